@@ -1,0 +1,111 @@
+"""A launch: one fresh process of a tool, what it was told, where it ran and how it ended.
+
+``npb`` and ``npc sample`` write the same folder, so that one reader understands both::
+
+    launches.jsonl     a header line {"tool": …, "planned": N}, then one line a launch, as it ends
+    raw/0007.out       what the tool printed, byte for byte (for npb: the client)
+    raw/0007.err       its stderr; npb adds 0007.server.out and 0007.server.err
+
+A launch is written whole or not at all: a reader passes over a half-written last line.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import IO, Any, Final
+
+from npc.record import OK
+
+LAUNCHES: Final = "launches.jsonl"
+RAW: Final = "raw"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """One finished launch.
+
+    argv: the client's or the program's command line as started. sample: 0…n-1 among the repeats of the
+    same case. params: what a sweep varied (``{"msg_size": "4096"}``) and the placement
+    (``server_cpus``, ``client_cpus``: Linux CPU lists such as ``0-3,8``). hosts: server first.
+    started: ISO 8601 UTC. seconds: wall time. exit: the exit code, negative for a signal, None if it
+    never started. status: ``ok`` or the reason. raw: path of the tool's output relative to the folder.
+    """
+
+    id: int
+    argv: tuple[str, ...]
+    started: str
+    seconds: float
+    exit: int | None
+    status: str = OK
+    case: str = ""
+    sample: int = 0
+    params: Mapping[str, str] = field(default_factory=dict)
+    nodes: int = 1
+    hosts: tuple[str, ...] = ()
+    raw: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Launches:
+    """A folder of launches as read back: `planned` of them were to be made."""
+
+    folder: Path
+    tool: str
+    planned: int
+    launches: tuple[Launch, ...]
+
+
+def now() -> str:
+    """The present moment as records have it: ISO 8601, UTC, milliseconds."""
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+
+
+class LaunchLog:
+    """Appends launches to ``launches.jsonl``; each line is on its way to the disk before the next launch."""
+
+    def __init__(self, folder: Path, tool: str, planned: int) -> None:
+        """Make `folder` and its ``raw``; raises OSError, FileExistsError if it holds launches already."""
+        (folder / RAW).mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self._stream: IO[str] = (folder / LAUNCHES).open("x", encoding="utf-8")
+        self._write({"tool": tool, "planned": planned})
+
+    def append(self, launch: Launch) -> None:
+        """Write one launch."""
+        self._write(dataclasses.asdict(launch))
+
+    def close(self) -> None:
+        """Flush to the disk and close."""
+        os.fsync(self._stream.fileno())
+        self._stream.close()
+
+    def _write(self, line: Mapping[str, Any]) -> None:
+        self._stream.write(json.dumps(line) + "\n")
+        self._stream.flush()
+
+
+def read_launches(folder: Path) -> Launches:
+    """Launches of a folder. Raises FileNotFoundError without ``launches.jsonl``, ValueError on a bad line."""
+    path = folder / LAUNCHES
+    lines = path.read_text(encoding="utf-8").split("\n")
+    lines.pop()  # what follows the last line end: nothing, or the half-written line of a killed writer
+    if not lines:
+        return Launches(folder, "", 0, ())
+    launches = []
+    number = 1
+    try:
+        header = json.loads(lines[0])
+        tool, planned = str(header["tool"]), int(header["planned"])
+        for number, line in enumerate(lines[1:], 2):
+            fields = json.loads(line)
+            fields["argv"], fields["hosts"] = tuple(fields["argv"]), tuple(fields["hosts"])
+            launches.append(Launch(**fields))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}:{number}: not a launch: {error}") from None
+    return Launches(folder, tool, planned, tuple(launches))

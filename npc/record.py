@@ -1,0 +1,227 @@
+"""The record: one measurement, typed, in SI base units, with where it came from.
+
+A parser yields `Reading`s: what the tool's text says, nothing more. A `Record` is a reading with its
+provenance (when, where, which run, which raw file) and is one row of ``records.csv``.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import IO, Any, Final, NamedTuple
+
+from npc.units import METRICS
+
+OK: Final = "ok"
+
+_NO_PARAMS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class Reading(NamedTuple):
+    """What one line of a tool's output says, in the metric's SI base unit (`npc.units.METRICS`).
+
+    A light tuple, because a parser makes millions of them; `Record` checks it. `value` is None
+    exactly where `status` is not ``ok`` and nothing was printed; `size` is the message or working-set
+    size in bytes, None where the test has none.
+    """
+
+    case: str
+    metric: str
+    value: float | None
+    size: int | None = None
+    status: str = OK
+    params: Mapping[str, str] = _NO_PARAMS
+    tool_version: str = ""
+
+
+class InvalidRecord(ValueError):
+    """A row that breaks the record's contract; the message names the field."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One row of ``records.csv``. Raises `InvalidRecord` for a row that cannot be true.
+
+    time: ISO 8601 with offset (UTC). benchmark: the folder's name. case: the tool's test. value: in
+    `unit`, which follows from `metric`. size: bytes. hosts: in the order of their roles (server first).
+    status: ``ok``, or the reason why `value` must not be used (``failed: …``, ``invalid: …``,
+    ``timeout: …``, ``unavailable: …``). raw: the tool's own output, relative to the run's folder.
+    """
+
+    time: str
+    platform: str
+    benchmark: str
+    case: str
+    metric: str
+    value: float | None
+    unit: str
+    size: int | None = None
+    nodes: int = 1
+    hosts: tuple[str, ...] = ()
+    job: str = ""
+    run: str = ""
+    sample: int = 0
+    status: str = OK
+    tool_version: str = ""
+    params: Mapping[str, str] = field(default_factory=dict)
+    raw: str = ""
+
+    def __post_init__(self) -> None:
+        metric = METRICS.get(self.metric)
+        if metric is None:
+            raise InvalidRecord(f"metric: {self.metric!r} is none of {', '.join(METRICS)}")
+        if self.unit != metric.unit:
+            raise InvalidRecord(f"unit: {self.metric} is in {metric.unit}, not {self.unit!r}")
+        if not self.status:
+            raise InvalidRecord("status: empty")
+        if self.value is None:
+            if self.status == OK:
+                raise InvalidRecord("value: missing although the status is ok")
+        elif not math.isfinite(self.value) or self.value < 0:
+            raise InvalidRecord(f"value: {self.value} is no measurement")
+        if self.size is not None and self.size < 0:
+            raise InvalidRecord(f"size: {self.size} bytes")
+        if self.nodes < 1 or self.sample < 0:
+            raise InvalidRecord(f"nodes {self.nodes}, sample {self.sample}: out of range")
+        try:
+            moment = datetime.fromisoformat(self.time.replace("Z", "+00:00"))
+        except ValueError:
+            raise InvalidRecord(f"time: {self.time!r} is not ISO 8601") from None
+        if moment.tzinfo is None:
+            raise InvalidRecord(f"time: {self.time!r} has no UTC offset")
+
+    @classmethod
+    def of(cls, reading: Reading, **provenance: Any) -> Record:
+        """The record of `reading` with its provenance; `params` of both are merged, the reading's win."""
+        params = {**provenance.pop("params", {}), **reading.params}
+        return cls(
+            case=reading.case,
+            metric=reading.metric,
+            value=reading.value,
+            unit=METRICS[reading.metric].unit if reading.metric in METRICS else "",
+            size=reading.size,
+            status=reading.status,
+            params=params,
+            tool_version=reading.tool_version or provenance.pop("tool_version", ""),
+            **provenance,
+        )
+
+    @property
+    def ok(self) -> bool:
+        """Whether the value may be used."""
+        return self.status == OK
+
+    @property
+    def series(self) -> tuple[str, str, str, str, int | None, int, str]:
+        """What repeats of one measurement share: everything but time, sample and value."""
+        return (
+            self.platform,
+            self.benchmark,
+            self.case,
+            self.metric,
+            self.size,
+            self.nodes,
+            json.dumps(dict(self.params), sort_keys=True),
+        )
+
+
+COLUMNS: Final = (
+    "time", "platform", "benchmark", "case", "metric", "value", "unit", "size", "nodes", "hosts", "job",
+    "run", "sample", "status", "tool_version", "params", "raw",
+)  # fmt: skip
+
+
+def to_row(record: Record) -> dict[str, str]:
+    """The record as CSV cells; None is the empty cell, floats round-trip exactly."""
+    row: dict[str, str] = {}
+    for name in COLUMNS:
+        value = getattr(record, name)
+        if value is None:
+            row[name] = ""
+        elif name == "hosts":
+            row[name] = ";".join(value)
+        elif name == "params":
+            row[name] = json.dumps(dict(value), sort_keys=True) if value else ""
+        elif name == "value":
+            row[name] = repr(float(value))
+        else:
+            row[name] = str(value)
+    return row
+
+
+def from_row(row: Mapping[str, str]) -> Record:
+    """The record of CSV cells. Raises `InvalidRecord`, naming the field, if they make none."""
+    try:
+        params = json.loads(row["params"]) if row["params"] else {}
+        if not isinstance(params, dict):
+            raise ValueError("params: not a JSON object")
+        return Record(
+            time=row["time"],
+            platform=row["platform"],
+            benchmark=row["benchmark"],
+            case=row["case"],
+            metric=row["metric"],
+            value=float(row["value"]) if row["value"] else None,
+            unit=row["unit"],
+            size=int(row["size"]) if row["size"] else None,
+            nodes=int(row["nodes"]),
+            hosts=tuple(row["hosts"].split(";")) if row["hosts"] else (),
+            job=row["job"],
+            run=row["run"],
+            sample=int(row["sample"]),
+            status=row["status"],
+            tool_version=row["tool_version"],
+            params={str(key): str(value) for key, value in params.items()},
+            raw=row["raw"],
+        )
+    except InvalidRecord:
+        raise
+    except KeyError as error:
+        raise InvalidRecord(f"column {error.args[0]} is missing") from None
+    except (TypeError, ValueError) as error:
+        raise InvalidRecord(str(error)) from None
+
+
+def write_csv(records: Iterable[Record], stream: IO[str], header: bool = True) -> None:
+    """Write records as RFC 4180 CSV (``\\n`` line ends) with the columns of `COLUMNS`."""
+    writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
+    if header:
+        writer.writeheader()
+    writer.writerows(map(to_row, records))
+
+
+def save_csv(records: Iterable[Record], path: Path) -> None:
+    """Write a whole file or nothing: a crash half-way leaves the old file as it was."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with partial.open("w", newline="", encoding="utf-8") as stream:
+            write_csv(records, stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def read_csv(path: Path) -> Iterator[Record]:
+    """Records of a file, in order. Raises `InvalidRecord` with file and line at the first bad row."""
+    with path.open(newline="", encoding="utf-8") as stream:
+        reader = csv.DictReader(stream)
+        for row in reader:
+            try:
+                yield from_row({key: value or "" for key, value in row.items() if key})
+            except InvalidRecord as error:
+                raise InvalidRecord(f"{path}:{reader.line_num}: {error}") from None
+
+
+def replace(record: Record, **changes: Any) -> Record:
+    """A copy with some fields changed, checked again."""
+    return dataclasses.replace(record, **changes)

@@ -1,0 +1,104 @@
+"""Units: what a tool prints becomes SI base units once, at the parser's edge.
+
+A metric has exactly one unit (`METRICS`), so a bare number is never in doubt. Sizes are bytes;
+the suffixes follow qperf and the IEC: ``K``/``KiB`` is 1024, ``k``/``kB`` is 1000.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal, NamedTuple
+
+
+class Metric(NamedTuple):
+    """A measured quantity: its SI base unit, and which direction is good."""
+
+    unit: str
+    better: Literal["higher", "lower", "neither"]
+
+
+#: Every metric a record may carry. Qualifiers (percentile, precision, direction) go into `params`.
+METRICS: Final[dict[str, Metric]] = {
+    "bandwidth": Metric("B/s", "higher"),
+    "latency": Metric("s", "lower"),
+    "message_rate": Metric("1/s", "higher"),
+    "flops": Metric("FLOP/s", "higher"),
+    "time": Metric("s", "lower"),
+    "jitter": Metric("s", "lower"),
+    "loss": Metric("1", "lower"),
+    "retransmits": Metric("1", "lower"),
+    "cpu": Metric("1", "lower"),
+}
+
+#: Decimal and binary prefixes as the tools use them; `m`, `u`, `n` only ever stand before seconds.
+PREFIXES: Final[dict[str, float]] = {
+    "": 1.0,
+    "n": 1e-9,
+    "u": 1e-6,
+    "µ": 1e-6,
+    "m": 1e-3,
+    "k": 1e3,
+    "K": 1e3,
+    "M": 1e6,
+    "G": 1e9,
+    "T": 1e12,
+    "P": 1e15,
+    "Ki": 2.0**10,
+    "Mi": 2.0**20,
+    "Gi": 2.0**30,
+    "Ti": 2.0**40,
+    "Pi": 2.0**50,
+}
+
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)(B?)")
+_BINARY: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_DECIMAL: Final = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+
+
+def parse_size(text: str) -> int:
+    """Bytes of a size such as ``65536``, ``64K``, ``1MiB``, ``400kB``.
+
+    A bare ``K``, ``M``, ``G`` or one with ``iB`` is a power of 1024 (as in qperf and OSU); ``kB``,
+    ``MB``, ``GB`` and a small ``k`` are powers of 1000. Raises ValueError for anything else and for
+    sizes that are not whole bytes.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if not match:
+        raise ValueError(f"not a size in bytes: {text!r} (examples: 65536, 64K, 1MiB, 400kB)")
+    number, prefix, binary, byte = match.groups()
+    if binary or (prefix != "k" and not byte):
+        factor = _BINARY["K" if prefix == "k" else prefix]
+    else:
+        factor = _DECIMAL[prefix]
+    size = float(number) * factor
+    if size != int(size):
+        raise ValueError(f"not a whole number of bytes: {text!r}")
+    return int(size)
+
+
+def format_size(size_bytes: int) -> str:
+    """The shortest exact binary form that `parse_size` reads back: ``65536`` → ``64K``."""
+    for prefix in ("T", "G", "M", "K"):
+        if size_bytes >= _BINARY[prefix] and size_bytes % _BINARY[prefix] == 0:
+            return f"{size_bytes // _BINARY[prefix]}{prefix}"
+    return str(size_bytes)
+
+
+def format_quantity(value: float, unit: str, digits: int = 4) -> str:
+    """A number for people: engineering prefix, ``digits`` significant digits: ``27.22 µs``."""
+    if value == 0 or value != value or value in (float("inf"), float("-inf")):
+        return f"{value:g} {unit}".rstrip(" 1") if unit != "1" else f"{value:g}"
+    prefixes = ["n", "µ", "m", "", "k", "M", "G", "T", "P"] if unit == "s" else ["", "k", "M", "G", "T", "P"]
+    scale = [1e-9, 1e-6, 1e-3, 1.0, 1e3, 1e6, 1e9, 1e12, 1e15]
+    steps = list(zip(scale if unit == "s" else scale[3:], prefixes, strict=True))
+    if unit in ("s", "1"):  # kiloseconds and "3 k" of nothing are not what anybody says
+        steps = [step for step in steps if step[0] <= 1.0]
+    factor, prefix = steps[0]
+    for factor, prefix in reversed(steps):
+        # Rounding must not show "1000 M" where "1 G" is meant.
+        if abs(float(f"{value:.{digits}g}")) >= factor:
+            break
+    text = f"{value / factor:.{digits}g}"
+    if "e" in text:
+        text = f"{value / factor:.0f}"
+    return f"{text} {prefix}{unit}" if unit != "1" else f"{value:.{digits}g}"

@@ -1,0 +1,1 @@
+"""Ceilings and their picture: the extended network roofline, from records."""

@@ -1,0 +1,41 @@
+# Everything a newcomer or CI does. The work is in npc/setup.sh and in the commands themselves.
+#
+#   make characterise [PLATFORM=name] [TAGS="network memory"]
+#   make test | check | setup | bench-npb | bench-parsers | bench-blame | clean
+
+PLATFORM ?=
+TAGS ?=
+python := .venv/bin/python
+
+.PHONY: help setup setup-test characterise check test bench-parsers bench-npb bench-blame clean
+
+help:
+	@echo "make characterise [PLATFORM=name] [TAGS=\"network memory\"]   install what is missing, measure, draw"
+	@echo "make test                                                    install what is missing, run all tests"
+	@echo "make check                                                   ruff, mypy and the quick tests"
+	@echo "make setup | bench-npb | bench-parsers | bench-blame | clean"
+
+setup:
+	@npc/setup.sh
+
+setup-test:
+	@npc/setup.sh --tests
+
+characterise: setup
+	@.venv/bin/npc characterise $(if $(PLATFORM),--platform "$(PLATFORM)") $(foreach tag,$(TAGS),--tag "$(tag)")
+
+check: setup-test
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	$(python) -m mypy
+	$(python) -m pytest -m "not slow" --timeout=300
+
+test: check
+	$(python) -m pytest -m slow --timeout=300 --durations=10
+
+bench-parsers bench-npb bench-blame: bench-%: setup-test
+	@$(python) tests/bench_$*.py
+
+clean:
+	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis runs
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

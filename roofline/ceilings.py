@@ -1,0 +1,464 @@
+"""Ceilings from records: what this machine's compute, memory and network can do at best, as measured.
+
+A ceiling is the median over repeated launches, taken at the message or working-set size where the median
+is best. It is never the best single sample, because a maximum over noise grows with the number of samples
+(Hoefler, Belli, SC'15). Only records with status ``ok`` and the tool's headline number count.
+
+Compute: LIKWID's ``peakflops`` kernels, one ceiling a precision, of the best SIMD variant measured.
+
+Memory: one ceiling a level (L1, L2, L3, MEM), of bytes as the core sees them (the cache-aware roofline:
+Ilic, Pratas, Sousa, IEEE Computer Architecture Letters 13(1), 2014), from LIKWID's ``load`` kernel. Loads
+are the one pattern whose counted bytes are the moved bytes at every level: a store that misses first
+loads its line (write allocate), which LIKWID and STREAM do not count, so copy and triad show less than
+what went over the path (Treibig, Hager, arXiv 0905.0792). Some cores load and store at the same time; where
+another kernel is faster than the loads beyond both intervals, the ceiling's note says so. STREAM's triad is
+a second ceiling of MEM: what compiled code with write allocates reaches. The other kernels are kept beside.
+
+Network: one ceiling a tool, test, number of nodes and interface, of one direction; the whole curve over the
+message size is kept, since an application that sends 1 KiB messages does not see the ceiling at 4 MiB.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from typing import Any, Final, Literal
+
+from npc.platform import PRECISION_BITS, Platform, Precision
+from npc.record import Record
+from npc.statistics import MIN_SAMPLES, Summary, summarise
+from npc.units import METRICS, format_quantity, parse_size
+from roofline.model import ridge_point
+
+Kind = Literal["compute", "memory", "network"]
+
+#: Tests whose bandwidth is that of one direction between two processes: benchmark → patterns of cases.
+NETWORK_BANDWIDTH: Final[Mapping[str, tuple[str, ...]]] = {
+    "qperf": ("*_bw",),
+    "sockperf": ("*throughput*",),
+    "osu": ("osu_bw", "osu_get_bw", "osu_put_bw"),
+    "imb": ("PingPong", "Uniband"),
+    "iperf3": ("*",),
+    "nuttcp": ("*",),
+    "perftest": ("ib_*_bw",),
+}
+#: Tests whose latency is half the round trip of one message on an idle link.
+NETWORK_LATENCY: Final[Mapping[str, tuple[str, ...]]] = {
+    "qperf": ("*_lat",),
+    "sockperf": ("*ping*pong*",),
+    "osu": ("osu_latency",),
+    "imb": ("PingPong",),
+    "perftest": ("ib_*_lat",),
+}
+_PEAK: Final = {"likwid": ("peakflops*",)}
+_LEVEL: Final = re.compile(r"L[1-9]|MEM")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A median with its interval and its source.
+
+    value, low, high: in `unit`; the interval covers the median with probability `coverage`, and all three
+    are None where fewer than six samples were taken. size: bytes. raw: the samples' raw files, relative to
+    their run.
+    """
+
+    name: str
+    value: float
+    unit: str
+    low: float | None
+    high: float | None
+    coverage: float | None
+    n: int
+    size: int | None
+    benchmark: str
+    case: str
+    params: Mapping[str, str]
+    nodes: int
+    hosts: tuple[str, ...]
+    raw: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ceiling(Estimate):
+    """An upper limit: compute in FLOP/s, with its `precision`; memory (with its `level`) and network in B/s.
+
+    nominal: what the platform's data sheet promises, None if unknown. note: what to know before believing it.
+    """
+
+    kind: Kind
+    level: str = ""
+    precision: str = ""
+    nominal: float | None = None
+    note: str = ""
+
+    @property
+    def share(self) -> float | None:
+        """The measured part of the nominal limit; above 1, one of the two has a wrong unit."""
+        return None if self.nominal is None else self.value / self.nominal
+
+
+@dataclass(frozen=True, slots=True)
+class Ridge:
+    """Where a bandwidth ceiling meets a compute ceiling: FLOP/byte, and the peak's FLOP/s there.
+
+    low and high combine both intervals (P_low/b_high, P_high/b_low); they hold together with at least
+    `coverage` (Bonferroni). None where one of the two has no interval.
+    """
+
+    compute: str
+    bandwidth: str
+    intensity: float
+    performance: float
+    low: float | None
+    high: float | None
+    coverage: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """The median at one size of a curve, in the curve's unit."""
+
+    size: int | None
+    summary: Summary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """A tool's bandwidth or latency as a function of the message size, from small to large."""
+
+    benchmark: str
+    case: str
+    metric: str
+    unit: str
+    nodes: int
+    params: Mapping[str, str]
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roofline:
+    """All that was found: drawn by `roofline.plot` and `roofline.page`, kept as ``roofline.json``.
+
+    kernels: memory kernels that are no ceiling. dropped: how many records were not used, by reason.
+    first, last: times of the oldest and the newest record used.
+    """
+
+    platform: str
+    hosts: tuple[str, ...] = ()
+    first: str = ""
+    last: str = ""
+    ceilings: tuple[Ceiling, ...] = ()
+    kernels: tuple[Ceiling, ...] = ()
+    latencies: tuple[Estimate, ...] = ()
+    curves: tuple[Curve, ...] = ()
+    theoretical: Mapping[Precision, float] = field(default_factory=dict)
+    dropped: Mapping[str, int] = field(default_factory=dict)
+
+    def of_kind(self, *kinds: Kind) -> list[Ceiling]:
+        """Ceilings of some kinds, in order."""
+        return [ceiling for ceiling in self.ceilings if ceiling.kind in kinds]
+
+    @property
+    def ridges(self) -> list[Ridge]:
+        """Ridge points of every bandwidth ceiling with every measured compute ceiling."""
+        return [
+            _ridge(compute, bandwidth)
+            for compute in self.of_kind("compute")
+            for bandwidth in self.of_kind("memory", "network")
+        ]
+
+
+#: Samples of one measurement by size; the key is what they share.
+_Key = tuple[str, str, int, str]
+_Series = dict[_Key, dict[int | None, list[Record]]]
+
+
+def find_ceilings(records: Sequence[Record], platform: Platform | None = None) -> Roofline:
+    """The roofline of one platform's records; `platform` gives the nominal limits.
+
+    Records that are not ``ok`` are counted and never used. An empty `Roofline.ceilings` means that nothing
+    could be used.
+    """
+    used = [record for record in records if record.ok and record.value]
+    dropped = Counter(
+        record.status.split(":")[0] if not record.ok else "zero"
+        for record in records
+        if not (record.ok and record.value)
+    )
+    headline = [record for record in used if "statistic" not in record.params]
+    memory, kernels = _memory(headline, platform)
+    bandwidths = _series(_preferring_received(_matching(headline, "bandwidth", NETWORK_BANDWIDTH)))
+    latencies = _series(_matching(headline, "latency", NETWORK_LATENCY))
+    times = sorted(record.time for record in used)
+    return Roofline(
+        platform=records[0].platform if records else "",
+        hosts=tuple(sorted({host for record in used for host in record.hosts})),
+        first=times[0] if times else "",
+        last=times[-1] if times else "",
+        ceilings=(*_compute(headline, platform), *memory, *_network(bandwidths, platform)),
+        kernels=kernels,
+        latencies=_latencies(latencies),
+        curves=tuple(_curve("bandwidth", *item) for item in bandwidths.items())
+        + tuple(_curve("latency", *item) for item in latencies.items()),
+        theoretical=_theoretical(platform),
+        dropped=dict(dropped),
+    )
+
+
+def _compute(records: Iterable[Record], platform: Platform | None) -> Iterator[Ceiling]:
+    """The best peak kernel of each precision, double first."""
+    by_precision: defaultdict[str, list[Record]] = defaultdict(list)
+    for record in _matching(records, "flops", _PEAK):
+        single = record.params.get("precision", "single" if "_sp" in record.case else "double") == "single"
+        by_precision["single" if single else "double"].append(record)
+    for precision in PRECISION_BITS:
+        if by_precision[precision]:
+            samples = _best(_series(by_precision[precision]))
+            nominal = platform.peak_flops(precision) if platform else None
+            yield _ceiling("compute", f"peak {precision}", samples, nominal, precision=precision)
+
+
+def _memory(
+    records: Iterable[Record], platform: Platform | None
+) -> tuple[tuple[Ceiling, ...], tuple[Ceiling, ...]]:
+    """(one ceiling a level and STREAM's triad, the other kernels), inner levels first."""
+    groups: defaultdict[tuple[str, str, str], list[Record]] = defaultdict(list)
+    for record in records:
+        level = record.params.get("level", "MEM")
+        kernel = record.case.lower().split("_")[0]
+        if record.metric != "bandwidth" or not _LEVEL.fullmatch(level):
+            continue
+        if record.benchmark == "likwid" and "level" in record.params and kernel != "peakflops":
+            groups[level, "", kernel].append(record)
+        elif record.benchmark == "stream":
+            groups[level, "STREAM ", kernel].append(record)
+
+    ceilings, kernels = [], []
+    for level, source in sorted({(level, source) for level, source, _ in groups}):
+        nominal = platform.memory_bandwidth if platform and level == "MEM" else None
+        found = {
+            kernel: _ceiling(
+                "memory",
+                f"{source or level + ' '}{kernel}",
+                _best(_series(samples)),
+                nominal,
+                level=level,
+            )
+            for (of_level, of_source, kernel), samples in groups.items()
+            if (of_level, of_source) == (level, source)
+        }
+        leading = found.pop("triad" if source else "load", None)
+        if leading is None:
+            leading = found.pop(max(found, key=lambda kernel: found[kernel].value))
+            leading = _noted(leading, f"no {'triad' if source else 'load'} kernel was measured")
+        elif not source:
+            leading = _noted(leading, _outdone(leading, found.values()))
+        ceilings.append(leading)
+        kernels += sorted(found.values(), key=lambda ceiling: ceiling.name)
+    return tuple(ceilings), tuple(kernels)
+
+
+def _outdone(load: Ceiling, others: Iterable[Ceiling]) -> str:
+    """The note for kernels that are faster than the loads beyond both intervals."""
+    faster = [
+        f"{other.case} reached {format_quantity(other.value, other.unit, 3)}"
+        for other in others
+        if other.low is not None and load.high is not None and other.low > load.high
+    ]
+    return "loads alone are not the limit here: " + ", ".join(sorted(faster)) if faster else ""
+
+
+def _network(series: _Series, platform: Platform | None) -> Iterator[Ceiling]:
+    """One ceiling a tool, test, number of nodes and interface, the fastest first."""
+    groups: defaultdict[tuple[str, str, int, str], _Series] = defaultdict(dict)
+    for key, sizes in series.items():
+        benchmark, case, nodes, params = key
+        groups[benchmark, case, nodes, json.loads(params).get("interface", "")][key] = sizes
+    spans = Counter((benchmark, case) for benchmark, case, _, _ in groups)
+    found = []
+    for (benchmark, case, nodes, interface), variants in groups.items():
+        name = case if case.startswith(benchmark) else f"{benchmark} {case}"
+        if spans[benchmark, case] > 1:
+            name += f", {nodes} node{'s' if nodes > 1 else ''}" + (f", {interface}" if interface else "")
+        samples = _best(variants)
+        sent = samples[0].params.get("side") == "send"
+        ceiling = _ceiling("network", name, samples, _link_rate(platform, nodes, interface))
+        found.append(_noted(ceiling, "counts what was sent, not what arrived" if sent else ""))
+    yield from sorted(found, key=lambda ceiling: (-ceiling.value, ceiling.name))
+
+
+def _link_rate(platform: Platform | None, nodes: int, interface: str) -> float | None:
+    """The nominal data rate that a measurement ran over: of its interface, or of the only one there is.
+
+    None within one node, where no link is used.
+    """
+    if platform is None or nodes < 2:
+        return None
+    if not interface and len(platform.interfaces) == 1:
+        interface = next(iter(platform.interfaces))
+    return platform.interfaces[interface].data_rate if interface in platform.interfaces else None
+
+
+def _latencies(series: _Series) -> tuple[Estimate, ...]:
+    """Each latency test at its smallest size; of several placements the quickest."""
+    groups: defaultdict[tuple[str, str, int], list[list[Record]]] = defaultdict(list)
+    for (benchmark, case, nodes, _), sizes in series.items():
+        enough = _enough(sizes.values())
+        smallest = min((size for size in sizes if len(sizes[size]) >= enough), key=lambda size: size or 0)
+        groups[benchmark, case, nodes].append(sizes[smallest])
+    found = []
+    for (benchmark, case, nodes), candidates in groups.items():
+        name = case if case.startswith(benchmark) else f"{benchmark} {case}"
+        enough = _enough(candidates)
+        samples = min((each for each in candidates if len(each) >= enough), key=_median)
+        found.append(Estimate(name=name, **_measured(samples)))
+    return tuple(sorted(found, key=lambda estimate: (estimate.nodes, estimate.value)))
+
+
+def _curve(metric: str, key: _Key, sizes: Mapping[int | None, Sequence[Record]]) -> Curve:
+    benchmark, case, nodes, params = key
+    points = [Point(size, summarise(_values(samples))) for size, samples in sizes.items()]
+    return Curve(
+        benchmark=benchmark,
+        case=case,
+        metric=metric,
+        unit=METRICS[metric].unit,
+        nodes=nodes,
+        params=json.loads(params),
+        points=tuple(sorted(points, key=lambda point: point.size or 0)),
+    )
+
+
+def _theoretical(platform: Platform | None) -> dict[Precision, float]:
+    peaks = {precision: platform.peak_flops(precision) for precision in PRECISION_BITS} if platform else {}
+    return {precision: peak for precision, peak in peaks.items() if peak is not None}
+
+
+def _matching(records: Iterable[Record], metric: str, tests: Mapping[str, Sequence[str]]) -> Iterator[Record]:
+    """Records of `metric` whose benchmark and case are among `tests`, of one direction."""
+    for record in records:
+        if record.metric == metric and record.params.get("direction") != "bidirectional":
+            patterns = tests.get(record.benchmark, ())
+            if any(fnmatchcase(record.case.lower(), pattern.lower()) for pattern in patterns):
+                yield record
+
+
+def _preferring_received(records: Iterable[Record]) -> list[Record]:
+    """Without what was sent, wherever the same test also says what arrived."""
+    found = list(records)
+    received = {(r.benchmark, r.case) for r in found if r.params.get("side") != "send"}
+    return [r for r in found if r.params.get("side") != "send" or (r.benchmark, r.case) not in received]
+
+
+def _series(records: Iterable[Record]) -> _Series:
+    """Repeats of one measurement together; a parameter that only repeats the size separates nothing."""
+    found = list(records)
+    of_test: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
+    for record in found:
+        of_test[record.benchmark, record.case].append(record)
+    repeats_size = {test: _size_params(samples) for test, samples in of_test.items()}
+    series: defaultdict[_Key, dict[int | None, list[Record]]] = defaultdict(dict)
+    for record in found:
+        test = (record.benchmark, record.case)
+        params = {name: text for name, text in record.params.items() if name not in repeats_size[test]}
+        key = (*test, record.nodes, json.dumps(params, sort_keys=True))
+        series[key].setdefault(record.size, []).append(record)
+    return dict(series)
+
+
+def _size_params(records: Sequence[Record]) -> set[str]:
+    """Names of parameters that are the size in every record, such as the ``msg_size`` of a sweep."""
+    names = set(records[0].params)
+    for record in records:
+        names = {name for name in names if _is_size(record.params.get(name, ""), record.size)}
+    return names
+
+
+def _is_size(text: str, size: int | None) -> bool:
+    try:
+        return parse_size(text) == size
+    except ValueError:
+        return False
+
+
+def _best(series: _Series) -> list[Record]:
+    """Samples with the highest median over all sizes and variants, among those repeated enough."""
+    candidates = [samples for sizes in series.values() for samples in sizes.values()]
+    enough = _enough(candidates)
+    return max((samples for samples in candidates if len(samples) >= enough), key=_median)
+
+
+def _enough(candidates: Iterable[Sequence[Record]]) -> int:
+    """Six samples where there are any; else as many as there are: one lucky sample must not win."""
+    return min(MIN_SAMPLES, max(map(len, candidates)))
+
+
+def _values(samples: Sequence[Record]) -> list[float]:
+    return [sample.value for sample in samples if sample.value is not None]
+
+
+def _median(samples: Sequence[Record]) -> float:
+    return summarise(_values(samples)).median
+
+
+def _measured(samples: Sequence[Record]) -> dict[str, Any]:
+    """The fields of an `Estimate` but its name."""
+    first = samples[0]
+    summary = summarise(_values(samples))
+    return {
+        "value": summary.median,
+        "unit": first.unit,
+        "low": summary.low,
+        "high": summary.high,
+        "coverage": summary.coverage,
+        "n": summary.n,
+        "size": first.size,
+        "benchmark": first.benchmark,
+        "case": first.case,
+        "params": dict(first.params),
+        "nodes": first.nodes,
+        "hosts": tuple(sorted({host for sample in samples for host in sample.hosts})),
+        "raw": tuple(sorted({sample.raw for sample in samples if sample.raw})),
+    }
+
+
+def _ceiling(
+    kind: Kind,
+    name: str,
+    samples: Sequence[Record],
+    nominal: float | None,
+    *,
+    level: str = "",
+    precision: str = "",
+) -> Ceiling:
+    ceiling = Ceiling(
+        kind=kind, name=name, level=level, precision=precision, nominal=nominal, **_measured(samples)
+    )
+    above = ceiling.share is not None and ceiling.share > 1
+    return _noted(ceiling, "above its nominal limit: one of the two is wrong" if above else "")
+
+
+def _noted(ceiling: Ceiling, note: str) -> Ceiling:
+    """With one more note."""
+    return replace(ceiling, note="; ".join(filter(None, (ceiling.note, note))))
+
+
+def _ridge(compute: Ceiling, bandwidth: Ceiling) -> Ridge:
+    low = high = coverage = None
+    if compute.low and compute.high and bandwidth.low and bandwidth.high:
+        low, high = ridge_point(compute.low, bandwidth.high), ridge_point(compute.high, bandwidth.low)
+        coverage = (compute.coverage or 0) + (bandwidth.coverage or 0) - 1
+    return Ridge(
+        compute=compute.name,
+        bandwidth=bandwidth.name,
+        intensity=ridge_point(compute.value, bandwidth.value),
+        performance=compute.value,
+        low=low,
+        high=high,
+        coverage=coverage,
+    )

@@ -1,0 +1,239 @@
+"""Which switch and which rack a node hangs on: Slurm's topology, or a file that somebody wrote.
+
+Slurm (``scontrol show topology``, or a ``topology.conf``)::
+
+    SwitchName=leaf1 Level=0 LinkSpeed=100 Nodes=n[01-08]
+    SwitchName=spine1 Level=1 LinkSpeed=1 Nodes=n[01-24] Switches=leaf[1-3]
+    BlockName=block1 BlockIndex=0 Nodes=n[01-16] BlockSize=16
+
+A file, one group a line: its name and what hangs on it, nodes or other groups; ``rack`` before the name
+says that it is no switch::
+
+    leaf1: n[01-08]            # a leaf switch and its nodes
+    spine1: leaf[1-3]          # the leaves' uplinks go here
+    rack r1: n[01-04],n[09-12]
+
+Both may stand in one file. Nodes are matched to hosts by their full or their short name.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+from typing import Final, Literal
+
+#: A host list longer than this is a slip of the keyboard (``n[1-99999999]``), not a cluster.
+MAX_HOSTS: Final = 1_000_000
+
+_BRACKETS: Final = re.compile(r"\[([^\[\]]*)\]")
+_RANGE: Final = re.compile(r"(\d+)(?:-(\d+))?")
+_GROUP: Final = re.compile(r"(?:(rack|switch)\s+)?([^\s:=\[\],]+)\s*:(.*)")
+
+
+class InvalidTopology(ValueError):
+    """A text that describes no topology; the message names source and line, and what was expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A switch or a rack. nodes: all below it. level: 0 directly above nodes, one more than what is below."""
+
+    name: str
+    kind: Literal["switch", "rack"]
+    nodes: frozenset[str]
+    level: int = 0
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Switches and racks, by what hangs on them. Nodes that no group names are simply not known."""
+
+    groups: tuple[Group, ...]
+
+    @cached_property
+    def nodes(self) -> frozenset[str]:
+        """All nodes below any group."""
+        return frozenset().union(*(group.nodes for group in self.groups))
+
+    @cached_property
+    def _above(self) -> Mapping[str, tuple[Group, ...]]:
+        """By node, the switches above it from its leaf upwards."""
+        above: dict[str, list[Group]] = {}
+        for group in sorted(self.groups, key=lambda group: (group.level, len(group.nodes), group.name)):
+            if group.kind == "switch":
+                for node in group.nodes:
+                    above.setdefault(node, []).append(group)
+        return {node: tuple(groups) for node, groups in above.items()}
+
+    def name(self, host: str) -> str:
+        """The topology's name of a host: itself, or without its domain if only that is known."""
+        return host if host in self.nodes else host.partition(".")[0]
+
+    def leaf(self, host: str) -> str | None:
+        """The switch that a host hangs on; None if the topology does not know it."""
+        above = self._above.get(self.name(host))
+        return above[0].name if above else None
+
+    def uplinks(self, a: str, b: str) -> tuple[str, ...]:
+        """Switches whose uplinks a message between two hosts crosses: one of the two is below them."""
+        above_a, above_b = (self._above.get(self.name(host), ()) for host in (a, b))
+        if not above_a or not above_b:
+            return ()
+        return tuple(group.name for group in (*above_a, *above_b) if (group in above_a) != (group in above_b))
+
+    def distance(self, a: str, b: str) -> int | None:
+        """Level of the lowest switch above both hosts: 0 on one leaf; None if there is none."""
+        above_b = self._above.get(self.name(b), ())
+        return next((group.level for group in self._above.get(self.name(a), ()) if group in above_b), None)
+
+    def order(self, hosts: Iterable[str]) -> list[str]:
+        """Hosts sorted by their switches from the top down, then by name as people count (n2 before n10)."""
+
+        def key(host: str) -> tuple[list[list[tuple[int, int, str]]], list[tuple[int, int, str]]]:
+            above = self._above.get(self.name(host), ())
+            return [natural(group.name) for group in reversed(above)], natural(host)
+
+        return sorted(hosts, key=key)
+
+
+def natural(name: str) -> list[tuple[int, int, str]]:
+    """Sort key of a name in which numbers count as numbers: ``n2`` before ``n10``."""
+    return [
+        (0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name) if part
+    ]
+
+
+def load(source: str) -> Topology:
+    """The topology of ``slurm`` (asks ``scontrol show topology``) or of a file.
+
+    Raises `InvalidTopology`; its message says what to do where Slurm is absent or has no topology.
+    """
+    if source != "slurm":
+        try:
+            return parse(Path(source).read_text(encoding="utf-8"), source)
+        except OSError as error:
+            raise InvalidTopology(f"--topology {source}: {error.strerror}") from None
+    scontrol = shutil.which("scontrol")
+    if scontrol is None:
+        raise InvalidTopology("--topology slurm: no scontrol on this host; give a file instead")
+    command = [scontrol, "show", "topology"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise InvalidTopology(f"--topology slurm: `scontrol show topology`: {error}") from None
+    if done.returncode or not done.stdout.strip():
+        last = (done.stderr.strip() or "it knows no topology").splitlines()[-1]
+        raise InvalidTopology(f"--topology slurm: `scontrol show topology`: {last}; give a file instead")
+    return parse(done.stdout, "scontrol show topology")
+
+
+def parse(text: str, source: str = "topology") -> Topology:
+    """The topology of a text in either form. Raises `InvalidTopology` with `source` and line."""
+    members: dict[str, tuple[Literal["switch", "rack"], list[str]]] = {}
+    for number, line in _lines(text):
+        where = f"{source}:{number}"
+        try:
+            kind, name, below = _slurm_group(line) if "=" in line else _file_group(line)
+        except ValueError as error:
+            raise InvalidTopology(f"{where}: {error}") from None
+        if name in members:
+            raise InvalidTopology(f"{where}: {name} is described twice")
+        members[name] = kind, below
+    if not members:
+        raise InvalidTopology(f"{source}: no switch and no rack in it")
+    return Topology(_resolve(members, source))
+
+
+def expand(hostlist: str) -> list[str]:
+    """Names of a host list as Slurm writes it: ``n[01-03,7],gpu1`` → n01 n02 n03 n7 gpu1.
+
+    Several brackets in one name multiply; leading zeros stay. Raises ValueError for brackets that do not
+    close, a range that runs backwards, or more than `MAX_HOSTS` names.
+    """
+    names: list[str] = []
+    for word in re.split(r",(?![^\[]*\])", hostlist):
+        if not word.strip():
+            continue
+        pieces = _BRACKETS.split(word.strip())
+        if any(bracket in piece for piece in pieces[::2] for bracket in "[]"):
+            raise ValueError(f"brackets do not match in {word!r}")
+        numbers = [list(_numbers(piece)) if i % 2 else [piece] for i, piece in enumerate(pieces)]
+        names.extend("".join(parts) for parts in product(*numbers))
+        if len(names) > MAX_HOSTS:
+            raise ValueError(f"{word!r} makes more than {MAX_HOSTS} names")
+    return names
+
+
+def _numbers(ranges: str) -> Iterator[str]:
+    for part in ranges.split(","):
+        match = _RANGE.fullmatch(part.strip())
+        if not match:
+            raise ValueError(f"[{ranges}] is no list of numbers and ranges")
+        first, last = match[1], match[2] or match[1]
+        if not 0 <= int(last) - int(first) < MAX_HOSTS:
+            raise ValueError(f"[{ranges}]: the range {part} is empty or too long")
+        for number in range(int(first), int(last) + 1):
+            yield f"{number:0{len(first)}d}"
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines with their numbers, without comments, continued ones (``\\`` at the end) joined."""
+    joined, start = "", 0
+    for number, line in enumerate(text.splitlines(), 1):
+        start = start or number
+        joined += line.partition("#")[0].rstrip()
+        if joined.endswith("\\"):
+            joined = joined[:-1] + " "
+            continue
+        if joined.strip():
+            yield start, joined.strip()
+        joined, start = "", 0
+    if joined.strip():
+        yield start, joined.strip()
+
+
+def _slurm_group(line: str) -> tuple[Literal["switch", "rack"], str, list[str]]:
+    fields = dict(field.partition("=")[::2] for field in line.split())
+    fields = {key.lower(): value for key, value in fields.items()}
+    if "switchname" in fields:
+        # The upper switches of `scontrol` list their nodes and their switches; the switches say more.
+        return "switch", fields["switchname"], expand(fields.get("switches") or fields.get("nodes", ""))
+    for block in ("blockname", "aggregatedblock"):
+        if block in fields:
+            return "rack", fields[block], expand(fields.get("nodes", ""))
+    raise ValueError(f"neither SwitchName= nor BlockName= in {line!r}")
+
+
+def _file_group(line: str) -> tuple[Literal["switch", "rack"], str, list[str]]:
+    match = _GROUP.fullmatch(line)
+    if not match:
+        raise ValueError(f"expected `leaf1: n[01-32]` or `rack r1: n[01-16]`, found {line!r}")
+    hostlist = re.sub(r"\s+(?![^\[]*\])", ",", match[3])  # spaces separate as commas do, outside brackets
+    return ("rack" if match[1] == "rack" else "switch"), match[2], expand(hostlist)
+
+
+def _resolve(
+    members: Mapping[str, tuple[Literal["switch", "rack"], Sequence[str]]], source: str
+) -> tuple[Group, ...]:
+    done: dict[str, Group] = {}
+
+    def resolve(name: str, below: tuple[str, ...]) -> Group:
+        if name in below:
+            raise InvalidTopology(f"{source}: {' → '.join((*below, name))} is a circle")
+        if name not in done:
+            kind, direct = members[name]
+            if not direct:
+                raise InvalidTopology(f"{source}: nothing hangs on {name}")
+            groups = [resolve(member, (*below, name)) for member in direct if member in members]
+            nodes = frozenset(member for member in direct if member not in members)
+            level = 1 + max((group.level for group in groups), default=-1)
+            done[name] = Group(name, kind, nodes.union(*(group.nodes for group in groups)), level)
+        return done[name]
+
+    return tuple(resolve(name, ()) for name in members)

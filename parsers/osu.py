@@ -1,0 +1,218 @@
+"""OSU Micro-Benchmarks: the C programs (3.x to 7.x) and mpi4py's ports of them (``demo/osu_*.py``).
+
+A title names the test (``# OSU MPI Bandwidth Test v7.4``, ``# MPI Bandwidth Test``), ``#`` lines tell what
+was varied, the last of them heads the columns, one row a message size. MB is 10^6 bytes, times are µs;
+latency is half the round trip in the point-to-point tests and the mean over the ranks in collectives.
+
+- The columns count by their headings (``-f`` adds min, max and iterations, ``-c`` validation, ``-z``
+  percentiles), except in mpi4py's ports, whose osu_bw.py and osu_bibw.py head MB/s with "Latency [us]":
+  there the test's name decides.
+- A row whose validation is not ``Pass`` is invalid.
+- Of non-blocking collectives the latency is the pure communication; overall and compute are times. The
+  overlap in percent is passed over.
+- Barrier and start-up tests have no size; mpi4py's barrier prints 0 for it.
+
+`case` is the program's name (``osu_latency``); ``# Datatype: MPI_CHAR.`` and the like become params.
+
+Source: the benchmarks' README; headings in ``c/util/osu_util_mpi.c``; mpi4py ``demo/osu_*.py``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import chain, repeat
+from pathlib import PurePath
+from typing import Final, Literal, NamedTuple
+
+from npc.record import OK, Reading
+from parsers import column, complete_lines, failed
+
+_TITLE: Final = re.compile(r"\n# (OSU )?(MPI[^\n]*?) Test(?: v(\S+))?[ \t]*(?=\n)")
+_HEADING: Final = re.compile(r"(?:\A|\n)# (Size[^\n]*|[^\n]*[(\[]us[)\]][^\n]*)(?=\n)")
+_COLUMN: Final = re.compile(
+    r"Size(?: \[B\])?|Iterations|Validation|Transmit Size|MB/s|Messages/s"
+    r"|\S[^()\[\]]*?[(\[](?:us|MB/s|%)[)\]]|\S+"
+)
+_VARIED: Final = re.compile(r"([A-Za-z][\w ]*): ([^\s\]]*[^\s\].])")
+_INIT: Final = re.compile(r"\nnprocs: \d+, min: (\d+) ms, max: (\d+) ms, avg: (\d+) ms(?=\n)")
+_ERROR: Final = re.compile(r"\n(This test requires[^\n]*|[^\n]*exited with non-zero status[^\n]*)")
+_PROGRAM: Final = re.compile(r"osu_\w+")
+_WORD, _WHOLE, _NUMBER = "[A-Za-z]+", "[0-9]+", r"[0-9]+(?:\.[0-9]+)?"
+_NUMERIC: Final = b"0123456789. \t\n"
+_STATISTIC: Final = re.compile(r"(Min|Max|P\d+)\b")
+_NAMES: Final = {
+    "bandwidth": "bw",
+    "bi-directional_bandwidth": "bibw",
+    "multiple_bandwidth_/_message_rate": "mbw_mr",
+    "multi_latency": "multi_lat",
+    "multi-threaded_latency": "latency_mt",
+    "multi-process_latency": "latency_mp",
+    "hello_world": "hello",
+}
+
+
+class _Column(NamedTuple):
+    """A measured column: its place, the metric, what one printed unit is, and its qualifiers."""
+
+    place: int
+    metric: str
+    unit: Literal["us", "MB/s", "1/s"]
+    params: dict[str, str]
+
+
+class _Layout(NamedTuple):
+    """A table's columns. whole: places of those without a decimal point; is_row: matches one row."""
+
+    width: int
+    columns: list[_Column]
+    whole: list[int]
+    validation: int | None
+    is_row: Callable[[str], object]
+
+
+def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
+    """Readings of one or several tables, column by column; the failure of a run without a table."""
+    text = complete_lines(text)
+    parts = _TITLE.split(text)
+    if len(parts) > 1:
+        return chain.from_iterable(map(_table, parts[1::4], parts[2::4], parts[3::4], parts[4::4]))
+    program = next((name[0] for word in argv if (name := _PROGRAM.match(PurePath(word).name))), "")
+    error = _ERROR.search(text)
+    if error or program:
+        return _failure(program or "osu", error[1] if error else "no table was printed")
+    return iter(())
+
+
+def _table(osu: str | None, title: str, version: str | None, body: str) -> Iterator[Reading]:
+    """Readings of what stands between one title and the next."""
+    case = _case(title)
+    heading = _HEADING.search(body)
+    if heading is None:
+        return _start_up(case, version or "", body)
+    layout = _layout(heading[1], body[: heading.start()], title, bool(osu))
+    cells = _cells(body[heading.end() :].strip("\n"), layout)
+    if not cells:
+        return _failure(case, "the table has no row")
+    width = layout.width
+    sizes: Iterable[int | None] = repeat(None)
+    if heading[1].startswith("Size") and case != "osu_barrier":
+        sizes = _sizes(" ".join(cells[::width]))
+    statuses: list[str] | None = None
+    if layout.validation is not None:
+        words = cells[layout.validation :: width]
+        statuses = [OK if word == "Pass" else f"invalid: validation: {word}" for word in words]
+    return chain.from_iterable(
+        column(
+            case,
+            metric,
+            _in_si(map(float, cells[place::width]), unit),
+            sizes,
+            statuses,
+            params,
+            version or "",
+        )
+        for place, metric, unit, params in layout.columns
+    )
+
+
+def _cells(rows: str, layout: _Layout) -> list[str]:
+    """The cells of the rows, one after the other; lines that are no row are left out."""
+    cells = rows.split()
+    lines = rows.count("\n") + 1
+    # Every row is whole if all is numbers, as many as the lines need, and the decimal points are where
+    # the columns have them: a cell too few in one line and one too many in another would shift them.
+    if (
+        layout.validation is None
+        and not rows.encode().translate(None, _NUMERIC)
+        and len(cells) == layout.width * lines
+        and rows.count(".") == (layout.width - len(layout.whole)) * lines
+        and not any("." in "".join(cells[place :: layout.width]) for place in layout.whole)
+    ):
+        return cells
+    return "\n".join(filter(layout.is_row, rows.split("\n"))).split()
+
+
+@lru_cache
+def _sizes(cells: str) -> tuple[int, ...]:
+    """Message sizes in bytes; remembered, because the tables of a sweep all have the same."""
+    return tuple(map(int, cells.split()))
+
+
+def _in_si(values: Iterable[float], unit: str) -> Iterable[float]:
+    if unit == "us":
+        return [value / 1e6 for value in values]
+    return [value * 1e6 for value in values] if unit == "MB/s" else values
+
+
+def _start_up(case: str, version: str, body: str) -> Iterator[Reading]:
+    """Readings of osu_init; osu_hello measures nothing; any other test without a table has failed."""
+    times = _INIT.search(body)
+    if times:
+        statistics: tuple[dict[str, str], ...] = ({"statistic": "min"}, {"statistic": "max"}, {})
+        return (
+            Reading(case, "time", int(number) / 1e3, params=params, tool_version=version)
+            for number, params in zip(times.groups(), statistics, strict=True)
+        )
+    return iter(()) if case == "osu_hello" else _failure(case, "no table was printed")
+
+
+@lru_cache
+def _layout(heading: str, header: str, title: str, osu: bool) -> _Layout:
+    """The table's columns; `header` holds the lines between title and heading."""
+    varied = {key.strip().lower().replace(" ", "_"): value for key, value in _VARIED.findall(header)}
+    names = _COLUMN.findall(heading)
+    if not osu and title.endswith("Bandwidth"):  # mpi4py heads MB/s with "Latency [us]"
+        names = [name.replace("Latency [us]", "MB/s") for name in names]
+    columns = [
+        _Column(place, metric, unit, {**varied, **params})
+        for place, name in enumerate(names)
+        for metric, unit, params in _quantity(name)
+    ]
+    whole = [place for place, name in enumerate(names) if name.startswith(("Size", "Iterations", "Transmit"))]
+    cells = [_NUMBER] * len(names)
+    for place in whole:
+        cells[place] = _WHOLE
+    validation = names.index("Validation") if "Validation" in names else None
+    if validation is not None:
+        cells[validation] = _WORD
+    is_row = re.compile(r"[ \t]*" + r"[ \t]+".join(cells) + r"[ \t]*").fullmatch
+    return _Layout(len(names), columns, whole, validation, is_row)
+
+
+def _quantity(name: str) -> Iterator[tuple[str, Literal["us", "MB/s", "1/s"], dict[str, str]]]:
+    """What the column `name` holds: nothing, or metric, unit and qualifiers."""
+    statistic = _STATISTIC.match(name)
+    params = {"statistic": statistic[1].lower()} if statistic else {}
+    if name.startswith(("Overall", "Compute")):
+        yield "time", "us", {"part": name[:7].lower()}
+    elif "MB/s" in name:
+        yield "bandwidth", "MB/s", params
+    elif name == "Messages/s":
+        yield "message_rate", "1/s", params
+    elif "Lat" in name or name.startswith("Pure Comm"):
+        yield "latency", "us", params
+
+
+@lru_cache
+def _case(title: str) -> str:
+    """The program's name, from the title: ``MPI Non-Blocking Broadcast Latency`` → ``osu_ibcast``."""
+    kind, _, name = title.lower().partition(" ")
+    name = (
+        name.replace(" personalized exchange", "")
+        .replace("all-to-all", "alltoall")
+        .replace("broadcast", "bcast")
+    )
+    nonblocking = name.startswith("non-blocking ")
+    name = name.removeprefix("non-blocking ").replace(" ", "_")
+    if kind.startswith("mpi_"):  # one-sided: MPI_Put Latency → osu_put_latency
+        return f"osu_{kind[4:]}_{_NAMES.get(name, name)}"
+    name = _NAMES.get(name, name)
+    if name not in ("latency", "latency_mt", "latency_mp", "multi_lat"):
+        name = name.removesuffix("_latency")
+    return f"osu_{'i' if nonblocking else ''}{name}"
+
+
+def _failure(case: str, reason: str) -> Iterator[Reading]:
+    return iter((failed(case, "bandwidth" if "bw" in case else "latency", reason),))

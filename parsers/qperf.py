@@ -1,0 +1,152 @@
+"""qperf (0.4.9 to 0.4.11): bandwidth, latency and message rate of TCP, UDP, SCTP, RDS, SDP and RDMA.
+
+Each test prints its name, then aligned ``name = value`` lines; ``-oo`` loops print the name again for each
+step. Values are scaled as qperf pleases, in steps of 10^3 (``KB/sec``, ``us``, ``K/sec``; bits with ``-ub``)
+and may hold thousands commas; ``-uu`` fixes bytes/sec and ns. Latency is one way (half the round trip).
+
+- ``send_bw`` is what was sent, ``recv_bw`` what arrived: the first is kept under ``{"side": "send"}``.
+- A zero, with exit 0, is a test that moved nothing: failed. So is a name with nothing below it (the reason
+  may stand there), and a test of the command line that never began because the one before it failed.
+- Sizes: the exact number in parentheses, else the printed one (``1 KB`` is 1000), which the command line
+  makes exact where three digits do not. A loop over msg_size that does not print it (no ``-vu``) leaves
+  its values without their size: invalid.
+- A block counts when the line with the longest name is there, the one that set the width of the column:
+  before it the size may still be missing.
+
+Source: qperf(1), ``qperf --help tests``, ``--help options``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from npc.record import OK, Reading
+from npc.units import parse_size
+from parsers import complete_lines, failed, option, reading_of, words_after
+
+_TEST: Final = r"(?:rds|sctp|sdp|tcp|udp|ver_rc|x?rc|uc|ud)_[a-z_]+"
+_TITLE: Final = re.compile(rf"\n({_TEST}):[ \t]*(?=\n)")
+_FIELD: Final = re.compile(
+    r"\n    (bw|send_bw|recv_bw|latency|msg_rate|msg_size) +=  *"
+    r"([0-9][0-9.,]*) (\S*)(?: \(([0-9,]+)\))?[ \t]*(?=\n)"
+)
+_LONGEST_NAME: Final = re.compile(r"\n    \w+  =")
+_USAGE: Final = re.compile(r"\n(?:(\w+): )?([^\n]*); try: qperf --help")
+_METRICS: Final = {
+    "bw": "bandwidth",
+    "recv_bw": "bandwidth",
+    "send_bw": "bandwidth",
+    "latency": "latency",
+    "msg_rate": "message_rate",
+}
+_DECIMAL: Final = {"": "", "K": "e3", "M": "e6", "G": "e9", "T": "e12", "P": "e15"}
+#: A printed unit: what it measures, and the power of ten to append to the digits, so that the value is the
+#: float nearest to what was printed.
+_UNITS: Final = {
+    "bytes/sec": ("bandwidth", ""),
+    "bits/sec": ("bits", ""),
+    "bytes": ("size", ""),
+    "ns": ("latency", "e-9"),
+    "us": ("latency", "e-6"),
+    "ms": ("latency", "e-3"),
+    "sec": ("latency", ""),
+    **{f"{prefix}/sec": ("message_rate", power) for prefix, power in _DECIMAL.items()},
+    **{f"{prefix}B/sec": ("bandwidth", power) for prefix, power in _DECIMAL.items()},
+    **{f"{prefix}b/sec": ("bits", power) for prefix, power in _DECIMAL.items()},
+    **{f"{prefix}B": ("size", power) for prefix, power in _DECIMAL.items()},
+}
+_SENT: Final = {"side": "send"}
+_NOTHING: Final[dict[str, str]] = {}
+_UNKNOWN_SIZE: Final = "invalid: message size unknown: a loop prints it only with -vu"
+
+
+def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
+    """Readings of qperf's client, in its order; failures last those that never began."""
+    words = words_after(argv, "qperf")
+    sizes = _sizes(words)
+    parts = _TITLE.split(complete_lines(text))
+    usage = _USAGE.search(parts[0])
+    if usage:
+        yield failed(usage[1] or "qperf", _metric(usage[1] or ""), usage[2])
+    for case, body in zip(parts[1::2], parts[2::2], strict=True):
+        yield from _test(case, body + "\n", sizes)
+    seen = set(parts[1::2]) | {usage[1] if usage else None}
+    for case in dict.fromkeys(word for word in words if re.fullmatch(_TEST, word)):
+        if case not in seen:
+            yield failed(case, _metric(case), "it never began: qperf stopped before it")
+
+
+def _test(case: str, body: str, sizes: list[int]) -> Iterator[Reading]:
+    """Readings of the lines below one test's name."""
+    size = sizes[0] if len(sizes) == 1 else None
+    status = _UNKNOWN_SIZE if len(sizes) > 1 else OK
+    values = []
+    received = False
+    for name, number, unit, exact in _FIELD.findall(body) if _LONGEST_NAME.search(body) else ():
+        if exact and name == "msg_size":
+            size, status = int(exact.replace(",", "")), OK
+            continue
+        kind, power = _UNITS.get(unit, ("", ""))
+        value = float((number.replace(",", "") if "," in number else number) + power)
+        if name == "msg_size":
+            if kind == "size":
+                size, status = _exact(round(value), sizes), OK
+        elif kind == _METRICS[name] or (kind == "bits" and _METRICS[name] == "bandwidth"):
+            values.append((name, value / 8 if kind == "bits" else value))
+            received = received or (value > 0 and name != "send_bw")
+    if not received:
+        reason = "nothing arrived: the result is 0" if values else _reason(body)
+        yield failed(case, _metric(case), reason, size=size)
+        status = "invalid: nothing was received"
+    for name, value in values:
+        if value:
+            params = _SENT if name == "send_bw" else _NOTHING
+            yield reading_of((case, _METRICS[name], value, size, status, params, ""))
+
+
+def _reason(body: str) -> str:
+    """What stands below a test's name instead of a result."""
+    lines = [line for line in body.split("\n") if line and not line.startswith((" ", "#@", "warning:"))]
+    return lines[0] if lines else "no complete result was printed"
+
+
+def _metric(case: str) -> str:
+    """The metric of a test without a result, from its name."""
+    if case.endswith("_lat"):
+        return "latency"
+    return (
+        "bandwidth"
+        if case.endswith("_bw") or not case.startswith(("rc_", "ver_rc_", "xrc_"))
+        else "message_rate"
+    )
+
+
+def _sizes(words: Sequence[str]) -> list[int]:
+    """The message sizes that the command line asks for; more than one if it loops over them."""
+    try:
+        for place, word in enumerate(words):
+            if word in ("-oo", "--loop") and words[place + 1].startswith("msg_size:"):
+                return _loop(*words[place + 1].split(":")[1:])
+        size = option(words, "-m", "--msg_size")
+        return [parse_size(size)] if size else []
+    except (IndexError, TypeError, ValueError):
+        return []
+
+
+def _loop(first: str, last: str = "", step: str = "1") -> list[int]:
+    """The sizes of ``-oo msg_size:FIRST:LAST:STEP``; STEP is ``*N`` or an addend (``--help options``)."""
+    size, end = parse_size(first), parse_size(last or first)
+    factor = int(step[1:]) if step.startswith("*") else 1
+    addend = 0 if step.startswith("*") else parse_size(step.removeprefix("+"))
+    found = [size]
+    while size * factor + addend <= end and len(found) < 10_000 and (factor > 1 or addend):
+        size = size * factor + addend
+        found.append(size)
+    return found
+
+
+def _exact(printed: int, asked: list[int]) -> int:
+    """The asked size that `printed` rounds to three digits, `printed` if it rounds none."""
+    return next((size for size in asked if round(size, 3 - len(str(size))) == printed), printed)

@@ -1,0 +1,172 @@
+"""sockperf 3.x: ping-pong and under-load latency with percentiles, one-way throughput, over UDP and TCP.
+
+Colour codes stand in the text also when it goes to a file. What the numbers really are:
+
+- Latency is half the round trip in µs; with ``--full-rtt`` ("Round trip is") the whole one, halved here.
+  Percentiles, min, max and standard deviation are readings with ``{"statistic": "p99"}`` and so on.
+- ``MBps`` is 2^20 bytes per second (``GBps`` 1000 of those; with ``--increase_output_precision`` the MiB
+  figure is labelled GBps): bandwidth is the message rate times the message size.
+- Throughput counts what the sender queued, not what arrived, and says so without any server too over UDP:
+  it is ``{"side": "send"}``.
+- A latency counts only where no message was dropped, duplicated or out of order; else it is invalid.
+- Nearly every failure exits 0; the reason is a line of the text.
+
+`case` is protocol and subcommand (``tcp_ping_pong``); where neither text nor command line names the
+subcommand, a latency is ``tcp_latency`` (``latency`` in a full log). The message size comes from the
+text or the command line, else it is 14.
+
+Source: sockperf(3), ``client.cpp`` of its sources (3.7).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from npc.record import OK, Reading
+from parsers import complete_lines, failed, option, reading_of, words_after
+
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
+_BANNER: Final = re.compile(r"\nsockperf: == version #([0-9.]*)[^\n]*(?=\n)")
+_SERVER: Final = re.compile(r"\nsockperf: =+ Printing statistics for Server No: (\d+)(?=\n)")
+_TARGET: Final = re.compile(r"\n\[ *\d+\] IP = [^\n]* # (TCP|UDP)(?=\n)")
+_SIZE: Final = re.compile(r"test was performed,? using (?:msg-size=|[^\n]* --msg-size=)(\d+)\b")
+_RATE: Final = re.compile(r"\nsockperf: Summary: Message Rate is (\d+) \[msg/sec\]")
+_MIB: Final = re.compile(r"\nsockperf: Summary: BandWidth is ([0-9.]+) MBps \(")
+_AVERAGE: Final = re.compile(r"\nsockperf: =+> avg-(latency|rtt)=([0-9.]+) \(std-dev=([0-9.]+)\)(?=\n)")
+_LOST: Final = re.compile(
+    r"\nsockperf: # dropped messages = (\d+); # duplicated messages = (\d+);"
+    r" # out-of-order messages = (\d+)(?=\n)"
+)
+_POINT: Final = re.compile(
+    r"\nsockperf: ---> (?:percentile ([0-9.]+)|<(MAX|MIN)> observation) = *([0-9.]+)(?=\n)"
+)
+_REASON: Final = re.compile(
+    r"\n(?:sockperf: )?(ERROR: [^\n]*(?:\n \([^\n]*\))?|'-[^\n]* Invalid [^\n]*|Usage: sockperf <subcommand>"
+    r"|No messages were (?:sent|received from)[^\n]*|No valid observations [^\n]*)"
+)
+_SUBCOMMANDS: Final = {
+    "ping-pong": "ping_pong",
+    "pp": "ping_pong",
+    "under-load": "under_load",
+    "ul": "under_load",
+    "throughput": "throughput",
+    "tp": "throughput",
+    "playback": "playback",
+    "pb": "playback",
+    "server": "server",
+    "sr": "server",
+}
+_DEFAULT_SIZE: Final = 14
+
+
+class _Run(NamedTuple):
+    """What the readings of one run share; `status` is ok unless sockperf told of an error."""
+
+    protocol: str
+    subcommand: str
+    size: int | None
+    params: dict[str, str]
+    status: str
+    version: str
+
+
+def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
+    """Readings of one or several runs of a client; of a server, its failure."""
+    words = words_after(argv, "sockperf")
+    parts = _BANNER.split(_COLOUR.sub("", complete_lines(text)))
+    for version, body in zip(parts[1::2] or [""], parts[2::2] or parts, strict=True):
+        yield from _readings(body + "\n", words, version)
+
+
+def _readings(body: str, words: Sequence[str], version: str) -> Iterator[Reading]:
+    """Readings of one run; `body` is what follows its banner."""
+    target = _TARGET.search(body)
+    protocol = target[1].lower() if target else "tcp" if "--tcp" in words else "udp" if words else ""
+    subcommand = _SUBCOMMANDS.get(words[0], "") if words else ""
+    options = {"mps": option(words, "--mps"), "msg_size_range": option(words, "-r", "--range")}
+    params = {name: value for name, value in options.items() if value}
+    reason = _REASON.search(body)
+    status = f"invalid: {reason[1]}" if reason else OK
+    size = None if subcommand == "server" else _message_size(body, words)
+    run = _Run(protocol, subcommand, size, params, status, version)
+    found = _throughput(body, run) + _latencies(body, run)
+    if not found and (reason or "[CLIENT]" in body or subcommand not in ("server", "")):
+        test = subcommand or "latency"
+        metric = {"throughput": "bandwidth", "server": "message_rate"}.get(test, "latency")
+        found = [
+            failed(_case(protocol, test), metric, reason[1] if reason else "no result was printed", run.size)
+        ]
+    yield from found
+
+
+def _case(protocol: str, test: str) -> str:
+    return f"{protocol}_{test}" if protocol else test
+
+
+def _message_size(body: str, words: Sequence[str]) -> int | None:
+    """Bytes of a message: as the text says, else the command line, else the default; None without either."""
+    printed = _SIZE.search(body)
+    asked = printed[1] if printed else option(words, "-m", "--msg-size")
+    if asked is None:
+        return _DEFAULT_SIZE if words else None
+    return int(asked) if asked.isdecimal() else None
+
+
+def _throughput(body: str, run: _Run) -> list[Reading]:
+    """Message rate and bandwidth of what was sent."""
+    rate, mib = _RATE.search(body), _MIB.search(body)
+    if not rate or not int(rate[1]):
+        return []
+    values = [("message_rate", float(rate[1]))]
+    if run.size is not None:
+        values.append(("bandwidth", float(rate[1]) * run.size))
+    elif mib:
+        values.append(("bandwidth", float(mib[1]) * 2**20))
+    case, params = _case(run.protocol, "throughput"), {**run.params, "side": "send"}
+    return [
+        Reading(case, metric, value, run.size, run.status, params, run.version) for metric, value in values
+    ]
+
+
+def _latencies(body: str, run: _Run) -> list[Reading]:
+    """Average, standard deviation, percentiles and extremes of each server's latency."""
+    case = _case(run.protocol, run.subcommand or "latency")
+    found = []
+    parts = _SERVER.split(body)
+    for server, block in zip(parts[1::2], parts[2::2], strict=True):
+        average = _AVERAGE.search(block)
+        if not average:
+            continue
+        over = 1e6 if average[1] == "latency" else 2e6
+        status = _validity(block) if run.status == OK else run.status
+        params = run.params if server == "0" else {**run.params, "server": server}
+        points = [("", "", average[2]), ("stdev", "", average[3]), *_POINT.findall(block + "\n")]
+        found += [
+            reading_of((case, "latency", float(number) / over, run.size, status, qualifiers, run.version))
+            for kind, extreme, number in points
+            for qualifiers in (
+                {**params, **_statistic(kind, extreme)} if params else _statistic(kind, extreme),
+            )
+        ]
+    return found
+
+
+def _validity(block: str) -> str:
+    """The status of a block of statistics: ok only where sockperf counted no lost or misplaced message."""
+    counts = _LOST.search(block)
+    if not counts:
+        return "invalid: the count of dropped messages is missing"
+    if all(int(count) == 0 for count in counts.groups()):
+        return OK
+    return "invalid: {} dropped, {} duplicated, {} out-of-order messages".format(*counts.groups())
+
+
+@lru_cache
+def _statistic(percentile: str, extreme: str) -> dict[str, str]:
+    """The qualifier of a line of the distribution: ``99.900`` → p99.9."""
+    if percentile == "":
+        return {"statistic": extreme.lower()} if extreme else {}
+    return {"statistic": percentile if percentile == "stdev" else f"p{float(percentile):g}"}

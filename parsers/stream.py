@@ -1,0 +1,83 @@
+"""STREAM 5.x (McCalpin) and programs that print its customary table: memory bandwidth of four kernels.
+
+The rate is the best of the repetitions without the first; MB is 10^6 bytes, and the bytes are those the
+kernel names (two arrays for copy and scale, three for add and triad), not the write-allocate traffic.
+`case` is the kernel, size the bytes of all three arrays.
+
+A rate is invalid where the text itself tells so: the arrays did not validate, or the text ends before they
+were checked; the printed MiB are not those of the array size; other threads ran than were asked for; a
+test took less than 20 ticks of the clock, STREAM's own limit. Whether the arrays exceed the caches
+(four times the last level, STREAM's rule 1) the text does not tell.
+
+Source: stream.c 5.10; https://www.cs.virginia.edu/stream/ref.html.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from npc.record import OK, Reading
+from parsers import complete_lines, failed
+
+_VERSION: Final = re.compile(r"\nSTREAM version (?:\$Revision: )?([^\s$]+)[^\n]*(?=\n)")
+_RATE: Final = re.compile(r"\n(Copy|Scale|Add|Triad): +([0-9.]+) +[0-9.]+ +[0-9.]+ +[0-9.]+ *(?=\n)")
+_ELEMENT: Final = re.compile(r"\nThis system uses (\d+) bytes per array element\.(?=\n)")
+_LENGTH: Final = re.compile(r"\nArray size = (\d+) \(elements\)")
+_PER_ARRAY: Final = re.compile(r"\nMemory per array = ([0-9.]+) MiB")
+_TOTAL: Final = re.compile(r"\nTotal memory required = ([0-9.]+) MiB")
+_THREADS: Final = re.compile(r"\nNumber of Threads (requested|counted) = (\d+)(?=\n)")
+_TICKS: Final = re.compile(r"\n +\(= (\d+) clock ticks\)(?=\n)")
+_KERNELS: Final = ("Copy", "Scale", "Add", "Triad")
+_LEAST_TICKS: Final = 20
+#: MiB are printed with one digit after the point.
+_ROUNDING_MIB: Final = 0.051
+
+
+def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
+    """Readings of one or several runs, kernel by kernel; a run without a kernel's rate has failed."""
+    parts = _VERSION.split(complete_lines(text))
+    for version, body in zip(parts[1::2] or [""], parts[2::2] or parts, strict=True):
+        yield from _run(version, body + "\n")
+
+
+def _run(version: str, body: str) -> Iterator[Reading]:
+    """Readings of one run; nothing if it shows neither STREAM's banner nor its table."""
+    rates = dict(_RATE.findall(body))
+    if not rates and not version:
+        return
+    element, length, threads = _ELEMENT.search(body), _LENGTH.search(body), dict(_THREADS.findall(body))
+    size = 3 * int(element[1]) * int(length[1]) if element and length else None
+    params = {"array_size": length[1]} if length else {}
+    if element and element[1] == "4":
+        params["precision"] = "single"
+    if "counted" in threads or "requested" in threads:
+        params["threads"] = threads.get("counted") or threads["requested"]
+    status = _validity(body, size, threads)
+    for kernel in _KERNELS:
+        if float(rates.get(kernel, 0)):
+            yield Reading(
+                kernel.lower(), "bandwidth", float(rates[kernel]) * 1e6, size, status, params, version
+            )
+        else:
+            yield failed(kernel.lower(), "bandwidth", "no rate was printed", size, params)
+
+
+def _validity(body: str, size: int | None, threads: dict[str, str]) -> str:
+    """The status that the text gives its own rates."""
+    if "\nFailed Validation" in body:
+        return "invalid: the arrays failed STREAM's validation"
+    if "\nSolution Validates" not in body:
+        return "invalid: the text ends before the arrays were validated"
+    if size is None:
+        return "invalid: the array size is not printed"
+    for printed, arrays in ((_PER_ARRAY.search(body), 1), (_TOTAL.search(body), 3)):
+        if printed and abs(float(printed[1]) - size * arrays / 3 / 2**20) > _ROUNDING_MIB:
+            return f"invalid: an array is of {size / 3 / 2**20:.1f} MiB, but: {printed[0].strip()}"
+    if len(set(threads.values())) > 1:
+        return f"invalid: {threads['counted']} threads ran, {threads['requested']} were asked for"
+    ticks = _TICKS.search(body)
+    if ticks and int(ticks[1]) < _LEAST_TICKS:
+        return f"invalid: a test takes {ticks[1]} clock ticks, STREAM asks for at least {_LEAST_TICKS}"
+    return OK

@@ -1,0 +1,136 @@
+"""The ``npc`` command: a shell around the rooms' commands, which it knows by entry points alone.
+
+A command is a click command named in the entry point group ``npc.commands``; its module is imported
+when it is called (or listed), so one that cannot be loaded costs only itself. Commands report what can
+go wrong by raising `click.ClickException`; an OSError (read-only folder, missing file, full disk) and
+`npc.InvalidRecord` become one line as well. Exit codes: docs/commands.md.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import sys
+from pathlib import Path
+from typing import Final
+
+import click
+
+from npc import InvalidRecord, __version__
+
+GROUP: Final = "npc.commands"
+#: As a shell reports a program that SIGINT ended: 128 + 2.
+INTERRUPTED: Final = 130
+
+
+class Commands(click.Group):
+    """The commands found through the entry points, loaded by name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of all commands, sorted; nothing is loaded."""
+        return sorted(entry_points())
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, or one that says why it cannot be loaded; None if there is none of that name."""
+        target = entry_points().get(cmd_name)
+        return _load(cmd_name, target) if target else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does it, with the names that were perhaps meant."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchOption:
+            raise
+        except click.UsageError as error:
+            import difflib  # only here, to keep the start short
+
+            near = difflib.get_close_matches(args[0], self.list_commands(ctx), cutoff=0.5)
+            if near:
+                error.message += f" Did you mean {' or '.join(near)}?"
+            raise
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command; whatever a user can cause ends in one line and no traceback."""
+        try:
+            return super().invoke(ctx)
+        except InvalidRecord as error:
+            raise click.ClickException(str(error)) from error
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise  # the reader of a pipe has gone: click ends quietly
+            raise click.ClickException(_describe(error)) from error
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            ctx.exit(INTERRUPTED)
+
+
+class Unavailable(click.Command):
+    """Stands in for a command whose module cannot be loaded, and says so."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(
+            name,
+            callback=self._refuse,
+            help=f"Cannot be loaded: {reason}",
+            short_help=f"(cannot be loaded: {reason})",
+            context_settings={"ignore_unknown_options": True},
+            params=[click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)],
+        )
+        self.reason = reason
+
+    def _refuse(self, arguments: tuple[str, ...]) -> None:
+        raise click.ClickException(f"the command {self.name} cannot be loaded: {self.reason}")
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="npc")
+def main() -> None:
+    """Characterise a machine's network, memory and compute, and watch it.
+
+    Start with `npc doctor`, then `npc characterise`.
+    """
+
+
+def entry_points() -> dict[str, str]:
+    """``{command: "module:attribute"}`` of every installed distribution; the first on ``sys.path`` wins.
+
+    Reads ``*.dist-info/entry_points.txt`` (PyPA entry points specification) by itself, because importing
+    importlib.metadata takes longer than everything else that ``npc CMD --help`` does.
+    """
+    found: dict[str, str] = {}
+    for folder in sys.path:
+        for file in sorted(Path(folder or ".").glob("*-info/entry_points.txt")):
+            section = ""
+            try:
+                text = file.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError):
+                continue  # somebody else's broken package
+            for line in text.splitlines():
+                line = line.strip()
+                if line.startswith("["):
+                    section = line.strip("[]").strip()
+                elif section == GROUP and "=" in line and not line.startswith(("#", ";")):
+                    name, _, target = line.partition("=")
+                    # An extras marker, "module:attribute [extra]", is allowed and has no meaning here.
+                    found.setdefault(name.strip(), target.partition("[")[0].strip())
+    return found
+
+
+def _load(name: str, target: str) -> click.Command:
+    module, _, attribute = target.partition(":")
+    try:
+        command = getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # a site's own command may fail in any way while it is imported
+        return Unavailable(name, f"{type(error).__name__}: {error}")
+    if not isinstance(command, click.Command):
+        return Unavailable(name, f"{target} is no click command")
+    return command
+
+
+def _describe(error: OSError) -> str:
+    if error.strerror is None:
+        return str(error)
+    names = [str(name) for name in (error.filename, error.filename2) if name is not None]
+    return ": ".join([" → ".join(names), error.strerror]) if names else error.strerror

@@ -340,12 +340,22 @@ def _theoretical(platform: Platform | None) -> dict[Precision, float]:
 
 
 def _matching(records: Iterable[Record], metric: str, tests: Mapping[str, Sequence[str]]) -> Iterator[Record]:
-    """Records of `metric` whose benchmark and case are among `tests`, of one direction."""
+    """Records of `metric` whose benchmark and case are among `tests`, of one direction and at full speed."""
     for record in records:
-        if record.metric == metric and record.params.get("direction") != "bidirectional":
+        if record.metric == metric and not _bidirectional(record) and not _throttled(record):
             patterns = tests.get(record.benchmark, ())
             if any(fnmatchcase(record.case.lower(), pattern.lower()) for pattern in patterns):
                 yield record
+
+
+def _bidirectional(record: Record) -> bool:
+    """Whether both directions were loaded at once (iperf3 ``--bidir``)."""
+    return record.params.get("direction", "").startswith("bidir")
+
+
+def _throttled(record: Record) -> bool:
+    """Whether the sender was told a rate (iperf3 ``-b``, sockperf ``--mps``): a setting, no ceiling."""
+    return record.params.get("bitrate", "0") != "0" or record.params.get("mps", "max") != "max"
 
 
 def _preferring_received(records: Iterable[Record]) -> list[Record]:

@@ -1,0 +1,177 @@
+"""``npc roofline``: records in; the table of ceilings, and roofline.json, .png, .svg and .html out."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+if TYPE_CHECKING:
+    from npc.platform import Platform
+    from npc.record import Record
+    from roofline.ceilings import Roofline
+
+_USAGE: Final = 2
+
+
+@click.command()
+@click.argument("records", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Folder of the pictures; by default beside the records, or here if there are several.",
+)
+@click.option(
+    "--platform",
+    "platform_name",
+    metavar="NAME",
+    help="Platform whose nominal limits are compared: a name in platforms/ or a platform.toml. "
+    "By default the records' own.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print roofline.json instead of the tables.")
+def roofline(
+    records: tuple[Path, ...], output: Path | None, platform_name: str | None, as_json: bool
+) -> None:
+    """Ceilings of compute, memory and network, with ridge points, from RECORDS.
+
+    RECORDS are run folders or records.csv files. Writes roofline.json, roofline.png, roofline.svg and
+    roofline.html, which needs no network to look at.
+
+    Exit code: 0; 1 if no record could be used; 2 for bad arguments or a folder that cannot be written.
+    """
+    from roofline.ceilings import find_ceilings
+    from roofline.document import to_document
+    from roofline.table import format_roofline
+
+    read = _read(records)
+    platform = _platform(platform_name, read)
+    read = _one_platform(read, platform)
+    found = find_ceilings(read, platform)
+    if not found.ceilings and not found.latencies:
+        raise _failure(_nothing_usable(found, len(read)), 1)
+    if as_json:
+        click.echo(json.dumps(to_document(found), indent=1))
+    else:
+        click.echo(format_roofline(found) + "\n")
+    folder = output or (_folder(records[0]) if len(records) == 1 else Path())
+    try:
+        paths = write_pictures(found, folder)
+    except OSError as error:
+        raise _failure(
+            f"cannot write to {folder}: {error.strerror or error}; choose one by --output", _USAGE
+        ) from None
+    for path in paths:
+        click.echo(path, err=as_json)
+    if len(paths) == 1:
+        click.echo(
+            "No picture: without a compute ceiling there is no roof. The compute benchmark (likwid-bench "
+            "peakflops) measures one; node limits in platform.toml give a theoretical one.",
+            err=True,
+        )
+
+
+def write_pictures(found: Roofline, folder: Path) -> list[Path]:
+    """Write roofline.json and, where there is a roof, roofline.png, .svg and .html; give back their paths.
+
+    Makes `folder`. Each file replaces an older one only when it is whole. Raises OSError.
+    """
+    from roofline.document import to_document
+    from roofline.page import write_page
+    from roofline.plot import draw
+
+    folder.mkdir(parents=True, exist_ok=True)
+    document, png, svg, html = (folder / f"roofline.{suffix}" for suffix in ("json", "png", "svg", "html"))
+    partial = {
+        path: path.with_name(f".{path.stem}.partial{path.suffix}") for path in (document, png, svg, html)
+    }
+    try:
+        partial[document].write_text(json.dumps(to_document(found), indent=1) + "\n", encoding="utf-8")
+        written = [document]
+        if draw(found, [partial[png], partial[svg]]) and write_page(found, partial[html]):
+            written += [png, svg, html]
+        for path in written:
+            partial[path].replace(path)
+    finally:
+        for path in partial.values():
+            path.unlink(missing_ok=True)
+    return written
+
+
+def _read(paths: Sequence[Path]) -> list[Record]:
+    """Records of all paths; the same file named twice counts once, since repeats would narrow intervals."""
+    from npc.run import read_run
+
+    found: list[Record] = []
+    for path in dict.fromkeys(_file(path) for path in paths):
+        try:
+            found += read_run(path)
+        except FileNotFoundError as error:
+            raise _failure(f"{path}: no such file" if error.filename else str(error), _USAGE) from None
+        except OSError as error:
+            raise _failure(f"{path}: {error.strerror}", _USAGE) from None
+        except (ValueError, csv.Error) as error:
+            raise _failure(f"{path} holds no records: {error}", _USAGE) from None
+    return found
+
+
+def _file(path: Path) -> Path:
+    """The file of records that `path` means, if there is one."""
+    from npc.run import RECORDS
+
+    records = path / RECORDS
+    return (records if records.is_file() else path).resolve()
+
+
+def _folder(path: Path) -> Path:
+    return path if path.is_dir() else path.parent
+
+
+def _platform(name: str | None, records: Sequence[Record]) -> Platform | None:
+    """The platform asked for, or the one the records name if it is known here."""
+    from npc.platform import InvalidPlatform, find_platform, read_platform
+
+    names = {record.platform for record in records}
+    wanted = name or (names.pop() if len(names) == 1 else "")
+    path = find_platform(wanted) if wanted else None
+    if path is None:
+        if name:
+            raise _failure(
+                f"--platform {name}: there is no such file, and no platforms/{name}/platform.toml", _USAGE
+            )
+        return None
+    try:
+        return read_platform(path)
+    except OSError as error:
+        raise _failure(f"{path}: {error.strerror}", _USAGE) from None
+    except InvalidPlatform as error:
+        raise _failure(str(error), _USAGE) from None
+
+
+def _one_platform(records: list[Record], platform: Platform | None) -> list[Record]:
+    """Records of one platform: a roofline is one machine's."""
+    names = sorted({record.platform for record in records})
+    if len(names) < 2:
+        return records
+    if platform is None or platform.name not in names:
+        raise _failure(f"records of several platforms ({', '.join(names)}): choose one by --platform", _USAGE)
+    return [record for record in records if record.platform == platform.name]
+
+
+def _nothing_usable(found: Roofline, read: int) -> str:
+    if not read:
+        return "there are no records"
+    reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(found.dropped.items()))
+    other = read - sum(found.dropped.values())
+    parts = [reasons, f"{other} of tests that give no ceiling" if other else ""]
+    return f"none of the {read} records can be used: {'; '.join(filter(None, parts))}"
+
+
+def _failure(message: str, code: int) -> SystemExit:
+    """Say what is wrong; raising the result ends the command with `code`."""
+    click.echo(f"npc roofline: {message}", err=True)
+    return SystemExit(code)

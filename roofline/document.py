@@ -1,0 +1,54 @@
+"""``roofline.json``: the roofline for programs. docs/roofline.md describes every key.
+
+Schema 1. New keys may be added under the same number; it changes when a key goes or changes its meaning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, Final
+
+from roofline.ceilings import Ceiling, Curve, Estimate, Roofline
+
+SCHEMA: Final = 1
+
+
+def to_document(roofline: Roofline) -> dict[str, Any]:
+    """The content of ``roofline.json``; values in SI base units, None where there is no value."""
+    return {
+        "schema": SCHEMA,
+        "platform": roofline.platform,
+        "hosts": list(roofline.hosts),
+        "first": roofline.first,
+        "last": roofline.last,
+        "ceilings": [_ceiling(ceiling) for ceiling in roofline.ceilings],
+        "ridge_points": [asdict(ridge) for ridge in roofline.ridges],
+        "kernels": [_ceiling(ceiling) for ceiling in roofline.kernels],
+        "latencies": [_estimate(latency) for latency in roofline.latencies],
+        "curves": [_curve(curve) for curve in roofline.curves],
+        "theoretical": {f"peak {name}": peak for name, peak in roofline.theoretical.items()},
+        "dropped": dict(roofline.dropped),
+    }
+
+
+def _estimate(estimate: Estimate) -> dict[str, Any]:
+    return asdict(estimate) | {"hosts": list(estimate.hosts), "raw": list(estimate.raw)}
+
+
+def _ceiling(ceiling: Ceiling) -> dict[str, Any]:
+    return _estimate(ceiling) | {"share": ceiling.share}
+
+
+def _curve(curve: Curve) -> dict[str, Any]:
+    points = [
+        {
+            "size": point.size,
+            "value": point.summary.median,
+            "low": point.summary.low,
+            "high": point.summary.high,
+            "coverage": point.summary.coverage,
+            "n": point.summary.n,
+        }
+        for point in curve.points
+    ]
+    return asdict(curve) | {"points": points}

@@ -1,0 +1,197 @@
+"""The roofline as one HTML file that works offline: hover over a ceiling for its source, switch it off.
+
+Plotly's JavaScript is inside the file, and its content security policy forbids the browser to fetch
+anything, so the page can be archived with the run and opened on a machine without a network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+from typing import Any, Final
+
+from npc.units import format_quantity
+from roofline.ceilings import Ceiling, Roofline
+from roofline.scene import GREY, INTENSITIES, Line, Scene, Stroke, compose
+from roofline.table import (
+    date_text,
+    format_roofline,
+    host_text,
+    intensity_text,
+    interval_text,
+    share_text,
+    size_text,
+    source_text,
+    value_text,
+)
+
+#: Points along a line: the hover answers only at points.
+_POINTS: Final = 60
+
+_PAGE: Final = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline';
+ style-src 'unsafe-inline'; img-src data: blob:">
+<meta name="viewport" content="width=device-width">
+<title>{title}</title>
+<style>
+body {{ font-family: sans-serif; margin: 1.5rem; color: #222 }}
+h1 {{ margin: 0 }}
+.picture {{ height: 80vh; min-height: 30rem }}
+pre {{ overflow-x: auto }}
+</style>
+</head>
+<body>
+<h1>{title}</h1>
+<p>{where}. Median of repeated runs, shaded its 95 % interval. Hover over a line for its source;
+click in the legend to switch a ceiling, double-click to see it alone.</p>
+<div class="picture">{picture}</div>
+<pre>{tables}</pre>
+</body>
+</html>
+"""
+
+
+def write_page(roofline: Roofline, path: Path) -> bool:
+    """Write the interactive page; False, and nothing written, without a roof to draw. Raises OSError."""
+    scene = compose(roofline)
+    if scene is None:
+        return False
+    from plotly.io import to_html  # type: ignore[import-untyped]
+
+    picture = to_html(
+        {"data": list(_traces(scene)), "layout": _layout(scene)},
+        config={"displaylogo": False, "responsive": True, "plotlyServerURL": ""},
+        include_plotlyjs=True,
+        include_mathjax=False,
+        full_html=False,
+        default_height="100%",
+        div_id="roofline",
+        validate=False,
+    )
+    path.write_text(
+        _PAGE.format(
+            title=escape(f"Roofline of {roofline.platform}"),
+            where=escape(f"{host_text(roofline.hosts)}, {date_text(roofline)}"),
+            picture=picture,
+            tables=escape(format_roofline(roofline)),
+        ),
+        encoding="utf-8",
+    )
+    return True
+
+
+def _traces(scene: Scene) -> Iterator[dict[str, Any]]:
+    """Plotly's traces: each ceiling with its band and its ridge points is one group of the legend."""
+    for line in scene.lines:
+        name = line.ceiling.name
+        corners = line.band()
+        yield _trace(name, *zip(*corners, strict=True)) | {
+            "fill": "toself",
+            "mode": "lines",
+            "line": {"width": 0},
+            "fillcolor": _transparent(line.stroke.colour),
+            "hoverinfo": "skip",
+            "showlegend": False,
+        }
+        xs = _steps(line.start, line.end)
+        yield _trace(name, xs, [line.height(x) for x in xs]) | {
+            "mode": "lines",
+            "line": _stroke(line.stroke),
+            "name": escape(f"{name}  {value_text(line.ceiling)}"),
+            "hovertemplate": _hover(line) + "<extra></extra>",
+        }
+    for ridge, stroke in scene.ridges:
+        words = (
+            f"ridge point of {ridge.compute}<br>with {ridge.bandwidth}:"
+            f"<br><b>{intensity_text(ridge.intensity)} FLOP/byte</b>"
+        )
+        yield _trace(ridge.bandwidth, [ridge.intensity], [ridge.performance]) | {
+            "mode": "markers",
+            "marker": {"size": 9, "color": "white", "line": {"color": stroke.colour, "width": 2}},
+            "hovertemplate": words + "<extra></extra>",
+            "showlegend": False,
+        }
+    for words, peak in scene.theoretical:
+        yield _trace(words, [scene.flat_start(peak), scene.x[1]], [peak, peak]) | {
+            "mode": "lines",
+            "line": _stroke(Stroke(GREY, 1.2, (1.2, 2.4))),
+            "name": f"{words}  {format_quantity(peak, 'FLOP/s', 3)}",
+            "hovertemplate": f"{words}<br><b>{format_quantity(peak, 'FLOP/s', 3)}</b><extra></extra>",
+        }
+
+
+def _trace(group: str, xs: Any, ys: Any) -> dict[str, Any]:
+    return {"type": "scatter", "x": list(xs), "y": list(ys), "legendgroup": group}
+
+
+def _stroke(stroke: Stroke) -> dict[str, Any]:
+    dash = ",".join(f"{length:g}px" for length in stroke.dashes) or "solid"
+    return {"color": stroke.colour, "width": stroke.width, "dash": dash}
+
+
+def _hover(line: Line) -> str:
+    """What is known about a ceiling, line by line; all that comes from records is escaped."""
+    ceiling = line.ceiling
+    facts = [
+        f"<b>{escape(ceiling.name)}: {value_text(ceiling)}</b>",
+        _interval(ceiling),
+        f"{escape(source_text(ceiling))}, {ceiling.n} samples"
+        + (f", size {size_text(ceiling.size)}" if ceiling.size is not None else ""),
+    ]
+    if ceiling.share is not None and ceiling.nominal is not None:
+        nominal = format_quantity(ceiling.nominal, ceiling.unit, 3)
+        facts.append(f"{share_text(ceiling)} of the nominal {nominal}")
+    if ceiling.note:
+        facts.append(escape(ceiling.note))
+    if ceiling.raw:
+        more = f" and {len(ceiling.raw) - 1} more" if len(ceiling.raw) > 1 else ""
+        facts.append(f"raw: {escape(ceiling.raw[0])}{more}")
+    # Plotly reads %{…} in a template; names come from files.
+    facts = [fact.replace("%{", "% {") for fact in facts]
+    return "<br>".join(facts) + "<br>%{x:.3~g} FLOP/byte → %{y:.3~s}FLOP/s"
+
+
+def _interval(ceiling: Ceiling) -> str:
+    if ceiling.coverage is None:
+        return "too few samples for a 95 % interval"
+    return f"{100 * ceiling.coverage:.1f} % interval {interval_text(ceiling)}"
+
+
+def _steps(start: float, end: float) -> list[float]:
+    """`_POINTS` values from start to end, evenly apart on a logarithmic axis."""
+    ratio = (end / start) ** (1 / (_POINTS - 1))
+    return [start * ratio**step for step in range(_POINTS - 1)] + [end]
+
+
+def _transparent(colour: str) -> str:
+    red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    return f"rgba({red},{green},{blue},0.13)"
+
+
+def _layout(scene: Scene) -> dict[str, Any]:
+    from math import log10
+
+    axis = {"type": "log", "gridcolor": "#DDDDDD", "linecolor": "#444444", "ticks": "outside", "dtick": 1}
+    return {
+        "xaxis": axis
+        | {
+            "title": {"text": f"Operational intensity [FLOP/byte]<br><sub>{INTENSITIES}</sub>"},
+            "range": [log10(edge) for edge in scene.x],
+        },
+        "yaxis": axis
+        | {
+            "title": {"text": "Attainable performance [FLOP/s]"},
+            "range": [log10(edge) for edge in scene.y],
+            "exponentformat": "SI",
+        },
+        "hovermode": "closest",
+        "hoverdistance": 30,
+        "plot_bgcolor": "white",
+        "paper_bgcolor": "white",
+        "margin": {"t": 20, "r": 20},
+        "legend": {"groupclick": "togglegroup", "font": {"size": 12}},
+    }

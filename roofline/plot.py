@@ -1,0 +1,327 @@
+"""The roofline as PNG and SVG, for print and slides: log-log, a label with its interval at every line.
+
+All bandwidth ceilings have slope 1 in log-log axes, hence are parallel. In a frame turned by that slope
+their labels are upright rectangles and the lines horizontal, which makes placing labels simple.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from npc.units import format_quantity
+from roofline.ceilings import Roofline
+from roofline.scene import GREY, INTENSITIES, Line, Scene, Stroke, compose
+from roofline.table import date_text, host_text, intensity_text, interval_text, value_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_INCHES: Final = (12.0, 8.0)
+_DPI: Final = 160
+_LABEL_POINTS: Final = 9.5
+_GAP_POINTS: Final = 2.0
+
+#: What a label stands on, so that a line below it does not strike it out.
+_GROUND: Final[dict[str, Any]] = {"facecolor": "white", "alpha": 0.9, "lw": 0, "pad": 0.3}
+
+_STYLE: Final[dict[str, Any]] = {
+    "font.family": "sans-serif",
+    "font.size": 11,
+    "text.parse_math": False,  # a "$" in a host's name is a "$"
+    "svg.fonttype": "none",  # text stays text: searchable, and small
+    "svg.hashsalt": "npc",  # the same records make the same file
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+
+
+def draw(roofline: Roofline, paths: list[Path]) -> bool:
+    """Write the picture to `paths`, each in the format of its suffix (``.png``: 1920 × 1280, ``.svg``).
+
+    False, and nothing written, where there is no compute ceiling and so no roof. Raises OSError.
+    """
+    scene = compose(roofline)
+    if scene is None:
+        return False
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=_INCHES, dpi=_DPI, layout="constrained")
+        FigureCanvasAgg(figure)  # not pyplot: no window, no display, no global state
+        _paint(figure, scene, roofline)
+        for path in paths:
+            metadata = {"Date": None} if path.suffix == ".svg" else {}
+            figure.savefig(path, metadata=metadata)
+    return True
+
+
+def _paint(figure: Figure, scene: Scene, roofline: Roofline) -> None:
+    axes = figure.add_subplot()
+    _frame(axes, scene, roofline)
+    for line in scene.lines:
+        _line(axes, line)
+    for words, peak in scene.theoretical:
+        axes.plot([scene.flat_start(peak), scene.x[1]], [peak, peak], color=GREY, lw=1.2, ls=(0, (1, 2)))
+    for ridge, stroke in scene.ridges:
+        axes.plot(
+            ridge.intensity, ridge.performance, "o", ms=5.5, mec=stroke.colour, mfc="white", mew=1.6, zorder=5
+        )
+    figure.draw_without_rendering()  # settles the layout: from here on, data have places on the page
+    figure.set_layout_engine("none")
+    _label(axes, scene)
+    _name_ridges(axes, scene)
+
+
+def _frame(axes: Axes, scene: Scene, roofline: Roofline) -> None:
+    """Axes, grid and title."""
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(*scene.x)
+    axes.set_ylim(*scene.y)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.yaxis.set_major_formatter(lambda value, _: format_quantity(value, "FLOP/s"))
+    axes.xaxis.set_minor_formatter(lambda *_: "")
+    axes.yaxis.set_minor_formatter(lambda *_: "")
+    axes.grid(which="major", color="#DDDDDD", lw=0.7)
+    axes.set_axisbelow(True)
+    axes.set_ylabel("Attainable performance")
+    axes.set_xlabel(f"Operational intensity [FLOP/byte]\n{INTENSITIES}")
+    axes.set_title(f"Roofline of {roofline.platform}", loc="left", fontsize=17, fontweight="bold", pad=26)
+    axes.text(
+        0,
+        1.012,
+        f"{host_text(roofline.hosts)}  ·  {date_text(roofline)}  ·  "
+        "median of repeated runs, in brackets and shaded its 95 % interval  ·  ○ ridge point",
+        transform=axes.transAxes,
+        color="#444444",
+        va="bottom",
+    )
+
+
+def _line(axes: Axes, line: Line) -> None:
+    """A ceiling and the band of its interval, which ends where it meets the roof."""
+    ends = [line.start, line.end]
+    axes.plot(
+        ends,
+        [line.height(x) for x in ends],
+        color=line.stroke.colour,
+        lw=line.stroke.width,
+        ls=_linestyle(line.stroke),
+        zorder=3,
+    )
+    axes.fill(*zip(*line.band(), strict=True), color=line.stroke.colour, alpha=0.13, lw=0)
+
+
+def _linestyle(stroke: Stroke) -> Any:
+    """Matplotlib's line style; it counts dashes in line widths, strokes count them in points."""
+    return (0, tuple(length / stroke.width for length in stroke.dashes)) if stroke.dashes else "-"
+
+
+@dataclass(frozen=True, slots=True)
+class _Box:
+    """A rectangle in a turned frame, in pixels: u along the lines, v across them."""
+
+    left: float
+    right: float
+    bottom: float
+    top: float
+
+    def meets(self, other: _Box) -> bool:
+        """Whether the two overlap."""
+        return (
+            self.left < other.right
+            and other.left < self.right
+            and self.bottom < other.top
+            and other.bottom < self.top
+        )
+
+    def covers(self, run: _Run) -> bool:
+        """Whether it lies on a part of the line."""
+        return self.bottom < run.height < self.top and run.left < self.right and self.left < run.right
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A visible stretch of a line that wants a label: from u = left to right, at v = height (pixels)."""
+
+    words: str
+    stroke: Stroke
+    left: float
+    right: float
+    height: float
+
+
+#: A label's words, the stroke of its line, and the line's ends in FLOP/byte and FLOP/s.
+_Ends = tuple[str, Stroke, tuple[float, float], tuple[float, float]]
+
+
+def _label(axes: Axes, scene: Scene) -> None:
+    """Labels along the lines; what finds no room goes into a legend."""
+    left, right = scene.x
+    lowest = min([line.ceiling.value for line in scene.lines if not line.sloped], default=math.inf)
+    sloped: list[_Ends] = []
+    flat: list[_Ends] = []
+    for line in scene.lines:
+        words = f"{line.ceiling.name}  {value_text(line.ceiling)} {interval_text(line.ceiling)}"
+        end = min(line.end, lowest / line.ceiling.value) if line.sloped else line.end
+        (sloped if line.sloped else flat).append(
+            (words, line.stroke, (line.start, line.height(line.start)), (end, line.height(end)))
+        )
+    for words, peak in scene.theoretical:
+        start = scene.flat_start(peak)
+        words = f"{words}  {format_quantity(peak, 'FLOP/s', 3)}"
+        flat.append((words, Stroke(GREY, 1.0, (1.0, 2.0)), (start, peak), (right, peak)))
+
+    corner, unit_slope = axes.transData.transform([(left, scene.y[0]), (left * 10, scene.y[0] * 10)])
+    angle = math.atan2(unit_slope[1] - corner[1], unit_slope[0] - corner[0])
+    left_out = _label_along(axes, sloped, angle, at_end=False) + _label_along(axes, flat, 0.0, at_end=True)
+    if left_out:
+        from matplotlib.lines import Line2D
+
+        handles = [
+            Line2D(
+                [],
+                [],
+                color=run.stroke.colour,
+                lw=run.stroke.width,
+                ls=_linestyle(run.stroke),
+                label=run.words,
+            )
+            for run in left_out
+        ]
+        axes.legend(handles=handles, loc="lower right", fontsize=_LABEL_POINTS, title="no room at the line")
+
+
+def _label_along(axes: Axes, lines: list[_Ends], angle: float, at_end: bool) -> list[_Run]:
+    """Write each label beside its line, turned by `angle`; give back the runs whose label finds no room."""
+    cosine, sine = math.cos(angle), math.sin(angle)
+    runs = []
+    for words, stroke, *ends in lines:
+        (x0, y0), (x1, y1) = axes.transData.transform(ends)
+        runs.append(
+            _Run(words, stroke, x0 * cosine + y0 * sine, x1 * cosine + y1 * sine, y0 * cosine - x0 * sine)
+        )
+    taken: list[_Box] = []
+    left_out = []
+    for run in sorted(runs, key=lambda run: -run.height):
+        text = axes.text(
+            1,
+            1,
+            run.words,
+            fontsize=_LABEL_POINTS,
+            ha="center",
+            va="center",
+            color=_darker(run.stroke.colour),
+        )
+        extent = text.get_window_extent()
+        box = _roomiest(run, extent.width, extent.height, taken, runs, at_end)
+        if box is None:
+            text.remove()
+            left_out.append(run)
+            continue
+        taken.append(box)
+        u, v = (box.left + box.right) / 2, (box.bottom + box.top) / 2
+        place = axes.transData.inverted().transform((u * cosine - v * sine, u * sine + v * cosine))
+        text.set_position((place[0], place[1]))
+        text.set_rotation(math.degrees(angle))
+        text.set_zorder(6)
+        text.set_bbox(_GROUND)
+    return left_out
+
+
+def _roomiest(
+    run: _Run, width: float, height: float, taken: list[_Box], runs: list[_Run], at_end: bool
+) -> _Box | None:
+    """The place for a label that crosses the fewest other lines, as near to the preferred end as may be."""
+    best, best_cost = None, math.inf
+    for step, box in _places(run, width, height, at_end):
+        if any(box.meets(other) for other in taken):
+            continue  # boxes have their margins in them
+        crossed = sum(box.covers(other) for other in runs if other is not run)
+        if crossed + step < best_cost:
+            best, best_cost = box, crossed + step
+    return best
+
+
+def _places(run: _Run, width: float, height: float, at_end: bool) -> Iterator[tuple[float, _Box]]:
+    """Places above, below and on a run, with a cost that grows away from the preferred end.
+
+    On the line, which the label then interrupts, is for bundles: beside it would be on a neighbour.
+    """
+    gap = _GAP_POINTS * _DPI / 72
+    steps = 24
+    slack = run.right - run.left - width - 4 * height
+    if slack < 0:
+        return
+    for step in range(steps + 1):
+        part = step / steps
+        left = run.left + 2 * height + slack * (1 - part if at_end else part)
+        for cost, bottom in (
+            (0.0, run.height + gap),
+            (0.01, run.height - gap - height),
+            (0.3, run.height - height / 2),
+        ):
+            yield part + cost, _Box(left - gap, left + width + gap, bottom, bottom + height)
+
+
+def _name_ridges(axes: Axes, scene: Scene) -> None:
+    """Drop lines from the ridge points of the first peak to the axis, with their intensities there."""
+    if not scene.ridges:
+        return
+    first = scene.ridges[0][0].compute
+    shown = sorted(
+        ((ridge, stroke) for ridge, stroke in scene.ridges if ridge.compute == first),
+        key=lambda item: item[0].intensity,
+    )
+    to_pixels, to_data = axes.transData.transform, axes.transData.inverted().transform
+    width = 1.35 * _LABEL_POINTS * _DPI / 72
+    wanted = [float(to_pixels((ridge.intensity, scene.y[0]))[0]) for ridge, _ in shown]
+    for (ridge, stroke), place in zip(shown, _spread(wanted, width), strict=True):
+        axes.plot(
+            [ridge.intensity] * 2, [scene.y[0], ridge.performance], color=stroke.colour, lw=0.7, alpha=0.45
+        )
+        axes.text(
+            float(to_data((place, 0))[0]),
+            scene.y[0] * 1.12,
+            f"{ridge.bandwidth}: {intensity_text(ridge.intensity)}",
+            rotation=90,
+            ha="center",
+            va="bottom",
+            fontsize=_LABEL_POINTS - 1,
+            color=_darker(stroke.colour),
+            bbox=_GROUND,
+            zorder=6,
+        )
+
+
+def _spread(wanted: list[float], width: float) -> list[float]:
+    """Ascending places at least `width` apart, each group of neighbours centred where it was wanted."""
+    groups: list[list[float]] = []  # [sum of what was wanted less the offset in the group, members]
+    for place in wanted:
+        groups.append([place, 1])
+        while len(groups) > 1 and _end(groups[-2], width) + width > _start(groups[-1], width):
+            total, members = groups.pop()
+            groups[-1][0] += total
+            groups[-1][1] += members
+    return [_start(group, width) + number * width for group in groups for number in range(round(group[1]))]
+
+
+def _start(group: list[float], width: float) -> float:
+    return group[0] / group[1] - (group[1] - 1) / 2 * width
+
+
+def _end(group: list[float], width: float) -> float:
+    return group[0] / group[1] + (group[1] - 1) / 2 * width
+
+
+def _darker(colour: str) -> tuple[float, float, float]:
+    """The colour for text, which needs more contrast than a line."""
+    red, green, blue = (int(colour[place : place + 2], 16) / 255 * 0.72 for place in (1, 3, 5))
+    return red, green, blue

@@ -1,0 +1,152 @@
+"""What is drawn: ceilings as lines in FLOP/byte and FLOP/s, with their strokes, for PNG, SVG and HTML.
+
+Colours are Okabe and Ito's, told apart by colour-blind people; kinds differ in their strokes as well
+(memory solid, network dashed), so that a print in grey can be read.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from roofline.ceilings import Ceiling, Ridge, Roofline
+
+#: Okabe, Ito, Color Universal Design, 2008.
+BLACK: Final = "#000000"
+ORANGE: Final = "#E69F00"
+SKY_BLUE: Final = "#56B4E9"
+GREEN: Final = "#009E73"
+BLUE: Final = "#0072B2"
+VERMILLION: Final = "#D55E00"
+PURPLE: Final = "#CC79A7"
+GREY: Final = "#6E6E6E"
+
+_LEVEL_COLOURS: Final = {"L1": BLUE, "L2": SKY_BLUE, "L3": GREEN, "L4": PURPLE, "MEM": ORANGE}
+_NETWORK_COLOURS: Final = (VERMILLION, PURPLE)
+#: Lengths of dashes and gaps in points.
+_NETWORK_DASHES: Final = ((7.0, 2.5), (7.0, 2.5, 1.5, 2.5), (3.0, 2.0), (1.5, 2.0))
+_STREAM_DASHES: Final = (12.0, 2.0)
+
+#: The two meanings that share the x axis.
+INTENSITIES: Final = (
+    "memory ceilings: per byte moved at that level  ·  network ceilings (dashed): per byte on the network"
+)
+
+
+class Stroke(NamedTuple):
+    """How a line looks: colour, width in points, dashes and gaps in points (none: solid)."""
+
+    colour: str
+    width: float
+    dashes: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A ceiling in the picture: flat for compute, of slope b for a bandwidth b.
+
+    start, end: FLOP/byte. steepest: the highest bandwidth (B/s), left of which no peak is reached; infinite
+    without one. roof: the highest peak (FLOP/s), where bandwidths end.
+    """
+
+    ceiling: Ceiling
+    stroke: Stroke
+    start: float
+    end: float
+    steepest: float
+    roof: float
+
+    @property
+    def sloped(self) -> bool:
+        """Whether it is a bandwidth."""
+        return self.ceiling.kind != "compute"
+
+    def height(self, intensity: float) -> float:
+        """FLOP/s at `intensity` FLOP/byte."""
+        return self.ceiling.value * intensity if self.sloped else self.ceiling.value
+
+    def band(self) -> list[tuple[float, float]]:
+        """The corners of its interval's band, cut where it meets the roof; the bare line without one."""
+        low = self.ceiling.value if self.ceiling.low is None else self.ceiling.low
+        high = self.ceiling.value if self.ceiling.high is None else self.ceiling.high
+        if self.sloped:
+            return [
+                (self.start, low * self.start),
+                (self.roof / low, self.roof),
+                (self.roof / high, self.roof),
+                (self.start, high * self.start),
+            ]
+        left, high_left = (max(self.start, peak / self.steepest) for peak in (low, high))
+        return [(left, low), (self.end, low), (self.end, high), (high_left, high)]
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """The lines and the window they are seen in: x in FLOP/byte, y in FLOP/s.
+
+    ridges: ridge points with the stroke of their bandwidth ceiling. theoretical: (words, FLOP/s).
+    """
+
+    lines: tuple[Line, ...]
+    ridges: tuple[tuple[Ridge, Stroke], ...]
+    theoretical: tuple[tuple[str, float], ...]
+    x: tuple[float, float]
+    y: tuple[float, float]
+    steepest: float
+
+    def flat_start(self, peak: float) -> float:
+        """The intensity from which on `peak` FLOP/s can be reached, or the window's left edge."""
+        return max(self.x[0], peak / self.steepest)
+
+
+def compose(roofline: Roofline) -> Scene | None:
+    """The scene of a roofline; None without a measured or theoretical peak, for there is no roof then."""
+    compute = roofline.of_kind("compute")
+    bandwidths = roofline.of_kind("memory", "network")
+    peaks = [ceiling.value for ceiling in compute] + list(roofline.theoretical.values())
+    if not peaks:
+        return None
+    slopes = [ceiling.value for ceiling in bandwidths]
+    steepest = max(slopes, default=math.inf)
+    x, y = _window(peaks + [ceiling.high for ceiling in compute if ceiling.high is not None], slopes)
+    strokes = _strokes(roofline)
+    roof = max(peaks)
+    lines = []
+    for ceiling in (*compute, *bandwidths):
+        if ceiling.kind == "compute":
+            start, end = max(x[0], ceiling.value / steepest), x[1]
+        else:
+            start, end = max(x[0], y[0] / ceiling.value), roof / ceiling.value
+        lines.append(Line(ceiling, strokes[ceiling.name], start, end, steepest, roof))
+    return Scene(
+        lines=tuple(lines),
+        ridges=tuple((ridge, strokes[ridge.bandwidth]) for ridge in roofline.ridges),
+        theoretical=tuple((f"theoretical peak {name}", peak) for name, peak in roofline.theoretical.items()),
+        x=x,
+        y=y,
+        steepest=steepest,
+    )
+
+
+def _window(peaks: list[float], slopes: list[float]) -> tuple[tuple[float, float], tuple[float, float]]:
+    """x and y ranges with all ridge points, room for a label on each slope, and the roof's right end."""
+    if not slopes:
+        return (0.01, 100.0), (min(peaks) / 10, max(peaks) * 2)
+    left = min(peaks) / max(slopes) / 25
+    right = max(peaks) / min(slopes) * 12
+    return (left, right), (min(slopes) * left * 3, max(peaks) * 2)
+
+
+def _strokes(roofline: Roofline) -> dict[str, Stroke]:
+    """A stroke for every ceiling, by its name."""
+    strokes: dict[str, Stroke] = {}
+    for ceiling in roofline.of_kind("compute"):
+        strokes[ceiling.name] = Stroke(BLACK if ceiling.precision == "double" else GREY, 2.6)
+    for ceiling in roofline.of_kind("memory"):
+        dashes: tuple[float, ...] = _STREAM_DASHES if ceiling.benchmark == "stream" else ()
+        strokes[ceiling.name] = Stroke(_LEVEL_COLOURS.get(ceiling.level, BLUE), 2.0, dashes)
+    for number, ceiling in enumerate(roofline.of_kind("network")):
+        dashes = _NETWORK_DASHES[number // len(_NETWORK_COLOURS) % len(_NETWORK_DASHES)]
+        strokes[ceiling.name] = Stroke(_NETWORK_COLOURS[number % len(_NETWORK_COLOURS)], 1.6, dashes)
+    return strokes

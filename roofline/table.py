@@ -1,0 +1,124 @@
+"""The roofline in words: how a median and its interval are written, and the tables for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from npc.statistics import MIN_SAMPLES
+from npc.units import PREFIXES, format_quantity, format_size
+from roofline.ceilings import Ceiling, Estimate, Ridge, Roofline
+
+_DIGITS: Final = 3
+_COLUMNS: Final = ("median", "95 % interval", "n", "size", "source")
+
+
+def value_text(estimate: Estimate) -> str:
+    """``27.2 GB/s``."""
+    return format_quantity(estimate.value, estimate.unit, _DIGITS)
+
+
+def interval_text(estimate: Estimate) -> str:
+    """``[26.9, 27.4]`` in the prefix of `value_text`; ``n = 3`` where there are too few samples for one."""
+    if estimate.low is None or estimate.high is None:
+        return f"n = {estimate.n}"
+    prefix = value_text(estimate).split(" ")[1].removesuffix(estimate.unit)
+    low, high = (_number(value / PREFIXES[prefix]) for value in (estimate.low, estimate.high))
+    return f"[{low}, {high}]"
+
+
+def intensity_text(intensity: float) -> str:
+    """A number of FLOP/byte without its unit."""
+    return _number(intensity)
+
+
+def host_text(hosts: Sequence[str]) -> str:
+    """Up to three host names, else the first and how many there are."""
+    return ", ".join(hosts) if len(hosts) <= 3 else f"{hosts[0]} … {hosts[-1]} ({len(hosts)} hosts)"
+
+
+def date_text(roofline: Roofline) -> str:
+    """The day of the measurements (UTC), or the first and the last."""
+    first, last = roofline.first[:10], roofline.last[:10]
+    return first if first == last else f"{first} to {last}"
+
+
+def notes(roofline: Roofline) -> list[str]:
+    """What to know before believing the numbers, one sentence each."""
+    found = [f"{ceiling.name}: {ceiling.note}." for ceiling in roofline.ceilings if ceiling.note]
+    few = [ceiling.name for ceiling in roofline.ceilings if ceiling.n < MIN_SAMPLES]
+    if few:
+        found.append(f"Fewer than {MIN_SAMPLES} samples give no 95 % interval: {', '.join(few)}.")
+    network = roofline.of_kind("network")
+    if network and all(ceiling.nodes == 1 for ceiling in network):
+        found.append("Both ends of every network test were on one node: loopback or shared memory, no link.")
+    if roofline.dropped:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(roofline.dropped.items()))
+        found.append(f"Records not used: {reasons}.")
+    return found
+
+
+def format_roofline(roofline: Roofline) -> str:
+    """The tables of ceilings, ridge points and latencies, and the notes, as lines for a terminal."""
+    parts = [f"Roofline of {roofline.platform}: {host_text(roofline.hosts)}, {date_text(roofline)}"]
+    if roofline.ceilings:
+        rows = [(*_row(ceiling), share_text(ceiling)) for ceiling in roofline.ceilings]
+        parts.append(_table(("ceiling", *_COLUMNS, "of nominal"), rows))
+    if roofline.ridges:
+        header = ("ridge point of", "with", "at", "interval")
+        parts.append(_table(header, [_ridge_row(ridge) for ridge in roofline.ridges]))
+    if roofline.latencies:
+        parts.append(_table(("latency", *_COLUMNS), [_row(latency) for latency in roofline.latencies]))
+    if said := notes(roofline):
+        parts.append("\n".join(said))
+    return "\n\n".join(parts)
+
+
+def source_text(estimate: Estimate) -> str:
+    """The benchmark and its case."""
+    case = estimate.case
+    return case if case.startswith(estimate.benchmark) else f"{estimate.benchmark} {case}"
+
+
+def share_text(ceiling: Ceiling) -> str:
+    """``83 %`` of the nominal limit, or nothing."""
+    return "" if ceiling.share is None else f"{100 * ceiling.share:.3g} %"
+
+
+def size_text(size_bytes: int | None) -> str:
+    """``4M`` for powers of two, ``40 kB`` for what is none; nothing without a size."""
+    if size_bytes is None:
+        return ""
+    text = format_size(size_bytes)
+    return text if len(text) <= 4 else format_quantity(size_bytes, "B", _DIGITS)
+
+
+def _row(estimate: Estimate) -> tuple[str, ...]:
+    return (
+        estimate.name,
+        value_text(estimate),
+        interval_text(estimate),
+        str(estimate.n),
+        size_text(estimate.size),
+        source_text(estimate),
+    )
+
+
+def _ridge_row(ridge: Ridge) -> tuple[str, ...]:
+    interval = ""
+    if ridge.low is not None and ridge.high is not None:
+        interval = f"[{intensity_text(ridge.low)}, {intensity_text(ridge.high)}]"
+    return ridge.compute, ridge.bandwidth, f"{intensity_text(ridge.intensity)} FLOP/byte", interval
+
+
+def _number(value: float) -> str:
+    text = f"{value:.{_DIGITS}g}"
+    return f"{value:.0f}" if "e+" in text else text
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns as wide as their longest cell, without a last column that is empty throughout."""
+    columns = [column for column in zip(header, *rows, strict=True) if any(column[1:])]
+    widths = [max(map(len, column)) for column in columns]
+    lines = zip(*columns, strict=True)
+    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)

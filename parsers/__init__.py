@@ -26,7 +26,7 @@ from typing import Final, Protocol, cast
 
 from npc.record import OK, Reading
 
-_NOT_PARSERS: Final = frozenset({"commands"})
+_NOT_PARSERS: Final = frozenset({"collect", "commands"})
 _COMMAND_HEADER: Final = "#@ cmd:"
 _NO_PARAMS: Final[Mapping[str, str]] = Reading("", "", None).params
 #: A `Reading` of the tuple of all its fields, in a third of the time that the class itself takes.
@@ -72,6 +72,10 @@ def split_command(command: str) -> list[str]:
 
 
 # What the parsers share.
+
+#: Patterns of a printed number. Their length is bounded: an endless row of digits is no measurement.
+WHOLE: Final = r"[0-9]{1,18}"
+NUMBER: Final = r"[0-9]{1,18}(?:\.[0-9]{1,18})?"
 
 
 def complete_lines(text: str) -> str:

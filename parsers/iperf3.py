@@ -18,23 +18,24 @@ Source: iperf3(1), https://software.es.net/iperf/invoking.html.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from npc.record import OK, Reading
 from npc.units import parse_size
-from parsers import complete_lines, failed, option, words_after
+from parsers import NUMBER, WHOLE, complete_lines, failed, option, words_after
 
-_LOST_ROW: Final = r"(?: +([0-9.]+) ms +(\d+)/(\d+) \([^)]*\))?"
+_LOST_ROW: Final = rf"(?: +({NUMBER}) ms +({WHOLE})/({WHOLE}) \([^)\n]*\))?"
 _SUMMARY: Final = re.compile(
     r"\n\[ *(SUM|\d+)\](?:\[([TR]X)-([CS])\])? +[0-9.]+-[0-9.]+ +sec +[0-9.]+ [KMGT]?Bytes +"
-    rf"([0-9.]+) ([KMGT]?)(bits|Bytes)/sec{_LOST_ROW}(?: +(\d+))? +(sender|receiver) *(?=\n)"
+    rf"({NUMBER}) ([KMGT]?)(bits|Bytes)/sec{_LOST_ROW}(?: +({WHOLE}))? +(sender|receiver) *(?=\n)"
 )
 _RUN_END: Final = re.compile(r"\n(?:iperf Done\.|-{40,}\nServer listening [^\n]*\n-{40,})(?=\n)")
 _BEGIN: Final = re.compile(r"\n(?:Connecting to host |Accepted connection from )")
 _ERROR: Final = re.compile(r"\niperf3: ([^\n]+)")
-_BLOCK: Final = re.compile(r" (\d+) byte blocks,")
+_BLOCK: Final = re.compile(rf" ({WHOLE}) byte blocks,")
 _PREFIXES: Final = ("", "K", "M", "G", "T")
 
 
@@ -61,7 +62,7 @@ def _json(document: str) -> Iterator[Reading]:
     """Readings of one JSON object, which other text may follow."""
     try:
         result, _ = json.JSONDecoder().raw_decode(document)
-    except ValueError:
+    except (RecursionError, ValueError):
         yield failed("tcp", "bandwidth", "the JSON ends too early")
         return
     start, end = _object(result, "start"), _object(result, "end")
@@ -72,7 +73,9 @@ def _json(document: str) -> Iterator[Reading]:
     if test.get("target_bitrate"):
         params["bitrate"] = str(test["target_bitrate"])
     version = str(start.get("version", "")).removeprefix("iperf ")
-    run = _Run(str(test.get("protocol", "TCP")).lower(), test.get("blksize"), params, version)
+    block = _amount(test, "blksize")
+    size = None if block is None else int(block)
+    run = _Run(str(test.get("protocol", "TCP")).lower(), size, params, version)
     if "error" in result or "sum_received" not in end:
         reason = result.get("error", "no sum of what was received")
         yield failed(run.case, "bandwidth", str(reason), run.size, params)
@@ -88,13 +91,16 @@ def _json(document: str) -> Iterator[Reading]:
 def _sums(end: dict[str, Any], suffix: str, run: _Run, direction: dict[str, str]) -> Iterator[Reading]:
     """Readings of one direction's sums in the JSON."""
     received, sent = _object(end, "sum_received" + suffix), _object(end, "sum_sent" + suffix)
+    rate, jitter_ms, lost_percent = (
+        _amount(received, key) for key in ("bits_per_second", "jitter_ms", "lost_percent")
+    )
     yield from _readings(
         run._replace(params={**run.params, **direction}),
-        received["bits_per_second"] / 8 if "bits_per_second" in received else None,
-        sent.get("bits_per_second", 0) / 8,
-        sent.get("retransmits"),
-        received["jitter_ms"] / 1e3 if "jitter_ms" in received else None,
-        received["lost_percent"] / 100 if "lost_percent" in received else None,
+        rate / 8 if rate is not None else None,
+        (_amount(sent, "bits_per_second") or 0.0) / 8,
+        _amount(sent, "retransmits"),
+        jitter_ms / 1e3 if jitter_ms is not None else None,
+        lost_percent / 100 if lost_percent is not None else None,
     )
 
 
@@ -118,13 +124,19 @@ def _readings(
     others = {"retransmits": retransmits, "jitter": jitter, "loss": loss}
     for metric, value in others.items():
         if value is not None and received != 0:
-            yield Reading(case, metric, float(value), size, OK, params, version)
+            yield Reading(case, metric, value, size, OK, params, version)
 
 
 def _object(parent: Any, key: str) -> dict[str, Any]:
     """The JSON object at `key`, empty where there is none."""
     child = parent.get(key) if isinstance(parent, dict) else None
     return child if isinstance(child, dict) else {}
+
+
+def _amount(parent: dict[str, Any], key: str) -> float | None:
+    """The number at `key`, None if there is none that can have been measured."""
+    value = parent.get(key)
+    return float(value) if isinstance(value, (int, float)) and 0 <= value < math.inf else None
 
 
 def _text(text: str, words: Sequence[str]) -> Iterator[Reading]:
@@ -170,7 +182,7 @@ def _summaries(body: str, run: _Run) -> Iterator[Reading]:
             run._replace(params={**run.params, "direction": direction}) if direction else run,
             _rate(receiver) if receiver else None,
             _rate(sender) if sender else 0.0,
-            int(sender[9]) if sender and sender[9] else None,
+            float(sender[9]) if sender and sender[9] else None,
             float(receiver[6]) / 1e3 if receiver and receiver[6] else None,
             int(receiver[7]) / int(receiver[8]) if receiver and int(receiver[8] or 0) else None,
         )

@@ -22,12 +22,12 @@ from itertools import pairwise
 from typing import Final
 
 from npc.record import OK, Reading
-from parsers import complete_lines, failed, option, words_after
+from parsers import NUMBER, WHOLE, complete_lines, failed, option, words_after
 
 _TEST: Final = re.compile(r"\nTest: (\w+)[ \t]*(?=\n)")
-_RATE: Final = re.compile(r"\n(MFlops|MByte)/s:\s*([0-9.]+)[ \t]*(?=\n)")
-_SIZE: Final = re.compile(r"\nSize \(Byte\):\s*(\d+)[ \t]*(?=\n)")
-_THREADS: Final = re.compile(r"\nUsing (\d+) threads(?=\n)")
+_RATE: Final = re.compile(rf"\n(MFlops|MByte)/s:[ \t]*({NUMBER})[ \t]*(?=\n)")
+_SIZE: Final = re.compile(rf"\nSize \(Byte\):[ \t]*({WHOLE})[ \t]*(?=\n)")
+_THREADS: Final = re.compile(rf"\nUsing ({WHOLE}) threads(?=\n)")
 _PLACE: Final = re.compile(r"\nGroup: \d+ Thread \d+ Global Thread \d+ running on hwthread (\d+) ")
 _ERROR: Final = re.compile(
     r"\n(Error: [^\n]*|Cannot find domain [^\n]*|Misformated workgroup string[^\n]*|Unknown test case[^\n]*)"

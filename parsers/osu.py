@@ -27,19 +27,20 @@ from pathlib import PurePath
 from typing import Final, Literal, NamedTuple
 
 from npc.record import OK, Reading
-from parsers import column, complete_lines, failed
+from parsers import NUMBER, WHOLE, column, complete_lines, failed
 
 _TITLE: Final = re.compile(r"\n# (OSU )?(MPI[^\n]*?) Test(?: v(\S+))?[ \t]*(?=\n)")
 _HEADING: Final = re.compile(r"(?:\A|\n)# (Size[^\n]*|[^\n]*[(\[]us[)\]][^\n]*)(?=\n)")
 _COLUMN: Final = re.compile(
     r"Size(?: \[B\])?|Iterations|Validation|Transmit Size|MB/s|Messages/s"
-    r"|\S[^()\[\]]*?[(\[](?:us|MB/s|%)[)\]]|\S+"
+    r"|\S[^()\[\]]{0,40}?[(\[](?:us|MB/s|%)[)\]]|\S+"
 )
-_VARIED: Final = re.compile(r"([A-Za-z][\w ]*): ([^\s\]]*[^\s\].])")
-_INIT: Final = re.compile(r"\nnprocs: \d+, min: (\d+) ms, max: (\d+) ms, avg: (\d+) ms(?=\n)")
+_VARIED: Final = re.compile(r"([A-Za-z][\w ]{0,40}): ([^\s\]]{0,80}[^\s\].])")
+_INIT: Final = re.compile(rf"\nnprocs: \d+, min: ({WHOLE}) ms, max: ({WHOLE}) ms, avg: ({WHOLE}) ms(?=\n)")
 _ERROR: Final = re.compile(r"\n(This test requires[^\n]*|[^\n]*exited with non-zero status[^\n]*)")
 _PROGRAM: Final = re.compile(r"osu_\w+")
-_WORD, _WHOLE, _NUMBER = "[A-Za-z]+", "[0-9]+", r"[0-9]+(?:\.[0-9]+)?"
+_WORD: Final = "[A-Za-z]+"
+_LONGEST: Final = 20
 _NUMERIC: Final = b"0123456789. \t\n"
 _STATISTIC: Final = re.compile(r"(Min|Max|P\d+)\b")
 _NAMES: Final = {
@@ -124,7 +125,9 @@ def _cells(rows: str, layout: _Layout) -> list[str]:
     # Every row is whole if all is numbers, as many as the lines need, and the decimal points are where
     # the columns have them: a cell too few in one line and one too many in another would shift them.
     if (
-        layout.validation is None
+        cells
+        and layout.validation is None
+        and len(max(cells, key=len)) <= _LONGEST
         and not rows.encode().translate(None, _NUMERIC)
         and len(cells) == layout.width * lines
         and rows.count(".") == (layout.width - len(layout.whole)) * lines
@@ -171,9 +174,9 @@ def _layout(heading: str, header: str, title: str, osu: bool) -> _Layout:
         for metric, unit, params in _quantity(name)
     ]
     whole = [place for place, name in enumerate(names) if name.startswith(("Size", "Iterations", "Transmit"))]
-    cells = [_NUMBER] * len(names)
+    cells = [NUMBER] * len(names)
     for place in whole:
-        cells[place] = _WHOLE
+        cells[place] = WHOLE
     validation = names.index("Validation") if "Validation" in names else None
     if validation is not None:
         cells[validation] = _WORD

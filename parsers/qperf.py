@@ -24,13 +24,14 @@ from typing import Final
 
 from npc.record import OK, Reading
 from npc.units import parse_size
-from parsers import complete_lines, failed, option, reading_of, words_after
+from parsers import WHOLE, complete_lines, failed, option, reading_of, words_after
 
 _TEST: Final = r"(?:rds|sctp|sdp|tcp|udp|ver_rc|x?rc|uc|ud)_[a-z_]+"
 _TITLE: Final = re.compile(rf"\n({_TEST}):[ \t]*(?=\n)")
+_GROUPED: Final = rf"(?:[0-9]{{1,3}}(?:,[0-9]{{3}}){{1,5}}|{WHOLE})"
 _FIELD: Final = re.compile(
     r"\n    (bw|send_bw|recv_bw|latency|msg_rate|msg_size) +=  *"
-    r"([0-9][0-9.,]*) (\S*)(?: \(([0-9,]+)\))?[ \t]*(?=\n)"
+    rf"({_GROUPED}(?:\.[0-9]{{1,18}})?) (\S*)(?: \(({_GROUPED})\))?[ \t]*(?=\n)"
 )
 _LONGEST_NAME: Final = re.compile(r"\n    \w+  =")
 _USAGE: Final = re.compile(r"\n(?:(\w+): )?([^\n]*); try: qperf --help")

@@ -26,22 +26,24 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from npc.record import OK, Reading
-from parsers import complete_lines, failed, option, reading_of, words_after
+from parsers import NUMBER, WHOLE, complete_lines, failed, option, reading_of, words_after
 
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _BANNER: Final = re.compile(r"\nsockperf: == version #([0-9.]*)[^\n]*(?=\n)")
-_SERVER: Final = re.compile(r"\nsockperf: =+ Printing statistics for Server No: (\d+)(?=\n)")
+_SERVER: Final = re.compile(r"\nsockperf: =+ Printing statistics for Server No: ([0-9]{1,18})(?=\n)")
 _TARGET: Final = re.compile(r"\n\[ *\d+\] IP = [^\n]* # (TCP|UDP)(?=\n)")
-_SIZE: Final = re.compile(r"test was performed,? using (?:msg-size=|[^\n]* --msg-size=)(\d+)\b")
-_RATE: Final = re.compile(r"\nsockperf: Summary: Message Rate is (\d+) \[msg/sec\]")
-_MIB: Final = re.compile(r"\nsockperf: Summary: BandWidth is ([0-9.]+) MBps \(")
-_AVERAGE: Final = re.compile(r"\nsockperf: =+> avg-(latency|rtt)=([0-9.]+) \(std-dev=([0-9.]+)\)(?=\n)")
+_SIZE: Final = re.compile(
+    r"test was performed,? using (?:msg-size=|[^\n]{0,300}? --msg-size=)([0-9]{1,18})\b"
+)
+_RATE: Final = re.compile(r"\nsockperf: Summary: Message Rate is ([0-9]{1,18}) \[msg/sec\]")
+_MIB: Final = re.compile(rf"\nsockperf: Summary: BandWidth is ({NUMBER}) MBps \(")
+_AVERAGE: Final = re.compile(rf"\nsockperf: =+> avg-(latency|rtt)=({NUMBER}) \(std-dev=({NUMBER})\)(?=\n)")
 _LOST: Final = re.compile(
-    r"\nsockperf: # dropped messages = (\d+); # duplicated messages = (\d+);"
-    r" # out-of-order messages = (\d+)(?=\n)"
+    rf"\nsockperf: # dropped messages = ({WHOLE}); # duplicated messages = ({WHOLE});"
+    rf" # out-of-order messages = ({WHOLE})(?=\n)"
 )
 _POINT: Final = re.compile(
-    r"\nsockperf: ---> (?:percentile ([0-9.]+)|<(MAX|MIN)> observation) = *([0-9.]+)(?=\n)"
+    rf"\nsockperf: ---> (?:percentile ({NUMBER})|<(MAX|MIN)> observation) = *({NUMBER})(?=\n)"
 )
 _REASON: Final = re.compile(
     r"\n(?:sockperf: )?(ERROR: [^\n]*(?:\n \([^\n]*\))?|'-[^\n]* Invalid [^\n]*|Usage: sockperf <subcommand>"
@@ -112,7 +114,7 @@ def _message_size(body: str, words: Sequence[str]) -> int | None:
     asked = printed[1] if printed else option(words, "-m", "--msg-size")
     if asked is None:
         return _DEFAULT_SIZE if words else None
-    return int(asked) if asked.isdecimal() else None
+    return int(asked) if re.fullmatch(WHOLE, asked) else None
 
 
 def _throughput(body: str, run: _Run) -> list[Reading]:

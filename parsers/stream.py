@@ -19,16 +19,16 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from npc.record import OK, Reading
-from parsers import complete_lines, failed
+from parsers import NUMBER, WHOLE, complete_lines, failed
 
 _VERSION: Final = re.compile(r"\nSTREAM version (?:\$Revision: )?([^\s$]+)[^\n]*(?=\n)")
-_RATE: Final = re.compile(r"\n(Copy|Scale|Add|Triad): +([0-9.]+) +[0-9.]+ +[0-9.]+ +[0-9.]+ *(?=\n)")
-_ELEMENT: Final = re.compile(r"\nThis system uses (\d+) bytes per array element\.(?=\n)")
-_LENGTH: Final = re.compile(r"\nArray size = (\d+) \(elements\)")
-_PER_ARRAY: Final = re.compile(r"\nMemory per array = ([0-9.]+) MiB")
-_TOTAL: Final = re.compile(r"\nTotal memory required = ([0-9.]+) MiB")
-_THREADS: Final = re.compile(r"\nNumber of Threads (requested|counted) = (\d+)(?=\n)")
-_TICKS: Final = re.compile(r"\n +\(= (\d+) clock ticks\)(?=\n)")
+_RATE: Final = re.compile(rf"\n(Copy|Scale|Add|Triad): +({NUMBER})(?: +{NUMBER}){{3}} *(?=\n)")
+_ELEMENT: Final = re.compile(rf"\nThis system uses ({WHOLE}) bytes per array element\.(?=\n)")
+_LENGTH: Final = re.compile(rf"\nArray size = ({WHOLE}) \(elements\)")
+_PER_ARRAY: Final = re.compile(rf"\nMemory per array = ({NUMBER}) MiB")
+_TOTAL: Final = re.compile(rf"\nTotal memory required = ({NUMBER}) MiB")
+_THREADS: Final = re.compile(rf"\nNumber of Threads (requested|counted) = ({WHOLE})(?=\n)")
+_TICKS: Final = re.compile(rf"\n +\(= ({WHOLE}) clock ticks\)(?=\n)")
 _KERNELS: Final = ("Copy", "Scale", "Add", "Triad")
 _LEAST_TICKS: Final = 20
 #: MiB are printed with one digit after the point.

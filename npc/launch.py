@@ -2,7 +2,7 @@
 
 ``npb`` and ``npc sample`` write the same folder, so that one reader understands both::
 
-    launches.jsonl     a header line {"tool": …, "planned": N}, then one line a launch, as it ends
+    launches.jsonl     a header line {"tool", "planned", "job", "seed"}, then one line a launch, as it ends
     raw/0007.out       what the tool printed, byte for byte (for npb: the client)
     raw/0007.err       its stderr; npb adds 0007.server.out and 0007.server.err
 
@@ -53,11 +53,12 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Launches:
-    """A folder of launches as read back: `planned` of them were to be made."""
+    """A folder of launches as read back: `planned` of them were to be made, in the batch job `job`."""
 
     folder: Path
     tool: str
     planned: int
+    job: str
     launches: tuple[Launch, ...]
 
 
@@ -66,15 +67,23 @@ def now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
 
 
+def batch_job() -> str:
+    """The batch system's name for the job that this process runs in; empty outside of one."""
+    for variable in ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"):
+        if os.environ.get(variable):
+            return os.environ[variable]
+    return ""
+
+
 class LaunchLog:
     """Appends launches to ``launches.jsonl``; each line is on its way to the disk before the next launch."""
 
-    def __init__(self, folder: Path, tool: str, planned: int) -> None:
+    def __init__(self, folder: Path, tool: str, planned: int, seed: int | None = None) -> None:
         """Make `folder` and its ``raw``; raises OSError, FileExistsError if it holds launches already."""
         (folder / RAW).mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self._stream: IO[str] = (folder / LAUNCHES).open("x", encoding="utf-8")
-        self._write({"tool": tool, "planned": planned})
+        self._write({"tool": tool, "planned": planned, "job": batch_job(), "seed": seed})
 
     def append(self, launch: Launch) -> None:
         """Write one launch."""
@@ -96,16 +105,16 @@ def read_launches(folder: Path) -> Launches:
     lines = path.read_text(encoding="utf-8").split("\n")
     lines.pop()  # what follows the last line end: nothing, or the half-written line of a killed writer
     if not lines:
-        return Launches(folder, "", 0, ())
+        return Launches(folder, "", 0, "", ())
     launches = []
     number = 1
     try:
         header = json.loads(lines[0])
-        tool, planned = str(header["tool"]), int(header["planned"])
+        tool, planned, job = str(header["tool"]), int(header["planned"]), str(header.get("job", ""))
         for number, line in enumerate(lines[1:], 2):
             fields = json.loads(line)
             fields["argv"], fields["hosts"] = tuple(fields["argv"]), tuple(fields["hosts"])
             launches.append(Launch(**fields))
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path}:{number}: not a launch: {error}") from None
-    return Launches(folder, tool, planned, tuple(launches))
+    return Launches(folder, tool, planned, job, tuple(launches))

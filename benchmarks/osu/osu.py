@@ -1,0 +1,66 @@
+"""One OSU micro-benchmark as an MPI rank: ``mpirun -n 2 python osu.py latency --prefix /opt/osu``.
+
+With a prefix the C program is found below it (layouts differ between versions: ``libexec/…/mpi/pt2pt``,
+``…/mpi/pt2pt/standard``, ``bin``) and takes this process' place, so nothing of Python is left beside it.
+Without one it is the port in mpi4py's source distribution, which set-up has put beside the Python
+environment; all-reduce, which has no port there, follows the same loop in ``osu_allreduce.py``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+PORTS = (Path(__file__).parent, Path(sys.prefix) / "share" / "npc" / "osu-mpi4py")
+#: Tests without a message size.
+SIZELESS = frozenset({"barrier", "ibarrier", "init", "hello"})
+
+
+def find_program(prefix: Path, test: str) -> Path | None:
+    """The C program ``osu_TEST`` below `prefix`; among several the first in the order of their paths."""
+    found = (path for path in prefix.rglob(f"osu_{test}") if path.is_file() and os.access(path, os.X_OK))
+    return min(found, default=None)
+
+
+def find_port(test: str) -> Callable[..., None] | None:
+    """The function of mpi4py's port of a test."""
+    path = next((folder / f"osu_{test}.py" for folder in PORTS if (folder / f"osu_{test}.py").exists()), None)
+    if path is None:
+        return None
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    function: Callable[..., None] = getattr(module, path.stem)
+    return function
+
+
+def main() -> str | None:
+    """Become the C program, or run the port. Returns what went wrong, for a person."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("test", help="latency, bw, allreduce, …: the program's name without osu_")
+    parser.add_argument("--prefix", default="", help="root of a C build; empty: mpi4py's ports")
+    parser.add_argument("--max-size", type=int, default=1 << 20, help="largest message in bytes")
+    options = parser.parse_args()
+    if options.prefix:
+        program = find_program(Path(options.prefix), options.test)
+        if program is None:
+            return f"unavailable: no osu_{options.test} below osu_prefix {options.prefix}"
+        sizes = [] if options.test in SIZELESS else ["-m", str(options.max_size)]
+        os.execv(program, [str(program), *sizes])
+    port = find_port(options.test)
+    if port is None:
+        return (
+            f"unavailable: mpi4py has no port of osu_{options.test} in {PORTS[1]}: "
+            "`make setup` fetches the ports; NPC_OSU_PREFIX names a C build"
+        )
+    port(MAX_MSG_SIZE=options.max_size)
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,327 @@
+"""``npc sample``: the same command in fresh processes, several times, every outcome on record.
+
+Launches differ more than the iterations inside one launch do (Hunold and Carpen-Amarie,
+arXiv:1505.07734), so a sample is a launch. The order of all launches is shuffled, so that a machine that
+drifts does so for every case alike. In a JUBE job it stands before the starter (JUBE's customary
+``measurement``), so that one job makes all launches of a benchmark.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import random
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import click
+
+from npc.launch import RAW, Launch, LaunchLog, now
+from npc.record import OK
+
+EXIT_NOTHING: Final = 1
+EXIT_PARTLY: Final = 6
+#: How long a launch that was told to end may take before it is killed.
+GRACE_S: Final = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One thing to measure: what its placeholders stand for, how often, and what to note beside it."""
+
+    name: str
+    values: Mapping[str, str]
+    runs: int
+    params: Mapping[str, str] = field(default_factory=dict)
+
+
+def cases_of_product(each: Sequence[tuple[str, Sequence[str]]], runs: int) -> list[Case]:
+    """One case for every combination of the placeholders' values; its name joins the values."""
+    combinations = itertools.product(*(values for _, values in each))
+    names = [name for name, _ in each]
+    return [
+        Case(" ".join(combination), dict(zip(names, combination, strict=True)), runs)
+        for combination in combinations
+    ]
+
+
+def read_cases(path: Path, runs: int) -> list[Case]:
+    """Cases of a file of JSON lines: {"name", "values": {placeholder: text}, "params"?, "runs"?}.
+
+    Raises ValueError with file and line.
+    """
+    cases = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            fields = json.loads(line)
+            cases.append(
+                Case(
+                    fields["name"], fields["values"], int(fields.get("runs", runs)), fields.get("params", {})
+                )
+            )
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{path}:{number}: not a case: {error}") from None
+    return cases
+
+
+def fill_in(command: Sequence[str], values: Mapping[str, str]) -> list[str]:
+    """The command with its ``{placeholders}`` replaced.
+
+    A word that is nothing but a placeholder may become several words, split as a shell would. Raises
+    ValueError for a placeholder that has no value.
+    """
+    words: list[str] = []
+    for word in command:
+        names = re.findall(r"\{(\w+)\}", word)
+        for name in names:
+            if name not in values:
+                raise ValueError(f"the command has {{{name}}}, but nothing says what it stands for")
+        if names and word == f"{{{names[0]}}}":
+            words += shlex.split(values[names[0]])
+        else:
+            words.append(re.sub(r"\{(\w+)\}", lambda match: values[match.group(1)], word))
+    return words
+
+
+def plan(cases: Sequence[Case], seed: int | None) -> list[tuple[Case, int]]:
+    """(case, sample) of every launch: in order, or shuffled by `seed`."""
+    launches = [(case, sample) for case in cases for sample in range(case.runs)]
+    if seed is not None:
+        random.Random(seed).shuffle(launches)
+    return launches
+
+
+def job_hosts() -> tuple[str, ...]:
+    """The hosts of this job: Slurm's list where there is one, else this host."""
+    nodelist = os.environ.get("SLURM_JOB_NODELIST")
+    if nodelist:
+        try:
+            names = subprocess.run(
+                ["scontrol", "show", "hostnames", nodelist],
+                capture_output=True,
+                text=True,
+                timeout=30,
+                check=True,
+            ).stdout.split()
+        except (OSError, subprocess.SubprocessError):
+            names = [nodelist]
+        return tuple(names)
+    return (socket.gethostname(),)
+
+
+class Stopped(Exception):
+    """A signal asked for an end; `number` is which."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def _raise_stopped(number: int, _frame: object) -> None:
+    for again in (signal.SIGTERM, signal.SIGINT):  # the end is bounded: a second signal must not cut it short
+        signal.signal(again, signal.SIG_IGN)
+    raise Stopped(number)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the launch with everything it started: its session is its own."""
+    for number, patience in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, None)):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        try:
+            process.wait(patience)
+            if number == signal.SIGKILL:
+                return
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def _last_line(path: Path) -> str:
+    with path.open("rb") as stream:
+        stream.seek(max(0, path.stat().st_size - 4096))
+        lines = [line.strip() for line in stream.read().decode(errors="replace").splitlines() if line.strip()]
+    # mpirun frames its messages with rules, which say nothing
+    telling = [line for line in lines if re.search(r"[^-=*\s]", line)]
+    return telling[-1][:200] if telling else ""
+
+
+def launch(
+    argv: Sequence[str], stdout: Path, stderr: Path, timeout_s: float, require: re.Pattern[bytes] | None
+) -> tuple[int | None, str]:
+    """Run `argv` in a session of its own: (exit code or None if it never started, status).
+
+    Raises Stopped, after the launch has ended, if a signal asked for it.
+    """
+    with stdout.open("xb") as out, stderr.open("xb") as err:
+        try:
+            process = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+            )
+        except OSError as error:
+            return None, f"unavailable: {argv[0]}: {error.strerror}"
+        try:
+            code = process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            _end(process)
+            return process.returncode, f"timeout: not done after {timeout_s:g} s"
+        except Stopped:
+            _end(process)
+            raise
+    if code != 0:
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        reason = _last_line(stderr) or _last_line(stdout)
+        if reason.startswith("unavailable: "):  # the program itself says what it lacks
+            return code, reason
+        return code, f"failed: {how}{': ' if reason else ''}{reason}"
+    if require is not None and not require.search(stdout.read_bytes()):
+        return code, f"failed: the output has no match of {require.pattern.decode()!r}"
+    return code, OK
+
+
+def sample_all(
+    command: Sequence[str],
+    launches: Sequence[tuple[Case, int]],
+    log: LaunchLog,
+    timeout_s: float = 300.0,
+    require: str | None = None,
+    report: Callable[[Launch], None] = lambda launch: None,
+) -> list[Launch]:
+    """Make all launches one after another and log each as it ends. Raises Stopped with all logged."""
+    hosts = job_hosts()
+    pattern = re.compile(require.encode(), re.MULTILINE) if require else None
+    done = []
+    for number, (case, sample) in enumerate(launches):
+        argv = fill_in(command, case.values)
+        raw = f"{RAW}/{number:04d}"
+        started, before = now(), time.monotonic()
+        stopped: Stopped | None = None
+        try:
+            code, status = launch(
+                argv, log.folder / f"{raw}.out", log.folder / f"{raw}.err", timeout_s, pattern
+            )
+        except Stopped as signal_:
+            stopped, code, status = signal_, None, f"failed: stopped by {signal.Signals(signal_.number).name}"
+        made = Launch(
+            id=number,
+            argv=tuple(argv),
+            started=started,
+            seconds=round(time.monotonic() - before, 6),
+            exit=code,
+            status=status,
+            case=case.name,
+            sample=sample,
+            params=case.params,
+            nodes=len(hosts),
+            hosts=hosts,
+            raw=f"{raw}.out",
+        )
+        log.append(made)
+        done.append(made)
+        report(made)
+        if stopped:
+            raise stopped
+    return done
+
+
+def _parse_each(texts: Sequence[str]) -> list[tuple[str, list[str]]]:
+    each = []
+    for text in texts:
+        name, equals, values = text.partition("=")
+        if not equals or not re.fullmatch(r"\w+", name) or not values:
+            raise click.UsageError(f"--each {text!r}: expected NAME=VALUE,VALUE,…")
+        each.append((name, values.split(",")))
+    return each
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.option("--tool", required=True, help="Name of the parser that reads the outputs later.")
+@click.option(
+    "--runs", default=6, show_default=True, type=click.IntRange(1, 10_000), help="Launches of each case."
+)
+@click.option(
+    "--each", multiple=True, metavar="NAME=V1,V2,…", help="Values of {NAME} in the command; may be repeated."
+)
+@click.option(
+    "--cases", type=click.Path(path_type=Path, dir_okay=False, exists=True), help="JSON lines with the cases."
+)
+@click.option(
+    "--seed", type=int, help="Order of the launches: shuffled by this seed (default: from the clock)."
+)
+@click.option("--in-order", is_flag=True, help="Do not shuffle.")
+@click.option(
+    "--timeout", "timeout_s", default=300.0, show_default=True, help="Seconds that one launch may take."
+)
+@click.option("--require", metavar="REGEX", help="What the output of a launch that worked has.")
+@click.option(
+    "--output", type=click.Path(path_type=Path, file_okay=False), default=Path("launches"), show_default=True
+)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def sample(
+    tool: str,
+    runs: int,
+    each: tuple[str, ...],
+    cases: Path | None,
+    seed: int | None,
+    in_order: bool,
+    timeout_s: float,
+    require: str | None,
+    output: Path,
+    command: tuple[str, ...],
+) -> None:
+    """Run COMMAND several times in fresh processes and keep every output.
+
+    Writes a folder of launches: launches.jsonl and raw/NNNN.out, .err. Exit codes: 0 all launches
+    worked, 1 none did, 2 usage, 6 some failed, 128+N stopped by signal N.
+
+    \b
+    npc sample --tool osu --each test=latency,bw -- mpirun -n 2 osu_{test}
+    """
+    try:
+        if cases is not None and each:
+            raise click.UsageError("--cases and --each exclude each other")
+        todo = read_cases(cases, runs) if cases else cases_of_product(_parse_each(each), runs)
+        for case in todo:
+            fill_in(command, case.values)
+        if require:
+            re.compile(require)
+    except (ValueError, re.error) as error:
+        raise click.UsageError(str(error)) from None
+    if not todo:
+        raise click.ClickException(f"{cases} has no cases: nothing to measure")
+    seed = None if in_order else seed if seed is not None else time.time_ns() % 2**32
+    launches = plan(todo, seed)
+    try:
+        log = LaunchLog(output, tool, len(launches), seed)
+    except FileExistsError:
+        raise click.UsageError(f"{output} holds launches already: name another --output") from None
+    except OSError as error:
+        raise click.ClickException(f"cannot write into {output}: {error.strerror}") from None
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _raise_stopped)
+    try:
+        done = sample_all(command, launches, log, timeout_s, require, _report_failure)
+    except Stopped as stopped:
+        click.echo(f"npc sample: stopped by {signal.Signals(stopped.number).name}", err=True)
+        sys.exit(128 + stopped.number)
+    finally:
+        log.close()
+    failed = sum(launch.status != OK for launch in done)
+    click.echo(f"{len(done) - failed} of {len(done)} launches of {len(todo)} cases worked: {output}")
+    if failed:
+        sys.exit(EXIT_NOTHING if failed == len(done) else EXIT_PARTLY)
+
+
+def _report_failure(launch: Launch) -> None:
+    if launch.status != OK:
+        click.echo(f"npc sample: {launch.case or 'launch'} #{launch.sample}: {launch.status}", err=True)
+        click.echo(f"  by hand: {shlex.join(launch.argv)}", err=True)

@@ -65,7 +65,7 @@ class Tool:
 _MPI_VERSION: Final = (
     r"\((Open MPI)\) (\S+)"  # mpirun (Open MPI) 4.1.4
     r"|\((PRRTE|PRTE)\) (\S+)"
-    r"|(Intel).*MPI Library.*Version (.*?) Build"  # Intel(R) MPI Library for Linux* OS, Version 2021.19 Build …
+    r"|(Intel).*MPI Library.*Version (.*?) Build"  # Intel(R) MPI Library for Linux* OS, Version 2021.9 Build
     r"|(HYDRA) build details:\s+Version:\s+(\S+)"  # MPICH and its children
     r"|(MVAPICH\d?)\D*(\S+)"
 )
@@ -103,6 +103,11 @@ TOOLS: Final[tuple[Tool, ...]] = (
         tags=("memory", "compute"), version_args=("-v",), version=r"[Vv]ersion\s+(\d\S*)",
         debian="likwid", module="likwid", spack="likwid", easybuild="likwid",
         source="https://github.com/RRZE-HPC/likwid",
+    ),
+    Tool(
+        command="osu_latency", name="OSU Micro-Benchmarks", used_by="osu", need=Need.BENCHMARK,
+        tags=("network",), version_args=(), module="OSU-Micro-Benchmarks", spack="osu-micro-benchmarks",
+        easybuild="OSU-Micro-Benchmarks", source="https://mvapich.cse.ohio-state.edu/benchmarks",
     ),
     Tool(
         command="cc", name="C compiler", used_by="stream", need=Need.BENCHMARK, tags=("memory",),
@@ -187,6 +192,8 @@ def find_all(tools: Sequence[Tool] = TOOLS) -> list[Found]:
 
 def look_up(tool: Tool) -> Found:
     """`tool` as it is here; never raises and never takes longer than `VERSION_TIMEOUT_S`."""
+    if tool.command == "osu_latency":
+        return _look_up_osu(tool)
     path = find(tool.command)
     if path is None:
         return Found(tool, None, None)
@@ -199,6 +206,27 @@ def look_up(tool: Tool) -> Found:
         return Found(tool, path, None, problem or f"says no version: {lines[0] if lines else 'nothing'}")
     version = " ".join(part.strip() for part in match.groups() if part)
     return Found(tool, path, version.replace("HYDRA", "MPICH"))
+
+
+#: Where set-up puts the OSU benchmarks' ports to Python from mpi4py's source distribution.
+OSU_PORTS: Final = Path(sys.prefix) / "share" / "npc" / "osu-mpi4py"
+
+
+def _look_up_osu(tool: Tool) -> Found:
+    """The C build that ``NPC_OSU_PREFIX`` names, as the benchmark finds it, else mpi4py's ports."""
+    prefix = os.environ.get("NPC_OSU_PREFIX") or os.environ.get("OSU_PREFIX")
+    if prefix:
+        programs = sorted(path for path in Path(prefix).rglob(tool.command) if os.access(path, os.X_OK))
+        if programs:
+            return Found(tool, programs[0], "C build")
+        return Found(tool, None, None, f"no {tool.command} below NPC_OSU_PREFIX={prefix}")
+    if (OSU_PORTS / "osu_latency.py").exists():
+        try:
+            version = (OSU_PORTS / "VERSION").read_text(encoding="utf-8").strip()
+        except OSError:
+            version = ""
+        return Found(tool, OSU_PORTS, f"ports of mpi4py {version}".rstrip())
+    return Found(tool, None, None)
 
 
 _ANSI: Final = re.compile(r"\x1b\[[0-9;]*m")
@@ -278,6 +306,8 @@ def os_release() -> dict[str, str]:
 def ways_to_get(tool: Tool, site: Site) -> list[str]:
     """Commands that get `tool` here, the likeliest first; where none fits, the names elsewhere."""
     ways = []
+    if tool.command == "osu_latency":
+        ways.append("make setup (fetches mpi4py's ports), or NPC_OSU_PREFIX=… for a C build")
     if site.apt and tool.debian:
         ways.append(f"{'' if site.root else 'sudo '}apt-get install {tool.debian}")
     if site.modules and tool.module:
@@ -306,7 +336,7 @@ def names_elsewhere(tool: Tool) -> list[str]:
 def main() -> None:
     """What the set-up script reads: a line ``COMMAND-OR-FILE PACKAGE`` for each Debian package."""
     for tool in TOOLS:
-        if tool.need is not Need.OPTIONAL or tool.command in ("make", "ip"):
+        if tool.debian and (tool.need is not Need.OPTIONAL or tool.command in ("make", "ip")):
             print(tool.command, tool.debian)
     for package, evidence in OTHER_DEBIAN_PACKAGES.items():
         print(evidence, package)

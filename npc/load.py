@@ -1,0 +1,119 @@
+"""What else this machine is doing, and how much of it this process may use."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from npc import sysfs
+
+#: cgroup v1 writes "no limit" as the largest multiple of the page size below 2^63.
+_UNLIMITED: Final = 2**60
+
+
+def load_average(root: Path = Path("/")) -> dict[str, Any]:
+    """The ``load`` section of ``environment.json``: 1, 5 and 15 minutes, and runnable threads now."""
+    fields = (sysfs.text(root / "proc/loadavg") or "").split()
+    if len(fields) < 4:
+        return {"average": None, "runnable": None}
+    # "2/86": runnable and existing threads; the reader itself is one of the runnable
+    runnable = fields[3].partition("/")[0]
+    return {
+        "average": [float(value) for value in fields[:3]],
+        "runnable": max(0, int(runnable) - 1) if runnable.isdecimal() else None,
+    }
+
+
+class Busy(NamedTuple):
+    """A process that used `cores` cores on average while it was watched."""
+
+    pid: int
+    name: str
+    cores: float
+
+
+def busy_processes(seconds: float, at_least: float = 0.1, root: Path = Path("/")) -> list[Busy]:
+    """Processes that used `at_least` cores during the next `seconds`, busiest first, without this one.
+
+    Loadavg looks back over minutes; this is what would run beside a benchmark started now.
+    """
+    ticks = os.sysconf("SC_CLK_TCK")
+    before, started = _cpu_ticks(root), time.monotonic()
+    time.sleep(seconds)
+    after, elapsed = _cpu_ticks(root), time.monotonic() - started
+    busy = [
+        Busy(pid, name, (used - before[pid][1]) / ticks / elapsed)
+        for pid, (name, used) in after.items()
+        if pid in before and pid != os.getpid()
+    ]
+    return sorted((entry for entry in busy if entry.cores >= at_least), key=lambda entry: -entry.cores)
+
+
+def _cpu_ticks(root: Path) -> dict[int, tuple[str, int]]:
+    used = {}
+    for path in (root / "proc").glob("[0-9]*/stat"):
+        line = sysfs.text(path)
+        if line is None:
+            continue  # ended meanwhile
+        # "PID (NAME) STATE …": the name may hold spaces and brackets; fields 14 and 15 are the ticks
+        name = line[line.find("(") + 1 : line.rfind(")")]
+        fields = line[line.rfind(")") + 2 :].split()
+        used[int(path.parent.name)] = (name, int(fields[11]) + int(fields[12]))
+    return used
+
+
+def limits(root: Path = Path("/")) -> dict[str, Any]:
+    """The ``limits`` section of ``environment.json``: CPUs, cores and bytes this process may have."""
+    affinity = os.sched_getaffinity(0)
+    memlock = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+    return {
+        "affinity": sysfs.format_cpus(affinity),
+        "cpus": len(affinity),
+        "cgroup_cores": cgroup_cores(root),
+        "cgroup_memory_bytes": cgroup_memory_bytes(root),
+        "memlock_bytes": None if memlock == resource.RLIM_INFINITY else memlock,
+        "memlock_unlimited": memlock == resource.RLIM_INFINITY,
+    }
+
+
+def cgroup_cores(root: Path = Path("/")) -> float | None:
+    """The tightest CPU quota of this process's cgroups, in cores; None without one (v2 and v1)."""
+    quotas = []
+    for folder in _cgroup_folders("cpu", root):
+        words = (sysfs.text(folder / "cpu.max") or "").split()
+        if len(words) == 2 and words[0] != "max":
+            quotas.append(int(words[0]) / int(words[1]))
+        quota, period = (sysfs.number(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period"))
+        if quota is not None and quota > 0 and period:
+            quotas.append(quota / period)
+    return min(quotas, default=None)
+
+
+def cgroup_memory_bytes(root: Path = Path("/")) -> int | None:
+    """The tightest memory limit of this process's cgroups; None without one."""
+    found = [
+        limit
+        for folder in _cgroup_folders("memory", root)
+        for name in ("memory.max", "memory.limit_in_bytes")
+        if (limit := sysfs.number(folder / name)) is not None and limit < _UNLIMITED
+    ]
+    return min(found, default=None)
+
+
+def _cgroup_folders(controller: str, root: Path) -> list[Path]:
+    """This process's cgroup of `controller` and its parents; the quota of any of them binds."""
+    folders: list[Path] = []
+    for line in (sysfs.text(root / "proc/self/cgroup") or "").splitlines():
+        _, names, path = line.split(":", 2)
+        if names and controller not in names.split(","):
+            continue
+        mount = root / "sys/fs/cgroup"
+        # v1 mounts "cpu,cpuacct" under that name or under the controller's own; v2 has one tree
+        tops = [mount / names, mount / controller] if names else [mount, mount / "unified"]
+        for top in tops:
+            group = top / path.strip("/")
+            folders += [folder for folder in (group, *group.parents) if folder.is_relative_to(top)]
+    return list(dict.fromkeys(folders))

@@ -1,0 +1,55 @@
+"""Reading /proc and /sys, where any file may be missing, empty or forbidden: then there is None."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def text(path: Path) -> str | None:
+    """The file's stripped content; None if it is empty or cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip() or None
+    except OSError:
+        return None
+
+
+def number(path: Path) -> int | None:
+    """The whole number that the file holds."""
+    content = text(path)
+    try:
+        return int(content) if content is not None else None
+    except ValueError:
+        return None
+
+
+def size_bytes(path: Path) -> int | None:
+    """Bytes of a size as the kernel writes it: ``32K``, ``1M``, ``512``."""
+    content = text(path)
+    if content is None:
+        return None
+    factor = {"K": 2**10, "M": 2**20, "G": 2**30}.get(content[-1], 1)
+    digits = content if factor == 1 else content[:-1]
+    return int(digits) * factor if digits.isdecimal() else None
+
+
+def parse_cpus(cpu_list: str) -> frozenset[int]:
+    """CPUs of a Linux CPU list such as ``0-3,8``. Raises ValueError."""
+    cpus: set[int] = set()
+    for part in filter(None, cpu_list.strip().split(",")):
+        first, _, last = part.partition("-")
+        cpus.update(range(int(first), int(last or first) + 1))
+    return frozenset(cpus)
+
+
+def format_cpus(cpus: Iterable[int]) -> str:
+    """The shortest Linux CPU list: ``0-3,8``."""
+    parts: list[str] = []
+    ordered = sorted(set(cpus))
+    start = 0
+    for position, cpu in enumerate(ordered):
+        if position + 1 == len(ordered) or ordered[position + 1] != cpu + 1:
+            first = ordered[start]
+            parts.append(str(cpu) if first == cpu else f"{first}-{cpu}")
+            start = position + 1
+    return ",".join(parts)

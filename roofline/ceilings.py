@@ -54,6 +54,12 @@ NETWORK_LATENCY: Final[Mapping[str, tuple[str, ...]]] = {
     "imb": ("PingPong",),
     "perftest": ("ib_*_lat",),
 }
+#: A clock may be raised for a while, a wire's data rate may not.
+_ABOVE_NOMINAL: Final[Mapping[Kind, str]] = {
+    "compute": "above its nominal limit: the cores were clocked higher than clock_hz, or that is wrong",
+    "memory": "above its nominal limit: a cache was measured, or one of the two has a wrong unit",
+    "network": "above its nominal limit, which cannot be: one of the two has a wrong unit",
+}
 _PEAK: Final = {"likwid": ("peakflops*",)}
 _LEVEL: Final = re.compile(r"L[1-9]|MEM")
 
@@ -98,7 +104,7 @@ class Ceiling(Estimate):
 
     @property
     def share(self) -> float | None:
-        """The measured part of the nominal limit; above 1, one of the two has a wrong unit."""
+        """The measured part of the nominal limit; above 1, the note says what that may mean."""
         return None if self.nominal is None else self.value / self.nominal
 
 
@@ -450,7 +456,7 @@ def _ceiling(
         kind=kind, name=name, level=level, precision=precision, nominal=nominal, **_measured(samples)
     )
     above = ceiling.share is not None and ceiling.share > 1
-    return _noted(ceiling, "above its nominal limit: one of the two is wrong" if above else "")
+    return _noted(ceiling, _ABOVE_NOMINAL[kind] if above else "")
 
 
 def _noted(ceiling: Ceiling, note: str) -> Ceiling:

@@ -41,6 +41,7 @@ _PAGE: Final = """<!DOCTYPE html>
 body {{ font-family: sans-serif; margin: 1.5rem; color: #222 }}
 h1 {{ margin: 0 }}
 .picture {{ height: 80vh; min-height: 30rem }}
+.picture > div {{ height: 100% }}
 pre {{ overflow-x: auto }}
 </style>
 </head>
@@ -175,11 +176,12 @@ def _transparent(colour: str) -> str:
 def _layout(scene: Scene) -> dict[str, Any]:
     from math import log10
 
+    meanings = f"<span style='font-size:12px'>{INTENSITIES}</span>"
     axis = {"type": "log", "gridcolor": "#DDDDDD", "linecolor": "#444444", "ticks": "outside", "dtick": 1}
     return {
         "xaxis": axis
         | {
-            "title": {"text": f"Operational intensity [FLOP/byte]<br><sub>{INTENSITIES}</sub>"},
+            "title": {"text": f"Operational intensity [FLOP/byte]<br>{meanings}"},
             "range": [log10(edge) for edge in scene.x],
         },
         "yaxis": axis
@@ -193,5 +195,5 @@ def _layout(scene: Scene) -> dict[str, Any]:
         "plot_bgcolor": "white",
         "paper_bgcolor": "white",
         "margin": {"t": 20, "r": 20},
-        "legend": {"groupclick": "togglegroup", "font": {"size": 12}},
+        "legend": {"groupclick": "togglegroup", "tracegroupgap": 0, "font": {"size": 12}},
     }

@@ -1,0 +1,389 @@
+"""The agent: one small process a node that starts, watches and ends the tools there.
+
+It is forked before MPI is loaded, sleeps in one ``epoll`` while a tool runs, and wakes up for nothing but
+its children's ends, the coordinator's messages, its rank's death, signals, and a time limit. Whatever
+happens to its rank, to the launcher or to the network, it ends its tools, then itself.
+
+An agent has one tool at a time, so every process below it belongs to that tool, daemons included.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import heapq
+import itertools
+import os
+import selectors
+import signal
+import socket
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from npb import interfaces, placement, readiness
+from npb.children import CannotStart, Child
+from npb.messages import BadMessage, Decoder, encode
+from npb.processes import (
+    adopt_orphans,
+    descendants,
+    die_with_parent,
+    has_children,
+    reap,
+    signal_each,
+)
+
+#: Between asking a tool to end (SIGTERM) and killing it.
+GRACE_S: Final = 0.4
+#: A process that has not ended this long after SIGKILL hangs in the kernel; nobody can wait for it.
+UNKILLABLE_S: Final = 2.0
+#: A lost coordinator or a signal: the client goes first, its server this much later.
+SERVER_LAST_S: Final = 0.3
+#: After a signal the coordinator has this long to end everything in order, then each agent does it alone.
+ORDERLY_S: Final = 1.0
+#: A host that answers nothing for this long is cut off (TCP_USER_TIMEOUT, and about the keepalive's limit).
+LOST_AFTER_S: Final = 15
+#: Readiness is looked for this often at first, and at least this often at last.
+READY_POLL_S: Final = (0.001, 0.02)
+
+_TCP_OPTIONS: Final = (
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, LOST_AFTER_S // 3),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, LOST_AFTER_S // 5),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, LOST_AFTER_S * 1000),
+)
+
+
+def tune(connection: socket.socket) -> None:
+    """Have the kernel notice a cut-off peer by itself, and send small messages at once."""
+    if connection.family != socket.AF_UNIX:
+        for level, option, value in _TCP_OPTIONS:
+            connection.setsockopt(level, option, value)
+
+
+class Agent:
+    """The event loop of one node. `rank` is the MPI process's pid, `to_rank` an end of a socket pair."""
+
+    def __init__(self, rank: int, to_rank: socket.socket) -> None:
+        self._rank = rank
+        self._to_rank = to_rank
+        self._cpus = placement.job_cpus(rank)
+        self._selector = selectors.DefaultSelector()
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._count = itertools.count()
+        self._control: socket.socket | None = None
+        self._decoder = Decoder()
+        self._outbox = bytearray()
+        self._tool: Child | None = None
+        self._role = ""
+        self._tool_id = 0
+        self._ending = False
+        self._leaving: int | None = None
+        self._interrupted = False
+        self.coordinator_pid: int | None = None
+        self.exit_code: int | None = None
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, self._cpus)
+
+    # -- the loop ------------------------------------------------------------------------------------
+
+    def serve(self, control: socket.socket, rank: int) -> int:
+        """Say hello to the coordinator on `control` and do what it says. Returns the rank's exit code."""
+        self._control = control
+        control.setblocking(False)
+        self._selector.register(control, selectors.EVENT_READ, self._on_control)
+        self._selector.register(self._to_rank, selectors.EVENT_READ, self._on_rank)
+        self._watch_signals()
+        self._watch_launcher()
+        view = interfaces.own_view()
+        self._send(
+            {"event": "hello", "rank": rank, "view": interfaces.to_json(view), "cpus": sorted(self._cpus)}
+        )
+        while self.exit_code is None:
+            for key, _ in self._selector.select(self._next_timer_s()):
+                key.data()
+            self._run_timers()
+        return self.exit_code
+
+    def _next_timer_s(self) -> float | None:
+        return max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
+
+    def _run_timers(self) -> None:
+        while self._timers and self._timers[0][0] <= time.monotonic():
+            heapq.heappop(self._timers)[2]()
+
+    def _after(self, seconds: float, action: Callable[[], None]) -> None:
+        heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._count), action))
+
+    # -- signals and deaths --------------------------------------------------------------------------
+
+    def _watch_signals(self) -> None:
+        read_end, write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+        for signum in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(signum, lambda *_: None)
+
+        def received() -> None:
+            for signum in set(os.read(read_end, 4096)):
+                if signum == signal.SIGCHLD:
+                    self._on_child()
+                else:
+                    self._on_interrupt(signum)
+
+        self._selector.register(read_end, selectors.EVENT_READ, received)
+        self._on_child()
+
+    def _watch_launcher(self) -> None:
+        """The end of the launcher's daemon ends the job, however it came about."""
+        for pid in placement.launcher_chain(self._rank):
+            try:
+                pidfd = os.pidfd_open(pid)
+            except (AttributeError, OSError):  # before Linux 5.3: its rank's death must do
+                continue
+            self._selector.register(pidfd, selectors.EVENT_READ, self._launcher_ended(pidfd))
+
+    def _launcher_ended(self, pidfd: int) -> Callable[[], None]:
+        def ended() -> None:
+            self._selector.unregister(pidfd)
+            self._on_interrupt(signal.SIGTERM)
+
+        return ended
+
+    def _on_interrupt(self, signum: int) -> None:
+        if self._interrupted:
+            return
+        self._interrupted = True
+        self._send({"event": "interrupted", "signal": int(signum)})
+        self._after(ORDERLY_S, lambda: self._leave(128 + signum))
+
+    def _on_rank(self) -> None:
+        """The rank never writes again: readable means that it died."""
+        self._selector.unregister(self._to_rank)
+        self._on_interrupt(signal.SIGTERM)
+
+    def _on_child(self) -> None:
+        for pid, code in reap().items():
+            tool = self._tool
+            if pid == self.coordinator_pid:
+                self.coordinator_pid = None
+            elif tool and (pid == tool.pid or (self._role == "server" and tool.exit_code == 0)):
+                tool.ended(code)  # the second: a server that went into the background, and ended there
+        self._check_tool_ended()
+
+    # -- the coordinator -----------------------------------------------------------------------------
+
+    def _send(self, message: Mapping[str, Any], payload: bytes = b"") -> None:
+        if self._control:
+            self._outbox += encode(message, payload)
+            self._flush()
+
+    def _flush(self) -> None:
+        assert self._control
+        try:
+            while self._outbox:
+                del self._outbox[: self._control.send(self._outbox)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._on_coordinator_lost()
+            return
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._outbox else 0)
+        self._selector.modify(self._control, events, self._on_control)
+
+    def _on_control(self) -> None:
+        if not self._control:
+            return
+        if self._outbox:
+            self._flush()
+        try:
+            while self._control:
+                data = self._control.recv(65536)
+                if not data:
+                    self._on_coordinator_lost()
+                    return
+                for message, _ in self._decoder.feed(data):
+                    self._obey(message)
+        except BlockingIOError:
+            pass
+        except (OSError, BadMessage):
+            self._on_coordinator_lost()
+
+    def _on_coordinator_lost(self) -> None:
+        if self._control:
+            self._selector.unregister(self._control)
+            self._control.close()
+            self._control = None
+            self._leave(1)
+
+    def _obey(self, message: Mapping[str, Any]) -> None:
+        do = message["do"]
+        if do == "start":
+            self._start(message)
+        elif do == "stop":
+            self._stop(int(message["signal"]), float(message["grace_s"]))
+        elif do == "look up":
+            self._send({"event": "reply", "n": message["n"], "found": interfaces.look_up(message["names"])})
+        elif do == "state":
+            self._report_state(message["n"])
+        elif do == "bye":
+            self._leave(int(message["exit"]))
+
+    # -- the tool ------------------------------------------------------------------------------------
+
+    def _start(self, message: Mapping[str, Any]) -> None:
+        """Start a tool; the reply comes when it runs, for a server when it listens."""
+        n = message["n"]
+        self._tool_id = n
+        self._role = message["role"]
+        self._ending = False
+        cpus = set(message["cpus"]) if message["cpus"] is not None else self._cpus
+        with contextlib.suppress(OSError):
+            # Off the tool's CPUs if there are others: even its rare wake-ups shall not be there.
+            os.sched_setaffinity(0, (self._cpus - cpus) or self._cpus)
+        try:
+            tool = self._tool = Child(message["argv"], cpus, os.environ)
+        except OSError as error:
+            self._tool = None
+            self._send({"event": "reply", "n": n, "error": _why_not(message["argv"][0], error)})
+            return
+        limit = message["timeout_s"]
+        if limit is not None:
+            self._after(limit, lambda: self._timed_out(tool))
+        reply = {
+            "event": "reply",
+            "n": n,
+            "cpus": placement.format_cpus(tool.cpus),
+            "datagrams": readiness.datagrams_received(),
+        }
+        if self._role == "server":
+            self._await_ready(tool, reply, message["ready_s"], message["ready_after_s"])
+        else:
+            self._send(reply)
+
+    def _await_ready(self, tool: Child, reply: dict[str, Any], limit_s: float, after_s: float | None) -> None:
+        started = time.monotonic()
+        pause = READY_POLL_S[0]
+
+        def look() -> None:
+            nonlocal pause
+            if tool is not self._tool or self._ending:
+                return
+            waited = time.monotonic() - started
+            if after_s is not None:
+                port = "(not looked for)" if waited >= after_s else None
+            else:
+                port = readiness.listening_port(self._tool_processes())
+            if port is not None:
+                self._send({**reply, "listens": port, "ready_s": waited})
+            elif waited >= limit_s:
+                self._send({**reply, "error": f"did not listen within {limit_s:g} s"})
+            else:
+                self._after(pause, look)
+                pause = min(2 * pause, READY_POLL_S[1])
+
+        look()
+
+    def _timed_out(self, tool: Child) -> None:
+        if tool is self._tool and not self._ending:
+            tool.timed_out = True
+            self._stop(signal.SIGTERM, GRACE_S)
+
+    def _tool_processes(self) -> list[int]:
+        return descendants(os.getpid(), without=(self.coordinator_pid,) if self.coordinator_pid else ())
+
+    def _stop(self, signum: int, grace_s: float) -> None:
+        """Ask the tool and all that descends from it to end, kill what has not after the grace."""
+        tool = self._tool
+        if not tool or self._ending:
+            return
+        self._ending = True
+        signal_each(self._tool_processes(), signum)
+        given_up = time.monotonic() + grace_s + UNKILLABLE_S
+
+        def kill() -> None:
+            if tool is not self._tool:
+                return
+            signal_each(self._tool_processes(), signal.SIGKILL)
+            if time.monotonic() < given_up:
+                self._after(0.05, kill)  # for what was forked meanwhile
+            else:
+                self._report_end(tool)
+
+        self._after(grace_s, kill)
+        self._check_tool_ended()
+
+    def _check_tool_ended(self) -> None:
+        """Report the end when nothing of the tool is left; a client or a failed server leaves nothing."""
+        tool = self._tool
+        if not tool:
+            self._check_left()
+        elif tool.exit_code is not None:
+            if not self._anything_left():
+                self._report_end(tool)
+            elif self._role == "client" or tool.exit_code != 0:
+                self._stop(signal.SIGTERM, GRACE_S)
+
+    def _anything_left(self) -> bool:
+        """Reads the process table only where there may be something: it costs milliseconds on a big node."""
+        return (self.coordinator_pid is not None or has_children()) and bool(self._tool_processes())
+
+    def _report_end(self, tool: Child) -> None:
+        self._tool = None
+        out, err = tool.new_output()
+        self._send(
+            {
+                "event": "ended",
+                "n": self._tool_id,
+                "exit": tool.exit_code if tool.exit_code is not None else -signal.SIGKILL,
+                "seconds": tool.seconds,
+                "timed_out": tool.timed_out,
+                "out": len(out),
+                "datagrams": readiness.datagrams_received() if self._role == "server" else 0,
+            },
+            out + err,
+        )
+        tool.close()
+        self._check_left()
+
+    def _report_state(self, n: int) -> None:
+        self._on_child()  # an end that has happened shall be told before this state
+        out, err = self._tool.new_output() if self._tool else (b"", b"")
+        self._send(
+            {"event": "reply", "n": n, "out": len(out), "datagrams": readiness.datagrams_received()},
+            out + err,
+        )
+
+    # -- leaving -------------------------------------------------------------------------------------
+
+    def _leave(self, exit_code: int) -> None:
+        """End the tool in its turn, then this process."""
+        if self._leaving is not None:
+            return
+        self._leaving = exit_code
+        # Far from any coordinator nobody knows whether the client is gone already: give it the time.
+        wait = SERVER_LAST_S if self._tool and self._role == "server" and exit_code != 0 else 0.0
+        self._after(wait, lambda: self._stop(signal.SIGTERM, GRACE_S))
+        self._check_left()
+
+    def _check_left(self) -> None:
+        if self._leaving is not None and not self._tool:
+            self.exit_code = self._leaving
+
+
+def _why_not(program: str, error: OSError) -> str:
+    if isinstance(error, CannotStart) and error.errno == errno.ENOENT:
+        return f"{program}: not found in PATH"
+    return f"{program}: {error.strerror}"
+
+
+def start_process(rank: int) -> None:
+    """What an agent's process does first: a session of its own, and the deaths it cares for."""
+    os.setsid()
+    die_with_parent(signal.SIGTERM)
+    adopt_orphans()
+    if os.getppid() != rank:
+        os._exit(1)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)

@@ -1,0 +1,105 @@
+"""Children: a tool's process, started so that it runs as it would by hand, and its output.
+
+The agent forks it directly: the agent is small and knows nothing of MPI, so a fork costs a millisecond
+and copies no registered memory. Output goes straight into anonymous files in memory: no pipe to drain
+while the tool measures, no byte changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final
+
+from npb.processes import die_with_parent
+
+#: More than this of one stream is not kept: it would fill the node's memory and the control connection.
+MAX_OUTPUT_BYTES: Final = 256 * 2**20
+
+
+class CannotStart(OSError):
+    """The program could not be executed: `errno` and `strerror` as of execve(2)."""
+
+
+class Child:
+    """A started process, its session's processes included. `cpus` is the affinity that it really has."""
+
+    def __init__(self, argv: Sequence[str], cpus: Collection[int], environment: Mapping[str, str]) -> None:
+        """Execute `argv` on `cpus`. Raises `CannotStart`."""
+        self.out = os.memfd_create("out")
+        self.err = os.memfd_create("err")
+        self._sent = {self.out: 0, self.err: 0}
+        self.exit_code: int | None = None
+        self.seconds = 0.0
+        self.timed_out = False
+        self._started = time.monotonic()
+        try:
+            self.pid = _fork_and_execute(
+                lambda: os.execvpe(argv[0], list(argv), dict(environment)), cpus, self.out, self.err
+            )
+        except OSError:
+            self.close()
+            raise
+        try:
+            self.cpus = os.sched_getaffinity(self.pid)
+        except ProcessLookupError:
+            self.cpus = set(cpus)
+
+    def ended(self, exit_code: int) -> None:
+        """Note that the process was reaped."""
+        self.exit_code = exit_code
+        self.seconds = time.monotonic() - self._started
+
+    def new_output(self) -> tuple[bytes, bytes]:
+        """What was printed on stdout and stderr since the last call."""
+        return self._new(self.out), self._new(self.err)
+
+    def close(self) -> None:
+        """Forget the output."""
+        os.close(self.out)
+        os.close(self.err)
+
+    def _new(self, stream: int) -> bytes:
+        start = self._sent[stream]
+        size = min(os.fstat(stream).st_size, MAX_OUTPUT_BYTES) - start
+        data = os.pread(stream, size, start) if size > 0 else b""
+        self._sent[stream] = start + len(data)
+        return data
+
+
+def _fork_and_execute(execute: Callable[[], object], cpus: Collection[int], out: int, err: int) -> int:
+    """Fork; in the child: own session, own death with the agent, CPUs, stdio, `execute`. Returns the pid."""
+    agent = os.getpid()
+    read_end, write_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setsid()
+            die_with_parent(signal.SIGKILL)
+            if os.getppid() != agent:
+                os._exit(127)
+            os.sched_setaffinity(0, cpus)
+            null = os.open(os.devnull, os.O_RDONLY)
+            os.dup2(null, 0)
+            os.dup2(out, 1)
+            os.dup2(err, 2)
+            # Python ignores these two, and ignored signals survive execve(2).
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+            signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+            execute()
+        except OSError as error:
+            os.write(write_end, str(error.errno).encode())
+        finally:
+            os._exit(127)
+    os.close(write_end)
+    failure = os.read(read_end, 16)
+    os.close(read_end)
+    if failure:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, 0)
+        number = int(failure)
+        raise CannotStart(number, os.strerror(number))
+    return pid

@@ -1,0 +1,166 @@
+"""The command line of ``npb``."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from npb import rank
+
+_EPILOG: Final = """\
+Start it with an MPI launcher, one process a node:
+  mpirun -np 2 npb --servercmd "sockperf server" --clientcmd "sockperf throughput -i HOSTNAME" --killserver
+  mpirun -np 2 npb --servercmd qperf --clientcmd "qperf HOSTNAME --repeat msg_size:1:64K:*4 tcp_bw tcp_lat" \\
+         --killserver --runs 6 --shuffle --output results
+  srun -N 8 --ntasks-per-node=1 --mpi=pmix npb --pairs all --servercmd "iperf3 -s" \\
+         --clientcmd "iperf3 -c HOSTNAME -t 2 -J" --killserver
+Rank 0 is the server, rank 1 the client. HOSTNAME in both commands becomes the server's address. Commands are
+split as a shell splits them, but no shell runs.
+
+exit codes:
+  0 every step ok    2 usage, or nothing could be started    3 the server failed    4 the client failed
+  5 a time limit     6 some steps ok, some failed            130, 143 ended by SIGINT, SIGTERM
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one rank of npb; returns its exit code."""
+    return rank.run(parse(arguments))
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The options. Exits with code 2 on a mistake, which one rank explains."""
+    parser = _Parser(
+        prog="npb",
+        description="Start the server and the client of a network tool on two nodes, or on pairs of many.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    tool = parser.add_argument_group("the tool")
+    tool.add_argument(
+        "--servercmd", required=True, type=_command, metavar="CMD", help="the server's command line"
+    )
+    tool.add_argument(
+        "--clientcmd", required=True, type=_command, metavar="CMD", help="the client's command line"
+    )
+    tool.add_argument(
+        "--killserver", action="store_true", help="end the server at once when the clients are done"
+    )
+    tool.add_argument(
+        "--server-per-step",
+        action="store_true",
+        help="a fresh server for each step (perftest and iperf3 -1 get one anyway)",
+    )
+    tool.add_argument(
+        "--parser", metavar="NAME", help="reads the client's output; raw: none (default: by the tool)"
+    )
+
+    sweep = parser.add_argument_group("what is repeated")
+    sweep.add_argument(
+        "--repeat",
+        action="append",
+        default=[],
+        metavar="NAME:FROM:TO:OPSTEP",
+        help="inside a command: --NAME VALUE for each value; here: each value for {NAME} in the commands; "
+        "OP is one of + - * /, or give a list NAME:A,B,C; several make their product",
+    )
+    sweep.add_argument(
+        "--runs", type=_count, default=1, metavar="N", help="repeat everything, fresh clients (1)"
+    )
+    sweep.add_argument(
+        "--shuffle", nargs="?", const=-1, type=int, metavar="SEED", help="random order; the seed is recorded"
+    )
+    sweep.add_argument("--fail-fast", action="store_true", help="stop at the first failed step")
+
+    where = parser.add_argument_group("addresses and CPUs")
+    where.add_argument(
+        "--replace-host",
+        "--modify_hostname",
+        nargs=2,
+        metavar=("OLD", "NEW"),
+        help="in the server's host name, for a second network: node ib-node",
+    )
+    where.add_argument("--interface", metavar="NAME", help="the server's address on this interface")
+    where.add_argument("--hostfile-addresses", metavar="FILE", help="lines `host address`")
+    where.add_argument("--server-cpus", metavar="LIST", help="such as 0-3,8 (default: all of the job's)")
+    where.add_argument("--client-cpus", metavar="LIST", help="the same for the client")
+
+    limits = parser.add_argument_group("limits, in seconds")
+    limits.add_argument(
+        "--ready-timeout", type=_seconds, default=10.0, metavar="S", help="until the server listens (10)"
+    )
+    limits.add_argument(
+        "--ready-after",
+        type=_seconds,
+        metavar="S",
+        help="take the server as ready after this time, for one whose socket cannot be seen (perftest -R)",
+    )
+    limits.add_argument("--timeout", type=_seconds, default=60.0, metavar="S", help="for each step (60)")
+    limits.add_argument("--total-timeout", type=_seconds, metavar="S", help="for everything")
+    limits.add_argument(
+        "--start-timeout", type=_seconds, default=120.0, metavar="S", help="until MPI has started (120)"
+    )
+
+    pairs = parser.add_argument_group("many nodes, one process each")
+    pairs.add_argument(
+        "--pairs",
+        metavar="WHICH",
+        help="all, ring, one-to-all, bisection, sample:K (K random rounds), or a file with lines `host host`",
+    )
+    pairs.add_argument(
+        "--serial", action="store_true", help="one pair at a time instead of disjoint pairs at once"
+    )
+    pairs.add_argument(
+        "--topology", metavar="FILE", help="`scontrol show topology`, or a file of racks and switches"
+    )
+    pairs.add_argument("--heatmap", metavar="PNG", help="where to draw it (default: heatmap.png in --output)")
+
+    output = parser.add_argument_group("output")
+    output.add_argument(
+        "--output", metavar="DIR", help="keep raw output, launches.jsonl and records.csv there"
+    )
+    output.add_argument(
+        "--format", choices=("table", "csv", "json", "raw"), default="table", help="on stdout (table)"
+    )
+    output.add_argument("--platform", metavar="NAME", help="in the records (default: the host name)")
+    output.add_argument("--benchmark", metavar="NAME", help="in the records (default: the tool)")
+    return parser.parse_args(arguments)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Explains a mistake once, not once a rank."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        if rank.rank_hint() in (0, None):
+            print(f"npb: {message}\nSee npb --help", file=sys.stderr)
+        sys.exit(rank.USAGE)
+
+
+def _command(text: str) -> list[str]:
+    try:
+        argv = shlex.split(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error} in: {text}") from None
+    if not argv:
+        raise argparse.ArgumentTypeError("an empty command")
+    return argv
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of runs")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds < 1e7:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+    return seconds

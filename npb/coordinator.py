@@ -1,0 +1,267 @@
+"""The coordinator: one process on the first node that plans, conducts and records the measurements.
+
+It talks to every agent over one TCP connection each and sleeps while tools run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import parsers
+from npb import addresses, placement, sweep
+from npb.measure import Method, Outcome, PairMeasurement
+from npb.nodes import HostLost, Node, Reception
+from npb.processes import die_with_parent
+from npb.results import Results
+from npb.sweep import Step
+from npb.verdict import RAW, Blame, Verdict, parser_of, tool_of
+from npc.launch import now
+from npc.record import OK
+
+USAGE: Final = 2
+PARTLY: Final = 6
+
+
+class Unusable(Exception):
+    """Nothing can be measured: the text says why, for the person at the terminal."""
+
+
+def run_coordinator(
+    options: argparse.Namespace,
+    hosts: Sequence[str],
+    listener: socket.socket,
+    own: socket.socket,
+    secret: tuple[str, str],
+    agent_pid: int,
+) -> int:
+    """Be the coordinator until everything is measured, shown and ended.
+
+    hosts: names by rank. own: the connection to this node's agent. secret: how the coordinator greets, and
+    what an agent answers.
+    """
+    die_with_parent(signal.SIGTERM)
+    if os.getppid() != agent_pid:
+        return 1
+    conductor = Conductor(options, hosts)
+    return asyncio.run(conductor.conduct(listener, own, secret))
+
+
+class Conductor:
+    """Conducts one run of npb from the agents' hellos to their good-byes."""
+
+    def __init__(self, options: argparse.Namespace, hosts: Sequence[str]) -> None:
+        self._options = options
+        self._hosts = hosts
+        self._nodes: dict[int, Node] = {}
+        self._work: asyncio.Task[None] | None = None
+        self._signal = 0
+        self._out_of_time = False
+        self._results: Results | None = None
+        self._seed: int | None = None
+
+    async def conduct(self, listener: socket.socket, own: socket.socket, secret: tuple[str, str]) -> int:
+        """Everything; returns npb's exit code."""
+        loop = asyncio.get_running_loop()
+        for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(signum, self._interrupt, signum)
+        reception = Reception(len(self._hosts), secret, self._interrupt)
+        self._nodes = await reception.gather(listener, own, limit_s=30.0)
+        self._work = asyncio.ensure_future(self._measure())
+        if self._signal:
+            self._work.cancel()
+        try:
+            await asyncio.wait_for(self._work, self._options.total_timeout)
+        except asyncio.TimeoutError:
+            self._out_of_time = True
+        except asyncio.CancelledError:
+            pass
+        except Unusable as problem:
+            print(f"npb: {problem}", file=sys.stderr, flush=True)
+            await self._dismiss(USAGE)
+            return USAGE
+        code = self._finish()
+        await self._dismiss(code)
+        return code
+
+    def _interrupt(self, signum: int) -> None:
+        if not self._signal:
+            self._signal = signum
+            if self._work:
+                self._work.cancel()
+
+    async def _dismiss(self, code: int) -> None:
+        """Rank 0 ends last, so that its exit code is the one that the launcher sees first."""
+        await asyncio.gather(*(node.leave(0) for rank, node in self._nodes.items() if rank != 0))
+        if 0 in self._nodes:
+            await self._nodes[0].leave(code, limit_s=0.0)
+        await asyncio.sleep(0)
+
+    # -- measuring -----------------------------------------------------------------------------------
+
+    async def _measure(self) -> None:
+        options = self._options
+        steps = self._plan()
+        parser = self._parser()
+        if len(self._hosts) > 2 and not options.pairs:
+            raise Unusable(
+                f"{len(self._hosts)} processes were started, one pair needs two; --pairs measures many"
+            )
+        method = self._method(parser)
+        for node in self._nodes.values():
+            self._check_cpus(node)
+        for rank, host in enumerate(self._hosts):
+            if rank not in self._nodes:
+                raise Unusable(
+                    f"the agent of rank {rank} on {host} did not come to {self._hosts[0]} (a firewall?)"
+                )
+        server, client = self._nodes[0], self._nodes[1]
+        address = await self._address(server, client)
+        self._results = self._open_results(len(steps))
+        await self._pair(PairMeasurement(server, client, address, method), (server, client), steps)
+
+    async def _pair(
+        self, measurement: PairMeasurement, nodes: tuple[Node, Node], steps: Sequence[Step]
+    ) -> None:
+        """Measure the steps on one pair and write down each as it ends, the interrupted one, too."""
+        assert self._results
+        hosts = tuple(node.name for node in nodes)
+        number = None
+        step = steps[0]
+        began = now()
+        try:
+            for step in steps:
+                began = now()
+                outcome = await measurement.step(step)
+                number = self._results.add(outcome, hosts)
+                if self._options.fail_fast and outcome.verdict.status != OK:
+                    break
+            output = await measurement.finish()
+        except asyncio.CancelledError:
+            await measurement.abort()
+            why, blame = self._why_cut_short()
+            verdict = Verdict(why, blame)
+            self._results.add(Outcome(step, step.client, step.server, began, verdict), hosts)
+            raise
+        if number is not None:
+            self._results.add_server_output(number, output)
+        if measurement.note:
+            print(f"npb: {measurement.note}", file=sys.stderr)
+
+    def _why_cut_short(self) -> tuple[str, Blame]:
+        if self._signal:
+            return f"failed: interrupted by {signal.Signals(self._signal).name}", Blame.CLIENT
+        return f"timeout: the whole run reached its limit of {self._options.total_timeout:g} s", Blame.TIME
+
+    # -- preparing -----------------------------------------------------------------------------------
+
+    def _plan(self) -> list[Step]:
+        options = self._options
+        try:
+            steps = sweep.plan(options.servercmd, options.clientcmd, options.repeat, options.runs)
+        except sweep.BadRepeat as error:
+            raise Unusable(str(error)) from None
+        if options.shuffle is not None:
+            self._seed = options.shuffle if options.shuffle >= 0 else random.SystemRandom().randrange(2**31)
+            random.Random(self._seed).shuffle(steps)
+        return steps
+
+    def _parser(self) -> str:
+        known = parsers.names()
+        name: str = self._options.parser or parser_of(self._options.clientcmd, known)
+        if name != RAW and name not in known:
+            raise Unusable(f"there is no parser {name!r}; there are: raw, {', '.join(known)}")
+        return name
+
+    def _method(self, parser: str) -> Method:
+        options = self._options
+        try:
+            server_cpus = placement.parse_cpus(options.server_cpus) if options.server_cpus else None
+            client_cpus = placement.parse_cpus(options.client_cpus) if options.client_cpus else None
+        except placement.BadCpuList as error:
+            raise Unusable(str(error)) from None
+        return Method(
+            parser=parser,
+            timeout_s=options.timeout,
+            ready_s=options.ready_timeout,
+            ready_after_s=options.ready_after,
+            kill_server=options.killserver,
+            server_per_step=options.server_per_step,
+            server_cpus=server_cpus,
+            client_cpus=client_cpus,
+        )
+
+    def _check_cpus(self, node: Node) -> None:
+        many = bool(self._options.pairs)
+        for option, rank in (("server_cpus", 0), ("client_cpus", 1)):
+            text = getattr(self._options, option)
+            if text and (many or node.rank == rank):
+                try:
+                    placement.within(placement.parse_cpus(text), node.cpus, node.name)
+                except placement.BadCpuList as error:
+                    raise Unusable(f"--{option.replace('_', '-')}: {error}") from None
+
+    async def _address(self, server: Node, client: Node) -> str:
+        options = self._options
+        try:
+            table = (
+                addresses.read_table(Path(options.hostfile_addresses)) if options.hostfile_addresses else None
+            )
+            looked_up: dict[str, list[str]] = {}
+            if table is None and options.interface is None:
+                looked_up = await client.look_up(addresses.names_to_try(server.view, options.replace_host))
+            return addresses.choose(
+                server.view,
+                client.view,
+                looked_up,
+                interface=options.interface,
+                replace=options.replace_host,
+                table=table,
+            )
+        except (addresses.NoAddress, ValueError, OSError, HostLost) as error:
+            raise Unusable(str(error)) from None
+
+    def _open_results(self, planned: int) -> Results:
+        options = self._options
+        tool = tool_of(options.clientcmd)
+        try:
+            return Results(
+                Path(options.output) if options.output else None,
+                tool,
+                planned,
+                self._seed,
+                options.platform or self._hosts[0],
+                options.benchmark or tool,
+            )
+        except FileExistsError:
+            raise Unusable(f"{options.output} holds launches already; name another folder") from None
+        except OSError as error:
+            raise Unusable(f"cannot write to {error.filename or options.output}: {error.strerror}") from None
+
+    # -- the end -------------------------------------------------------------------------------------
+
+    def _finish(self) -> int:
+        if self._results:
+            with contextlib.suppress(BrokenPipeError):
+                self._results.show(self._options.format)
+            kept = self._results.close()
+            if kept and not self._options.output:
+                print(f"npb: a step failed; everything is kept in {kept}", file=sys.stderr, flush=True)
+        if self._signal:
+            return 128 + self._signal
+        if self._out_of_time:
+            return Blame.TIME.value
+        blames = [outcome.verdict.blame for outcome in self._results.outcomes] if self._results else []
+        failed = [blame for blame in blames if blame is not Blame.NONE]
+        if not failed:
+            return 0
+        return failed[0].value if len(failed) == len(blames) else PARTLY

@@ -1,0 +1,255 @@
+"""Measuring one pair: a server, a client for each step of the sweep, and the server's end.
+
+A server that serves many clients is started once; one that ends after its client (perftest, ``iperf3 -1``)
+is started for each step. Which kind it is follows from the tool, or is learned at the first step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from npb import addresses
+from npb.nodes import CannotServe, Ended, HostLost, Node, Running
+from npb.sweep import Step
+from npb.verdict import Blame, Verdict, judge, last_line, tool_of
+from npc.launch import now
+
+#: A server that ends well may do so this long before its client has printed its results.
+CLIENT_AFTER_SERVER_S: Final = 1.0
+#: An unknown tool's server that has not ended this long after its first client serves many.
+LEARN_S: Final = 0.5
+#: A server that is known to end by itself, or is not to be killed, gets this long to do so.
+SERVER_END_S: Final = 5.0
+
+_SERVES_MANY: Final = frozenset({"qperf", "sockperf", "iperf", "netserver"})
+#: SIGINT makes sockperf's server print what it received; the others end in order on SIGTERM.
+_STOP_SIGNALS: Final = {"sockperf": signal.SIGINT}
+
+
+@dataclass(frozen=True)
+class Method:
+    """How every pair is measured: what is the same for all of them."""
+
+    parser: str
+    timeout_s: float
+    ready_s: float
+    ready_after_s: float | None
+    kill_server: bool
+    server_per_step: bool
+    server_cpus: set[int] | None
+    client_cpus: set[int] | None
+
+
+@dataclass
+class Outcome:
+    """A finished step. `exit` is the client's, None if it never started."""
+
+    step: Step
+    argv: tuple[str, ...]
+    server_argv: tuple[str, ...]
+    started: str
+    verdict: Verdict
+    seconds: float = 0.0
+    exit: int | None = None
+    out: bytes = b""
+    err: bytes = b""
+    server_out: bytes = b""
+    server_err: bytes = b""
+    placement: dict[str, str] = field(default_factory=dict)
+
+
+class ServerFailed(RuntimeError):
+    """The server ended in mid-step."""
+
+
+def ends_by_itself(argv: Sequence[str]) -> bool | None:
+    """Whether this server ends after one client; None if its tool is not known here."""
+    tool = tool_of(argv)
+    if tool in _SERVES_MANY:
+        return False
+    if tool == "iperf3":
+        return "-1" in argv or "--one-off" in argv
+    if tool == "nuttcp":
+        return "-1" in argv
+    if tool.startswith(("ib_", "raw_ethernet_")):
+        return True
+    return None
+
+
+class PairMeasurement:
+    """A server node and a client node, and the server's life between steps."""
+
+    def __init__(self, server: Node, client: Node, address: str, method: Method) -> None:
+        self._server_node = server
+        self._client_node = client
+        self._address = address
+        self._method = method
+        self._server: Running | None = None
+        self._server_output = (b"", b"")
+        self._datagrams = 0
+        self._one_shot: bool | None = None
+        self.note = ""
+
+    async def run(self, steps: Sequence[Step]) -> AsyncIterator[Outcome]:
+        """Measure the steps in order; each outcome comes as soon as it is known, none raises."""
+        for step in steps:
+            yield await self.step(step)
+
+    async def step(self, step: Step) -> Outcome:
+        """One client. Whatever goes wrong with the tools or the hosts is in the outcome."""
+        server_argv = addresses.fill(step.server, self._address)
+        client_argv = addresses.fill(step.client, self._address)
+        outcome = Outcome(step, client_argv, server_argv, now(), Verdict("", Blame.NONE))
+        began = time.monotonic()
+        self._server_output = (b"", b"")
+        try:
+            await self._ready_server(server_argv)
+            assert self._server
+            outcome.placement["server_cpus"] = self._server.cpus
+            outcome.verdict = await self._client(outcome)
+        except CannotServe as error:
+            outcome.verdict = Verdict(f"failed: server on {self._server_node.name}: {error}", Blame.SERVER)
+        except HostLost as error:
+            lost = self._server_node if self._server_node.lost else self._client_node
+            blame = Blame.SERVER if lost is self._server_node else Blame.CLIENT
+            outcome.verdict = Verdict(f"failed: {error}", blame)
+            await self.abort()
+        outcome.seconds = outcome.seconds or time.monotonic() - began
+        outcome.server_out, outcome.server_err = self._server_output
+        return outcome
+
+    async def finish(self) -> tuple[bytes, bytes]:
+        """End the server; what it printed at last."""
+        self._server_output = (b"", b"")
+        with contextlib.suppress(HostLost):
+            if self._server and not self._method.kill_server and not self._server.ended.done():
+                await self._await_server_end(SERVER_END_S)
+                if not self._server.ended.done():
+                    tool, host = self._server.argv[0], self._server_node.name
+                    self.note = (
+                        f"{tool} on {host} had not ended {SERVER_END_S:g} s after the last client and was ended "
+                        "(--killserver does so at once)"
+                    )
+            await self._stop_server()
+        return self._server_output
+
+    async def abort(self) -> None:
+        """End the client, then the server, whatever they are doing."""
+        for node in (self._client_node, self._server_node):
+            with contextlib.suppress(HostLost):
+                tool = self._client_running if node is self._client_node else self._server
+                if tool and node.lost is None:
+                    self._take_output(await node.stop(tool), node is self._server_node)
+        self._client_running = self._server = None
+
+    # -- the server ----------------------------------------------------------------------------------
+
+    _client_running: Running | None = None
+
+    async def _ready_server(self, argv: tuple[str, ...]) -> None:
+        """A server with this command line that listens; the running one, if it still does."""
+        if self._server and (self._server.argv != argv or self._server.ended.done()):
+            await self._stop_server()
+            self._server_output = (b"", b"")
+        if self._server is None:
+            method = self._method
+            self._server = await self._server_node.start_server(
+                argv, method.server_cpus, method.ready_s, method.ready_after_s
+            )
+            self._datagrams = self._server.datagrams
+            if self._one_shot is None:
+                self._one_shot = ends_by_itself(argv)
+
+    async def _stop_server(self) -> None:
+        if self._server:
+            server, self._server = self._server, None
+            signum = _STOP_SIGNALS.get(tool_of(server.argv), signal.SIGTERM)
+            self._take_output(await self._server_node.stop(server, signum), True)
+
+    async def _await_server_end(self, limit_s: float) -> None:
+        assert self._server
+        await asyncio.wait({self._server.ended}, timeout=limit_s)
+
+    def _take_output(self, ended: Ended, of_server: bool) -> None:
+        if of_server:
+            out, err = self._server_output
+            self._server_output = (out + ended.out, err + ended.err)
+
+    # -- the client ----------------------------------------------------------------------------------
+
+    async def _client(self, outcome: Outcome) -> Verdict:
+        method, server = self._method, self._server
+        assert server
+        try:
+            client = await self._client_node.start_client(outcome.argv, method.client_cpus, method.timeout_s)
+        except CannotServe as error:
+            await self._after_step(False)
+            return Verdict(f"failed: client on {self._client_node.name}: {error}", Blame.CLIENT)
+        self._client_running = client
+        outcome.placement["client_cpus"] = client.cpus
+        server_died = await self._until_client_ends(client, server)
+        ended = await self._client_node.stop(client) if server_died else client.ended.result()
+        self._client_running = None
+        outcome.exit, outcome.seconds, outcome.out, outcome.err = (
+            ended.exit,
+            ended.seconds,
+            ended.out,
+            ended.err,
+        )
+        datagrams, failure = await self._server_after(server, client_ok=ended.exit == 0 and not server_died)
+        verdict = judge(method.parser, outcome.argv, ended, datagrams)
+        if ended.timed_out:
+            return Verdict(f"{verdict.status} of {method.timeout_s:g} s", verdict.blame, verdict.readings)
+        if failure or server_died:
+            status = f"failed: server on {self._server_node.name}: {failure or 'it ended in mid-step'}"
+            return Verdict(status, Blame.SERVER, verdict.readings)
+        return verdict
+
+    async def _until_client_ends(self, client: Running, server: Running) -> bool:
+        """Wait for the client; True if the server ended and left it alone."""
+        limit_s = self._method.timeout_s + 10.0  # the agent keeps the limit; this is for one that cannot
+        await asyncio.wait({client.ended, server.ended}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+        if client.ended.done():
+            return False
+        if not server.ended.done():
+            await self._client_node.stop(client)
+            return False
+        if server.ended.result().exit == 0:
+            await asyncio.wait({client.ended}, timeout=CLIENT_AFTER_SERVER_S)
+        return not client.ended.done()
+
+    async def _server_after(self, server: Running, client_ok: bool) -> tuple[int, str]:
+        """UDP datagrams that the server's host received in this step, and how the server failed if it did."""
+        if not server.ended.done():
+            if self._one_shot and client_ok:
+                await self._await_server_end(SERVER_END_S)
+            elif self._one_shot is None and client_ok:
+                await self._await_server_end(LEARN_S)
+                self._one_shot = server.ended.done()
+        if not server.ended.done():
+            out, err, total = await self._server_node.state()
+            self._server_output = (self._server_output[0] + out, self._server_output[1] + err)
+            received, self._datagrams = total - self._datagrams, total
+        if not server.ended.done():
+            await self._after_step(client_ok)
+            return received, ""
+        ended = server.ended.result()
+        self._server = None
+        self._take_output(ended, True)
+        received = ended.datagrams - self._datagrams
+        if ended.exit == 0:
+            return received, ""
+        how = f"ended by signal {-ended.exit}" if ended.exit < 0 else f"ended with exit code {ended.exit}"
+        said = last_line(*self._server_output)
+        return received, f"{server.argv[0]} {how}" + (f": {said}" if said else "")
+
+    async def _after_step(self, client_ok: bool) -> None:
+        """A server for one client must not meet the next one; nor must one whose client failed half-way."""
+        if self._server and (self._method.server_per_step or self._one_shot):
+            await self._stop_server()

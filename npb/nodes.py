@@ -1,0 +1,305 @@
+"""Nodes: the coordinator's view of the agents, one connection each."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import signal
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from npb.agent import GRACE_S, tune
+from npb.interfaces import HostView, from_json
+from npb.messages import BadMessage, Decoder, encode
+
+#: An agent answers a question within this time, or its host is as good as cut off.
+ANSWER_S: Final = 10.0
+
+
+class HostLost(ConnectionError):
+    """The connection to a node's agent is gone, or it does not answer."""
+
+
+class CannotServe(RuntimeError):
+    """A tool that could not be started, or a server that never listened; the message says why."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The end of a tool: exit code (negative for a signal), wall time, and output not reported before."""
+
+    exit: int
+    seconds: float
+    timed_out: bool
+    out: bytes
+    err: bytes
+    datagrams: int
+
+
+@dataclass
+class Running:
+    """A tool that runs on a node. `cpus` is the CPU list that it really has."""
+
+    argv: tuple[str, ...]
+    cpus: str
+    datagrams: int
+    ended: asyncio.Future[Ended]
+
+
+class Node:
+    """One agent: start a tool there, ask for its state, stop it."""
+
+    def __init__(self, rank: int, view: HostView, cpus: set[int], stream: _Stream) -> None:
+        self.rank = rank
+        self.view = view
+        self.cpus = cpus
+        self._stream = stream
+        self._numbers = itertools.count(1)
+        self._replies: dict[int, asyncio.Future[tuple[dict[str, Any], bytes]]] = {}
+        self._running: dict[int, asyncio.Future[Ended]] = {}
+        self.lost: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Host name."""
+        return self.view.name
+
+    async def listen(self, interrupted: Callable[[int], None]) -> None:
+        """Take in what the agent says until its connection ends."""
+        why = "its connection ended"
+        try:
+            while True:
+                for message, payload in await self._stream.receive():
+                    self._take(message, payload, interrupted)
+        except BadMessage as error:
+            why = str(error)
+        except OSError as error:
+            why = error.strerror or str(error)
+        finally:
+            self._lose(why)
+
+    async def start_server(
+        self, argv: Sequence[str], cpus: set[int] | None, ready_s: float, ready_after_s: float | None
+    ) -> Running:
+        """Start a server and wait until it listens. Raises `CannotServe`, `HostLost`."""
+        number = next(self._numbers)
+        running = self._expect_end(number)
+        reply = asyncio.ensure_future(
+            self._ask(
+                "start",
+                number,
+                limit_s=ready_s + ANSWER_S,
+                role="server",
+                argv=argv,
+                cpus=sorted(cpus) if cpus else None,
+                timeout_s=None,
+                ready_s=ready_s,
+                ready_after_s=ready_after_s,
+            )
+        )
+        try:
+            both: set[asyncio.Future[Any]] = {reply, running}
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            if running.done() and not reply.done():
+                ended = running.result()
+                raise CannotServe(_ended_early(argv, ended))
+            message, _ = await reply
+        finally:
+            reply.cancel()
+        if "error" in message:
+            if "cpus" not in message:
+                self._running.pop(number, None)
+                raise CannotServe(message["error"])
+            ended = await self.stop(Running(tuple(argv), "", 0, running))
+            raise CannotServe(f"{argv[0]} {message['error']}{_last_lines(ended)}")
+        return Running(tuple(argv), message["cpus"], message["datagrams"], running)
+
+    async def start_client(self, argv: Sequence[str], cpus: set[int] | None, timeout_s: float) -> Running:
+        """Start a client, which ends or is ended after `timeout_s`. Raises `CannotServe`, `HostLost`."""
+        number = next(self._numbers)
+        running = self._expect_end(number)
+        message, _ = await self._ask(
+            "start",
+            number,
+            role="client",
+            argv=argv,
+            cpus=sorted(cpus) if cpus else None,
+            timeout_s=timeout_s,
+        )
+        if "error" in message:
+            self._running.pop(number, None)
+            raise CannotServe(message["error"])
+        return Running(tuple(argv), message["cpus"], message["datagrams"], running)
+
+    async def state(self) -> tuple[bytes, bytes, int]:
+        """New stdout and stderr of the tool, and the UDP datagrams that its host has received in all."""
+        message, payload = await self._ask("state", next(self._numbers))
+        return payload[: message["out"]], payload[message["out"] :], message["datagrams"]
+
+    async def look_up(self, names: Sequence[str]) -> dict[str, list[str]]:
+        """Addresses of names as this host resolves them."""
+        message, _ = await self._ask("look up", next(self._numbers), limit_s=30.0, names=names)
+        found: dict[str, list[str]] = message["found"]
+        return found
+
+    async def stop(self, tool: Running, signum: int = signal.SIGTERM) -> Ended:
+        """End a tool: signal, then SIGKILL after the grace. Raises `HostLost`."""
+        if not tool.ended.done():
+            self._send({"do": "stop", "signal": int(signum), "grace_s": GRACE_S})
+        try:
+            return await asyncio.wait_for(asyncio.shield(tool.ended), ANSWER_S)
+        except asyncio.TimeoutError:
+            raise self._lose(f"did not end {tool.argv[0]}") from None
+
+    async def leave(self, exit_code: int, limit_s: float = 2.0) -> None:
+        """Have the agent end, and wait for it."""
+        if self.lost is None:
+            self._send({"do": "bye", "exit": exit_code})
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._stream.closed.wait(), limit_s)
+
+    def _expect_end(self, number: int) -> asyncio.Future[Ended]:
+        future: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+        future.add_done_callback(lambda ended: ended.exception())  # looked at, whoever waits
+        self._running[number] = future
+        return future
+
+    async def _ask(
+        self, do: str, number: int, limit_s: float = ANSWER_S, **fields: Any
+    ) -> tuple[dict[str, Any], bytes]:
+        if self.lost is not None:
+            raise HostLost(self.lost)
+        future: asyncio.Future[tuple[dict[str, Any], bytes]] = asyncio.get_running_loop().create_future()
+        self._replies[number] = future
+        self._send({"do": do, "n": number, **fields})
+        try:
+            return await asyncio.wait_for(future, limit_s)
+        except asyncio.TimeoutError:
+            raise self._lose(f"no answer within {limit_s:g} s") from None
+        finally:
+            self._replies.pop(number, None)
+
+    def _send(self, message: dict[str, Any]) -> None:
+        self._stream.send(encode(message))
+
+    def _take(self, message: dict[str, Any], payload: bytes, interrupted: Callable[[int], None]) -> None:
+        event = message["event"]
+        if event == "reply":
+            reply = self._replies.get(message["n"])
+            if reply and not reply.done():
+                reply.set_result((message, payload))
+        elif event == "ended":
+            ended = self._running.pop(message["n"], None)
+            if ended and not ended.done():
+                size = message["out"]
+                ended.set_result(
+                    Ended(
+                        message["exit"],
+                        message["seconds"],
+                        message["timed_out"],
+                        payload[:size],
+                        payload[size:],
+                        message["datagrams"],
+                    )
+                )
+        elif event == "interrupted":
+            interrupted(message["signal"])
+
+    def _lose(self, why: str) -> HostLost:
+        if self.lost is None:
+            self.lost = f"lost {self.name}: {why}"
+            self._stream.close()
+            futures: list[asyncio.Future[Any]] = [*self._replies.values(), *self._running.values()]
+            for future in futures:
+                if not future.done():
+                    future.set_exception(HostLost(self.lost))
+            self._running.clear()
+        return HostLost(self.lost)
+
+
+class _Stream:
+    """Messages over a connected socket."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._decoder = Decoder()
+        self.closed = asyncio.Event()
+
+    async def receive(self) -> list[tuple[dict[str, Any], bytes]]:
+        """The next messages. Raises OSError at the end of the connection, `BadMessage`."""
+        data = await self._reader.read(2**18)
+        if not data:
+            raise ConnectionResetError("its connection ended")
+        return list(self._decoder.feed(data))
+
+    def send(self, data: bytes) -> None:
+        if not self._writer.is_closing():
+            self._writer.write(data)
+
+    def close(self) -> None:
+        self.closed.set()
+        self._writer.close()
+
+
+class Reception:
+    """Lets agents in: greets, checks the password, hears their hello."""
+
+    def __init__(self, size: int, secret: tuple[str, str], interrupted: Callable[[int], None]) -> None:
+        self.nodes: dict[int, Node] = {}
+        self._size = size
+        self._greeting = secret[0].encode() + b"\n"
+        self._password = secret[1].encode() + b"\n"
+        self._interrupted = interrupted
+        self._complete = asyncio.Event()
+        self._listening: set[asyncio.Task[None]] = set()
+
+    async def gather(self, listener: socket.socket, own: socket.socket, limit_s: float) -> dict[int, Node]:
+        """Nodes by rank: all, or those that came within the limit."""
+        server = await asyncio.start_server(self._admit, sock=listener, limit=2**20)
+        reader, writer = await asyncio.open_connection(sock=own)
+        await reader.readline()
+        await self._hear_hello(reader, writer)
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._complete.wait(), limit_s)
+        server.close()
+        return self.nodes
+
+    async def _admit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tune(writer.get_extra_info("socket"))
+        writer.write(self._greeting)
+        try:
+            if await asyncio.wait_for(reader.readexactly(len(self._password)), 5.0) == self._password:
+                await self._hear_hello(reader, writer)
+                return
+        except (OSError, EOFError, BadMessage, asyncio.TimeoutError):
+            pass
+        writer.close()
+
+    async def _hear_hello(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        stream = _Stream(reader, writer)
+        messages: list[tuple[dict[str, Any], bytes]] = []
+        while not messages:
+            messages = await stream.receive()
+        hello = messages[0][0]
+        node = Node(hello["rank"], from_json(hello["view"]), set(hello["cpus"]), stream)
+        self.nodes[node.rank] = node
+        task = asyncio.ensure_future(node.listen(self._interrupted))
+        self._listening.add(task)
+        if len(self.nodes) == self._size:
+            self._complete.set()
+
+
+def _ended_early(argv: Sequence[str], ended: Ended) -> str:
+    how = f"was ended by signal {-ended.exit}" if ended.exit < 0 else f"ended with exit code {ended.exit}"
+    return f"{argv[0]} {how} before it listened{_last_lines(ended)}"
+
+
+def _last_lines(ended: Ended) -> str:
+    lines = [
+        line for line in (ended.out + b"\n" + ended.err).decode(errors="replace").splitlines() if line.strip()
+    ]
+    return ": " + " | ".join(lines[-5:]) if lines else " and printed nothing"

@@ -1,0 +1,82 @@
+"""CPU placement: which CPUs the job has, and which of them a tool is given.
+
+An MPI launcher binds each rank, usually to one core, and a child inherits that. A network tool on the
+core of its peer, or on the one core that also serves the network's interrupts, measures something else
+(qperf ``tcp_lat`` over a host's own address: 7 µs with both sides on one core, 28 µs on two). So tools
+get the CPU set of the job: that of the launcher's daemon, which is not bound.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection
+from typing import Final
+
+from npb.processes import ancestors
+
+#: Command names (as in /proc/PID/comm, 15 characters) of what starts ranks on a node.
+LAUNCHERS: Final = frozenset({
+    "orted", "orterun", "mpirun", "mpirun.openmpi", "mpiexec", "mpiexec.openmp", "prted", "prterun", "prte",
+    "hydra_pmi_proxy", "mpiexec.hydra", "mpiexec.gforker", "mpispawn", "slurmstepd", "srun", "palsd",
+    "pbs_mom", "jsmd", "apinit",
+})  # fmt: skip
+
+
+class BadCpuList(ValueError):
+    """A CPU list that cannot be read or that this job cannot have."""
+
+
+def launcher_chain(pid: int) -> list[int]:
+    """Pids from the parent of `pid` up to the MPI launcher's daemon; the parent alone if there is none."""
+    chain = []
+    for ancestor, name in ancestors(pid):
+        chain.append(ancestor)
+        if name in LAUNCHERS:
+            return chain
+    return chain[:1]
+
+
+def job_cpus(pid: int) -> set[int]:
+    """The CPUs that the job of rank `pid` has on this node."""
+    chain = launcher_chain(pid)
+    named = dict(ancestors(pid))
+    own = os.sched_getaffinity(pid)
+    if not chain or named.get(chain[-1]) not in LAUNCHERS:
+        return own
+    try:
+        return own | os.sched_getaffinity(chain[-1])
+    except OSError:
+        return own
+
+
+def parse_cpus(text: str) -> set[int]:
+    """CPU numbers of a Linux CPU list such as ``0-3,8``. Raises `BadCpuList`."""
+    cpus: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,5})(?:-(\d{1,5}))?\s*", part)
+        if not match or (match[2] and int(match[2]) < int(match[1])):
+            raise BadCpuList(f"{text!r} is no CPU list (example: 0-3,8)")
+        cpus.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return cpus
+
+
+def format_cpus(cpus: Collection[int]) -> str:
+    """The shortest CPU list: {0, 1, 2, 8} → ``0-2,8``."""
+    parts: list[list[int]] = []
+    for cpu in sorted(cpus):
+        if parts and parts[-1][1] == cpu - 1:
+            parts[-1][1] = cpu
+        else:
+            parts.append([cpu, cpu])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
+
+
+def within(cpus: set[int], allowed: set[int], host: str) -> set[int]:
+    """`cpus`, which must be among those that the job has on `host`. Raises `BadCpuList`."""
+    outside = cpus - allowed
+    if outside:
+        raise BadCpuList(
+            f"CPU {format_cpus(outside)} is not among those of this job on {host}: {format_cpus(allowed)}"
+        )
+    return cpus

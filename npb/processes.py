@@ -1,0 +1,118 @@
+"""Linux processes: who descends from whom, and how none is left behind.
+
+The kernel gives three means, and all are used: a process may ask to be signalled when its parent dies
+(``PR_SET_PDEATHSIG``), orphans go to the nearest ancestor that asked for them
+(``PR_SET_CHILD_SUBREAPER``), and ``/proc`` shows the tree (prctl(2), proc(5)).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Final
+
+_PR_SET_PDEATHSIG: Final = 1
+_PR_SET_CHILD_SUBREAPER: Final = 36
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)
+
+
+def die_with_parent(signum: int) -> None:
+    """Have the kernel send `signum` to this process when the thread that forked it ends."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signum, 0, 0, 0)
+
+
+def adopt_orphans() -> None:
+    """Make this process the new parent of descendants whose parents end (daemons, too)."""
+    _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def parent_and_name(pid: int) -> tuple[int, str] | None:
+    """Parent's pid and command name (15 characters) of a process; None if it is gone or a zombie."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return None
+    name = text[text.index("(") + 1 : text.rindex(")")]
+    state, parent = text[text.rindex(")") + 2 :].split(None, 2)[:2]
+    return None if state in "ZX" else (int(parent), name)
+
+
+def ancestors(pid: int) -> list[tuple[int, str]]:
+    """(pid, command name) of the living ancestors of a process, the parent first."""
+    found: list[tuple[int, str]] = []
+    own = parent_and_name(pid)
+    while own and own[0] > 0:
+        pid = own[0]
+        own = parent_and_name(pid)
+        if own:
+            found.append((pid, own[1]))
+    return found
+
+
+def descendants(pid: int, without: Collection[int] = ()) -> list[int]:
+    """Living descendants of a process, parents before children, but not those in `without` and theirs."""
+    children: dict[int, list[int]] = {}
+    for entry in os.scandir("/proc"):
+        if entry.name.isdecimal():
+            known = parent_and_name(int(entry.name))
+            if known:
+                children.setdefault(known[0], []).append(int(entry.name))
+    found: list[int] = []
+    waiting = [pid]
+    while waiting:
+        for child in children.get(waiting.pop(), ()):
+            if child not in without:
+                found.append(child)
+                waiting.append(child)
+    return found
+
+
+def signal_each(pids: Iterable[int], signum: int) -> None:
+    """Send a signal to processes, some of which may be gone already."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signum)
+
+
+def reap() -> dict[int, int]:
+    """Collect ended children without waiting: pid → exit code (negative for a signal)."""
+    ended: dict[int, int] = {}
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                break
+            ended[pid] = os.waitstatus_to_exitcode(status)
+    return ended
+
+
+def has_children() -> bool:
+    """Whether this process has any children, adopted ones included."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def end_descendants(pid: int, grace_s: float) -> None:
+    """Terminate all descendants, kill after `grace_s` seconds those that remain, and reap own children."""
+    deadline = time.monotonic() + grace_s
+    signal_each(descendants(pid), signal.SIGTERM)
+    while descendants(pid) and time.monotonic() < deadline:
+        reap()
+        time.sleep(0.01)
+    # A process that forks while it is being killed needs another round; bounded all the same.
+    for _ in range(100):
+        remaining = descendants(pid)
+        if not remaining:
+            break
+        signal_each(remaining, signal.SIGKILL)
+        time.sleep(0.01)
+        reap()
+    reap()

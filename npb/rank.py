@@ -1,0 +1,307 @@
+"""The rank: the MPI process, which does nothing but say where its agent finds the coordinator.
+
+MPI is started, used for one broadcast, and finalised before any tool runs. From then on the rank sleeps in
+one blocking read until its agent tells it the exit code, so nothing of MPI spins, polls or holds a network
+device while a tool measures. The agent is forked before MPI is loaded.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from npb import agent, interfaces
+from npb.processes import adopt_orphans, end_descendants
+
+if TYPE_CHECKING:
+    import argparse
+
+USAGE: Final = 2
+INTERNAL: Final = 1
+
+#: Where the launchers put a process's rank and the job's size, before MPI is asked.
+_RANK_VARIABLES: Final = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
+_SIZE_VARIABLES: Final = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
+_MESSAGE_BYTES: Final = 16384
+_HOST_BYTES: Final = 256
+
+
+def rank_hint() -> int | None:
+    """This process's rank as its launcher says, None if no launcher says."""
+    for name in _RANK_VARIABLES:
+        if os.environ.get(name, "").isdecimal():
+            return int(os.environ[name])
+    return None
+
+
+def run(options: argparse.Namespace) -> int:
+    """Be one rank of npb from its start to its end; returns its exit code."""
+    adopt_orphans()
+    rank_pid = os.getpid()
+    ours, theirs = socket.socketpair()
+    agent_pid = os.fork()
+    if agent_pid == 0:
+        ours.close()
+        _leave_with(lambda: _agent_process(rank_pid, theirs, options))
+    theirs.close()
+    try:
+        _start_mpi(ours)
+    except _Unusable as problem:
+        if rank_hint() in (0, None):
+            print(f"npb: {problem}", file=sys.stderr, flush=True)
+        ours.close()
+        end_descendants(rank_pid, grace_s=1.0)
+        return USAGE
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, lambda number, _: os.kill(agent_pid, number))
+    reply = _receive(ours)
+    # The agent has ended its tools before it answers; without an answer it was killed, and we sweep.
+    end_descendants(rank_pid, grace_s=0.0 if reply else 1.5)
+    return int(reply["exit"]) if reply else INTERNAL
+
+
+# -- MPI, in the rank --------------------------------------------------------------------------------
+
+
+class _Unusable(Exception):
+    """MPI did not start as npb needs it; the text is for the user."""
+
+
+def _spare_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """Settings for Open MPI that start it faster, where the user has chosen nothing.
+
+    ``btl/ofi`` alone makes libfabric probe every provider: a second at each start of Open MPI 5.0
+    (1.19 s of MPI_Init, 0.1 s without). The other four are one-sided or device transports that a
+    broadcast of 16 KiB never uses; how point-to-point messages travel stays Open MPI's own choice.
+    """
+    settings = {"OMPI_MCA_btl": "^ofi,openib,uct,smcuda,usnic"}
+    return {name: value for name, value in settings.items() if name not in environment}
+
+
+def _start_mpi(to_agent: socket.socket) -> None:
+    """Tell the own agent where the coordinator is. Raises `_Unusable`."""
+    os.environ.update(_spare_settings(os.environ))
+    import mpi4py
+
+    mpi4py.rc.threads = False
+    mpi4py.rc.initialize = False
+    mpi4py.rc.finalize = False
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise _Unusable(
+            f"no MPI library to load ({error}); load your site's MPI module, install Open MPI or MPICH, "
+            "or name the library in MPI4PY_LIBMPI"
+        ) from None
+    MPI.Init()
+    world = MPI.COMM_WORLD
+    rank, size = world.Get_rank(), world.Get_size()
+    if size < 2:
+        library = MPI.Get_library_version().split("\n")[0].split(",")[0].rstrip("\0 ")
+        MPI.Finalize()
+        raise _Unusable(_too_few(library))
+    name = socket.gethostname().encode()[:_HOST_BYTES].ljust(_HOST_BYTES, b"\0")
+    names = bytearray(_HOST_BYTES * size if rank == 0 else 0)
+    world.Gather(name, names if rank == 0 else None, 0)
+    message = bytearray(_MESSAGE_BYTES)
+    if rank == 0:
+        hosts = [
+            bytes(names[start : start + _HOST_BYTES]).rstrip(b"\0").decode()
+            for start in range(0, len(names), _HOST_BYTES)
+        ]
+        _send(to_agent, {"rank": 0, "hosts": hosts})
+        control = _receive(to_agent)
+        encoded = json.dumps(control).encode()
+        message[: len(encoded)] = encoded
+    world.Bcast(message, 0)
+    MPI.Finalize()
+    control = json.loads(bytes(message).rstrip(b"\0")) if rank != 0 else None
+    _send(to_agent, {"rank": rank, "control": control})
+
+
+def _too_few(library: str) -> str:
+    text = (
+        "needs at least two processes, one for the server and one for the client: "
+        "mpirun -np 2 npb …, or srun -N 2 --ntasks-per-node=1 npb …"
+    )
+    started = max((int(os.environ.get(name, "0") or 0) for name in _SIZE_VARIABLES), default=0)
+    if started > 1:
+        text += (
+            f"\nnpb: the launcher started {started} processes, but each is alone in its MPI ({library}). "
+            "Either mpirun belongs to another MPI than this library (which mpirun; MPI4PY_LIBMPI names the "
+            "library), or srun needs --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH, Intel MPI): srun --mpi=list"
+        )
+    return text
+
+
+# -- the agent's process -----------------------------------------------------------------------------
+
+
+def _agent_process(rank_pid: int, to_rank: socket.socket, options: argparse.Namespace) -> int:
+    agent.start_process(rank_pid)
+    if rank_hint() == 0:
+        import npb.coordinator  # noqa: F401  loaded here while the rank starts MPI
+    found = _await_rank(to_rank, rank_pid, options.start_timeout)
+    if found is None:
+        return INTERNAL
+    node = agent.Agent(rank_pid, to_rank)
+    if found["rank"] == 0:
+        control = _start_coordinator(node, to_rank, found["hosts"], options)
+        if _receive(to_rank) is None:
+            return INTERNAL
+        control.sendall(b"go\n")
+    else:
+        where = found["control"]
+        try:
+            control = connect(where["addresses"], where["port"], where["greeting"])
+        except OSError as error:
+            print(f"npb: {socket.gethostname()}: {error}", file=sys.stderr, flush=True)
+            _send(to_rank, {"exit": INTERNAL})
+            return INTERNAL
+        control.sendall(where["password"].encode() + b"\n")
+    code = node.serve(control, found["rank"])
+    if node.coordinator_pid is not None:
+        _await_end(node.coordinator_pid, limit_s=1.0)
+    _send(to_rank, {"exit": code})
+    return 0
+
+
+def _await_rank(to_rank: socket.socket, rank_pid: int, limit_s: float) -> dict[str, Any] | None:
+    """The rank's first message; None when it ended, or when MPI hangs, which is then ended and explained."""
+    if select.select([to_rank], [], [], limit_s)[0]:
+        return _receive(to_rank)
+    print(
+        f"npb: {socket.gethostname()}: MPI has not started within {limit_s:g} s (--start-timeout); "
+        "does a bare `python -c 'from mpi4py import MPI'` start under the same launcher?",
+        file=sys.stderr,
+        flush=True,
+    )
+    os.kill(rank_pid, signal.SIGKILL)
+    return None
+
+
+def _start_coordinator(
+    node: agent.Agent, to_rank: socket.socket, hosts: Sequence[str], options: argparse.Namespace
+) -> socket.socket:
+    """Fork the coordinator; returns this agent's connection to it."""
+    listener = _listen(len(hosts))
+    where = {
+        "addresses": [
+            entry.address for entry in interfaces.interfaces() if not entry.address.startswith("fe80:")
+        ],
+        "port": listener.getsockname()[1],
+        "greeting": secrets.token_hex(16),
+        "password": secrets.token_hex(16),
+    }
+    ours, theirs = socket.socketpair()
+    agent_pid = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        from npb.coordinator import run_coordinator
+
+        to_rank.close()
+        ours.close()
+        secret = (where["greeting"], where["password"])
+        _leave_with(lambda: run_coordinator(options, hosts, listener, theirs, secret, agent_pid))
+    node.coordinator_pid = pid
+    listener.close()
+    theirs.close()
+    _send(to_rank, where)
+    return ours
+
+
+def _listen(backlog: int) -> socket.socket:
+    try:
+        return socket.create_server(("", 0), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True)
+    except (OSError, ValueError):  # no IPv6 here
+        return socket.create_server(("", 0), backlog=backlog)
+
+
+def connect(addresses: Sequence[str], port: int, greeting: str, limit_s: float = 30.0) -> socket.socket:
+    """A connection to the coordinator on whichever of its addresses answers first with its greeting.
+
+    All are tried at once: some may be unreachable from here, and one such as 172.17.0.1 may be another
+    host's. Raises OSError when none answers within the limit.
+    """
+    deadline = time.monotonic() + limit_s
+    trying: list[socket.socket] = []
+    expected = greeting.encode() + b"\n"
+    try:
+        for address in addresses:
+            connection = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+            connection.setblocking(False)
+            if connection.connect_ex((address, port)) in (0, 115):  # EINPROGRESS
+                trying.append(connection)
+            else:
+                connection.close()
+        while trying and time.monotonic() < deadline:
+            for connection in select.select(trying, [], [], max(0.0, deadline - time.monotonic()))[0]:
+                trying.remove(connection)
+                try:
+                    if connection.recv(len(expected)) == expected:
+                        agent.tune(connection)
+                        connection.setblocking(True)
+                        return connection
+                except OSError:
+                    pass
+                connection.close()
+    finally:
+        for connection in trying:
+            connection.close()
+    raise OSError(
+        f"cannot reach npb's first rank at port {port} of any of {', '.join(addresses)} (a firewall?)"
+    )
+
+
+def _leave_with(work: Callable[[], int]) -> None:
+    """A forked process does its work and ends there, whatever happens; it never returns into its parent's."""
+    code = INTERNAL
+    try:
+        code = work()
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def _await_end(pid: int, limit_s: float) -> None:
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        try:
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                return
+        except ChildProcessError:
+            return
+        time.sleep(0.002)
+
+
+def _send(connection: socket.socket, message: Mapping[str, Any] | None) -> None:
+    try:
+        connection.sendall(json.dumps(message).encode() + b"\n")
+    except OSError:
+        return  # the other side has died; its own end is noticed elsewhere
+
+
+def _receive(connection: socket.socket) -> dict[str, Any] | None:
+    """One JSON line; None when the other side has died."""
+    data = b""
+    while not data.endswith(b"\n"):
+        try:
+            part = connection.recv(65536)
+        except OSError:
+            return None
+        if not part:
+            return None
+        data += part
+    message = json.loads(data)
+    return message if isinstance(message, dict) else None

@@ -1,0 +1,212 @@
+"""Results: the launch folder, the records, and what is shown on the terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from npb.measure import Outcome
+from npb.verdict import tool_of
+from npc.launch import RAW, Launch, LaunchLog, batch_job
+from npc.record import OK, Reading, Record, save_csv, to_row, write_csv
+from npc.run import RECORDS
+from npc.statistics import summarise
+from npc.units import METRICS, format_quantity, format_size, parse_size
+
+#: Repeats that mean the message size, for tools that do not print it.
+_SIZE_NAMES: Final = ("m", "msg_size", "msg-size", "size", "s", "l")
+#: Parameters of a launch that no sweep varied.
+_NOT_VARIED: Final = frozenset({"server_cpus", "client_cpus", "received"})
+
+
+class Results:
+    """Takes outcomes as they come, to the disk at once, and shows them at the end."""
+
+    def __init__(
+        self, output: Path | None, tool: str, planned: int, seed: int | None, platform: str, benchmark: str
+    ) -> None:
+        """Make the folder, a temporary one without `output`. Raises OSError, FileExistsError."""
+        self._temporary = output is None
+        base = Path(os.environ.get("TMPDIR", "/tmp"))
+        self.folder = output or base / f"npb-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+        if self._temporary:
+            self.folder.mkdir(mode=0o700)
+        self._log = LaunchLog(self.folder, tool, planned, seed)
+        self._platform = platform
+        self._benchmark = benchmark
+        self.records: list[Record] = []
+        self.launches: list[Launch] = []
+        self.outcomes: list[Outcome] = []
+
+    def add(self, outcome: Outcome, hosts: Sequence[str]) -> int:
+        """Write one outcome; returns its number."""
+        number = len(self.launches)
+        raw = f"{RAW}/{number:04d}.out"
+        self._write(raw, outcome.out)
+        for suffix, data in (
+            ("err", outcome.err),
+            ("server.out", outcome.server_out),
+            ("server.err", outcome.server_err),
+        ):
+            if data:
+                self._write(f"{RAW}/{number:04d}.{suffix}", data)
+        verdict = outcome.verdict
+        params = {**outcome.step.values, **outcome.placement}
+        if verdict.received is not None:
+            params["received"] = f"{verdict.received:.3f}"
+        launch = Launch(
+            id=number,
+            argv=outcome.argv,
+            started=outcome.started,
+            seconds=round(outcome.seconds, 6),
+            exit=outcome.exit,
+            status=verdict.status,
+            sample=outcome.step.sample,
+            params=params,
+            nodes=len(set(hosts)),
+            hosts=tuple(hosts),
+            raw=raw,
+        )
+        self._log.append(launch)
+        self.launches.append(launch)
+        self.outcomes.append(outcome)
+        self.records += self._records(launch, verdict.readings)
+        return number
+
+    def add_server_output(self, number: int, output: tuple[bytes, bytes]) -> None:
+        """What a server printed when it ended, after its last client's launch `number` was written."""
+        for suffix, data in zip(("server.out", "server.err"), output, strict=True):
+            if data:
+                with (self.folder / f"{RAW}/{number:04d}.{suffix}").open("ab") as stream:
+                    stream.write(data)
+
+    def close(self) -> str:
+        """Write the records and close; the place of what was kept, empty if nothing was."""
+        self._log.close()
+        if self._temporary and all(launch.status == OK for launch in self.launches):
+            shutil.rmtree(self.folder)
+            return ""
+        save_csv(self.records, self.folder / RECORDS)
+        return str(self.folder)
+
+    def show(self, form: str) -> None:
+        """Print everything on stdout: ``table``, ``csv``, ``json``, or ``raw``, the clients' own bytes."""
+        sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+        if form == "csv":
+            write_csv(self.records, sys.stdout)
+        elif form == "json":
+            json.dump([to_row(record) for record in self.records], sys.stdout, indent=1)
+            print()
+        elif form == "raw":
+            for outcome in self.outcomes:
+                sys.stdout.buffer.write(outcome.out)
+                sys.stderr.buffer.write(outcome.err)
+        else:
+            self._print_table()
+        sys.stdout.flush()
+        sys.stderr.flush()
+
+    def _write(self, name: str, data: bytes) -> None:
+        (self.folder / name).write_bytes(data)
+
+    def _records(self, launch: Launch, readings: Sequence[Reading]) -> list[Record]:
+        """One record a reading; a failed launch without readings has one, with its reason."""
+        size = _swept_size(launch)
+        found = []
+        for reading in readings or (
+            [Reading(tool_of(launch.argv), "time", None)] if launch.status != OK else []
+        ):
+            status = reading.status if reading.status != OK else launch.status
+            found.append(
+                Record.of(
+                    reading._replace(status=status, size=reading.size if reading.size is not None else size),
+                    time=launch.started,
+                    platform=self._platform,
+                    benchmark=self._benchmark,
+                    nodes=launch.nodes,
+                    job=batch_job(),
+                    hosts=launch.hosts,
+                    sample=launch.sample,
+                    params=dict(launch.params),
+                    raw=launch.raw,
+                )
+            )
+        return found
+
+    def _print_table(self) -> None:
+        rows: list[tuple[str, ...]] = [
+            ("hosts", "case", "metric", "size", "varied", "n", "median", "95 % interval")
+        ]
+        for records in _series(self.records):
+            rows.append(_summary_row(records))
+        if len(rows) > 1:
+            _print_columns(rows)
+        for launch in self.launches:
+            if launch.status != OK:
+                print(_failure_line(launch))
+        if not self.records and self.launches:
+            good = sum(launch.status == OK for launch in self.launches)
+            print(f"{good} of {len(self.launches)} launches ok; nothing parsed, see --format raw or --output")
+
+
+def _failure_line(launch: Launch) -> str:
+    swept = [f"{key}={value}" for key, value in launch.params.items() if key not in _NOT_VARIED]
+    return " ".join(["→".join(reversed(launch.hosts)), *swept, f"run {launch.sample}: {launch.status}"])
+
+
+def _swept_size(launch: Launch) -> int | None:
+    for name in _SIZE_NAMES:
+        if name in launch.params:
+            with contextlib.suppress(ValueError):
+                return parse_size(launch.params[name])
+    return None
+
+
+def _series(records: Iterable[Record]) -> list[list[Record]]:
+    """Good records that repeat each other, in order of first appearance."""
+    found: dict[tuple[object, ...], list[Record]] = {}
+    for record in records:
+        if record.ok:
+            varied = {key: value for key, value in record.params.items() if key not in _NOT_VARIED}
+            key = (record.hosts, record.case, record.metric, record.size, tuple(sorted(varied.items())))
+            found.setdefault(key, []).append(record)
+    return sorted(
+        found.values(), key=lambda some: (some[0].hosts, some[0].case, some[0].metric, some[0].size or 0)
+    )
+
+
+def _summary_row(records: Sequence[Record]) -> tuple[str, ...]:
+    first = records[0]
+    unit = METRICS[first.metric].unit
+    summary = summarise([record.value for record in records if record.value is not None])
+    interval = ""
+    if summary.low is not None and summary.high is not None:
+        interval = f"{format_quantity(summary.low, unit)} – {format_quantity(summary.high, unit)}"
+    shown = {
+        key: value for key, value in first.params.items() if key not in _NOT_VARIED and key not in _SIZE_NAMES
+    }
+    return (
+        "→".join(reversed(first.hosts)),
+        first.case,
+        first.metric,
+        format_size(first.size) if first.size is not None else "",
+        " ".join(f"{key}={value}" for key, value in sorted(shown.items())),
+        str(summary.n),
+        format_quantity(summary.median, unit),
+        interval,
+    )
+
+
+def _print_columns(rows: Sequence[Sequence[str]]) -> None:
+    """Columns as wide as they need; those that are empty in every row are left out."""
+    used = [at for at in range(len(rows[0])) if any(row[at] for row in rows[1:])]
+    widths = {at: max(len(row[at]) for row in rows) for at in used}
+    for row in rows:
+        print("  ".join(row[at].ljust(widths[at]) for at in used).rstrip())

@@ -1,0 +1,119 @@
+"""Verdicts: whether a step's numbers may be believed.
+
+An exit code is not enough: sockperf exits 0 whatever happens, perftest's client prints a row after its
+server was killed, qperf reports 0 bytes/sec with exit 0. So a step is ``ok`` only if the server lived
+through it, the client ended well, its parser read at least one good number and found no failure, and, where
+a tool counts what it sent by UDP, the server's host received datagrams.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from enum import Enum
+from pathlib import PurePath
+from typing import Final, NamedTuple
+
+from npb.nodes import Ended
+from npc.record import OK, Reading
+
+RAW: Final = "raw"
+
+_PERFTEST: Final = re.compile(r"(ib|raw_ethernet)_\w+")
+_SENT: Final = re.compile(r"Total of (\d+) messages sent")
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m|\[2;35m|\[0m")
+#: Below this part of the messages nothing was measured but the sender's own queue.
+_NOBODY_RECEIVED: Final = 0.01
+
+
+class Blame(Enum):
+    """Which side a failed step is laid to; its value is npb's exit code."""
+
+    NONE = 0
+    SERVER = 3
+    CLIENT = 4
+    TIME = 5
+
+
+class Verdict(NamedTuple):
+    """A step's status (as in `npc.record.Record`), whom it blames, and what the parser read."""
+
+    status: str
+    blame: Blame
+    readings: tuple[Reading, ...] = ()
+    received: float | None = None
+
+
+def tool_of(argv: Sequence[str]) -> str:
+    """The tool's name: the program without its folder."""
+    return PurePath(argv[0]).name if argv else ""
+
+
+def parser_of(argv: Sequence[str], known: Sequence[str]) -> str:
+    """The parser for a command: that of its tool's name, ``perftest`` for its many programs, else ``raw``."""
+    tool = tool_of(argv)
+    if tool in known:
+        return tool
+    return "perftest" if _PERFTEST.fullmatch(tool) and "perftest" in known else RAW
+
+
+def judge(parser: str, argv: Sequence[str], client: Ended, datagrams: int) -> Verdict:
+    """The verdict on a client whose server lived. `datagrams`: UDP datagrams its host received meanwhile."""
+    readings = _read(parser, argv, client)
+    if client.timed_out:
+        return Verdict(f"timeout: {tool_of(argv)} still ran after its limit", Blame.TIME, readings)
+    if client.exit != 0:
+        return Verdict(f"failed: {_how_it_ended(argv, client)}", Blame.CLIENT, readings)
+    bad = next((reading.status for reading in readings if reading.status != OK), None)
+    if bad is not None:
+        return Verdict(bad, Blame.CLIENT, readings)
+    if parser != RAW and not readings and not _only_quits(argv):
+        reason = last_line(client.out, client.err) or "it printed nothing"
+        return Verdict(f"failed: {tool_of(argv)} exited 0 without a result: {reason}", Blame.CLIENT)
+    received = _received(argv, client, datagrams)
+    if received is not None and received < _NOBODY_RECEIVED:
+        status = (
+            f"invalid: the server received {received:.1%} of the messages that {tool_of(argv)} counts as sent"
+        )
+        return Verdict(status, Blame.CLIENT, readings, received)
+    return Verdict(OK, Blame.NONE, readings, received)
+
+
+def last_line(*streams: bytes) -> str:
+    """The last line that says something, of the last stream that has one, without colour codes."""
+    for stream in reversed(streams):
+        for line in reversed(stream.decode(errors="replace").splitlines()):
+            text = _COLOUR.sub("", line).strip()
+            if text:
+                return text[:200]
+    return ""
+
+
+def _read(parser: str, argv: Sequence[str], client: Ended) -> tuple[Reading, ...]:
+    if parser == RAW:
+        return ()
+    import parsers
+
+    return tuple(parsers.parse(parser, client.out.decode(errors="replace"), argv))
+
+
+def _how_it_ended(argv: Sequence[str], client: Ended) -> str:
+    how = f"was ended by signal {-client.exit}" if client.exit < 0 else f"ended with exit code {client.exit}"
+    said = last_line(client.out, client.err)
+    return f"{tool_of(argv)} {how}" + (f": {said}" if said else "")
+
+
+def _only_quits(argv: Sequence[str]) -> bool:
+    """``qperf HOST quit`` measures nothing, and is right to."""
+    return tool_of(argv) == "qperf" and list(argv[2:]) == ["quit"]
+
+
+def _received(argv: Sequence[str], client: Ended, datagrams: int) -> float | None:
+    """Of the messages that sockperf's throughput test sent by UDP, the part that the server's host received.
+
+    A bound from above: other datagrams to that host count as well. None for every other test.
+    """
+    sent = _SENT.search(client.out.decode(errors="replace")) if tool_of(argv) == "sockperf" else None
+    if not sent or "--tcp" in argv or int(sent[1]) == 0:
+        return None
+    return min(1.0, datagrams / int(sent[1]))

@@ -25,6 +25,8 @@ _INCHES: Final = (12.0, 8.0)
 _DPI: Final = 160
 _LABEL_POINTS: Final = 9.5
 _GAP_POINTS: Final = 2.0
+#: Rows of a legend in labels' size that fit below the roof.
+_LEGEND_ROWS: Final = 20
 
 #: What a label stands on, so that a line below it does not strike it out.
 _GROUND: Final[dict[str, Any]] = {"facecolor": "white", "alpha": 0.9, "lw": 0, "pad": 0.3}
@@ -196,7 +198,13 @@ def _label(axes: Axes, scene: Scene) -> None:
             )
             for run in left_out
         ]
-        axes.legend(handles=handles, loc="lower right", fontsize=_LABEL_POINTS, title="no room at the line")
+        legend = axes.legend(
+            handles=handles,
+            loc="lower right",
+            fontsize=_LABEL_POINTS * min(1.0, _LEGEND_ROWS / len(handles)),
+            framealpha=1,
+        )
+        legend.set_zorder(7)
 
 
 def _label_along(axes: Axes, lines: list[_Ends], angle: float, at_end: bool) -> list[_Run]:
@@ -283,10 +291,12 @@ def _name_ridges(axes: Axes, scene: Scene) -> None:
     to_pixels, to_data = axes.transData.transform, axes.transData.inverted().transform
     width = 1.35 * _LABEL_POINTS * _DPI / 72
     wanted = [float(to_pixels((ridge.intensity, scene.y[0]))[0]) for ridge, _ in shown]
-    for (ridge, stroke), place in zip(shown, _spread(wanted, width), strict=True):
+    for (ridge, stroke), own, place in zip(shown, wanted, _spread(wanted, width), strict=True):
         axes.plot(
             [ridge.intensity] * 2, [scene.y[0], ridge.performance], color=stroke.colour, lw=0.7, alpha=0.45
         )
+        if abs(place - own) > 3 * width:
+            continue  # too far from its line to be read as its name; the table has it
         axes.text(
             float(to_data((place, 0))[0]),
             scene.y[0] * 1.12,

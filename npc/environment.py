@@ -13,7 +13,7 @@ import re
 import shlex
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +25,7 @@ from npc import sysfs
 from npc.interfaces import interfaces, rdma_ports
 from npc.launch import now
 from npc.load import limits, load_average
-from npc.tools import find, find_all, os_release, run_bounded, search_path
+from npc.tools import Found, find, find_all, os_release, run_bounded, search_path
 from npc.topology import processors
 
 #: Raised whenever a field is renamed or changes its meaning; new fields do not raise it.
@@ -46,11 +46,16 @@ _KERNEL_PARAMETERS: Final = re.compile(
 _SECRET: Final = re.compile(r"TOKEN|JWT|KEY|SECRET|PASSW|CREDENTIAL|COOKIE|NONCE", re.IGNORECASE)
 
 
-def collect_environment(command: list[str] | None = None) -> dict[str, Any]:
-    """The content of ``environment.json``; `command` is the command line it is for, else this process's."""
+def collect_environment(
+    command: Sequence[str] | None = None, tools: Sequence[Found] | None = None
+) -> dict[str, Any]:
+    """The content of ``environment.json``.
+
+    command: the command line it is for, this process's by default; tools: if they were looked up already.
+    """
     with ThreadPoolExecutor() as pool:
         # What has to ask other programs runs while the rest is read.
-        tools = pool.submit(find_all)
+        looked_up = pool.submit(find_all) if tools is None else None
         library = pool.submit(mpi_library)
         commit = pool.submit(_checkout)
         addresses = pool.submit(_addresses_of_host)
@@ -77,7 +82,7 @@ def collect_environment(command: list[str] | None = None) -> dict[str, Any]:
         environment["npc"] = {"version": npc.__version__, **commit.result()}
         environment["tools"] = {
             found.tool.command: {"path": str(found.path), "version": found.version} if found.path else None
-            for found in tools.result()
+            for found in (looked_up.result() if looked_up else tools or ())
         }
         mpirun = environment["tools"]["mpirun"]
         environment["mpi"] = {"launcher": mpirun and mpirun["version"], "library": library.result()}

@@ -264,10 +264,13 @@ def run_bounded(
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """How software is got on this machine."""
+    """How software is got on this machine.
+
+    apt: the Debian packages of `TOOLS` that this release has, None where there is no apt.
+    """
 
     root: bool
-    apt: bool
+    apt: frozenset[str] | None
     modules: bool
     spack: bool
     easybuild: bool
@@ -279,12 +282,23 @@ class Site:
         family = {release.get("ID", ""), *release.get("ID_LIKE", "").split()}
         return cls(
             root=os.geteuid() == 0,
-            apt=bool(family & {"debian", "ubuntu"}) and find("apt-get") is not None,
+            apt=_apt_packages() if family & {"debian", "ubuntu"} and find("apt-get") else None,
             # `module` is a shell function, so only what defines it can be seen from a process.
             modules=any(name in os.environ for name in ("MODULESHOME", "LMOD_CMD", "LOADEDMODULES")),
             spack=find("spack") is not None,
             easybuild=find("eb") is not None,
         )
+
+
+def _apt_packages() -> frozenset[str]:
+    """Those of the table's packages that apt can install here; all, if apt has no lists to ask yet."""
+    names = {tool.debian for tool in TOOLS if tool.debian}
+    if not any(Path("/var/lib/apt/lists").glob("*_Packages*")):
+        return frozenset(names)
+    # "NAME:", then "  Candidate: VERSION", which is (none) for a package that is only referred to
+    text, problem = run_bounded(["apt-cache", "policy", *sorted(names)], env={**os.environ, "LC_ALL": "C"})
+    known = re.findall(r"^(\S+):\n(?: .*\n)*?  Candidate: [^(]", text, re.MULTILINE)
+    return frozenset(names if problem else names & set(known))
 
 
 def os_release() -> dict[str, str]:
@@ -308,7 +322,7 @@ def ways_to_get(tool: Tool, site: Site) -> list[str]:
     ways = []
     if tool.command == "osu_latency":
         ways.append("make setup (fetches mpi4py's ports), or NPC_OSU_PREFIX=… for a C build")
-    if site.apt and tool.debian:
+    if site.apt and tool.debian in site.apt:
         ways.append(f"{'' if site.root else 'sudo '}apt-get install {tool.debian}")
     if site.modules and tool.module:
         ways.append(f"module load {tool.module}")

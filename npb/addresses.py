@@ -59,8 +59,9 @@ def choose(
 ) -> str:
     """What stands for HOSTNAME. `looked_up` is what the client resolved of `names_to_try`.
 
-    In this order: the host file's address, the interface's address, the (replaced) name if the client
-    resolves it to the server, else the address that both sides share a network with. Raises `NoAddress`.
+    In this order: the host file's address, the interface's address, what the client resolves the (replaced)
+    name to if that is the server, else the address that both sides share a network with. It is a number,
+    not the name: sockperf 3.7 takes no names, and no tool looks one up while it measures. Raises `NoAddress`.
     """
     if table is not None:
         return _from_table(server, table)
@@ -69,14 +70,11 @@ def choose(
         return _on_interface(server, good, interface)
     name = names_to_try(server, replace)[0]
     answers = list(looked_up.get(name, ()))
-    own = {candidate.address for candidate in good}
-    if answers and all(answer in own for answer in answers):
-        return name
+    resolved = [candidate for answer in answers for candidate in good if candidate.address == answer]
+    if resolved:
+        return min(resolved, key=_preference).address
     if replace is not None:
         raise NoAddress(_replaced_badly(server, client, name, answers))
-    for answer in answers:
-        if answer in own:
-            return answer
     return _shared_network(server, client, good)
 
 

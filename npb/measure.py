@@ -133,8 +133,8 @@ class PairMeasurement:
                 if not self._server.ended.done():
                     tool, host = self._server.argv[0], self._server_node.name
                     self.note = (
-                        f"{tool} on {host} had not ended {SERVER_END_S:g} s after the last client and was ended "
-                        "(--killserver does so at once)"
+                        f"{tool} on {host} had not ended {SERVER_END_S:g} s after the last client and was "
+                        "ended (--killserver does so at once)"
                     )
             await self._stop_server()
         return self._server_output

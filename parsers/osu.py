@@ -30,7 +30,7 @@ from npc.record import OK, Reading
 from parsers import NUMBER, WHOLE, column, complete_lines, failed
 
 _TITLE: Final = re.compile(r"\n# (OSU )?(MPI[^\n]*?) Test(?: v(\S+))?[ \t]*(?=\n)")
-_HEADING: Final = re.compile(r"(?:\A|\n)# (Size[^\n]*|[^\n]*[(\[]us[)\]][^\n]*)(?=\n)")
+_HEADING: Final = re.compile(r"(?:\A|\n)# (Size[^\n]{0,400}|[^\n]{0,400}[(\[]us[)\]][^\n]{0,400})(?=\n)")
 _COLUMN: Final = re.compile(
     r"Size(?: \[B\])?|Iterations|Validation|Transmit Size|MB/s|Messages/s"
     r"|\S[^()\[\]]{0,40}?[(\[](?:us|MB/s|%)[)\]]|\S+"

@@ -1,0 +1,191 @@
+"""What no parser does, whatever happens to the text: invent a number, raise, or take for ever."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections import Counter, deque
+from pathlib import Path
+
+import captured
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import parsers
+from npc.record import OK, Reading
+
+Number = tuple[str, str, float, "int | None", str]
+
+TEXTS = [
+    (tool, path, path.read_text(encoding="utf-8"))
+    for tool, path in captured.all_outputs()
+    if any(reading.value is not None for reading in captured.read(tool, path))
+]
+
+
+def command_and_text(text: str) -> tuple[list[str], str]:
+    """The recorded command line and the tool's own text."""
+    first, _, rest = text.partition("\n")
+    if not first.startswith("#@ cmd:"):
+        return [], text
+    return parsers.split_command(first.removeprefix("#@ cmd:")), rest
+
+
+def numbers(readings: list[Reading], *, ok: bool) -> set[Number]:
+    """The values that readings give; of the usable ones with all that tells what was measured."""
+    return {
+        (r.case, r.metric, r.value, r.size if ok else None, json.dumps(dict(r.params)) if ok else "")
+        for r in readings
+        if r.value is not None and (r.status == OK or not ok)
+    }
+
+
+@pytest.mark.parametrize(
+    ("tool", "path", "text"), TEXTS, ids=[f"{tool}-{path.name}" for tool, path, _ in TEXTS]
+)
+def test_a_truncated_text_gives_only_numbers_of_the_whole(tool: str, path: Path, text: str) -> None:
+    argv, text = command_and_text(text)
+    whole = parsers.parse(tool, text, argv)
+    usable, printed = numbers(whole, ok=True), numbers(whole, ok=False)
+    ends = range(len(text)) if len(text) < 1500 else random.Random(0).sample(range(len(text)), 1500)
+    for end in ends:
+        part = parsers.parse(tool, text[:end], argv)
+        assert numbers(part, ok=True) <= usable, f"cut at {end}"
+        assert numbers(part, ok=False) <= printed, f"cut at {end}"
+
+
+def damaged(data: st.DataObject, text: str) -> str:
+    """`text` with lines dropped, doubled, moved or run into each other."""
+    lines = text.splitlines(keepends=True)
+    for _ in range(data.draw(st.integers(1, 6))):
+        if not lines:
+            break
+        place = data.draw(st.integers(0, len(lines) - 1))
+        match data.draw(st.sampled_from(["drop", "double", "move", "join", "cut"])):
+            case "drop":
+                del lines[place]
+            case "double":
+                lines.insert(place, lines[place])
+            case "move":
+                lines.insert(data.draw(st.integers(0, len(lines) - 1)), lines.pop(place))
+            case "join":
+                lines[place] = lines[place].rstrip("\n")
+            case "cut":
+                lines[place] = lines[place][: data.draw(st.integers(0, len(lines[place])))] + "\n"
+    return "".join(lines)
+
+
+@settings(max_examples=600, deadline=None)
+@given(data=st.data())
+def test_damaged_lines_give_no_reading_that_is_no_record(data: st.DataObject) -> None:
+    tool, _, text = data.draw(st.sampled_from(TEXTS))
+    argv, text = command_and_text(text)
+    for reading in parsers.parse(tool, damaged(data, text), argv):
+        assert reading.value is None or (math.isfinite(reading.value) and reading.value >= 0)
+        assert reading.value is not None or reading.status.startswith("failed: ")
+
+
+@settings(max_examples=600, deadline=None)
+@given(data=st.data())
+def test_whole_lines_dropped_doubled_or_moved_make_no_new_number(data: st.DataObject) -> None:
+    """Values stay those of the text; which size they belong to a moved line may well have changed."""
+    tool, _, text = data.draw(st.sampled_from(TEXTS))
+    argv, text = command_and_text(text)
+    if text.startswith("{"):
+        return  # JSON's lines say little on their own: the test above covers it
+    lines = text.splitlines(keepends=True)
+    kept = data.draw(st.lists(st.sampled_from(range(len(lines))), max_size=len(lines)))
+    if data.draw(st.booleans()):
+        kept.sort()
+    printed = {reading.value for reading in parsers.parse(tool, text, argv)}
+    part = {reading.value for reading in parsers.parse(tool, "".join(lines[i] for i in kept), argv)}
+    assert part - printed <= {None}
+
+
+@settings(max_examples=300, deadline=None)
+@given(tool=st.sampled_from(sorted(set(captured.FOLDERS.values()))), text=st.text(max_size=400))
+def test_any_text_is_read_without_an_exception(tool: str, text: str) -> None:
+    for variation in (
+        text,
+        "{" + text,
+        f"tcp_bw:\n    bw  =  {text}\n",
+        f"# MPI Latency Test\n# Size {text}\n1 2\n",
+    ):
+        parsers.parse(tool, variation, ["-m", text])
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_texts_behind_each_other_give_the_readings_of_each(data: st.DataObject) -> None:
+    tool = data.draw(st.sampled_from(["qperf", "osu", "stream", "likwid"]))
+    texts = [command_and_text(text)[1] for name, _, text in TEXTS if name == tool]
+    chosen = data.draw(st.lists(st.sampled_from(texts), min_size=1, max_size=4))
+    together = parsers.parse(tool, "".join(chosen))
+    apart = [reading for text in chosen for reading in parsers.parse(tool, text)]
+    assert Counter(map(str, together)) == Counter(map(str, apart))
+
+
+@pytest.mark.parametrize("newline", ["\r\n", "\r"])
+@pytest.mark.parametrize("tool", sorted(set(captured.FOLDERS.values())))
+def test_line_ends_do_not_matter(tool: str, newline: str) -> None:
+    for name, _, text in TEXTS:
+        if name == tool:
+            argv, text = command_and_text(text)
+            assert parsers.parse(tool, text.replace("\n", newline), argv) == parsers.parse(tool, text, argv)
+
+
+#: What each parser looks for.
+HEADS = {
+    "qperf": [
+        "",
+        "tcp_bw:\n",
+        "tcp_bw:\n    bw",
+        "tcp_bw:\n    bw  =  ",
+        "tcp_bw:\n    bw  =  1",
+        "nosuch: ",
+    ],
+    "sockperf": [
+        "",
+        "sockperf: == version #3.7 ==\n",
+        "sockperf: ========= Printing statistics for Server No: 0\nsockperf: ====> avg-latency=",
+        "sockperf: ---> percentile ",
+        "[ 0] IP = ",
+        "sockperf: ERROR: ",
+    ],
+    "osu": [
+        "",
+        "# OSU MPI ",
+        "# MPI Latency Test\n# ",
+        "# MPI Latency Test\n# Size ",
+        "# MPI Latency Test\n# Size  Latency(us)\n",
+        "# MPI Latency Test\n# Size  Latency(us)\n1",
+    ],
+    "stream": ["", "STREAM version $Revision: ", "STREAM version 5\nCopy:  ", "Array size = ", "Copy: 1 2 "],
+    "likwid": ["", "Test: ", "Test: load\nMByte/s:\t", "Test: load\nSize (Byte):\t", "Error: "],
+    "iperf3": [
+        "",
+        "Connecting to host h\n[  5]   0.00-2.00   sec ",
+        "Connecting to host h\n",
+        "iperf3: ",
+        "{",
+    ],
+}
+#: What may stand there without end.
+ENDLESS = [
+    *(" ", "\n", "\t", "0", "9", ".", "1.", ",", "a", "a ", "=", "-", "#", "# ", "\n# ", "é", "\0", "\n    "),
+    *("{", "[", '{"a":', "(us)", "[us] ", "1 0.16\n", "    bw  =  1\n", "\x1b[", " Test", ": ", "x: y "),
+    *("test was performed using ", " --msg-size=", "sockperf: ", "\nsockperf: ", "Size ", "\nTest: a"),
+    *("tcp_bw:\n", "\ntcp_"),
+]
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("tool", HEADS)
+def test_work_grows_with_the_text_and_not_with_its_square(tool: str) -> None:
+    """Half a megabyte takes a tenth of a second; a search that starts anew at every character, minutes."""
+    parse = parsers.load(tool)
+    for head in HEADS[tool]:
+        for endless in ENDLESS:
+            deque(parse(head + endless * (500_000 // len(endless)) + "\n", ()), maxlen=0)

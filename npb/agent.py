@@ -25,6 +25,7 @@ from npb import interfaces, placement, readiness
 from npb.children import CannotStart, Child
 from npb.messages import BadMessage, Decoder, encode
 from npb.processes import (
+    UNKILLABLE_S,
     adopt_orphans,
     descendants,
     die_with_parent,
@@ -35,8 +36,6 @@ from npb.processes import (
 
 #: Between asking a tool to end (SIGTERM) and killing it.
 GRACE_S: Final = 0.4
-#: A process that has not ended this long after SIGKILL hangs in the kernel; nobody can wait for it.
-UNKILLABLE_S: Final = 2.0
 #: A lost coordinator or a signal: the client goes first, its server this much later.
 SERVER_LAST_S: Final = 0.3
 #: After a signal the coordinator has this long to end everything in order, then each agent does it alone.

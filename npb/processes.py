@@ -18,6 +18,9 @@ from typing import Final
 
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
+#: A process that has not ended this long after SIGKILL hangs in the kernel; nobody can wait for it.
+UNKILLABLE_S: Final = 2.0
+
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
 
@@ -101,18 +104,31 @@ def has_children() -> bool:
 
 
 def end_descendants(pid: int, grace_s: float) -> None:
-    """Terminate all descendants, kill after `grace_s` seconds those that remain, and reap own children."""
+    """Kill all descendants, and reap them where they are children of this process.
+
+    Forks of this very program are only asked to end, and have `grace_s` seconds for what they still write.
+    """
     deadline = time.monotonic() + grace_s
-    signal_each(descendants(pid), signal.SIGTERM)
-    while descendants(pid) and time.monotonic() < deadline:
-        reap()
-        time.sleep(0.01)
-    # A process that forks while it is being killed needs another round; bounded all the same.
-    for _ in range(100):
+    own = _command_line(pid)
+    asked: set[int] = set()
+    while time.monotonic() < deadline + UNKILLABLE_S:
         remaining = descendants(pid)
         if not remaining:
             break
-        signal_each(remaining, signal.SIGKILL)
-        time.sleep(0.01)
+        for descendant in remaining:
+            if time.monotonic() < deadline and _command_line(descendant) == own:
+                if descendant not in asked:
+                    signal_each([descendant], signal.SIGTERM)
+                    asked.add(descendant)
+            else:
+                signal_each([descendant], signal.SIGKILL)
+        time.sleep(0.005)
         reap()
     reap()
+
+
+def _command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""

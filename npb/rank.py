@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from npb import agent, interfaces
-from npb.processes import adopt_orphans, end_descendants
+from npb.processes import adopt_orphans, end_descendants, signal_each
 
 if TYPE_CHECKING:
     import argparse
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
         end_descendants(rank_pid, grace_s=1.0)
         return USAGE
     for signum in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signum, lambda number, _: os.kill(agent_pid, number))
+        signal.signal(signum, lambda number, _: signal_each([agent_pid], number))
     reply = _receive(ours)
     # The agent has ended its tools before it answers; without an answer it was killed, and we sweep.
     end_descendants(rank_pid, grace_s=0.0 if reply else 1.5)

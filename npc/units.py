@@ -6,7 +6,9 @@ the suffixes follow qperf and the IEC: ``K``/``KiB`` is 1024, ``k``/``kB`` is 10
 
 from __future__ import annotations
 
+import math
 import re
+from fractions import Fraction
 from typing import Final, Literal, NamedTuple
 
 
@@ -50,9 +52,13 @@ PREFIXES: Final[dict[str, float]] = {
     "Pi": 2.0**50,
 }
 
-_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)(B?)")
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kKMGT])(i?))?(B?)", re.ASCII)
 _BINARY: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _DECIMAL: Final = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+
+
+_BELOW_ONE: Final = {prefix: PREFIXES[prefix] for prefix in ("n", "µ", "m", "")}
+_ABOVE_ONE: Final = {prefix: PREFIXES[prefix] for prefix in ("", "k", "M", "G", "T", "P")}
 
 
 def parse_size(text: str) -> int:
@@ -65,13 +71,13 @@ def parse_size(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     if not match:
         raise ValueError(f"not a size in bytes: {text!r} (examples: 65536, 64K, 1MiB, 400kB)")
-    number, prefix, binary, byte = match.groups()
+    number, prefix, binary, byte = match.groups("")
     if binary or (prefix != "k" and not byte):
         factor = _BINARY["K" if prefix == "k" else prefix]
     else:
         factor = _DECIMAL[prefix]
-    size = float(number) * factor
-    if size != int(size):
+    size = Fraction(number) * factor  # exact: a float would round sizes above 2^53
+    if size.denominator != 1:
         raise ValueError(f"not a whole number of bytes: {text!r}")
     return int(size)
 
@@ -85,20 +91,23 @@ def format_size(size_bytes: int) -> str:
 
 
 def format_quantity(value: float, unit: str, digits: int = 4) -> str:
-    """A number for people: engineering prefix, ``digits`` significant digits: ``27.22 µs``."""
-    if value == 0 or value != value or value in (float("inf"), float("-inf")):
-        return f"{value:g} {unit}".rstrip(" 1") if unit != "1" else f"{value:g}"
-    prefixes = ["n", "µ", "m", "", "k", "M", "G", "T", "P"] if unit == "s" else ["", "k", "M", "G", "T", "P"]
-    scale = [1e-9, 1e-6, 1e-3, 1.0, 1e3, 1e6, 1e9, 1e12, 1e15]
-    steps = list(zip(scale if unit == "s" else scale[3:], prefixes, strict=True))
-    if unit in ("s", "1"):  # kiloseconds and "3 k" of nothing are not what anybody says
-        steps = [step for step in steps if step[0] <= 1.0]
-    factor, prefix = steps[0]
-    for factor, prefix in reversed(steps):
-        # Rounding must not show "1000 M" where "1 G" is meant.
-        if abs(float(f"{value:.{digits}g}")) >= factor:
-            break
+    """A number for people: engineering prefix, ``digits`` significant digits: ``27.22 µs``.
+
+    A rate per second stands without its one (``1.2 M/s``), a plain number (unit ``1``) without anything.
+    """
+    name = {"1": "", "1/s": "/s"}.get(unit, unit)
+    # Kiloseconds and "3 k" of nothing are not what anybody says.
+    prefixes = {"s": _BELOW_ONE, "1": {"": 1.0}}.get(unit, _ABOVE_ONE)
+    prefix, factor = next(iter(prefixes.items()))
+    if math.isfinite(value) and value != 0:
+        # Rounding first, so that "1000 M" is not shown where "1 G" is meant.
+        rounded = abs(float(f"{value:.{digits}g}"))
+        for prefix, factor in reversed(prefixes.items()):
+            if rounded >= factor:
+                break
+    else:
+        prefix, factor = "", 1.0
     text = f"{value / factor:.{digits}g}"
-    if "e" in text:
+    if "e+" in text:
         text = f"{value / factor:.0f}"
-    return f"{text} {prefix}{unit}" if unit != "1" else f"{value:.{digits}g}"
+    return f"{text} {prefix}{name}".rstrip()

@@ -1,0 +1,63 @@
+"""What all tests share: what a skip means in CI, and which tests need more than a plain machine."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+from collections.abc import Generator
+
+import pytest
+from hypothesis import settings
+
+# Machines are loaded at times; no property depends on how long an example takes.
+settings.register_profile("npc", deadline=None, derandomize=os.environ.get("CI") == "true")
+settings.load_profile("npc")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tests marked ``netns`` make network namespaces of their own."""
+    if item.get_closest_marker("netns"):
+        problem = _namespace_problem()
+        if problem:
+            pytest.skip(f"needs network namespaces: {problem}")
+
+
+@functools.cache
+def _namespace_problem() -> str:
+    try:
+        tried = subprocess.run(
+            ["unshare", "--net", "ip", "link", "show", "lo"], capture_output=True, text=True, check=False
+        )
+    except FileNotFoundError as error:
+        return str(error)
+    return "" if tried.returncode == 0 else tried.stderr.strip() or f"unshare exits {tried.returncode}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """In CI a skip is a failure, except of a test marked ``optional_skip``."""
+    report = yield
+    allowed = item.get_closest_marker("optional_skip") is not None or hasattr(report, "wasxfail")
+    _fail_skips(report, allowed)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """The same for modules that skip themselves as a whole."""
+    report = yield
+    _fail_skips(report, allowed=False)
+    return report
+
+
+def _fail_skips(report: pytest.TestReport | pytest.CollectReport, allowed: bool) -> None:
+    if os.environ.get("CI") != "true" or not report.skipped or allowed:
+        return
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    report.outcome = "failed"
+    report.longrepr = f"skipped, but in CI everything must run: {reason}"

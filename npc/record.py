@@ -11,16 +11,18 @@ import dataclasses
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple, TypeVar
 
 from npc.units import METRICS
 
 OK: Final = "ok"
+
+_T = TypeVar("_T")
 
 _NO_PARAMS: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -89,6 +91,8 @@ class Record:
             raise InvalidRecord(f"value: {self.value} is no measurement")
         if self.size is not None and self.size < 0:
             raise InvalidRecord(f"size: {self.size} bytes")
+        if not all(self.hosts) or any(";" in host for host in self.hosts):
+            raise InvalidRecord(f"hosts: {self.hosts} are no host names")
         if self.nodes < 1 or self.sample < 0:
             raise InvalidRecord(f"nodes {self.nodes}, sample {self.sample}: out of range")
         try:
@@ -102,6 +106,7 @@ class Record:
     def of(cls, reading: Reading, **provenance: Any) -> Record:
         """The record of `reading` with its provenance; `params` of both are merged, the reading's win."""
         params = {**provenance.pop("params", {}), **reading.params}
+        tool_version = provenance.pop("tool_version", "")
         return cls(
             case=reading.case,
             metric=reading.metric,
@@ -110,7 +115,7 @@ class Record:
             size=reading.size,
             status=reading.status,
             params=params,
-            tool_version=reading.tool_version or provenance.pop("tool_version", ""),
+            tool_version=reading.tool_version or tool_version,
             **provenance,
         )
 
@@ -160,49 +165,65 @@ def to_row(record: Record) -> dict[str, str]:
 def from_row(row: Mapping[str, str]) -> Record:
     """The record of CSV cells. Raises `InvalidRecord`, naming the field, if they make none."""
     try:
-        params = json.loads(row["params"]) if row["params"] else {}
-        if not isinstance(params, dict):
-            raise ValueError("params: not a JSON object")
         return Record(
             time=row["time"],
             platform=row["platform"],
             benchmark=row["benchmark"],
             case=row["case"],
             metric=row["metric"],
-            value=float(row["value"]) if row["value"] else None,
+            value=_cell(row, "value", float) if row["value"] else None,
             unit=row["unit"],
-            size=int(row["size"]) if row["size"] else None,
-            nodes=int(row["nodes"]),
+            size=_cell(row, "size", int) if row["size"] else None,
+            nodes=_cell(row, "nodes", int),
             hosts=tuple(row["hosts"].split(";")) if row["hosts"] else (),
             job=row["job"],
             run=row["run"],
-            sample=int(row["sample"]),
+            sample=_cell(row, "sample", int),
             status=row["status"],
             tool_version=row["tool_version"],
-            params={str(key): str(value) for key, value in params.items()},
+            params=_cell(row, "params", _params),
             raw=row["raw"],
         )
-    except InvalidRecord:
-        raise
     except KeyError as error:
         raise InvalidRecord(f"column {error.args[0]} is missing") from None
-    except (TypeError, ValueError) as error:
-        raise InvalidRecord(str(error)) from None
+
+
+def _cell(row: Mapping[str, str], column: str, convert: Callable[[str], _T]) -> _T:
+    try:
+        return convert(row[column])
+    except ValueError as error:
+        raise InvalidRecord(f"{column}: {row[column]!r}: {error}") from None
+
+
+def _params(cell: str) -> dict[str, str]:
+    params = json.loads(cell) if cell else {}
+    if not isinstance(params, dict):
+        raise ValueError("not a JSON object")
+    return {str(key): str(value) for key, value in params.items()}
 
 
 def write_csv(records: Iterable[Record], stream: IO[str], header: bool = True) -> None:
-    """Write records as RFC 4180 CSV (``\\n`` line ends) with the columns of `COLUMNS`."""
-    writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
+    """Write records as RFC 4180 CSV (``\\n`` line ends) with the columns of `COLUMNS`.
+
+    A NUL, which no reader before Python 3.11 takes, is written as its symbol U+2400.
+    """
+    plain = csv.writer(stream, lineterminator="\n")
+    # The csv module does not quote a lone carriage return (a tool's progress bar in a status), and
+    # then takes it for the end of the row.
+    quoted = csv.writer(stream, lineterminator="\n", quoting=csv.QUOTE_ALL)
     if header:
-        writer.writeheader()
-    writer.writerows(map(to_row, records))
+        plain.writerow(COLUMNS)
+    for record in records:
+        cells = [cell.replace("\0", "\u2400") for cell in to_row(record).values()]
+        (quoted if any("\r" in cell for cell in cells) else plain).writerow(cells)
 
 
 def save_csv(records: Iterable[Record], path: Path) -> None:
     """Write a whole file or nothing: a crash half-way leaves the old file as it was."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with partial.open("w", newline="", encoding="utf-8") as stream:
+        # What is no text (a lone surrogate from a file name) is written as its escape.
+        with partial.open("w", newline="", encoding="utf-8", errors="backslashreplace") as stream:
             write_csv(records, stream)
             stream.flush()
             os.fsync(stream.fileno())
@@ -215,11 +236,15 @@ def read_csv(path: Path) -> Iterator[Record]:
     """Records of a file, in order. Raises `InvalidRecord` with file and line at the first bad row."""
     with path.open(newline="", encoding="utf-8") as stream:
         reader = csv.DictReader(stream)
-        for row in reader:
+        while True:
             try:
-                yield from_row({key: value or "" for key, value in row.items() if key})
-            except InvalidRecord as error:
+                row = next(reader, None)
+                record = row and from_row({key: value or "" for key, value in row.items() if key})
+            except (InvalidRecord, csv.Error, UnicodeDecodeError) as error:
                 raise InvalidRecord(f"{path}:{reader.line_num}: {error}") from None
+            if not record:
+                return
+            yield record
 
 
 def replace(record: Record, **changes: Any) -> Record:

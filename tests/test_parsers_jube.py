@@ -1,0 +1,239 @@
+"""The two readings of one text: JUBE's patterns in the specs against the parsers, on every captured output.
+
+JUBE itself runs: a small benchmark copies one captured output a workpackage, its analyser uses the
+patternset of the tool's own ``benchmark_spec.xml``. Every number that JUBE finds must be one of the
+parser's, in the unit that the pattern names, and usable.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import captured
+import pytest
+
+import parsers
+from npc.record import OK, Reading
+
+BENCHMARKS: Final = Path(__file__).parent.parent / "benchmarks"
+TOOLS: Final = sorted(set(captured.FOLDERS.values()))
+#: Units as the patterns name them → what one is in the metric's SI unit.
+UNITS: Final = {
+    "B/s": 1.0, "MB/s": 1e6, "MiB/s": 2.0**20, "bit/s": 0.125, "MFLOP/s": 1e6, "1/s": 1.0,
+    "us": 1e-6, "ns": 1e-9, "percent": 0.01, "": 1.0,
+}  # fmt: skip
+
+
+class Meaning(NamedTuple):
+    """Which readings a pattern stands for, and how far rounding may part the two."""
+
+    metric: str
+    case: str = r".*"
+    statistic: str | None = None
+    rel: float = 1e-9
+
+
+#: Every pattern of every spec.
+MEANINGS: Final = {
+    "qperf_tcp_bw": Meaning("bandwidth", "tcp_bw"),
+    "qperf_tcp_lat": Meaning("latency", "tcp_lat"),
+    "qperf_udp_bw": Meaning("bandwidth", "udp_bw"),
+    "qperf_udp_lat": Meaning("latency", "udp_lat"),
+    "sockperf_latency": Meaning("latency", r".*(?:ping_pong|under_load)"),
+    "sockperf_latency_p99": Meaning("latency", r".*(?:ping_pong|under_load)", "p99"),
+    "sockperf_message_rate": Meaning("message_rate", ".*_throughput"),
+    # sockperf multiplies the rate before it rounds it to whole messages.
+    "sockperf_bandwidth": Meaning("bandwidth", ".*_throughput", rel=1e-3),
+    "osu_latency": Meaning("latency", "osu_latency"),
+    "osu_bw": Meaning("bandwidth", "osu_bw"),
+    "osu_bibw": Meaning("bandwidth", "osu_bibw"),
+    "osu_multi_lat": Meaning("latency", "osu_multi_lat"),
+    "osu_allreduce": Meaning("latency", "osu_allreduce"),
+    "osu_bcast": Meaning("latency", "osu_bcast"),
+    "osu_alltoall": Meaning("latency", "osu_alltoall"),
+    "osu_allgather": Meaning("latency", "osu_allgather"),
+    "osu_barrier": Meaning("latency", "osu_barrier"),
+    "stream_copy": Meaning("bandwidth", "copy"),
+    "stream_scale": Meaning("bandwidth", "scale"),
+    "stream_add": Meaning("bandwidth", "add"),
+    "stream_triad": Meaning("bandwidth", "triad"),
+    "likwid_bandwidth": Meaning("bandwidth"),
+    "likwid_flops": Meaning("flops"),
+    "iperf3_bandwidth": Meaning("bandwidth"),
+    "iperf3_retransmits": Meaning("retransmits"),
+    "iperf3_lost_percent": Meaning("loss"),
+}
+
+#: Outputs in which JUBE finds a number that the parser does not accept, because no pattern can know.
+NOT_FOR_A_PATTERN: Final = {
+    ("stream", "stream_cache_sized.txt"): "the printed clock ticks are too few: a comparison of numbers",
+    ("likwid", "bench_two_groups.txt"): "two threads on one hardware thread: a comparison of lines",
+    ("iperf3", "client_sigint_json.txt"): "retransmits of a run that ended in an error, told below them",
+    ("iperf3", "client_sigterm_json.txt"): "retransmits of a run that ended in an error, told below them",
+    ("iperf3", "fail_serverint_json.txt"): "retransmits of a run that ended in an error, told below them",
+}
+
+
+def spec(tool: str) -> Path:
+    return BENCHMARKS / tool / "benchmark_spec.xml"
+
+
+def patterns(tool: str) -> dict[str, tuple[str, str]]:
+    """name → (regular expression with JUBE's own patterns put in, unit)."""
+    own = {"$jube_pat_fp": r"([+-]?(?:\d*\.?\d+(?:[eE][-+]?\d+)?|\d+\.))", "$jube_pat_int": r"([+-]?\d+)"}
+    found = {}
+    for element in ET.parse(spec(tool)).iter("pattern"):
+        text = (element.text or "").strip()
+        for name, pattern in own.items():
+            text = text.replace(name, pattern)
+        assert "$" not in text, "a parameter of JUBE's that this test does not know"
+        found[element.attrib["name"]] = (text, element.attrib["unit"])
+    return found
+
+
+def outputs(tool: str) -> list[Path]:
+    """The captured outputs of a tool; not its stderr, which no analyser of ours reads."""
+    return [path for name, path in captured.all_outputs() if name == tool and ".err" not in path.suffixes]
+
+
+def stands_for(readings: list[Reading], name: str, value: float, unit: str) -> list[Reading]:
+    """The readings that say the same as JUBE's `value`."""
+    meaning = MEANINGS[name]
+    return [
+        reading
+        for reading in readings
+        if reading.metric == meaning.metric
+        and re.fullmatch(meaning.case, reading.case)
+        and reading.params.get("statistic") == meaning.statistic
+        and reading.value == pytest.approx(value * UNITS[unit], rel=meaning.rel, abs=0.0)
+    ]
+
+
+def run_jube(tool: str, folder: Path) -> dict[str, dict[str, str]]:
+    """What ``jube result`` prints for each captured output: output's name → column → cell."""
+    jube = shutil.which("jube")
+    if jube is None:
+        message = "jube is not installed: apt-get install jube, or see http://www.fz-juelich.de/jsc/jube"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    (folder / "captured").mkdir()
+    for path in outputs(tool):
+        text = captured.text_of(path.parent.name, path.name)
+        (folder / "captured" / f"{path.parent.name}@{path.name}").write_text(text, encoding="utf-8")
+    columns = "".join(
+        f'<column title="{name}{part}">{name}{part}</column>'
+        for name in patterns(tool)
+        for part in ("_cnt", "_first", "_last", "_min", "_max")
+    )
+    names = ",".join(path.name for path in (folder / "captured").iterdir())
+    (folder / "two_readings.xml").write_text(
+        f"""<?xml version="1.0" encoding="UTF-8"?>
+<jube><benchmark name="two_readings" outpath="run">
+  <parameterset name="outputs"><parameter name="output">{names}</parameter></parameterset>
+  <step name="copy"><use>outputs</use><do>cp {folder}/captured/$output text</do></step>
+  <analyser name="two_readings">
+    <use from="{spec(tool)}">{tool}_pattern</use>
+    <analyse step="copy"><file>text</file></analyse>
+  </analyser>
+  <result><use>two_readings</use>
+    <table name="two_readings" style="csv"><column title="output">output</column>{columns}</table>
+  </result>
+</benchmark></jube>
+""",
+        encoding="utf-8",
+    )
+    environment = {**os.environ, "LC_ALL": "C.UTF-8"}
+    for command in (["run", "--hide-animation", "two_readings.xml"], ["result", "--analyse", "run"]):
+        done = subprocess.run(
+            [jube, *command],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=True,
+        )
+    lines = done.stdout[done.stdout.index("output,") :].splitlines()
+    return {row["output"]: row for row in csv.DictReader(lines)}
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_every_pattern_has_a_meaning_and_a_unit(tool: str) -> None:
+    for name, (expression, unit) in patterns(tool).items():
+        assert name in MEANINGS
+        assert name.startswith(f"{tool}_"), "JUBE's parameters and patterns share one name space"
+        assert unit in UNITS
+        assert re.compile(expression, re.MULTILINE).groups == 1
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_every_pattern_finds_its_number_in_some_output(tool: str) -> None:
+    texts = [path.read_text(encoding="utf-8") for path in outputs(tool)]
+    for name, (expression, _) in patterns(tool).items():
+        assert any(re.search(expression, text, re.MULTILINE) for text in texts), name
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_number_of_jube_is_a_usable_reading_of_the_parser(tool: str) -> None:
+    not_usable = set()
+    for path in outputs(tool):
+        readings, text = captured.read(tool, path), path.read_text(encoding="utf-8")
+        for name, (expression, unit) in patterns(tool).items():
+            for match in re.findall(expression, text, re.MULTILINE):
+                same = stands_for(readings, name, float(match), unit)
+                if not any(reading.status == OK for reading in same):
+                    not_usable.add((tool, path.name))
+                assert same or (tool, path.name) in NOT_FOR_A_PATTERN, f"{path.name}: {name} {match} {unit}"
+    assert not_usable == {key for key in NOT_FOR_A_PATTERN if key[0] == tool}
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_jube_itself_finds_those_numbers(tool: str, tmp_path: Path) -> None:
+    table = run_jube(tool, tmp_path)
+    assert set(table) == {f"{path.parent.name}@{path.name}" for path in outputs(tool)}
+    for path in outputs(tool):
+        row = table[f"{path.parent.name}@{path.name}"]
+        text = captured.text_of(path.parent.name, path.name)
+        for name, (expression, _) in patterns(tool).items():
+            matches = [float(match) for match in re.findall(expression, text, re.MULTILINE)]
+            statistics: dict[str, Callable[[list[float]], float]] = {
+                "_cnt": len, "_first": lambda v: v[0], "_last": lambda v: v[-1], "_min": min, "_max": max,
+            }  # fmt: skip
+            for part, statistic in statistics.items():
+                expected = statistic(matches) if matches else None
+                cell = row[name + part]
+                assert (float(cell) if cell else None) == pytest.approx(expected, rel=1e-5), (
+                    f"{path.name}: {name}{part}"
+                )
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_truncated_output_gives_jube_no_other_number(tool: str) -> None:
+    for path in outputs(tool):
+        text = path.read_text(encoding="utf-8")
+        for name, (expression, _) in patterns(tool).items():
+            whole = set(re.findall(expression, text, re.MULTILINE))
+            if not whole or name in LAST_ROW:
+                continue
+            compiled = re.compile(expression, re.MULTILINE)
+            for end in range(len(text) % 7, len(text), 7):
+                assert set(compiled.findall(text[:end])) <= whole, f"{path.name}: {name} cut at {end}"
+
+
+#: Patterns for the largest size: of a table that was cut it is the largest that was printed.
+LAST_ROW: Final = {"osu_bw", "osu_bibw"}
+
+
+def test_the_patterns_of_different_tools_share_no_name() -> None:
+    names = [name for tool in TOOLS for name in patterns(tool)]
+    assert len(names) == len(set(names)) == len(MEANINGS)
+    assert set(TOOLS) <= set(parsers.names())

@@ -83,6 +83,7 @@ class Agent:
         self._interrupted = False
         self.coordinator_pid: int | None = None
         self.exit_code: int | None = None
+        self.end_launcher = False
         with contextlib.suppress(OSError):
             os.sched_setaffinity(0, self._cpus)
 
@@ -227,6 +228,7 @@ class Agent:
         elif do == "state":
             self._report_state(message["n"])
         elif do == "bye":
+            self.end_launcher = bool(message["end_launcher"])
             self._leave(int(message["exit"]))
 
     # -- the tool ------------------------------------------------------------------------------------

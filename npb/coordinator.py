@@ -15,14 +15,14 @@ import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import parsers
-from npb import addresses, placement, sweep
+from npb import addresses, cluster, placement, schedule, sweep, topology
 from npb.measure import Method, Outcome, PairMeasurement
 from npb.nodes import HostLost, Node, Reception
 from npb.processes import die_with_parent
-from npb.results import Results
+from npb.results import Results, swept_size
 from npb.sweep import Step
 from npb.verdict import RAW, Blame, Verdict, parser_of, tool_of
 from npc.launch import now
@@ -30,6 +30,13 @@ from npc.record import OK
 
 USAGE: Final = 2
 PARTLY: Final = 6
+
+
+class Place(NamedTuple):
+    """Where a measurement stands: its round, None if it belongs to none; 1 if it is a repetition."""
+
+    round: int | None
+    attempt: int
 
 
 class Unusable(Exception):
@@ -68,6 +75,10 @@ class Conductor:
         self._out_of_time = False
         self._results: Results | None = None
         self._seed: int | None = None
+        self._labels = cluster.labels(hosts) if options.pairs else list(hosts)
+        self._topology: topology.Topology | None = None
+        self._attempts: list[cluster.Attempt] = []
+        self._notes: set[str] = set()
 
     async def conduct(self, listener: socket.socket, own: socket.socket, secret: tuple[str, str]) -> int:
         """Everything; returns npb's exit code."""
@@ -101,61 +112,133 @@ class Conductor:
 
     async def _dismiss(self, code: int) -> None:
         """Rank 0 ends last, so that its exit code is the one that the launcher sees first."""
+        lost = len(self._nodes) < len(self._hosts) or any(node.lost for node in self._nodes.values())
         await asyncio.gather(*(node.leave(0) for rank, node in self._nodes.items() if rank != 0))
         if 0 in self._nodes:
-            await self._nodes[0].leave(code, limit_s=0.0)
+            await self._nodes[0].leave(code, limit_s=0.0, end_launcher=lost)
         await asyncio.sleep(0)
 
     # -- measuring -----------------------------------------------------------------------------------
 
     async def _measure(self) -> None:
-        options = self._options
         steps = self._plan()
-        parser = self._parser()
-        if len(self._hosts) > 2 and not options.pairs:
+        method = self._method(self._parser())
+        for node in self._nodes.values():
+            self._check_cpus(node)
+        if self._options.pairs:
+            await self._measure_pairs(method, steps)
+        else:
+            await self._measure_one(method, steps)
+
+    async def _measure_one(self, method: Method, steps: Sequence[Step]) -> None:
+        """Rank 0 serves rank 1; without either there is nothing to measure."""
+        if len(self._hosts) > 2:
             raise Unusable(
                 f"{len(self._hosts)} processes were started, one pair needs two; --pairs measures many"
             )
-        method = self._method(parser)
-        for node in self._nodes.values():
-            self._check_cpus(node)
         for rank, host in enumerate(self._hosts):
             if rank not in self._nodes:
                 raise Unusable(
                     f"the agent of rank {rank} on {host} did not come to {self._hosts[0]} (a firewall?)"
                 )
-        server, client = self._nodes[0], self._nodes[1]
-        address = await self._address(server, client)
+        try:
+            address = await self._address(self._nodes[0], self._nodes[1])
+        except (addresses.NoAddress, HostLost) as error:
+            raise Unusable(str(error)) from None
         self._results = self._open_results(len(steps))
-        await self._pair(PairMeasurement(server, client, address, method), (server, client), steps)
+        await self._steps(0, 1, address, method, steps, Place(None, 0))
+
+    async def _measure_pairs(self, method: Method, steps: Sequence[Step]) -> None:
+        """All rounds, then the worst pairs once more, then the verdict."""
+        options = self._options
+        try:
+            self._topology = topology.load(options.topology) if options.topology else None
+            plan = schedule.schedule(options.pairs, self._labels, seed=self._seed, serial=options.serial)
+        except (schedule.InvalidPattern, topology.InvalidTopology) as error:
+            raise Unusable(str(error)) from None
+        self._results = self._open_results(plan.pairs * len(steps), plan.seed)
+        for run in range(options.runs):
+            of_run = [step for step in steps if step.sample == run]
+            for number, pairs in enumerate(plan):
+                await self._round(pairs, method, of_run, Place(run * len(plan) + number, 0))
+                if options.fail_fast and self._any_failed():
+                    return
+        if len(self._hosts) > 2:
+            await self._repeat_worst(method, [step for step in steps if step.sample == 0])
+
+    async def _repeat_worst(self, method: Method, steps: Sequence[Step]) -> None:
+        ranks = {label: rank for rank, label in enumerate(self._labels)}
+        names = cluster.pairs_to_repeat(cluster.by_series(self._attempts), self._topology)
+        pairs = [(ranks[server], ranks[client]) for server, client in names]
+        serial = self._options.serial
+        for disjoint in [[pair] for pair in pairs] if serial else schedule.disjoint_rounds(pairs):
+            await self._round(disjoint, method, steps, Place(None, 1))
+
+    async def _round(
+        self, pairs: Sequence[tuple[int, int]], method: Method, steps: Sequence[Step], place: Place
+    ) -> None:
+        """Disjoint pairs at once; the round ends with its slowest pair."""
+        await asyncio.gather(*(self._pair(server, client, method, steps, place) for server, client in pairs))
 
     async def _pair(
-        self, measurement: PairMeasurement, nodes: tuple[Node, Node], steps: Sequence[Step]
+        self, server: int, client: int, method: Method, steps: Sequence[Step], place: Place
+    ) -> None:
+        """One pair of many: what is wrong with it is recorded, and the rest goes on."""
+        try:
+            for rank in (server, client):
+                if rank not in self._nodes:
+                    raise HostLost(f"{self._labels[rank]} never came")
+                lost = self._nodes[rank].lost
+                if lost:
+                    raise HostLost(lost)
+            address = await self._address(self._nodes[server], self._nodes[client])
+        except (HostLost, addresses.NoAddress) as error:
+            verdict = Verdict(f"unavailable: {error}", Blame.SERVER)
+            self._add(
+                Outcome(steps[0], steps[0].client, steps[0].server, now(), verdict), server, client, place
+            )
+            return
+        await self._steps(server, client, address, method, steps, place)
+
+    async def _steps(
+        self, server: int, client: int, address: str, method: Method, steps: Sequence[Step], place: Place
     ) -> None:
         """Measure the steps on one pair and write down each as it ends, the interrupted one, too."""
         assert self._results
-        hosts = tuple(node.name for node in nodes)
+        measurement = PairMeasurement(self._nodes[server], self._nodes[client], address, method)
         number = None
-        step = steps[0]
-        began = now()
+        step, began = steps[0], now()
         try:
             for step in steps:
                 began = now()
                 outcome = await measurement.step(step)
-                number = self._results.add(outcome, hosts)
+                number = self._add(outcome, server, client, place)
                 if self._options.fail_fast and outcome.verdict.status != OK:
                     break
             output = await measurement.finish()
         except asyncio.CancelledError:
             await measurement.abort()
-            why, blame = self._why_cut_short()
-            verdict = Verdict(why, blame)
-            self._results.add(Outcome(step, step.client, step.server, began, verdict), hosts)
+            verdict = Verdict(*self._why_cut_short())
+            self._add(Outcome(step, step.client, step.server, began, verdict), server, client, place)
             raise
         if number is not None:
             self._results.add_server_output(number, output)
-        if measurement.note:
+        if measurement.note and measurement.note not in self._notes:
+            self._notes.add(measurement.note)
             print(f"npb: {measurement.note}", file=sys.stderr)
+
+    def _add(self, outcome: Outcome, server: int, client: int, place: Place) -> int:
+        assert self._results
+        names = (self._labels[server], self._labels[client])
+        number = self._results.add(outcome, names, {"attempt": str(place.attempt)} if place.attempt else {})
+        if self._options.pairs:
+            size = swept_size(outcome.step.values)
+            self._attempts.append(cluster.Attempt(*names, place.round, place.attempt, outcome.verdict, size))
+        return number
+
+    def _any_failed(self) -> bool:
+        assert self._results
+        return any(launch.status != OK for launch in self._results.launches)
 
     def _why_cut_short(self) -> tuple[str, Blame]:
         if self._signal:
@@ -211,26 +294,27 @@ class Conductor:
                     raise Unusable(f"--{option.replace('_', '-')}: {error}") from None
 
     async def _address(self, server: Node, client: Node) -> str:
+        """What stands for HOSTNAME. Raises `npb.addresses.NoAddress`, `HostLost`, `Unusable`."""
         options = self._options
         try:
             table = (
                 addresses.read_table(Path(options.hostfile_addresses)) if options.hostfile_addresses else None
             )
-            looked_up: dict[str, list[str]] = {}
-            if table is None and options.interface is None:
-                looked_up = await client.look_up(addresses.names_to_try(server.view, options.replace_host))
-            return addresses.choose(
-                server.view,
-                client.view,
-                looked_up,
-                interface=options.interface,
-                replace=options.replace_host,
-                table=table,
-            )
-        except (addresses.NoAddress, ValueError, OSError, HostLost) as error:
+        except (OSError, ValueError) as error:
             raise Unusable(str(error)) from None
+        looked_up: dict[str, list[str]] = {}
+        if table is None and options.interface is None:
+            looked_up = await client.look_up(addresses.names_to_try(server.view, options.replace_host))
+        return addresses.choose(
+            server.view,
+            client.view,
+            looked_up,
+            interface=options.interface,
+            replace=options.replace_host,
+            table=table,
+        )
 
-    def _open_results(self, planned: int) -> Results:
+    def _open_results(self, planned: int, seed: int | None = None) -> Results:
         options = self._options
         tool = tool_of(options.clientcmd)
         try:
@@ -238,7 +322,7 @@ class Conductor:
                 Path(options.output) if options.output else None,
                 tool,
                 planned,
-                self._seed,
+                self._seed if seed is None else seed,
                 options.platform or self._hosts[0],
                 options.benchmark or tool,
             )
@@ -253,6 +337,7 @@ class Conductor:
         if self._results:
             with contextlib.suppress(BrokenPipeError):
                 self._results.show(self._options.format)
+                self._judge()
             kept = self._results.close()
             if kept and not self._options.output:
                 print(f"npb: a step failed; everything is kept in {kept}", file=sys.stderr, flush=True)
@@ -265,3 +350,17 @@ class Conductor:
         if not failed:
             return 0
         return failed[0].value if len(failed) == len(blames) else PARTLY
+
+    def _judge(self) -> None:
+        """Say who is to blame among many nodes, and draw it."""
+        assert self._results
+        series = cluster.by_series(self._attempts) if len(self._hosts) > 2 else {}
+        if not series:
+            return
+        verdicts = cluster.judge_all(series, self._topology, self._labels)
+        words = sys.stdout if self._options.format == "table" else sys.stderr
+        for which, verdict in verdicts.items():
+            print(cluster.describe(which, verdict), file=words)
+        print(cluster.rules(verdicts.values()), file=words, flush=True)
+        if self._options.output:
+            cluster.save(verdicts, self._results.folder)

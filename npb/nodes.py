@@ -154,10 +154,10 @@ class Node:
         except asyncio.TimeoutError:
             raise self._lose(f"did not end {tool.argv[0]}") from None
 
-    async def leave(self, exit_code: int, limit_s: float = 2.0) -> None:
-        """Have the agent end, and wait for it."""
+    async def leave(self, exit_code: int, limit_s: float = 2.0, end_launcher: bool = False) -> None:
+        """Have the agent end, and wait for it; `end_launcher` as in `npb.rank`."""
         if self.lost is None:
-            self._send({"do": "bye", "exit": exit_code})
+            self._send({"do": "bye", "exit": exit_code, "end_launcher": end_launcher})
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._stream.closed.wait(), limit_s)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import select
 import signal
 import socket
@@ -19,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from npb import agent, interfaces
-from npb.processes import adopt_orphans, end_descendants, signal_each
+from npb.processes import adopt_orphans, ancestors, end_descendants, signal_each
 
 if TYPE_CHECKING:
     import argparse
@@ -30,6 +29,10 @@ INTERNAL: Final = 1
 #: Where the launchers put a process's rank and the job's size, before MPI is asked.
 _RANK_VARIABLES: Final = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
 _SIZE_VARIABLES: Final = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
+#: What a user starts, as opposed to the daemons that it starts on other nodes.
+_FRONT_ENDS: Final = frozenset(
+    {"mpirun", "orterun", "mpirun.openmpi", "mpiexec", "mpiexec.openmp", "prterun"}
+)
 _MESSAGE_BYTES: Final = 16384
 _HOST_BYTES: Final = 256
 
@@ -65,7 +68,33 @@ def run(options: argparse.Namespace) -> int:
     reply = _receive(ours)
     # The agent has ended its tools before it answers; without an answer it was killed, and we sweep.
     end_descendants(rank_pid, grace_s=0.0 if reply else 1.5)
+    if reply and reply.get("end_launcher"):
+        _end_launcher(rank_pid)
     return int(reply["exit"]) if reply else INTERNAL
+
+
+def _end_launcher(rank_pid: int) -> None:
+    """Leave a process that ends mpirun if it does not end by itself; it is gone after three seconds.
+
+    A host was cut off. Everything is measured and written, but mpirun waits for its daemon there until TCP
+    gives up, minutes later by default. Its third SIGTERM makes Open MPI's mpirun end at once.
+    """
+    launchers = [pid for pid, name in ancestors(rank_pid) if name in _FRONT_ENDS]
+    if not launchers or os.fork() != 0:
+        return
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(null, stream)
+
+    def poke() -> int:
+        time.sleep(2.0)
+        for _ in range(3):
+            signal_each(launchers, signal.SIGTERM)
+            time.sleep(0.3)
+        return 0
+
+    _leave_with(poke)
 
 
 # -- MPI, in the rank --------------------------------------------------------------------------------
@@ -170,7 +199,7 @@ def _agent_process(rank_pid: int, to_rank: socket.socket, options: argparse.Name
     code = node.serve(control, found["rank"])
     if node.coordinator_pid is not None:
         _await_end(node.coordinator_pid, limit_s=1.0)
-    _send(to_rank, {"exit": code})
+    _send(to_rank, {"exit": code, "end_launcher": node.end_launcher})
     return 0
 
 
@@ -198,8 +227,8 @@ def _start_coordinator(
             entry.address for entry in interfaces.interfaces() if not entry.address.startswith("fe80:")
         ],
         "port": listener.getsockname()[1],
-        "greeting": secrets.token_hex(16),
-        "password": secrets.token_hex(16),
+        "greeting": os.urandom(16).hex(),
+        "password": os.urandom(16).hex(),
     }
     ours, theirs = socket.socketpair()
     agent_pid = os.getpid()

@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +22,8 @@ from npc.units import METRICS, format_quantity, format_size, parse_size
 
 #: Repeats that mean the message size, for tools that do not print it.
 _SIZE_NAMES: Final = ("m", "msg_size", "msg-size", "size", "s", "l")
+#: A table is for reading; all pairs of a cluster are for a file.
+MAX_ROWS: Final = 100
 #: Parameters of a launch that no sweep varied.
 _NOT_VARIED: Final = frozenset({"server_cpus", "client_cpus", "received"})
 
@@ -45,7 +47,7 @@ class Results:
         self.launches: list[Launch] = []
         self.outcomes: list[Outcome] = []
 
-    def add(self, outcome: Outcome, hosts: Sequence[str]) -> int:
+    def add(self, outcome: Outcome, hosts: Sequence[str], extra: Mapping[str, str]) -> int:
         """Write one outcome; returns its number."""
         number = len(self.launches)
         raw = f"{RAW}/{number:04d}.out"
@@ -58,7 +60,7 @@ class Results:
             if data:
                 self._write(f"{RAW}/{number:04d}.{suffix}", data)
         verdict = outcome.verdict
-        params = {**outcome.step.values, **outcome.placement}
+        params = {**outcome.step.values, **outcome.placement, **extra}
         if verdict.received is not None:
             params["received"] = f"{verdict.received:.3f}"
         launch = Launch(
@@ -118,7 +120,7 @@ class Results:
 
     def _records(self, launch: Launch, readings: Sequence[Reading]) -> list[Record]:
         """One record a reading; a failed launch without readings has one, with its reason."""
-        size = _swept_size(launch)
+        size = swept_size(launch.params)
         found = []
         for reading in readings or (
             [Reading(tool_of(launch.argv), "time", None)] if launch.status != OK else []
@@ -144,10 +146,13 @@ class Results:
         rows: list[tuple[str, ...]] = [
             ("hosts", "case", "metric", "size", "varied", "n", "median", "95 % interval")
         ]
-        for records in _series(self.records):
+        series = _series(self.records)
+        for records in series[:MAX_ROWS]:
             rows.append(_summary_row(records))
         if len(rows) > 1:
             _print_columns(rows)
+        if len(series) > MAX_ROWS:
+            print(f"… {len(series) - MAX_ROWS} more rows: see --output, --format csv")
         for launch in self.launches:
             if launch.status != OK:
                 print(_failure_line(launch))
@@ -161,11 +166,12 @@ def _failure_line(launch: Launch) -> str:
     return " ".join(["→".join(reversed(launch.hosts)), *swept, f"run {launch.sample}: {launch.status}"])
 
 
-def _swept_size(launch: Launch) -> int | None:
+def swept_size(values: Mapping[str, str]) -> int | None:
+    """The message size in bytes that a sweep set, None if it varied something else."""
     for name in _SIZE_NAMES:
-        if name in launch.params:
+        if name in values:
             with contextlib.suppress(ValueError):
-                return parse_size(launch.params[name])
+                return parse_size(values[name])
     return None
 
 

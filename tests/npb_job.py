@@ -69,11 +69,18 @@ def listening_server(port: int) -> str:
 class Job:
     """One npb job; `marker` stands in the environment of every process that belongs to it."""
 
-    def __init__(self, *arguments: str, ranks: int = 2, launcher: Sequence[str] = (), **extra: str) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        ranks: int = 2,
+        launcher: Sequence[str] = (),
+        command: Sequence[str] = (),
+        **extra: str,
+    ) -> None:
         self.marker = f"NPB_TEST_{uuid.uuid4().hex}"
         environment = {**os.environ, **MPI_ENVIRONMENT, self.marker: "1", **extra}
         self.process = subprocess.Popen(
-            [mpirun(), "-np", str(ranks), *launcher, str(NPB), *arguments],
+            command or [mpirun(), "-np", str(ranks), *launcher, str(NPB), *arguments],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -1,0 +1,151 @@
+"""Many nodes: from the launches of all pairs to verdicts, and what is shown of them.
+
+Values are compared within one series only: one case, metric, message size and set of qualifiers. Each
+series has its own verdict.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
+
+from npb.verdict import Verdict as StepVerdict
+from npc.record import OK, Reading
+from npc.units import METRICS, format_quantity, format_size
+
+if TYPE_CHECKING:
+    from npb.blame import PairResult, Verdict
+    from npb.topology import Topology
+
+#: What can say that a node is slow; losses and retransmissions cannot.
+_JUDGED: Final = ("bandwidth", "latency", "message_rate")
+VERDICTS: Final = "verdict.json"
+
+
+class Attempt(NamedTuple):
+    """One finished measurement of a pair. round: None where it was repeated by itself (attempt 1)."""
+
+    server: str
+    client: str
+    round: int | None
+    attempt: int
+    verdict: StepVerdict
+    size: int | None
+
+
+class Series(NamedTuple):
+    """What is compared with each other."""
+
+    case: str
+    metric: str
+    size: int | None
+    qualifiers: tuple[tuple[str, str], ...]
+
+    @property
+    def better(self) -> Literal["higher", "lower"]:
+        """Which direction is good."""
+        return cast(Literal["higher", "lower"], METRICS[self.metric].better)
+
+    def __str__(self) -> str:
+        size = [] if self.size is None else [format_size(self.size)]
+        return " ".join(
+            [self.case, self.metric, *size, *(f"{key}={value}" for key, value in self.qualifiers)]
+        )
+
+
+def labels(hosts: Sequence[str]) -> list[str]:
+    """A name for each rank: its host, with the rank where several ranks are on one host."""
+    count = Counter(hosts)
+    return [host if count[host] == 1 else f"{host}:{rank}" for rank, host in enumerate(hosts)]
+
+
+def by_series(attempts: Iterable[Attempt]) -> dict[Series, list[PairResult]]:
+    """Results of each series. A measurement that failed without a value failed in all of them."""
+    from npb.blame import PairResult
+
+    found: dict[Series, list[PairResult]] = {}
+    failed: list[PairResult] = []
+    for attempt in attempts:
+        where = (attempt.server, attempt.client)
+        how = (attempt.round, attempt.attempt)
+        judged = [reading for reading in attempt.verdict.readings if _is_judged(reading)]
+        for reading in judged:
+            size = reading.size if reading.size is not None else attempt.size
+            series = Series(reading.case, reading.metric, size, tuple(sorted(reading.params.items())))
+            status = attempt.verdict.status if attempt.verdict.status != OK else reading.status
+            found.setdefault(series, []).append(PairResult(*where, reading.value, status, *how))
+        if not judged and attempt.verdict.status != OK:
+            failed.append(PairResult(*where, None, attempt.verdict.status, *how))
+    for results in found.values():
+        results += failed
+    return found
+
+
+def pairs_to_repeat(
+    series: dict[Series, list[PairResult]], topology: Topology | None
+) -> list[tuple[str, str]]:
+    """Pairs to measure once more before judging, whichever series asks for them."""
+    from npb.blame import worst_pairs
+
+    wanted: dict[tuple[str, str], None] = {}
+    for which, results in series.items():
+        wanted.update(dict.fromkeys(worst_pairs(results, better=which.better, topology=topology)))
+    return list(wanted)
+
+
+def judge_all(
+    series: dict[Series, list[PairResult]], topology: Topology | None, nodes: Sequence[str]
+) -> dict[Series, Verdict]:
+    """The verdict on each series."""
+    from npb.blame import judge
+
+    return {
+        which: judge(results, better=which.better, topology=topology, nodes=nodes)
+        for which, results in series.items()
+    }
+
+
+def describe(which: Series, verdict: Verdict) -> str:
+    """A verdict in words, for the terminal."""
+    unit = METRICS[which.metric].unit
+    typical = format_quantity(verdict.typical, unit) if verdict.typical is not None else "none"
+    noise = f", noise {verdict.noise:.1%}" if verdict.noise is not None else ""
+    lines = [
+        f"{which}: {verdict.measurements} measurements, {verdict.failed} failed, typical {typical}{noise}"
+    ]
+    for suspect in verdict.suspects:
+        if suspect.dead:
+            lines.append(f"  {suspect.kind} {suspect.name}: does not answer ({suspect.evidence})")
+        else:
+            worse = "slower" if which.better == "higher" else "more"
+            interval = f" [{suspect.low:.1%}, {suspect.high:.1%}]" if suspect.low is not None else ""
+            how = f"{suspect.slowdown:.1%}{interval} {worse}"
+            lines.append(f"  {suspect.kind} {suspect.name}: {how} ({suspect.evidence})")
+    if verdict.healthy:
+        lines.append("  nobody is to blame")
+    lines += [f"  undecided: {sentence}" for sentence in verdict.undecided]
+    return "\n".join(lines)
+
+
+def rules(verdicts: Iterable[Verdict]) -> str:
+    """The rule by which suspects are named, once for all verdicts."""
+    return "rule: " + "; ".join(dict.fromkeys(part for verdict in verdicts for part in verdict.rule))
+
+
+def save(verdicts: dict[Series, Verdict], folder: Path) -> None:
+    """Write ``verdict.json``."""
+    rows: list[dict[str, Any]] = [
+        {"series": str(which), **which._asdict(), "verdict": verdict.as_json()}
+        for which, verdict in verdicts.items()
+    ]
+    (folder / VERDICTS).write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+
+
+def _is_judged(reading: Reading) -> bool:
+    """A tool's headline numbers, not its percentiles, and not what was only sent."""
+    if reading.metric not in _JUDGED:
+        return False
+    return reading.params.get("side") != "send" and "statistic" not in reading.params

@@ -1,0 +1,141 @@
+"""npb on six hosts in network namespaces: what it measures is true, and it names who is slow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from npc.launch import read_launches
+from npc.record import Record, read_csv
+from tests.netns import Cluster
+from tests.npb_job import Job, needs_root
+
+pytestmark = [pytest.mark.netns, needs_root]
+
+#: TCP's share of an Ethernet frame: 1448 bytes of 1514 (MTU 1500, timestamps).
+GOODPUT = 1448 / 1514
+QPERF = ("--servercmd", "qperf", "--clientcmd", "qperf HOSTNAME -t 1 -uu tcp_bw", "--killserver")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with Cluster(tmp_path, 6) as six:
+        yield six
+
+
+def ended(job: Job, timeout_s: float = 90.0) -> tuple[int, str]:
+    """(exit code, stdout) of a job that left nothing behind."""
+    try:
+        done = job.wait(timeout_s)
+        assert not job.left_behind()
+        return done.returncode, done.stdout + done.stderr
+    finally:
+        job.kill()
+
+
+def bandwidths(folder: Path) -> list[Record]:
+    return [
+        record
+        for record in read_csv(folder / "records.csv")
+        if record.metric == "bandwidth" and record.params.get("side") != "send"
+    ]
+
+
+def suspects(folder: Path) -> list[tuple[str, str]]:
+    rows: list[dict[str, Any]] = json.loads((folder / "verdict.json").read_text())
+    return [(suspect["kind"], suspect["name"]) for row in rows for suspect in row["verdict"]["suspects"]]
+
+
+def test_shaped_links_are_measured_within_three_percent(cluster: Cluster, tmp_path: Path) -> None:
+    for host in ("n1", "n2"):
+        cluster.shape(host, 100)
+    for host in ("n3", "n4"):
+        cluster.shape(host, 500, burst_kb=256)
+    pairs = tmp_path / "pairs"
+    pairs.write_text("n1 n2\nn3 n4\n")
+    tools = {
+        "qperf": ("qperf", "qperf HOSTNAME -t 4 -uu tcp_bw"),
+        "iperf3": ("iperf3 -s", "iperf3 -c HOSTNAME -t 4 -O 1 -J"),
+    }
+    for tool, (server, client) in tools.items():
+        out = tmp_path / tool
+        job = cluster.job(
+            "--servercmd", server, "--clientcmd", client, "--killserver", "--pairs", str(pairs),
+            "--output", str(out), hosts=cluster.hosts[:4],
+        )  # fmt: skip
+        code, text = ended(job)
+        assert code == 0, text
+        found = {record.hosts: record.value for record in bandwidths(out)}
+        for hosts, rate_mbit in ((("n1", "n2"), 100), (("n3", "n4"), 500)):
+            assert found[hosts] == pytest.approx(rate_mbit * 1e6 / 8 * GOODPUT, rel=0.03), (tool, hosts)
+
+
+@pytest.mark.parametrize(
+    ("fault", "named"), [("none", []), ("node", [("node", "n4")]), ("link", [("link", "n2–n5")])]
+)
+def test_who_is_slow_is_named_and_nobody_else(
+    cluster: Cluster, tmp_path: Path, fault: str, named: list[tuple[str, str]]
+) -> None:
+    for host in cluster.hosts:
+        cluster.shape(host, 70 if (fault, host) == ("node", "n4") else 100)
+    if fault == "link":
+        cluster.slow_link("n2", "n5", 60)
+    code, text = ended(cluster.job(*QPERF, "--pairs", "all", "--output", str(tmp_path / "out")))
+    assert code == 0, text
+    first = [launch for launch in read_launches(tmp_path / "out").launches if "attempt" not in launch.params]
+    assert len({frozenset(launch.hosts) for launch in first}) == len(first) == 15
+    assert {frozenset(name) for _, name in suspects(tmp_path / "out")} == {
+        frozenset(name) for _, name in named
+    }, text
+    assert [kind for kind, _ in suspects(tmp_path / "out")] == [kind for kind, _ in named]
+
+
+def test_a_host_cut_off_in_a_round_costs_its_pairs_only(cluster: Cluster, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    job = cluster.job(
+        "--servercmd", "qperf", "--clientcmd", "qperf HOSTNAME -t 2 -uu tcp_bw", "--killserver", "--pairs", "all",
+        "--timeout", "8", "--output", str(out),
+    )  # fmt: skip
+    try:
+        job.await_process("qperf 10.99.0.")
+        cluster.cut("n6")
+        code, text = ended(job)
+    finally:
+        job.kill()
+    launches = [launch for launch in read_launches(out).launches if "attempt" not in launch.params]
+    assert len(launches) == 15, text
+    for launch in launches:
+        assert ("n6" in launch.hosts) == (launch.status != "ok"), launch
+    assert ("node", "n6") in suspects(out), text
+    assert code != 0
+
+
+def test_the_interface_chosen_is_the_one_measured(cluster: Cluster, tmp_path: Path) -> None:
+    for number, host in enumerate(("n1", "n2"), 1):
+        cluster.inside(host, f"ip addr add fd99::{number}/64 dev eth0 nodad")
+        cluster.inside(
+            host, "ip link add ib0 type dummy && ip addr add 10.98.0.1/24 dev ib0 && ip link set ib0 up"
+        )
+    both = ["n1", "n2"]
+    code, text = ended(cluster.job(*QPERF, "--format", "raw", "--output", str(tmp_path / "a"), hosts=both))
+    assert code == 0, text
+    assert read_launches(tmp_path / "a").launches[0].argv[1] == "10.99.0.1", (
+        "n1's address, not its loopback's"
+    )
+    code, text = ended(cluster.job(*QPERF, "--interface", "ib0", hosts=both))
+    assert code == 2
+    assert "is also the client's own" in text
+    (tmp_path / "addresses").write_text("n1 fd99::1\nn2 fd99::2\n")
+    options = ("--hostfile-addresses", str(tmp_path / "addresses"), "--output", str(tmp_path / "b"))
+    code, text = ended(
+        cluster.job(
+            "--servercmd", "iperf3 -s", "--clientcmd", "iperf3 -c HOSTNAME -t 1 -J", "--killserver", *options,
+            hosts=both,
+        )
+    )  # fmt: skip
+    assert code == 0, text
+    assert read_launches(tmp_path / "b").launches[0].argv[2] == "fd99::1"

@@ -84,7 +84,7 @@ def collect_environment(
             found.tool.command: {"path": str(found.path), "version": found.version} if found.path else None
             for found in (looked_up.result() if looked_up else tools or ())
         }
-        mpirun = environment["tools"]["mpirun"]
+        mpirun = environment["tools"].get("mpirun")
         environment["mpi"] = {"launcher": mpirun and mpirun["version"], "library": library.result()}
     return environment
 

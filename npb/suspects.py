@@ -1,0 +1,154 @@
+"""What goes into a judgement of many nodes and what comes out of it, as plain data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal, NamedTuple
+
+from npc.record import OK
+
+Better = Literal["higher", "lower"]
+Kind = Literal["node", "link", "uplink", "switch", "rack"]
+
+#: What to do next, by kind of suspect; {name} and the first two {nodes} are filled in.
+_CLOSER: Final[dict[Kind, str]] = {
+    "node": "on {0}: `ip -s link`, `ethtool -S IFACE`, `ibstat`, `dmesg`; compare its clock, BIOS and load",
+    "link": "measure it alone: a file with the line `{0} {1}` for --pairs, --serial --runs 6",
+    "uplink": "error counters of {name}'s uplink ports (`iblinkinfo`, `ibqueryerrors`, its console)",
+    "switch": "{name} itself: its error counters, its temperature, its uplinks",
+    "rack": "what the nodes of {name} share: power cap, cooling, a switch",
+}
+
+
+class PairResult(NamedTuple):
+    """One measurement of one pair. `value` is None, or not to be used, where `status` is not ``ok``.
+
+    a, b: host names, server first. round: its number from 0; None if it belongs to none, as a
+    measurement repeated by itself does. attempt: 0 the first, 1 the measurement repeated before judging.
+    """
+
+    a: str
+    b: str
+    value: float | None
+    status: str = OK
+    round: int | None = None
+    attempt: int = 0
+
+    @property
+    def usable(self) -> bool:
+        """Whether it has a value that may be compared: ok, finite and positive."""
+        return self.status == OK and self.value is not None and 0 < self.value < math.inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspect:
+    """Something to blame.
+
+    name: the node, ``a–b`` of a link, or the switch or rack. nodes: whom it affects. slowdown: by how much
+    its values are worse than the rest's (0.05: 5 % less bandwidth, or 5 % more latency) with its 95 %
+    interval [low, high]; None for what is dead. score: standard normal score of the evidence. chance: the
+    probability of such evidence on a healthy machine, all hypotheses together. evidence: in words.
+    readings: how many measurements it rests on; measurements: the worst of them.
+    """
+
+    kind: Kind
+    name: str
+    nodes: tuple[str, ...]
+    evidence: str
+    chance: float
+    slowdown: float | None = None
+    low: float | None = None
+    high: float | None = None
+    score: float | None = None
+    readings: int = 0
+    measurements: tuple[PairResult, ...] = ()
+
+    @property
+    def dead(self) -> bool:
+        """Whether it does not answer, rather than slowly."""
+        return self.slowdown is None
+
+    @property
+    def closer(self) -> str:
+        """How to look closer."""
+        return _CLOSER[self.kind].format(*self.nodes[:2], name=self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What the measurements say: suspects, the strongest evidence first, and what they cannot tell.
+
+    nodes: how many there are; judged: how many of them have enough readings. typical: the median of all
+    usable values, in the metric's unit. noise: standard deviation of a healthy measurement, relative.
+    disturbed: fraction of healthy measurements that are outliers. undecided: sentences. rule: the
+    thresholds in words.
+    """
+
+    better: Better
+    nodes: int
+    judged: int
+    measurements: int
+    failed: int
+    typical: float | None
+    noise: float | None
+    disturbed: float | None
+    suspects: tuple[Suspect, ...]
+    undecided: tuple[str, ...]
+    rule: tuple[str, ...]
+
+    @property
+    def healthy(self) -> bool:
+        """Nobody is to blame, and there was enough to say so."""
+        return not self.suspects and self.judged > 0
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything as plain types for `json.dump`."""
+        plain = asdict(self)
+        plain["healthy"] = self.healthy
+        for suspect, row in zip(self.suspects, plain["suspects"], strict=True):
+            row["dead"] = suspect.dead
+            row["closer"] = suspect.closer
+            row["measurements"] = [result._asdict() for result in suspect.measurements]
+        return plain
+
+    def table(self) -> str:
+        """The verdict for the terminal: suspects with evidence and next step, doubts, thresholds."""
+        lines = [_heading(self)]
+        rows = [
+            (f"{suspect.kind} {suspect.name}", _how_slow(suspect, self.better), suspect.evidence)
+            for suspect in self.suspects
+        ]
+        widths = [max((len(row[i]) for row in rows), default=0) for i in range(2)]
+        for suspect, row in zip(self.suspects, rows, strict=True):
+            lines.append(f"  {row[0]:{widths[0]}}  {row[1]:{widths[1]}}  {row[2]}")
+            lines.append(f"  {'':{widths[0]}}  → {suspect.closer}")
+        lines += [f"  undecided: {sentence}" for sentence in self.undecided]
+        return "\n".join([*lines, *(f"  rule: {sentence}" for sentence in self.rule)])
+
+
+def some(names: Sequence[str], most: int = 6) -> str:
+    """The first few of many names."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def _heading(verdict: Verdict) -> str:
+    if verdict.suspects:
+        blamed = f"to blame: {some([f'{s.kind} {s.name}' for s in verdict.suspects])}"
+    elif verdict.healthy:
+        blamed = "nobody is to blame"
+    else:
+        blamed = "too few measurements to blame anybody"
+    noise = "" if verdict.noise is None else f", noise {verdict.noise:.1%}"
+    return (
+        f"{blamed} ({verdict.judged} of {verdict.nodes} nodes judged, {verdict.measurements} measurements, "
+        f"{verdict.failed} failed{noise})"
+    )
+
+
+def _how_slow(suspect: Suspect, better: Better) -> str:
+    if suspect.slowdown is None or suspect.low is None or suspect.high is None:
+        return "dead"
+    worse = "less" if better == "higher" else "more"
+    return f"{suspect.slowdown:.1%} {worse} [{suspect.low:.1%}, {suspect.high:.1%}]"

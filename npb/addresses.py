@@ -112,7 +112,10 @@ def _on_interface(server: HostView, good: Sequence[Interface], name: str) -> str
         raise NoAddress(
             f"--interface {name}: {server.name} has no such interface with an address; it has: {names}"
         )
-    choices = [candidate for candidate in good if candidate.name == name]
+    # A link-local address only where the interface has nothing else: bridges with the same address
+    # everywhere have a link-local one of their own, and it leads nowhere.
+    proper = [candidate for candidate in there if not ipaddress.ip_address(candidate.address).is_link_local]
+    choices = [candidate for candidate in proper or there if candidate in good]
     if not choices:
         raise NoAddress(f"--interface {name}: {there[0].address} of {server.name} is also the client's own")
     best = min(choices, key=_preference)

@@ -205,7 +205,7 @@ class Conductor:
     ) -> None:
         """Measure the steps on one pair and write down each as it ends, the interrupted one, too."""
         assert self._results
-        measurement = PairMeasurement(self._nodes[server], self._nodes[client], address, method)
+        measurement = PairMeasurement(self._nodes[server], self._nodes[client], address, method, len(steps))
         number = None
         step, began = steps[0], now()
         try:

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import signal
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -85,7 +85,8 @@ def ends_by_itself(argv: Sequence[str]) -> bool | None:
 class PairMeasurement:
     """A server node and a client node, and the server's life between steps."""
 
-    def __init__(self, server: Node, client: Node, address: str, method: Method) -> None:
+    def __init__(self, server: Node, client: Node, address: str, method: Method, steps: int) -> None:
+        """`steps`: how many there will be; a server's kind is only learned if it matters."""
         self._server_node = server
         self._client_node = client
         self._address = address
@@ -94,12 +95,8 @@ class PairMeasurement:
         self._server_output = (b"", b"")
         self._datagrams = 0
         self._one_shot: bool | None = None
+        self._learn = steps > 1
         self.note = ""
-
-    async def run(self, steps: Sequence[Step]) -> AsyncIterator[Outcome]:
-        """Measure the steps in order; each outcome comes as soon as it is known, none raises."""
-        for step in steps:
-            yield await self.step(step)
 
     async def step(self, step: Step) -> Outcome:
         """One client. Whatever goes wrong with the tools or the hosts is in the outcome."""
@@ -229,7 +226,7 @@ class PairMeasurement:
         if not server.ended.done():
             if self._one_shot and client_ok:
                 await self._await_server_end(SERVER_END_S)
-            elif self._one_shot is None and client_ok:
+            elif self._one_shot is None and self._learn and client_ok:
                 await self._await_server_end(LEARN_S)
                 self._one_shot = server.ended.done()
         if not server.ended.done():

@@ -28,7 +28,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def ended(job: Job, timeout_s: float = 60.0, cut_off: bool = False) -> tuple[int, str]:
-    """(exit code, output) of a job that left nothing behind but MPI's own daemon on a host that was cut off."""
+    """(exit code, output) of a job that left nothing but MPI's own daemon on a host that was cut off."""
     try:
         done = job.wait(timeout_s)
         left = job.left_behind()
@@ -118,16 +118,15 @@ def test_a_host_cut_off_in_a_round_costs_its_pairs_only(cluster: Cluster, tmp_pa
 def test_the_interface_chosen_is_the_one_measured(cluster: Cluster, tmp_path: Path) -> None:
     for number, host in enumerate(("n1", "n2"), 1):
         cluster.inside(host, f"ip addr add fd99::{number}/64 dev eth0 nodad")
-        cluster.inside(
-            host, "ip link add ib0 type dummy && ip addr add 10.98.0.1/24 dev ib0 && ip link set ib0 up"
-        )
+        cluster.inside(host, "ip link add docker0 type bridge && ip link set docker0 up")
+        cluster.inside(host, "ip addr add 172.17.0.1/16 dev docker0")
     both = ["n1", "n2"]
     code, text = ended(cluster.job(*QPERF, "--format", "raw", "--output", str(tmp_path / "a"), hosts=both))
     assert code == 0, text
     assert read_launches(tmp_path / "a").launches[0].argv[1] == "10.99.0.1", (
         "n1's address, not its loopback's"
     )
-    code, text = ended(cluster.job(*QPERF, "--interface", "ib0", hosts=both))
+    code, text = ended(cluster.job(*QPERF, "--interface", "docker0", hosts=both))
     assert code == 2
     assert "is also the client's own" in text
     (tmp_path / "addresses").write_text("n1 fd99::1\nn2 fd99::2\n")

@@ -196,7 +196,8 @@ pip install -q -e ".${extras:+[$extras]}" || fail "pip could not install NPC (se
 # They are in mpi4py's source distribution only, under demo/. pip gets it from wherever this site gets
 # its packages; it asks the build back end for the metadata, but compiles nothing.
 osu=.venv/share/npc/osu-mpi4py
-mpi4py=$(.venv/bin/python -c 'from importlib.metadata import version; print(version("mpi4py"))')
+mpi4py=$(.venv/bin/python -c 'from importlib.metadata import version; print(version("mpi4py"))' 2> /dev/null) \
+    || mpi4py=missing
 if [ "$(cat "$osu/VERSION" 2> /dev/null)" != "$mpi4py" ]; then
     say "fetching the OSU benchmarks of mpi4py $mpi4py"
     if pip download -q --no-deps --no-binary mpi4py -d "$scratch" "mpi4py==$mpi4py" > "$scratch/log" 2>&1 \
@@ -204,7 +205,7 @@ if [ "$(cat "$osu/VERSION" 2> /dev/null)" != "$mpi4py" ]; then
         && mkdir -p "$osu" && cp "$scratch"/mpi4py-*/demo/osu_*.py "$osu"; then
         echo "$mpi4py" > "$osu/VERSION"
     else
-        tail -n 3 "$scratch/log"
+        tail -n 1 "$scratch/log"
         say "no OSU benchmarks: mpi4py's sources could not be fetched; name a C build with NPC_OSU_PREFIX"
     fi
 fi

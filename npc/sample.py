@@ -20,14 +20,15 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import click
 
-from npc.launch import RAW, Launch, LaunchLog, now
+from npc import session
+from npc.launch import RAW, Launch, LaunchLog, last_words, now
 from npc.record import OK
 
 EXIT_NOTHING: Final = 1
@@ -65,12 +66,14 @@ def read_cases(path: Path, runs: int) -> list[Case]:
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:
             fields = json.loads(line)
-            cases.append(
-                Case(
-                    fields["name"], fields["values"], int(fields.get("runs", runs)), fields.get("params", {})
-                )
-            )
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            values, params = dict(fields["values"]), dict(fields.get("params", {}))
+            words = [fields["name"], *values.values(), *params.values()]
+            if not all(isinstance(word, str) for word in words):
+                raise TypeError("name, values and params are texts")
+            cases.append(Case(fields["name"], values, int(fields.get("runs", runs)), params))
+        except KeyError as error:
+            raise ValueError(f"{path}:{number}: not a case: {error} is missing") from None
+        except (AttributeError, TypeError, ValueError) as error:
             raise ValueError(f"{path}:{number}: not a case: {error}") from None
     return cases
 
@@ -127,40 +130,57 @@ class Stopped(Exception):
         self.number = number
 
 
-def _raise_stopped(number: int, _frame: object) -> None:
-    for again in (signal.SIGTERM, signal.SIGINT):  # the end is bounded: a second signal must not cut it short
-        signal.signal(again, signal.SIG_IGN)
-    raise Stopped(number)
+class Stop:
+    """SIGTERM and SIGINT become `Stopped`, but only while a launch is waited for.
 
+    Anywhere else the exception would lose a launch that has just ended, or leave behind one that has just
+    been started; there the signal is remembered.
+    """
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the launch with everything it started: its session is its own."""
-    for number, patience in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, None)):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
+    def __init__(self) -> None:
+        self._number: int | None = None
+        self._waiting = False
+
+    def listen(self) -> None:
+        """Take over both signals of this process."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+
+    def check(self) -> None:
+        """Raise `Stopped` if a signal has asked for it."""
+        if self._number is not None:
+            raise Stopped(self._number)
+
+    @contextlib.contextmanager
+    def may_interrupt(self) -> Iterator[None]:
+        """What is inside is interrupted by a signal."""
         try:
-            process.wait(patience)
-            if number == signal.SIGKILL:
-                return
-        except subprocess.TimeoutExpired:
-            continue
+            self._waiting = True
+            self.check()
+            yield
+        finally:
+            self._waiting = False
 
-
-def _last_line(path: Path) -> str:
-    with path.open("rb") as stream:
-        stream.seek(max(0, path.stat().st_size - 4096))
-        lines = [line.strip() for line in stream.read().decode(errors="replace").splitlines() if line.strip()]
-    # mpirun frames its messages with rules, which say nothing
-    telling = [line for line in lines if re.search(r"[^-=*\s]", line)]
-    return telling[-1][:200] if telling else ""
+    def _on_signal(self, number: int, _frame: object) -> None:
+        for again in (signal.SIGTERM, signal.SIGINT):  # the end is bounded: nothing must cut it short
+            signal.signal(again, signal.SIG_IGN)
+        self._number = number
+        if self._waiting:
+            raise Stopped(number)
 
 
 def launch(
-    argv: Sequence[str], stdout: Path, stderr: Path, timeout_s: float, require: re.Pattern[bytes] | None
+    argv: Sequence[str],
+    stdout: Path,
+    stderr: Path,
+    timeout_s: float,
+    require: re.Pattern[bytes] | None,
+    stop: Stop,
 ) -> tuple[int | None, str]:
     """Run `argv` in a session of its own: (exit code or None if it never started, status).
 
-    Raises Stopped, after the launch has ended, if a signal asked for it.
+    Whatever it started has ended as well when this returns. Raises `Stopped`, after that, if a signal asked
+    for it.
     """
     with stdout.open("xb") as out, stderr.open("xb") as err:
         try:
@@ -170,16 +190,19 @@ def launch(
         except OSError as error:
             return None, f"unavailable: {argv[0]}: {error.strerror}"
         try:
-            code = process.wait(timeout_s)
+            with stop.may_interrupt():
+                process.wait(timeout_s)
+            late = False
         except subprocess.TimeoutExpired:
-            _end(process)
-            return process.returncode, f"timeout: not done after {timeout_s:g} s"
-        except Stopped:
-            _end(process)
-            raise
+            late = True
+        finally:
+            session.end(process.pid, GRACE_S)
+            code = process.wait()
+    if late:
+        return code, f"timeout: not done after {timeout_s:g} s"
     if code != 0:
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        reason = _last_line(stderr) or _last_line(stdout)
+        reason = last_words(stderr) or last_words(stdout)
         if reason.startswith("unavailable: "):  # the program itself says what it lacks
             return code, reason
         return code, f"failed: {how}{': ' if reason else ''}{reason}"
@@ -195,19 +218,22 @@ def sample_all(
     timeout_s: float = 300.0,
     require: str | None = None,
     report: Callable[[Launch], None] = lambda launch: None,
+    stop: Stop | None = None,
 ) -> list[Launch]:
-    """Make all launches one after another and log each as it ends. Raises Stopped with all logged."""
+    """Make all launches one after another and log each as it ends. Raises `Stopped` with all logged."""
     hosts = job_hosts()
     pattern = re.compile(require.encode(), re.MULTILINE) if require else None
+    stop = stop or Stop()
     done = []
     for number, (case, sample) in enumerate(launches):
+        stop.check()
         argv = fill_in(command, case.values)
         raw = f"{RAW}/{number:04d}"
         started, before = now(), time.monotonic()
         stopped: Stopped | None = None
         try:
             code, status = launch(
-                argv, log.folder / f"{raw}.out", log.folder / f"{raw}.err", timeout_s, pattern
+                argv, log.folder / f"{raw}.out", log.folder / f"{raw}.err", timeout_s, pattern, stop
             )
         except Stopped as signal_:
             stopped, code, status = signal_, None, f"failed: stopped by {signal.Signals(signal_.number).name}"
@@ -259,7 +285,12 @@ def _parse_each(texts: Sequence[str]) -> list[tuple[str, list[str]]]:
 )
 @click.option("--in-order", is_flag=True, help="Do not shuffle.")
 @click.option(
-    "--timeout", "timeout_s", default=300.0, show_default=True, help="Seconds that one launch may take."
+    "--timeout",
+    "timeout_s",
+    default=300.0,
+    show_default=True,
+    type=click.FloatRange(0, 1e6, min_open=True),
+    help="Seconds that one launch may take.",
 )
 @click.option("--require", metavar="REGEX", help="What the output of a launch that worked has.")
 @click.option(
@@ -289,27 +320,31 @@ def sample(
     try:
         if cases is not None and each:
             raise click.UsageError("--cases and --each exclude each other")
-        todo = read_cases(cases, runs) if cases else cases_of_product(_parse_each(each), runs)
+        varied = _parse_each(each)
+        for name, _ in varied:
+            if f"{{{name}}}" not in " ".join(command):
+                raise click.UsageError(f"--each {name}: the command has no {{{name}}}")
+        todo = read_cases(cases, runs) if cases else cases_of_product(varied, runs)
         for case in todo:
             fill_in(command, case.values)
         if require:
             re.compile(require)
     except (ValueError, re.error) as error:
         raise click.UsageError(str(error)) from None
-    if not todo:
-        raise click.ClickException(f"{cases} has no cases: nothing to measure")
     seed = None if in_order else seed if seed is not None else time.time_ns() % 2**32
     launches = plan(todo, seed)
+    if not launches:
+        raise click.ClickException(f"{cases} asks for no launch: nothing to measure")
     try:
         log = LaunchLog(output, tool, len(launches), seed)
     except FileExistsError:
         raise click.UsageError(f"{output} holds launches already: name another --output") from None
     except OSError as error:
         raise click.ClickException(f"cannot write into {output}: {error.strerror}") from None
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _raise_stopped)
+    stop = Stop()
+    stop.listen()
     try:
-        done = sample_all(command, launches, log, timeout_s, require, _report_failure)
+        done = sample_all(command, launches, log, timeout_s, require, _report_failure, stop)
     except Stopped as stopped:
         click.echo(f"npc sample: stopped by {signal.Signals(stopped.number).name}", err=True)
         sys.exit(128 + stopped.number)

@@ -3,7 +3,8 @@
 For each tool, runs by hand and under npb alternate, with the same placement; the ratio npb/by-hand of each
 pair gives a median and its nonparametric interval. A run by hand is what people type: the server in the
 background, the client when it listens. Beside it: the launcher's own CPU time while the tool runs, its wall
-time beyond the tool's and MPI's own, and what a further step of a sweep costs.
+time beyond the tool's and MPI's own, and what a further step of a sweep costs. By hand, too, each side has a
+session of its own, like two terminals: Linux shares CPU time among sessions (``sched_autogroup_enabled``).
 
     python tests/bench_npb.py [--pairs N] [--seconds S] [--mpi BIN_FOLDER …] [--tool NAME …] [--pypi]
                               [--start-only]
@@ -95,6 +96,7 @@ def by_hand(tool: str, seconds: int) -> float:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
     try:
         deadline = time.monotonic() + 10
@@ -102,7 +104,11 @@ def by_hand(tool: str, seconds: int) -> float:
             time.sleep(0.01)
         command = shlex.split(client_text.format(**where))
         done = subprocess.run(
-            ["taskset", "-c", CLIENT_CPU, *command], capture_output=True, text=True, timeout=seconds + 30
+            ["taskset", "-c", CLIENT_CPU, *command],
+            capture_output=True,
+            text=True,
+            timeout=seconds + 30,
+            start_new_session=True,
         )
         return value_of(parser, done.stdout, command, metric)
     finally:

@@ -14,7 +14,7 @@ from npc.record import Record, read_csv
 from tests.netns import Cluster
 from tests.npb_job import Job, needs_root
 
-pytestmark = [pytest.mark.netns, needs_root]
+pytestmark = [pytest.mark.netns, pytest.mark.slow, needs_root]
 
 #: TCP's share of an Ethernet frame: 1448 bytes of 1514 (MTU 1500, timestamps).
 GOODPUT = 1448 / 1514

@@ -232,7 +232,7 @@ def end(out: str = "", err: str = "", code: int = 0, timed_out: bool = False) ->
 @pytest.mark.parametrize(
     ("argv", "ended", "status", "blame"),
     [
-        (("qperf", "h", "tcp_bw"), end("tcp_bw:\n    bw  =  2 GB/sec\n", code=1), "exit code 1", Blame.CLIENT),
+        (("qperf", "h", "tcp_bw"), end("tcp_bw:\n    bw  =  2 GB/sec\n", code=3), "code 3", Blame.CLIENT),
         (("qperf", "h", "tcp_bw"), end("tcp_bw:\n    bw  =  0 bytes/sec\n"), "failed:", Blame.CLIENT),
         (("qperf", "h", "tcp_bw"), end(""), "failed: it never began", Blame.CLIENT),
         (("qperf", "h", "quit"), end("quit:\n"), "ok", Blame.NONE),

@@ -29,9 +29,10 @@ from parsers import WHOLE, complete_lines, failed, option, reading_of, words_aft
 _TEST: Final = r"(?:rds|sctp|sdp|tcp|udp|ver_rc|x?rc|uc|ud)_[a-z_]+"
 _TITLE: Final = re.compile(rf"\n({_TEST}):[ \t]*(?=\n)")
 _GROUPED: Final = rf"(?:[0-9]{{1,3}}(?:,[0-9]{{3}}){{1,5}}|{WHOLE})"
+# A body's last line end may have gone to the next title's pattern; its end is as good, all lines being whole.
 _FIELD: Final = re.compile(
     r"\n    (bw|send_bw|recv_bw|latency|msg_rate|msg_size) +=  *"
-    rf"({_GROUPED}(?:\.[0-9]{{1,18}})?) (\S*)(?: \(({_GROUPED})\))?[ \t]*(?=\n)"
+    rf"({_GROUPED}(?:\.[0-9]{{1,18}})?) (\S*)(?: \(({_GROUPED})\))?[ \t]*(?=\n|\Z)"
 )
 _LONGEST_NAME: Final = re.compile(r"\n    \w+  =")
 _USAGE: Final = re.compile(r"\n(?:(\w+): )?([^\n]*); try: qperf --help")
@@ -67,44 +68,50 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of qperf's client, in its order; failures last those that never began."""
     words = words_after(argv, "qperf")
     sizes = _sizes(words)
-    parts = _TITLE.split(complete_lines(text))
-    usage = _USAGE.search(parts[0])
+    before, *parts = _TITLE.split(complete_lines(text))
+    usage = _USAGE.search(before)
     if usage:
         yield failed(usage[1] or "qperf", _metric(usage[1] or ""), usage[2])
-    for case, body in zip(parts[1::2], parts[2::2], strict=True):
-        yield from _test(case, body + "\n", sizes)
-    seen = set(parts[1::2]) | {usage[1] if usage else None}
+    for case, body in zip(parts[::2], parts[1::2], strict=True):
+        yield from _test(case, body, sizes)
+    seen = {usage[1] if usage else None, *parts[::2]}
     for case in dict.fromkeys(word for word in words if re.fullmatch(_TEST, word)):
         if case not in seen:
             yield failed(case, _metric(case), "it never began: qperf stopped before it")
 
 
-def _test(case: str, body: str, sizes: list[int]) -> Iterator[Reading]:
+def _test(case: str, body: str, sizes: list[int]) -> list[Reading]:
     """Readings of the lines below one test's name."""
     size = sizes[0] if len(sizes) == 1 else None
     status = _UNKNOWN_SIZE if len(sizes) > 1 else OK
     values = []
     received = False
     for name, number, unit, exact in _FIELD.findall(body) if _LONGEST_NAME.search(body) else ():
-        if exact and name == "msg_size":
-            size, status = int(exact.replace(",", "")), OK
-            continue
         kind, power = _UNITS.get(unit, ("", ""))
-        value = float((number.replace(",", "") if "," in number else number) + power)
-        if name == "msg_size":
-            if kind == "size":
-                size, status = _exact(round(value), sizes), OK
-        elif kind == _METRICS[name] or (kind == "bits" and _METRICS[name] == "bandwidth"):
-            values.append((name, value / 8 if kind == "bits" else value))
-            received = received or (value > 0 and name != "send_bw")
-    if not received:
-        reason = "nothing arrived: the result is 0" if values else _reason(body)
-        yield failed(case, _metric(case), reason, size=size)
-        status = "invalid: nothing was received"
-    for name, value in values:
-        if value:
-            params = _SENT if name == "send_bw" else _NOTHING
-            yield reading_of((case, _METRICS[name], value, size, status, params, ""))
+        if name != "msg_size":
+            metric = _METRICS[name]
+            value = float((number.replace(",", "") if "," in number else number) + power)
+            if kind == metric:
+                values.append((name, metric, value))
+            elif kind == "bits" and metric == "bandwidth":
+                values.append((name, metric, value / 8))
+            received = received or (name != "send_bw" and value > 0)
+        elif exact:
+            size, status = int(exact.replace(",", "")), OK
+        elif kind == "size":
+            size, status = _exact(round(float(number.replace(",", "") + power)), sizes), OK
+    if received:
+        return [
+            reading_of((case, metric, value, size, status, _SENT if name == "send_bw" else _NOTHING, ""))
+            for name, metric, value in values
+            if value
+        ]
+    reason = "nothing arrived: the result is 0" if values else _reason(body)
+    return [failed(case, _metric(case), reason, size=size)] + [
+        Reading(case, metric, value, size, "invalid: nothing was received", _SENT)
+        for _, metric, value in values
+        if value
+    ]
 
 
 def _reason(body: str) -> str:

@@ -22,6 +22,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 import click
 
+from npc import session
 from npc.launch import LAUNCHES, read_launches
 from npc.record import OK
 from npc.run import RECORDS, read_run
@@ -197,39 +198,44 @@ class Display:
 def run_jube(
     command: Sequence[str], env: Mapping[str, str], home: Path, run: Path, log: IO[bytes]
 ) -> int | None:
-    """Run JUBE to its end and show what happens: its exit code, or None if a signal asked to stop.
+    """Run JUBE to its end and show what happens. Returns the signal that asked to stop, or None.
 
-    A stop ends JUBE and all that it started, in order, within `GRACE_S`.
+    A stop ends JUBE and all that it started, in order, within `GRACE_S`: JUBE itself dies at once, and the
+    launches that it had started still write down how they ended.
     """
-    display = Display()
-    process = subprocess.Popen(
-        command, cwd=home, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-    )
-    stopped = False
+    stopped: int | None = None
 
-    def stop(_number: int, _frame: object) -> None:
+    def stop(number: int, _frame: object) -> None:
         nonlocal stopped
-        stopped = True
+        stopped = number
 
     previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        while process.poll() is None and not stopped:
-            display.show(progress_of(run))
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(POLL_S)
-        if stopped and process.poll() is None:
-            os.killpg(process.pid, signal.SIGTERM)
-            try:
-                process.wait(GRACE_S)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
+        process = subprocess.Popen(
+            command,
+            cwd=home,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        display = Display()
+        try:
+            while process.poll() is None and not stopped:
+                display.show(progress_of(run))
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(POLL_S)
+            if stopped:
+                session.end(process.pid, GRACE_S)
                 process.wait()
-        display.show(progress_of(run))
+            display.show(progress_of(run))
+        finally:
+            display.close()
     finally:
-        display.close()
         for number, handler in previous.items():
             signal.signal(number, handler)
-    return None if stopped else process.returncode
+    return stopped
 
 
 def step(home: Path, *words: str) -> int:
@@ -290,20 +296,29 @@ def _characterise(
     log_path = outpath / f"jube-{number:06d}.log"
     with log_path.open("wb") as log:
         try:
-            code = run_jube(command, env, home, run, log)
+            stopped = run_jube(command, env, home, run, log)
         except FileNotFoundError:
+            log_path.unlink()
             raise click.ClickException(
                 "jube is not installed: `npc doctor` says how to get it here"
             ) from None
-    if not run.is_dir():
+    if not (run / "workpackages.xml").exists():
+        if stopped:
+            click.echo(f"stopped before anything was measured ({log_path})", err=True)
+            return 128 + stopped
         tail = "\n".join(log_path.read_text(errors="replace").splitlines()[-5:])
-        raise click.ClickException(f"JUBE made no run; its last words:\n{tail}")
+        raise click.ClickException(f"JUBE started nothing ({log_path}); its last words:\n{tail}")
     log_path.replace(run / "jube.log")
     states = progress_of(run)
+    if not states and not stopped:
+        raise click.ClickException(f"jube.yml has no benchmark with the tag {' or '.join(tags)}")
     for state in states:
         if state.state == "failed":
-            click.echo(f"{state.name}: failed after {state.made} of {state.planned} launches", err=True)
-    if code is not None:
+            after = (
+                f"after {state.made} of {state.planned} launches" if state.planned else "before any launch"
+            )
+            click.echo(f"{state.name}: failed {after}", err=True)
+    if not stopped:
         for verb in ("analyse", "result"):
             subprocess.run(
                 ["jube", verb, str(outpath), "--id", str(number)], cwd=home, env=env, capture_output=True
@@ -313,9 +328,9 @@ def _characterise(
     drawn = step(home, "roofline", str(run), *(["--json"] if as_json else []))
     if not as_json:
         click.echo(f"run: {run}   {time.monotonic() - begun:.0f} s")
-    if code is None:
+    if stopped:
         click.echo("stopped: what had been measured is collected", err=True)
-        return 130
+        return 128 + stopped
     return exit_code(run, states, drawn)
 
 

@@ -21,7 +21,7 @@ from typing import Any, Final
 import click
 
 import parsers
-from npc.launch import LAUNCHES, Launch, Launches, read_launches
+from npc.launch import LAUNCHES, Launch, Launches, last_words, read_launches
 from npc.record import OK, InvalidRecord, Reading, Record, replace, save_csv
 from npc.run import RECORDS
 
@@ -52,14 +52,15 @@ class Workpackage:
 
     def reason(self) -> str:
         """Why it has no launches, in a line: the job's own last words, else JUBE's."""
+        if not self.folder.is_dir():
+            return "failed: it was never started: the run was stopped, or goes on"
+        if self.done:
+            return "failed: its job ended, but made no launches: has the platform's job script #MEASUREMENT#?"
         for name in ("work/job.err", "work/stderr", "error"):
             path = self.folder / name
             if path.is_file():
-                lines = [
-                    line.strip() for line in path.read_text(errors="replace").splitlines() if line.strip()
-                ]
-                if lines:
-                    last = lines[-1][:200]
+                last = last_words(path)
+                if last:
                     return last if last.startswith("unavailable: ") else f"failed: {last}"
         if (self.folder / "error").exists():
             return "failed: JUBE says error, without a reason"
@@ -88,7 +89,10 @@ def read_workpackages(run: Path) -> list[Workpackage]:
     found = []
     for element in root.iter("workpackage"):
         step = (element.findtext("step") or "").strip()
-        number = int(element.get("id", "0"))
+        try:
+            number = int(element.get("id", "0"))
+        except ValueError as error:
+            raise NoRun(f"{run / WORKPACKAGES}: id of a workpackage: {error}") from None
         parameters = {}
         for parameter in element.iter("parameter"):
             selected = parameter.find("selection")
@@ -107,14 +111,13 @@ def collect_run(run: Path, platform: str = "") -> list[Record]:
         return list(_records_of_folder(run, run, "", platform or socket.gethostname()))
     records: list[Record] = []
     for workpackage in read_workpackages(run):
-        if not workpackage.folder.is_dir():
-            continue  # not started yet
         name = platform or workpackage.parameters.get("platform_name") or socket.gethostname()
         folders = sorted(path.parent for path in (workpackage.folder / "work").glob(f"*/{LAUNCHES}"))
         for folder in folders:
             records += _records_of_folder(folder, run, workpackage.step, name)
-        if not folders and not workpackage.done:
-            provenance = _provenance(run, workpackage.step, name, workpackage.folder)
+        if not folders:
+            source = workpackage.folder if workpackage.folder.is_dir() else run / WORKPACKAGES
+            provenance = _provenance(run, workpackage.step, name, source)
             records.append(
                 Record.of(Reading(workpackage.step, UNREAD, None, None, workpackage.reason()), **provenance)
             )
@@ -146,7 +149,9 @@ def _records_of_folder(folder: Path, run: Path, benchmark: str, platform: str) -
     missing = launches.planned - len(launches.launches)
     if missing > 0:
         provenance = _provenance(run, benchmark, platform, folder / LAUNCHES)
-        status = f"failed: {missing} of {launches.planned} launches were never made: the job ended early"
+        status = (
+            f"failed: {missing} of {launches.planned} launches were not made: the job ended early, or goes on"
+        )
         yield Record.of(Reading("", UNREAD, None, None, status), job=launches.job, **provenance)
 
 
@@ -223,7 +228,8 @@ def collect(run: Path, platform: str, output: Path | None) -> None:
     target = output or folder / RECORDS
     try:
         save_csv(records, target)
-        save_environment(folder)
+        if output is None:  # who writes elsewhere wants the run left as it is
+            save_environment(folder)
     except OSError as error:
         raise click.ClickException(
             f"cannot write {target}: {error.strerror}; the raw output is untouched"
@@ -237,10 +243,15 @@ def collect(run: Path, platform: str, output: Path | None) -> None:
 
 
 def count_failures(records: list[Record]) -> dict[str, int]:
-    """How often each status but ``ok`` occurs, with its benchmark; numbers in it do not tell them apart."""
+    """How often each status but ``ok`` occurs, with its benchmark.
+
+    Statuses that differ in their numbers only count as one, under the words of the first.
+    """
+    first: dict[str, str] = {}
     counts: dict[str, int] = {}
     for record in records:
         if not record.ok:
-            status = f"{record.benchmark}: {re.sub(r'[0-9.]+', 'N', record.status)}"
+            status = f"{record.benchmark}: {record.status}"
+            status = first.setdefault(re.sub(r"[0-9.]+", "N", status), status)
             counts[status] = counts.get(status, 0) + 1
     return counts

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -24,7 +24,7 @@ from npb.suspects import Better, Kind, PairResult, Suspect, Verdict, some
 from npb.topology import Group, Topology, natural
 
 if TYPE_CHECKING:
-    from npb.evidence import Booleans, Integers, Noise, Scores
+    from npb.evidence import Booleans, Floats, Integers, Noise, Scores
 
 __all__ = ["Better", "PairResult", "Suspect", "Verdict", "judge", "worst_pairs"]
 
@@ -36,6 +36,10 @@ FALSE_SHARE: Final = 0.02
 FALSE_AGAIN: Final = 0.002
 #: Nobody is named for less: healthy nodes differ by as much.
 MIN_SLOWDOWN: Final = 0.015
+
+#: In a run of few readings (`evidence.FEW_READINGS`) at most one in so many of a suspect's measurements is
+#: not below the usual: a bad node is slow in every pair it is in.
+EXCEPTIONS: Final = 8
 
 #: A link is slow in every one of at least so many measurements…
 LINK_READINGS: Final = 2
@@ -51,8 +55,13 @@ PRIOR_DISTURBED: Final = 1 / 50
 CANDIDATE_SCORE: Final = 2.5
 CANDIDATES: Final = 16
 PAIRS_PER_CANDIDATE: Final = 16
+#: Nodes with such a score are no part of the rest that another suspect is compared with.
+SUSPICIOUS: Final = 4.0
 #: Slow pairs measured again.
 SLOW_PAIRS: Final = 16
+
+#: Two node numbers, the smaller first.
+Pair = tuple[int, int]
 
 #: Explanations whose likelihoods differ by less than this factor are equally good.
 _EQUALLY_GOOD: Final = 3.0
@@ -63,7 +72,8 @@ _RULE: Final = (
     f"the first suspect: such evidence in less than {FALSE_ALARM:.1%} of healthy runs, all nodes and "
     f"switches together; further ones: at most {FALSE_SHARE:.0%} of the names wrong; {FALSE_AGAIN:.1%} for "
     "both once the worst pairs were measured again",
-    f"slower than the rest by at least {MIN_SLOWDOWN:.1%}, in at least {evidence.MIN_READINGS} measurements",
+    f"slower than the rest by at least {MIN_SLOWDOWN:.1%}, in at least {evidence.MIN_READINGS} measurements; "
+    f"among fewer than {evidence.FEW_READINGS} in all, with one exception in {EXCEPTIONS} at most",
     f"a link: in every one of at least {LINK_READINGS} measurements slower by {LINK_SIGMAS:g} σ and "
     f"{LINK_SLOWDOWN:.0%}, by chance in less than {FALSE_LINK:.0%} of runs",
     f"dead: fails as often by accident in less than {FALSE_DEAD:.0%} of runs",
@@ -189,7 +199,8 @@ class Inquiry:
         tested = int((count >= evidence.MIN_READINGS).sum())
         while finding := self._best():
             chance = upper_tail(finding.effect.z) * tested
-            if chance > self._limit(len(found)) or -math.expm1(-finding.effect.delta) < MIN_SLOWDOWN:
+            mild = -math.expm1(-finding.effect.delta) < MIN_SLOWDOWN
+            if chance > self._limit(len(found)) or mild or not self._is_consistent(finding.inside):
                 break
             found.append(finding)
             self.active = self.active & ~finding.inside
@@ -200,6 +211,13 @@ class Inquiry:
         if self._repeated:
             return FALSE_AGAIN * (found + 1)
         return FALSE_SHARE * (found + 1) if found else FALSE_ALARM
+
+    def _is_consistent(self, inside: Booleans) -> bool:
+        """Whether a suspect is slow nearly always; asked only where the noise's shape is hardly known."""
+        assert self.noise is not None
+        readings = self._readings[inside]
+        exceptions = int((readings >= self.noise.location).sum())
+        return bool(self.active.sum() >= evidence.FEW_READINGS) or exceptions <= len(readings) // EXCEPTIONS
 
     def _best(self) -> Finding | None:
         """The hypothesis that explains most, against the rest; None if none can be compared with a rest."""
@@ -220,10 +238,19 @@ class Inquiry:
         inside &= self.active
         n = self._hypotheses.nodes
         spread = evidence.node_spread(scores, n, self.noise) if index < n else 0.0
-        effect = evidence.test(self._readings, inside, self.active & ~inside, self.noise, spread)
+        effect = evidence.test(self._readings, inside, self._rest(inside), self.noise, spread)
         rivals = np.flatnonzero(ratio >= ratio[index] - math.log(_EQUALLY_GOOD))
         names = (" ".join(self._hypotheses.labels[i]) for i in rivals.tolist() if i != index)
         return Finding(index, inside, effect, tuple(names))
+
+    def _rest(self, inside: Booleans) -> Booleans:
+        """What a suspect is compared with: active readings of others that are above suspicion."""
+        assert self._scores is not None
+        n = len(self.names)
+        rest = self.active & ~inside
+        suspicious = np.sqrt(2 * self._scores.ratio[:n]) >= SUSPICIOUS
+        clean = rest & ~suspicious[self._a] & ~suspicious[self._b]
+        return clean if clean.sum() >= evidence.MIN_READINGS else rest
 
     def _suspect(self, finding: Finding, tested: int) -> Suspect:
         kind, name = self._hypotheses.labels[finding.hypothesis]
@@ -269,21 +296,23 @@ class Inquiry:
         """Pairs that are slow every time although their nodes are not, the slowest first."""
         if self.noise is None:
             return []
-        slow = self._slow_pairs()
-        readings = self._readings_by_pair()
-        # Slow once and well again, or measured once: as far as anybody knows, a disturbance that passed.
-        passing = sum(len(bad) for pair, bad in slow.items() if len(bad) < max(readings[pair], LINK_READINGS))
+        slow, readings = self._slow_pairs(self.noise), self._readings_by_pair()
         suspects, once, doubtful = [], [], []
+        ill = self._ill_nodes(slow, readings)
         for pair, bad in slow.items():
-            total = readings[pair]
             name = f"{self.results[bad[0]].a}–{self.results[bad[0]].b}"
-            rate = (passing + 1) / (int(self.active.sum()) - total + 1 / PRIOR_DISTURBED)
-            chance = len(readings) * at_least(len(bad), total, min(rate, 0.5))
-            if total < LINK_READINGS:
+            if ill.intersection(pair) or len(bad) < readings[pair]:
+                continue
+            if len(bad) < LINK_READINGS:
                 once.append(name)
-            elif len(bad) == total and chance <= FALSE_LINK:
-                suspects.append(self._link(name, bad, chance))
-            elif len(bad) == total:
+                continue
+            noise = self._noise_without(bad)
+            if not all(self._is_slow(self._readings[bad], noise)):
+                continue
+            chance = len(readings) * at_least(len(bad), len(bad), self._disturbed(pair, slow, readings))
+            if chance <= FALSE_LINK:
+                suspects.append(self._link(name, bad, chance, noise))
+            else:
                 doubtful.append(name)
         if once:
             self.undecided.append(
@@ -295,32 +324,66 @@ class Inquiry:
                 f"{_count(doubtful, 'pair')} slow every time, which may be chance among so many disturbed "
                 f"measurements: {some(doubtful)}"
             )
+        if ill:
+            names = [self.names[node] for node in sorted(ill)]
+            self.undecided.append(f"slow in most of its pairs, but in too few to be sure: {some(names)}")
         return suspects
 
-    def _slow_pairs(self) -> dict[tuple[int, int], list[int]]:
+    def _ill_nodes(self, slow: Mapping[Pair, Sequence[int]], readings: Mapping[Pair, int]) -> set[int]:
+        """Nodes with most of their pairs slow: no single link is to blame for that."""
+        bad = Counter(node for pair in slow for node in pair)
+        every = Counter(node for pair in readings for node in pair)
+        return {
+            node for node, count in bad.items() if count >= evidence.MIN_READINGS and 2 * count > every[node]
+        }
+
+    def _disturbed(
+        self, pair: Pair, slow: Mapping[Pair, Sequence[int]], readings: Mapping[Pair, int]
+    ) -> float:
+        """How often a measurement of another pair is disturbed, for once, as much as `pair` is slow."""
+        mildest = max(self._readings[i] for i in slow[pair])
+        passed = sum(
+            sum(self._readings[i] <= mildest for i in bad)
+            for other, bad in slow.items()
+            if other != pair and len(bad) < max(readings[other], LINK_READINGS)
+        )
+        rate = (passed + 1) / (sum(readings.values()) - readings[pair] + 1 / PRIOR_DISTURBED)
+        return min(float(rate), 0.5)
+
+    def _slow_pairs(self, noise: Noise) -> dict[Pair, list[int]]:
         """Slow readings by pair among the active ones, the slowest first."""
-        assert self.noise is not None
-        limit = max(LINK_SIGMAS * self.noise.sigma, -math.log1p(-LINK_SLOWDOWN))
-        bad = np.flatnonzero(self.active & (self._readings - self.noise.location < -limit))
-        slow: dict[tuple[int, int], list[int]] = defaultdict(list)
+        bad = np.flatnonzero(self.active & self._is_slow(self._readings, noise))
+        slow: dict[Pair, list[int]] = defaultdict(list)
         for i in bad[np.argsort(self._readings[bad], kind="stable")].tolist():
             slow[self._pair(i)].append(i)
         return slow
 
-    def _readings_by_pair(self) -> Counter[tuple[int, int]]:
+    def _is_slow(self, readings: Floats, noise: Noise) -> Booleans:
+        limit = max(LINK_SIGMAS * noise.sigma, -math.log1p(-LINK_SLOWDOWN))
+        return readings - noise.location < -limit
+
+    def _noise_without(self, bad: Sequence[int]) -> Noise:
+        """The noise of the others; among many readings these few make no difference."""
+        assert self.noise is not None
+        others = self.active.copy()
+        others[bad] = False
+        if others.sum() >= evidence.FEW_READINGS:
+            return self.noise
+        return evidence.cautious_noise(self._readings[others], self.noise)
+
+    def _readings_by_pair(self) -> Counter[Pair]:
         ends = np.sort(np.stack([self._a, self._b])[:, self.active], axis=0)
         return Counter(zip(ends[0].tolist(), ends[1].tolist(), strict=True))
 
-    def _pair(self, reading: int) -> tuple[int, int]:
+    def _pair(self, reading: int) -> Pair:
         a, b = int(self._a[reading]), int(self._b[reading])
         return min(a, b), max(a, b)
 
-    def _link(self, name: str, bad: Sequence[int], chance: float) -> Suspect:
-        assert self.noise is not None
+    def _link(self, name: str, bad: Sequence[int], chance: float, noise: Noise) -> Suspect:
         mine = [self.results[i] for i in bad]
-        delta = self.noise.location - float(np.mean(self._readings[list(bad)]))
-        error = self.noise.sigma / math.sqrt(len(bad))
-        effect = Effect(delta, error, delta / error, self.noise.readings - 1)
+        delta = noise.location - float(np.mean(self._readings[list(bad)]))
+        error = noise.sigma / math.sqrt(len(bad))
+        effect = Effect(delta, error, delta / error, noise.readings - 1)
         low, high = effect.interval()
         return Suspect(
             kind="link",
@@ -353,7 +416,7 @@ class Inquiry:
         chosen: list[int] = []
         for node in order[suspicion[order] >= CANDIDATE_SCORE]:
             chosen += np.flatnonzero((self._a == node) | (self._b == node))[:PAIRS_PER_CANDIDATE].tolist()
-        chosen += [bad[0] for bad in list(self._slow_pairs().values())[:SLOW_PAIRS]]
+        chosen += [bad[0] for bad in list(self._slow_pairs(self.noise).values())[:SLOW_PAIRS]]
         first = {self._pair(i): (self.results[i].a, self.results[i].b) for i in reversed(chosen)}
         return [first[pair] for pair in dict.fromkeys(map(self._pair, chosen))]
 

@@ -36,6 +36,8 @@ OUTLIER_WIDTH: Final = 1.0
 PRIOR_OUTLIERS: Final = 1.0
 PRIOR_READINGS: Final = 50.0
 MAX_OUTLIER_FRACTION: Final = 0.2
+#: With fewer readings the tails of the noise are unknown (`cautious_noise`).
+FEW_READINGS: Final = 200
 #: No benchmark repeats better than this; keeps quantised readings (all equal) from making σ = 0.
 MIN_NOISE: Final = 0.002
 #: A node with fewer readings is not judged, and what remains without a suspect must be as many.
@@ -133,6 +135,21 @@ def fit_noise(readings: Floats, start: Noise, steps: int = 20) -> Noise:
         ):
             break
     return noise
+
+
+def cautious_noise(readings: Floats, noise: Noise) -> Noise:
+    """`fit_noise` of readings that nobody is suspected for, not narrower than their lower half is wide.
+
+    The mixture takes a few readings that lie close together for the noise and the others for outliers;
+    among few readings that is a mistake, and disturbances are one-sided: they slow down. So with fewer
+    than `FEW_READINGS` the scale is at least that of a normal distribution with the same lower quartile.
+    """
+    if len(readings) >= FEW_READINGS or len(readings) < 2:
+        return fit_noise(readings, noise)
+    quartile, middle = np.quantile(readings, [0.25, 0.5])
+    width = max(float(middle - quartile) / 0.6745, MIN_NOISE)
+    fitted = fit_noise(readings, Noise(float(middle), width, noise.outliers, float(len(readings))))
+    return fitted._replace(sigma=max(fitted.sigma, width))
 
 
 def first_guess(readings: Floats, a: Integers, b: Integers, nodes: int) -> Noise:
@@ -252,9 +269,10 @@ def test(readings: Floats, inside: Booleans, rest: Booleans, noise: Noise, sprea
     """The readings `inside` against the `rest`, whose noise is estimated anew without them.
 
     The score is the lesser of Student's t on the slowdown and the signed root of the log-likelihood
-    ratio: the first knows how little the noise is known, the second that outliers may coincide.
+    ratio: the first knows how little the noise is known and how much nodes differ (`spread`), the second
+    that outliers may coincide.
     """
-    noise = fit_noise(readings[rest], noise)
+    noise = cautious_noise(readings[rest], noise)
     residual = readings[inside] - noise.location
     delta = -float(np.median(residual))
     for _ in range(10):
@@ -269,11 +287,9 @@ def test(readings: Floats, inside: Booleans, rest: Booleans, noise: Noise, sprea
     ratio = float(np.log((normal + outlier) / (healthy + outlier)).sum())
     total = max(float((normal / (normal + outlier)).sum()), 0.5)
     freedom = noise.readings - 1
-    own = noise.sigma**2 / total
-    variance = own + noise.sigma**2 / max(noise.readings, 1.0) + spread
-    t = delta / math.sqrt(variance)
-    root = math.sqrt(max(2 * ratio, 0.0) * own / variance)
-    return Effect(delta, math.sqrt(variance), min(normal_score(t, freedom), root), freedom)
+    error = math.sqrt(noise.sigma**2 * (1 / total + 1 / max(noise.readings, 1.0)) + spread)
+    score = min(normal_score(delta / error, freedom), math.sqrt(max(2 * ratio, 0.0)))
+    return Effect(delta, error, score, freedom)
 
 
 def level(

@@ -79,6 +79,7 @@ class Conductor:
         self._topology: topology.Topology | None = None
         self._attempts: list[cluster.Attempt] = []
         self._notes: set[str] = set()
+        self._table: dict[str, str] | None = None
 
     async def conduct(self, listener: socket.socket, own: socket.socket, secret: tuple[str, str]) -> int:
         """Everything; returns npb's exit code."""
@@ -97,12 +98,20 @@ class Conductor:
         except asyncio.CancelledError:
             pass
         except Unusable as problem:
-            print(f"npb: {problem}", file=sys.stderr, flush=True)
-            await self._dismiss(USAGE)
-            return USAGE
-        code = self._finish()
+            return await self._give_up(str(problem))
+        except OSError as error:
+            return await self._give_up(_cannot_write(error))
+        try:
+            code = self._finish()
+        except OSError as error:
+            return await self._give_up(_cannot_write(error))
         await self._dismiss(code)
         return code
+
+    async def _give_up(self, why: str) -> int:
+        print(f"npb: {why}", file=sys.stderr, flush=True)
+        await self._dismiss(USAGE)
+        return USAGE
 
     def _interrupt(self, signum: int) -> None:
         if not self._signal:
@@ -123,6 +132,7 @@ class Conductor:
     async def _measure(self) -> None:
         steps = self._plan()
         method = self._method(self._parser())
+        self._table = self._address_table()
         for node in self._nodes.values():
             self._check_cpus(node)
         if self._options.pairs:
@@ -293,17 +303,18 @@ class Conductor:
                 except placement.BadCpuList as error:
                     raise Unusable(f"--{option.replace('_', '-')}: {error}") from None
 
-    async def _address(self, server: Node, client: Node) -> str:
-        """What stands for HOSTNAME. Raises `npb.addresses.NoAddress`, `HostLost`, `Unusable`."""
-        options = self._options
+    def _address_table(self) -> dict[str, str] | None:
+        path = self._options.hostfile_addresses
         try:
-            table = (
-                addresses.read_table(Path(options.hostfile_addresses)) if options.hostfile_addresses else None
-            )
+            return addresses.read_table(Path(path)) if path else None
         except (OSError, ValueError) as error:
-            raise Unusable(str(error)) from None
+            raise Unusable(f"--hostfile-addresses: {error}") from None
+
+    async def _address(self, server: Node, client: Node) -> str:
+        """What stands for HOSTNAME. Raises `npb.addresses.NoAddress`, `HostLost`."""
+        options = self._options
         looked_up: dict[str, list[str]] = {}
-        if table is None and options.interface is None:
+        if self._table is None and options.interface is None:
             looked_up = await client.look_up(addresses.names_to_try(server.view, options.replace_host))
         return addresses.choose(
             server.view,
@@ -311,7 +322,7 @@ class Conductor:
             looked_up,
             interface=options.interface,
             replace=options.replace_host,
-            table=table,
+            table=self._table,
         )
 
     def _open_results(self, planned: int, seed: int | None = None) -> Results:
@@ -329,7 +340,7 @@ class Conductor:
         except FileExistsError:
             raise Unusable(f"{options.output} holds launches already; name another folder") from None
         except OSError as error:
-            raise Unusable(f"cannot write to {error.filename or options.output}: {error.strerror}") from None
+            raise Unusable(_cannot_write(error)) from None
 
     # -- the end -------------------------------------------------------------------------------------
 
@@ -364,3 +375,7 @@ class Conductor:
         print(cluster.rules(verdicts.values()), file=words, flush=True)
         if self._options.output:
             cluster.save(verdicts, self._results.folder)
+
+
+def _cannot_write(error: OSError) -> str:
+    return f"cannot write{f' to {error.filename}' if error.filename else ''}: {error.strerror}"

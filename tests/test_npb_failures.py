@@ -277,6 +277,16 @@ def test_a_client_that_leaves_processes_behind_is_swept_before_the_next_step(tmp
     assert ended.returncode == 0, ended.stdout
 
 
+def test_a_folder_that_vanishes_ends_the_job_with_its_reason(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    fill = f"import pathlib, shutil; shutil.rmtree(pathlib.Path({str(out)!r}) / 'raw')"
+    ended = run(
+        "--servercmd", listening_server(free_port()), "--clientcmd", python(fill), *RAW, "--output", str(out)
+    )  # fmt: skip
+    assert ended.returncode == 2
+    assert "cannot write to " in ended.stderr and "Traceback" not in ended.stderr
+
+
 # -- usage ---------------------------------------------------------------------------------------------
 
 

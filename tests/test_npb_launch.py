@@ -202,3 +202,19 @@ def test_nothing_of_npb_runs_while_the_tool_does() -> None:
         assert job.wait().returncode == 0
     finally:
         job.kill()
+
+
+def test_pairs_on_one_host_one_at_a_time_end_in_a_verdict(tmp_path: Path) -> None:
+    port = free_port()
+    ended = run(
+        "--servercmd", f"qperf -lp {port}", "--clientcmd", f"qperf HOSTNAME -lp {port} -t 1 -uu tcp_lat",
+        "--killserver", "--pairs", "ring", "--serial", "--output", str(tmp_path / "out"), ranks=3,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    launches = [
+        launch for launch in read_launches(tmp_path / "out").launches if "attempt" not in launch.params
+    ]
+    assert len({launch.hosts for launch in launches}) == 3
+    assert "rule: " in ended.stdout
+    (row,) = json.loads((tmp_path / "out/verdict.json").read_text())
+    assert (row["case"], row["metric"]) == ("tcp_lat", "latency")

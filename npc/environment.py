@@ -14,7 +14,6 @@ import shlex
 import socket
 import sys
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
@@ -53,6 +52,8 @@ def collect_environment(
 
     command: the command line it is for, this process's by default; tools: if they were looked up already.
     """
+    from concurrent.futures import ThreadPoolExecutor  # `npc environment --help` does not wait for it
+
     with ThreadPoolExecutor() as pool:
         # What has to ask other programs runs while the rest is read.
         looked_up = pool.submit(find_all) if tools is None else None

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from npc import tools
-from npc.doctor import missing_for_main_job, remedies
+from npc.diagnosis import missing_for_main_job, remedies
 from npc.environment import collect_environment
 from npc.load import Busy
 from npc.tools import TOOLS, Found, Need, Site, find_all, look_up, named, run_bounded, ways_to_get

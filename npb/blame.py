@@ -168,27 +168,30 @@ class Inquiry:
         count = len(self.results)
         self._a: Integers = np.fromiter((number[result.a] for result in self.results), np.intp, count)
         self._b: Integers = np.fromiter((number[result.b] for result in self.results), np.intp, count)
-        # Repeated measurements run among few others: they have no round whose normal could be known.
-        rounds = (-1 if result.round is None or result.attempt else result.round for result in self.results)
         sense = 1.0 if better == "higher" else -1.0
-        self._readings, self.active = evidence.level(
-            sense * np.log(np.array([result.value for result in self.results], dtype=np.float64)),
-            self._a,
-            self._b,
-            np.fromiter(rounds, np.intp, count),
-            self._distances(),
-            len(self.names),
-        )
-        self._hypotheses = self._make_hypotheses()
-        if self.active.any():
-            active = self.active
-            guess = evidence.first_guess(
-                self._readings[active], self._a[active], self._b[active], len(self.names)
-            )
-            self.noise = evidence.fit_noise(self._readings[active], guess)
+        self._logarithms: Floats = sense * np.log(np.array([result.value for result in self.results], float))
+        self._distance = self._distances()
+        self._readings = self._logarithms
+        self.active: Booleans = np.ones(count, dtype=bool)
+        self._level()
         if not self.active.all():
             odd = int((~self.active).sum())
             self.undecided.append(f"{odd} measurements over a distance that few pairs have are not judged")
+
+    def _level(self) -> None:
+        """Free the readings of what is normal, as far as the active ones show it; estimate their noise."""
+        if self.active.any():
+            self._readings, known = evidence.level(
+                self._logarithms, self.active, self._a, self._b, self._distance, len(self.names)
+            )
+            self.active = self.active & known
+        self._hypotheses = self._make_hypotheses()
+        if self.active.any():
+            chosen = self.active
+            guess = evidence.first_guess(
+                self._readings[chosen], self._a[chosen], self._b[chosen], len(self.names)
+            )
+            self.noise = evidence.fit_noise(self._readings[chosen], guess)
 
     # Nodes, uplinks, switches, racks
 
@@ -204,7 +207,18 @@ class Inquiry:
                 break
             found.append(finding)
             self.active = self.active & ~finding.inside
-        return [self._suspect(finding, tested) for finding in sorted(found, key=lambda one: -one.effect.z)]
+            if len(np.unique(self._distance)) > 1:
+                # What is normal for a distance may have been estimated from the suspect's own readings.
+                self._level()
+        found.sort(key=lambda finding: -finding.effect.z)
+        return [self._suspect(finding, tested) for finding in map(self._measured_again, found)]
+
+    def _measured_again(self, finding: Finding) -> Finding:
+        """How slow a suspect is, by the rest that is left when all suspects are known."""
+        if self.noise is None or self.active.sum() < evidence.MIN_READINGS:
+            return finding
+        effect = evidence.test(self._readings, finding.inside, self.active, self.noise)
+        return finding._replace(effect=finding.effect._replace(delta=effect.delta, error=effect.error))
 
     def _limit(self, found: int) -> float:
         """Step-down (Benjamini and Hochberg, 1995): how improbable the next suspect must be."""

@@ -1,7 +1,7 @@
 """The arithmetic behind a verdict: readings as arrays, what could explain them, and how well it does.
 
 A reading is the logarithm of a measured value, turned so that slower is smaller, and freed of what is
-normal for its round and its distance. Healthy readings are normal about 0 with a few outliers:
+normal for its distance. Healthy readings are normal about 0 with a few outliers:
 
     f(r) = (1-ε)·N(r; 0, σ²) + ε/W
 
@@ -44,9 +44,8 @@ MIN_NOISE: Final = 0.002
 MIN_READINGS: Final = 3
 #: A hypothesis that covers more than this share of the readings has nothing left to be compared with.
 MAX_SHARE: Final = 2 / 3
-#: A round or a distance is levelled by itself if it has this many readings.
+#: A distance with fewer readings has no normal that could be known.
 MIN_LEVELLED: Final = 8
-MIN_LEVELLED_ROUND: Final = 32
 
 _SQRT_2PI: Final = math.sqrt(2 * math.pi)
 _NORMAL: Final = NormalDist()
@@ -293,25 +292,23 @@ def test(readings: Floats, inside: Booleans, rest: Booleans, noise: Noise, sprea
 
 
 def level(
-    values: Floats, a: Integers, b: Integers, rounds: Integers, distance: Integers, nodes: int
+    values: Floats, active: Booleans, a: Integers, b: Integers, distance: Integers, nodes: int
 ) -> tuple[Floats, Booleans]:
-    """Readings freed of what is normal for their distance and their round, and which could be.
+    """Readings freed of what is normal for their distance, and which of them could be.
 
-    `rounds` and `distance` are small numbers, negative where unknown. A distance with too few readings to
-    know its normal is left out, a round with too few is left as it is.
+    The normal is estimated from the active readings, and taken from all. `distance` is a small number, the
+    same for pairs that should be equally fast; one with too few readings
+    to know its normal is left out. Rounds are not levelled: every node is in every one of them, so a slow
+    round is unfair to none, and a round's median moves with the suspects in it.
     """
     readings = values.copy()
     known = np.ones(len(values), dtype=bool)
     kinds = np.unique(distance)
     for kind in kinds:
-        chosen = distance == kind
+        chosen = active & (distance == kind)
         if chosen.sum() < MIN_LEVELLED and len(kinds) > 1:
-            known[chosen] = False
+            known[distance == kind] = False
         else:
             guess = first_guess(readings[chosen], a[chosen], b[chosen], nodes)
-            readings[chosen] -= fit_noise(readings[chosen], guess).location
-    for number in np.unique(rounds[rounds >= 0]):
-        chosen = (rounds == number) & known
-        if chosen.sum() >= MIN_LEVELLED_ROUND:
-            readings[chosen] -= np.median(readings[chosen])
+            readings[distance == kind] -= fit_noise(readings[chosen], guess).location
     return readings, known

@@ -93,13 +93,13 @@ def _rate(others: int, measurements: int) -> float:
 
 
 def _suspect(kind: str, name: str, mine: Sequence[PairResult], total: int, chance: float) -> Suspect:
-    reasons = Counter(result.status for result in mine).most_common(2)
-    why = "; ".join(f"{status} ({times}×)" if times > 1 else status for status, times in reasons)
+    reasons = Counter(result.status.removeprefix("failed: ") for result in mine).most_common(2)
+    why = "; ".join(f"{reason}, {times}×" if times > 1 else reason for reason, times in reasons)
     return Suspect(
         kind="node" if kind == "node" else "link",
         name=name,
         nodes=(name,) if kind == "node" else (mine[0].a, mine[0].b),
-        evidence=f"{len(mine)} of {total} measurements failed: {why}",
+        evidence=f"{len(mine)} of {total} measurements failed ({why})",
         chance=min(chance, 1.0),
         readings=total,
         measurements=tuple(mine[:_SHOWN]),

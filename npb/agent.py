@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from npb import interfaces, placement, readiness
-from npb.children import CannotStart, Child
+from npb.children import NOT_FOUND, CannotStart, Child
 from npb.messages import BadMessage, Decoder, encode
 from npb.processes import (
     UNKILLABLE_S,
@@ -375,7 +375,7 @@ class Agent:
 
 def _why_not(program: str, error: OSError) -> str:
     if isinstance(error, CannotStart) and error.errno == errno.ENOENT:
-        return f"{program}: not found in PATH"
+        return f"{program}: {NOT_FOUND}"
     return f"{program}: {error.strerror}"
 
 

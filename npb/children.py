@@ -20,6 +20,10 @@ from npb.processes import die_with_parent
 MAX_OUTPUT_BYTES: Final = 256 * 2**20
 
 
+#: How the words end that say of a program that this node does not have it.
+NOT_FOUND: Final = "not found in PATH"
+
+
 class CannotStart(OSError):
     """The program could not be executed: `errno` and `strerror` as of execve(2)."""
 

@@ -144,6 +144,39 @@ def save(verdicts: dict[Series, Verdict], folder: Path) -> None:
     (folder / VERDICTS).write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
 
+def draw(
+    series: dict[Series, list[PairResult]],
+    verdicts: dict[Series, Verdict],
+    path: Path,
+    title: str,
+    topology: Topology | None,
+) -> list[Path]:
+    """A heat map for each case and metric, of the largest size: the first at `path`, others beside it.
+
+    Returns the files. Raises OSError.
+    """
+    from npb import heatmap
+
+    largest: dict[tuple[object, ...], Series] = {}
+    for which in series:
+        key = (which.case, which.metric, which.qualifiers)
+        if key not in largest or (which.size or 0) > (largest[key].size or 0):
+            largest[key] = which
+    drawn: list[Path] = []
+    for which in largest.values():
+        name = path if not drawn else path.with_stem(f"{path.stem}-{which.case}-{which.metric}-{len(drawn)}")
+        heatmap.draw(
+            series[which],
+            verdicts[which],
+            name,
+            title=f"{which} ({title})",
+            unit=METRICS[which.metric].unit,
+            topology=topology,
+        )
+        drawn.append(name)
+    return drawn
+
+
 def _is_judged(reading: Reading) -> bool:
     """A tool's headline numbers, not its percentiles, and not what was only sent."""
     if reading.metric not in _JUDGED:

@@ -346,10 +346,10 @@ class Conductor:
 
     def _finish(self) -> int:
         if self._results:
+            kept = self._results.close()
             with contextlib.suppress(BrokenPipeError):
                 self._results.show(self._options.format)
                 self._judge()
-            kept = self._results.close()
             if kept and not self._options.output:
                 print(f"npb: a step failed; everything is kept in {kept}", file=sys.stderr, flush=True)
         if self._signal:
@@ -373,8 +373,13 @@ class Conductor:
         for which, verdict in verdicts.items():
             print(cluster.describe(which, verdict), file=words)
         print(cluster.rules(verdicts.values()), file=words, flush=True)
+        picture = Path(self._options.heatmap) if self._options.heatmap else None
         if self._options.output:
             cluster.save(verdicts, self._results.folder)
+            picture = picture or self._results.folder / "heatmap.png"
+        if picture:
+            title = f"{self._options.pairs}, {' '.join(self._options.clientcmd)}"
+            cluster.draw(series, verdicts, picture, title, self._topology)
 
 
 def _cannot_write(error: OSError) -> str:

@@ -111,7 +111,9 @@ class PairMeasurement:
             outcome.placement["server_cpus"] = self._server.cpus
             outcome.verdict = await self._client(outcome)
         except CannotServe as error:
-            outcome.verdict = Verdict(f"failed: server on {self._server_node.name}: {error}", Blame.SERVER)
+            outcome.verdict = Verdict(
+                f"{error.kind}: server on {self._server_node.name}: {error}", Blame.SERVER
+            )
         except HostLost as error:
             lost = self._server_node if self._server_node.lost else self._client_node
             blame = Blame.SERVER if lost is self._server_node else Blame.CLIENT
@@ -187,7 +189,7 @@ class PairMeasurement:
             client = await self._client_node.start_client(outcome.argv, method.client_cpus, method.timeout_s)
         except CannotServe as error:
             await self._after_step(False)
-            return Verdict(f"failed: client on {self._client_node.name}: {error}", Blame.CLIENT)
+            return Verdict(f"{error.kind}: client on {self._client_node.name}: {error}", Blame.CLIENT)
         self._client_running = client
         outcome.placement["client_cpus"] = client.cpus
         server_died = await self._until_client_ends(client, server)

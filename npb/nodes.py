@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from npb.agent import GRACE_S, tune
 from npb.interfaces import HostView, from_json
+from npb.children import NOT_FOUND
 from npb.messages import BadMessage, Decoder, encode
 
 #: An agent answers a question within this time, or its host is as good as cut off.
@@ -25,6 +26,11 @@ class HostLost(ConnectionError):
 
 class CannotServe(RuntimeError):
     """A tool that could not be started, or a server that never listened; the message says why."""
+
+    @property
+    def kind(self) -> str:
+        """What a status begins with: a node that lacks the tool has not failed."""
+        return "unavailable" if str(self).endswith(NOT_FOUND) else "failed"
 
 
 @dataclass(frozen=True)

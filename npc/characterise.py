@@ -273,7 +273,7 @@ def characterise(
     variables = environment_of_settings(home, given)
     outpath = (output or home / "runs").resolve()
     env = {**os.environ, **variables}
-    env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', os.defpath)}"
+    env["PATH"] = search_path()
     try:
         outpath.mkdir(parents=True, exist_ok=True)
         with only_one(outpath):

@@ -26,6 +26,7 @@ from npc import session
 from npc.launch import LAUNCHES, read_launches
 from npc.record import OK
 from npc.run import RECORDS, read_run
+from npc.tools import search_path
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

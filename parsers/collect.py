@@ -185,7 +185,9 @@ def _records_of_launch(
         "sample": launch.sample,
         "raw": (launches.folder / launch.raw).relative_to(run).as_posix(),
     }
-    for reading in read_output(launches, launch):
+    readings = read_output(launches, launch)
+    measured = any(reading.value is not None for reading in readings)
+    for reading in readings:
         params = {
             name: value
             for name, value in launch.params.items()
@@ -196,8 +198,9 @@ def _records_of_launch(
         except InvalidRecord as error:
             broken = Reading(reading.case, UNREAD, None, None, f"invalid: {error}")
             record = Record.of(broken, params=params, **provenance)
-        if launch.status != OK and record.ok:
-            # the numbers of a launch that failed are kept, and nobody uses them unasked
+        if launch.status != OK and (record.ok or not measured):
+            # The numbers of a launch that failed are kept, and nobody uses them unasked. Where there are
+            # none, who made the launch knows better than the parser of an empty text why.
             record = replace(record, status=launch.status)
         yield record
 

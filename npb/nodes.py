@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from npb.agent import GRACE_S, tune
-from npb.interfaces import HostView, from_json
 from npb.children import NOT_FOUND
+from npb.interfaces import HostView, from_json
 from npb.messages import BadMessage, Decoder, encode
 
 #: An agent answers a question within this time, or its host is as good as cut off.

@@ -89,8 +89,11 @@ def main() -> int:
     options = parser.parse_args()
     try:
         listed = subprocess.run(["likwid-bench", "-a"], capture_output=True, text=True, timeout=60).stdout
+    except FileNotFoundError:
+        print(f"unavailable: likwid-bench: not found in PATH on {os.uname().nodename}", file=sys.stderr)
+        return 1
     except (OSError, subprocess.TimeoutExpired) as error:
-        print(f"unavailable: likwid-bench: {error}", file=sys.stderr)
+        print(f"cases.py: likwid-bench -a: {error}", file=sys.stderr)
         return 1
     available = {line.split()[0] for line in listed.splitlines() if " - " in line}
     cpuinfo = Path("/proc/cpuinfo").read_text().splitlines()

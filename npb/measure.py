@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from npb import addresses
-from npb.nodes import CannotServe, Ended, HostLost, Node, Running
+from npb.nodes import CannotRun, Ended, HostLost, Node, Running
 from npb.sweep import Step
 from npb.verdict import Blame, Verdict, judge, last_line, tool_of
 from npc.launch import now
@@ -64,10 +64,6 @@ class Outcome:
     placement: dict[str, str] = field(default_factory=dict)
 
 
-class ServerFailed(RuntimeError):
-    """The server ended in mid-step."""
-
-
 def ends_by_itself(argv: Sequence[str]) -> bool | None:
     """Whether this server ends after one client; None if its tool is not known here."""
     tool = tool_of(argv)
@@ -92,6 +88,7 @@ class PairMeasurement:
         self._address = address
         self._method = method
         self._server: Running | None = None
+        self._client_running: Running | None = None
         self._server_output = (b"", b"")
         self._datagrams = 0
         self._one_shot: bool | None = None
@@ -110,7 +107,7 @@ class PairMeasurement:
             assert self._server
             outcome.placement["server_cpus"] = self._server.cpus
             outcome.verdict = await self._client(outcome)
-        except CannotServe as error:
+        except CannotRun as error:
             outcome.verdict = Verdict(
                 f"{error.kind}: server on {self._server_node.name}: {error}", Blame.SERVER
             )
@@ -149,8 +146,6 @@ class PairMeasurement:
 
     # -- the server ----------------------------------------------------------------------------------
 
-    _client_running: Running | None = None
-
     async def _ready_server(self, argv: tuple[str, ...]) -> None:
         """A server with this command line that listens; the running one, if it still does."""
         if self._server and (self._server.argv != argv or self._server.ended.done()):
@@ -187,7 +182,7 @@ class PairMeasurement:
         assert server
         try:
             client = await self._client_node.start_client(outcome.argv, method.client_cpus, method.timeout_s)
-        except CannotServe as error:
+        except CannotRun as error:
             await self._after_step(False)
             return Verdict(f"{error.kind}: client on {self._client_node.name}: {error}", Blame.CLIENT)
         self._client_running = client

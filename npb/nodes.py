@@ -24,7 +24,7 @@ class HostLost(ConnectionError):
     """The connection to a node's agent is gone, or it does not answer."""
 
 
-class CannotServe(RuntimeError):
+class CannotRun(RuntimeError):
     """A tool that could not be started, or a server that never listened; the message says why."""
 
     @property
@@ -90,7 +90,7 @@ class Node:
     async def start_server(
         self, argv: Sequence[str], cpus: set[int] | None, ready_s: float, ready_after_s: float | None
     ) -> Running:
-        """Start a server and wait until it listens. Raises `CannotServe`, `HostLost`."""
+        """Start a server and wait until it listens. Raises `CannotRun`, `HostLost`."""
         number = next(self._numbers)
         running = self._expect_end(number)
         reply = asyncio.ensure_future(
@@ -111,20 +111,20 @@ class Node:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             if running.done() and not reply.done():
                 ended = running.result()
-                raise CannotServe(_ended_early(argv, ended))
+                raise CannotRun(_ended_early(argv, ended))
             message, _ = await reply
         finally:
             reply.cancel()
         if "error" in message:
             if "cpus" not in message:
                 self._running.pop(number, None)
-                raise CannotServe(message["error"])
+                raise CannotRun(message["error"])
             ended = await self.stop(Running(tuple(argv), "", 0, running))
-            raise CannotServe(f"{argv[0]} {message['error']}{_last_lines(ended)}")
+            raise CannotRun(f"{argv[0]} {message['error']}{_last_lines(ended)}")
         return Running(tuple(argv), message["cpus"], message["datagrams"], running)
 
     async def start_client(self, argv: Sequence[str], cpus: set[int] | None, timeout_s: float) -> Running:
-        """Start a client, which ends or is ended after `timeout_s`. Raises `CannotServe`, `HostLost`."""
+        """Start a client, which ends or is ended after `timeout_s`. Raises `CannotRun`, `HostLost`."""
         number = next(self._numbers)
         running = self._expect_end(number)
         message, _ = await self._ask(
@@ -137,7 +137,7 @@ class Node:
         )
         if "error" in message:
             self._running.pop(number, None)
-            raise CannotServe(message["error"])
+            raise CannotRun(message["error"])
         return Running(tuple(argv), message["cpus"], message["datagrams"], running)
 
     async def state(self) -> tuple[bytes, bytes, int]:

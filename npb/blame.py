@@ -93,8 +93,8 @@ def judge(
     too. Measurements made again (`worst_pairs`) stand beside the first ones and count the same: a
     disturbance that has passed is outvoted, a lasting fault is confirmed.
     """
-    silence = silent(results)
     inquiry = Inquiry(results, better, topology, nodes)
+    silence = silent(results, inquiry.failures)
     suspects = [*silence.suspects, *inquiry.slow_groups(), *inquiry.slow_links()]
     undecided = inquiry.undecided
     if silence.unexplained:
@@ -107,7 +107,7 @@ def judge(
         nodes=len(inquiry.names),
         judged=judged,
         measurements=len(results),
-        failed=len(results) - len(values),
+        failed=len(inquiry.failures),
         typical=median(values) if values else None,
         noise=inquiry.noise.sigma if inquiry.noise else None,
         disturbed=inquiry.noise.outliers if inquiry.noise else None,
@@ -132,7 +132,7 @@ def worst_pairs(
     """
     inquiry = Inquiry(results, better, topology, ())
     inquiry.slow_groups()
-    failed = [(result.a, result.b) for result in silent(results).unexplained]
+    failed = [(result.a, result.b) for result in silent(results, inquiry.failures).unexplained]
     return list(dict.fromkeys([*inquiry.suspicious_pairs(), *failed]))[:most]
 
 
@@ -157,7 +157,10 @@ class Inquiry:
     ) -> None:
         hosts = {result.a for result in results} | {result.b for result in results} | set(nodes)
         self.names = sorted(hosts, key=natural)
-        self.results = [result for result in results if result.usable]
+        self.results: list[PairResult] = []
+        self.failures: list[PairResult] = []
+        for result in results:
+            (self.results if result.usable else self.failures).append(result)
         self.undecided: list[str] = []
         self.noise: Noise | None = None
         self._better = better
@@ -270,7 +273,8 @@ class Inquiry:
         kind, name = self._hypotheses.labels[finding.hypothesis]
         mine = np.flatnonzero(finding.inside)
         mine = mine[np.argsort(self._readings[mine], kind="stable")]
-        below = int((self._readings[mine] < 0).sum())
+        assert self.noise is not None
+        below = int((self._readings[mine] < self.noise.location).sum())
         text = f"slower than usual in {below} of {len(mine)} measurements"
         if kind == "node":
             text += f", with {len({*self._a[mine], *self._b[mine]}) - 1} nodes"

@@ -207,7 +207,9 @@ class Hypotheses:
         values: Floats,
     ) -> Hypotheses:
         """Hypotheses of an incidence list in any order; `values` are the readings."""
-        order = np.lexsort((values[reading], member))
+        rank = np.empty(len(values), dtype=np.intp)
+        rank[np.argsort(values, kind="stable")] = np.arange(len(values))
+        order = np.argsort(member * len(values) + rank[reading])
         return cls(labels, nodes, reading[order], member[order])
 
     def readings_of(self, index: int) -> Integers:
@@ -304,9 +306,9 @@ def level(
     readings = values.copy()
     known = np.ones(len(values), dtype=bool)
     kinds = np.unique(distance)
-    for kind in kinds:
+    for kind in kinds if len(kinds) > 1 else ():
         chosen = active & (distance == kind)
-        if chosen.sum() < MIN_LEVELLED and len(kinds) > 1:
+        if chosen.sum() < MIN_LEVELLED:
             known[distance == kind] = False
         else:
             guess = first_guess(readings[chosen], a[chosen], b[chosen], nodes)

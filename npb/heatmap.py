@@ -80,6 +80,9 @@ def draw(
     bar.set_label("ratio to the median; red is slow, grey was not measured, × failed")
     typical = "" if verdict.typical is None else f", median {format_quantity(verdict.typical, unit)}"
     axes.set_title(f"{title}{typical}\n{_summary(verdict)}", fontsize=10, loc="left")
+    figure.supxlabel(
+        "\n".join(f"rule: {part}" for part in verdict.rule), fontsize=6, color="0.35", x=0.01, ha="left"
+    )
     try:
         figure.savefig(path, dpi=130)
     finally:

@@ -31,11 +31,11 @@ class Silence(NamedTuple):
     unexplained: list[PairResult]
 
 
-def silent(results: Sequence[PairResult]) -> Silence:
-    """Dead nodes, then dead links, those with most failures first."""
-    open_failures = [result for result in results if not result.usable]
-    if not open_failures:
+def silent(results: Sequence[PairResult], failures: Sequence[PairResult]) -> Silence:
+    """Dead nodes, then dead links, those with most failures first; `failures` are the results of no use."""
+    if not failures:
         return Silence([], [])
+    open_failures = list(failures)
     total = Counter(name for result in results for name in (result.a, result.b))
     failed = Counter(name for result in open_failures for name in (result.a, result.b))
     suspects: list[Suspect] = []

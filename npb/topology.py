@@ -23,7 +23,7 @@ import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import product
 from pathlib import Path
 from typing import Final, Literal
@@ -95,18 +95,18 @@ class Topology:
     def order(self, hosts: Iterable[str]) -> list[str]:
         """Hosts sorted by their switches from the top down, then by name as people count (n2 before n10)."""
 
-        def key(host: str) -> tuple[list[list[tuple[int, int, str]]], list[tuple[int, int, str]]]:
+        def key(host: str) -> tuple[list[tuple[tuple[int, int, str], ...]], tuple[tuple[int, int, str], ...]]:
             above = self._above.get(self.name(host), ())
             return [natural(group.name) for group in reversed(above)], natural(host)
 
         return sorted(hosts, key=key)
 
 
-def natural(name: str) -> list[tuple[int, int, str]]:
+@lru_cache(maxsize=2**16)
+def natural(name: str) -> tuple[tuple[int, int, str], ...]:
     """Sort key of a name in which numbers count as numbers: ``n2`` before ``n10``."""
-    return [
-        (0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name) if part
-    ]
+    parts = re.split(r"(\d+)", name)
+    return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts if part)
 
 
 def load(source: str) -> Topology:

@@ -59,19 +59,20 @@ def cache_bytes(cpus: set[int]) -> dict[str, int]:
 
 
 def working_sets(caches: dict[str, int], memory: int) -> dict[str, int]:
-    """Bytes of the working set that lies in each level: half the level, but at least twice the one below.
+    """Bytes of the working set that lies in each level.
 
-    A level that cannot hold twice the level below it (an exclusive or tiny one) is left out. Memory is
-    four times the last level, and never more than a quarter of `memory`.
+    Half the level; between the level and the one below where half would come close to that one (less than
+    twice its size). A level no larger than one below it is left out. Memory is four times the largest
+    level, and never more than a quarter of `memory`.
     """
     sets: dict[str, int] = {}
     below = 0
     for level, size in caches.items():
-        if size // 2 >= 2 * below or not below:
+        if size // 2 >= 2 * below:
             sets[level] = size // 2
         elif size > below:
             sets[level] = (size + below) // 2
-        below = size
+        below = max(below, size)
     sets["MEM"] = min(max(4 * below, 400_000_000), memory // 4)
     return sets
 
@@ -86,6 +87,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--samples", type=int, default=6, help="launches of each ceiling")
     parser.add_argument("--side-samples", type=int, default=3, help="launches of copy, stream and triad")
+    parser.add_argument("--threads", type=int, help="at most so many (default: a thread for each CPU)")
     options = parser.parse_args()
     try:
         listed = subprocess.run(["likwid-bench", "-a"], capture_output=True, text=True, timeout=60).stdout
@@ -98,7 +100,7 @@ def main() -> int:
     available = {line.split()[0] for line in listed.splitlines() if " - " in line}
     cpuinfo = Path("/proc/cpuinfo").read_text().splitlines()
     flags = set(next((line for line in cpuinfo if line.startswith("flags")), "").split())
-    cpus = os.sched_getaffinity(0)
+    cpus = set(sorted(os.sched_getaffinity(0))[: options.threads])
     threads = len(cpus)
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 

@@ -36,7 +36,7 @@ _COLUMN: Final = re.compile(
     r"|\S[^()\[\]]{0,40}?[(\[](?:us|MB/s|%)[)\]]|\S+"
 )
 _VARIED: Final = re.compile(r"([A-Za-z][\w ]{0,40}): ([^\s\]]{0,80}[^\s\].])")
-_INIT: Final = re.compile(rf"\nnprocs: \d+, min: ({WHOLE}) ms, max: ({WHOLE}) ms, avg: ({WHOLE}) ms(?=\n)")
+_INIT: Final = re.compile(rf"\nnprocs: \d+, min: ({WHOLE}) ms, max: ({WHOLE}) ms, avg: ({WHOLE}) ms(?=\n|\Z)")
 _ERROR: Final = re.compile(r"\n(This test requires[^\n]*|[^\n]*exited with non-zero status[^\n]*)")
 _PROGRAM: Final = re.compile(r"osu_\w+")
 _WORD: Final = "[A-Za-z]+"

@@ -22,6 +22,8 @@ from tests.npb_job import (
     run,
 )
 
+pytestmark = pytest.mark.slow
+
 RAW = ("--parser", "raw", "--killserver")
 
 

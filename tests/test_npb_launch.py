@@ -11,6 +11,8 @@ from npc.launch import read_launches
 from npc.record import read_csv
 from tests.npb_job import Job, free_port, listening_server, python, run
 
+pytestmark = pytest.mark.slow
+
 
 def qperf(port: int, client: str) -> tuple[str, str, str, str]:
     return ("--servercmd", f"qperf -lp {port}", "--clientcmd", f"qperf HOSTNAME -lp {port} -t 1 {client}")

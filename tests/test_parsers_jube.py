@@ -23,6 +23,8 @@ import pytest
 import parsers
 from npc.record import OK, Reading
 
+pytestmark = pytest.mark.slow
+
 BENCHMARKS: Final = Path(__file__).parent.parent / "benchmarks"
 TOOLS: Final = sorted(set(captured.FOLDERS.values()))
 #: Units as the patterns name them → what one is in the metric's SI unit.

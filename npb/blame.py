@@ -47,9 +47,9 @@ LINK_READINGS: Final = 2
 LINK_SIGMAS: Final = 4.0
 LINK_SLOWDOWN: Final = 0.05
 #: Chance, over all pairs, that disturbances which pass have hit one as often.
-FALSE_LINK: Final = 0.01
+FALSE_LINK: Final = 0.002
 #: As far as nothing is known, one healthy measurement in so many is disturbed.
-PRIOR_DISTURBED: Final = 1 / 50
+PRIOR_DISTURBED: Final = 1 / 150
 
 #: Nodes with such a score are measured again before judging, at most so many, in so many of their pairs.
 CANDIDATE_SCORE: Final = 2.5
@@ -75,7 +75,7 @@ _RULE: Final = (
     f"slower than the rest by at least {MIN_SLOWDOWN:.1%}, in at least {evidence.MIN_READINGS} measurements; "
     f"among fewer than {evidence.FEW_READINGS} in all, with one exception in {EXCEPTIONS} at most",
     f"a link: in every one of at least {LINK_READINGS} measurements slower by {LINK_SIGMAS:g} σ and "
-    f"{LINK_SLOWDOWN:.0%}, by chance in less than {FALSE_LINK:.0%} of runs",
+    f"{LINK_SLOWDOWN:.0%}, by chance in less than {FALSE_LINK:.1%} of runs",
     f"dead: fails as often by accident in less than {FALSE_DEAD:.0%} of runs",
 )
 

@@ -35,6 +35,8 @@ def silent(results: Sequence[PairResult], failures: Sequence[PairResult]) -> Sil
     """Dead nodes, then dead links, those with most failures first; `failures` are the results of no use."""
     if not failures:
         return Silence([], [])
+    if len(failures) == len(results):  # the tool, its command line or the whole network: nobody in particular
+        return Silence([], list({frozenset((result.a, result.b)): result for result in failures}.values()))
     open_failures = list(failures)
     total = Counter(name for result in results for name in (result.a, result.b))
     failed = Counter(name for result in open_failures for name in (result.a, result.b))

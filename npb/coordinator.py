@@ -15,10 +15,10 @@ import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import parsers
-from npb import addresses, cluster, placement, schedule, sweep, topology
+from npb import addresses, cluster, placement, sweep
 from npb.measure import Method, Outcome, PairMeasurement
 from npb.nodes import HostLost, Node, Reception
 from npb.processes import die_with_parent
@@ -27,6 +27,9 @@ from npb.sweep import Step
 from npb.verdict import RAW, Blame, Verdict, parser_of, tool_of
 from npc.launch import now
 from npc.record import OK
+
+if TYPE_CHECKING:
+    from npb.topology import Topology
 
 USAGE: Final = 2
 PARTLY: Final = 6
@@ -76,7 +79,7 @@ class Conductor:
         self._results: Results | None = None
         self._seed: int | None = None
         self._labels = cluster.labels(hosts) if options.pairs else list(hosts)
-        self._topology: topology.Topology | None = None
+        self._topology: Topology | None = None
         self._attempts: list[cluster.Attempt] = []
         self._notes: set[str] = set()
         self._table: dict[str, str] | None = None
@@ -160,6 +163,8 @@ class Conductor:
 
     async def _measure_pairs(self, method: Method, steps: Sequence[Step]) -> None:
         """All rounds, then the worst pairs once more, then the verdict."""
+        from npb import schedule, topology  # not needed, and not paid for, by one pair
+
         options = self._options
         try:
             self._topology = topology.load(options.topology) if options.topology else None
@@ -177,11 +182,13 @@ class Conductor:
             await self._repeat_worst(method, [step for step in steps if step.sample == 0])
 
     async def _repeat_worst(self, method: Method, steps: Sequence[Step]) -> None:
+        from npb.schedule import disjoint_rounds
+
         ranks = {label: rank for rank, label in enumerate(self._labels)}
         names = cluster.pairs_to_repeat(cluster.by_series(self._attempts), self._topology)
         pairs = [(ranks[server], ranks[client]) for server, client in names]
         serial = self._options.serial
-        for disjoint in [[pair] for pair in pairs] if serial else schedule.disjoint_rounds(pairs):
+        for disjoint in [[pair] for pair in pairs] if serial else disjoint_rounds(pairs):
             await self._round(disjoint, method, steps, Place(None, 1))
 
     async def _round(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -93,6 +92,8 @@ class Results:
         """Write the records and close; the place of what was kept, empty if nothing was."""
         self._log.close()
         if self._temporary and all(launch.status == OK for launch in self.launches):
+            import shutil  # 4 ms, and mostly not needed
+
             shutil.rmtree(self.folder)
             return ""
         save_csv(self.records, self.folder / RECORDS)

@@ -110,29 +110,15 @@ def judge_all(
 
 def describe(which: Series, verdict: Verdict) -> str:
     """A verdict in words, for the terminal."""
-    unit = METRICS[which.metric].unit
-    typical = format_quantity(verdict.typical, unit) if verdict.typical is not None else "none"
-    noise = f", noise {verdict.noise:.1%}" if verdict.noise is not None else ""
-    lines = [
-        f"{which}: {verdict.measurements} measurements, {verdict.failed} failed, typical {typical}{noise}"
-    ]
-    for suspect in verdict.suspects:
-        if suspect.dead:
-            lines.append(f"  {suspect.kind} {suspect.name}: does not answer ({suspect.evidence})")
-        else:
-            worse = "slower" if which.better == "higher" else "more"
-            interval = f" [{suspect.low:.1%}, {suspect.high:.1%}]" if suspect.low is not None else ""
-            how = f"{suspect.slowdown:.1%}{interval} {worse}"
-            lines.append(f"  {suspect.kind} {suspect.name}: {how} ({suspect.evidence})")
-    if verdict.healthy:
-        lines.append("  nobody is to blame")
-    lines += [f"  undecided: {sentence}" for sentence in verdict.undecided]
-    return "\n".join(lines)
+    typical = (
+        "none" if verdict.typical is None else format_quantity(verdict.typical, METRICS[which.metric].unit)
+    )
+    return f"{which}, median {typical}: {verdict.table(rule=False)}"
 
 
 def rules(verdicts: Iterable[Verdict]) -> str:
     """The rule by which suspects are named, once for all verdicts."""
-    return "rule: " + "; ".join(dict.fromkeys(part for verdict in verdicts for part in verdict.rule))
+    return "\n".join(dict.fromkeys(f"rule: {part}" for verdict in verdicts for part in verdict.rule))
 
 
 def save(verdicts: dict[Series, Verdict], folder: Path) -> None:

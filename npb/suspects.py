@@ -113,8 +113,8 @@ class Verdict:
             row["measurements"] = [result._asdict() for result in suspect.measurements]
         return plain
 
-    def table(self) -> str:
-        """The verdict for the terminal: suspects with evidence and next step, doubts, thresholds."""
+    def table(self, rule: bool = True) -> str:
+        """The verdict for the terminal: suspects with evidence and next step, doubts, and the thresholds."""
         lines = [_heading(self)]
         rows = [
             (f"{suspect.kind} {suspect.name}", _how_slow(suspect, self.better), suspect.evidence)
@@ -125,7 +125,9 @@ class Verdict:
             lines.append(f"  {row[0]:{widths[0]}}  {row[1]:{widths[1]}}  {row[2]}")
             lines.append(f"  {'':{widths[0]}}  → {suspect.closer}")
         lines += [f"  undecided: {sentence}" for sentence in self.undecided]
-        return "\n".join([*lines, *(f"  rule: {sentence}" for sentence in self.rule)])
+        if rule:
+            lines += [f"  rule: {sentence}" for sentence in self.rule]
+        return "\n".join(lines)
 
 
 def some(names: Sequence[str], most: int = 6) -> str:

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -78,7 +79,8 @@ class Job:
         **extra: str,
     ) -> None:
         self.marker = f"NPB_TEST_{uuid.uuid4().hex}"
-        environment = {**os.environ, **MPI_ENVIRONMENT, self.marker: "1", **extra}
+        self._temporary = tempfile.mkdtemp(prefix="npb-")  # what failed steps keep goes with the test
+        environment = {**os.environ, **MPI_ENVIRONMENT, "TMPDIR": self._temporary, self.marker: "1", **extra}
         self.process = subprocess.Popen(
             command or [mpirun(), "-np", str(ranks), *launcher, str(NPB), *arguments],
             env=environment,
@@ -140,6 +142,7 @@ class Job:
             except ProcessLookupError:
                 continue
         self.process.communicate()
+        shutil.rmtree(self._temporary, ignore_errors=True)
 
 
 def run(*arguments: str, timeout_s: float = 40.0, **how: object) -> subprocess.CompletedProcess[str]:

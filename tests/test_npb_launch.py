@@ -131,11 +131,14 @@ def test_raw_format_is_the_tools_own_bytes() -> None:
         "--servercmd", listening_server(free_port()), "--clientcmd", python(code), "--format", "raw",
         "--killserver",
     )  # fmt: skip
-    assert job.process.stdout is not None
-    out = job.process.stdout.buffer.read()  # type: ignore[attr-defined]
-    job.process.wait(10)
-    assert out == b"\xff\x00\r\n\xfe"
-    assert not job.left_behind()
+    try:
+        assert job.process.stdout is not None
+        out = job.process.stdout.buffer.read()  # type: ignore[attr-defined]
+        job.process.wait(10)
+        assert out == b"\xff\x00\r\n\xfe"
+        assert not job.left_behind()
+    finally:
+        job.kill()
 
 
 @pytest.mark.parametrize("form", ["json", "csv", "table"])

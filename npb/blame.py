@@ -47,9 +47,9 @@ LINK_READINGS: Final = 2
 LINK_SIGMAS: Final = 4.0
 LINK_SLOWDOWN: Final = 0.05
 #: Chance, over all pairs, that disturbances which pass have hit one as often.
-FALSE_LINK: Final = 0.002
+FALSE_LINK: Final = 0.001
 #: As far as nothing is known, one healthy measurement in so many is disturbed.
-PRIOR_DISTURBED: Final = 1 / 150
+PRIOR_DISTURBED: Final = 1 / 300
 
 #: Nodes with such a score are measured again before judging, at most so many, in so many of their pairs.
 CANDIDATE_SCORE: Final = 2.5
@@ -365,8 +365,9 @@ class Inquiry:
             for other, bad in slow.items()
             if other != pair and len(bad) < max(readings[other], LINK_READINGS)
         )
-        rate = (passed + 1) / (sum(readings.values()) - readings[pair] + 1 / PRIOR_DISTURBED)
-        return min(float(rate), 0.5)
+        # Two standard deviations above what was seen; the pairs measured again were picked as the worst.
+        high = passed + 2 * math.sqrt(passed) + 1
+        return min(high / (sum(readings.values()) - readings[pair] + 1 / PRIOR_DISTURBED), 0.5)
 
     def _slow_pairs(self, noise: Noise) -> dict[Pair, list[int]]:
         """Slow readings by pair among the active ones, the slowest first."""

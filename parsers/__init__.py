@@ -15,10 +15,12 @@ The text is the tool's stdout; with stderr behind it, most parsers name the reas
 
 from __future__ import annotations
 
+import gc
 import importlib
 import pkgutil
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import repeat
 from pathlib import PurePath
@@ -31,6 +33,8 @@ _COMMAND_HEADER: Final = "#@ cmd:"
 _NO_PARAMS: Final[Mapping[str, str]] = Reading("", "", None).params
 #: A `Reading` of the tuple of all its fields, in a third of the time that the class itself takes.
 reading_of: Final = cast("Callable[[tuple[object, ...]], Reading]", partial(tuple.__new__, Reading))
+#: The same for ``map``: a quarter faster without `partial` between.
+_new_reading: Final = cast("Callable[[type[Reading], tuple[object, ...]], Reading]", tuple.__new__)
 
 
 class Parser(Protocol):
@@ -60,7 +64,21 @@ def parse(name: str, text: str, argv: Sequence[str] = ()) -> list[Reading]:
     if text.startswith(_COMMAND_HEADER):
         first, _, text = text.partition("\n")
         argv = argv or split_command(first.removeprefix(_COMMAND_HEADER))
-    return list(load(name)(text, argv))
+    with _garbage_collector_paused():
+        return list(load(name)(text, argv))
+
+
+@contextmanager
+def _garbage_collector_paused() -> Iterator[None]:
+    """No search for cycles of garbage meanwhile: parsers make none, but the search goes through all their
+    readings again and again, for half of the time that a list of many takes."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def split_command(command: str) -> list[str]:
@@ -141,4 +159,4 @@ def column(
         repeat(params),
         repeat(tool_version),
     )
-    return map(reading_of, fields)
+    return map(_new_reading, repeat(Reading), fields)

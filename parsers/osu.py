@@ -30,7 +30,7 @@ from npc.record import OK, Reading
 from parsers import NUMBER, WHOLE, column, complete_lines, failed
 
 _TITLE: Final = re.compile(r"\n# (OSU )?(MPI[^\n]*?) Test(?: v(\S+))?[ \t]*(?=\n)")
-_HEADING: Final = re.compile(r"(?:\A|\n)# (Size[^\n]{0,400}|[^\n]{0,400}[(\[]us[)\]][^\n]{0,400})(?=\n)")
+_HEADING: Final = re.compile(r"\n# (Size[^\n]{0,400}|[^\n]{0,400}[(\[]us[)\]][^\n]{0,400})(?=\n)")
 _COLUMN: Final = re.compile(
     r"Size(?: \[B\])?|Iterations|Validation|Transmit Size|MB/s|Messages/s"
     r"|\S[^()\[\]]{0,40}?[(\[](?:us|MB/s|%)[)\]]|\S+"
@@ -40,8 +40,6 @@ _INIT: Final = re.compile(rf"\nnprocs: \d+, min: ({WHOLE}) ms, max: ({WHOLE}) ms
 _ERROR: Final = re.compile(r"\n(This test requires[^\n]*|[^\n]*exited with non-zero status[^\n]*)")
 _PROGRAM: Final = re.compile(r"osu_\w+")
 _WORD: Final = "[A-Za-z]+"
-_LONGEST: Final = 20
-_NUMERIC: Final = b"0123456789. \t\n"
 _STATISTIC: Final = re.compile(r"(Min|Max|P\d+)\b")
 _NAMES: Final = {
     "bandwidth": "bw",
@@ -64,13 +62,13 @@ class _Column(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """A table's columns. whole: places of those without a decimal point; is_row: matches one row."""
+    """A table's columns. is_row: matches one row; no_row: finds a line that is neither row nor empty."""
 
     width: int
     columns: list[_Column]
-    whole: list[int]
     validation: int | None
     is_row: Callable[[str], object]
+    no_row: Callable[[str], object]
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
@@ -86,14 +84,14 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     return iter(())
 
 
-def _table(osu: str | None, title: str, version: str | None, body: str) -> Iterator[Reading]:
-    """Readings of what stands between one title and the next."""
+def _table(osu: str | None, title: str, version: str | None, body: str) -> Iterable[Reading]:
+    """Readings of what stands between one title and the next; `body` begins with the title's line end."""
     case = _case(title)
     heading = _HEADING.search(body)
     if heading is None:
         return _start_up(case, version or "", body)
     layout = _layout(heading[1], body[: heading.start()], title, bool(osu))
-    cells = _cells(body[heading.end() :].strip("\n"), layout)
+    cells = _cells(body[heading.end() :], layout)
     if not cells:
         return _failure(case, "the table has no row")
     width = layout.width
@@ -104,37 +102,18 @@ def _table(osu: str | None, title: str, version: str | None, body: str) -> Itera
     if layout.validation is not None:
         words = cells[layout.validation :: width]
         statuses = [OK if word == "Pass" else f"invalid: validation: {word}" for word in words]
-    return chain.from_iterable(
-        column(
-            case,
-            metric,
-            _in_si(map(float, cells[place::width]), unit),
-            sizes,
-            statuses,
-            params,
-            version or "",
-        )
-        for place, metric, unit, params in layout.columns
-    )
+    readings: list[Reading] = []
+    for place, metric, unit, params in layout.columns:
+        values = _in_si(cells[place::width], unit)
+        readings += column(case, metric, values, sizes, statuses, params, version or "")
+    return readings
 
 
 def _cells(rows: str, layout: _Layout) -> list[str]:
     """The cells of the rows, one after the other; lines that are no row are left out."""
-    cells = rows.split()
-    lines = rows.count("\n") + 1
-    # Every row is whole if all is numbers, as many as the lines need, and the decimal points are where
-    # the columns have them: a cell too few in one line and one too many in another would shift them.
-    if (
-        cells
-        and layout.validation is None
-        and len(max(cells, key=len)) <= _LONGEST
-        and not rows.encode().translate(None, _NUMERIC)
-        and len(cells) == layout.width * lines
-        and rows.count(".") == (layout.width - len(layout.whole)) * lines
-        and not any("." in "".join(cells[place :: layout.width]) for place in layout.whole)
-    ):
-        return cells
-    return "\n".join(filter(layout.is_row, rows.split("\n"))).split()
+    if layout.no_row(rows):  # one search over the whole text is cheaper than a match for each line
+        rows = "\n".join(filter(layout.is_row, rows.split("\n")))
+    return rows.split()
 
 
 @lru_cache
@@ -143,10 +122,13 @@ def _sizes(cells: str) -> tuple[int, ...]:
     return tuple(map(int, cells.split()))
 
 
-def _in_si(values: Iterable[float], unit: str) -> Iterable[float]:
+def _in_si(cells: Iterable[str], unit: str) -> list[float]:
+    """The printed numbers in the SI base unit."""
     if unit == "us":
-        return [value / 1e6 for value in values]
-    return [value * 1e6 for value in values] if unit == "MB/s" else values
+        return [value / 1e6 for value in map(float, cells)]
+    if unit == "MB/s":
+        return [value * 1e6 for value in map(float, cells)]
+    return list(map(float, cells))
 
 
 def _start_up(case: str, version: str, body: str) -> Iterator[Reading]:
@@ -180,8 +162,10 @@ def _layout(heading: str, header: str, title: str, osu: bool) -> _Layout:
     validation = names.index("Validation") if "Validation" in names else None
     if validation is not None:
         cells[validation] = _WORD
-    is_row = re.compile(r"[ \t]*" + r"[ \t]+".join(cells) + r"[ \t]*").fullmatch
-    return _Layout(len(names), columns, whole, validation, is_row)
+    row = r"[ \t]*" + r"[ \t]+".join(cells) + r"[ \t]*"
+    is_row = re.compile(row).fullmatch
+    no_row = re.compile(rf"\n(?!(?:{row})?$)", re.MULTILINE).search
+    return _Layout(len(names), columns, validation, is_row, no_row)
 
 
 def _quantity(name: str) -> Iterator[tuple[str, Literal["us", "MB/s", "1/s"], dict[str, str]]]:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import chain, repeat
 from typing import Final
 
 from npc.record import OK, Reading
@@ -72,8 +73,7 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     usage = _USAGE.search(before)
     if usage:
         yield failed(usage[1] or "qperf", _metric(usage[1] or ""), usage[2])
-    for case, body in zip(parts[::2], parts[1::2], strict=True):
-        yield from _test(case, body, sizes)
+    yield from chain.from_iterable(map(_test, parts[::2], parts[1::2], repeat(sizes)))
     seen = {usage[1] if usage else None, *parts[::2]}
     for case in dict.fromkeys(word for word in words if re.fullmatch(_TEST, word)):
         if case not in seen:
@@ -157,4 +157,6 @@ def _loop(first: str, last: str = "", step: str = "1") -> list[int]:
 
 def _exact(printed: int, asked: list[int]) -> int:
     """The asked size that `printed` rounds to three digits, `printed` if it rounds none."""
+    if not asked:
+        return printed
     return next((size for size in asked if round(size, 3 - len(str(size))) == printed), printed)

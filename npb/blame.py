@@ -361,7 +361,7 @@ class Inquiry:
         """How often a measurement of another pair is disturbed, for once, as much as `pair` is slow."""
         mildest = max(self._readings[i] for i in slow[pair])
         passed = sum(
-            sum(self._readings[i] <= mildest for i in bad)
+            int((self._readings[bad] <= mildest).sum())
             for other, bad in slow.items()
             if other != pair and len(bad) < max(readings[other], LINK_READINGS)
         )

@@ -9,7 +9,6 @@ before anybody else; on the healthy machine, if nobody is named.
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from npb.blame import PairResult, judge, worst_pairs
+from npb.blame import MIN_SLOWDOWN, PairResult, judge, worst_pairs
 from npb.schedule import schedule
 from npb.topology import Group, Topology
 
@@ -124,9 +123,10 @@ def scenarios(run: Run, trials: int, again: bool) -> bool:
 def rounds_needed(run: Run, noise: float, loss: float, again: bool, trials: int, nodes: int = 1024) -> str:
     """The fewest rounds, in steps of about a quarter, that name at least 99 of 100 slow nodes."""
     scenario = Scenario("", nodes=5, loss=loss)
-    effect = -math.log1p(-loss) / noise
-    # A normal score of about 4.7 names a node; 2.3 more and it does so in 99 % of cases.
-    rounds = max(int(0.6 * (7.0 / effect) ** 2 / (1 + again)), 2)
+    # A normal score of about 4.7 names a node, 2.3 more and it does so in 99 % of cases; and as surely the
+    # estimate must exceed the least slowdown that is named. Begin somewhat below.
+    errors = max(7.0 / loss, 2.3 / (loss - MIN_SLOWDOWN))
+    rounds = max(int(0.6 * (errors * noise) ** 2 / (1 + again)), 2)
     while rounds <= 96:
         outcomes = run(trials, scenario=scenario, nodes=nodes, rounds=rounds, noise=noise, again=again)
         if sum(outcome.found for outcome in outcomes) >= 0.99 * 5 * trials:

@@ -28,7 +28,7 @@ check: setup-test
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	$(python) -m mypy
-	$(python) -m pytest -m "not slow" --timeout=300 --durations=5
+	$(python) -m pytest -n 2 -m "not slow" --timeout=300 --durations=5
 
 test: check
 	$(python) -m pytest -m slow --timeout=300 --durations=10

@@ -309,6 +309,7 @@ STUBBORN = (
 )
 
 
+@pytest.mark.slow
 def test_a_timeout_ends_the_launch_with_all_its_descendants(tmp_path: Path) -> None:
     began = time.monotonic()
     ended = sample(tmp_path / "out", "--runs", "1", "--timeout", "1", "--", PYTHON, "-c", STUBBORN)
@@ -320,6 +321,7 @@ def test_a_timeout_ends_the_launch_with_all_its_descendants(tmp_path: Path) -> N
     assert (tmp_path / "out/raw/0000.out").read_text() == "half a result\n"
 
 
+@pytest.mark.slow
 def test_a_timeout_ends_the_ranks_of_mpirun_in_their_own_process_groups(tmp_path: Path) -> None:
     code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
     ended = sample(
@@ -382,6 +384,7 @@ def test_a_signal_keeps_what_was_measured(tmp_path: Path, number: signal.Signals
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_no_launch_is_lost_or_left_when_the_signal_comes_at_any_moment(tmp_path: Path) -> None:
     """Very short launches, so that the signal finds the moments between them."""
     for attempt in range(6):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shlex
 import shutil
@@ -80,6 +81,8 @@ class Job:
     ) -> None:
         self.marker = f"NPB_TEST_{uuid.uuid4().hex}"
         self._temporary = tempfile.mkdtemp(prefix="npb-")  # what failed steps keep goes with the test
+        # once more at the very end: a process that is just dying may write behind the first removal
+        atexit.register(shutil.rmtree, self._temporary, ignore_errors=True)
         environment = {**os.environ, **MPI_ENVIRONMENT, "TMPDIR": self._temporary, self.marker: "1", **extra}
         self.process = subprocess.Popen(
             command or [mpirun(), "-np", str(ranks), *launcher, str(NPB), *arguments],

@@ -7,7 +7,7 @@ time beyond the tool's and MPI's own, and what a further step of a sweep costs. 
 session of its own, like two terminals: Linux shares CPU time among sessions (``sched_autogroup_enabled``).
 
     python tests/bench_npb.py [--pairs N] [--seconds S] [--mpi BIN_FOLDER …] [--tool NAME …] [--pypi]
-                              [--start-only]
+                              [--start-only] [--cpus SERVER CLIENT]
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ TOOLS = {
     ),
     "iperf3": ("iperf3", "iperf3 -s -p {p}", "iperf3 -c 127.0.0.1 -p {p} -t {t} -J", "bandwidth"),
 }
-#: Both sides on their own core: the scheduler's choice would be the largest difference of all.
-SERVER_CPU, CLIENT_CPU = "0", "1"
+#: The same placement for both ways of running: the scheduler's choice would be the largest difference of all.
+#: One core for both sides spares a virtual machine the wake-ups from core to core, its largest noise.
+Placement = tuple[str, str]
 
 
 class Mpi:
@@ -87,12 +88,12 @@ def value_of(parser: str, text: str, command: list[str], metric: str) -> float:
     raise SystemExit(f"no {metric} in the output of {shlex.join(command)}:\n{text}")
 
 
-def by_hand(tool: str, seconds: int) -> float:
+def by_hand(tool: str, seconds: int, cpus: Placement) -> float:
     parser, server_text, client_text, metric = TOOLS[tool]
     port = free_port()
     where = {"p": port, "t": seconds}
     server = subprocess.Popen(
-        ["taskset", "-c", SERVER_CPU, *shlex.split(server_text.format(**where))],
+        ["taskset", "-c", cpus[0], *shlex.split(server_text.format(**where))],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -104,7 +105,7 @@ def by_hand(tool: str, seconds: int) -> float:
             time.sleep(0.01)
         command = shlex.split(client_text.format(**where))
         done = subprocess.run(
-            ["taskset", "-c", CLIENT_CPU, *command],
+            ["taskset", "-c", cpus[1], *command],
             capture_output=True,
             text=True,
             timeout=seconds + 30,
@@ -116,7 +117,7 @@ def by_hand(tool: str, seconds: int) -> float:
         server.wait(10)
 
 
-def under_npb(mpi: Mpi, tool: str, seconds: int) -> tuple[float, float, float]:
+def under_npb(mpi: Mpi, tool: str, seconds: int, cpus: Placement) -> tuple[float, float, float]:
     """(value, launcher's CPU seconds per second of the measurement, wall time beyond the tool's)."""
     _, server, client, metric = TOOLS[tool]
     where = {"p": free_port(), "t": seconds}
@@ -124,7 +125,7 @@ def under_npb(mpi: Mpi, tool: str, seconds: int) -> tuple[float, float, float]:
         out = Path(folder) / "out"
         command = mpi.npb(
             "--servercmd", server.format(**where), "--clientcmd", client.format(**where), "--killserver",
-            "--server-cpus", SERVER_CPU, "--client-cpus", CLIENT_CPU, "--output", str(out),
+            "--server-cpus", cpus[0], "--client-cpus", cpus[1], "--output", str(out),
         )  # fmt: skip
         began = time.monotonic()
         job = subprocess.Popen(
@@ -225,6 +226,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=2, help="of each measurement (2)")
     parser.add_argument("--mpi", nargs="+", type=Path, help="bin folders of further MPI installations")
     parser.add_argument("--tool", nargs="+", choices=TOOLS, default=list(TOOLS))
+    parser.add_argument(
+        "--cpus", nargs=2, default=("0", "0"), metavar=("SERVER", "CLIENT"), help="where the sides run (0 0)"
+    )
     parser.add_argument("--start-only", action="store_true", help="only what starting costs")
     parser.add_argument("--pypi", action="store_true", help="also every MPI of the package index")
     options = parser.parse_args()
@@ -248,11 +252,11 @@ def compare(options: argparse.Namespace, further: list[Path]) -> int:
             ratios, shares, walls = [], [], []
             for number in range(options.pairs):
                 if number % 2:  # a drift of the machine must not favour either
-                    hand = by_hand(tool, options.seconds)
-                    value, share, wall = under_npb(mpi, tool, options.seconds)
+                    hand = by_hand(tool, options.seconds, options.cpus)
+                    value, share, wall = under_npb(mpi, tool, options.seconds, options.cpus)
                 else:
-                    value, share, wall = under_npb(mpi, tool, options.seconds)
-                    hand = by_hand(tool, options.seconds)
+                    value, share, wall = under_npb(mpi, tool, options.seconds, options.cpus)
+                    hand = by_hand(tool, options.seconds, options.cpus)
                 ratios.append(value / hand)
                 shares.append(share)
                 walls.append(wall)

@@ -25,11 +25,14 @@ METRICS: Final[dict[str, Metric]] = {
     "latency": Metric("s", "lower"),
     "message_rate": Metric("1/s", "higher"),
     "flops": Metric("FLOP/s", "higher"),
+    "flop": Metric("FLOP", "neither"),
     "time": Metric("s", "lower"),
     "jitter": Metric("s", "lower"),
     "loss": Metric("1", "lower"),
     "retransmits": Metric("1", "lower"),
     "cpu": Metric("1", "lower"),
+    "traffic": Metric("B", "neither"),
+    "messages": Metric("1", "neither"),
 }
 
 #: Decimal and binary prefixes as the tools use them; `m`, `u`, `n` only ever stand before seconds.
@@ -111,3 +114,31 @@ def format_quantity(value: float, unit: str, digits: int = 4) -> str:
     if "e+" in text:
         text = f"{value / factor:.0f}"
     return f"{text} {prefix}{name}".rstrip()
+
+
+_CLOCK: Final = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of ``90``, ``90s``, ``10m``, ``2h``, ``1d`` or several together, ``1h30m``.
+
+    Raises ValueError for anything else.
+    """
+    parts = re.findall(r"(\d+(?:\.\d+)?)\s*(min|[smhd])", text)
+    if re.fullmatch(r"\d+(?:\.\d+)?", text.strip()):
+        return float(text)
+    if not parts or re.sub(r"\s", "", text) != "".join(map("".join, parts)):
+        raise ValueError(f"not a duration: {text!r} (examples: 90, 90s, 10m, 2h, 1h30m)")
+    return sum(float(number) * _CLOCK[unit] for number, unit in parts)
+
+
+def format_duration(seconds: float) -> str:
+    """Seconds for people, in its two largest units: ``45 s``, ``1 min``, ``1 h 30 min``, ``2 d``."""
+    left, words = round(seconds), []
+    for unit in ("d", "h", "min", "s"):
+        count, left = divmod(left, _CLOCK[unit])
+        if count:
+            words.append(f"{count} {unit}")
+        elif words:
+            break
+    return " ".join(words[:2]) or "0 s"

@@ -2,17 +2,20 @@
 #
 #   make characterise [PLATFORM=name] [TAGS="network memory"]
 #   make test | check | setup | bench-npb | bench-parsers | bench-blame | clean
+#   make cluster-up [NODES=4] | cluster-down      a Slurm cluster on this machine, to try things on
 
 PLATFORM ?=
 TAGS ?=
+NODES ?= 4
 python := .venv/bin/python
 
-.PHONY: help setup setup-test characterise check test bench-parsers bench-npb bench-blame clean
+.PHONY: help setup setup-test characterise check test bench-parsers bench-npb bench-blame cluster-up cluster-down clean
 
 help:
 	@echo "make characterise [PLATFORM=name] [TAGS=\"network memory\"]   install what is missing, measure, draw"
 	@echo "make test                                                    install what is missing, run all tests"
 	@echo "make check                                                   ruff, mypy and the quick tests"
+	@echo "make cluster-up [NODES=4] | cluster-down                     a Slurm cluster on this machine (root)"
 	@echo "make setup | bench-npb | bench-parsers | bench-blame | clean"
 
 setup:
@@ -35,6 +38,12 @@ test: check
 
 bench-parsers bench-npb bench-blame: bench-%: setup-test
 	@$(python) tests/bench_$*.py
+
+cluster-up: setup-test
+	@$(python) -m tests.cluster up --nodes $(NODES)
+
+cluster-down:
+	@$(python) -m tests.cluster down
 
 clean:
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis runs

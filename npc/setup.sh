@@ -162,7 +162,10 @@ if can_apt; then
     missing=$("$python" -m npc.tools | while read -r evidence package; do
         is_there "$evidence" || echo "$package"
     done | sort -u)
-    for package in ${NPC_APT_EXTRA-}; do
+    extra=${NPC_APT_EXTRA-}
+    # the Slurm cluster that tests run on
+    [ $level != tests ] || extra="$extra munge slurm-wlm iproute2"
+    for package in $extra; do
         dpkg-query -W -f '${Status}' "$package" 2> /dev/null | grep -q 'ok installed' \
             || missing="$missing $package"
     done

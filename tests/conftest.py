@@ -16,11 +16,16 @@ settings.load_profile("npc")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Tests marked ``netns`` make network namespaces of their own."""
-    if item.get_closest_marker("netns"):
+    """Tests marked ``netns`` make network namespaces of their own, ``slurm`` ones a whole cluster."""
+    if item.get_closest_marker("netns") or item.get_closest_marker("slurm"):
         problem = _namespace_problem()
         if problem:
             pytest.skip(f"needs network namespaces: {problem}")
+    if item.get_closest_marker("slurm"):
+        from tests.cluster import missing
+
+        if missing():
+            pytest.skip(missing())
 
 
 @functools.cache

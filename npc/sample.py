@@ -33,6 +33,8 @@ from npc.record import OK
 
 EXIT_NOTHING: Final = 1
 EXIT_PARTLY: Final = 6
+#: Tells the program where its launch's files are (``…/raw/0007``), so that one that watches can add its own.
+LAUNCH: Final = "NPC_LAUNCH"
 #: How long a launch that was told to end may take before it is killed.
 GRACE_S: Final = 1.5
 
@@ -185,7 +187,12 @@ def launch(
     with stdout.open("xb") as out, stderr.open("xb") as err:
         try:
             process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env={**os.environ, LAUNCH: str(stdout.with_suffix("").absolute())},
+                start_new_session=True,
             )
         except OSError as error:
             return None, f"unavailable: {argv[0]}: {error.strerror}"

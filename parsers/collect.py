@@ -12,7 +12,7 @@ import shutil
 import socket
 import sys
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -27,6 +27,8 @@ from npc.run import RECORDS
 
 WORKPACKAGES: Final = "workpackages.xml"
 ENVIRONMENT: Final = "environment.json"
+#: What `npc observe` leaves beside a launch's output.
+OBSERVED: Final = ".observed.json"
 #: A launch that gave no reading at all still needs a metric; none of its numbers is known.
 UNREAD: Final = "time"
 #: Names under which a sweep varies the message size: a record has it in `size`.
@@ -186,6 +188,18 @@ def _records_of_launch(
         "raw": (launches.folder / launch.raw).relative_to(run).as_posix(),
     }
     readings = read_output(launches, launch)
+    yield from _records_of_readings(readings, launch, provenance)
+    observed = (launches.folder / launch.raw).with_suffix(OBSERVED)
+    if launch.raw and observed.is_file():
+        readings = parsers.parse("observed", observed.read_text(encoding="utf-8", errors="replace"))
+        yield from _records_of_readings(
+            readings, launch, {**provenance, "raw": observed.relative_to(run).as_posix()}
+        )
+
+
+def _records_of_readings(
+    readings: list[Reading], launch: Launch, provenance: Mapping[str, Any]
+) -> Iterator[Record]:
     measured = any(reading.value is not None for reading in readings)
     for reading in readings:
         params = {

@@ -25,6 +25,7 @@ METRICS: Final[dict[str, Metric]] = {
     "latency": Metric("s", "lower"),
     "message_rate": Metric("1/s", "higher"),
     "flops": Metric("FLOP/s", "higher"),
+    "update_rate": Metric("1/s", "higher"),
     "flop": Metric("FLOP", "neither"),
     "time": Metric("s", "lower"),
     "jitter": Metric("s", "lower"),

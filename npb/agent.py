@@ -29,7 +29,6 @@ from npb.processes import (
     adopt_orphans,
     descendants,
     die_with_parent,
-    has_children,
     reap,
     signal_each,
 )
@@ -321,14 +320,10 @@ class Agent:
         if not tool:
             self._check_left()
         elif tool.exit_code is not None:
-            if not self._anything_left():
+            if not self._tool_processes():
                 self._report_end(tool)
             elif self._role == "client" or tool.exit_code != 0:
                 self._stop(signal.SIGTERM, GRACE_S)
-
-    def _anything_left(self) -> bool:
-        """Reads the process table only where there may be something: it costs milliseconds on a big node."""
-        return (self.coordinator_pid is not None or has_children()) and bool(self._tool_processes())
 
     def _report_end(self, tool: Child) -> None:
         self._tool = None

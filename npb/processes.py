@@ -12,6 +12,7 @@ import ctypes
 import os
 import signal
 import time
+from collections import defaultdict
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Final
@@ -20,6 +21,9 @@ _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 #: A process that has not ended this long after SIGKILL hangs in the kernel; nobody can wait for it.
 UNKILLABLE_S: Final = 2.0
+
+#: CONFIG_PROC_CHILDREN; reading all of /proc instead takes milliseconds, and a node may have thousands.
+_LISTS_CHILDREN: Final = Path(f"/proc/self/task/{os.getpid()}/children").exists()
 
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
@@ -59,20 +63,36 @@ def ancestors(pid: int) -> list[tuple[int, str]]:
 
 def descendants(pid: int, without: Collection[int] = ()) -> list[int]:
     """Living descendants of a process, parents before children, but not those in `without` and theirs."""
-    children: dict[int, list[int]] = {}
+    children_of = _children_of if _LISTS_CHILDREN else _process_table().__getitem__
+    found: list[int] = []
+    waiting = [pid]
+    while waiting:
+        for child in children_of(waiting.pop()):
+            if child not in without and parent_and_name(child):
+                found.append(child)
+                waiting.append(child)
+    return found
+
+
+def _children_of(pid: int) -> list[int]:
+    """Children of all threads of a process, ended ones included; none if it is gone."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208  runs every millisecond
+            with contextlib.suppress(OSError):
+                found += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
+    return found
+
+
+def _process_table() -> dict[int, list[int]]:
+    """Children by parent, of all processes: for kernels that do not list a process's children."""
+    children: dict[int, list[int]] = defaultdict(list)
     for entry in os.scandir("/proc"):
         if entry.name.isdecimal():
             known = parent_and_name(int(entry.name))
             if known:
-                children.setdefault(known[0], []).append(int(entry.name))
-    found: list[int] = []
-    waiting = [pid]
-    while waiting:
-        for child in children.get(waiting.pop(), ()):
-            if child not in without:
-                found.append(child)
-                waiting.append(child)
-    return found
+                children[known[0]].append(int(entry.name))
+    return children
 
 
 def signal_each(pids: Iterable[int], signum: int) -> None:
@@ -103,28 +123,25 @@ def has_children() -> bool:
     return True
 
 
-def end_descendants(pid: int, grace_s: float) -> None:
-    """Kill all descendants, and reap them where they are children of this process.
+def end_descendants(grace_s: float) -> None:
+    """Kill all descendants of this process, which adopts orphans, and reap them.
 
     Forks of this very program are only asked to end, and have `grace_s` seconds for what they still write.
     """
     deadline = time.monotonic() + grace_s
+    pid = os.getpid()
     own = _command_line(pid)
     asked: set[int] = set()
-    while time.monotonic() < deadline + UNKILLABLE_S:
-        remaining = descendants(pid)
-        if not remaining:
-            break
-        for descendant in remaining:
+    while has_children() and time.monotonic() < deadline + UNKILLABLE_S:
+        for descendant in descendants(pid):
             if time.monotonic() < deadline and _command_line(descendant) == own:
                 if descendant not in asked:
                     signal_each([descendant], signal.SIGTERM)
                     asked.add(descendant)
             else:
                 signal_each([descendant], signal.SIGKILL)
-        time.sleep(0.005)
+        time.sleep(0.002)
         reap()
-    reap()
 
 
 def _command_line(pid: int) -> bytes:

@@ -61,13 +61,13 @@ def run(options: argparse.Namespace) -> int:
         if rank_hint() in (0, None):
             print(f"npb: {problem}", file=sys.stderr, flush=True)
         ours.close()
-        end_descendants(rank_pid, grace_s=1.0)
+        end_descendants(grace_s=1.0)
         return USAGE
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, lambda number, _: signal_each([agent_pid], number))
     reply = _receive(ours)
     # The agent has ended its tools before it answers; without an answer it was killed, and we sweep.
-    end_descendants(rank_pid, grace_s=0.0 if reply else 1.5)
+    end_descendants(grace_s=0.0 if reply else 1.5)
     if reply and reply.get("end_launcher"):
         _end_launcher(rank_pid)
     return int(reply["exit"]) if reply else INTERNAL

@@ -5,13 +5,16 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from npb import processes
 from npb.addresses import NoAddress, choose, fill, names_to_try
 from npb.interfaces import HostView, Interface
 from npb.messages import BadMessage, Decoder, encode
@@ -252,6 +255,29 @@ def test_the_parser_follows_the_tool() -> None:
     assert parser_of(["/usr/bin/qperf", "h"], known) == "qperf"
     assert parser_of(["ib_send_bw", "h"], known) == "perftest"
     assert parser_of(["mine"], known) == "raw"
+
+
+# -- processes -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_descendants_are_found_with_and_without_the_kernels_lists(
+    listed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "_LISTS_CHILDREN", listed)
+    script = "sleep 60 & (sleep 61 & exec sleep 62) & echo; wait"
+    with subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE) as shell:
+        try:
+            assert shell.stdout is not None
+            shell.stdout.readline()
+            deadline = time.monotonic() + 5
+            while len(below := processes.descendants(shell.pid)) < 3 and time.monotonic() < deadline:
+                time.sleep(0.01)
+            known = [processes.parent_and_name(pid) for pid in below]
+            assert sorted(entry[0] for entry in known if entry) == sorted([shell.pid, shell.pid, below[1]])
+            assert below[1] not in processes.descendants(shell.pid, without=[below[1]])
+        finally:
+            processes.signal_each([*processes.descendants(shell.pid), shell.pid], signal.SIGKILL)
 
 
 # -- start-up ------------------------------------------------------------------------------------------

@@ -1,0 +1,319 @@
+"""``npc observe -- mpirun … app``: any MPI program, unchanged, and what it did to the network."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import IO, TYPE_CHECKING, Final
+
+import click
+
+from npc.launch import RAW, Launch, LaunchLog, last_words, now
+from npc.record import OK, save_csv
+from npc.run import RECORDS
+from npc.sample import LAUNCH, job_hosts
+from npc.units import PREFIXES
+
+if TYPE_CHECKING:
+    from observe.observation import Observation
+
+OBSERVED: Final = "observed.json"
+RANKS: Final = "ranks"
+_NOT_STARTED: Final = 127
+_RANK: Final = Path(__file__).with_name("rank.py")
+_FLOPS: Final = re.compile(r"([kKMGTP]?)FLOP(?:/s|S)", re.IGNORECASE)
+#: Programs whose reports have a parser.
+_KNOWN: Final = {"xhpcg": "hpcg", "hpcc": "hpcc", "himeno": "himeno"}
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder to write; by default observed, or beside the launch that npc sample is making.",
+)
+@click.option("--program", default="", help="The program's word in the command, where it cannot be told.")
+@click.option("--name", default="", help="What to call the program (default: its file's name).")
+@click.option("--parser", "tool", help="Parser of the program's own report (default: by the program's name).")
+@click.option(
+    "--report",
+    metavar="GLOB",
+    help="File in which the program leaves its report, such as 'HPCG-Benchmark_*.txt'.",
+)
+@click.option(
+    "--flops", metavar="REGEX", help="Where the program says its rate: the first group is the number."
+)
+@click.option(
+    "--flops-unit", default="FLOP/s", show_default=True, help="Unit of that number: MFLOP/s, GFLOP/s, …"
+)
+@click.option(
+    "--flop", type=click.FloatRange(0, min_open=True), help="FLOP of the whole run, where you know them."
+)
+@click.option(
+    "--mpi/--no-mpi", default=True, show_default=True, help="Let Open MPI count messages and bytes."
+)
+@click.option(
+    "--background",
+    "background_s",
+    default=0.3,
+    show_default=True,
+    type=click.FloatRange(0, 60),
+    help="Seconds to watch each node's ports before the program begins.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print observed.json instead of the table.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def observe(
+    output: Path | None,
+    program: str,
+    name: str,
+    tool: str | None,
+    report: str | None,
+    flops: str | None,
+    flops_unit: str,
+    flop: float | None,
+    mpi: bool,
+    background_s: float,
+    as_json: bool,
+    command: tuple[str, ...],
+) -> None:
+    """Run COMMAND unchanged and note what it did to the network, on every node.
+
+    Writes a folder of launches with the program's own output, the bytes through every node's ports, and
+    MPI's own count; `npc roofline RUN FOLDER` puts the program under the ceilings.
+
+    Exit code: the program's own; 127 if it could not be started; 2 usage.
+
+    \b
+    npc observe -- mpirun -n 8 ./himeno 2 2 2
+    npc observe --report 'HPCG-Benchmark_*.txt' -- srun -n 8 xhpcg
+    npc observe --flops 'rate: ([0-9.]+)' --flops-unit GFLOP/s -- mpirun -n 8 ./app
+    """
+    from observe.launcher import UnknownProgram, program_index
+
+    try:
+        place = program_index(command, program)
+        scale = _scale(flops_unit)
+        pattern = re.compile(flops) if flops else None
+        if pattern is not None and pattern.groups < 1:
+            raise ValueError(f"--flops {flops!r}: it has no group; put parentheses around the number")
+    except (UnknownProgram, ValueError, re.error) as error:
+        raise click.UsageError(str(error)) from None
+    inside = os.environ.get(LAUNCH) if output is None else None
+    if inside:
+        sys.exit(_inside_launch(Path(inside), command, place, mpi, background_s))
+    tool = tool or _KNOWN.get(Path(command[place]).name, "")
+    folder = output or Path("observed")
+    try:
+        log = LaunchLog(folder, tool or "observed", 1)
+    except FileExistsError:
+        raise click.UsageError(f"{folder} holds an observation already: name another --output") from None
+    except OSError as error:
+        raise click.ClickException(f"cannot write into {folder}: {error.strerror}") from None
+    stem = (folder / RAW / "0000").absolute()
+    started, before, began = now(), time.monotonic(), time.time()
+    code = _run(command, place, _ranks(stem), mpi, background_s, stem)
+    seconds = time.monotonic() - before
+    if report:
+        _append_report(report, began, stem.with_suffix(".out"))
+    said = stem.with_suffix(".out").read_text(encoding="utf-8", errors="replace")
+    reported = _reported(said, pattern, scale, flop)
+    observation = _observation(stem, command, reported)
+    status = OK if code == 0 else f"failed: exit code {code}: {last_words(stem.with_suffix('.err'))}"
+    hosts = tuple(node.host for node in observation.nodes) or job_hosts()
+    raw = f"{RAW}/0000.out" if tool else f"{RAW}/0000.{OBSERVED}"
+    argv = tuple(command)
+    log.append(
+        Launch(
+            id=0, argv=argv, started=started, seconds=seconds, exit=code, status=status,
+            params={"program": name or _name(command[place:])}, nodes=len(hosts), hosts=hosts, raw=raw,
+        )
+    )  # fmt: skip
+    log.close()
+    from parsers.collect import collect_run
+
+    save_csv(collect_run(folder), folder / RECORDS)
+    if as_json:
+        click.echo(stem.with_suffix(f".{OBSERVED}").read_text(encoding="utf-8"))
+    else:
+        _show(observation, folder, pattern is not None and "flops" not in reported)
+    sys.exit(code)
+
+
+def _inside_launch(stem: Path, command: Sequence[str], place: int, mpi: bool, background_s: float) -> int:
+    """Run below ``npc sample``, which keeps the output: only the observation is written, beside it."""
+    code = _run(command, place, _ranks(stem), mpi, background_s)
+    _observation(stem, command, {})
+    return code
+
+
+def _name(words: Sequence[str]) -> str:
+    """The file's name of a program; of a Python program, that of its script."""
+    names = [Path(word).name for word in words]
+    if names[0].startswith("python"):
+        return next((name for name in names if name.endswith(".py")), names[0])
+    return names[0]
+
+
+def _ranks(stem: Path) -> Path:
+    """The folder for what the ranks of the launch leave."""
+    folder = stem.with_name(f"{stem.name}.{RANKS}")
+    folder.mkdir()
+    return folder
+
+
+def _run(
+    command: Sequence[str], place: int, ranks: Path, mpi: bool, background_s: float, stem: Path | None = None
+) -> int:
+    """Run the command with `observe.rank` before its program; its exit code, 128 + n for signal n.
+
+    With a `stem`, what it prints goes to the terminal and to ``STEM.out`` and ``.err`` alike.
+    """
+    watched = [
+        *command[:place],
+        sys.executable,
+        "-S",
+        str(_RANK),
+        str(ranks),
+        str(background_s),
+        *command[place:],
+    ]
+    environment = {**os.environ, **(_monitoring(ranks) if mpi else {})}
+    pipe = None if stem is None else subprocess.PIPE
+    try:
+        process = subprocess.Popen(watched, env=environment, stdout=pipe, stderr=pipe)
+    except OSError as error:
+        click.echo(f"npc observe: {command[0]}: {error.strerror}", err=True)
+        if stem is not None:
+            for suffix in (".out", ".err"):
+                stem.with_suffix(suffix).touch()
+        return _NOT_STARTED
+
+    def pass_on(number: int, _frame: FrameType | None) -> None:
+        process.send_signal(number)
+
+    previous = {number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        copies = []
+        if stem is not None and process.stdout and process.stderr:
+            copies = [
+                threading.Thread(
+                    target=_copy, args=(process.stdout, sys.stdout.buffer, stem.with_suffix(".out"))
+                ),
+                threading.Thread(
+                    target=_copy, args=(process.stderr, sys.stderr.buffer, stem.with_suffix(".err"))
+                ),
+            ]
+        for copy in copies:
+            copy.start()
+        code = process.wait()
+        for copy in copies:
+            copy.join()
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+    return code if code >= 0 else 128 - code
+
+
+def _monitoring(ranks: Path) -> dict[str, str]:
+    """Settings of Open MPI's monitoring component (ompi_info --param pml monitoring); others ignore them."""
+    return {
+        "OMPI_MCA_pml_monitoring_enable": "2",  # 2: the program's messages and MPI's own apart
+        "OMPI_MCA_pml_monitoring_enable_output": "3",  # 3: a file a rank, written by MPI_Finalize
+        "OMPI_MCA_pml_monitoring_filename": str(ranks / "mpi"),
+    }
+
+
+def _copy(source: IO[bytes], terminal: IO[bytes], path: Path) -> None:
+    with path.open("xb") as kept:
+        while block := source.read1(65536):  # type: ignore[attr-defined]
+            kept.write(block)
+            terminal.write(block)
+            terminal.flush()
+
+
+def _append_report(pattern: str, began: float, path: Path) -> None:
+    """Add the file that the program wrote its report to, if there is a new one, to its kept output."""
+    candidates = [file for file in Path().glob(pattern) if file.stat().st_mtime >= began - 1]
+    if not candidates:
+        click.echo(f"npc observe: the program left no new {pattern}", err=True)
+        return
+    newest = max(candidates, key=lambda file: file.stat().st_mtime)
+    with path.open("ab") as kept:
+        kept.write(newest.read_bytes())
+
+
+def _scale(unit: str) -> float:
+    """FLOP/s of one `unit`. Raises ValueError."""
+    match = _FLOPS.fullmatch(unit)
+    if not match:
+        raise ValueError(f"--flops-unit {unit}: expected FLOP/s, MFLOP/s, GFLOP/s, …")
+    return PREFIXES[match[1]]
+
+
+def _reported(
+    text: str, pattern: re.Pattern[str] | None, scale: float, flop: float | None
+) -> dict[str, float]:
+    """What the program says of itself by `pattern` (its last match counts), and what the user knows."""
+    reported = {}
+    if pattern is not None:
+        for match in pattern.finditer(text):
+            try:
+                reported["flops"] = float(match[1]) * scale
+            except (TypeError, ValueError):
+                continue
+    if flop is not None:
+        reported["flop"] = flop
+    return reported
+
+
+def _observation(stem: Path, command: Sequence[str], reported: Mapping[str, float]) -> Observation:
+    """Read what the ranks left, and keep it as ``STEM.observed.json``."""
+    from observe.observation import read_observation, to_document
+
+    hosts = job_hosts() if os.environ.get("SLURM_JOB_NODELIST") else ()
+    observation = read_observation(stem.with_name(f"{stem.name}.{RANKS}"), command, hosts, reported)
+    document = json.dumps(to_document(observation), indent=1) + "\n"
+    stem.with_name(f"{stem.name}.{OBSERVED}").write_text(document, encoding="utf-8")
+    return observation
+
+
+def _show(observation: Observation, folder: Path, silent: bool) -> None:
+    """The table of nodes and ports, MPI's own count, and what was odd."""
+    from npc.units import format_quantity
+
+    def amount(value: int | None) -> str:
+        return "unknown" if value is None else format_quantity(value, "B", 4)
+
+    click.echo(f"\nobserved: {shlex.join(observation.command)}", err=True)
+    for node in observation.nodes:
+        click.echo(f"{node.host}: {node.ranks} ranks, {node.seconds:.2f} s", err=True)
+        for port in node.ports:
+            click.echo(
+                f"  {port.name:12} received {amount(port.received):>10}  sent {amount(port.sent):>10}",
+                err=True,
+            )
+    if observation.messages:
+        for kind, (size, count) in observation.messages.kinds.items():
+            click.echo(f"MPI {kind}: {format_quantity(size, 'B', 4)} in {count} messages", err=True)
+        between = observation.messages.between_nodes
+        if between is not None:
+            click.echo(f"MPI between nodes: {format_quantity(between, 'B', 4)}", err=True)
+    for metric, value in observation.reported.items():
+        click.echo(
+            f"{metric}: {format_quantity(value, 'FLOP/s' if metric == 'flops' else 'FLOP', 4)}", err=True
+        )
+    if silent:
+        click.echo("note: --flops matches nothing that the program printed", err=True)
+    for note in observation.notes:
+        click.echo(f"note: {note}", err=True)
+    click.echo(f"kept in {folder}; under the ceilings: npc roofline RUN {folder}", err=True)

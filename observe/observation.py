@@ -1,0 +1,207 @@
+"""What was seen of one run of a program, and its readings.
+
+``observed.json``, schema 1: docs/observe.md describes every key. Bytes and seconds throughout.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from npc.units import format_quantity
+from observe.counters import RECEIVED, SENT, passed
+from observe.monitoring import Flow, read_flows
+
+SCHEMA: Final = 1
+#: Foreign traffic below this part of what was measured changes no digit that anybody looks at.
+_NOTICED: Final = 0.01
+#: TCP/IP over Ethernet adds 66 bytes to 1448, more to small messages. What exceeds MPI's own count by half is
+#: somebody else's, or the program's own that is not MPI's (files).
+_MUCH_MORE: Final = 1.5
+#: Below this many bytes connections and name service are most of what is seen.
+_LITTLE: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """Bytes through one port or interface of a node during the run; None where they cannot be known.
+
+    background: B/s that passed in both directions while the program had not begun.
+    """
+
+    name: str
+    received: int | None
+    sent: int | None
+    background: float
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One host: its ranks, how long the program ran there, and its ports."""
+
+    host: str
+    ranks: int
+    seconds: float
+    ports: tuple[Port, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """What MPI counted, over all ranks: bytes and messages by kind, and what went between nodes.
+
+    sent, received: bytes of user, internal and one-sided messages to and from other nodes, by host. None in
+    `between_nodes` where it is not known which rank ran where.
+    """
+
+    kinds: Mapping[str, tuple[int, int]]
+    by_size: tuple[int, ...]
+    between_nodes: int | None
+    sent: Mapping[str, int]
+    received: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One run: its command, its nodes, MPI's own count where there is one, and what was odd.
+
+    reported: what the program said of itself, by metric (`npc.units.METRICS`): flops, flop.
+    """
+
+    command: tuple[str, ...]
+    reported: Mapping[str, float]
+    ranks: int
+    nodes: tuple[Node, ...]
+    messages: Messages | None
+    notes: tuple[str, ...]
+
+
+def read_observation(
+    folder: Path,
+    command: Sequence[str],
+    hosts: Sequence[str] = (),
+    reported: Mapping[str, float] | None = None,
+) -> Observation:
+    """The observation of the rank files and ``*.prof`` files in `folder`.
+
+    hosts: nodes that were to take part, as far as that is known. Raises ValueError for a file that is none
+    of ours.
+    """
+    seen = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            seen.append(json.loads(path.read_text(encoding="utf-8")))
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+    by_host: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for rank in seen:
+        by_host[rank["host"]].append(rank)
+    nodes = tuple(_node(host, ranks) for host, ranks in sorted(by_host.items()))
+    placed = {rank["rank"]: rank["host"] for rank in seen}
+    profiles = sorted(folder.glob("*.prof"))
+    flows = read_flows(path.read_text(encoding="utf-8", errors="replace") for path in profiles)
+    messages = _messages(flows, placed) if profiles else None
+    total = max((rank["ranks"] for rank in seen), default=0)
+    notes = [
+        *_missing(total, placed, nodes, hosts),
+        *(f"{node.host} {port.name}: {port.note}" for node in nodes for port in node.ports if port.note),
+        *_foreign(nodes, messages),
+    ]
+    return Observation(tuple(command), reported or {}, total, nodes, messages, tuple(notes))
+
+
+def _node(host: str, ranks: Sequence[Mapping[str, Any]]) -> Node:
+    """The first reading of the node's ranks and the last one span its run."""
+    first = min(ranks, key=lambda rank: rank["begin"]["time"])
+    last = max(ranks, key=lambda rank: rank["end"]["time"])
+    earlier = min((rank["idle"] for rank in ranks), key=lambda reading: reading["time"])
+    before, after = first["begin"]["counters"], last["end"]["counters"]
+    idle_s = first["begin"]["time"] - earlier["time"]
+    ports = []
+    for name, end in after.items():
+        if name not in before:
+            ports.append(Port(name, None, None, 0.0, "it came up meanwhile"))
+            continue
+        received, sent = (passed(before[name], end, direction) for direction in (RECEIVED, SENT))
+        background = 0.0
+        if idle_s > 0 and name in earlier["counters"]:
+            quiet = [
+                passed(earlier["counters"][name], before[name], way).bytes or 0 for way in (RECEIVED, SENT)
+            ]
+            background = sum(quiet) / idle_s
+        notes = dict.fromkeys(note for note in (received.note, sent.note) if note)
+        ports.append(Port(name, received.bytes, sent.bytes, background, "; ".join(notes)))
+    ports += [Port(name, None, None, 0.0, "it went down meanwhile") for name in before if name not in after]
+    return Node(host, len(ranks), last["end"]["time"] - first["begin"]["time"], tuple(ports))
+
+
+def _messages(flows: Iterable[Flow], placed: Mapping[int, str]) -> Messages:
+    kinds: dict[str, tuple[int, int]] = {}
+    by_size: list[int] = []
+    sent: defaultdict[str, int] = defaultdict(int)
+    received: defaultdict[str, int] = defaultdict(int)
+    known = True
+    between = 0
+    for flow in flows:
+        size, count = kinds.get(flow.kind, (0, 0))
+        kinds[flow.kind] = (size + flow.bytes, count + flow.messages)
+        by_size += [0] * (len(flow.by_size) - len(by_size))
+        for place, number in enumerate(flow.by_size):
+            by_size[place] += number
+        source, target = placed.get(flow.source), placed.get(flow.target)
+        if flow.kind == "get":  # the data of a get flow towards the rank that asked
+            source, target = target, source
+        if source is None or target is None:
+            known = False
+        elif source != target:
+            between += flow.bytes
+            sent[source] += flow.bytes
+            received[target] += flow.bytes
+    while by_size and not by_size[-1]:
+        by_size.pop()
+    return Messages(kinds, tuple(by_size), between if known else None, dict(sent), dict(received))
+
+
+def _missing(
+    total: int, placed: Mapping[int, str], nodes: Sequence[Node], hosts: Sequence[str]
+) -> Iterable[str]:
+    lost = sorted(set(range(total)) - set(placed))
+    if not placed:
+        yield "no rank was seen: did the program start, and is this folder visible on every node?"
+    elif lost:
+        which = ", ".join(map(str, lost[:8])) + (" …" if len(lost) > 8 else "")
+        yield f"{len(lost)} of {total} ranks left nothing (rank {which}): their nodes' bytes may be missing"
+    known = {node.host.split(".")[0] for node in nodes}
+    absent = [host for host in hosts if host.split(".")[0] not in known]
+    if absent and placed:
+        yield f"no rank ran on {', '.join(absent)}, of the job's nodes"
+
+
+def _foreign(nodes: Sequence[Node], messages: Messages | None) -> Iterable[str]:
+    for node in nodes:
+        total = sum((port.received or 0) + (port.sent or 0) for port in node.ports)
+        for port in node.ports:
+            measured = (port.received or 0) + (port.sent or 0)
+            expected = port.background * node.seconds
+            if measured > _LITTLE and expected > _NOTICED * measured:
+                rate = format_quantity(port.background, "B/s", 3)
+                yield (
+                    f"{node.host} {port.name}: {rate} passed before the program began; perhaps "
+                    f"{expected / measured:.0%} of its bytes are others'"
+                )
+        if messages is not None and messages.between_nodes is not None:
+            own = messages.sent.get(node.host, 0) + messages.received.get(node.host, 0)
+            if total > _LITTLE and total > _MUCH_MORE * own:
+                yield (
+                    f"{node.host}: {format_quantity(total, 'B', 3)} passed its ports, MPI accounts for "
+                    f"{format_quantity(own, 'B', 3)}: the rest is protocol, files, or somebody else's"
+                )
+
+
+def to_document(observation: Observation) -> dict[str, Any]:
+    """The content of ``observed.json``."""
+    return {"schema": SCHEMA, **asdict(observation)}

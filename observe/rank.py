@@ -1,0 +1,101 @@
+"""Stands between the MPI launcher and one rank of the program: reads the node's counters before and after it.
+
+    python -S observe/rank.py FOLDER BACKGROUND_S PROGRAM [ARGUMENT…]
+
+The rank runs as a child with this process's environment, standard streams and binding, so MPI's start-up
+protocol finds what it expects. Meanwhile this process sleeps in waitpid(2). Signals are passed on; the exit
+code, or the signal that ended the rank, is handed back. What was read goes to ``FOLDER/HOST.RANK.json``.
+Only the standard library, since it starts once for every rank.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+if not __package__:  # started by its path
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from observe.counters import read_counters
+
+#: Where the launchers say which rank this is, and of how many.
+RANK: Final = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "MV2_COMM_WORLD_RANK")
+RANKS: Final = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "MV2_COMM_WORLD_SIZE")
+_PASSED_ON: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_PR_SET_PDEATHSIG: Final = 1
+
+
+def main(arguments: list[str]) -> int:
+    """Run the rank; returns its exit code (127 if it cannot be started, as a shell says it)."""
+    folder, background_s, program = Path(arguments[0]), float(arguments[1]), arguments[2:]
+    idle = _reading()
+    time.sleep(background_s)
+    begin = _reading()
+    libc = ctypes.CDLL(None)
+    child = os.fork()
+    if child == 0:
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a rank must not outlive a launcher that kills us
+        try:
+            os.execvp(program[0], program)
+        except OSError as error:
+            print(f"{program[0]}: {error.strerror}", file=sys.stderr)
+            os._exit(127)
+    for passed_on in _PASSED_ON:
+        signal.signal(passed_on, lambda received, _frame: os.kill(child, received))
+    status = _wait(child)
+    for passed_on in _PASSED_ON:
+        signal.signal(passed_on, signal.SIG_IGN)  # what was read has to reach the disk
+    _save(folder, {
+        "host": socket.gethostname(),
+        "rank": int(_first(RANK, "0")),
+        "ranks": int(_first(RANKS, "1")),
+        "idle": idle,
+        "begin": begin,
+        "end": _reading(),
+        "status": status,
+    })  # fmt: skip
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        if number not in (signal.SIGKILL, signal.SIGSTOP):
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    return os.waitstatus_to_exitcode(status)
+
+
+def _wait(child: int) -> int:
+    while True:
+        try:
+            return os.waitpid(child, 0)[1]
+        except InterruptedError:
+            continue
+
+
+def _reading() -> dict[str, Any]:
+    """The counters with the moment they were read (Unix time in seconds)."""
+    return {"time": time.time(), "counters": read_counters()}
+
+
+def _first(names: tuple[str, ...], otherwise: str) -> str:
+    return next((os.environ[name] for name in names if os.environ.get(name, "").isdecimal()), otherwise)
+
+
+def _save(folder: Path, seen: dict[str, Any]) -> None:
+    """Write the file whole or not at all; what goes wrong is said, and the rank's own exit code stands."""
+    path = folder / f"{seen['host']}.{seen['rank']}.json"
+    partial = path.with_suffix(".partial")
+    try:
+        partial.write_text(json.dumps(seen), encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        print(f"npc observe: cannot write {path}: {error.strerror}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -11,9 +11,7 @@ import re
 import shutil
 import socket
 import sys
-import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Final
@@ -21,11 +19,11 @@ from typing import Any, Final
 import click
 
 import parsers
-from npc.launch import LAUNCHES, Launch, Launches, last_words, read_launches
+from npc.launch import LAUNCHES, Launch, Launches, read_launches
 from npc.record import OK, InvalidRecord, Reading, Record, replace, save_csv
 from npc.run import RECORDS
+from npc.workpackages import WORKPACKAGES, NoRun, find_run, read_workpackages
 
-WORKPACKAGES: Final = "workpackages.xml"
 ENVIRONMENT: Final = "environment.json"
 #: What `npc observe` leaves beside a launch's output.
 OBSERVED: Final = ".observed.json"
@@ -33,75 +31,6 @@ OBSERVED: Final = ".observed.json"
 UNREAD: Final = "time"
 #: Names under which a sweep varies the message size: a record has it in `size`.
 _SIZE_PARAMS: Final = frozenset({"m", "s", "l", "size", "msg_size", "msg-size", "len", "length"})
-
-
-class NoRun(Exception):
-    """The folder holds nothing to collect; the message says what was looked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Workpackage:
-    """A JUBE workpackage: `folder` holds its ``work``; `parameters` are as JUBE evaluated them."""
-
-    folder: Path
-    step: str
-    parameters: dict[str, str]
-
-    @property
-    def done(self) -> bool:
-        """Whether JUBE saw it end well."""
-        return (self.folder / "done").exists()
-
-    def reason(self) -> str:
-        """Why it has no launches, in a line: the job's own last words, else JUBE's."""
-        if not self.folder.is_dir():
-            return "failed: it was never started: the run was stopped, or goes on"
-        if self.done:
-            return "failed: its job ended, but made no launches: has the platform's job script #MEASUREMENT#?"
-        for name in ("work/job.err", "work/stderr", "error"):
-            path = self.folder / name
-            if path.is_file():
-                last = last_words(path)
-                if last:
-                    return last if last.startswith("unavailable: ") else f"failed: {last}"
-        if (self.folder / "error").exists():
-            return "failed: JUBE says error, without a reason"
-        return "failed: it has not ended, or was lost"
-
-
-def find_run(path: Path) -> Path:
-    """The run that `path` means: a run's folder, or the newest of the runs in it. Raises `NoRun`."""
-    if (path / WORKPACKAGES).exists() or (path / LAUNCHES).exists():
-        return path
-    runs = sorted(folder for folder in path.glob("[0-9]" * 6) if (folder / WORKPACKAGES).exists())
-    if not runs:
-        raise NoRun(f"{path} is no JUBE run (no {WORKPACKAGES}) and holds none")
-    return runs[-1]
-
-
-def read_workpackages(run: Path) -> list[Workpackage]:
-    """The workpackages of a JUBE run (2.5 to 2.7 write them alike), in the order of their numbers.
-
-    Raises `NoRun` for a file that is no such XML.
-    """
-    try:
-        root = ET.parse(run / WORKPACKAGES).getroot()
-    except (OSError, ET.ParseError) as error:
-        raise NoRun(f"{run / WORKPACKAGES}: {error}") from None
-    found = []
-    for element in root.iter("workpackage"):
-        step = (element.findtext("step") or "").strip()
-        try:
-            number = int(element.get("id", "0"))
-        except ValueError as error:
-            raise NoRun(f"{run / WORKPACKAGES}: id of a workpackage: {error}") from None
-        parameters = {}
-        for parameter in element.iter("parameter"):
-            selected = parameter.find("selection")
-            value = parameter.findtext("value") if selected is None else selected.text
-            parameters[parameter.get("name", "")] = (value or "").strip()
-        found.append(Workpackage(run / f"{number:06d}_{step}", step, parameters))
-    return sorted(found, key=lambda workpackage: workpackage.folder.name)
 
 
 def collect_run(run: Path, platform: str = "") -> list[Record]:
@@ -116,10 +45,13 @@ def collect_run(run: Path, platform: str = "") -> list[Record]:
         name = platform or workpackage.parameters.get("platform_name") or socket.gethostname()
         folders = sorted(path.parent for path in (workpackage.folder / "work").glob(f"*/{LAUNCHES}"))
         for folder in folders:
-            records += _records_of_folder(folder, run, workpackage.step, name)
+            told = workpackage.recorded_reason()
+            records += _records_of_folder(folder, run, workpackage.step, name, told)
         if not folders:
             source = workpackage.folder if workpackage.folder.is_dir() else run / WORKPACKAGES
             provenance = _provenance(run, workpackage.step, name, source)
+            job = workpackage.batch_job()
+            provenance["job"] = str(job.number) if job else ""
             records.append(
                 Record.of(Reading(workpackage.step, UNREAD, None, None, workpackage.reason()), **provenance)
             )
@@ -137,8 +69,13 @@ def _provenance(run: Path, benchmark: str, platform: str, source: Path) -> dict[
     }
 
 
-def _records_of_folder(folder: Path, run: Path, benchmark: str, platform: str) -> Iterator[Record]:
-    """Records of every launch in `folder`, and one for those that were planned and never made."""
+def _records_of_folder(
+    folder: Path, run: Path, benchmark: str, platform: str, reason: str = ""
+) -> Iterator[Record]:
+    """Records of every launch in `folder`, and one for those that were planned and never made.
+
+    `reason` is the status of these, where it is known why the job ended early.
+    """
     try:
         launches = read_launches(folder)
     except ValueError as error:
@@ -151,9 +88,8 @@ def _records_of_folder(folder: Path, run: Path, benchmark: str, platform: str) -
     missing = launches.planned - len(launches.launches)
     if missing > 0:
         provenance = _provenance(run, benchmark, platform, folder / LAUNCHES)
-        status = (
-            f"failed: {missing} of {launches.planned} launches were not made: the job ended early, or goes on"
-        )
+        count = f"{missing} of {launches.planned} launches were not made"
+        status = f"{reason}; {count}" if reason else f"failed: {count}: the job ended early, or goes on"
         yield Record.of(Reading("", UNREAD, None, None, status), job=launches.job, **provenance)
 
 
@@ -212,6 +148,11 @@ def _records_of_readings(
         except InvalidRecord as error:
             broken = Reading(reading.case, UNREAD, None, None, f"invalid: {error}")
             record = Record.of(broken, params=params, **provenance)
+        asked = launch.params.get("ranks")
+        if asked and record.ok and record.params["ranks"] != asked:
+            # The launcher of one MPI with the library of another starts every process as a world of its own.
+            ran = record.params["ranks"]
+            record = replace(record, status=f"invalid: {ran} MPI ranks ran, {asked} were asked for")
         if launch.status != OK and (record.ok or not measured):
             # The numbers of a launch that failed are kept, and nobody uses them unasked. Where there are
             # none, who made the launch knows better than the parser of an empty text why.

@@ -1,0 +1,133 @@
+"""JUBE by its command line: run to its end, stopped in order, never twice at once on one run."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Final
+
+from npc import session
+
+#: How long JUBE and what it started may take to end when told to.
+GRACE_S: Final = 15.0
+POLL_S: Final = 0.5
+#: In a run's folder: held by whoever has JUBE work on the run.
+LOCK: Final = ".jube.lock"
+#: Where a file system knows no locks (Lustre mounted without ``flock``), there is none to respect.
+_NO_LOCKS: Final = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+class Busy(Exception):
+    """Somebody else has JUBE work on the run; the message says who, as far as it is known."""
+
+
+class Stop:
+    """SIGINT and SIGTERM become a wish that whoever waits looks at, so that nothing is cut in the middle."""
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        self._asked = threading.Event()
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep, until the time is over or a stop is asked for; whether it is."""
+        return self._asked.wait(max(0.0, seconds))
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[Stop]:
+        """Take over both signals for a while."""
+        previous = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield self
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def _ask(self, number: int, _frame: object) -> None:
+        self.number = number
+        self._asked.set()
+
+
+@contextlib.contextmanager
+def only_one(run: Path) -> Iterator[int]:
+    """Holds the lock of a run, as long as the process lives or one that inherited the descriptor given here.
+
+    Raises `Busy` when somebody else holds it, or a JUBE on this machine works on the run without it.
+    """
+    with (run / LOCK).open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                lock.seek(0)
+                raise Busy(lock.read().strip() or "another process") from None
+        if (pid := at_work(run)) is not None:
+            raise Busy(f"jube, process {pid}")
+        lock.truncate(0)
+        lock.write(f"process {os.getpid()} on {os.uname().nodename}")
+        lock.flush()
+        yield lock.fileno()
+
+
+def at_work(run: Path) -> int | None:
+    """The process of a JUBE that has the run's log open: one started by hand, which knows no lock."""
+    logs = {(run / name).resolve() for name in ("run.log", "continue.log")}
+    for fds in Path("/proc").glob("[0-9]*/fd"):
+        try:
+            words = (fds.parent / "cmdline").read_bytes().split(b"\0")[:3]  # perhaps after its interpreter
+            if any(os.path.basename(word) == b"jube" for word in words) and any(  # noqa: PTH119 - bytes
+                fd.readlink() in logs for fd in fds.iterdir()
+            ):
+                return int(fds.parent.name)
+        except OSError:
+            continue  # ended just now, or somebody else's
+    return None
+
+
+def call(
+    arguments: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    log: IO[bytes],
+    stop: Stop,
+    patience_s: float = 0.0,
+    deadline: float | None = None,
+    tick: Callable[[], None] = lambda: None,
+    keep: Sequence[int] = (),
+) -> int:
+    """Run ``jube ARGUMENTS`` to its end and call `tick` meanwhile; its exit code.
+
+    A stop, or the `deadline` (of time.monotonic), gives it `patience_s` to end by itself, then ends it and
+    all that it started, in order, within `GRACE_S`: JUBE itself dies at once, and the launches that it had
+    started still write down how they ended. `keep` are descriptors that it inherits. Raises
+    FileNotFoundError without JUBE.
+    """
+    process = subprocess.Popen(
+        ["jube", *arguments],
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+        pass_fds=keep,
+    )
+    stopped_at: float | None = None
+    while process.poll() is None:
+        tick()
+        if stop.number is not None or (deadline is not None and time.monotonic() >= deadline):
+            stopped_at = stopped_at or time.monotonic()
+            if time.monotonic() - stopped_at >= patience_s:
+                session.end(process.pid, GRACE_S)
+                break
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(POLL_S)
+    return process.wait()

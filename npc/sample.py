@@ -9,6 +9,7 @@ drifts does so for every case alike. In a JUBE job it stands before the starter 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import json
 import os
@@ -97,6 +98,11 @@ def fill_in(command: Sequence[str], values: Mapping[str, str]) -> list[str]:
         else:
             words.append(re.sub(r"\{(\w+)\}", lambda match: values[match.group(1)], word))
     return words
+
+
+def note(cases: Sequence[Case], params: Mapping[str, str]) -> list[Case]:
+    """The cases with `params` noted beside each; a case's own win."""
+    return [dataclasses.replace(case, params={**params, **case.params}) for case in cases]
 
 
 def plan(cases: Sequence[Case], seed: int | None) -> list[tuple[Case, int]]:
@@ -266,6 +272,16 @@ def sample_all(
     return done
 
 
+def _parse_params(texts: Sequence[str]) -> dict[str, str]:
+    params = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not re.fullmatch(r"\w+", name):
+            raise click.UsageError(f"--param {text!r}: expected NAME=VALUE")
+        params[name] = value
+    return {name: value for name, value in params.items() if value}
+
+
 def _parse_each(texts: Sequence[str]) -> list[tuple[str, list[str]]]:
     each = []
     for text in texts:
@@ -286,6 +302,13 @@ def _parse_each(texts: Sequence[str]) -> list[tuple[str, list[str]]]:
 )
 @click.option(
     "--cases", type=click.Path(path_type=Path, dir_okay=False, exists=True), help="JSON lines with the cases."
+)
+@click.option(
+    "--param",
+    "params",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="What every record of these launches notes beside its value; may be repeated.",
 )
 @click.option(
     "--seed", type=int, help="Order of the launches: shuffled by this seed (default: from the clock)."
@@ -309,6 +332,7 @@ def sample(
     runs: int,
     each: tuple[str, ...],
     cases: Path | None,
+    params: tuple[str, ...],
     seed: int | None,
     in_order: bool,
     timeout_s: float,
@@ -332,6 +356,7 @@ def sample(
             if f"{{{name}}}" not in " ".join(command):
                 raise click.UsageError(f"--each {name}: the command has no {{{name}}}")
         todo = read_cases(cases, runs) if cases else cases_of_product(varied, runs)
+        todo = note(todo, _parse_params(params))
         for case in todo:
             fill_in(command, case.values)
         if require:

@@ -236,6 +236,7 @@ def test_output_without_what_is_required_has_failed(tmp_path: Path) -> None:
         (["--each", "size=1", "--", "echo"], "--each size: the command has no {size}"),
         (["--each", "size", "--", "echo", "{size}"], "NAME=VALUE"),
         (["--each", "a-b=1", "--", "echo"], "NAME=VALUE"),
+        (["--param", "mpi", "--", "echo"], "--param 'mpi': expected NAME=VALUE"),
         (["--require", "(", "--", "echo"], "missing )"),
         (["--runs", "0", "--", "echo"], "--runs"),
         (["--timeout", "0", "--", "echo"], "--timeout"),
@@ -248,6 +249,18 @@ def test_usage_is_two_and_nothing_is_written(tmp_path: Path, words: Sequence[str
     assert ended.returncode == 2
     assert message in ended.stderr and "Traceback" not in ended.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_params_are_noted_beside_every_launch_and_a_cases_own_win(tmp_path: Path) -> None:
+    (tmp_path / "cases").write_text(
+        '{"name": "a", "values": {}}\n{"name": "b", "values": {}, "params": {"mpi": "other"}}\n'
+    )
+    words = ["--param", "mpi=mpich", "--param", "ranks=2", "--param", "empty=", "--runs", "1", "--in-order"]
+    assert sample(tmp_path / "out", *words, "--cases", tmp_path / "cases", "--", "echo", "x").returncode == 0
+    assert [launch.params for launch in launches(tmp_path / "out")] == [
+        {"mpi": "mpich", "ranks": "2"},
+        {"mpi": "other", "ranks": "2"},
+    ]
 
 
 def test_unbalanced_quotes_in_a_case_are_usage(tmp_path: Path) -> None:

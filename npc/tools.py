@@ -114,6 +114,11 @@ TOOLS: Final[tuple[Tool, ...]] = (
         debian="gcc", module="GCC", spack="gcc", easybuild="GCC", source="https://gcc.gnu.org",
     ),
     Tool(
+        command="mpicc", name="MPI compiler", used_by="himeno", need=Need.BENCHMARK, tags=("apps",),
+        version=r"^(\S.*)$", debian="libopenmpi-dev", module="OpenMPI", spack="openmpi",
+        easybuild="OpenMPI", source="https://www.open-mpi.org",
+    ),
+    Tool(
         command="make", name="make", used_by="set-up", need=Need.OPTIONAL, version=r"Make (\S+)",
         debian="make", spack="gmake", easybuild="make", source="https://www.gnu.org/software/make",
     ),
@@ -132,7 +137,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
         debian="nuttcp", source="https://www.nuttcp.net",
     ),
     Tool(
-        command="hpcc", name="HPCC", used_by="applications", need=Need.OPTIONAL, tags=("apps",),
+        command="hpcc", name="HPCC", used_by="hpcc", need=Need.BENCHMARK, tags=("apps",),
         version_args=(), debian="hpcc", module="HPCC", spack="hpcc",
         source="https://hpcchallenge.org/hpcc",
     ),
@@ -149,7 +154,11 @@ TOOLS: Final[tuple[Tool, ...]] = (
 )  # fmt: skip
 
 #: Packages that no command of `TOOLS` stands for, with the file that shows that they are there.
-OTHER_DEBIAN_PACKAGES: Final[Mapping[str, str]] = {"libc6-dev": "/usr/include/stdio.h"}
+OTHER_DEBIAN_PACKAGES: Final[Mapping[str, str]] = {
+    "libc6-dev": "/usr/include/stdio.h",
+    # HPL and DGEMM of hpcc run at a tenth of the machine's speed with the reference BLAS it depends on.
+    "libopenblas0-pthread": "/usr/share/doc/libopenblas0-pthread/copyright",
+}
 
 
 @dataclass(frozen=True, slots=True)

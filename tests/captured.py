@@ -19,6 +19,7 @@ FOLDERS: Final = {
     "osu": "osu",
     "osu-mpi4py": "osu",
     "stream": "stream",
+    "hpcc": "hpcc",
     "likwid": "likwid",
     "iperf3": "iperf3",
 }

@@ -26,6 +26,7 @@ SMALL = {
     "NPC_SOCKPERF_THROUGHPUT_SIZES": "1K",
     "NPC_OSU_MAX_SIZE": "1024",
     "NPC_LIKWID_SIDE_SAMPLES": "0",
+    "NPC_HPCC_N": "1200",
 }
 #: The platform decides how Open MPI counts its slots, not the test.
 _UNSET = ("OMPI_MCA_rmaps_base_oversubscribe", "PRTE_MCA_rmaps_default_mapping_policy", "OMP_NUM_THREADS")

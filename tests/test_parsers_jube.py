@@ -30,6 +30,7 @@ TOOLS: Final = sorted(set(captured.FOLDERS.values()))
 #: Units as the patterns name them → what one is in the metric's SI unit.
 UNITS: Final = {
     "B/s": 1.0, "MB/s": 1e6, "MiB/s": 2.0**20, "bit/s": 0.125, "MFLOP/s": 1e6, "1/s": 1.0,
+    "GB/s": 1e9, "GFLOP/s": 1e9, "TFLOP/s": 1e12, "GUP/s": 1e9,
     "us": 1e-6, "ns": 1e-9, "percent": 0.01, "": 1.0,
 }  # fmt: skip
 
@@ -72,11 +73,23 @@ MEANINGS: Final = {
     "iperf3_bandwidth": Meaning("bandwidth"),
     "iperf3_retransmits": Meaning("retransmits"),
     "iperf3_lost_percent": Meaning("loss"),
+    "hpcc_hpl": Meaning("flops", "HPL"),
+    "hpcc_dgemm": Meaning("flops", "StarDGEMM"),
+    "hpcc_triad": Meaning("bandwidth", "StarSTREAM_Triad"),
+    "hpcc_ptrans": Meaning("bandwidth", "PTRANS"),
+    "hpcc_random_access": Meaning("update_rate", "MPIRandomAccess"),
+    "hpcc_fft": Meaning("flops", "MPIFFT"),
+    "hpcc_ring_bandwidth": Meaning("bandwidth", "RandomlyOrderedRing"),
+    "hpcc_ring_latency": Meaning("latency", "RandomlyOrderedRing"),
 }
 
 #: Outputs in which JUBE finds a number that the parser does not accept, because no pattern can know.
 NOT_FOR_A_PATTERN: Final = {
     ("stream", "stream_cache_sized.txt"): "the printed clock ticks are too few: a comparison of numbers",
+    ("hpcc", "two_processes.txt"): "STREAM's clock ticks are too few: a comparison of numbers",
+    ("hpcc", "appended_twice.txt"): "STREAM's clock ticks are too few: a comparison of numbers",
+    ("hpcc", "fail_threshold.txt"): "the residual failed, told above the summary",
+    ("hpcc", "fail_singletons.txt"): "fewer processes than the command line asked for",
     ("likwid", "bench_two_groups.txt"): "two threads on one hardware thread: a comparison of lines",
     ("iperf3", "client_sigint_json.txt"): "retransmits of a run that ended in an error, told below them",
     ("iperf3", "client_sigterm_json.txt"): "retransmits of a run that ended in an error, told below them",

@@ -163,6 +163,12 @@ HEADS = {
         "# MPI Latency Test\n# Size  Latency(us)\n1",
     ],
     "stream": ["", "STREAM version $Revision: ", "STREAM version 5\nCopy:  ", "Array size = ", "Copy: 1 2 "],
+    "hpcc": [
+        "",
+        "This is the DARPA/DOE HPC Challenge Benchmark version ",
+        "Begin of Summary section.\nHPL_Tflops=",
+        "Begin of StarSTREAM section.\n",
+    ],
     "likwid": ["", "Test: ", "Test: load\nMByte/s:\t", "Test: load\nSize (Byte):\t", "Error: "],
     "iperf3": [
         "",

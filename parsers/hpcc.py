@@ -1,0 +1,193 @@
+"""HPC Challenge 1.x: the summary at the end of ``hpccoutf.txt``, ``key=value`` lines between its two titles.
+
+HPCC appends to the file, so a text may hold several runs. G is 10^9 and T 10^12; GUP/s are 10^9 updates of
+a random word. `case` is the name of the test in the summary. Of the ``Star`` tests (every process by itself,
+all at once) the number is the mean over the processes; a second reading with {"statistic": "sum"} is that
+times the number of processes. ``Single`` is one process while the others wait. Ping-pong has {"statistic":
+"min"} and "max" beside the mean. size: the bytes of the matrix (HPL, PTRANS), of the three matrices or arrays
+(DGEMM, STREAM), of the table (RandomAccess), of the vector of complex numbers (FFT), of the message.
+
+A test is invalid where the text says so: HPL's residual FAILED, RandomAccess has errors, PTRANS failed
+checks, DGEMM or STREAM failed on a node, the FFT's error is above 16 eps log2 n, or STREAM took less
+than 20 ticks of the clock. A starter (``mpirun -n 2``) of another MPI than HPCC was built with starts single
+processes, and HPCC then runs a problem of its own choice: all is invalid. ``Success`` other than 1 makes every
+test invalid that has no reason of its own.
+Where a run ends before its summary does, HPL has failed and there is no other reading.
+
+Source: HPCC's README (sections "Output" and "Summary"); https://hpcchallenge.org; HPL's threshold is 16.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from npc.record import OK, Reading
+from parsers import complete_lines, failed, option
+
+_RUN: Final = re.compile(r"\nThis is the DARPA/DOE HPC Challenge Benchmark version ([\w.]+)[^\n]*(?=\n)")
+_ENTRY: Final = re.compile(
+    r"^(\w{1,80})=([-+]?[0-9]{1,18}(?:\.[0-9]{1,18})?(?:e[-+]?[0-9]{1,3})?)$", re.MULTILINE
+)
+_MARK: Final = re.compile(r"\n(Begin|End) of (\w{1,80}) section\.(?=\n)")
+_HPL_RESIDUAL: Final = re.compile(r"\n\|\|Ax-b\|\|[^\n]*\.{3,} (PASSED|FAILED)(?=\n)")
+_NODES_WITH_ERROR: Final = re.compile(r"\nNode\(s\) with error ([0-9]{1,18})(?=\n)")
+_TICKS: Final = re.compile(r"\n +\(= ([0-9]{1,18}) clock ticks\)(?=\n)")
+_PTRANS_FAILED: Final = re.compile(r"\n *([0-9]{1,18}) tests completed and failed residual checks\.(?=\n)")
+_LEAST_TICKS: Final = 20
+#: RandomAccess may lose one update in a hundred to races between processes.
+_WRONG_UPDATES: Final = 0.01
+_FFT_THRESHOLD: Final = 16.0
+_EPS: Final = 2.0**-53
+
+
+class _Test(NamedTuple):
+    """A number of the summary: its key, its case, what one printed unit is, and where its size stands."""
+
+    key: str
+    case: str
+    metric: str
+    unit: float
+    length: str = ""
+    element_bytes: int = 1
+    power: int = 1
+    statistic: str = ""
+
+
+def _star_and_single(
+    suffix: str, name: str, metric: str, length: str, element: int, power: int = 1
+) -> list[_Test]:
+    return [
+        _Test(f"{kind}{name}{suffix}", f"{kind}{name}", metric, 1e9, length, element, power)
+        for kind in ("Star", "Single")
+    ]
+
+
+_TESTS: Final = (
+    _Test("HPL_Tflops", "HPL", "flops", 1e12, "HPL_N", 8, 2),
+    _Test("HPL_time", "HPL", "time", 1.0, "HPL_N", 8, 2),
+    *_star_and_single("_Gflops", "DGEMM", "flops", "DGEMM_N", 24, 2),
+    _Test("PTRANS_GBs", "PTRANS", "bandwidth", 1e9, "PTRANS_n", 8, 2),
+    *(
+        test
+        for name in ("RandomAccess_LCG", "RandomAccess")
+        for test in (
+            _Test(f"MPI{name}_GUPs", f"MPI{name}", "update_rate", 1e9, f"MPI{name}_N", 8),
+            *_star_and_single("_GUPs", name, "update_rate", f"{name}_N", 8),
+        )
+    ),
+    *(
+        test
+        for kernel in ("Copy", "Scale", "Add", "Triad")
+        for test in _star_and_single("", f"STREAM_{kernel}", "bandwidth", "STREAM_VectorSize", 24)
+    ),
+    *_star_and_single("_Gflops", "FFT", "flops", "FFT_N", 16),
+    _Test("MPIFFT_Gflops", "MPIFFT", "flops", 1e9, "MPIFFT_N", 16),
+    *(
+        _Test(f"{prefix}PingPong{name}", "PingPong", metric, unit, "", size, 1, statistic)
+        for name, metric, unit, size in (
+            ("Latency_usec", "latency", 1e-6, 8),
+            ("Bandwidth_GBytes", "bandwidth", 1e9, 2_000_000),
+        )
+        for prefix, statistic in (("Avg", ""), ("Min", "min"), ("Max", "max"))
+    ),
+    *(
+        _Test(f"{order}OrderedRing{name}", f"{order}OrderedRing", metric, unit, "", size)
+        for name, metric, unit, size in (
+            ("Latency_usec", "latency", 1e-6, 8),
+            ("Bandwidth_GBytes", "bandwidth", 1e9, 2_000_000),
+        )
+        for order in ("Naturally", "Randomly")
+    ),
+)
+
+
+def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
+    """Readings of every run in the text, in the order of the summary's tests."""
+    asked = option(argv, "-n", "-np")
+    parts = _RUN.split(complete_lines(text))
+    for version, body in zip(parts[1::2] or [""], parts[2::2] or parts, strict=True):
+        yield from _run(version, body + "\n", asked)
+
+
+def _run(version: str, body: str, asked: str | None) -> Iterator[Reading]:
+    """Readings of one run; nothing if it shows neither HPCC's banner nor its summary."""
+    sections = _sections(body)
+    if "Summary" not in sections:
+        if version:
+            yield failed("HPL", "flops", "the run ended before HPCC's summary")
+        return
+    entries = {key: float(value) for key, value in _ENTRY.findall(sections["Summary"])}
+    processes = entries.get("CommWorldProcs", 0)
+    params = {"processes": f"{processes:.0f}"} if processes else {}
+    singletons = f"invalid: HPCC ran with {processes:.0f} processes, the starter was told {asked}"
+    right_size = asked is None or asked == params.get("processes")
+    for test in _TESTS:
+        value = entries.get(test.key)
+        if value is None or (value <= 0 and processes == 1):  # ping-pong and rings need two
+            continue
+        if value <= 0:
+            yield failed(test.case, test.metric, f"HPCC did not run it: {test.key}={value:g}", params=params)
+            continue
+        status = _validity(test.case, entries, sections) if right_size else singletons
+        length = entries.get(test.length, 1.0) if test.length else 1.0
+        size = int(length) ** test.power * test.element_bytes
+        own = {**params, **_grid(test.case, entries)}
+        if test.statistic:
+            own["statistic"] = test.statistic
+        yield Reading(test.case, test.metric, value * test.unit, size, status, own, version)
+        if test.case.startswith("Star") and processes:
+            total = {**own, "statistic": "sum"}
+            yield Reading(test.case, test.metric, value * test.unit * processes, size, status, total, version)
+
+
+def _sections(body: str) -> dict[str, str]:
+    """What stands between the two titles of each section, with the line end before it."""
+    sections: dict[str, str] = {}
+    begun: re.Match[str] | None = None
+    for mark in _MARK.finditer(body):
+        if mark[1] == "Begin":
+            begun = mark
+        elif begun is not None and begun[2] == mark[2]:
+            sections[mark[2]] = body[begun.end() : mark.end() + 1]
+    return sections
+
+
+def _grid(case: str, entries: Mapping[str, float]) -> dict[str, str]:
+    """HPL's and PTRANS' order, block size and process grid."""
+    names = {
+        "HPL": {"n": "HPL_N", "nb": "HPL_NB", "p": "HPL_nprow", "q": "HPL_npcol"},
+        "PTRANS": {"n": "PTRANS_n", "nb": "PTRANS_nb", "p": "PTRANS_nprow", "q": "PTRANS_npcol"},
+    }.get(case, {})
+    return {name: f"{entries[key]:.0f}" for name, key in names.items() if key in entries}
+
+
+def _validity(case: str, entries: Mapping[str, float], sections: Mapping[str, str]) -> str:
+    """The status that HPCC's own checks give a test."""
+    reason = ""
+    section = sections.get("StarSTREAM" if "STREAM" in case else case, "")
+    nodes, failures = _NODES_WITH_ERROR.search(section), _PTRANS_FAILED.search(section)
+    ticks = _TICKS.search(section)
+    if nodes and int(nodes[1]):
+        reason = f"{nodes[1]} nodes failed HPCC's check"
+    elif "FAILED" in _HPL_RESIDUAL.findall(section):
+        reason = "the scaled residual failed HPL's check"
+    elif failures and int(failures[1]):
+        reason = f"{failures[1]} transpositions failed the residual check"
+    elif entries.get(f"{case}_ErrorsFraction", 0) > _WRONG_UPDATES:
+        reason = f"more than {_WRONG_UPDATES:.0%} of the table is wrong"
+    elif case == "MPIFFT" and _fft_error(entries) > _FFT_THRESHOLD:
+        reason = f"the error is {_fft_error(entries):.3g} eps log2 n, HPCC allows {_FFT_THRESHOLD:g}"
+    elif ticks and int(ticks[1]) < _LEAST_TICKS:
+        reason = f"a test takes {ticks[1]} clock ticks, STREAM asks for at least {_LEAST_TICKS}"
+    if not reason and entries.get("Success") != 1:
+        reason = "HPCC reports that not all tests succeeded"
+    return f"invalid: {reason}" if reason else OK
+
+
+def _fft_error(entries: Mapping[str, float]) -> float:
+    """The largest error of the forward and inverse transform in units of eps log2 n."""
+    length = entries.get("MPIFFT_N", 0)
+    return entries.get("MPIFFT_maxErr", 0) / (_EPS * math.log2(length)) if length > 1 else 0.0

@@ -56,14 +56,14 @@ def program_index(command: Sequence[str], program: str = "") -> int:
     following = _FOLLOWING.get(PurePath(command[0]).name)
     if following is None:
         return 0
+    if ":" in command:
+        raise UnknownProgram("several programs in one command (':') cannot be observed together")
     place = 1
     while place < len(command):
         word = command[place]
         if word == "--":
             place += 1
             break
-        if word == ":":
-            raise UnknownProgram("several programs in one command (':') cannot be observed together")
         if not word.startswith("-"):
             break
         place += 1 + following.get(word, 0)

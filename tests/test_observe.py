@@ -1,0 +1,384 @@
+"""npc observe: an MPI program runs as it would alone, and every byte it sent is found again."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import parsers
+from npc.record import Record, read_csv
+from npc.session import members
+from observe.counters import RECEIVED, SENT, passed, read_counters
+from observe.launcher import UnknownProgram, program_index
+from observe.monitoring import read_flows
+from observe.observation import read_observation
+from tests.cluster import Cluster
+from tests.npb_job import MPI_ENVIRONMENT
+
+NPC = Path(sys.executable).with_name("npc")
+ENVIRONMENT = {**os.environ, **MPI_ENVIRONMENT}
+
+#: 100 messages of 1 MB from rank 0 to rank 1, and a collective that is none of the program's messages.
+PROGRAM = """
+import sys
+import numpy
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+block = numpy.zeros(1_000_000, "b")
+for _ in range(100):
+    if world.rank == 0:
+        world.Send(block, 1)
+    elif world.rank == 1:
+        world.Recv(block, 0)
+world.Allreduce(numpy.zeros(4), numpy.zeros(4))
+if world.rank == 0:
+    print("old rate: 1.0 GFLOP/s")
+    print("rate: 12.5 GFLOP/s")
+    print("to stderr", file=sys.stderr)
+sys.exit(int(sys.argv[1]) if sys.argv[1:] else 0)
+"""
+
+
+def port(root: Path, files: Mapping[str, object]) -> Path:
+    for name, content in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{content}\n")
+    return root
+
+
+INFINIBAND = "sys/class/infiniband/mlx5_0/ports/1"
+
+
+def test_counts_infiniband_in_words_and_interfaces_in_bytes(tmp_path: Path) -> None:
+    port(tmp_path, {
+        f"{INFINIBAND}/counters/port_rcv_data": 10,
+        f"{INFINIBAND}/counters/port_xmit_data": 20,
+        "sys/class/net/eth0/statistics/rx_bytes": 30,
+        "sys/class/net/eth0/statistics/tx_bytes": 40,
+        "sys/class/net/eth0/type": 1,
+    })  # fmt: skip
+    assert read_counters(tmp_path) == {
+        "mlx5_0/1": {"received": 10, "sent": 20, "unit": 4},
+        "eth0": {"received": 30, "sent": 40, "unit": 1},
+    }
+
+
+def test_prefers_the_64_bit_forms_of_infiniband_counters(tmp_path: Path) -> None:
+    port(tmp_path, {
+        f"{INFINIBAND}/counters/port_rcv_data": 2**32 - 1,
+        f"{INFINIBAND}/counters/port_xmit_data": 2**32 - 1,
+        f"{INFINIBAND}/counters_ext/port_rcv_data_64": 2**40,
+        f"{INFINIBAND}/counters_ext/port_xmit_data_64": 2**41,
+    })  # fmt: skip
+    assert read_counters(tmp_path)["mlx5_0/1"] == {"received": 2**40, "sent": 2**41, "unit": 4}
+
+
+def test_counts_no_byte_twice(tmp_path: Path) -> None:
+    """Left out: the loopback, bonds and bridges, IP over a port that counts itself, what is down."""
+    for name in ("lo", "bond0", "br0", "ib0", "eth0", "eth1"):
+        port(tmp_path / f"sys/class/net/{name}/statistics", {"rx_bytes": 1, "tx_bytes": 1})
+    port(tmp_path / INFINIBAND / "counters", {"port_rcv_data": 1, "port_xmit_data": 1})
+    port(tmp_path / "sys/class/net", {
+        "bond0/bonding/mode": "x", "br0/bridge/id": "x", "ib0/type": 32, "eth1/operstate": "down",
+    })  # fmt: skip
+    assert list(read_counters(tmp_path)) == ["mlx5_0/1", "eth0"]
+
+
+def test_counts_ip_over_infiniband_where_no_port_shows_counters(tmp_path: Path) -> None:
+    port(tmp_path / "sys/class/net/ib0", {"statistics/rx_bytes": 1, "statistics/tx_bytes": 1, "type": 32})
+    assert list(read_counters(tmp_path)) == ["ib0"]
+
+
+def counted(value: int, unit: int = 1) -> dict[str, int]:
+    return {RECEIVED: value, SENT: value, "unit": unit}
+
+
+@given(st.integers(0, 2**63), st.integers(0, 2**40), st.sampled_from([1, 4]))
+def test_bytes_are_the_difference_times_the_unit(first: int, more: int, unit: int) -> None:
+    last = first + more
+    if unit == 4 and last == 2**32 - 1:
+        return  # full: below
+    assert passed(counted(first, unit), counted(last, unit), SENT) == (more * unit, "")
+
+
+def test_a_wrapped_counter_is_mended_and_said() -> None:
+    size, note = passed(counted(2**32 - 100), counted(50), RECEIVED)
+    assert size == 150
+    assert "wrapped" in note
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "unit", "reason"),
+    [
+        (10**12, 5, 1, "reset"),  # a 64-bit counter does not wrap
+        (1000, 5, 1, "reset"),  # nor does one in its lower half
+        (2**32 - 100, 50, 4, "reset"),  # InfiniBand's stays at its largest value
+        (2**32 - 100, 2**32 - 1, 4, "full"),
+    ],
+)
+def test_a_counter_that_cannot_be_believed_gives_no_number(
+    first: int, last: int, unit: int, reason: str
+) -> None:
+    size, note = passed(counted(first, unit), counted(last, unit), SENT)
+    assert size is None
+    assert reason in note
+
+
+@pytest.mark.parametrize(
+    ("command", "program"),
+    [
+        ("python3 app.py", "python3"),
+        ("mpirun -n 4 python3 app.py", "python3"),
+        ("/usr/bin/mpirun --bind-to core --mca btl self,tcp -x A=1 -np 2 python3 -n 3", "python3"),
+        ("mpirun --oversubscribe --map-by ppr:1:node python3", "python3"),
+        ("mpirun --map-by node python3", "python3"),
+        ("mpiexec -genv A 1 -ppn 2 -hosts a,b python3", "python3"),
+        ("srun --mpi=pmix -n 2 -l python3", "python3"),
+        ("srun --mpi pmix -N2 --exclusive python3", "python3"),
+        ("mpirun -n 2 -- python3", "python3"),
+    ],
+)
+def test_finds_the_program_in_a_launcher_s_command(command: str, program: str) -> None:
+    words = command.split()
+    assert words[program_index(words)] == program
+
+
+@pytest.mark.parametrize(
+    "command", ["mpirun -n 4", "mpirun -n 4 no-such-program", "mpirun -n 1 true : -n 1 true"]
+)
+def test_asks_where_it_cannot_tell_the_program(command: str) -> None:
+    with pytest.raises(UnknownProgram):
+        program_index(command.split())
+
+
+def test_the_program_can_be_named() -> None:
+    words = ["mpirun", "--new-option", "value", "./app"]
+    assert words[program_index(words, "./app")] == "./app"
+    with pytest.raises(UnknownProgram, match="no such word"):
+        program_index(words, "app")
+
+
+def seen(
+    folder: Path, host: str, rank: int, of: int, received: tuple[int, int, int], seconds: float = 1.0
+) -> None:
+    """What a rank leaves: counters 0.3 s before it began, when it began, and when it ended."""
+
+    def at(when: float, value: int) -> dict[str, Any]:
+        return {"time": when, "counters": {"eth0": {"received": value, "sent": 0, "unit": 1}}}
+
+    idle, begin, end = received
+    rank_file = {
+        "host": host, "rank": rank, "ranks": of, "idle": at(0.0, idle), "begin": at(0.3, begin),
+        "end": at(0.3 + seconds, end), "status": 0,
+    }  # fmt: skip
+    (folder / f"{host}.{rank}.json").write_text(json.dumps(rank_file))
+
+
+def test_a_node_s_bytes_span_its_first_and_its_last_rank(tmp_path: Path) -> None:
+    seen(tmp_path, "n1", 0, 2, (0, 0, 1000), seconds=1.0)
+    seen(tmp_path, "n1", 1, 2, (0, 0, 1500), seconds=2.0)
+    (node,) = read_observation(tmp_path, ["app"]).nodes
+    assert (node.ranks, node.seconds, node.ports[0].received) == (2, pytest.approx(2.0), 1500)
+
+
+def test_says_which_ranks_and_nodes_are_missing(tmp_path: Path) -> None:
+    seen(tmp_path, "n1.cluster", 0, 3, (0, 0, 1))
+    notes = " / ".join(read_observation(tmp_path, ["app"], hosts=["n1", "n2"]).notes)
+    assert "2 of 3 ranks left nothing (rank 1, 2)" in notes
+    assert "no rank ran on n2" in notes
+
+
+def test_says_that_others_used_the_port(tmp_path: Path) -> None:
+    seen(tmp_path, "n1", 0, 1, (0, 3_000_000, 23_000_000))
+    (note,) = read_observation(tmp_path, ["app"]).notes
+    assert note.startswith("n1 eth0: 10 MB/s passed before the program began; perhaps 50%")
+
+
+def test_says_that_the_ports_saw_more_than_mpi_sent(tmp_path: Path) -> None:
+    seen(tmp_path, "n1", 0, 2, (0, 0, 9_000_000))
+    seen(tmp_path, "n2", 1, 2, (0, 0, 1_100_000))
+    (tmp_path / "mpi.1.prof").write_text("E\t0\t1\t1000000 bytes\t1 msgs sent\t0\n")
+    (note,) = read_observation(tmp_path, ["app"]).notes
+    assert note.startswith("n1: 9 MB passed its ports, MPI accounts for 1 MB")
+
+
+def test_reads_open_mpi_s_flows() -> None:
+    """The lines of a real file (Open MPI 4.1.4, five messages of 1000 bytes and a collective)."""
+    text = (
+        "# POINT TO POINT\nE\t0\t1\t5000 bytes\t5 msgs sent\t1,0,0,0,0,0,1,0,0,0,5,0\n"
+        "I\t0\t1\t32 bytes\t2 msgs sent\n# OSC\n# COLLECTIVES\nC\t0\t1\t32 bytes\t2 msgs sent\n"
+        "D\tMPI_COMM_WORLD\tprocs: 0,1\nA2A\t0\t32 bytes\t2 msgs sent\n"
+    )
+    user, internal = read_flows([text])
+    assert (user.kind, user.source, user.target, user.bytes, user.messages) == ("user", 0, 1, 5000, 5)
+    assert user.by_size[10] == 5
+    assert (internal.kind, internal.bytes, internal.messages) == ("internal", 32, 2)
+
+
+def test_a_half_written_observation_is_a_failure_and_no_number() -> None:
+    (reading,) = parsers.parse("observed", '{"schema": 1, "reported": {"flops": 1')
+    assert reading.value is None
+    assert reading.status.startswith("failed: not an observation")
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "flow.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+def observe(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [NPC, "observe", *map(str, arguments)],
+        cwd=folder,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def values(records: list[Record], metric: str, **params: str) -> list[float | None]:
+    return [
+        record.value
+        for record in records
+        if record.metric == metric and params.items() <= dict(record.params).items()
+    ]
+
+
+@pytest.mark.slow
+def test_counts_what_a_program_sends_and_leaves_its_output_alone(tmp_path: Path, program: Path) -> None:
+    done = observe(
+        tmp_path, "--flops", r"rate: ([0-9.]+)", "--flops-unit", "GFLOP/s", "--flop", "1e9",
+        "--", "mpirun", "-n", 2, sys.executable, program,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "old rate: 1.0 GFLOP/s\nrate: 12.5 GFLOP/s\n"
+    assert "to stderr" in done.stderr
+    assert (tmp_path / "observed/raw/0000.out").read_text() == done.stdout
+    records = list(read_csv(tmp_path / "observed/records.csv"))
+    assert values(records, "traffic", kind="user") == [100_000_000]
+    assert values(records, "messages", kind="user") == [100]
+    assert values(records, "flops") == [12.5e9]
+    assert values(records, "flop") == [1e9]
+    assert {dict(record.params)["program"] for record in records} == {"flow.py"}
+    again = observe(tmp_path, "--", "true")
+    assert again.returncode == 2
+    assert "holds an observation already" in again.stderr
+
+
+@pytest.mark.slow
+def test_hands_back_the_program_s_exit_code(tmp_path: Path, program: Path) -> None:
+    done = observe(tmp_path, "--output", "o", "--", "mpirun", "-n", 2, sys.executable, program, 3)
+    assert done.returncode == 3
+    assert all(not record.ok for record in read_csv(tmp_path / "o/records.csv"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--", "no-such-program"], 127, "No such file"),
+        (["--", "mpirun", "-n", "2"], 2, "--program"),
+        (["--flops", "rate", "--", "true"], 2, "no group"),
+        (["--flops-unit", "MB/s", "--", "true"], 2, "expected FLOP/s"),
+        (["--output", "/proc/observed", "--", "true"], 1, "cannot write"),
+    ],
+)
+def test_bad_input_ends_in_one_clear_line(
+    tmp_path: Path, arguments: list[str], code: int, words: str
+) -> None:
+    done = observe(tmp_path, *arguments)
+    assert done.returncode == code
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_a_program_without_mpi_is_observed_on_this_node(tmp_path: Path) -> None:
+    done = observe(tmp_path, "--json", "--", "echo", "hello")
+    head, _, document = done.stdout.partition("\n")
+    assert head == "hello"
+    assert json.loads(document)["nodes"][0]["ranks"] == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_reaches_the_ranks(tmp_path: Path, number: signal.Signals) -> None:
+    waits = tmp_path / "waits.py"
+    waits.write_text("from mpi4py import MPI; import time; print('up', flush=True); time.sleep(60)")
+    job = subprocess.Popen(
+        [NPC, "observe", "--", "mpirun", "-n", "2", sys.executable, str(waits)],
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    assert job.stdout is not None
+    with job.stdout:
+        assert job.stdout.readline() == "up\n"
+        job.send_signal(number)
+        assert job.wait(20) != 0
+    deadline = time.monotonic() + 5
+    while members(job.pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert members(job.pid) == []
+    records = list(read_csv(tmp_path / "observed/records.csv"))
+    assert records
+    assert all(re.match("failed: exit code", record.status) for record in records)
+
+
+@pytest.mark.slow
+def test_below_npc_sample_each_launch_has_its_observation(tmp_path: Path, program: Path) -> None:
+    sample = [NPC, "sample", "--tool", "observed", "--runs", "2", "--in-order", "--"]
+    watched = [NPC, "observe", "--", "mpirun", "-n", "2", sys.executable, program]
+    subprocess.run([*sample, *watched], cwd=tmp_path, env=ENVIRONMENT, check=True, timeout=60)
+    subprocess.run([NPC, "collect", "launches"], cwd=tmp_path, timeout=60, capture_output=True)
+    records = list(read_csv(tmp_path / "launches/records.csv"))
+    assert values(records, "traffic", kind="user") == [100_000_000] * 2
+    assert {record.sample for record in records} == {0, 1}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(nodes=2) as two:
+        yield two
+
+
+@pytest.mark.slow
+@pytest.mark.slurm
+@pytest.mark.parametrize("launcher", ["srun --mpi=pmix -n 2", "mpirun -n 2 --map-by node"])
+def test_finds_every_byte_on_both_nodes(
+    tmp_path: Path, program: Path, cluster: Cluster, launcher: str
+) -> None:
+    """100 MB cross the wire once: n1 sends and n2 receives them, with the headers of TCP and little else."""
+    before = cluster.bytes("n2")[0]
+    arguments = ["salloc", "-N2", NPC, "observe", "--output", tmp_path / "o", "--", *launcher.split()]
+    done = cluster.run("head", [*arguments, sys.executable, program], env=MPI_ENVIRONMENT)
+    assert done.returncode == 0, done.stderr
+    records = list(read_csv(tmp_path / "o/records.csv"))
+    (sent,) = values(records, "traffic", node="n1", direction="sent")
+    (received,) = values(records, "traffic", node="n2", direction="received")
+    assert sent is not None
+    assert received is not None
+    assert 100e6 < received < 103e6
+    assert 100e6 < sent < 103e6
+    assert received <= cluster.bytes("n2")[0] - before
+    document = json.loads((tmp_path / "o/raw/0000.observed.json").read_text())
+    assert 0 <= document["messages"]["sent"]["n1"] - 100_000_000 < 1000  # MPI's own messages with it
+    assert records[0].hosts == ("n1", "n2")

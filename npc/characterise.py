@@ -1,4 +1,4 @@
-"""``npc characterise``: the main job. Runs ``jube.yml`` on a platform, collects, draws.
+"""``npc characterise``: the main job. Runs ``jube.yml`` on a platform, waits, collects, draws.
 
 JUBE does the running and is driven by its command line alone; what happens meanwhile is read from the
 folders that it and the launches write. Whatever stops the run, what was measured before is collected.
@@ -14,42 +14,31 @@ import signal
 import subprocess
 import sys
 import time
-import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, Final
 
 import click
 
-from npc import session
-from npc.launch import LAUNCHES, read_launches
-from npc.record import OK
+from npc import jube
+from npc.progress import Display, rows_of
 from npc.run import RECORDS, read_run
 from npc.tools import search_path
-
-if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+from npc.wait import (
+    EXIT_NOTHING,
+    EXIT_PARTLY,
+    EXIT_UNFINISHED,
+    LOG,
+    Duration,
+    Ending,
+    Patience,
+    missing,
+    wait_for,
+)
+from npc.workpackages import WORKPACKAGES, NoRun, read_workpackages
 
 TAGS: Final = ("network", "memory", "compute", "rdma", "apps")
-EXIT_NOTHING: Final = 1
-EXIT_UNFINISHED: Final = 5
-EXIT_PARTLY: Final = 6
-POLL_S: Final = 0.5
-#: How long JUBE and what it started may take to end when told to.
-GRACE_S: Final = 15.0
 _SETTING: Final = re.compile(r"\$\{NPC_([A-Z0-9_]+):-")
-
-
-@dataclass(frozen=True, slots=True)
-class Progressed:
-    """How far a workpackage is: its launches made and planned (0 before they are known), and its state."""
-
-    name: str
-    made: int
-    planned: int
-    failed: int
-    state: str
 
 
 def checkout() -> Path:
@@ -125,118 +114,29 @@ def next_id(outpath: Path) -> int:
     return max(numbers, default=-1) + 1
 
 
-def progress_of(run: Path) -> list[Progressed]:
-    """The state of every workpackage that JUBE knows so far; empty while there is nothing to read."""
-    try:
-        root = ET.parse(run / "workpackages.xml").getroot()
-    except (OSError, ET.ParseError):
-        return []
-    states = []
-    for element in root.iter("workpackage"):
-        step = (element.findtext("step") or "").strip()
-        folder = run / f"{int(element.get('id', '0')):06d}_{step}"
-        made = planned = failed = 0
-        for path in (folder / "work").glob(f"*/{LAUNCHES}"):
-            with contextlib.suppress(OSError, ValueError):  # being written just now
-                launches = read_launches(path.parent)
-                made += len(launches.launches)
-                planned += launches.planned
-                failed += sum(launch.status != OK for launch in launches.launches)
-        if (folder / "done").exists():
-            state = "done"
-        elif (folder / "error").exists():
-            state = "failed"
-        else:
-            state = "running" if folder.exists() else "waiting"
-        states.append(Progressed(step, made, planned, failed, state))
-    return states
-
-
-class Display:
-    """A bar for each workpackage on a terminal, nothing elsewhere."""
-
-    def __init__(self) -> None:
-        self._progress: Progress | None = None
-        self._tasks: dict[int, TaskID] = {}
-        if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-            self._progress = Progress(
-                TextColumn("{task.fields[state]:>8}"),
-                TextColumn("{task.description:<12}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TextColumn("launches"),
-                TimeElapsedColumn(),
-                console=Console(stderr=True),
-            )
-            self._progress.start()
-
-    def show(self, states: Sequence[Progressed]) -> None:
-        """Bring the bars up to date."""
-        if self._progress is None:
-            return
-        for number, state in enumerate(states):
-            if number not in self._tasks:
-                self._tasks[number] = self._progress.add_task(state.name, start=False, total=None, state="")
-            task = self._tasks[number]
-            if state.state != "waiting":
-                self._progress.start_task(task)
-            ended = state.state in ("done", "failed")
-            total = state.planned or (state.made if ended else None)
-            words = f"{state.failed} bad" if state.failed else state.state
-            self._progress.update(task, completed=state.made, total=total, state=words)
-            if ended:
-                self._progress.stop_task(task)
-
-    def close(self) -> None:
-        """Leave the bars as they are."""
-        if self._progress is not None:
-            self._progress.stop()
-
-
 def run_jube(
-    command: Sequence[str], env: Mapping[str, str], home: Path, run: Path, log: IO[bytes]
-) -> int | None:
-    """Run JUBE to its end and show what happens. Returns the signal that asked to stop, or None.
+    words: Sequence[str],
+    env: Mapping[str, str],
+    home: Path,
+    run: Path,
+    log: IO[bytes],
+    stop: jube.Stop,
+    display: Display,
+) -> None:
+    """``jube run`` to its end, or until a stop has ended it; nobody else has JUBE work on `run` meanwhile."""
+    with contextlib.ExitStack() as held:
+        locked = False
 
-    A stop ends JUBE and all that it started, in order, within `GRACE_S`: JUBE itself dies at once, and the
-    launches that it had started still write down how they ended.
-    """
-    stopped: int | None = None
+        def tick() -> None:
+            nonlocal locked
+            display.show(rows_of(run))
+            if not locked and run.is_dir():
+                with contextlib.suppress(jube.Busy):  # who looked in just now
+                    held.enter_context(jube.lock(run))
+                    locked = True
 
-    def stop(number: int, _frame: object) -> None:
-        nonlocal stopped
-        stopped = number
-
-    previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        process = subprocess.Popen(
-            command,
-            cwd=home,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-        display = Display()
-        try:
-            while process.poll() is None and not stopped:
-                display.show(progress_of(run))
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(POLL_S)
-            if stopped:
-                session.end(process.pid, GRACE_S)
-                process.wait()
-            display.show(progress_of(run))
-        finally:
-            display.close()
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-    return stopped
+        jube.call(words, cwd=home, env=env, log=log, stop=stop, tick=tick)
+        display.show(rows_of(run))
 
 
 def step(home: Path, *words: str) -> int:
@@ -257,14 +157,20 @@ def step(home: Path, *words: str) -> int:
 @click.option(
     "--output", type=click.Path(path_type=Path, file_okay=False), help="Where runs go (default: runs/)."
 )
+@click.option("--limit", type=Duration(), help="Do not wait longer for jobs: 90s, 10m, 2h (default: never).")
 @click.option("--json", "as_json", is_flag=True, help="Print roofline.json instead of the tables.")
 def characterise(
-    platform: str, tags: tuple[str, ...], given: tuple[str, ...], output: Path | None, as_json: bool
+    platform: str,
+    tags: tuple[str, ...],
+    given: tuple[str, ...],
+    output: Path | None,
+    limit: float | None,
+    as_json: bool,
 ) -> None:
-    """Characterise a machine: run jube.yml, collect, show the ceilings, draw the roofline.
+    """Characterise a machine: run jube.yml, wait, collect, show the ceilings, draw the roofline.
 
     Exit codes: 0 all was measured (or was unavailable here), 1 nothing usable, 2 usage, 5 jobs have not
-    ended yet, 6 some of it failed, 130 and 143 stopped (what was measured before is collected).
+    ended by the limit, 6 some of it failed, 130 and 143 stopped (what was measured before is collected).
     """
     home = checkout()
     for tag in tags:
@@ -278,48 +184,32 @@ def characterise(
     try:
         outpath.mkdir(parents=True, exist_ok=True)
         with only_one(outpath):
-            code = _characterise(home, folder, tags, outpath, env, as_json)
+            code = _characterise(home, folder, tags, outpath, env, Patience(limit_s=limit), as_json)
     except OSError as error:
         raise click.ClickException(f"cannot write into {outpath}: {error.strerror}") from None
     sys.exit(code)
 
 
 def _characterise(
-    home: Path, platform: Path, tags: Sequence[str], outpath: Path, env: Mapping[str, str], as_json: bool
+    home: Path,
+    platform: Path,
+    tags: Sequence[str],
+    outpath: Path,
+    env: Mapping[str, str],
+    patience: Patience,
+    as_json: bool,
 ) -> int:
     number = next_id(outpath)
     run = outpath / f"{number:06d}"
-    command = ["jube", "run", "jube.yml", "--hide-animation", "--outpath", str(outpath), "--id", str(number)]
-    command += ["--include-path", str(platform)]
-    if tags:
-        command += ["--tag", *tags]
     begun = time.monotonic()
-    log_path = outpath / f"jube-{number:06d}.log"
-    with log_path.open("wb") as log:
-        try:
-            stopped = run_jube(command, env, home, run, log)
-        except FileNotFoundError:
-            log_path.unlink()
-            raise click.ClickException(
-                "jube is not installed: `npc doctor` says how to get it here"
-            ) from None
-    if not (run / "workpackages.xml").exists():
-        if stopped:
-            click.echo(f"stopped before anything was measured ({log_path})", err=True)
-            return 128 + stopped
-        tail = "\n".join(log_path.read_text(errors="replace").splitlines()[-5:])
-        raise click.ClickException(f"JUBE started nothing ({log_path}); its last words:\n{tail}")
-    log_path.replace(run / "jube.log")
-    states = progress_of(run)
-    if not states and not stopped:
-        raise click.ClickException(f"jube.yml has no benchmark with the tag {' or '.join(tags)}")
-    for state in states:
-        if state.state == "failed":
-            after = (
-                f"after {state.made} of {state.planned} launches" if state.planned else "before any launch"
-            )
-            click.echo(f"{state.name}: failed {after}", err=True)
-    if not stopped:
+    ending = _run_and_wait(home, platform, tags, run, env, patience)
+    workpackages = read_workpackages(run)
+    for each in workpackages:
+        if each.failed:
+            made, planned, _ = each.progress()
+            after = f"after {made} of {planned} launches" if planned else "before any launch"
+            click.echo(f"{each.name}: failed {after}", err=True)
+    if not isinstance(ending, signal.Signals):
         for verb in ("analyse", "result"):
             subprocess.run(
                 ["jube", verb, str(outpath), "--id", str(number)], cwd=home, env=env, capture_output=True
@@ -329,22 +219,63 @@ def _characterise(
     drawn = step(home, "roofline", str(run), *(["--json"] if as_json else []))
     if not as_json:
         click.echo(f"run: {run}   {time.monotonic() - begun:.0f} s")
-    if stopped:
-        click.echo("stopped: what had been measured is collected", err=True)
-        return 128 + stopped
-    return exit_code(run, states, drawn)
-
-
-def exit_code(run: Path, states: Sequence[Progressed], drawn: int) -> int:
-    """The verdict on a run: see the command's help."""
-    unfinished = [state.name for state in states if state.state in ("running", "waiting")]
-    if unfinished:
-        click.echo(
-            f"not ended yet: {', '.join(unfinished)}. Later: "
-            f"jube continue {run.parent} --id {int(run.name)}; npc collect {run}; npc roofline {run}",
-            err=True,
-        )
+    goes_on = any(each.is_open and each.batch_job() for each in workpackages)
+    later = f"; its jobs go on: npc wait {run}; npc collect {run}; npc roofline {run}" if goes_on else ""
+    if isinstance(ending, signal.Signals):
+        click.echo(f"stopped: what had been measured is collected{later}", err=True)
+        return 128 + ending
+    if ending is Ending.GAVE_UP:
+        click.echo(f"not ended by the limit: what had been measured is collected{later}", err=True)
         return EXIT_UNFINISHED
+    return exit_code(run, drawn)
+
+
+def _run_and_wait(
+    home: Path,
+    platform: Path,
+    tags: Sequence[str],
+    run: Path,
+    env: Mapping[str, str],
+    patience: Patience,
+) -> Ending | signal.Signals:
+    """Make the run and wait for its jobs; why that is over. Raises click.ClickException if there is none."""
+    outpath, number = run.parent, int(run.name)
+    words = ["run", "jube.yml", "--hide-animation", "--outpath", str(outpath), "--id", str(number)]
+    words += ["--include-path", str(platform)]
+    if tags:
+        words += ["--tag", *tags]
+    log_path = outpath / f"jube-{number:06d}.log"
+    display = Display()
+    ending = Ending.ALL_ENDED
+    with jube.Stop().listening() as stop:
+        try:
+            with log_path.open("wb") as log:
+                run_jube(words, env, home, run, log, stop, display)
+            if not (run / WORKPACKAGES).exists():
+                if stop.number:
+                    click.echo(f"stopped before anything was measured ({log_path})", err=True)
+                    sys.exit(128 + stop.number)
+                tail = "\n".join(log_path.read_text(errors="replace").splitlines()[-5:])
+                raise click.ClickException(f"JUBE started nothing ({log_path}); its last words:\n{tail}")
+            log_path.replace(run / LOG)
+            workpackages = read_workpackages(run)
+            if not workpackages and not stop.number:
+                raise click.ClickException(f"jube.yml has no benchmark with the tag {' or '.join(tags)}")
+            if any(each.is_open for each in workpackages) and not stop.number:
+                ending, _ = wait_for(run, patience, env, stop, display)
+        except FileNotFoundError as error:
+            if not run.exists():
+                log_path.unlink()
+            raise click.ClickException(missing(error)) from None
+        except NoRun as error:
+            raise click.ClickException(str(error)) from None
+        finally:
+            display.close()
+        return signal.Signals(stop.number) if stop.number else ending
+
+
+def exit_code(run: Path, drawn: int) -> int:
+    """The verdict on a run whose jobs have ended: see the command's help."""
     records = read_run(run) if (run / RECORDS).exists() else []
     if drawn or not any(record.ok for record in records):
         return EXIT_NOTHING

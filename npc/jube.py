@@ -56,24 +56,22 @@ class Stop:
 
 
 @contextlib.contextmanager
-def only_one(run: Path) -> Iterator[int]:
+def lock(run: Path) -> Iterator[int]:
     """Holds the lock of a run, as long as the process lives or one that inherited the descriptor given here.
 
-    Raises `Busy` when somebody else holds it, or a JUBE on this machine works on the run without it.
+    Raises `Busy` when somebody else holds it.
     """
-    with (run / LOCK).open("a+") as lock:
+    with (run / LOCK).open("a+") as held:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno not in _NO_LOCKS:
-                lock.seek(0)
-                raise Busy(lock.read().strip() or "another process") from None
-        if (pid := at_work(run)) is not None:
-            raise Busy(f"jube, process {pid}")
-        lock.truncate(0)
-        lock.write(f"process {os.getpid()} on {os.uname().nodename}")
-        lock.flush()
-        yield lock.fileno()
+                held.seek(0)
+                raise Busy(held.read().strip() or "another process") from None
+        held.truncate(0)
+        held.write(f"process {os.getpid()} on {os.uname().nodename}")
+        held.flush()
+        yield held.fileno()
 
 
 def at_work(run: Path) -> int | None:
@@ -121,13 +119,16 @@ def call(
         pass_fds=keep,
     )
     stopped_at: float | None = None
-    while process.poll() is None:
-        tick()
-        if stop.number is not None or (deadline is not None and time.monotonic() >= deadline):
-            stopped_at = stopped_at or time.monotonic()
-            if time.monotonic() - stopped_at >= patience_s:
-                session.end(process.pid, GRACE_S)
-                break
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(POLL_S)
+    try:
+        while process.poll() is None:
+            tick()
+            if stop.number is not None or (deadline is not None and time.monotonic() >= deadline):
+                stopped_at = stopped_at or time.monotonic()
+                if time.monotonic() - stopped_at >= patience_s:
+                    break
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(POLL_S)
+    finally:
+        if process.poll() is None:
+            session.end(process.pid, GRACE_S)
     return process.wait()

@@ -27,6 +27,8 @@ LAUNCHES: Final = "launches.jsonl"
 RAW: Final = "raw"
 #: ``mpirun`` draws a line of hyphens above and below what it has to say itself.
 _RULE: Final = re.compile("-{40,}")
+#: Slurm's daemon says of a job that it ends it.
+_SLURMSTEPD: Final = re.compile(r"slurmstepd\S*: error: \*\*\* .* \*\*\*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +84,9 @@ def batch_job() -> str:
 def last_words(path: Path) -> str:
     """Why a program failed, in one line of at most 200 characters, from the end of what it printed.
 
-    A line ``unavailable: …`` before all others; else the last line that is not framed by rules, as
-    ``mpirun`` frames its comment on a rank that failed; else the first line of the first frame.
+    A line ``unavailable: …`` before all others; else the program's own last line; else the first comment
+    of those who ran it: ``mpirun`` frames its own on a rank that failed by rules, and Slurm's daemon puts
+    stars around it.
     """
     with path.open("rb") as stream:
         stream.seek(max(0, path.stat().st_size - 16384))
@@ -97,7 +100,7 @@ def last_words(path: Path) -> str:
         elif line.startswith("unavailable: "):
             return line[:200]
         else:
-            (comments if framed else plain).append(line)
+            (comments if framed or _SLURMSTEPD.fullmatch(line) else plain).append(line)
     telling = [line for line in plain if re.search(r"[^-=*\s]", line)]
     words = telling[-1:] + comments[:1] + [""]
     return words[0][:200]

@@ -102,7 +102,10 @@ class Display:
         for row in rows:
             change = ", ".join(filter(None, (row.state, row.job and f"job {row.job}")))
             change += f" on {row.nodes}" if row.nodes else ""
-            change += f": {row.note}" if row.note else ""
+            if row.state == "failed":
+                change = row.note  # begins with how it failed, and knows the job
+            elif row.note:
+                change += f": {row.note}"
             if self._told.get(row.name) != change:
                 self._told[row.name] = change
                 click.echo(f"{row.name}: {change}", err=True)

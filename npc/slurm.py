@@ -86,7 +86,8 @@ class Job:
     def ending(self) -> str:
         """How it ended, as the status of a record: ``timeout: …`` or ``failed: …``."""
         after = f"after {format_duration(self.elapsed_s)}" if self.elapsed_s else "at once"
-        on = f" ({self.nodes})" if self.nodes else ""
+        on = f" on {self.nodes}" if self.nodes else ""
+        lost = f"a node of {self.nodes}" if re.search(r"[\[,]", self.nodes) else f"its node {self.nodes}"
         limit = f" of {format_duration(self.limit_s)}" if self.limit_s else ""
         if self.state == "CANCELLED":
             how = f"was cancelled {after}" if self.nodes else "was cancelled while pending"
@@ -98,10 +99,10 @@ class Job:
             how = f"was given up by Slurm before it ran ({self.reason})"
         else:
             how = {
-                "BOOT_FAIL": f"did not start: its nodes{on} did not boot",
+                "BOOT_FAIL": f"did not start: its nodes {self.nodes} did not boot",
                 "COMPLETED": "ended with exit code 0",
                 "DEADLINE": "could not end before its deadline",
-                "NODE_FAIL": f"lost a node{on} {after}",
+                "NODE_FAIL": f"lost {lost} {after}",
                 "OUT_OF_MEMORY": f"ran out of memory{on}",
                 "PREEMPTED": f"was preempted by another {after}",
                 "TIMEOUT": f"hit its time limit{limit}",

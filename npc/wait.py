@@ -111,18 +111,19 @@ class Watch:
         ) or not any(each.is_open for each in workpackages)
 
     def drive(self) -> bool:
-        """Let JUBE see what has ended, and tell it what it cannot see. False if that was not done to the
-        end: somebody else does it just now, or it was stopped."""
+        """Tell JUBE what it cannot see, and let it go on. False if that was not done to the end: somebody
+        else does it just now, or it was stopped."""
         self.busy = ""
         try:
-            with jube.only_one(self.run) as lock:
+            with jube.lock(self.run) as lock:
+                if (pid := jube.at_work(self.run)) is not None:
+                    raise jube.Busy(f"process {pid} on this machine")
+                marked = []
                 for each in read_workpackages(self.run):
                     each.note_submission()
                     self._void_marks_if_requeued(each)
-                if not self._continue(lock):
-                    return False
-                marked = [each for each in read_workpackages(self.run) if self._mark(each)]
-                whole = not marked or self._continue(lock)
+                    marked += [each] if self._mark(each) else []
+                whole = self._continue(lock)
                 for each in marked:
                     if each.done:  # just before its job was ended
                         (each.folder / REASON).unlink(missing_ok=True)
@@ -174,7 +175,7 @@ class Watch:
                     path.unlink(missing_ok=True)
 
     def _mark(self, workpackage: Workpackage) -> bool:
-        """Record why a workpackage failed and let JUBE know; whether JUBE has yet to see it."""
+        """Record why a workpackage failed, and write its error file; whether JUBE has yet to see it."""
         if workpackage.done or not workpackage.started or workpackage.recorded_reason():
             return False
         job = self.jobs.get(workpackage.number)
@@ -192,7 +193,10 @@ class Watch:
         return True
 
     def _verdict(self, workpackage: Workpackage, job: Job | None) -> str:
-        """Why an open workpackage has failed, empty while it has not. JUBE has just looked at its files."""
+        """Why an open workpackage has failed; empty while it has not, and where JUBE will see it done."""
+        done_file = workpackage.done_file()
+        if done_file is not None and _is_there(done_file):
+            return ""
         if job is not None and not job.ended:
             if not self._gives_up(workpackage):
                 return ""
@@ -204,8 +208,8 @@ class Watch:
         if job is not None and job.state != "COMPLETED":
             return job.ending()
         named = workpackage.batch_job()
-        if named is None and not workpackage.submitted_by_a_shell():
-            return ""  # a scheduler that is not Slurm: its files are all there is
+        if named is None and not (workpackage.pending_do() and workpackage.submitted_by_a_shell()):
+            return ""  # still to be started; or a scheduler that is not Slurm: its files are all there is
         if time.monotonic() - self._settling.setdefault(workpackage.number, time.monotonic()) < SETTLE_S:
             return ""
         if job is not None:
@@ -214,7 +218,6 @@ class Watch:
             return f"failed: Slurm no longer knows job {named.number}, and it left no word of its end"
         else:
             how = "its script ended with exit code 0"
-        done_file = workpackage.done_file()
         return f"failed: {how}, but never wrote {done_file.name if done_file else 'its done file'}"
 
     def _gives_up(self, workpackage: Workpackage) -> bool:
@@ -264,6 +267,11 @@ def wait_for(
 
 def _is_over(deadline: float | None) -> bool:
     return deadline is not None and time.monotonic() >= deadline
+
+
+def _is_there(path: Path) -> bool:
+    """Whether a file exists; listing its folder makes a network file system look again (nfs(5), lookups)."""
+    return path.parent.is_dir() and any(entry.name == path.name for entry in path.parent.iterdir())
 
 
 def _job_to_ask(workpackage: Workpackage) -> BatchJob | None:

@@ -11,15 +11,19 @@ import select
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from npc import read_run
-from npc.characterise import Progressed, exit_code, next_id, progress_of, settings
+from npc.characterise import exit_code, next_id, settings
+from npc.progress import Row, rows_of
 from npc.record import save_csv
+from npc.workpackages import Progress
 from parsers.collect import collect_run
 from tests.jube_job import NPC, ROOT, SMALL, command, finish, path_without, platform, start
 from tests.npb_job import Job
@@ -109,18 +113,32 @@ def test_what_jube_refuses_is_told_in_its_words(tmp_path: Path) -> None:
 
 
 def test_tags_without_a_benchmark_are_said_and_nothing_is_measured(tmp_path: Path) -> None:
-    ended = refused("--output", tmp_path, "--tag", "rdma", "--tag", "apps")
+    """In a checkout whose jube.yml has nothing with those tags."""
+    site, runs = tmp_path / "site", tmp_path / "runs"
+    for room in ("npc", "benchmarks", "platforms"):
+        shutil.copytree(ROOT / room, site / room, symlinks=True)
+    suite = yaml.safe_load((ROOT / "jube.yml").read_text())
+    for part in ("step", "analyser", "result"):
+        suite[part] = [
+            entry for entry in suite[part] if entry.get("use") == "stream" or entry.get("name") == "stream"
+        ]
+    (site / "jube.yml").write_text(yaml.safe_dump(suite))
+    words = ["characterise", "--output", runs, "--tag", "rdma", "--tag", "apps"]
+    ended = finish(
+        "sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", site, sys.executable, "-m", "npc", *words
+    )
     assert ended.returncode == 1
     assert "no benchmark with the tag rdma or apps" in ended.stderr
+    tmp_path = runs
 
 
 # -- progress and verdict, from the folders ------------------------------------------------------------
 
 
 def test_a_run_that_does_not_exist_yet_has_no_progress(tmp_path: Path) -> None:
-    assert progress_of(tmp_path / "000000") == []
+    assert rows_of(tmp_path / "000000") == []
     (tmp_path / "workpackages.xml").write_text("<workpackages><workpack")
-    assert progress_of(tmp_path) == []
+    assert rows_of(tmp_path) == []
 
 
 def test_progress_counts_launches_of_each_workpackage(tmp_path: Path) -> None:
@@ -131,36 +149,35 @@ def test_progress_counts_launches_of_each_workpackage(tmp_path: Path) -> None:
     write_launches(run.add("osu") / "launches", (launch(0), ""), planned=24)
     run.add("likwid", "error")
     run.add("qperf", started=False)
-    assert progress_of(run.folder) == [
-        Progressed("stream", 2, 2, 1, "done"),
-        Progressed("osu", 1, 24, 0, "running"),
-        Progressed("likwid", 0, 0, 0, "failed"),
-        Progressed("qperf", 0, 0, 0, "waiting"),
+    assert rows_of(run.folder) == [
+        Row(name="stream 0", state="done", progress=Progress(2, 2, 1)),
+        Row(name="osu 1", state="running", progress=Progress(1, 24, 0)),
+        Row(name="likwid 2", state="failed", note="failed: JUBE says error, without a reason"),
+        Row(name="qperf 3", state="waiting"),
     ]
 
 
 @pytest.mark.parametrize(
-    ("statuses", "state", "drawn", "code"),
+    ("statuses", "drawn", "code"),
     [
-        (["ok", "ok"], "done", 0, 0),
-        (["ok", "unavailable: no such tool"], "failed", 0, 0),
-        (["ok", "failed: exit code 1"], "failed", 0, 6),
-        (["ok", "invalid: not validated"], "done", 0, 6),
-        (["unavailable: no such tool"], "failed", 0, 1),
-        ([], "failed", 0, 1),
-        (["ok"], "done", 1, 1),
-        (["ok"], "running", 0, 5),
+        (["ok", "ok"], 0, 0),
+        (["ok", "unavailable: no such tool"], 0, 0),
+        (["ok", "failed: exit code 1"], 0, 6),
+        (["ok", "invalid: not validated"], 0, 6),
+        (["unavailable: no such tool"], 0, 1),
+        ([], 0, 1),
+        (["ok"], 1, 1),
     ],
 )
 def test_the_exit_code_is_the_verdict_on_the_records(
-    tmp_path: Path, statuses: list[str], state: str, drawn: int, code: int
+    tmp_path: Path, statuses: list[str], drawn: int, code: int
 ) -> None:
     run = Run(tmp_path / "000000")
     text = (Path(__file__).parent / "data/stream/stream_t2.txt").read_text()
     write_launches(run.add("stream", "done") / "launches", (launch(), text))
     (record, *_) = collect_run(run.folder)
     save_csv([replace(record, status=status) for status in statuses], run.folder / "records.csv")
-    assert exit_code(run.folder, [Progressed("stream", 1, 1, 0, state)], drawn) == code
+    assert exit_code(run.folder, drawn) == code
 
 
 @pytest.mark.parametrize(
@@ -243,7 +260,7 @@ def test_a_tool_that_is_missing_costs_only_itself(tmp_path: Path) -> None:
         "--set", "samples=2", PATH=path_without(tmp_path / "programs", "likwid-bench"),
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
-    assert "likwid: failed before any launch" in ended.stderr
+    assert "likwid 1: failed before any launch" in ended.stderr
     assert "unavailable: likwid-bench: not found in PATH" in ended.stderr
     records = read_run(tmp_path / "runs/000000")
     assert {record.platform for record in records} == {"a-site"}
@@ -256,7 +273,7 @@ def test_a_tool_that_is_missing_costs_only_itself(tmp_path: Path) -> None:
 def await_launch(job: Job, run: Path, count: int) -> None:
     """Until so many launches of the run have ended."""
     deadline = time.monotonic() + 40
-    while sum(state.made for state in progress_of(run)) < count:
+    while sum(row.progress.made for row in rows_of(run)) < count:
         assert time.monotonic() < deadline and job.process.poll() is None
         time.sleep(0.05)
 
@@ -302,8 +319,9 @@ def test_stopped_it_collects_what_was_measured_and_leaves_nothing(
 def test_a_lock_that_its_holder_left_behind_is_free(tmp_path: Path) -> None:
     lock = tmp_path / ".characterise.lock"
     lock.write_text("process 1")
-    assert "no benchmark with the tag" in refused("--output", tmp_path, "--tag", "apps").stderr
+    wrong = ("--output", tmp_path, "--tag", "memory", "--set", "samples=many")
+    assert "JUBE started nothing" in refused(*wrong).stderr
     with lock.open("a") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
-        held = refused("--output", tmp_path, "--tag", "apps")
+        held = refused(*wrong)
     assert held.returncode == 1 and "another characterisation is running" in held.stderr

@@ -15,7 +15,8 @@ import pytest
 
 from npc import Record, read_run
 from npc.launch import Launch, LaunchLog
-from parsers.collect import NoRun, collect_run, count_failures, find_run
+from npc.workpackages import NoRun, find_run
+from parsers.collect import collect_run, count_failures
 from tests.jube_job import NPC
 
 STREAM = (Path(__file__).parent / "data/stream/stream_t2.txt").read_text()

@@ -129,7 +129,6 @@ def test_tags_without_a_benchmark_are_said_and_nothing_is_measured(tmp_path: Pat
     )
     assert ended.returncode == 1
     assert "no benchmark with the tag rdma or apps" in ended.stderr
-    tmp_path = runs
 
 
 # -- progress and verdict, from the folders ------------------------------------------------------------

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from npc.platform import Platform
     from npc.record import Record
     from roofline.ceilings import Roofline
+    from roofline.points import Application
 
 _USAGE: Final = 2
 
@@ -46,21 +47,23 @@ def roofline(
     """
     from roofline.ceilings import find_ceilings
     from roofline.document import to_document
+    from roofline.points import find_applications
     from roofline.table import format_roofline
 
     read = _read(records)
     platform = _platform(platform_name, read)
     read = _one_platform(read, platform)
     found = find_ceilings(read, platform)
-    if not found.ceilings and not found.latencies:
+    applications = find_applications(read)
+    if not found.ceilings and not found.latencies and not applications:
         raise _failure(_nothing_usable(found, len(read)), 1)
     if as_json:
-        click.echo(json.dumps(to_document(found), indent=1))
+        click.echo(json.dumps(to_document(found, applications), indent=1))
     else:
-        click.echo(format_roofline(found) + "\n")
+        click.echo(format_roofline(found, applications) + "\n")
     folder = output or (_folder(records[0]) if len(records) == 1 else Path())
     try:
-        paths = write_pictures(found, folder)
+        paths = write_pictures(found, folder, applications)
     except OSError as error:
         raise _failure(
             f"cannot write to {folder}: {error.strerror or error}; choose one by --output", _USAGE
@@ -75,7 +78,7 @@ def roofline(
         )
 
 
-def write_pictures(found: Roofline, folder: Path) -> list[Path]:
+def write_pictures(found: Roofline, folder: Path, applications: Sequence[Application] = ()) -> list[Path]:
     """Write roofline.json and, where there is a roof, roofline.png, .svg and .html; give back their paths.
 
     Makes `folder`. Each file replaces an older one only when it is whole. Raises OSError.
@@ -90,9 +93,13 @@ def write_pictures(found: Roofline, folder: Path) -> list[Path]:
         path: path.with_name(f".{path.stem}.partial{path.suffix}") for path in (document, png, svg, html)
     }
     try:
-        partial[document].write_text(json.dumps(to_document(found), indent=1) + "\n", encoding="utf-8")
+        partial[document].write_text(
+            json.dumps(to_document(found, applications), indent=1) + "\n", encoding="utf-8"
+        )
         written = [document]
-        if draw(found, [partial[png], partial[svg]]) and write_page(found, partial[html]):
+        if draw(found, [partial[png], partial[svg]], applications) and write_page(
+            found, partial[html], applications
+        ):
             written += [png, svg, html]
         for path in written:
             partial[path].replace(path)

@@ -5,15 +5,17 @@ Schema 1. New keys may be added under the same number; it changes when a key goe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
 from roofline.ceilings import Ceiling, Curve, Estimate, Roofline
+from roofline.points import Application, bounds, verdict
 
 SCHEMA: Final = 1
 
 
-def to_document(roofline: Roofline) -> dict[str, Any]:
+def to_document(roofline: Roofline, applications: Sequence[Application] = ()) -> dict[str, Any]:
     """The content of ``roofline.json``; values in SI base units, None where there is no value."""
     return {
         "schema": SCHEMA,
@@ -27,6 +29,7 @@ def to_document(roofline: Roofline) -> dict[str, Any]:
         "latencies": [_estimate(latency) for latency in roofline.latencies],
         "curves": [_curve(curve) for curve in roofline.curves],
         "theoretical": {f"peak {name}": peak for name, peak in roofline.theoretical.items()},
+        "points": [_point(application, roofline) for application in applications],
         "dropped": dict(roofline.dropped),
     }
 
@@ -52,3 +55,23 @@ def _curve(curve: Curve) -> dict[str, Any]:
         for point in curve.points
     ]
     return asdict(curve) | {"points": points}
+
+
+def _point(application: Application, roofline: Roofline) -> dict[str, Any]:
+    intensity = application.intensity
+    return {
+        "name": application.name,
+        "platform": application.platform,
+        "nodes": application.nodes,
+        "hosts": list(application.hosts),
+        "precision": application.precision,
+        "flops": application.flops._asdict(),
+        "intensity": None if intensity is None else intensity._asdict(),
+        "nights": [{"day": day, "intensity": x, "flops": y} for day, x, y in application.nights()],
+        "bounds": [
+            {"ceiling": bound.ceiling.name, "flops": bound.flops, "share": bound.share}
+            for bound in bounds(application, roofline)
+        ],
+        "verdict": verdict(application, roofline),
+        "raw": sorted({run.raw for run in application.runs}),
+    }

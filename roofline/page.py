@@ -6,15 +6,18 @@ anything, so the page can be archived with the run and opened on a machine witho
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, Final
 
 from npc.units import format_quantity
 from roofline.ceilings import Ceiling, Roofline
-from roofline.scene import GREY, INTENSITIES, Line, Scene, Stroke, compose
+from roofline.points import Application, verdict
+from roofline.scene import GREY, INTENSITIES, Line, Mark, Scene, Stroke, compose
 from roofline.table import (
+    application_text,
     date_text,
     format_roofline,
     host_text,
@@ -26,6 +29,8 @@ from roofline.table import (
     value_text,
 )
 
+#: Marks of applications, in the order of the picture's.
+_SHAPES: Final = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "x")
 #: Points along a line: the hover answers only at points.
 _POINTS: Final = 60
 
@@ -56,15 +61,15 @@ click in the legend to switch a ceiling, double-click to see it alone.</p>
 """
 
 
-def write_page(roofline: Roofline, path: Path) -> bool:
+def write_page(roofline: Roofline, path: Path, applications: Sequence[Application] = ()) -> bool:
     """Write the interactive page; False, and nothing written, without a roof to draw. Raises OSError."""
-    scene = compose(roofline)
+    scene = compose(roofline, applications)
     if scene is None:
         return False
     from plotly.io import to_html  # type: ignore[import-untyped]
 
     picture = to_html(
-        {"data": list(_traces(scene)), "layout": _layout(scene)},
+        {"data": list(_traces(scene, roofline)), "layout": _layout(scene)},
         config={"displaylogo": False, "responsive": True, "plotlyServerURL": ""},
         include_plotlyjs=True,
         include_mathjax=False,
@@ -78,14 +83,14 @@ def write_page(roofline: Roofline, path: Path) -> bool:
             title=escape(f"Roofline of {roofline.platform}"),
             where=escape(f"{host_text(roofline.hosts)}, {date_text(roofline)}"),
             picture=picture,
-            tables=escape(format_roofline(roofline)),
+            tables=escape(format_roofline(roofline, applications)),
         ),
         encoding="utf-8",
     )
     return True
 
 
-def _traces(scene: Scene) -> Iterator[dict[str, Any]]:
+def _traces(scene: Scene, roofline: Roofline) -> Iterator[dict[str, Any]]:
     """Plotly's traces: each ceiling with its band and its ridge points is one group of the legend."""
     for line in scene.lines:
         name = line.ceiling.name
@@ -123,6 +128,40 @@ def _traces(scene: Scene) -> Iterator[dict[str, Any]]:
             "name": f"{words}  {format_quantity(peak, 'FLOP/s', 3)}",
             "hovertemplate": f"{words}<br><b>{format_quantity(peak, 'FLOP/s', 3)}</b><extra></extra>",
         }
+    for mark in scene.marks:
+        yield from _mark(mark, verdict(mark.application, roofline))
+
+
+def _mark(mark: Mark, verdict: str) -> Iterator[dict[str, Any]]:
+    """The traces of an application: its runs, the trail of its days, and its median."""
+    name = application_text(mark.application)
+    if len(mark.runs) > 1:
+        yield _trace(name, *zip(*mark.runs, strict=True)) | {
+            "mode": "markers",
+            "marker": {"size": 4, "color": mark.colour, "opacity": 0.35},
+            "hoverinfo": "skip",
+            "showlegend": False,
+        }
+    if mark.trail:
+        yield _trace(name, *zip(*mark.trail, strict=True)) | {
+            "mode": "lines",
+            "line": {"width": 1, "color": mark.colour},
+            "hoverinfo": "skip",
+            "showlegend": False,
+        }
+    facts = [f"<b>{escape(name)}</b>", *textwrap.wrap(escape(verdict), 90)]
+    facts.append(f"raw: {escape(mark.application.runs[0].raw)}")
+    yield _trace(name, [mark.x], [mark.y]) | {
+        "mode": "markers",
+        "marker": {
+            "size": 12,
+            "color": mark.colour,
+            "symbol": _SHAPES[mark.shape % len(_SHAPES)],
+            "line": {"color": "white", "width": 1},
+        },
+        "name": escape(name),
+        "hovertemplate": "<br>".join(facts).replace("%{", "% {") + "<extra></extra>",
+    }
 
 
 def _trace(group: str, xs: Any, ys: Any) -> dict[str, Any]:

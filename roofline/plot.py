@@ -7,15 +7,16 @@ their labels are upright rectangles and the lines horizontal, which makes placin
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from npc.units import format_quantity
 from roofline.ceilings import Roofline
-from roofline.scene import GREY, INTENSITIES, Line, Scene, Stroke, compose
-from roofline.table import date_text, host_text, intensity_text, interval_text, value_text
+from roofline.points import Application
+from roofline.scene import GREY, INTENSITIES, Line, Mark, Scene, Stroke, compose
+from roofline.table import application_text, date_text, host_text, intensity_text, interval_text, value_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,6 +26,8 @@ _INCHES: Final = (12.0, 8.0)
 _DPI: Final = 160
 _LABEL_POINTS: Final = 9.5
 _GAP_POINTS: Final = 2.0
+#: Marks of applications.
+_SHAPES: Final = "osD^vPX"
 #: Rows of a legend in labels' size that fit below the roof.
 _LEGEND_ROWS: Final = 20
 
@@ -42,12 +45,12 @@ _STYLE: Final[dict[str, Any]] = {
 }
 
 
-def draw(roofline: Roofline, paths: list[Path]) -> bool:
+def draw(roofline: Roofline, paths: list[Path], applications: Sequence[Application] = ()) -> bool:
     """Write the picture to `paths`, each in the format of its suffix (``.png``: 1920 × 1280, ``.svg``).
 
     False, and nothing written, where there is no compute ceiling and so no roof. Raises OSError.
     """
-    scene = compose(roofline)
+    scene = compose(roofline, applications)
     if scene is None:
         return False
     import matplotlib
@@ -75,6 +78,8 @@ def _paint(figure: Figure, scene: Scene, roofline: Roofline) -> None:
         axes.plot(
             ridge.intensity, ridge.performance, "o", ms=5.5, mec=stroke.colour, mfc="white", mew=1.6, zorder=5
         )
+    for mark in scene.marks:
+        _mark(axes, mark)
     figure.draw_without_rendering()  # settles the layout: from here on, data have places on the page
     figure.set_layout_engine("none")
     _label(axes, scene)
@@ -119,6 +124,24 @@ def _line(axes: Axes, line: Line) -> None:
         zorder=3,
     )
     axes.fill(*zip(*line.band(), strict=True), color=line.stroke.colour, alpha=0.13, lw=0)
+
+
+def _mark(axes: Axes, mark: Mark) -> None:
+    """An application: its runs as dots, its days as a trail, its median as a filled mark."""
+    if len(mark.runs) > 1:
+        axes.plot(*zip(*mark.runs, strict=True), ".", ms=3, color=mark.colour, alpha=0.35, zorder=7)
+    if mark.trail:
+        axes.plot(*zip(*mark.trail, strict=True), "-", lw=1.0, color=mark.colour, alpha=0.8, zorder=7)
+    axes.plot(
+        mark.x,
+        mark.y,
+        _SHAPES[mark.shape % len(_SHAPES)],
+        ms=9,
+        mec="white",
+        mew=1.2,
+        color=mark.colour,
+        zorder=8,
+    )
 
 
 def _linestyle(stroke: Stroke) -> Any:
@@ -184,10 +207,20 @@ def _label(axes: Axes, scene: Scene) -> None:
     corner, unit_slope = axes.transData.transform([(left, scene.y[0]), (left * 10, scene.y[0] * 10)])
     angle = math.atan2(unit_slope[1] - corner[1], unit_slope[0] - corner[0])
     left_out = _label_along(axes, sloped, angle, at_end=False) + _label_along(axes, flat, 0.0, at_end=True)
-    if left_out:
+    if left_out or scene.marks:
         from matplotlib.lines import Line2D
 
         handles = [
+            Line2D(
+                [],
+                [],
+                color=mark.colour,
+                marker=_SHAPES[mark.shape % len(_SHAPES)],
+                ls="",
+                label=application_text(mark.application),
+            )
+            for mark in scene.marks
+        ] + [
             Line2D(
                 [],
                 [],

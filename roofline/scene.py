@@ -7,10 +7,12 @@ Colours are Okabe and Ito's, told apart by colour-blind people; kinds differ in 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from roofline.ceilings import Ceiling, Ridge, Roofline
+from roofline.points import Application
 
 #: Okabe, Ito, Color Universal Design, 2008.
 BLACK: Final = "#000000"
@@ -24,6 +26,7 @@ GREY: Final = "#6E6E6E"
 
 _LEVEL_COLOURS: Final = {"L1": BLUE, "L2": SKY_BLUE, "L3": GREEN, "L4": PURPLE, "MEM": ORANGE}
 _NETWORK_COLOURS: Final = (VERMILLION, PURPLE)
+_MARK_COLOURS: Final = (BLUE, VERMILLION, GREEN, PURPLE, BLACK, ORANGE, SKY_BLUE)
 #: Lengths of dashes and gaps in points.
 _NETWORK_DASHES: Final = ((7.0, 2.5), (7.0, 2.5, 1.5, 2.5), (3.0, 2.0), (1.5, 2.0))
 _STREAM_DASHES: Final = (12.0, 2.0)
@@ -82,10 +85,28 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """An application in the picture, at its medians: x in FLOP per byte on the network, y in FLOP/s.
+
+    colour, shape: what it is drawn in; shapes are counted, and each way of drawing has a list of them. runs:
+    its single runs. trail: the medians of its days, where there are several.
+    """
+
+    application: Application
+    colour: str
+    shape: int
+    x: float
+    y: float
+    runs: tuple[tuple[float, float], ...]
+    trail: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Scene:
     """The lines and the window they are seen in: x in FLOP/byte, y in FLOP/s.
 
-    ridges: ridge points with the stroke of their bandwidth ceiling. theoretical: (words, FLOP/s).
+    ridges: ridge points with the stroke of their bandwidth ceiling. theoretical: (words, FLOP/s). marks:
+    applications.
     """
 
     lines: tuple[Line, ...]
@@ -94,14 +115,18 @@ class Scene:
     x: tuple[float, float]
     y: tuple[float, float]
     steepest: float
+    marks: tuple[Mark, ...] = ()
 
     def flat_start(self, peak: float) -> float:
         """The intensity from which on `peak` FLOP/s can be reached, or the window's left edge."""
         return max(self.x[0], peak / self.steepest)
 
 
-def compose(roofline: Roofline) -> Scene | None:
-    """The scene of a roofline; None without a measured or theoretical peak, for there is no roof then."""
+def compose(roofline: Roofline, applications: Iterable[Application] = ()) -> Scene | None:
+    """The scene of a roofline; None without a measured or theoretical peak, for there is no roof then.
+
+    Applications whose bytes on the network are not known have no place in it.
+    """
     compute = roofline.of_kind("compute")
     bandwidths = roofline.of_kind("memory", "network")
     peaks = [ceiling.value for ceiling in compute] + list(roofline.theoretical.values())
@@ -109,7 +134,12 @@ def compose(roofline: Roofline) -> Scene | None:
         return None
     slopes = [ceiling.value for ceiling in bandwidths]
     steepest = max(slopes, default=math.inf)
+    marks = tuple(_marks(applications))
     x, y = _window(peaks + [ceiling.high for ceiling in compute if ceiling.high is not None], slopes)
+    x, y = (
+        _around(x, [place for mark in marks for place, _ in mark.runs]),
+        _around(y, [mark.y for mark in marks]),
+    )
     strokes = _strokes(roofline)
     roof = max(peaks)
     lines = []
@@ -126,6 +156,36 @@ def compose(roofline: Roofline) -> Scene | None:
         x=x,
         y=y,
         steepest=steepest,
+        marks=marks,
+    )
+
+
+def _marks(applications: Iterable[Application]) -> Iterator[Mark]:
+    placed = [application for application in applications if application.intensity is not None]
+    for number, application in enumerate(placed):
+        if application.intensity is None:
+            continue
+        runs = [
+            (run.intensity, run.flops)
+            for run in application.runs
+            if run.intensity is not None and math.isfinite(run.intensity)
+        ]
+        nights = application.nights()
+        yield Mark(
+            application=application,
+            colour=_MARK_COLOURS[number % len(_MARK_COLOURS)],
+            shape=number,
+            x=application.intensity.median,
+            y=application.flops.median,
+            runs=tuple(runs),
+            trail=tuple((x, y) for _, x, y in nights) if len(nights) > 1 else (),
+        )
+
+
+def _around(window: tuple[float, float], places: Sequence[float]) -> tuple[float, float]:
+    """The window, wide enough for all places."""
+    return min([window[0], *(place / 2 for place in places)]), max(
+        [window[1], *(place * 2 for place in places)]
     )
 
 

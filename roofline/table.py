@@ -8,6 +8,7 @@ from typing import Final
 from npc.statistics import MIN_SAMPLES
 from npc.units import PREFIXES, format_quantity, format_size
 from roofline.ceilings import Ceiling, Estimate, Ridge, Roofline
+from roofline.points import Application, verdict
 
 _DIGITS: Final = 3
 _COLUMNS: Final = ("median", "95 % interval", "n", "size", "source")
@@ -58,8 +59,8 @@ def notes(roofline: Roofline) -> list[str]:
     return found
 
 
-def format_roofline(roofline: Roofline) -> str:
-    """The tables of ceilings, ridge points and latencies, and the notes, as lines for a terminal."""
+def format_roofline(roofline: Roofline, applications: Sequence[Application] = ()) -> str:
+    """The tables of ceilings, ridge points, latencies and applications, and the notes, for a terminal."""
     parts = [f"Roofline of {roofline.platform}: {host_text(roofline.hosts)}, {date_text(roofline)}"]
     if roofline.ceilings:
         rows = [(*_row(ceiling), share_text(ceiling)) for ceiling in roofline.ceilings]
@@ -69,6 +70,10 @@ def format_roofline(roofline: Roofline) -> str:
         parts.append(_table(header, [_ridge_row(ridge) for ridge in roofline.ridges]))
     if roofline.latencies:
         parts.append(_table(("latency", *_COLUMNS), [_row(latency) for latency in roofline.latencies]))
+    if applications:
+        columns = ("application", "nodes", "a node", "on the network", "runs")
+        parts.append(_table(columns, [_application_row(application) for application in applications]))
+        parts += [verdict(application, roofline) for application in applications]
     if said := notes(roofline):
         parts.append("\n".join(said))
     return "\n\n".join(parts)
@@ -101,6 +106,25 @@ def _row(estimate: Estimate) -> tuple[str, ...]:
         str(estimate.n),
         size_text(estimate.size),
         source_text(estimate),
+    )
+
+
+def application_text(application: Application) -> str:
+    """``HPCG, 2 nodes  4.11 GFLOP/s a node``."""
+    where = "1 node" if application.nodes == 1 else f"{application.nodes} nodes"
+    return (
+        f"{application.name}, {where}  {format_quantity(application.flops.median, 'FLOP/s', _DIGITS)} a node"
+    )
+
+
+def _application_row(application: Application) -> tuple[str, ...]:
+    intensity = application.intensity
+    return (
+        application.name,
+        str(application.nodes),
+        format_quantity(application.flops.median, "FLOP/s", _DIGITS),
+        "" if intensity is None else f"{_number(intensity.median)} FLOP/byte",
+        str(application.flops.n),
     )
 
 

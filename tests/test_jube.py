@@ -51,7 +51,7 @@ UNDERSTOOD: dict[str, set[str]] = {
     "parameter": {"name", "mode", "type", "separator", "export"},
     "patternset": {"name"},
     "pattern": {"name", "type", "unit"},
-    "substituteset": {"name"},
+    "substituteset": {"name", "init_with"},
     "iofile": {"in", "out"},
     "sub": {"source", "dest"},
     "fileset": {"name"},

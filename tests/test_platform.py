@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from npc.platform import InvalidPlatform, Precision, find_platform, link_data_rate, read_platform
+from npc.platform import (
+    InvalidPlatform,
+    Platform,
+    Precision,
+    find_platform,
+    link_data_rate,
+    read_platform,
+)
 
 #: A node of FUCHS: two Xeon E5-2670 v2 (Bartelheimer, Zhu, Neuwirth 2023, table 3).
 FUCHS = """
@@ -22,6 +29,13 @@ link = "4x FDR"
 [bands]
 "qperf rc_bw" = { low = 6.1e9 }
 """
+
+
+def shipped(name: str) -> Platform:
+    """A platform that comes with NPC."""
+    path = find_platform(name)
+    assert path is not None
+    return read_platform(path)
 
 
 def _write(folder: Path, text: str) -> Path:
@@ -44,12 +58,28 @@ def _write(folder: Path, text: str) -> Path:
         (8, "double", 3200),
     ],
 )
-def test_theoretical_peaks_of_the_published_table_4(
-    tmp_path: Path, nodes: int, precision: Precision, gflops: float
-) -> None:
-    peak = read_platform(_write(tmp_path, FUCHS)).peak_flops(precision)
+def test_theoretical_peaks_of_the_published_table_4(nodes: int, precision: Precision, gflops: float) -> None:
+    peak = shipped("fuchs-csc").peak_flops(precision)
     assert peak is not None
     assert nodes * peak == gflops * 1e9
+
+
+@pytest.mark.parametrize(
+    ("name", "gflops", "gbytes"),
+    [
+        ("fuchs-csc", 20 * 2.5 * 4 * 2, 6.82),
+        ("cesari-msqc", 20 * 2.2 * 4 * 2, 6.82),
+        ("deep-cm", 24 * 3.2 * 8 * 2 * 2, 12.5),
+        ("deep-esb", 8 * 2.5 * 8 * 2 * 1, 12.5),
+        ("deep-dam", 48 * 2.4 * 8 * 2 * 2, 12.5),
+    ],
+)
+def test_the_systems_of_the_paper_have_their_limits(name: str, gflops: float, gbytes: float) -> None:
+    """cores × GHz × doubles in a register × 2 with FMA × units; 4x FDR is 54.5 Gbit/s, 4x EDR 100."""
+    limits = shipped(name)
+    assert limits.peak_flops("double") == pytest.approx(gflops * 1e9)
+    assert limits.peak_flops("single") == pytest.approx(2 * gflops * 1e9)
+    assert limits.interfaces["ib0"].data_rate == pytest.approx(gbytes * 1e9, rel=1e-3)
 
 
 def test_fma_doubles_the_peak(tmp_path: Path) -> None:
@@ -72,9 +102,7 @@ def test_there_is_no_peak_where_one_of_its_factors_is_unknown(tmp_path: Path) ->
 
 
 def test_localhost_claims_nothing() -> None:
-    path = find_platform("localhost")
-    assert path is not None
-    platform = read_platform(path)
+    platform = shipped("localhost")
     assert platform.name == "localhost"
     assert platform.peak_flops("double") is None
     assert not platform.interfaces

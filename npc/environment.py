@@ -46,12 +46,14 @@ _SECRET: Final = re.compile(r"TOKEN|JWT|KEY|SECRET|PASSW|CREDENTIAL|COOKIE|NONCE
 
 
 def collect_environment(
-    command: Sequence[str] | None = None, tools: Sequence[Found] | None = None
+    command: Sequence[str] | None = None, tools: Sequence[Found] | None = None, watch_s: float = 0.0
 ) -> dict[str, Any]:
     """The content of ``environment.json``.
 
-    command: the command line it is for, this process's by default; tools: if they were looked up already.
+    command: the command line it is for, this process's by default; tools: if they were looked up already;
+    watch_s: seconds to watch for processes that compute meanwhile, before anything else is done.
     """
+    load = load_average(watch_s=watch_s)
     from concurrent.futures import ThreadPoolExecutor  # `npc environment --help` does not wait for it
 
     with ThreadPoolExecutor() as pool:
@@ -74,7 +76,7 @@ def collect_environment(
             "interfaces": interfaces(),
             "rdma": rdma_ports(),
             "limits": limits(),
-            "load": load_average(),
+            "load": load,
             "python": _python(),
             "variables": _variables(os.environ),
         }
@@ -247,9 +249,17 @@ def _checkout() -> dict[str, Any]:
 @click.option(
     "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file, not to stdout."
 )
-def environment(output: Path | None) -> None:
+@click.option(
+    "--watch",
+    default=0.5,
+    show_default=True,
+    envvar="NPC_WATCH",
+    type=click.FloatRange(0, 60),
+    help="Seconds to watch for other processes that compute; 0 does not.",
+)
+def environment(output: Path | None, watch: float) -> None:
     """Describe this machine and its software as JSON, as every run keeps it in environment.json."""
-    text = json.dumps(collect_environment(), indent=2) + "\n"
+    text = json.dumps(collect_environment(watch_s=watch), indent=2) + "\n"
     if output is None:
         click.echo(text, nl=False)
     else:

@@ -14,16 +14,24 @@ from npc import sysfs
 _UNLIMITED: Final = 2**60
 
 
-def load_average(root: Path = Path("/")) -> dict[str, Any]:
-    """The ``load`` section of ``environment.json``: 1, 5 and 15 minutes, and runnable threads now."""
+def load_average(root: Path = Path("/"), watch_s: float = 0.0) -> dict[str, Any]:
+    """The ``load`` section of ``environment.json``: 1, 5 and 15 minutes, and runnable threads now.
+
+    With `watch_s`, also the processes that used a tenth of a core or more during so many seconds.
+    """
+    busy = [
+        {"name": entry.name, "cores": round(entry.cores, 3)}
+        for entry in (busy_processes(watch_s, root=root) if watch_s else ())
+    ]
     fields = (sysfs.text(root / "proc/loadavg") or "").split()
     if len(fields) < 4:
-        return {"average": None, "runnable": None}
+        return {"average": None, "runnable": None, "busy": busy if watch_s else None}
     # "2/86": runnable and existing threads; the reader itself is one of the runnable
     runnable = fields[3].partition("/")[0]
     return {
         "average": [float(value) for value in fields[:3]],
         "runnable": max(0, int(runnable) - 1) if runnable.isdecimal() else None,
+        "busy": busy if watch_s else None,
     }
 
 

@@ -20,8 +20,11 @@ import click
 
 import parsers
 from npc.launch import LAUNCHES, Launch, Launches, read_launches
+from npc.platform import InvalidPlatform
 from npc.record import OK, InvalidRecord, Reading, Record, replace, save_csv
 from npc.run import RECORDS
+from npc.validity import INVALID, find_lies, judged
+from npc.validity.run import circumstances_of, platform_of
 from npc.workpackages import WORKPACKAGES, NoRun, find_run, read_workpackages
 
 ENVIRONMENT: Final = "environment.json"
@@ -36,8 +39,16 @@ _SIZE_PARAMS: Final = frozenset({"m", "s", "l", "size", "msg_size", "msg-size", 
 def collect_run(run: Path, platform: str = "") -> list[Record]:
     """All records of a JUBE run or of a single folder of launches; `platform` overrides the run's own name.
 
-    Raises `NoRun`. Never raises for what a tool printed.
+    Those that the rules of `npc.validity` catch are ``invalid: …``. Raises `NoRun`, and `InvalidPlatform` for
+    a ``platform.toml`` that cannot be used. Never raises for what a tool printed.
     """
+    records = _records_of_run(run, platform)
+    circumstances = circumstances_of(run, records, platform_of(records))
+    return judged(records, find_lies(records, circumstances))
+
+
+def _records_of_run(run: Path, platform: str) -> list[Record]:
+    """The records as the parsers and the launches give them."""
     if (run / LAUNCHES).exists():
         return list(_records_of_folder(run, run, "", platform or socket.gethostname()))
     records: list[Record] = []
@@ -149,9 +160,9 @@ def _records_of_readings(
             broken = Reading(reading.case, UNREAD, None, None, f"invalid: {error}")
             record = Record.of(broken, params=params, **provenance)
         asked = launch.params.get("ranks")
-        if asked and record.ok and record.params["ranks"] != asked:
+        ran = int(record.params.get("ranks", 0)) + int(record.params.get("waiting", 0))
+        if asked and record.ok and str(ran) != asked:
             # The launcher of one MPI with the library of another starts every process as a world of its own.
-            ran = record.params["ranks"]
             record = replace(record, status=f"invalid: {ran} MPI ranks ran, {asked} were asked for")
         if launch.status != OK and (record.ok or not measured):
             # The numbers of a launch that failed are kept, and nobody uses them unasked. Where there are
@@ -181,7 +192,7 @@ def collect(run: Path, platform: str, output: Path | None) -> None:
     try:
         folder = find_run(run)
         records = collect_run(folder, platform)
-    except NoRun as error:
+    except (NoRun, InvalidPlatform) as error:
         raise click.UsageError(str(error)) from None
     target = output or folder / RECORDS
     try:
@@ -196,6 +207,8 @@ def collect(run: Path, platform: str, output: Path | None) -> None:
     click.echo(f"{len(records)} records, {usable} of them usable: {target}")
     for status, count in count_failures(records).items():
         click.echo(f"  {count} × {status}", err=True)
+    if any(record.status.startswith(INVALID) for record in records):
+        click.echo(f"  which rule says so: npc check {folder}", err=True)
     if not usable:
         sys.exit(1)
 

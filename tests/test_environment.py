@@ -122,7 +122,7 @@ def test_nothing_is_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     assert cpu["model"] is None and cpu["caches"] is None and cpu["threads"] is None
     assert cpu["numa_nodes"] is None and cpu["frequency"]["governors"] is None
     assert interfaces(tmp_path) == [] and rdma_ports(tmp_path) == []
-    assert load_average(tmp_path) == {"average": None, "runnable": None}
+    assert load_average(tmp_path) == {"average": None, "runnable": None, "busy": None}
     assert cgroup_cores(tmp_path) is None and cgroup_memory_bytes(tmp_path) is None
     assert virtualisation(tmp_path) == {"hypervisor": None, "container": None}
 

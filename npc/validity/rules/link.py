@@ -1,0 +1,105 @@
+"""Bandwidth above what the link can carry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from npc.record import Record
+from npc.units import format_quantity
+from npc.validity import Circumstances, rule
+from npc.validity.kinds import between_nodes
+from npc.validity.slips import likely_slip
+
+#: What a short test may count too much: data still in the sender's and the switch's buffers when the clock
+#: stops. Seen on shaped links with tests of 4 s and more: below 1 %. The smallest slip of units is 2.4 %.
+_TOLERANCE: Final = 1.01
+#: Of an Ethernet frame of MTU + 14 bytes, TCP's segment has MTU − 52: IPv4 header 20, TCP header 20,
+#: timestamps 12 (RFC 7323).
+_FRAME: Final = 14
+_HEADERS: Final = 52
+_USUAL_MTU: Final = 1500
+#: Tests that add up what goes both ways (osu_bibw, IMB's Sendrecv, Exchange and Biband, perftest's -b).
+_BOTH_WAYS: Final = ("bibw", "sendrecv", "exchange", "biband", "orderedring")
+
+
+class _Link(NamedTuple):
+    """B/s of one direction; name and link as people call them."""
+
+    name: str
+    link: str
+    data_rate: float
+    mtu: int | None
+
+
+@rule(
+    "link",
+    "bandwidth above the data rate of the link",
+    "InfiniBand Architecture Specification vol. 2 (symbol rate × encoding × lanes); IEEE 802.3; "
+    "TCP goodput = rate × (MTU − 52)/(MTU + 14), RFC 9293, RFC 7323",
+)
+def above_link(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, str]]:
+    """Every bandwidth between nodes, against the interface that the record names, or else all of a node's.
+
+    Several pairs of nodes have a link each, and tests of both directions twice of it.
+    """
+    for place, record in enumerate(records):
+        if record.metric != "bandwidth" or record.value is None or not between_nodes(record):
+            continue
+        link = _link(record, circumstances)
+        if link is None:
+            continue
+        ceiling, words = _goodput(link) if _over_tcp(record) else (link.data_rate, "")
+        links = max(1, record.nodes // 2) * (2 if _both_ways(record) else 1)
+        if record.value > ceiling * links * _TOLERANCE:
+            yield (
+                place,
+                (
+                    f"{format_quantity(record.value, 'B/s')} is above the "
+                    f"{format_quantity(ceiling * links, 'B/s')} that {link.name} ({link.link or 'data_rate'}"
+                    f"{words}{f', × {links}' if links > 1 else ''}) can carry"
+                    + likely_slip(record.value, ceiling * links, "B/s")
+                ),
+            )
+
+
+def _link(record: Record, circumstances: Circumstances) -> _Link | None:
+    """The link of a record; of several without a name, all together, since MPI may use them at once."""
+    known = dict(circumstances.platform.interfaces) if circumstances.platform else {}
+    seen = {
+        entry.get("name"): entry
+        for entry in circumstances.environment(record, "interfaces") or ()
+        if isinstance(entry, dict)
+    }
+    name = record.params.get("interface", "")
+    if not name and len(known) == 1:
+        name = next(iter(known))
+    mtu = seen.get(name, {}).get("mtu")
+    if name in known:
+        return _Link(name, known[name].link, known[name].data_rate, mtu)
+    speed = seen.get(name, {}).get("speed_bit_s")
+    if speed:
+        return _Link(name, f"{speed / 1e9:g} Gbit/s", speed / 8, mtu)
+    if name or not known:
+        return None
+    return _Link(
+        " + ".join(known), "together", sum(interface.data_rate for interface in known.values()), None
+    )
+
+
+def _over_tcp(record: Record) -> bool:
+    return record.case.lower().startswith("tcp")
+
+
+def _goodput(link: _Link) -> tuple[float, str]:
+    """What TCP gets of an Ethernet's rate, and how to say so; of InfiniBand the data rate is the bound."""
+    if not link.link.endswith(("GbE", "Gbit/s")):
+        return link.data_rate, ""
+    mtu = link.mtu or _USUAL_MTU
+    share = (mtu - _HEADERS) / (mtu + _FRAME)
+    return link.data_rate * share, f", TCP in frames of MTU {mtu}"
+
+
+def _both_ways(record: Record) -> bool:
+    case = record.case.lower()
+    return any(word in case for word in _BOTH_WAYS) or record.params.get("direction", "").startswith("bidir")

@@ -1,0 +1,83 @@
+"""Processes and threads that had to share what they should have had alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import PurePath
+from typing import Final
+
+from npc.launch import Launch
+from npc.record import Record
+from npc.sysfs import parse_cpus
+from npc.validity import Circumstances, rule
+
+_STARTERS: Final = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "prun", "srun"})
+_RANKS: Final = frozenset({"-n", "-np", "--np", "-c", "--n", "--ntasks"})
+
+
+@rule(
+    "oversubscribed",
+    "more ranks or threads than CPUs",
+    "Open MPI FAQ, 'Oversubscribing Nodes': such ranks yield the CPU while they wait; STREAM and LIKWID: "
+    "one thread a CPU",
+)
+def oversubscribed(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, str]]:
+    """Ranks a node of the launch's own command line, and threads of the record, against the job's CPUs."""
+    for place, record in enumerate(records):
+        cpus = circumstances.environment(record, "limits", "cpus")
+        if not cpus:
+            continue
+        launch = circumstances.launches.get(record.raw)
+        ranks = _ranks(launch) if launch else None
+        ranks = -(-ranks // record.nodes) if ranks else None
+        threads = record.params.get("threads", "")
+        if ranks and ranks > cpus:
+            yield place, f"{ranks} ranks a node on {cpus} CPUs: they took turns"
+        elif ranks and launch and _may_yield(launch):
+            yield (
+                place,
+                (
+                    f"{ranks} ranks on {cpus} CPUs were started with --oversubscribe: Open MPI yields them "
+                    "while ranks wait, which costs a hundredfold of a small message's latency"
+                ),
+            )
+        elif threads.isdecimal() and record.nodes == 1 and int(threads) * (ranks or 1) > cpus:
+            yield place, f"{int(threads) * (ranks or 1)} threads on {cpus} CPUs: they took turns"
+
+
+@rule(
+    "one_cpu",
+    "both ends of a test on one CPU",
+    "sched(7): two runnable threads of one CPU take turns; the number is the scheduler's",
+)
+def ends_share_a_cpu(records: Sequence[Record], _: Circumstances) -> Iterator[tuple[int, str]]:
+    """Server and client of one host that may use one and the same CPU only."""
+    for place, record in enumerate(records):
+        server, client = (record.params.get(f"{side}_cpus", "") for side in ("server", "client"))
+        if not server or not client or record.nodes > 1 or len(set(record.hosts)) > 1:
+            continue
+        try:
+            both = parse_cpus(server) | parse_cpus(client)
+        except ValueError:
+            continue
+        if len(both) == 1:
+            yield place, f"server and client both had CPU {server} only: they took turns"
+
+
+def _ranks(launch: Launch) -> int | None:
+    """The number of ranks that an MPI starter was told; None if it was not, or there is none."""
+    starter = next(
+        (place for place, word in enumerate(launch.argv) if PurePath(word).name in _STARTERS), None
+    )
+    if starter is None:
+        return None
+    flags = _RANKS - {"-c"} if PurePath(launch.argv[starter]).name == "srun" else _RANKS
+    words = launch.argv[starter:]
+    found = [int(value) for word, value in pairwise(words) if word in flags and value.isdecimal()]
+    return found[0] if found else None
+
+
+def _may_yield(launch: Launch) -> bool:
+    return any(re.search(r"oversubscribe$", word, re.IGNORECASE) for word in launch.argv)

@@ -1,0 +1,134 @@
+"""Numbers of one measurement that contradict each other."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from npc.record import Record
+from npc.units import format_quantity
+from npc.validity import Circumstances, rule
+from npc.validity.arithmetic import TOLERANCE, contradiction
+
+#: IMB prints MB/s and µs with two digits behind the point.
+_IMB_RATE_STEP: Final = 0.01e6
+_IMB_TIME_STEP: Final = 0.01e-6
+#: How often IMB counts the bytes of a message, by case in lower letters, and the column of its time.
+_IMB: Final[Mapping[str, tuple[int, str]]] = {
+    "pingpong": (1, ""),
+    "pingpongspecificsource": (1, ""),
+    "pingping": (1, ""),
+    "pingpingspecificsource": (1, ""),
+    "sendrecv": (2, "max"),
+    "exchange": (4, "max"),
+}
+#: OSU prints MB/s with two digits, perftest and others more.
+_RATE_STEP: Final = 0.01e6
+
+
+@rule(
+    "imb_rate",
+    "IMB: rate against bytes and time",
+    "Intel MPI Benchmarks User Guide, 'IMB-MPI1 Benchmarks': PingPong bytes/t, Sendrecv 2·bytes/t_max, "
+    "Exchange 4·bytes/t_max, MB = 10^6",
+)
+def imb_rate_against_time(records: Sequence[Record], _: Circumstances) -> Iterator[tuple[int, str]]:
+    """Each row's MB/s against its own bytes and time."""
+    for group in _rows(records, "statistic"):
+        place = _headline(records, group, "bandwidth")
+        if place is None or records[place].benchmark != "imb":
+            continue
+        bandwidth = records[place]
+        count, column = _IMB.get(bandwidth.case.lower(), (0, ""))
+        times = [
+            records[other].value
+            for other in group
+            if records[other].metric in ("latency", "time")
+            and records[other].params.get("statistic", "") == column
+        ]
+        for seconds in times[:1]:
+            if count and seconds and bandwidth.size and bandwidth.value is not None:
+                reason = contradiction(
+                    bandwidth.value, count * bandwidth.size, seconds, _IMB_RATE_STEP, _IMB_TIME_STEP
+                )
+                if reason:
+                    yield place, f"{reason} (IMB counts {count} × {bandwidth.size} bytes)"
+
+
+@rule(
+    "message_rate",
+    "bandwidth against message rate × size",
+    "bandwidth = message rate × message size; OSU osu_mbw_mr.c, perftest_resources.c",
+)
+def bandwidth_against_message_rate(records: Sequence[Record], _: Circumstances) -> Iterator[tuple[int, str]]:
+    """Where one row has both: what is off by a prefix shows here."""
+    for group in _rows(records):
+        place, other = (_headline(records, group, metric) for metric in ("bandwidth", "message_rate"))
+        if place is None or other is None or not records[place].size:
+            continue
+        bandwidth, messages, size = records[place].value, records[other].value, records[place].size
+        if bandwidth is None or messages is None or size is None:
+            continue
+        moved = messages * size
+        if abs(bandwidth - moved) > TOLERANCE * moved + _RATE_STEP / 2 + size / 2:
+            yield (
+                place,
+                (
+                    f"{format_quantity(bandwidth, 'B/s')} is printed, but {format_quantity(messages, '1/s')} "
+                    f"messages of {size} bytes are {format_quantity(moved, 'B/s')}"
+                ),
+            )
+
+
+@rule(
+    "arrived",
+    "the sender counts what the receiver never got",
+    "qperf(1): send_bw and recv_bw of udp_bw; RFC 768: UDP gives no guarantee of delivery",
+)
+def sent_but_not_received(records: Sequence[Record], _: Circumstances) -> Iterator[tuple[int, str]]:
+    """Rates of a sender over UDP, against those of its receiver in the same measurement."""
+    for group in _rows(records, "side"):
+        sent = [place for place in group if records[place].params.get("side") == "send"]
+        for place in sent:
+            record = records[place]
+            if record.value is None or not _over_udp(record):
+                continue
+            received = [
+                records[other].value
+                for other in group
+                if other not in sent and records[other].metric == record.metric
+            ]
+            if not received:
+                yield place, "the sender's count alone: over UDP nobody knows whether anything arrived"
+            for value in received[:1]:
+                if value is not None and value < record.value * (1 - TOLERANCE):
+                    yield place, f"{1 - value / record.value:.0%} of what was sent never arrived"
+
+
+def _over_udp(record: Record) -> bool:
+    return record.case.lower().startswith("udp")
+
+
+def _rows(records: Sequence[Record], *without: str) -> list[list[int]]:
+    """Places of the records that one row or block of a tool's text gave: same launch, case, size, params.
+
+    `without`: params that tell the numbers of a row apart.
+    """
+    rows: defaultdict[tuple[object, ...], list[int]] = defaultdict(list)
+    for place, record in enumerate(records):
+        params = {name: value for name, value in record.params.items() if name not in without}
+        where = (record.raw, record.sample, record.time, record.benchmark, record.case, record.size)
+        rows[(*where, json.dumps(params, sort_keys=True))].append(place)
+    return list(rows.values())
+
+
+def _headline(records: Sequence[Record], group: Sequence[int], metric: str) -> int | None:
+    """The place of the one headline number of `metric`; None if there is none, or are several."""
+    found = [
+        place
+        for place in group
+        if records[place].metric == metric and "statistic" not in records[place].params
+    ]
+    return found[0] if len(found) == 1 else None

@@ -1,0 +1,66 @@
+"""The circumstances of a run, from its folder: what the nodes were like and how each launch was made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from npc.launch import LAUNCHES, Launch, read_launches
+from npc.platform import Platform, find_platform, read_platform
+from npc.record import Record
+from npc.validity import Circumstances
+
+_ENVIRONMENT: Final = "environment.json"
+
+
+def platform_of(records: Sequence[Record], name: str = "") -> Platform | None:
+    """The nominal limits of platform `name`, by default the records' own; None if there is no such file.
+
+    Raises OSError, and `npc.platform.InvalidPlatform`.
+    """
+    names = {record.platform for record in records}
+    path = find_platform(name or (names.pop() if len(names) == 1 else ""))
+    return read_platform(path) if path else None
+
+
+def circumstances_of(run: Path, records: Sequence[Record], platform: Platform | None) -> Circumstances:
+    """Circumstances of `records`, whose raw files are below `run`; what is not there is left out.
+
+    Each raw file has the nearest ``environment.json`` above it: its node's own, else the run's.
+    """
+    environments: dict[str, Mapping[str, Any]] = {}
+    launches: dict[str, Launch] = {}
+    read: dict[Path, Mapping[str, Any]] = {}
+    for raw in dict.fromkeys(record.raw for record in records):
+        path = run / raw
+        if raw and path.parent.parent not in read:
+            read[path.parent.parent] = _environment(path, run)
+            launches.update(_launches(path.parent.parent, run))
+        environments[raw] = read.get(path.parent.parent, {}) if raw else {}
+    return Circumstances(platform, environments, launches)
+
+
+def _environment(raw: Path, run: Path) -> Mapping[str, Any]:
+    """The nearest ``environment.json`` from the folder of `raw` up to `run`; empty without one."""
+    folders = [folder for folder in raw.parents if folder.is_relative_to(run)]
+    if (run / LAUNCHES).exists():  # a folder of launches alone: its job's is beside it
+        folders.append(run.resolve().parent)
+    for folder in folders:
+        try:
+            found = json.loads((folder / _ENVIRONMENT).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        if isinstance(found, dict):
+            return found
+    return {}
+
+
+def _launches(folder: Path, run: Path) -> dict[str, Launch]:
+    """The launches of a folder by their raw file as records have it."""
+    try:
+        made = read_launches(folder).launches
+    except (OSError, ValueError):
+        return {}
+    return {(folder / launch.raw).relative_to(run).as_posix(): launch for launch in made}

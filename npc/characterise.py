@@ -52,18 +52,36 @@ def checkout() -> Path:
     return home
 
 
-def settings(home: Path) -> dict[str, str]:
-    """Every setting that the benchmarks read from outside: its name and the file that explains it."""
+def settings(home: Path, platform: Path | None = None) -> dict[str, str]:
+    """Every setting that benchmarks and a platform read from outside: its name and the file that explains it.
+
+    platform: a folder with a ``platform.xml``; those that its sets are initialised with are read, too.
+    """
+    files = sorted((home / "benchmarks").rglob("*.xml"))
+    if platform:
+        files += _platform_files(platform / "platform.xml")
     found: dict[str, str] = {}
-    for path in sorted((home / "benchmarks").rglob("*.xml")):
+    for path in files:
+        named = path.relative_to(home) if path.is_relative_to(home) else path
         for name in _SETTING.findall(path.read_text(encoding="utf-8")):
-            found.setdefault(name.lower(), path.relative_to(home).as_posix())
+            found.setdefault(name.lower(), named.as_posix())
     return found
 
 
-def environment_of_settings(home: Path, given: Sequence[str]) -> dict[str, str]:
+def _platform_files(path: Path) -> list[Path]:
+    """A platform's file and the files below it, each once; JUBE looks for them from the platform's folder."""
+    files = [path]
+    for file in files:
+        for name in re.findall(r'init_with="([^":]+)', file.read_text(encoding="utf-8")):
+            other = Path(os.path.normpath(path.parent / name))
+            if other.exists() and other not in files:
+                files.append(other)
+    return files
+
+
+def environment_of_settings(home: Path, platform: Path, given: Sequence[str]) -> dict[str, str]:
     """NPC_… variables of ``NAME=VALUE`` words. Raises click.UsageError for names that nothing reads."""
-    known = settings(home)
+    known = settings(home, platform)
     variables = {}
     for word in given:
         name, equals, value = word.partition("=")
@@ -74,7 +92,7 @@ def environment_of_settings(home: Path, given: Sequence[str]) -> dict[str, str]:
 
             near = difflib.get_close_matches(name, known, 3, 0.4) or sorted(known)
             raise click.UsageError(
-                f"--set {name}: no benchmark has such a parameter; perhaps {', '.join(near)}?"
+                f"--set {name}: no benchmark and no platform has such a parameter; perhaps {', '.join(near)}?"
             )
         variables[f"NPC_{name.upper()}"] = value
     return variables
@@ -178,7 +196,7 @@ def characterise(
         if tag not in TAGS:
             raise click.UsageError(f"--tag {tag}: there are {', '.join(TAGS)}")
     folder = platform_folder(home, platform)
-    variables = environment_of_settings(home, given)
+    variables = environment_of_settings(home, folder, given)
     outpath = (output or home / "runs").resolve()
     env = {**os.environ, **variables}
     env["PATH"] = search_path()

@@ -20,8 +20,12 @@ FOLDERS: Final = {
     "osu-mpi4py": "osu",
     "stream": "stream",
     "hpcc": "hpcc",
+    "himeno": "himeno",
     "likwid": "likwid",
     "iperf3": "iperf3",
+    "imb": "imb",
+    "nuttcp": "nuttcp",
+    "netpipe": "netpipe",
 }
 EXPECTED: Final = "expected.json"
 

@@ -28,6 +28,9 @@ SMALL = {
     "NPC_OSU_MAX_SIZE": "1024",
     "NPC_LIKWID_SIDE_SAMPLES": "0",
     "NPC_HPCC_N": "1200",
+    "NPC_HIMENO_SIZE": "S",
+    "NPC_HIMENO_TASKS": "2",
+    "NPC_HIMENO_TIME": "0.2",
 }
 #: The platform decides how Open MPI counts its slots, not the test.
 _UNSET = ("OMPI_MCA_rmaps_base_oversubscribe", "PRTE_MCA_rmaps_default_mapping_policy", "OMP_NUM_THREADS")

@@ -166,7 +166,7 @@ def test_alone_and_in_the_suite_a_benchmark_is_the_same(benchmark: str) -> None:
         ("compute", ["likwid"]),
         ("network compute", [*NETWORK, "likwid"]),
         ("rdma", []),
-        ("apps", ["hpcc"]),
+        ("apps", ["hpcc", "himeno"]),
     ],
 )
 def test_tags_select_steps_and_no_tag_means_all(tmp_path: Path, tags: str, expected: list[str]) -> None:
@@ -247,6 +247,7 @@ def assert_same_numbers(benchmark: str, outpath: Path, records: list[Record]) ->
         ("stream", 1, 4),
         ("likwid", 1, 3),
         ("hpcc", 1, 8),
+        ("himeno", 1, 2),
     ],
 )
 def test_jube_alone_runs_a_benchmark_and_its_numbers_are_the_records(
@@ -292,7 +293,16 @@ def test_a_second_platform_is_used_for_a_benchmark_alone(
     assert_of_second(scripts, SMALL_JOBS[benchmark])
 
 
-SMALL_JOBS = {"qperf": 2, "sockperf": 2, "iperf3": 1, "osu": 2, "stream": 1, "likwid": 1, "hpcc": 1}
+SMALL_JOBS = {
+    "qperf": 2,
+    "sockperf": 2,
+    "iperf3": 1,
+    "osu": 2,
+    "stream": 1,
+    "likwid": 1,
+    "hpcc": 1,
+    "himeno": 1,
+}
 
 
 @pytest.mark.slow

@@ -163,6 +163,14 @@ HEADS = {
         "# MPI Latency Test\n# Size  Latency(us)\n1",
     ],
     "stream": ["", "STREAM version $Revision: ", "STREAM version 5\nCopy:  ", "Array size = ", "Copy: 1 2 "],
+    "himeno": [
+        "",
+        "himeno: ",
+        " imax = ",
+        " Start rehearsal measurement process.\n MFLOPS: ",
+        " cpu : 1 sec.\n Loop executed for 1 times\n Gosa : ",
+        " cpu : ",
+    ],
     "hpcc": [
         "",
         "This is the DARPA/DOE HPC Challenge Benchmark version ",

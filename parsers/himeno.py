@@ -1,0 +1,87 @@
+"""Himeno benchmark: FLOP/s of a Jacobi solver, from its customary closing lines.
+
+``MFLOPS measured`` is 34 FLOP for each inner cell and loop over the slowest process' time, M is 10^6;
+the rehearsal's rate (``MFLOPS: … time(s): …``) is no result. `case` is ``himeno``, size the bytes of the 14
+single-precision arrays; the grid of cells and that of processes are params where they are printed
+(``imax = …``, ``I-decomp = …``).
+
+The rate is invalid where it is not the printed loops' FLOP over the printed time, and where the residual
+(``Gosa``) is no number or is not below the rehearsal's: Jacobi's method reduces it with every loop.
+
+Source: R. Himeno, RIKEN, https://i.riken.jp/en/supercom/documents/himenobmt/.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from npc.record import OK, Reading
+from parsers import NUMBER, WHOLE, complete_lines, failed
+
+_FLOAT: Final = rf"{NUMBER}(?:[eE][-+]?[0-9]{{1,3}})?|nan|-nan|inf"
+_CELLS: Final = re.compile(rf"\n *imax *= *({WHOLE}) +jmax *= *({WHOLE}) +kmax *= *({WHOLE}) *(?=\n)")
+_PROCESSES: Final = re.compile(
+    rf"\n *I-decomp *= *({WHOLE}) +J-decomp *= *({WHOLE}) +K-decomp *= *({WHOLE}) *(?=\n)"
+)
+_REHEARSAL: Final = re.compile(rf"\n *MFLOPS: *(?:{_FLOAT}) +time\(s\): *(?:{_FLOAT}) +({_FLOAT}) *(?=\n)")
+_RESULT: Final = re.compile(
+    rf"\n *cpu *: *({_FLOAT}) sec\. *\n *Loop executed for *({WHOLE}) times *\n *Gosa *: *({_FLOAT}) *"
+    rf"\n *MFLOPS measured *: *({_FLOAT}) *(?=\n)"
+)
+_STARTED: Final = re.compile(r"\n *(?:Start rehearsal|Now, start the actual) measurement process")
+_ERROR: Final = re.compile(r"\n(himeno: [^\n]*)")
+_FLOP_PER_CELL: Final = 34
+_ARRAYS: Final = 14
+#: Times are printed to a microsecond, rates in the original to six digits.
+_TOLERANCE: Final = 1e-3
+
+
+def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
+    """A reading for each result; the failure of a run that began or was asked for and has none."""
+    text = complete_lines(text)
+    end = 0
+    for result in _RESULT.finditer(text):
+        yield _result(text[end : result.start() + 1], result)
+        end = result.end()
+    rest = text[end:]
+    error = _ERROR.search(rest)
+    if error or _STARTED.search(rest):
+        yield failed("himeno", "flops", error[1] if error else "it ended before its result")
+
+
+def _result(before: str, result: re.Match[str]) -> Reading:
+    """The reading of the closing lines; `before` is what the run printed above them."""
+    cells, processes, rehearsal = (_last(p, before) for p in (_CELLS, _PROCESSES, _REHEARSAL))
+    seconds, loops, gosa, mflops = map(float, result.groups())
+    params = {}
+    size = flop = None
+    if cells:
+        extent = [int(number) for number in cells.groups()]
+        params["cells"] = "x".join(cells.groups())
+        size = 4 * _ARRAYS * math.prod(extent)
+        flop = _FLOP_PER_CELL * math.prod(number - 2 for number in extent) * loops
+    if processes:
+        params["decomposition"] = "x".join(processes.groups())
+        params["processes"] = str(math.prod(map(int, processes.groups())))
+    if not 0 < mflops < math.inf:
+        return failed("himeno", "flops", "the printed rate is no number", size, params)
+    status = OK
+    if not math.isfinite(gosa):
+        status = "invalid: the residual is no number"
+    elif rehearsal and float(rehearsal[1]) <= gosa:
+        status = "invalid: the residual is not below the rehearsal's"
+    elif flop is None:
+        status = "invalid: the grid is not printed"
+    elif not math.isclose(flop, mflops * 1e6 * seconds, rel_tol=_TOLERANCE, abs_tol=mflops):
+        status = "invalid: the rate is not the loops' FLOP over the time"
+    return Reading("himeno", "flops", mflops * 1e6, size, status, params)
+
+
+def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+    found = None
+    for found in pattern.finditer(text):
+        pass
+    return found

@@ -195,7 +195,13 @@ class Conductor:
         self, pairs: Sequence[tuple[int, int]], method: Method, steps: Sequence[Step], place: Place
     ) -> None:
         """Disjoint pairs at once; the round ends with its slowest pair."""
-        await asyncio.gather(*(self._pair(server, client, method, steps, place) for server, client in pairs))
+        measured = await asyncio.gather(
+            *(self._pair(server, client, method, steps, place) for server, client in pairs),
+            return_exceptions=True,  # else one pair that is cut short would not wait for the others' ends
+        )
+        for problem in measured:
+            if problem is not None:
+                raise problem
 
     async def _pair(
         self, server: int, client: int, method: Method, steps: Sequence[Step], place: Place
@@ -334,7 +340,9 @@ class Conductor:
 
     def _open_results(self, planned: int, seed: int | None = None) -> Results:
         options = self._options
-        tool = tool_of(options.clientcmd)
+        parser = self._parser()
+        # Who reads the launches later looks for a parser of this name: perftest's for ib_write_bw.
+        tool = tool_of(options.clientcmd) if parser == RAW else parser
         try:
             return Results(
                 Path(options.output) if options.output else None,
@@ -384,7 +392,7 @@ class Conductor:
         if self._options.output:
             cluster.save(verdicts, self._results.folder)
             picture = picture or self._results.folder / "heatmap.png"
-        if picture:
+        if picture and not self._signal:  # who ends npb does not wait for pictures
             title = f"{self._options.pairs}, {' '.join(self._options.clientcmd)}"
             cluster.draw(series, verdicts, picture, title, self._topology)
 

@@ -17,7 +17,7 @@ from typing import Final
 from npb import addresses
 from npb.nodes import CannotRun, Ended, HostLost, Node, Running
 from npb.sweep import Step
-from npb.verdict import Blame, Verdict, judge, last_line, tool_of
+from npb.verdict import Blame, Verdict, judge, last_line, tool_of, unavailable
 from npc.launch import now
 
 #: A server that ends well may do so this long before its client has printed its results.
@@ -108,8 +108,9 @@ class PairMeasurement:
             outcome.placement["server_cpus"] = self._server.cpus
             outcome.verdict = await self._client(outcome)
         except CannotRun as error:
+            status = error.ended and unavailable(self._method.parser, server_argv, error.ended)
             outcome.verdict = Verdict(
-                f"{error.kind}: server on {self._server_node.name}: {error}", Blame.SERVER
+                status or f"{error.kind}: server on {self._server_node.name}: {error}", Blame.SERVER
             )
         except HostLost as error:
             lost = self._server_node if self._server_node.lost else self._client_node

@@ -25,7 +25,14 @@ class HostLost(ConnectionError):
 
 
 class CannotRun(RuntimeError):
-    """A tool that could not be started, or a server that never listened; the message says why."""
+    """A tool that could not be started, or a server that never listened; the message says why.
+
+    ended: how a server ended that did so before it listened.
+    """
+
+    def __init__(self, message: str, ended: Ended | None = None) -> None:
+        super().__init__(message)
+        self.ended = ended
 
     @property
     def kind(self) -> str:
@@ -111,7 +118,7 @@ class Node:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             if running.done() and not reply.done():
                 ended = running.result()
-                raise CannotRun(_ended_early(argv, ended))
+                raise CannotRun(_ended_early(argv, ended), ended)
             message, _ = await reply
         finally:
             reply.cancel()

@@ -63,7 +63,8 @@ def judge(parser: str, argv: Sequence[str], client: Ended, datagrams: int) -> Ve
     if client.timed_out:
         return Verdict(f"timeout: {tool_of(argv)} still ran after its limit", Blame.TIME, readings)
     if client.exit != 0:
-        return Verdict(f"failed: {_how_it_ended(argv, client)}", Blame.CLIENT, readings)
+        status = _unavailable(readings) or f"failed: {_how_it_ended(argv, client)}"
+        return Verdict(status, Blame.CLIENT, readings)
     bad = next((reading.status for reading in readings if reading.status != OK), None)
     if bad is not None:
         return Verdict(bad, Blame.CLIENT, readings)
@@ -79,6 +80,11 @@ def judge(parser: str, argv: Sequence[str], client: Ended, datagrams: int) -> Ve
     return Verdict(OK, Blame.NONE, readings, received)
 
 
+def unavailable(parser: str, argv: Sequence[str], ended: Ended) -> str:
+    """The status of a tool that its node cannot serve (no RDMA device); empty if it ended otherwise."""
+    return _unavailable(_read(parser, argv, ended))
+
+
 def last_line(*streams: bytes) -> str:
     """The last line that says something, of the last stream that has one, without colour codes."""
     for stream in reversed(streams):
@@ -89,12 +95,17 @@ def last_line(*streams: bytes) -> str:
     return ""
 
 
-def _read(parser: str, argv: Sequence[str], client: Ended) -> tuple[Reading, ...]:
+def _read(parser: str, argv: Sequence[str], ended: Ended) -> tuple[Reading, ...]:
+    """What the parser reads in stdout with stderr behind it, as `parsers.collect` will."""
     if parser == RAW:
         return ()
     import parsers
 
-    return tuple(parsers.parse(parser, client.out.decode(errors="replace"), argv))
+    return tuple(parsers.parse(parser, (ended.out + ended.err).decode(errors="replace"), argv))
+
+
+def _unavailable(readings: Sequence[Reading]) -> str:
+    return next((each.status for each in readings if each.status.startswith("unavailable: ")), "")
 
 
 def _how_it_ended(argv: Sequence[str], client: Ended) -> str:

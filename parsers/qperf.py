@@ -7,6 +7,7 @@ and may hold thousands commas; ``-uu`` fixes bytes/sec and ns. Latency is one wa
 - ``send_bw`` is what was sent, ``recv_bw`` what arrived: the first is kept under ``{"side": "send"}``.
 - A zero, with exit 0, is a test that moved nothing: failed. So is a name with nothing below it (the reason
   may stand there), and a test of the command line that never began because the one before it failed.
+- Without an RDMA device its tests are unavailable.
 - Sizes: the exact number in parentheses, else the printed one (``1 KB`` is 1000), which the command line
   makes exact where three digits do not. A loop over msg_size that does not print it (no ``-vu``) leaves
   its values without their size: invalid.
@@ -36,6 +37,10 @@ _FIELD: Final = re.compile(
     rf"({_GROUPED}(?:\.[0-9]{{1,18}})?) (\S*)(?: \(({_GROUPED})\))?[ \t]*(?=\n|\Z)"
 )
 _LONGEST_NAME: Final = re.compile(r"\n    \w+  =")
+#: Without a device; without the kernel's part of RDMA; the latter with -cm1.
+_NO_DEVICE: Final = re.compile(
+    r"failed to find (?:any )?InfiniBand devices?\b.*|rdma_create_event_channel failed\b.*"
+)
 _USAGE: Final = re.compile(r"\n(?:(\w+): )?([^\n]*); try: qperf --help")
 _METRICS: Final = {
     "bw": "bandwidth",
@@ -107,6 +112,8 @@ def _test(case: str, body: str, sizes: list[int]) -> list[Reading]:
             if value
         ]
     reason = "nothing arrived: the result is 0" if values else _reason(body)
+    if _NO_DEVICE.fullmatch(reason):
+        return [Reading(case, _metric(case), None, size, f"unavailable: no RDMA device: {reason}")]
     return [failed(case, _metric(case), reason, size=size)] + [
         Reading(case, metric, value, size, "invalid: nothing was received", _SENT)
         for _, metric, value in values

@@ -5,8 +5,9 @@ kernel names (two arrays for copy and scale, three for add and triad), not the w
 `case` is the kernel, size the bytes of all three arrays.
 
 A rate is invalid where the text itself tells so: the arrays did not validate, or the text ends before they
-were checked; the printed MiB are not those of the array size; other threads ran than were asked for; a
-test took less than 20 ticks of the clock, STREAM's own limit. Whether the arrays exceed the caches
+were checked; the printed MiB are not those of the array size; rate × best time is not what the kernel moves
+(of doubles 16 bytes an element for copy and scale, 24 for add and triad); other threads ran than were asked
+for; a test took less than 20 ticks of the clock, STREAM's own limit. Whether the arrays exceed the caches
 (four times the last level, STREAM's rule 1) the text does not tell.
 
 Source: stream.c 5.10; https://www.cs.virginia.edu/stream/ref.html.
@@ -19,17 +20,19 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from npc.record import OK, Reading
+from npc.validity.arithmetic import contradiction
 from parsers import NUMBER, WHOLE, complete_lines, failed
 
 _VERSION: Final = re.compile(r"\nSTREAM version (?:\$Revision: )?([^\s$]+)[^\n]*(?=\n)")
-_RATE: Final = re.compile(rf"\n(Copy|Scale|Add|Triad): +({NUMBER})(?: +{NUMBER}){{3}} *(?=\n)")
+_RATE: Final = re.compile(rf"\n(Copy|Scale|Add|Triad): +({NUMBER}) +{NUMBER} +({NUMBER}) +{NUMBER} *(?=\n)")
 _ELEMENT: Final = re.compile(rf"\nThis system uses ({WHOLE}) bytes per array element\.(?=\n)")
 _LENGTH: Final = re.compile(rf"\nArray size = ({WHOLE}) \(elements\)")
 _PER_ARRAY: Final = re.compile(rf"\nMemory per array = ({NUMBER}) MiB")
 _TOTAL: Final = re.compile(rf"\nTotal memory required = ({NUMBER}) MiB")
 _THREADS: Final = re.compile(rf"\nNumber of Threads (requested|counted) = ({WHOLE})(?=\n)")
 _TICKS: Final = re.compile(rf"\n +\(= ({WHOLE}) clock ticks\)(?=\n)")
-_KERNELS: Final = ("Copy", "Scale", "Add", "Triad")
+#: Kernel → how many of the three arrays it moves.
+_KERNELS: Final = {"Copy": 2, "Scale": 2, "Add": 3, "Triad": 3}
 _LEAST_TICKS: Final = 20
 #: MiB are printed with one digit after the point.
 _ROUNDING_MIB: Final = 0.051
@@ -44,7 +47,7 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
 
 def _run(version: str, body: str) -> Iterator[Reading]:
     """Readings of one run; nothing if it shows neither STREAM's banner nor its table."""
-    rates = dict(_RATE.findall(body))
+    rates = {kernel: (rate, best_s) for kernel, rate, best_s in _RATE.findall(body)}
     if not rates and not version:
         return
     element, length, threads = _ELEMENT.search(body), _LENGTH.search(body), dict(_THREADS.findall(body))
@@ -55,13 +58,21 @@ def _run(version: str, body: str) -> Iterator[Reading]:
     if "counted" in threads or "requested" in threads:
         params["threads"] = threads.get("counted") or threads["requested"]
     status = _validity(body, size, threads)
-    for kernel in _KERNELS:
-        if float(rates.get(kernel, 0)):
-            yield Reading(
-                kernel.lower(), "bandwidth", float(rates[kernel]) * 1e6, size, status, params, version
-            )
-        else:
+    for kernel, arrays in _KERNELS.items():
+        rate, best_s = rates.get(kernel, ("0", "0"))
+        if not float(rate):
             yield failed(kernel.lower(), "bandwidth", "no rate was printed", size, params)
+            continue
+        own = status
+        if status == OK and size and (wrong := _contradiction(rate, best_s, size * arrays / 3)):
+            own = f"invalid: {wrong}"
+        yield Reading(kernel.lower(), "bandwidth", float(rate) * 1e6, size, own, params, version)
+
+
+def _contradiction(rate_mb: str, best_s: str, moved_bytes: float) -> str:
+    """What is wrong between a printed rate (MB/s), its best time (s) and the bytes that were moved."""
+    steps = [10.0 ** -len(printed.partition(".")[2]) for printed in (rate_mb, best_s)]
+    return contradiction(float(rate_mb) * 1e6, moved_bytes, float(best_s), steps[0] * 1e6, steps[1])
 
 
 def _validity(body: str, size: int | None, threads: dict[str, str]) -> str:

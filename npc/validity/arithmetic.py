@@ -17,6 +17,8 @@ def contradiction(
 
     rate_step, time_step: one step of the last printed digit (B/s, s); half of it is rounding.
     """
+    if seconds <= 0:
+        return f"a time of 0 s is printed beside {format_quantity(rate, 'B/s')}"
     least = moved_bytes / (seconds + time_step / 2) - rate_step / 2
     shortest = seconds - time_step / 2
     most = moved_bytes / shortest + rate_step / 2 if shortest > 0 else float("inf")

@@ -1,0 +1,52 @@
+"""NetPIPE (``NPopenmpi``, ``NPmpich2``, ``NPtcp`` …): a ping-pong over message sizes and their neighbours.
+
+A row is ``0:  1 bytes  50 times -->  38.10 Mbps in  0.20 usec`` (stderr), or, where ``-o /dev/stdout``
+sends NetPIPE's output file there as well, size, rate and seconds (``1 38.095238 0.00000020``), which then
+counts. Mbps is 2^20 bits a second: 8 · size / 2^20 / time. The time is half a round trip; streaming
+(``-s``) is no ping-pong and gives no latency. With ``-2`` the rate is that of both directions, and so is
+the size in the file: twice the message's.
+
+Source: netpipe(1), netpipe.c.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+from typing import Final
+
+from npc.record import Reading
+from parsers import NUMBER, WHOLE, column, complete_lines, failed
+
+_FILE_ROW: Final = re.compile(rf"\n *({WHOLE}) ({NUMBER}) +(0\.[0-9]{{8}})(?=\n)")
+_ROW: Final = re.compile(
+    rf"\n *{WHOLE}: +({WHOLE}) bytes +{WHOLE} times --> +({NUMBER}) Mbps in +({NUMBER}) usec(?=\n)"
+)
+_PROGRAM: Final = re.compile(r"NP[a-z]+2?")
+_STREAM: Final = "\nStreaming in one direction only.\n"
+_BOTH: Final = "\nPassing data in both directions simultaneously.\n"
+_ERROR: Final = re.compile(
+    r"\n(Need at least two processes[^\n]*|Integrity check failed[^\n]*|[^\n]*invalid option[^\n]*)(?=\n)"
+)
+
+
+def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
+    """Readings of one run."""
+    text = complete_lines(text)
+    case = "bidirectional" if _BOTH in text else "stream" if _STREAM in text else "pingpong"
+    if case == "pingpong":  # the notes are printed before all rows, but may be lost
+        case = "bidirectional" if "-2" in argv else "stream" if "-s" in argv else case
+    rows, a_second = _FILE_ROW.findall(text), 1.0
+    if not rows:
+        rows, a_second = _ROW.findall(text), 1e6
+    error = _ERROR.search(text)
+    started = any(_PROGRAM.fullmatch(PurePath(word).name) for word in argv)
+    if error or (started and not rows):
+        yield failed(case, "bandwidth", error[1] if error else "no row was printed")
+        return
+    messages = 2 if case == "bidirectional" and a_second == 1 else 1
+    sizes = [int(size) // messages for size, _, _ in rows]
+    yield from column(case, "bandwidth", [float(rate) * 2**20 / 8 for _, rate, _ in rows], sizes)
+    if case != "stream":
+        yield from column(case, "latency", [float(time) / a_second for _, _, time in rows], sizes)

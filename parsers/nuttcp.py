@@ -1,0 +1,111 @@
+"""nuttcp (6 and 7): TCP and UDP bandwidth, retransmits, loss, CPU shares; ``-fparse``, brief and verbose.
+
+The rate of the last line is the receiver's; of the verbose form only ``nuttcp-r`` counts. Mbps is 10^6
+bits (MB is 2^20 bytes, so it is not read), ``drop/pkt`` what was lost of what was sent. Intervals of
+``-i`` (``real_sec``, no CPU shares) are passed over. `case` is the protocol, size the buffer (``-l``;
+64 KiB for TCP) where it is known.
+
+- Nothing received, or a transfer that was interrupted (which exits 0), is a failure.
+- UDP is sent at 1 Mbit/s unless ``-R`` says otherwise: ``{"bitrate": "1m"}``; ``-Ru`` is unlimited.
+
+Source: nuttcp(8).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from npc.record import OK, Reading
+from npc.units import parse_size
+from parsers import NUMBER, WHOLE, complete_lines, failed, option, words_after
+
+_PARSED: Final = re.compile(
+    rf"\n(?:\S+: )?megabytes={NUMBER} real_seconds={NUMBER} rate_Mbps=({NUMBER}) tx_cpu=[^\n]*(?=\n)"
+)
+_BRIEF: Final = re.compile(
+    rf"\n(?:\S+: )? *{NUMBER} MB / +{NUMBER} sec = +({NUMBER}) Mbps +{WHOLE} %TX[^\n]*(?=\n)"
+)
+_VERBOSE: Final = re.compile(
+    rf"\nnuttcp-r: (?:{NUMBER} MB in {NUMBER} real seconds = +{NUMBER} KB/sec = +({NUMBER}) Mbps"
+    rf"|megabytes={NUMBER} real_seconds={NUMBER} rate_KBps={NUMBER} rate_Mbps=({NUMBER}))[ \t]*(?=\n)"
+)
+_RETRANSMITS: Final = re.compile(rf"\b(?:retrans ?= ?({WHOLE})|({WHOLE}) retrans)\b")
+_LOST: Final = re.compile(rf"\bdrop=({WHOLE}) pkt=({WHOLE})\b|\b({WHOLE}) / ({WHOLE}) drop/pkt\b")
+_CPU: Final = re.compile(rf"\btx_cpu=({WHOLE}) rx_cpu=({WHOLE})\b|\b({WHOLE}) %TX ({WHOLE}) %RX\b")
+_BUFFER: Final = re.compile(rf"\nnuttcp-t: buflen=({WHOLE})\b")
+_VERSION: Final = re.compile(r"\nnuttcp-[tr]: v([0-9.]+): socket")
+_ERROR: Final = re.compile(
+    r"\n(nuttcp-[tr]: v\S+ Error: [^\n]*|bad hostname [^\n]*|nuttcp: [^\n]*|Usage: nuttcp)[^\n]*"
+)
+_INTERRUPTED: Final = "\n*** transfer interrupted ***\n"
+_DEFAULT_TCP_BUFFER: Final = 65536
+
+
+def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
+    """Readings of a client's output."""
+    text = complete_lines(text)
+    words = words_after(argv, "nuttcp")
+    case, size, params = _asked(text, words)
+    version = _VERSION.search(text)
+    verbose = _VERBOSE.search(text)
+    lines = [verbose] if verbose else list(_PARSED.finditer(text)) or list(_BRIEF.finditer(text))
+    error = _ERROR.search(text)
+    if _INTERRUPTED in text or error or not lines:
+        is_client = words and words != list(argv) and not {"-S", "-1", "-V", "-h"} & set(words)
+        if lines or error or is_client:
+            reason = (
+                error[1] if error else "the transfer was interrupted" if lines else "no result was printed"
+            )
+            yield failed(case, "bandwidth", reason, size, params)
+        return
+    for line in lines:
+        # of the verbose form the other figures stand in lines of their own
+        told = text if verbose else line[0]
+        rate = float(next(filter(None, line.groups()))) * 1e6 / 8
+        if rate == 0:
+            yield failed(case, "bandwidth", "nothing was received", size, params)
+            continue
+        for metric, value, own in (("bandwidth", rate, {}), *_others(told)):
+            yield Reading(case, metric, value, size, OK, {**params, **own}, version[1] if version else "")
+
+
+def _others(told: str) -> Iterator[tuple[str, float, dict[str, str]]]:
+    """Metric, value and qualifiers of what stands beside the rate."""
+    retransmits, lost, cpu = _RETRANSMITS.search(told), _LOST.search(told), _CPU.search(told)
+    if retransmits:
+        yield "retransmits", float(retransmits[1] or retransmits[2]), {}
+    if lost:
+        dropped, sent = (int(number) for number in lost.groups() if number is not None)
+        if 0 < sent >= dropped:
+            yield "loss", dropped / sent, {}
+    if cpu:
+        shares = [int(share) / 100 for share in cpu.groups() if share is not None]
+        for side, share in zip(("send", "receive"), shares, strict=True):
+            yield "cpu", share, {"side": side}
+
+
+def _asked(text: str, words: Sequence[str]) -> tuple[str, int | None, dict[str, str]]:
+    """Case, buffer size and qualifiers, from the text where it tells them, else from the command line."""
+    udp = "-u" in words or "drop/pkt" in text or " drop=" in text
+    buffer, asked = _BUFFER.search(text), option(words, "-l")
+    size: int | None = None
+    if buffer:
+        size = int(buffer[1])
+    elif asked:
+        try:
+            size = parse_size(asked.upper())  # nuttcp's k is 1024
+        except ValueError:
+            size = None
+    elif words and not udp:
+        size = _DEFAULT_TCP_BUFFER
+    streams, bitrate = option(words, "-N"), option(words, "-R")
+    params = {"streams": streams} if streams and streams != "1" else {}
+    if udp and words and bitrate is None and "-Ru" not in words:
+        bitrate = "1m"
+    if bitrate:
+        params["bitrate"] = bitrate
+    if "-r" in words:
+        params["direction"] = "reverse"
+    return "udp" if udp else "tcp", size, params

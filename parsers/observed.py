@@ -38,8 +38,20 @@ def _readings(document: dict[str, Any]) -> Iterator[Reading]:
                 params = {"node": node["host"], "port": port["name"], "direction": direction}
                 status = OK if value is not None else f"invalid: {port['note']}"
                 yield Reading(CASE, "traffic", value, None, status, params)
+    if document["nodes"]:
+        yield Reading(CASE, "time", max(node["seconds"] for node in document["nodes"]))
     messages = document["messages"]
-    for kind, (size, count) in (messages["kinds"] if messages else {}).items():
-        params = {"layer": "mpi", "kind": kind}
+    if messages:
+        yield from _mpi(messages, str(document["ranks"]))
+
+
+def _mpi(messages: dict[str, Any], ranks: str) -> Iterator[Reading]:
+    """MPI's own count: bytes and messages by kind, and messages by size (the least of each class)."""
+    for kind, (size, count) in messages["kinds"].items():
+        params = {"layer": "mpi", "kind": kind, "ranks": ranks}
         yield Reading(CASE, "traffic", size, None, OK, params)
         yield Reading(CASE, "messages", count, None, OK, params)
+    for place, count in enumerate(messages["by_size"]):
+        if count:
+            params = {"layer": "mpi", "kind": "by size", "ranks": ranks}
+            yield Reading(CASE, "messages", count, 2 ** (place - 1) if place else 0, OK, params)

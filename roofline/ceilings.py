@@ -26,13 +26,17 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from npc.platform import PRECISION_BITS, Platform, Precision
 from npc.record import Record
 from npc.statistics import MIN_SAMPLES, Summary, summarise
 from npc.units import METRICS, format_quantity, parse_size
 from roofline.model import ridge_point
+
+if TYPE_CHECKING:
+    from roofline.mpi import Caller, MpiCeiling
+    from roofline.points import Application
 
 Kind = Literal["compute", "memory", "network"]
 
@@ -151,7 +155,8 @@ class Roofline:
     """All that was found: drawn by `roofline.plot` and `roofline.page`, kept as ``roofline.json``.
 
     kernels: memory kernels that are no ceiling. dropped: how many records were not used, by reason.
-    first, last: times of the oldest and the newest record used.
+    first, last: times of the oldest and the newest record used. job_nodes: nodes that the ceilings are for.
+    applications, mpi, callers: what `roofline.points` and `roofline.mpi` found (`roofline.analyse`).
     """
 
     platform: str
@@ -164,6 +169,16 @@ class Roofline:
     curves: tuple[Curve, ...] = ()
     theoretical: Mapping[Precision, float] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
+    job_nodes: int = 1
+    applications: tuple[Application, ...] = ()
+    mpi: tuple[MpiCeiling, ...] = ()
+    callers: tuple[Caller, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """What the roofline is of."""
+        job = f", a job of {self.job_nodes} nodes" if self.job_nodes > 1 else ""
+        return f"Roofline of {self.platform}{job}"
 
     def of_kind(self, *kinds: Kind) -> list[Ceiling]:
         """Ceilings of some kinds, in order."""
@@ -184,8 +199,12 @@ _Key = tuple[str, str, int, str]
 _Series = dict[_Key, dict[int | None, list[Record]]]
 
 
-def find_ceilings(records: Sequence[Record], platform: Platform | None = None) -> Roofline:
+def find_ceilings(
+    records: Sequence[Record], platform: Platform | None = None, message_size: int | None = None
+) -> Roofline:
     """The roofline of one platform's records; `platform` gives the nominal limits.
+
+    message_size: network ceilings at that size in bytes; without one, each at its best size.
 
     Records that are not ``ok`` are counted and never used. An empty `Roofline.ceilings` means that nothing
     could be used.
@@ -206,7 +225,7 @@ def find_ceilings(records: Sequence[Record], platform: Platform | None = None) -
         hosts=tuple(sorted({host for record in used for host in record.hosts})),
         first=times[0] if times else "",
         last=times[-1] if times else "",
-        ceilings=(*_compute(headline, platform), *memory, *_network(bandwidths, platform)),
+        ceilings=(*_compute(headline, platform), *memory, *_network(bandwidths, platform, message_size)),
         kernels=kernels,
         latencies=_latencies(latencies),
         curves=tuple(_curve("bandwidth", *item) for item in bandwidths.items())
@@ -214,6 +233,14 @@ def find_ceilings(records: Sequence[Record], platform: Platform | None = None) -
         theoretical=_theoretical(platform),
         dropped=dict(dropped),
     )
+
+
+def measured_curves(
+    records: Iterable[Record], metric: str, tests: Mapping[str, Sequence[str]]
+) -> list[Curve]:
+    """Curves of `metric` over the message size of some tests (benchmark → patterns of cases)."""
+    headline = [r for r in records if r.ok and r.value and "statistic" not in r.params]
+    return [_curve(metric, *item) for item in _series(_matching(headline, metric, tests)).items()]
 
 
 def _compute(records: Iterable[Record], platform: Platform | None) -> Iterator[Ceiling]:
@@ -279,11 +306,14 @@ def _outdone(load: Ceiling, others: Iterable[Ceiling]) -> str:
     return "loads alone are not the limit here: " + ", ".join(sorted(faster)) if faster else ""
 
 
-def _network(series: _Series, platform: Platform | None) -> Iterator[Ceiling]:
+def _network(series: _Series, platform: Platform | None, message_size: int | None) -> Iterator[Ceiling]:
     """One ceiling a tool, test, number of nodes and interface, the fastest first."""
     groups: defaultdict[tuple[str, str, int, str], _Series] = defaultdict(dict)
-    for key, sizes in series.items():
+    for key, every_size in series.items():
         benchmark, case, nodes, params = key
+        sizes = {s: found for s, found in every_size.items() if message_size in (None, s)}
+        if not sizes:
+            continue
         groups[benchmark, case, nodes, json.loads(params).get("interface", "")][key] = sizes
     spans = Counter((benchmark, case) for benchmark, case, _, _ in groups)
     found = []

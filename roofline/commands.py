@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from npc.platform import Platform
     from npc.record import Record
     from roofline.ceilings import Roofline
-    from roofline.points import Application
 
 _USAGE: Final = 2
 
@@ -34,9 +33,22 @@ _USAGE: Final = 2
     help="Platform whose nominal limits are compared: a name in platforms/ or a platform.toml. "
     "By default the records' own.",
 )
+@click.option(
+    "--nodes",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Ceilings of a job of that many nodes.",
+)
+@click.option("--message-size", metavar="SIZE", help="Network ceilings at this message size, such as 1K.")
 @click.option("--json", "as_json", is_flag=True, help="Print roofline.json instead of the tables.")
 def roofline(
-    records: tuple[Path, ...], output: Path | None, platform_name: str | None, as_json: bool
+    records: tuple[Path, ...],
+    output: Path | None,
+    platform_name: str | None,
+    nodes: int,
+    message_size: str | None,
+    as_json: bool,
 ) -> None:
     """Ceilings of compute, memory and network, with ridge points, from RECORDS.
 
@@ -45,32 +57,30 @@ def roofline(
 
     Exit code: 0; 1 if no record could be used; 2 for bad arguments or a folder that cannot be written.
     """
-    from roofline.ceilings import find_ceilings
+    from roofline.analyse import analyse
     from roofline.document import to_document
-    from roofline.points import find_applications
     from roofline.table import format_roofline
 
     read = _read(records)
     platform = _platform(platform_name, read)
     read = _one_platform(read, platform)
-    found = find_ceilings(read, platform)
-    applications = find_applications(read)
-    if not found.ceilings and not found.latencies and not applications:
+    found = analyse(read, platform, nodes, _message_size(message_size, read))
+    if not found.ceilings and not found.latencies and not found.applications:
         raise _failure(_nothing_usable(found, len(read)), 1)
     if as_json:
-        click.echo(json.dumps(to_document(found, applications), indent=1))
+        click.echo(json.dumps(to_document(found), indent=1))
     else:
-        click.echo(format_roofline(found, applications) + "\n")
+        click.echo(format_roofline(found) + "\n")
     folder = output or (_folder(records[0]) if len(records) == 1 else Path())
     try:
-        paths = write_pictures(found, folder, applications)
+        paths = write_pictures(found, folder)
     except OSError as error:
         raise _failure(
             f"cannot write to {folder}: {error.strerror or error}; choose one by --output", _USAGE
         ) from None
     for path in paths:
         click.echo(path, err=as_json)
-    if len(paths) == 1:
+    if not any(path.name == "roofline.png" for path in paths):
         click.echo(
             "No picture: without a compute ceiling there is no roof. The compute benchmark (likwid-bench "
             "peakflops) measures one; node limits in platform.toml give a theoretical one.",
@@ -78,35 +88,55 @@ def roofline(
         )
 
 
-def write_pictures(found: Roofline, folder: Path, applications: Sequence[Application] = ()) -> list[Path]:
-    """Write roofline.json and, where there is a roof, roofline.png, .svg and .html; give back their paths.
+def write_pictures(found: Roofline, folder: Path) -> list[Path]:
+    """Write roofline.json, the pictures and the page where there is a roof, and the MPI roofline's pictures
+    where there are MPI operations; give back their paths.
 
     Makes `folder`. Each file replaces an older one only when it is whole. Raises OSError.
     """
     from roofline.document import to_document
+    from roofline.mpi_plot import draw_mpi
     from roofline.page import write_page
     from roofline.plot import draw
 
     folder.mkdir(parents=True, exist_ok=True)
     document, png, svg, html = (folder / f"roofline.{suffix}" for suffix in ("json", "png", "svg", "html"))
+    mpi = [folder / "mpi-roofline.png", folder / "mpi-roofline.svg"]
     partial = {
-        path: path.with_name(f".{path.stem}.partial{path.suffix}") for path in (document, png, svg, html)
+        path: path.with_name(f".{path.stem}.partial{path.suffix}")
+        for path in (document, png, svg, html, *mpi)
     }
     try:
-        partial[document].write_text(
-            json.dumps(to_document(found, applications), indent=1) + "\n", encoding="utf-8"
-        )
+        partial[document].write_text(json.dumps(to_document(found), indent=1) + "\n", encoding="utf-8")
         written = [document]
-        if draw(found, [partial[png], partial[svg]], applications) and write_page(
-            found, partial[html], applications
-        ):
+        if draw(found, [partial[png], partial[svg]]) and write_page(found, partial[html]):
             written += [png, svg, html]
+        if draw_mpi(found, [partial[path] for path in mpi]):
+            written += mpi
         for path in written:
             partial[path].replace(path)
     finally:
         for path in partial.values():
             path.unlink(missing_ok=True)
     return written
+
+
+def _message_size(text: str | None, records: Sequence[Record]) -> int | None:
+    """Bytes of the size asked for, if some network test used it."""
+    from npc.units import format_size, parse_size
+    from roofline.ceilings import NETWORK_BANDWIDTH
+
+    if text is None:
+        return None
+    try:
+        size = parse_size(text)
+    except ValueError as error:
+        raise _failure(f"--message-size {error}", _USAGE) from None
+    sizes = {r.size for r in records if r.ok and r.metric == "bandwidth" and r.benchmark in NETWORK_BANDWIDTH}
+    if size not in sizes:
+        known = ", ".join(format_size(known) for known in sorted(filter(None, sizes)))
+        raise _failure(f"--message-size {text}: nothing was measured at that size; there are {known}", _USAGE)
+    return size
 
 
 def _read(paths: Sequence[Path]) -> list[Record]:

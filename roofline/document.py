@@ -5,7 +5,6 @@ Schema 1. New keys may be added under the same number; it changes when a key goe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -15,7 +14,7 @@ from roofline.points import Application, bounds, verdict
 SCHEMA: Final = 1
 
 
-def to_document(roofline: Roofline, applications: Sequence[Application] = ()) -> dict[str, Any]:
+def to_document(roofline: Roofline) -> dict[str, Any]:
     """The content of ``roofline.json``; values in SI base units, None where there is no value."""
     return {
         "schema": SCHEMA,
@@ -23,13 +22,16 @@ def to_document(roofline: Roofline, applications: Sequence[Application] = ()) ->
         "hosts": list(roofline.hosts),
         "first": roofline.first,
         "last": roofline.last,
+        "job_nodes": roofline.job_nodes,
         "ceilings": [_ceiling(ceiling) for ceiling in roofline.ceilings],
         "ridge_points": [asdict(ridge) for ridge in roofline.ridges],
         "kernels": [_ceiling(ceiling) for ceiling in roofline.kernels],
         "latencies": [_estimate(latency) for latency in roofline.latencies],
         "curves": [_curve(curve) for curve in roofline.curves],
         "theoretical": {f"peak {name}": peak for name, peak in roofline.theoretical.items()},
-        "points": [_point(application, roofline) for application in applications],
+        "points": [_point(application, roofline) for application in roofline.applications],
+        "mpi": [asdict(ceiling) | {"name": ceiling.name} for ceiling in roofline.mpi],
+        "callers": [asdict(caller) for caller in roofline.callers],
         "dropped": dict(roofline.dropped),
     }
 

@@ -7,14 +7,14 @@ anything, so the page can be archived with the run and opened on a machine witho
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 from typing import Any, Final
 
 from npc.units import format_quantity
 from roofline.ceilings import Ceiling, Roofline
-from roofline.points import Application, verdict
+from roofline.points import verdict
 from roofline.scene import GREY, INTENSITIES, Line, Mark, Scene, Stroke, compose
 from roofline.table import (
     application_text,
@@ -61,9 +61,9 @@ click in the legend to switch a ceiling, double-click to see it alone.</p>
 """
 
 
-def write_page(roofline: Roofline, path: Path, applications: Sequence[Application] = ()) -> bool:
+def write_page(roofline: Roofline, path: Path) -> bool:
     """Write the interactive page; False, and nothing written, without a roof to draw. Raises OSError."""
-    scene = compose(roofline, applications)
+    scene = compose(roofline)
     if scene is None:
         return False
     from plotly.io import to_html  # type: ignore[import-untyped]
@@ -80,10 +80,10 @@ def write_page(roofline: Roofline, path: Path, applications: Sequence[Applicatio
     )
     path.write_text(
         _PAGE.format(
-            title=escape(f"Roofline of {roofline.platform}"),
+            title=escape(roofline.title),
             where=escape(f"{host_text(roofline.hosts)}, {date_text(roofline)}"),
             picture=picture,
-            tables=escape(format_roofline(roofline, applications)),
+            tables=escape(format_roofline(roofline)),
         ),
         encoding="utf-8",
     )

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from npc.units import format_quantity
 from roofline.ceilings import Roofline
-from roofline.points import Application
 from roofline.scene import GREY, INTENSITIES, Line, Mark, Scene, Stroke, compose
 from roofline.table import application_text, date_text, host_text, intensity_text, interval_text, value_text
 
@@ -22,19 +21,19 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_INCHES: Final = (12.0, 8.0)
-_DPI: Final = 160
+INCHES: Final = (12.0, 8.0)
+DPI: Final = 160
 _LABEL_POINTS: Final = 9.5
 _GAP_POINTS: Final = 2.0
 #: Marks of applications.
-_SHAPES: Final = "osD^vPX"
+SHAPES: Final = "osD^vPX"
 #: Rows of a legend in labels' size that fit below the roof.
 _LEGEND_ROWS: Final = 20
 
 #: What a label stands on, so that a line below it does not strike it out.
 _GROUND: Final[dict[str, Any]] = {"facecolor": "white", "alpha": 0.9, "lw": 0, "pad": 0.3}
 
-_STYLE: Final[dict[str, Any]] = {
+STYLE: Final[dict[str, Any]] = {
     "font.family": "sans-serif",
     "font.size": 11,
     "text.parse_math": False,  # a "$" in a host's name is a "$"
@@ -45,20 +44,20 @@ _STYLE: Final[dict[str, Any]] = {
 }
 
 
-def draw(roofline: Roofline, paths: list[Path], applications: Sequence[Application] = ()) -> bool:
+def draw(roofline: Roofline, paths: Sequence[Path]) -> bool:
     """Write the picture to `paths`, each in the format of its suffix (``.png``: 1920 × 1280, ``.svg``).
 
     False, and nothing written, where there is no compute ceiling and so no roof. Raises OSError.
     """
-    scene = compose(roofline, applications)
+    scene = compose(roofline)
     if scene is None:
         return False
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=_INCHES, dpi=_DPI, layout="constrained")
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=INCHES, dpi=DPI, layout="constrained")
         FigureCanvasAgg(figure)  # not pyplot: no window, no display, no global state
         _paint(figure, scene, roofline)
         for path in paths:
@@ -100,7 +99,7 @@ def _frame(axes: Axes, scene: Scene, roofline: Roofline) -> None:
     axes.set_axisbelow(True)
     axes.set_ylabel("Attainable performance")
     axes.set_xlabel(f"Operational intensity [FLOP/byte]\n{INTENSITIES}")
-    axes.set_title(f"Roofline of {roofline.platform}", loc="left", fontsize=17, fontweight="bold", pad=26)
+    axes.set_title(roofline.title, loc="left", fontsize=17, fontweight="bold", pad=26)
     axes.text(
         0,
         1.012,
@@ -135,7 +134,7 @@ def _mark(axes: Axes, mark: Mark) -> None:
     axes.plot(
         mark.x,
         mark.y,
-        _SHAPES[mark.shape % len(_SHAPES)],
+        SHAPES[mark.shape % len(SHAPES)],
         ms=9,
         mec="white",
         mew=1.2,
@@ -215,7 +214,7 @@ def _label(axes: Axes, scene: Scene) -> None:
                 [],
                 [],
                 color=mark.colour,
-                marker=_SHAPES[mark.shape % len(_SHAPES)],
+                marker=SHAPES[mark.shape % len(SHAPES)],
                 ls="",
                 label=application_text(mark.application),
             )
@@ -296,7 +295,7 @@ def _places(run: _Run, width: float, height: float, at_end: bool) -> Iterator[tu
 
     On the line, which the label then interrupts, is for bundles: beside it would be on a neighbour.
     """
-    gap = _GAP_POINTS * _DPI / 72
+    gap = _GAP_POINTS * DPI / 72
     steps = 24
     slack = run.right - run.left - width - 4 * height
     if slack < 0:
@@ -322,7 +321,7 @@ def _name_ridges(axes: Axes, scene: Scene) -> None:
         key=lambda item: item[0].intensity,
     )
     to_pixels, to_data = axes.transData.transform, axes.transData.inverted().transform
-    width = 1.35 * _LABEL_POINTS * _DPI / 72
+    width = 1.35 * _LABEL_POINTS * DPI / 72
     wanted = [float(to_pixels((ridge.intensity, scene.y[0]))[0]) for ridge, _ in shown]
     for (ridge, stroke), own, place in zip(shown, wanted, _spread(wanted, width), strict=True):
         axes.plot(

@@ -13,16 +13,18 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from statistics import mean, median
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from npc.record import Record
 from npc.statistics import Summary, summarise
 from npc.units import format_quantity
-from roofline.ceilings import Ceiling, Roofline
+
+if TYPE_CHECKING:
+    from roofline.ceilings import Ceiling, Roofline
 
 #: A program that does several tests in one run is placed by this one.
 _MAIN_TEST: Final = "HPL"
@@ -48,6 +50,21 @@ class Run:
     memory_bandwidth: float | None
     raw: str
 
+    def times(self, nodes: int) -> Run:
+        """What `nodes` such nodes did together."""
+
+        def all_of(value: float | None) -> float | None:
+            return None if value is None else value * nodes
+
+        return replace(
+            self,
+            flops=self.flops * nodes,
+            flop=all_of(self.flop),
+            received=all_of(self.received),
+            sent=all_of(self.sent),
+            memory_bandwidth=all_of(self.memory_bandwidth),
+        )
+
     @property
     def seconds(self) -> float | None:
         """The time that the FLOP took."""
@@ -66,7 +83,8 @@ class Run:
 class Application:
     """A program on a number of nodes: all its runs, in the order of their times.
 
-    flops: FLOP/s a node. intensity: FLOP per byte on the network, None where it is not known.
+    flops: FLOP/s a node, or of all nodes for a `whole_job`. intensity: FLOP per byte on the network, None
+    where it is not known.
     """
 
     name: str
@@ -78,6 +96,12 @@ class Application:
     flops: Summary
     intensity: Summary | None
     note: str = ""
+    whole_job: bool = False
+
+    def of_job(self) -> Application:
+        """With what all its nodes did together."""
+        runs = tuple(run.times(self.nodes) for run in self.runs)
+        return replace(self, runs=runs, flops=summarise([run.flops for run in runs]), whole_job=True)
 
     def nights(self) -> list[tuple[str, float, float]]:
         """(day, FLOP per byte, FLOP/s a node): the medians of each day's runs that have both."""
@@ -93,19 +117,15 @@ class Application:
 
 def find_applications(records: Iterable[Record]) -> list[Application]:
     """The applications of all records that are ``ok``, by name and number of nodes."""
-    launches: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
-    for record in records:
-        if record.ok and record.value is not None and record.raw and "statistic" not in record.params:
-            launches[record.run, _stem(record.raw)].append(record)
     groups: defaultdict[tuple[str, str, int, tuple[str, ...], str, str], list[Run]] = defaultdict(list)
-    for launch in launches.values():
+    for launch in by_launch(records):
         found = _rate(launch)
         if found is not None:
             rate, note = found
             hosts = tuple(sorted(set(rate.hosts)))
             key = (
                 rate.platform,
-                _name(rate),
+                program_of(rate),
                 rate.nodes,
                 hosts,
                 rate.params.get("precision", "double"),
@@ -128,13 +148,19 @@ def find_applications(records: Iterable[Record]) -> list[Application]:
     ]
 
 
-def _stem(raw: str) -> str:
-    """What the files of one launch share: ``launches/raw/0003``."""
-    path = PurePath(raw)
-    return str(path.with_name(path.name.partition(".")[0]))
+def by_launch(records: Iterable[Record]) -> list[list[Record]]:
+    """Headline records that are ``ok``, those of one launch together: their raw files share a stem."""
+    launches: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
+    for record in records:
+        if record.ok and record.value is not None and record.raw and "statistic" not in record.params:
+            path = PurePath(record.raw)
+            stem = path.with_name(path.name.partition(".")[0])
+            launches[record.run, str(stem)].append(record)
+    return list(launches.values())
 
 
-def _name(record: Record) -> str:
+def program_of(record: Record) -> str:
+    """What the record's program is called: as `npc observe` names it, else its benchmark."""
     program = record.params.get("program")
     return program or (f"{record.benchmark} {record.case}" if record.case == _MAIN_TEST else record.benchmark)
 
@@ -161,7 +187,9 @@ def _run(rate: Record, launch: Sequence[Record]) -> Run:
         found = [r for r in launch if r.metric == metric and r.case in (rate.case, "observed")]
         return found[0].value if found else None
 
-    flop, seconds, memory = of("flop"), of("time"), of("bandwidth")
+    flop, memory = of("flop"), of("bandwidth")
+    # Only the program's own time belongs to its rate; what npc observe saw includes start and end.
+    seconds = next((r.value for r in launch if r.metric == "time" and r.case == rate.case), None)
     if flop is None and seconds is not None and rate.value is not None:
         flop = rate.value * seconds
     bytes_by: dict[str, float | None] = {"received": None, "sent": None}
@@ -240,7 +268,7 @@ def link(roofline: Roofline) -> Ceiling | None:
 def verdict(application: Application, roofline: Roofline) -> str:
     """What bounds the application, how far it is from that, and what would help by how much at most."""
     where = "1 node" if application.nodes == 1 else f"{application.nodes} nodes"
-    a_node = " a node" if application.nodes > 1 else ""
+    a_node = " a node" if application.nodes > 1 and not application.whole_job else ""
     parts = [
         f"{application.name} on {where}: {format_quantity(application.flops.median, 'FLOP/s', 3)}{a_node}."
     ]
@@ -299,8 +327,8 @@ def _network_text(application: Application, roofline: Roofline) -> list[str]:
         ]
     if least < _NO_MATTER:
         return [
-            f"At the rate of {network.name} its bytes take less than {100 * _NO_MATTER:.2g} % of its time: more "
-            "bandwidth would not help. Latency and waiting for other ranks are not in that."
+            f"At the rate of {network.name} its bytes take less than {100 * _NO_MATTER:.2g} % of its time: "
+            "more bandwidth would not help. Latency and waiting for other ranks are not in that."
         ]
     return [
         f"At the rate of {network.name} its bytes take at least {100 * least:.2g} % of its time; a network "

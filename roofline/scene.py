@@ -122,7 +122,7 @@ class Scene:
         return max(self.x[0], peak / self.steepest)
 
 
-def compose(roofline: Roofline, applications: Iterable[Application] = ()) -> Scene | None:
+def compose(roofline: Roofline) -> Scene | None:
     """The scene of a roofline; None without a measured or theoretical peak, for there is no roof then.
 
     Applications whose bytes on the network are not known have no place in it.
@@ -134,7 +134,7 @@ def compose(roofline: Roofline, applications: Iterable[Application] = ()) -> Sce
         return None
     slopes = [ceiling.value for ceiling in bandwidths]
     steepest = max(slopes, default=math.inf)
-    marks = tuple(_marks(applications))
+    marks = tuple(_marks(roofline.applications))
     x, y = _window(peaks + [ceiling.high for ceiling in compute if ceiling.high is not None], slopes)
     x, y = (
         _around(x, [place for mark in marks for place, _ in mark.runs]),

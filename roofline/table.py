@@ -8,6 +8,7 @@ from typing import Final
 from npc.statistics import MIN_SAMPLES
 from npc.units import PREFIXES, format_quantity, format_size
 from roofline.ceilings import Ceiling, Estimate, Ridge, Roofline
+from roofline.mpi import verdict as mpi_verdict
 from roofline.points import Application, verdict
 
 _DIGITS: Final = 3
@@ -59,9 +60,9 @@ def notes(roofline: Roofline) -> list[str]:
     return found
 
 
-def format_roofline(roofline: Roofline, applications: Sequence[Application] = ()) -> str:
+def format_roofline(roofline: Roofline) -> str:
     """The tables of ceilings, ridge points, latencies and applications, and the notes, for a terminal."""
-    parts = [f"Roofline of {roofline.platform}: {host_text(roofline.hosts)}, {date_text(roofline)}"]
+    parts = [f"{roofline.title}: {host_text(roofline.hosts)}, {date_text(roofline)}"]
     if roofline.ceilings:
         rows = [(*_row(ceiling), share_text(ceiling)) for ceiling in roofline.ceilings]
         parts.append(_table(("ceiling", *_COLUMNS, "of nominal"), rows))
@@ -70,10 +71,13 @@ def format_roofline(roofline: Roofline, applications: Sequence[Application] = ()
         parts.append(_table(header, [_ridge_row(ridge) for ridge in roofline.ridges]))
     if roofline.latencies:
         parts.append(_table(("latency", *_COLUMNS), [_row(latency) for latency in roofline.latencies]))
-    if applications:
-        columns = ("application", "nodes", "a node", "on the network", "runs")
-        parts.append(_table(columns, [_application_row(application) for application in applications]))
-        parts += [verdict(application, roofline) for application in applications]
+    if roofline.applications:
+        columns = ("application", "nodes", "FLOP/s", "on the network", "runs")
+        parts.append(
+            _table(columns, [_application_row(application) for application in roofline.applications])
+        )
+        parts += [verdict(application, roofline) for application in roofline.applications]
+    parts += [mpi_verdict(caller, roofline.mpi) for caller in roofline.callers]
     if said := notes(roofline):
         parts.append("\n".join(said))
     return "\n\n".join(parts)
@@ -112,9 +116,12 @@ def _row(estimate: Estimate) -> tuple[str, ...]:
 def application_text(application: Application) -> str:
     """``HPCG, 2 nodes  4.11 GFLOP/s a node``."""
     where = "1 node" if application.nodes == 1 else f"{application.nodes} nodes"
-    return (
-        f"{application.name}, {where}  {format_quantity(application.flops.median, 'FLOP/s', _DIGITS)} a node"
-    )
+    return f"{application.name}, {where}  {_rate(application)}"
+
+
+def _rate(application: Application) -> str:
+    rate = format_quantity(application.flops.median, "FLOP/s", _DIGITS)
+    return rate if application.whole_job or application.nodes == 1 else f"{rate} a node"
 
 
 def _application_row(application: Application) -> tuple[str, ...]:
@@ -122,7 +129,7 @@ def _application_row(application: Application) -> tuple[str, ...]:
     return (
         application.name,
         str(application.nodes),
-        format_quantity(application.flops.median, "FLOP/s", _DIGITS),
+        _rate(application),
         "" if intensity is None else f"{_number(intensity.median)} FLOP/byte",
         str(application.flops.n),
     )

@@ -1,0 +1,58 @@
+"""Records in, everything that is drawn and said out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from npc.platform import Platform
+from npc.record import Record
+from roofline.ceilings import Estimate, Roofline, find_ceilings
+from roofline.mpi import find_callers, mpi_ceilings
+from roofline.points import find_applications
+
+
+def analyse(
+    records: Sequence[Record],
+    platform: Platform | None = None,
+    nodes: int = 1,
+    message_size: int | None = None,
+) -> Roofline:
+    """Ceilings, applications and MPI operations of one platform's records.
+
+    nodes: the ceilings of a job of that many nodes, each `nodes` times one node's; only applications on as
+    many nodes are shown with it. 1 is a node, under which all applications are shown with what each of their
+    nodes did. message_size: network ceilings at that size in bytes instead of the best one.
+    """
+    found = find_ceilings(records, platform, message_size)
+    applications = find_applications(records)
+    if nodes > 1:
+        found = _job(found, nodes)
+        applications = [application.of_job() for application in applications if application.nodes == nodes]
+    return replace(
+        found,
+        applications=tuple(applications),
+        mpi=tuple(mpi_ceilings(records)),
+        callers=tuple(find_callers(records)),
+    )
+
+
+def _job(roofline: Roofline, nodes: int) -> Roofline:
+    """The ceilings of `nodes` nodes that work side by side and share no link (full bisection bandwidth)."""
+
+    def times(estimate: Any) -> Any:
+        return replace(estimate, **_scaled(estimate, nodes))
+
+    return replace(
+        roofline,
+        job_nodes=nodes,
+        ceilings=tuple(map(times, roofline.ceilings)),
+        kernels=tuple(map(times, roofline.kernels)),
+        theoretical={precision: peak * nodes for precision, peak in roofline.theoretical.items()},
+    )
+
+
+def _scaled(estimate: Estimate, factor: int) -> dict[str, float | None]:
+    values = {name: getattr(estimate, name, None) for name in ("value", "low", "high", "nominal")}
+    return {name: None if value is None else value * factor for name, value in values.items()}

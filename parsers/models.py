@@ -1,0 +1,71 @@
+"""The ``models`` benchmark (``benchmarks/models/patterns.py``): times of communication patterns.
+
+A title names the test (``# NPC Burst Test, 2 ranks``), the next line heads the columns, one row a size in
+bytes, times in µs. Every column is a case of its own, so that each is a sweep: ``prtt`` is PRTT(1,0,s), a
+whole round trip; ``prtt_burst`` and ``prtt_delayed`` are PRTT(n,0,s) and PRTT(n,d,s), n being the param
+``messages``; ``prtt_delay`` is d; ``ring_3`` is one of three concurrent transfers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from npc.record import Reading
+from parsers import NUMBER, WHOLE, complete_lines, failed
+
+_TITLE: Final = re.compile(rf"\n# NPC ([A-Za-z][A-Za-z -]{{0,40}}) Test, ({WHOLE}) ranks(?=\n)")
+_HEADING: Final = re.compile(r"\A\n# Size \[B\]([^\n]{1,4000})(?=\n)")
+_COLUMN: Final = re.compile(r"(\S{1,40}) \[us\]")
+_ROW: Final = re.compile(rf"[ \t]*{WHOLE}(?:[ \t]+{NUMBER}){{1,4096}}[ \t]*")
+_ERROR: Final = re.compile(r"\n(This test requires[^\n]*)")
+#: A column's heading → its case, with what the heading's number stands for.
+_CASES: Final = (
+    (re.compile(r"PRTT\(1,0,s\)"), "prtt"),
+    (re.compile(rf"PRTT\((?P<messages>{WHOLE}),0,s\)"), "prtt_burst"),
+    (re.compile(rf"PRTT\((?P<messages>{WHOLE}),d,s\)"), "prtt_delayed"),
+    (re.compile(r"d"), "prtt_delay"),
+    (re.compile(r"PRTT\(n,0,1\)"), "burst"),
+    (re.compile(r"contiguous"), "middleware"),
+    (re.compile(r"strided"), "middleware_strided"),
+    (re.compile(r"(pack|pack_strided)"), r"\1"),
+    (re.compile(r"T\(h\)"), "h_relation"),
+    (re.compile(rf"T\(({WHOLE})\)"), r"ring_\1"),
+)
+
+
+def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
+    """Readings of one or several tables, column by column; the failure of a run without a table."""
+    text = complete_lines(text)
+    parts = _TITLE.split(text)
+    for title, ranks, body in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
+        yield from _table(title, ranks, body)
+    if len(parts) == 1 and (error := _ERROR.search(text)):
+        yield failed("models", "time", error[1])
+
+
+def _table(title: str, ranks: str, body: str) -> Iterator[Reading]:
+    heading = _HEADING.search(body)
+    columns = _COLUMN.findall(heading[1]) if heading else []
+    lines = filter(_ROW.fullmatch, body.split("\n"))
+    rows = [row for row in map(str.split, lines) if len(row) == len(columns) + 1]
+    if not rows:
+        yield failed(title.lower().replace(" ", "_").replace("-", "_"), "time", "the table has no row")
+        return
+    for place, name in enumerate(columns, 1):
+        case, params = _case(name)
+        for row in rows:
+            if case:
+                yield Reading(
+                    case, "time", float(row[place]) / 1e6, int(row[0]), params={"ranks": ranks, **params}
+                )
+
+
+def _case(heading: str) -> tuple[str, dict[str, str]]:
+    """The case of a column and its params; no case for a heading that is not known."""
+    for pattern, case in _CASES:
+        match = pattern.fullmatch(heading)
+        if match:
+            return match.expand(case), match.groupdict()
+    return "", {}

@@ -1,0 +1,227 @@
+"""``npc fit`` and ``npc predict``: communication models from records, and times from the models."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+if TYPE_CHECKING:
+    from npc.record import Record
+
+_USAGE: Final = 2
+#: Which sweep a prediction takes by default: MPI's own before a transport's; of more nodes before of fewer.
+_PREFERRED: Final = ("osu", "imb", "netpipe", "models", "perftest", "qperf", "sockperf")
+_OPERATIONS: Final = ("send", "bcast", "allreduce", "alltoall", "barrier")
+
+
+@click.command()
+@click.argument("records", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    help="Write the fits as JSON, for npc predict.",
+)  # fmt: skip
+@click.option(
+    "--plot", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    help="Draw measured times and fitted lines (.png, .svg, .pdf).",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print the JSON instead of the tables.")
+def fit(records: tuple[Path, ...], output: Path | None, plot: Path | None, as_json: bool) -> None:
+    """Communication models (Hockney, LogGP, LogfP, log_3P, BSP, τ-Lop) from RECORDS.
+
+    RECORDS are run folders or records.csv files. Every sweep over the message size is fitted with all models
+    that apply; each parameter has its interval, each model its error on sizes it was not shown.
+
+    Exit code: 0; 1 if there is no sweep to fit; 2 for bad arguments or a file that cannot be written.
+    """
+    from roofline.fit_document import to_document
+    from roofline.fit_table import format_fits
+    from roofline.fits import fit_records
+
+    read = _read(records)
+    found = fit_records(read)
+    if not found.fits:
+        reasons = "".join(f"; {name}: {reason}" for name, reason in found.skipped.items())
+        raise _failure(
+            "fit", f"none of the {len(read)} records is part of a sweep over the message size{reasons}", 1
+        )
+    document = to_document(found)
+    click.echo(json.dumps(document, indent=1) if as_json else format_fits(found))
+    if output:
+        _write(output, lambda path: path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8"))
+    if plot:
+        from roofline.fit_plot import draw
+
+        try:
+            drawn = draw(found, plot)
+        except (OSError, ValueError) as error:
+            raise _failure("fit", f"cannot draw {plot}: {error}", _USAGE) from None
+        if not drawn:
+            click.echo("No picture: none of the models is one of times over sizes.", err=True)
+
+
+@click.command()
+@click.argument("fits", metavar="FIT.json", type=click.Path(path_type=Path))
+@click.option("--sweep", metavar="NAME", help="The sweep whose fit is used, e.g. osu_latency.")
+@click.option(
+    "--operation", multiple=True, type=click.Choice(_OPERATIONS), help="Repeat for several; default: all."
+)
+@click.option(
+    "--processes", default="16,128,1024", show_default=True, metavar="P,…", help="Numbers of processes."
+)
+@click.option("--size", default="8,1K,64K,1M", show_default=True, metavar="SIZE,…", help="Message sizes.")
+@click.option(
+    "--reduction", type=click.FloatRange(min=0), metavar="S_PER_BYTE",
+    help="Time to reduce one byte in all-reduce; default: from STREAM's add, if the records had it.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
+def predict(
+    fits: Path,
+    sweep: str | None,
+    operation: tuple[str, ...],
+    processes: str,
+    size: str,
+    reduction: float | None,
+    as_json: bool,
+) -> None:
+    """Times of messages and collectives never measured, from FIT.json (npc fit --output).
+
+    Sizes count as in the OSU benchmarks: of all-to-all, bytes to each process. What lies outside of the sizes
+    fitted is marked as extrapolated.
+
+    Exit code: 0; 1 if FIT.json has no fit of a message's time; 2 for bad arguments or a file that is no
+    FIT.json.
+    """
+    from roofline.fit_document import InvalidDocument, predictable, read_pieces
+    from roofline.fit_table import format_predictions
+    from roofline.prediction import predict as predict_times
+
+    document = _document(fits)
+    ranks, sizes = _processes(processes), _sizes(size)
+    try:
+        chosen = _choose(predictable(document), sweep)
+        pieces = read_pieces(chosen)
+    except InvalidDocument as error:
+        raise _failure("predict", f"{fits}: {error}", _USAGE) from None
+    reduction = document.get("reduction") if reduction is None else reduction
+    found = list(predict_times(pieces, operation or _OPERATIONS, ranks, sizes, reduction))
+    if as_json:
+        answer = {
+            "schema": 1,
+            "sweep": chosen["sweep"],
+            "reduction": reduction,
+            "predictions": [asdict(each) for each in found],
+        }
+        click.echo(json.dumps(answer, indent=1))
+        return
+    click.echo(format_predictions(found, list(_said(chosen, reduction, found, operation))))
+
+
+def _said(
+    chosen: dict[str, Any], reduction: float | None, found: Sequence[Any], operation: Sequence[str]
+) -> list[str]:
+    """What to know below the table."""
+    coverage = min((each.coverage for each in found if each.coverage is not None), default=None)
+    said = [
+        f"From {chosen['sweep']['name']} on {chosen['sweep']['platform']}, "
+        f"{chosen['first']:.0f} to {chosen['last']:.0f} bytes, {chosen['sweep']['nodes']} node(s). "
+        "No link is shared in these models: where links are, the true time is longer."
+    ]
+    if coverage is not None:
+        said.append(f"The intervals cover with at least {100 * coverage:.3g} %, if the model holds.")
+    if reduction is None and (not operation or "allreduce" in operation):
+        said.append(
+            "The arithmetic of all-reduce is not in it: --reduction names it, or records of STREAM's add."
+        )
+    return said
+
+
+def _choose(candidates: list[dict[str, Any]], name: str | None) -> dict[str, Any]:
+    """The fit that is meant."""
+    names = [fit["sweep"]["name"] for fit in candidates]
+    if not candidates:
+        raise _failure("predict", "there is no fit of a message's time in it: a latency sweep gives one", 1)
+    if name is not None:
+        candidates = [fit for fit in candidates if name in (fit["sweep"]["name"], fit["sweep"]["case"])]
+        if not candidates:
+            raise _failure("predict", f"--sweep {name}: there are {', '.join(sorted(set(names)))}", _USAGE)
+    order = {benchmark: place for place, benchmark in enumerate(_PREFERRED)}
+
+    def preference(fit: dict[str, Any]) -> tuple[int, int]:
+        return -fit["sweep"]["nodes"], order.get(fit["sweep"]["benchmark"], len(order))
+
+    return min(candidates, key=preference)
+
+
+def _document(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise _failure(
+            "predict", f"{path}: no such file; `npc fit RECORDS --output {path}` makes it", _USAGE
+        ) from None
+    except OSError as error:
+        raise _failure("predict", f"{path}: {error.strerror}", _USAGE) from None
+    except ValueError as error:
+        raise _failure("predict", f"{path}: no JSON: {error}", _USAGE) from None
+
+
+def _processes(text: str) -> list[int]:
+    try:
+        ranks = [int(word) for word in text.split(",")]
+    except ValueError:
+        ranks = []
+    if not ranks or min(ranks) < 2 or max(ranks) > 10_000_000:
+        raise click.BadParameter(f"{text!r}: numbers from 2 on, e.g. 16,128", param_hint="--processes")
+    return ranks
+
+
+def _sizes(text: str) -> list[int]:
+    from npc.units import parse_size
+
+    try:
+        return [parse_size(word) for word in text.split(",")]
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--size") from None
+
+
+def _read(paths: Sequence[Path]) -> list[Record]:
+    """Records of all paths; the same file named twice counts once, since repeats would narrow intervals."""
+    from npc.run import RECORDS, read_run
+
+    found: list[Record] = []
+    files = {(path / RECORDS if (path / RECORDS).is_file() else path).resolve(): path for path in paths}
+    for file, path in files.items():
+        try:
+            found += read_run(file)
+        except FileNotFoundError as error:
+            raise _failure("fit", f"{path}: no such file" if error.filename else str(error), _USAGE) from None
+        except OSError as error:
+            raise _failure("fit", f"{path}: {error.strerror}", _USAGE) from None
+        except (ValueError, csv.Error) as error:
+            raise _failure("fit", f"{path} holds no records: {error}", _USAGE) from None
+    return found
+
+
+def _write(path: Path, write: Callable[[Path], object]) -> None:
+    """A whole file or none."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        write(partial)
+        partial.replace(path)
+    except OSError as error:
+        raise _failure("fit", f"cannot write {path}: {error.strerror or error}", _USAGE) from None
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _failure(command: str, message: str, code: int) -> SystemExit:
+    """Say what is wrong; raising the result ends the command with `code`."""
+    click.echo(f"npc {command}: {message}", err=True)
+    return SystemExit(code)

@@ -1,0 +1,140 @@
+"""``fit.json``: fitted models for programs, and for ``npc predict``. docs/models.md describes every key.
+
+Schema 1. New keys may be added under the same number; it changes when a key goes or changes its meaning.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from roofline.fits import Comparison, Fit, Fits
+    from roofline.models.piecewise import Pieces
+    from roofline.sweeps import Source
+
+SCHEMA: Final = 1
+
+
+class InvalidDocument(ValueError):
+    """Not a fit.json that this version can read; the message says why."""
+
+
+def to_document(fits: Fits) -> dict[str, Any]:
+    """The content of ``fit.json``; SI base units, None where there is no value."""
+    return {
+        "schema": SCHEMA,
+        "fits": [_fit(fit) for fit in fits.fits],
+        "comparisons": [_comparison(comparison) for comparison in fits.comparisons],
+        "skipped": dict(fits.skipped),
+        "reduction": fits.reduction,
+    }
+
+
+def read_pieces(fit: Mapping[str, Any]) -> Pieces:
+    """The lines of one entry of ``fits``. Raises `InvalidDocument`."""
+    import numpy as np
+
+    from roofline.models.estimate import Linear
+    from roofline.models.piecewise import Pieces
+
+    try:
+        lines, points = fit["lines"], fit["points"]
+        values = np.array(lines["values"], dtype=float)
+        linear = Linear(
+            values,
+            np.array(lines["covariance"], dtype=float),
+            float(lines["dof"]),
+            np.array(lines["launches"], dtype=float).reshape(-1, len(values)),
+        )
+        columns = {
+            name: np.array(
+                [math.inf if point[name] is None else point[name] for point in points], dtype=float
+            )
+            for name in ("x", "time", "residual", "held_out")
+        }
+        splits = tuple((int(first), int(last)) for first, last in lines["splits"])
+        return Pieces(columns["x"], columns["time"], splits, linear, columns["residual"], columns["held_out"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidDocument(f"an entry of `fits` is damaged: {error!r}") from None
+
+
+def predictable(document: Any) -> list[dict[str, Any]]:
+    """The entries of ``fits`` that tell the time of a message. Raises `InvalidDocument`."""
+    if not isinstance(document, dict) or "fits" not in document:
+        raise InvalidDocument("this is no fit.json: `npc fit RECORDS --output fit.json` makes one")
+    if document.get("schema") != SCHEMA:
+        raise InvalidDocument(
+            f"schema {document.get('schema')}: this version reads {SCHEMA}; make it anew by `npc fit`"
+        )
+    return [fit for fit in document["fits"] if fit["model"] == "Hockney"]
+
+
+def _source(source: Source) -> dict[str, Any]:
+    return {
+        **source._asdict(),
+        "hosts": list(source.hosts),
+        "params": json.loads(source.params),
+        "name": source.name,
+    }
+
+
+def _fit(fit: Fit) -> dict[str, Any]:
+    from roofline.models.piecewise import Pieces
+
+    fitted = fit.fitted
+    pieces = getattr(fitted, "pieces", None)
+    lines = pieces if isinstance(pieces, Pieces) else None
+    times = lines.middle.tolist() if lines else [None] * len(fitted.x)
+    entry: dict[str, Any] = {
+        "model": fitted.model,
+        "equation": fitted.equation,
+        "reference": fitted.source,
+        "sweep": _source(fit.source),
+        "kind": fit.kind,
+        "parameters": [
+            {key: _finite(value) for key, value in asdict(parameter).items()}
+            for parameter in fitted.parameters
+        ],
+        "first": min(fitted.x),
+        "last": max(fitted.x),
+        "launches": fitted.launches,
+        "evidence": fitted.evidence,
+        "residual_rms": _finite(fitted.residual_rms),
+        "held_out_median": _finite(fitted.held_out_median),
+        "points": [
+            {"x": x, "time": time, "residual": _finite(residual), "held_out": _finite(held_out)}
+            for x, time, residual, held_out in zip(
+                fitted.x, times, fitted.residuals, fitted.held_out, strict=True
+            )
+        ],
+        "note": fitted.note,
+        "raw": list(fit.raw),
+    }
+    if lines:
+        entry["lines"] = {
+            "splits": [list(split) for split in lines.splits],
+            "values": lines.fit.values.tolist(),
+            "covariance": lines.fit.covariance.tolist(),
+            "dof": lines.fit.dof,
+            "launches": lines.fit.launches.tolist(),
+        }
+    return entry
+
+
+def _comparison(comparison: Comparison) -> dict[str, Any]:
+    return {
+        "sweep": _source(comparison.source),
+        "first": comparison.first,
+        "last": comparison.last,
+        "errors": {name: _finite(error) for name, error in comparison.errors.items()},
+        "best": comparison.best,
+    }
+
+
+def _finite(value: Any) -> Any:
+    """JSON knows no infinity."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,161 @@
+"""Fitted models and predictions as tables for a terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from npc.statistics import MIN_SAMPLES
+from npc.units import PREFIXES, format_quantity
+from roofline.table import size_text
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from roofline.fits import Comparison, Fit, Fits
+    from roofline.models.estimate import Parameter
+    from roofline.prediction import Predicted
+    from roofline.sweeps import Source
+
+_DIGITS: Final = 4
+#: Wide enough for every row where no terminal gives a width.
+_WIDTH: Final = 160
+
+
+def format_fits(fits: Fits) -> str:
+    """Every model's parameters with intervals, what they were fitted to, and which to believe where."""
+    tables: list[Table | str] = []
+    for fit in fits.fits:
+        tables += [_heading(fit), _parameters(fit), _quality(fit)]
+    if fits.comparisons:
+        said = "Which model to believe where: median error on sizes it was not shown"
+        tables += [said, _believe(fits.comparisons)]
+    for name, reason in fits.skipped.items():
+        tables.append(f"Not fitted: {name}: {reason}.")
+    return _render(tables)
+
+
+def format_predictions(predicted: Iterable[Predicted], said: Sequence[str]) -> str:
+    """A row for each prediction, and notes below."""
+    table = _table("operation", "algorithm", "processes", "size", "time", "interval", "")
+    for each in predicted:
+        notes = ["fastest"] if each.fastest else []
+        if each.beyond:
+            notes.append(f"extrapolated to {', '.join(_bytes(size) for size in each.beyond[-1:])}")
+        text, interval = quantity_texts(each.time, "s", each.low, each.high)
+        size = "" if each.size is None else size_text(each.size)
+        table.add_row(
+            each.operation, each.algorithm, str(each.processes), size, text, interval, ", ".join(notes)
+        )
+    return _render([table, *said])
+
+
+def source_text(source: Source) -> str:
+    """``osu_latency on fuchs (2 nodes: a, b)``, with the parameters that tell it from others."""
+    params = json.loads(source.params)
+    varied = "".join(f", {name} {text}" for name, text in params.items() if text)
+    hosts = ", ".join(source.hosts[:3]) + (" …" if len(source.hosts) > 3 else "")
+    nodes = f"{source.nodes} node{'s' if source.nodes > 1 else ''}"
+    return f"{source.name} on {source.platform} ({nodes}{': ' + hosts if hosts else ''}{varied})"
+
+
+def quantity_texts(value: float, unit: str, low: float | None, high: float | None) -> tuple[str, str]:
+    """A number and its interval in the same prefix: ``27.22 µs``, ``[26.9, 27.4]``."""
+    if not math.isfinite(value):
+        return "–", ""
+    if unit == "s/B":
+        value, unit = value * 1e9, "ns/B"
+        low, high = (None if each is None else each * 1e9 for each in (low, high))
+        text, factor = f"{value:.{_DIGITS}g} {unit}", 1.0
+    elif unit == "B" and value == int(value):
+        text, factor = f"{_bytes(value)}", 1.0
+    else:
+        text = format_quantity(value, unit, _DIGITS)
+        factor = PREFIXES[text.split(" ")[1].removesuffix(unit)] if " " in text and unit != "1" else 1.0
+    if low is None or high is None:
+        return text, ""
+    if unit == "B":
+        return text, f"({_bytes(low)}, {_bytes(high)}]"
+    return text, "[" + ", ".join(f"{each / factor:.{_DIGITS}g}" for each in (low, high)) + "]"
+
+
+def _heading(fit: Fit) -> str:
+    return f"{fit.fitted.model}: {fit.fitted.equation}\n{source_text(fit.source)}"
+
+
+def _parameters(fit: Fit) -> Table:
+    unit = "messages" if fit.fitted.model == "LogfP" else "sizes"
+    table = _table("", "value", "95 % interval", unit, "meaning")
+    for parameter in fit.fitted.parameters:
+        # 1/β says the same in the unit that people compare
+        if parameter.name in ("β", "G", "g") and parameter.unit == "s/B" and fit.fitted.model != "BSP":
+            continue
+        text, interval = quantity_texts(parameter.value, parameter.unit, parameter.low, parameter.high)
+        table.add_row(parameter.name, text, interval, _range(parameter, fit), parameter.meaning)
+    return table
+
+
+def _range(parameter: Parameter, fit: Fit) -> str:
+    if fit.fitted.model == "LogfP":
+        return f"{parameter.first:.0f} … {parameter.last:.0f}"
+    return f"{_bytes(parameter.first)} … {_bytes(parameter.last)}"
+
+
+def _quality(fit: Fit) -> str:
+    fitted = fit.fitted
+    launches = f"{fitted.launches} launch{'es' if fitted.launches != 1 else ''}"
+    evidence = (
+        "intervals of order statistics over the launches"
+        if fitted.evidence == "launches"
+        else f"intervals from the residuals: fewer than {MIN_SAMPLES} launches"
+    )
+    text = (
+        f"{len(fitted.x)} points, {launches}; residuals {_percent(fitted.residual_rms)} (rms); "
+        f"{_percent(fitted.held_out_median)} median error held out; {evidence}"
+    )
+    return f"{text}\n{fitted.note}.\n" if fitted.note else f"{text}\n"
+
+
+def _believe(comparisons: Sequence[Comparison]) -> Table:
+    models = list(dict.fromkeys(name for each in comparisons for name in each.errors))
+    table = _table("sweep", "sizes", *models, "believe")
+    for each in comparisons:
+        cells = [_percent(each.errors[name]) if name in each.errors else "" for name in models]
+        sizes = f"{_bytes(each.first)} … {_bytes(each.last)}"
+        table.add_row(source_text(each.source), sizes, *cells, each.best)
+    return table
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g} %" if share < 10 else "over 1000 %"
+
+
+def _bytes(size: float) -> str:
+    return size_text(round(size)) if size == round(size) else f"{size:.4g}"
+
+
+def _table(*columns: str) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _render(parts: Iterable[Table | str]) -> str:
+    from rich.console import Console
+
+    stream = io.StringIO()
+    terminal = sys.stdout.isatty()
+    width = max(shutil.get_terminal_size().columns, 80) if terminal else _WIDTH
+    console = Console(file=stream, width=width, force_terminal=terminal, highlight=False)
+    for part in parts:
+        console.print(part, markup=False) if isinstance(part, str) else console.print(part)
+    return stream.getvalue().rstrip("\n")

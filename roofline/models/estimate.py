@@ -1,0 +1,195 @@
+"""A fitted number and what is known of its error.
+
+Two kinds of evidence give an interval, and each fit says which one its own have:
+
+- ``launches``: six or more launches were measured at every size. The model is fitted to each launch alone,
+  and the interval is that of order statistics among these estimates (`npc.statistics`): no distribution is
+  assumed, and what all sizes of one launch have in common, its placement above all, is in it.
+- ``residuals``: fewer launches. The interval is θ ± t·s(θ) with the covariance of weighted least squares
+  and Student's quantile. It takes errors of different points for independent of each other.
+
+Both are intervals of the parameter that the model has on the sizes measured, not of the model's truth: how
+far the model itself is off is said by its residuals and by its error on sizes it was not shown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from npc.statistics import LEVEL, order_statistic_rank
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Vector = NDArray[np.float64]
+
+__all__ = ["Interval", "Linear", "Number", "Parameter", "student_quantile"]
+
+
+class Interval(NamedTuple):
+    """Bounds, and the probability with which they cover; all None where nothing can be said."""
+
+    low: float | None
+    high: float | None
+    coverage: float | None
+
+
+NO_INTERVAL: Final = Interval(None, None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """An estimate. launches: that of each launch, empty below six. variance, dof: of the estimate."""
+
+    value: float
+    launches: tuple[float, ...] = ()
+    variance: float = math.nan
+    dof: float = 0.0
+
+    def __add__(self, other: Number) -> Number:
+        """The sum of two numbers that share launches, or else are independent (Welch–Satterthwaite)."""
+        variance = self.variance + other.variance
+        parts = [(each.variance, each.dof) for each in (self, other) if each.variance > 0]
+        spread = sum(part**2 / dof for part, dof in parts if dof > 0)
+        return Number(
+            self.value + other.value,
+            tuple(a + b for a, b in zip(self.launches, other.launches, strict=False))
+            if self.launches and other.launches
+            else (),
+            variance,
+            variance**2 / spread if spread > 0 else min(self.dof, other.dof),
+        )
+
+    def __mul__(self, factor: float) -> Number:
+        return Number(
+            self.value * factor,
+            tuple(launch * factor for launch in self.launches),
+            self.variance * factor**2,
+            self.dof,
+        )
+
+    def __sub__(self, other: Number) -> Number:
+        return self + other * -1.0
+
+    def interval(self, level: float = LEVEL) -> Interval:
+        """The interval that covers the truth with at least `level`.
+
+        Of launches it is widened to the estimate from all of them where that lies outside.
+        """
+        rank = order_statistic_rank(len(self.launches), level)
+        if rank is not None:
+            k, coverage = rank
+            ordered = sorted(self.launches)
+            return Interval(min(ordered[k - 1], self.value), max(ordered[-k], self.value), coverage)
+        if self.dof >= 1 and math.isfinite(self.variance):
+            half = student_quantile((1 + level) / 2, self.dof) * math.sqrt(self.variance)
+            return Interval(self.value - half, self.value + half, level)
+        return NO_INTERVAL
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """Coefficients θ fitted together: values (p), covariance (p×p) with dof, one row a launch (J×p)."""
+
+    values: Vector
+    covariance: Vector
+    dof: float
+    launches: Vector
+
+    def combine(self, weights: Sequence[float]) -> Number:
+        """The estimate of Σ weights·θ, with the errors' correlation."""
+        import numpy as np
+
+        a = np.asarray(weights, dtype=float)
+        return Number(
+            float(a @ self.values),
+            tuple((self.launches @ a).tolist()),
+            float(a @ self.covariance @ a),
+            self.dof,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of a model, in `unit`; `meaning` says in words what it is.
+
+    first, last: the sizes (or numbers of messages) that it holds for.
+    """
+
+    name: str
+    value: float
+    unit: str
+    low: float | None
+    high: float | None
+    coverage: float | None
+    meaning: str
+    first: float
+    last: float
+
+    @classmethod
+    def of(cls, name: str, number: Number, unit: str, meaning: str, valid: tuple[float, float]) -> Parameter:
+        """The parameter with the interval of `number`."""
+        return cls(name, number.value, unit, *number.interval(), meaning, *valid)
+
+    @classmethod
+    def inverse(
+        cls, name: str, number: Number, unit: str, meaning: str, valid: tuple[float, float]
+    ) -> Parameter:
+        """One over `number`; infinite where that is not positive, without an interval that reaches zero."""
+        low, high, coverage = number.interval()
+        value = 1 / number.value if number.value > 0 else math.inf
+        if low is None or high is None or low <= 0:
+            return cls(name, value, unit, *NO_INTERVAL, meaning, *valid)
+        return cls(name, value, unit, 1 / high, 1 / low, coverage, meaning, *valid)
+
+
+@lru_cache(maxsize=256)
+def student_quantile(probability: float, dof: float) -> float:
+    """Quantile of Student's t: the root of its distribution function, by bisection.
+
+    probability: above one half and below 1. dof: at least 1, may be fractional.
+    """
+    low, high = 0.0, 1.0
+    while _student_cdf(high, dof) < probability:
+        low, high = high, high * 2
+    for _ in range(80):
+        middle = (low + high) / 2
+        if _student_cdf(middle, dof) < probability:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _student_cdf(t: float, dof: float) -> float:
+    """P(T ≤ t) for t ≥ 0: 1 − I_x(ν/2, 1/2)/2 with x = ν/(ν + t²) (DLMF 8.17)."""
+    return 1 - _incomplete_beta(dof / 2, 0.5, dof / (dof + t * t)) / 2
+
+
+def _incomplete_beta(a: float, b: float, x: float) -> float:
+    """The regularised I_x(a, b) by its continued fraction (DLMF 8.17.22), after Lentz."""
+    if x <= 0 or x >= 1:
+        return float(x >= 1)
+    if x > (a + 1) / (a + b + 2):  # where the fraction converges slowly; I_x(a,b) = 1 − I_(1−x)(b,a)
+        return 1 - _incomplete_beta(b, a, 1 - x)
+    tiny = 1e-300
+    front = math.exp(
+        a * math.log(x) + b * math.log1p(-x) + math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
+    )
+    d = 1 / (1 - (a + b) * x / (a + 1) or tiny)
+    c, fraction = 1.0, d
+    for m in range(1, 300):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        for term in (even, odd):
+            d = 1 / (1 + term * d or tiny)
+            c = 1 + term / c or tiny
+            fraction *= c * d
+        if abs(c * d - 1) < 1e-15:
+            break
+    return front * fraction / a

@@ -1,0 +1,45 @@
+"""Hockney's α–β model, by pieces: T(m) = α + β·m for m bytes, with α and β of each protocol.
+
+R. W. Hockney, The communication challenge for MPP: Intel Paragon and Meiko CS-2, Parallel Computing 20(3),
+1994, equation 1: t = t₀ + n/r∞, so that α = t₀, β = 1/r∞; n½ = α/β is the size at half of r∞. One line
+suits no MPI that switches from eager to rendezvous, hence the pieces (`roofline.models.piecewise`).
+
+T is the time of one message one way, which a ping-pong measures as half its round trip.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from roofline.models.fitted import Fitted, line_parameters
+from roofline.models.piecewise import MOST_PIECES, Pieces, Sweep, fit_pieces
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hockney(Fitted):
+    """α and β of each piece; `pieces` predicts."""
+
+    model: ClassVar[str] = "Hockney"
+    equation: ClassVar[str] = "T(m) = α + β·m"
+    source: ClassVar[str] = "Hockney, Parallel Computing 20(3), 1994"
+
+    pieces: Pieces
+
+
+def fit(sweep: Sweep, most: int = MOST_PIECES) -> Hockney:
+    """The model of half round trips over the message size, with at most `most` pieces."""
+    pieces = fit_pieces(sweep, most)
+    return Hockney(
+        parameters=line_parameters(
+            pieces,
+            ("α", "latency: time of a message before its first byte"),
+            ("β", "time of one more byte"),
+            ("1/β", "asymptotic bandwidth"),
+        ),
+        x=tuple(pieces.x.tolist()),
+        residuals=tuple(pieces.residuals.tolist()),
+        held_out=tuple(pieces.held_out.tolist()),
+        launches=sweep.whole_launches.shape[1],
+        pieces=pieces,
+    )

@@ -1,0 +1,152 @@
+"""LogGP: T(s) = L + 2o + (s − 1)·G for one message of s bytes, and a gap g between messages.
+
+A. Alexandrov, M. F. Ionescu, K. E. Schauser, C. Scheiman, LogGP: incorporating long messages into the LogP
+model, SPAA 1995. L is the wire's latency, o the processor's overhead at each end, g the least interval
+between messages, G the time of one more byte of a long message.
+
+A ping-pong cannot tell o from L, nor g from either. The parametrised round trip time can (T. Hoefler, A.
+Lichei, W. Rehm, Low-Overhead LogGP Parameter Assessment for Modern Interconnection Networks, IPDPS 2007,
+section 3): n messages of s bytes, with a pause of d between them, answered by one message,
+
+    PRTT(1,0,s) = 2·(L + 2o + (s − 1)·G)
+    PRTT(n,0,s) = PRTT(1,0,s) + (n − 1)·(g + (s − 1)·G)
+    PRTT(n,d,s) = PRTT(1,0,s) + (n − 1)·(o + d)          where d is longer than what one message keeps busy.
+
+So the burst gives g and G, the paused burst gives o, and half the round trip less two overheads is L. Each
+is a line over s within the pieces of the half round trip; o grows with s as well, by O for each byte, where
+the processor copies (T. Hoefler, T. Schneider, A. Lumsdaine, LogGOPSim, HPDC 2010).
+
+`fit_gap` takes a windowed bandwidth sweep: size/bandwidth is the interval between messages g + (s − 1)·G.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from npc.statistics import MIN_SAMPLES
+from roofline.models.estimate import Number, Parameter
+from roofline.models.fitted import Fitted, line_parameters
+from roofline.models.piecewise import Pieces, Sweep, design_of, fit_linear, fit_pieces
+
+if TYPE_CHECKING:
+    from roofline.models.piecewise import Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogGP(Fitted):
+    """L, o, O, g, G of each protocol; residuals and held-out errors are those of T(s)."""
+
+    model: ClassVar[str] = "LogGP"
+    equation: ClassVar[str] = "T(s) = L + 2o + (s − 1)·G"
+    source: ClassVar[str] = "Alexandrov et al., SPAA 1995; Hoefler et al., IPDPS 2007"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap(Fitted):
+    """g and G of each protocol from a windowed bandwidth test."""
+
+    model: ClassVar[str] = "LogGP gap"
+    equation: ClassVar[str] = "size/bandwidth = g + (s − 1)·G"
+    source: ClassVar[str] = "Alexandrov et al., SPAA 1995"
+
+    pieces: Pieces
+
+
+def fit_gap(sweep: Sweep) -> Gap:
+    """The model of the time that each message of a windowed test takes."""
+    pieces = fit_pieces(sweep)
+    return Gap(
+        parameters=line_parameters(
+            pieces,
+            ("g", "gap: least interval between messages"),
+            ("G", "time of one more byte of a stream"),
+            ("1/G", "asymptotic bandwidth"),
+        ),
+        x=tuple(pieces.x.tolist()),
+        residuals=tuple(pieces.residuals.tolist()),
+        held_out=tuple(pieces.held_out.tolist()),
+        launches=sweep.whole_launches.shape[1],
+        pieces=pieces,
+    )
+
+
+def fit(messages: int, single: Sweep, burst: Sweep, delayed: Sweep, delay: Sweep) -> LogGP:
+    """The model of n = `messages`, PRTT(1,0,s), PRTT(n,0,s), PRTT(n,d,s) and d: same sizes, same launches."""
+    half = Sweep(single.x, single.times / 2)
+    gaps = (burst.times - single.times) / (messages - 1)
+    overheads = (delayed.times - single.times) / (messages - 1) - delay.times
+    splits = fit_pieces(half).splits
+    parameters: list[Parameter] = []
+    fitted: list[float] = []
+    held_out: list[float] = []
+    for first, last in splits:
+        part = slice(first, last + 1)
+        x, scale = single.x[part], half.middle[part]
+        time = _line(x, half.times[part], scale)
+        gap = _line(x, gaps[part], scale)
+        overhead = _line(x, overheads[part], scale)
+        parameters += _parameters(time, gap, overhead, (float(x[0]), float(x[-1])))
+        fitted += [time.at_one.value + gap.slope.value * (size - 1) for size in x.tolist()]
+        held_out += _held_out(x, half.times[part], gaps[part], scale)
+    residuals = half.middle / fitted - 1
+    latency = parameters[0]
+    vanishes = latency.value <= 0 or (latency.low is not None and latency.low <= 0)
+    return LogGP(
+        parameters=tuple(parameters),
+        x=tuple(single.x.tolist()),
+        residuals=tuple(residuals.tolist()),
+        held_out=tuple(held_out),
+        launches=single.whole_launches.shape[1],
+        note="L cannot be told from 0: the overheads of both ends are the whole half round trip"
+        if vanishes
+        else "",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line over s: its value at one byte, and its slope."""
+
+    slope: Number
+    at_one: Number
+
+
+def _line(x: Array, times: Array, scale: Array) -> _Line:
+    """The line of `times` (sizes × launches), whose errors are proportional to `scale`."""
+    import numpy as np
+
+    design = design_of(x, ((0, len(x) - 1),))
+    if times.shape[1] >= MIN_SAMPLES:
+        fit = fit_linear(design, np.median(times, axis=1), times, scale)
+    else:
+        rows = np.repeat(np.arange(len(x)), times.shape[1])
+        fit = fit_linear(design[rows], times.ravel(), None, scale[rows])
+    return _Line(slope=fit.combine((0, 1)), at_one=fit.combine((1, 1)))
+
+
+def _parameters(time: _Line, gap: _Line, overhead: _Line, valid: tuple[float, float]) -> list[Parameter]:
+    """The parameters of one protocol; L, o and g are those of a message of one byte."""
+    return [
+        Parameter.of("L", time.at_one - overhead.at_one * 2.0, "s", "latency of the wire", valid),
+        Parameter.of("o", overhead.at_one, "s", "overhead of the processor, at each end", valid),
+        Parameter.of("O", overhead.slope, "s/B", "overhead of one more byte", valid),
+        Parameter.of("g", gap.at_one, "s", "gap: least interval between messages", valid),
+        Parameter.of("G", gap.slope, "s/B", "time of one more byte of a long message", valid),
+        Parameter.inverse("1/G", gap.slope, "B/s", "asymptotic bandwidth", valid),
+    ]
+
+
+def _held_out(x: Array, half: Array, gaps: Array, scale: Array) -> list[float]:
+    """ln(measured/predicted) of half the round trip at each size, without that size."""
+    import numpy as np
+
+    errors = []
+    for left_out in range(len(x)):
+        kept = np.arange(len(x)) != left_out
+        time = _line(x[kept], half[kept], scale[kept])
+        gap = _line(x[kept], gaps[kept], scale[kept])
+        predicted = time.at_one.value + gap.slope.value * (float(x[left_out]) - 1)
+        errors.append(math.log(scale[left_out] / predicted) if predicted > 0 else math.inf)
+    return errors

@@ -1,0 +1,73 @@
+"""τ-Lop: transfers that share a channel at the same time make each other slower.
+
+J.-A. Rico-Gallego, J.-C. Díaz-Martín, τ-Lop: modeling performance of shared memory MPI, Parallel Computing
+46, 2015. A message costs an overhead o and passes s transfers of the channel, T(m) = o + s·L(m,τ), where
+L(m,τ) is the time of one transfer of m bytes while τ of them share the channel; a free channel has L(m,τ) =
+L(m,1), one that is used up L(m,τ) = τ·L(m,1). Within a node s = 2 (into the shared buffer and out of it),
+between nodes s = 1.
+
+o is half a round trip before its first byte, L(m,τ) = m·λ(τ) a line through the origin beyond it, within the
+pieces of the half round trip. λ(τ)/λ(1) is what τ concurrent transfers cost each of them; the largest sizes
+tell it best, so the parameters are those of the last piece.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from roofline.models.estimate import Number, Parameter
+from roofline.models.fitted import Fitted
+from roofline.models.piecewise import Pieces, Sweep, fit_on, fit_pieces
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TauLop(Fitted):
+    """o, and λ(τ) of every τ measured; `pieces` by τ. x repeats for each τ."""
+
+    model: ClassVar[str] = "τ-Lop"
+    equation: ClassVar[str] = "T(m) = o + s·L(m,τ), L(m,τ) = m·λ(τ)"
+    source: ClassVar[str] = "Rico-Gallego, Díaz-Martín, Parallel Computing 46, 2015"
+
+    pieces: Mapping[int, Pieces]
+
+
+def fit(sweeps: Mapping[int, Sweep], nodes: int) -> TauLop:
+    """The model of {τ: times of a transfer over its size}. Raises KeyError without τ = 1."""
+    transfers = 2 if nodes == 1 else 1
+    alone = fit_pieces(sweeps[1])
+    pieces = {1: alone} | {
+        count: fit_on(sweep, alone.splits) for count, sweep in sorted(sweeps.items()) if count > 1
+    }
+    last = len(alone.splits) - 1
+    valid = alone.range(last)
+    per_byte = {count: each.line(last)[1] * (1 / transfers) for count, each in pieces.items()}
+    parameters = [Parameter.of("o", alone.line(0)[0], "s", "overhead of a message", alone.range(0))]
+    for count, number in per_byte.items():
+        said = f"time of a byte in each of s = {transfers} transfers, {count} at a time"
+        parameters.append(Parameter.of(f"λ({count})", number, "s/B", said, valid))
+    for count, number in per_byte.items():
+        if count > 1:
+            said = f"how much slower {count} concurrent transfers are; {count} where the channel is used up"
+            parameters.append(Parameter.of(f"λ({count})/λ(1)", _ratio(number, per_byte[1]), "1", said, valid))
+    return TauLop(
+        parameters=tuple(parameters),
+        x=tuple(size for each in pieces.values() for size in each.x.tolist()),
+        residuals=tuple(error for each in pieces.values() for error in each.residuals.tolist()),
+        held_out=tuple(error for each in pieces.values() for error in each.held_out.tolist()),
+        launches=min(sweep.whole_launches.shape[1] for sweep in sweeps.values()),
+        pieces=pieces,
+    )
+
+
+def _ratio(above: Number, below: Number) -> Number:
+    """above/below, launch by launch; the variance by error propagation to first order."""
+    if below.value <= 0:
+        return Number(math.nan)
+    value = above.value / below.value
+    difference = (above + below * -value) * (1 / below.value)
+    launches = tuple(a / b for a, b in zip(above.launches, below.launches, strict=True) if b > 0)
+    whole = len(launches) == len(above.launches)
+    return Number(value, launches if whole else (), difference.variance, difference.dof)

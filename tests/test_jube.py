@@ -246,7 +246,6 @@ def assert_same_numbers(benchmark: str, outpath: Path, records: list[Record]) ->
         ("osu", 2, 9),
         ("stream", 1, 4),
         ("likwid", 1, 3),
-        ("hpcc", 1, 8),
         ("himeno", 1, 2),
     ],
 )

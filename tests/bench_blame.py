@@ -109,7 +109,7 @@ def scenarios(run: Run, trials: int, again: bool) -> bool:
         Scenario("one node 3 % slow", nodes=1, loss=0.03),
         Scenario("five nodes 3 % slow", nodes=5, loss=0.03),
     ]
-    rows += [(scenario, 16, max(trials // 4, 1)) for scenario in slight]
+    rows += [(scenario, 16, trials) for scenario in slight]
     good = True
     for scenario, rounds, count in rows:
         outcomes = run(count, scenario=scenario, nodes=4096, rounds=rounds, noise=0.02, again=again)

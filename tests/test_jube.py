@@ -166,7 +166,7 @@ def test_alone_and_in_the_suite_a_benchmark_is_the_same(benchmark: str) -> None:
         ("compute", ["likwid"]),
         ("network compute", [*NETWORK, "likwid"]),
         ("rdma", []),
-        ("apps", ["hpcc", "himeno"]),
+        ("apps", ["hpcc", "himeno", "hpcg"]),
     ],
 )
 def test_tags_select_steps_and_no_tag_means_all(tmp_path: Path, tags: str, expected: list[str]) -> None:
@@ -301,6 +301,7 @@ SMALL_JOBS = {
     "likwid": 1,
     "hpcc": 1,
     "himeno": 1,
+    "hpcg": 1,
 }
 
 

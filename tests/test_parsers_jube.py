@@ -73,6 +73,7 @@ MEANINGS: Final = {
     "iperf3_bandwidth": Meaning("bandwidth"),
     "iperf3_retransmits": Meaning("retransmits"),
     "iperf3_lost_percent": Meaning("loss"),
+    "hpcg_rating": Meaning("flops", "HPCG"),
     "himeno_flops": Meaning("flops"),
     "hpcc_hpl": Meaning("flops", "HPL"),
     "hpcc_dgemm": Meaning("flops", "StarDGEMM"),

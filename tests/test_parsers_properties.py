@@ -163,6 +163,12 @@ HEADS = {
         "# MPI Latency Test\n# Size  Latency(us)\n1",
     ],
     "stream": ["", "STREAM version $Revision: ", "STREAM version 5\nCopy:  ", "Array size = ", "Copy: 1 2 "],
+    "hpcg": [
+        "",
+        "HPCG-Benchmark\nversion=3.1\n",
+        "HPCG-Benchmark\nversion=",
+        "HPCG-Benchmark\nversion=3.1\nFinal Summary::",
+    ],
     "himeno": [
         "",
         "himeno: ",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from npc.platform import Platform
     from npc.record import Record
     from roofline.ceilings import Roofline
+    from roofline.overlay import By
 
 _USAGE: Final = 2
 
@@ -41,6 +42,11 @@ _USAGE: Final = 2
     help="Ceilings of a job of that many nodes.",
 )
 @click.option("--message-size", metavar="SIZE", help="Network ceilings at this message size, such as 1K.")
+@click.option(
+    "--overlay",
+    type=click.Choice(("platform", "node", "night")),
+    help="Lay the rooflines of the platforms, nodes or nights in RECORDS over each other.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print roofline.json instead of the tables.")
 def roofline(
     records: tuple[Path, ...],
@@ -48,6 +54,7 @@ def roofline(
     platform_name: str | None,
     nodes: int,
     message_size: str | None,
+    overlay: By | None,
     as_json: bool,
 ) -> None:
     """Ceilings of compute, memory and network, with ridge points, from RECORDS.
@@ -62,16 +69,20 @@ def roofline(
     from roofline.table import format_roofline
 
     read = _read(records)
+    size = _message_size(message_size, read)
+    folder = output or (_folder(records[0]) if len(records) == 1 else Path())
+    if overlay:
+        _overlay(read, overlay, platform_name, nodes, size, folder, as_json)
+        return
     platform = _platform(platform_name, read)
     read = _one_platform(read, platform)
-    found = analyse(read, platform, nodes, _message_size(message_size, read))
+    found = analyse(read, platform, nodes, size)
     if not found.ceilings and not found.latencies and not found.applications:
         raise _failure(_nothing_usable(found, len(read)), 1)
     if as_json:
         click.echo(json.dumps(to_document(found), indent=1))
     else:
         click.echo(format_roofline(found) + "\n")
-    folder = output or (_folder(records[0]) if len(records) == 1 else Path())
     try:
         paths = write_pictures(found, folder)
     except OSError as error:
@@ -121,6 +132,51 @@ def write_pictures(found: Roofline, folder: Path) -> list[Path]:
     return written
 
 
+def _overlay(
+    records: list[Record],
+    by: By,
+    platform_name: str | None,
+    nodes: int,
+    message_size: int | None,
+    folder: Path,
+    as_json: bool,
+) -> None:
+    """Analyse each platform, node or night by itself, and draw them in one picture."""
+    from roofline.analyse import analyse
+    from roofline.document import SCHEMA, to_document
+    from roofline.overlay import draw_overlay, split
+    from roofline.table import format_roofline
+
+    if by != "platform":
+        records = _one_platform(records, _platform(platform_name, records))
+    found = {
+        name: analyse(some, _platform(platform_name, some), nodes, message_size)
+        for name, some in split(records, by).items()
+    }
+    document = {"schema": SCHEMA, "overlay": by, "rooflines": {n: to_document(r) for n, r in found.items()}}
+    if as_json:
+        click.echo(json.dumps(document, indent=1))
+    else:
+        click.echo(
+            "\n\n".join(f"{by} {name}\n{format_roofline(each)}" for name, each in found.items()) + "\n"
+        )
+    paths = [folder / f"overlay.{suffix}" for suffix in ("png", "svg")]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        drawn = draw_overlay(found, f"Rooflines by {by}", paths)
+        (folder / "overlay.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    except ValueError as error:
+        raise _failure(f"--overlay {by}: {error}; give fewer RECORDS", _USAGE) from None
+    except OSError as error:
+        raise _failure(
+            f"cannot write to {folder}: {error.strerror or error}; choose one by --output", _USAGE
+        ) from None
+    for path in [folder / "overlay.json", *(paths if drawn else [])]:
+        click.echo(path, err=as_json)
+    if not drawn:
+        raise _failure(f"--overlay {by}: none of them has a compute ceiling, so there is no roof to draw", 1)
+
+
 def _message_size(text: str | None, records: Sequence[Record]) -> int | None:
     """Bytes of the size asked for, if some network test used it."""
     from npc.units import format_size, parse_size
@@ -134,7 +190,7 @@ def _message_size(text: str | None, records: Sequence[Record]) -> int | None:
         raise _failure(f"--message-size {error}", _USAGE) from None
     sizes = {r.size for r in records if r.ok and r.metric == "bandwidth" and r.benchmark in NETWORK_BANDWIDTH}
     if size not in sizes:
-        known = ", ".join(format_size(known) for known in sorted(filter(None, sizes)))
+        known = ", ".join(format_size(known) for known in sorted(filter(None, sizes))) or "none with a size"
         raise _failure(f"--message-size {text}: nothing was measured at that size; there are {known}", _USAGE)
     return size
 

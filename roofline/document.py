@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from roofline.ceilings import Ceiling, Curve, Estimate, Roofline
+from roofline.mpi import MpiCeiling
 from roofline.points import Application, bounds, verdict
 
 SCHEMA: Final = 1
@@ -30,7 +31,7 @@ def to_document(roofline: Roofline) -> dict[str, Any]:
         "curves": [_curve(curve) for curve in roofline.curves],
         "theoretical": {f"peak {name}": peak for name, peak in roofline.theoretical.items()},
         "points": [_point(application, roofline) for application in roofline.applications],
-        "mpi": [asdict(ceiling) | {"name": ceiling.name} for ceiling in roofline.mpi],
+        "mpi": [_mpi(ceiling) for ceiling in roofline.mpi],
         "callers": [asdict(caller) for caller in roofline.callers],
         "dropped": dict(roofline.dropped),
     }
@@ -57,6 +58,11 @@ def _curve(curve: Curve) -> dict[str, Any]:
         for point in curve.points
     ]
     return asdict(curve) | {"points": points}
+
+
+def _mpi(ceiling: MpiCeiling) -> dict[str, Any]:
+    rates = [rate._asdict() for rate in ceiling.rates]
+    return asdict(ceiling) | {"name": ceiling.name, "rates": rates}
 
 
 def _point(application: Application, roofline: Roofline) -> dict[str, Any]:

@@ -192,5 +192,5 @@ def verdict(caller: Caller, ceilings: Sequence[MpiCeiling]) -> str:
     part = caller.rate / rate
     return (
         f"{said} One after another, its own mix of sizes could go at {format_quantity(rate, '1/s', 3)} "
-        f"({ceiling.source}): they need {100 * part:.2g} % of the run time if nothing overlaps."
+        f"({ceiling.source}): they need {100 * part:.3g} % of the run time if nothing overlaps."
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from npc.units import format_quantity, format_size
 from roofline.ceilings import Roofline
@@ -86,15 +86,12 @@ def _frame(axes: Axes, title: str) -> None:
     axes.set_xlabel("Operations per byte (left: large messages)")
     axes.set_ylabel("MPI operations a second")
     axes.set_title(title, loc="left", fontsize=17, fontweight="bold", pad=40)
-    upper: Any = axes.secondary_xaxis("top", functions=(_inverse, _inverse))
+    upper = axes.twiny()
+    upper.set_xscale("log")
+    upper.set_xlim(axes.get_xlim())
+    left, right = axes.get_xlim()
+    sizes = [2**power for power in range(0, 41, 2) if left <= 1 / 2**power <= right]
+    upper.set_xticks([1 / size for size in sizes], [format_size(size) for size in sizes])
+    upper.minorticks_off()
     upper.set_xlabel("message size")
-    upper.xaxis.set_major_formatter(lambda value, _: format_size(round(value)) if value >= 1 else "")
-    upper.set_xscale("log", base=2)
     axes.legend(loc="upper left", fontsize=9.5, framealpha=0.9)
-
-
-def _inverse(values: Any) -> Any:
-    import numpy
-
-    with numpy.errstate(divide="ignore"):
-        return 1 / numpy.asarray(values, dtype=float)

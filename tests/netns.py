@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.hosts import Keepers, Network
+from tests.hosts import BRIDGE, Keepers, Network
 from tests.npb_job import NPB, Job, mpirun
 
 _PREFIX = "10.99.0"
@@ -34,6 +34,21 @@ class Cluster(Network):
 
     def __exit__(self, *_: object) -> None:
         self._keepers.end()
+
+    def leaf(self, switch: str, hosts: Sequence[str], uplink_mbit: float | None = None) -> None:
+        """Put hosts below a switch of their own, with an uplink to the bridge of the others."""
+        lines = [
+            f"link add {switch} type bridge",
+            f"link set {switch} up",
+            f"link add u-{switch} type veth peer name d-{switch}",
+            f"link set u-{switch} master {switch} up",
+            f"link set d-{switch} master br0 up",
+            *(f"link set p-{host} master {switch}" for host in hosts),
+        ]
+        self.inside(BRIDGE, f"ip -batch - <<'END'\n{chr(10).join(lines)}\nEND")
+        for end in ("u", "d") if uplink_mbit else ():
+            limit = f"root tbf rate {uplink_mbit}mbit burst 64kb latency 50ms"
+            self.inside(BRIDGE, f"tc qdisc replace dev {end}-{switch} {limit}")
 
     def job(self, *arguments: str, hosts: Sequence[str] = ()) -> Job:
         """npb with one rank a host, the launcher on the first."""

@@ -95,6 +95,21 @@ def test_who_is_slow_is_named_and_nobody_else(
     assert [kind for kind, _ in suspects(tmp_path / "out")] == [kind for kind, _ in named]
 
 
+def test_a_slow_uplink_is_named_where_the_switches_are_known(tmp_path: Path) -> None:
+    with Cluster(tmp_path, 8) as eight:
+        (tmp_path / "switches").write_text("leaf1: n[1-2]\nleaf2: n[3-4]\nleaf3: n[5-6]\nleaf4: n[7-8]\n")
+        for number, pair in enumerate(zip(eight.hosts[::2], eight.hosts[1::2], strict=True), 1):
+            eight.leaf(f"leaf{number}", pair, uplink_mbit=70 if number == 3 else None)
+        for host in eight.hosts:
+            eight.shape(host, 100)
+        out = tmp_path / "out"
+        options = ("--pairs", "all", "--topology", str(tmp_path / "switches"), "--output", str(out))
+        code, text = ended(eight.job(*QPERF, *options))
+    assert code == 0, text
+    assert suspects(out) == [("uplink", "leaf3")], text
+    assert "→ error counters of leaf3's uplink ports" in text
+
+
 def test_a_host_cut_off_in_a_round_costs_its_pairs_only(cluster: Cluster, tmp_path: Path) -> None:
     out = tmp_path / "out"
     job = cluster.job(

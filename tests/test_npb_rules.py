@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -16,12 +17,17 @@ from hypothesis import strategies as st
 
 from npb import processes
 from npb.addresses import NoAddress, choose, fill, names_to_try
+from npb.cluster import Attempt, by_series, describe, judge_all, pairs_to_repeat
 from npb.interfaces import HostView, Interface
 from npb.messages import BadMessage, Decoder, encode
 from npb.nodes import Ended
 from npb.placement import BadCpuList, format_cpus, parse_cpus
+from npb.schedule import schedule
 from npb.sweep import MAX_STEPS, BadRepeat, parse_repeat, plan
+from npb.topology import load
 from npb.verdict import Blame, judge, parser_of
+from npb.verdict import Verdict as StepVerdict
+from npc.record import Reading
 
 numbers = st.integers(-(10**6), 10**6)
 
@@ -278,6 +284,32 @@ def test_descendants_are_found_with_and_without_the_kernels_lists(
             assert below[1] not in processes.descendants(shell.pid, without=[below[1]])
         finally:
             processes.signal_each([*processes.descendants(shell.pid), shell.pid], signal.SIGKILL)
+
+
+# -- many nodes ----------------------------------------------------------------------------------------
+
+
+def test_a_slow_uplink_is_named_from_the_readings_of_all_pairs(tmp_path: Path) -> None:
+    (tmp_path / "switches").write_text("leaf1: n[1-4]\nleaf2: n[5-8]\nleaf3: n[9-12]\n")
+    known = load(str(tmp_path / "switches"))
+    hosts = [f"n{number}" for number in range(1, 13)]
+    attempts = []
+    for number, pairs in enumerate(schedule("all", hosts)):
+        for server, client in pairs:
+            slow = (5 <= server + 1 <= 8) != (5 <= client + 1 <= 8)
+            # what was only sent is not judged
+            readings = (
+                Reading("tcp_bw", "bandwidth", (8e8 if slow else 1e9) * (1 + 0.01 * (server % 3))),
+                Reading("tcp_bw", "bandwidth", 1.0, params={"side": "send"}),
+            )
+            verdict = StepVerdict("ok", Blame.NONE, readings)
+            attempts.append(Attempt(hosts[server], hosts[client], number, 0, verdict, 4096))
+    series = by_series(attempts)
+    ((which, verdict),) = judge_all(series, known, hosts).items()
+    assert str(which) == "tcp_bw bandwidth 4K"
+    assert [(suspect.kind, suspect.name) for suspect in verdict.suspects] == [("uplink", "leaf2")]
+    assert "to blame: uplink leaf2" in describe(which, verdict)
+    assert {host for pair in pairs_to_repeat(series, known) for host in pair} >= set(hosts[4:8])
 
 
 # -- start-up ------------------------------------------------------------------------------------------

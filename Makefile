@@ -9,13 +9,14 @@ TAGS ?=
 NODES ?= 4
 python := .venv/bin/python
 
-.PHONY: help setup setup-test characterise check test bench-parsers bench-npb bench-blame cluster-up cluster-down clean
+.PHONY: help setup setup-test setup-mpi characterise check test bench-parsers bench-npb bench-blame cluster-up cluster-down clean
 
 help:
 	@echo "make characterise [PLATFORM=name] [TAGS=\"network memory\"]   install what is missing, measure, draw"
 	@echo "make test                                                    install what is missing, run all tests"
 	@echo "make check                                                   ruff, mypy and the quick tests"
 	@echo "make cluster-up [NODES=4] | cluster-down                     a Slurm cluster on this machine (root)"
+	@echo "make setup-mpi                                               MPICH and Intel MPI beside the machine's own (100 MB)"
 	@echo "make setup | bench-npb | bench-parsers | bench-blame | clean"
 
 setup:
@@ -23,6 +24,9 @@ setup:
 
 setup-test:
 	@npc/setup.sh --tests
+
+setup-mpi: setup
+	@npc/fetch_mpi.sh
 
 characterise: setup
 	@.venv/bin/npc characterise $(if $(PLATFORM),--platform "$(PLATFORM)") $(foreach tag,$(TAGS),--tag "$(tag)")
@@ -33,7 +37,7 @@ check: setup-test
 	$(python) -m mypy
 	$(python) -m pytest -n 2 -m "not slow" --timeout=300 --durations=5
 
-test: check
+test: check setup-mpi
 	$(python) -m pytest -m slow --timeout=300 --durations=10
 
 bench-parsers bench-npb bench-blame: bench-%: setup-test

@@ -1,0 +1,31 @@
+#!/bin/sh
+# Fetches MPI implementations from the Python package index, each into a folder of its own beside the Python
+# environment, so that none of them changes which mpirun is found: .venv/share/npc/mpi/mpich, .venv/share/npc/mpi/impi.
+#
+#   npc/fetch_mpi.sh [mpich] [impi]       both by default; impi brings the Intel MPI Benchmarks (about 100 MB)
+#
+# The versions stand in pyproject.toml, as the extras of these names. It can be repeated; what is there is left alone.
+set -eu
+
+cd "$(dirname "$0")/.."
+cache=.venv/share/npc/mpi
+[ -x .venv/bin/python ] || { echo "setup: there is no .venv: make setup comes first" >&2; exit 1; }
+[ $# -gt 0 ] || set -- mpich impi
+mkdir -p "$cache"
+exec 9> "$cache/.lock"
+if command -v flock > /dev/null 2>&1; then
+    flock -w 900 9 || { echo "setup: another one has been fetching for 15 minutes" >&2; exit 1; }
+fi
+for name in "$@"; do
+    package=$(sed -n "s/^$name = \[\"\(.*\)\"\]$/\1/p" pyproject.toml)
+    [ -n "$package" ] || { echo "setup: pyproject.toml has no extra $name" >&2; exit 2; }
+    if [ "$(cat "$cache/$name/PACKAGE" 2> /dev/null)" = "$package" ]; then
+        echo "setup: $package is there"
+        continue
+    fi
+    echo "setup: fetching $package"
+    rm -rf "$cache/$name"
+    .venv/bin/python -m pip --disable-pip-version-check --no-input install -q --no-deps --no-warn-script-location \
+        --ignore-installed --prefix "$cache/$name" "$package" 9<&-
+    echo "$package" > "$cache/$name/PACKAGE"
+done

@@ -30,6 +30,7 @@ from npc.wait import (
     EXIT_PARTLY,
     EXIT_UNFINISHED,
     LOG,
+    WRITING_S,
     Duration,
     Ending,
     Patience,
@@ -222,7 +223,7 @@ def _characterise(
     run = outpath / f"{number:06d}"
     begun = time.monotonic()
     ending = _run_and_wait(home, platform, tags, run, env, patience)
-    workpackages = read_workpackages(run)
+    workpackages = read_workpackages(run, WRITING_S)
     for each in workpackages:
         if each.failed:
             made, planned, _ = each.progress()

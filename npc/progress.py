@@ -47,8 +47,8 @@ def row_of(workpackage: Workpackage, job: Job | None = None) -> Row:
     if state == "failed":
         note = workpackage.reason()
     elif state == "running" and job is not None:
-        state = job.state.lower()
-        note = job.reason if job.state == "PENDING" else ""
+        state = "ended" if job.ended else job.state.lower()
+        note = job.state if job.ended else job.reason if job.state == "PENDING" else ""
         if job.restarts:
             note = f"requeued{', ' if note else ''}{note}"
     return Row(

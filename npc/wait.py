@@ -25,7 +25,15 @@ from npc.progress import Display, Row, as_json, row_of
 from npc.slurm import Job
 from npc.tools import search_path
 from npc.units import parse_duration
-from npc.workpackages import REASON, BatchJob, NoRun, Workpackage, find_run, read_workpackages
+from npc.workpackages import (
+    REASON,
+    WORKPACKAGES,
+    BatchJob,
+    NoRun,
+    Workpackage,
+    find_run,
+    read_workpackages,
+)
 
 EXIT_NOTHING: Final = 1
 EXIT_UNFINISHED: Final = 5
@@ -35,6 +43,8 @@ LOG: Final = "jube.log"
 #: What a job wrote last may take so long to be seen from here: network file systems keep attributes for
 #: 3 to 60 s (nfs(5), acregmin and acdirmax).
 SETTLE_S: Final = 10.0
+#: JUBE writes its ``workpackages.xml`` in less.
+WRITING_S: Final = 3.0
 #: How long ``jube continue`` may go on after a stop: it may just be submitting a job.
 FINISH_S: Final = 3.0
 #: Each question comes so much later than the one before, while nothing changes.
@@ -119,7 +129,7 @@ class Watch:
                 if (pid := jube.at_work(self.run)) is not None:
                     raise jube.Busy(f"process {pid} on this machine")
                 marked = []
-                for each in read_workpackages(self.run):
+                for each in read_workpackages(self.run, WRITING_S):
                     each.note_submission()
                     self._void_marks_if_requeued(each)
                     marked += [each] if self._mark(each) else []
@@ -154,11 +164,16 @@ class Watch:
         words = ["continue", str(self.run.parent), "--id", str(int(self.run.name)), "--hide-animation"]
         with (self.run / LOG).open("ab") as log:
             place = log.tell()
+            state = (self.run / WORKPACKAGES).read_bytes()
             code = jube.call(
                 words, cwd=self.run.parent, env=self.env, log=log, stop=self.stop,
                 patience_s=FINISH_S, deadline=self.deadline, tick=tick, keep=[lock],
             )  # fmt: skip
         if code and (self.stop.number is not None or _is_over(self.deadline)):
+            try:
+                read_workpackages(self.run)
+            except NoRun:  # ended while it was writing it
+                (self.run / WORKPACKAGES).write_bytes(state)
             return False
         if code:
             said = (self.run / LOG).read_bytes()[place:].decode(errors="replace").strip().splitlines()
@@ -249,9 +264,9 @@ def wait_for(
     watch = Watch(run, patience, env, stop, display, deadline)
     interval, before = patience.least_s, ""
     while True:
-        watch.ask(read_workpackages(run))
-        driven = watch.needs_jube(read_workpackages(run)) and stop.number is None and watch.drive()
-        workpackages = read_workpackages(run)
+        watch.ask(read_workpackages(run, WRITING_S))
+        driven = watch.needs_jube(read_workpackages(run, WRITING_S)) and stop.number is None and watch.drive()
+        workpackages = read_workpackages(run, WRITING_S)
         watch.show(workpackages)
         if stop.number is not None:
             return Ending.STOPPED, watch.rows(workpackages)
@@ -376,7 +391,7 @@ def wait(
             raise click.ClickException(missing(error)) from None
         finally:
             display.close()
-    workpackages = read_workpackages(folder)
+    workpackages = read_workpackages(folder, WRITING_S)
     if ending is Ending.ALL_ENDED:
         code = verdict(workpackages)
     else:

@@ -11,6 +11,7 @@ import contextlib
 import os
 import re
 import string
+import time
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -147,7 +148,8 @@ class Workpackage:
             text = (self.folder / "work" / stdout).read_text(encoding="utf-8", errors="replace")
         except OSError:
             return None
-        parsable = do is not None and "sbatch" in (self._evaluate(do.command) or "")
+        commands = [self._evaluate(each.command) or "" for each in ([do] if do else self.dos)]
+        parsable = any("sbatch" in command for command in commands)
         job = None
         for number, cluster, bare, its_cluster in _SUBMITTED.findall(text):
             if number:
@@ -231,11 +233,23 @@ def find_run(path: Path) -> Path:
     return runs[-1]
 
 
-def read_workpackages(run: Path) -> list[Workpackage]:
+def read_workpackages(run: Path, patience_s: float = 0.0) -> list[Workpackage]:
     """The workpackages that JUBE knows so far, in the order of their numbers.
 
-    Raises `NoRun` for a file that is no such XML: also while JUBE is writing it.
+    Raises `NoRun` for a file that is no such XML. It is none either while JUBE is writing it, which it does
+    in place: `patience_s` is how long to try again.
     """
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            return _read_workpackages(run)
+        except NoRun:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(0.05)
+
+
+def _read_workpackages(run: Path) -> list[Workpackage]:
     try:
         root = ET.parse(run / WORKPACKAGES).getroot()
         elements = {int(element.get("id", "")): element for element in root.iter("workpackage")}

@@ -54,10 +54,19 @@ def read_pieces(fit: Mapping[str, Any]) -> Pieces:
             name: np.array(
                 [math.inf if point[name] is None else point[name] for point in points], dtype=float
             )
-            for name in ("x", "time", "residual", "held_out")
+            for name in ("x", "time", "residual", "held_out", "miss", "set_aside")
         }
         splits = tuple((int(first), int(last)) for first, last in lines["splits"])
-        return Pieces(columns["x"], columns["time"], splits, linear, columns["residual"], columns["held_out"])
+        return Pieces(
+            x=columns["x"],
+            middle=columns["time"],
+            splits=splits,
+            fit=linear,
+            residuals=columns["residual"],
+            held_out=columns["held_out"],
+            misses=columns["miss"],
+            set_aside=columns["set_aside"] > 0,
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidDocument(f"an entry of `fits` is damaged: {error!r}") from None
 
@@ -89,6 +98,8 @@ def _fit(fit: Fit) -> dict[str, Any]:
     pieces = getattr(fitted, "pieces", None)
     lines = pieces if isinstance(pieces, Pieces) else None
     times = lines.middle.tolist() if lines else [None] * len(fitted.x)
+    misses = lines.misses.tolist() if lines else [None] * len(fitted.x)
+    aside = lines.set_aside.tolist() if lines else [False] * len(fitted.x)
     entry: dict[str, Any] = {
         "model": fitted.model,
         "equation": fitted.equation,
@@ -106,9 +117,16 @@ def _fit(fit: Fit) -> dict[str, Any]:
         "residual_rms": _finite(fitted.residual_rms),
         "held_out_median": _finite(fitted.held_out_median),
         "points": [
-            {"x": x, "time": time, "residual": _finite(residual), "held_out": _finite(held_out)}
-            for x, time, residual, held_out in zip(
-                fitted.x, times, fitted.residuals, fitted.held_out, strict=True
+            {
+                "x": x,
+                "time": time,
+                "residual": _finite(residual),
+                "held_out": _finite(held_out),
+                "miss": _finite(miss),
+                "set_aside": set_aside,
+            }
+            for x, time, residual, held_out, miss, set_aside in zip(
+                fitted.x, times, fitted.residuals, fitted.held_out, misses, aside, strict=True
             )
         ],
         "note": fitted.note,

@@ -118,7 +118,13 @@ def _quality(fit: Fit) -> str:
         f"{len(fitted.x)} points, {launches}; residuals {_percent(fitted.residual_rms)} (rms); "
         f"{_percent(fitted.held_out_median)} median error held out; {evidence}"
     )
-    return f"{text}\n{fitted.note}.\n" if fitted.note else f"{text}\n"
+    notes = [text]
+    if fitted.set_aside:
+        sizes = ", ".join(map(_bytes, fitted.set_aside))
+        notes.append(f"Not fitted, slower than a larger message and too few launches to be sure: {sizes}.")
+    if fitted.note:
+        notes.append(f"{fitted.note}.")
+    return "\n".join(notes) + "\n"
 
 
 def _believe(comparisons: Sequence[Comparison]) -> Table:

@@ -33,7 +33,7 @@ class Predicted:
     low: float | None
     high: float | None
     coverage: float | None
-    beyond: tuple[float, ...]
+    beyond: tuple[int, ...]
     fastest: bool = False
 
 
@@ -75,7 +75,7 @@ def _predict(
     arithmetic = reduction * sum(each.messages * each.reduced for each in rounds)
     # where a size lies between two protocols, the time is either one's
     numbers = [_sum(pieces, rounds, side) for side in (0, -1)]
-    bound, kept = held_out_bound(pieces.held_out.tolist())
+    bound, kept = held_out_bound(pieces.misses.tolist())
     intervals = [number.interval() for number in numbers]
     lows = [each.low for each in intervals if each.low is not None]
     highs = [each.high for each in intervals if each.high is not None]

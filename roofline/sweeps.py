@@ -91,19 +91,23 @@ class Series:
 
 def find_series(records: Iterable[Record]) -> list[Series]:
     """Every series over the size that a model may be fitted to, in the order of their sources."""
-    groups: defaultdict[tuple[Source, Kind], list[tuple[Record, float]]] = defaultdict(list)
+    tests: defaultdict[tuple[str, str, Kind], list[Record]] = defaultdict(list)
     for record in records:
         kind = kind_of(record)
-        time = _time(record, kind) if kind else None
-        if kind and time and record.size is not None:
-            groups[_source(record), kind].append((record, time))
+        if kind:
+            tests[record.benchmark, record.case, kind].append(record)
+    groups: defaultdict[tuple[Source, Kind], list[tuple[Record, float]]] = defaultdict(list)
+    for (_, _, kind), found in tests.items():
+        repeating = _size_params(found)
+        for record in found:
+            groups[_source(record, repeating), kind].append((record, _time(record, kind)))
     return [_series(source, kind, groups[source, kind]) for source, kind in sorted(groups)]
 
 
 def kind_of(record: Record) -> Kind | None:
     """What the record's test means for a model; None for one that cannot be used."""
     headline = record.ok and not record.params.keys() & {"statistic", "side", "direction", "validation"}
-    if not headline or record.value is None or record.size is None:
+    if not headline or not record.value or record.size is None:  # a zero is below the tool's resolution
         return None
     if record.benchmark == PATTERNS and record.metric == "time":
         return "pattern"
@@ -118,26 +122,30 @@ def _among(record: Record, tests: Mapping[str, Sequence[str]]) -> bool:
     return any(fnmatchcase(record.case.lower(), pattern) for pattern in tests.get(record.benchmark, ()))
 
 
-def _time(record: Record, kind: Kind) -> float | None:
-    """Seconds of one message; None for a zero, which is below the tool's resolution."""
-    if not record.value or record.size is None:
-        return None
+def _time(record: Record, kind: Kind) -> float:
+    """Seconds of one message."""
+    assert record.value and record.size is not None
     return record.size / record.value if kind == "interval between messages" else record.value
 
 
-def _source(record: Record) -> Source:
-    params = {
-        name: text for name, text in sorted(record.params.items()) if not _repeats_size(text, record.size)
-    }
+def _source(record: Record, repeating: set[str]) -> Source:
+    params = {name: text for name, text in sorted(record.params.items()) if name not in repeating}
     return Source(
         record.platform, record.benchmark, record.case, record.nodes, record.hosts, json.dumps(params)
     )
 
 
-def _repeats_size(text: str, size: int | None) -> bool:
-    """Whether a parameter only says the size again, such as the ``msg_size`` of a sweep."""
+def _size_params(records: Sequence[Record]) -> set[str]:
+    """Parameters that say the size again in every record, such as the ``msg_size`` of a sweep."""
+    names = set(records[0].params)
+    for record in records:
+        names = {name for name in names if _is_size(record.params.get(name, ""), record.size)}
+    return names
+
+
+def _is_size(text: str, size: int | None) -> bool:
     try:
-        return size is not None and len(text) > 0 and parse_size(text) == size
+        return parse_size(text) == size
     except ValueError:
         return False
 

@@ -43,5 +43,6 @@ def fit(sweep: Sweep) -> Bsp:
         residuals=tuple(pieces.residuals.tolist()),
         held_out=tuple(pieces.held_out.tolist()),
         launches=sweep.whole_launches.shape[1],
+        set_aside=tuple(pieces.x[pieces.set_aside].tolist()),
         pieces=pieces,
     )

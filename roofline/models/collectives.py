@@ -6,8 +6,9 @@ The rounds are those of R. Thakur, R. Rabenseifner, W. Gropp, Optimization of co
 operations in MPICH, IJHPCA 19(1), 2005 (TRG below), of a ring (P. Patarasuk, X. Yuan, JPDC 69(2), 2009) and
 of the dissemination barrier (D. Hensgen, R. Finkel, U. Manber, IJPP 17(1), 1988).
 
-As there, every process sends and receives at the same time at full speed, all pairs are alike, and no link is
-shared: on a network that is not so, the true time is longer.
+Parts of a vector are whole bytes, rounded up. As there, every process sends and receives at the same time
+at full speed, all pairs are alike, and no link is shared: on a network that is not so, the true time is
+longer.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ class Round(NamedTuple):
     """`messages` of `size` bytes, one after the other; `reduced` bytes are reduced with each."""
 
     messages: int
-    size: float
-    reduced: float = 0.0
+    size: int
+    reduced: int = 0
 
 
 Algorithm = Callable[[int, int], list[Round]]
@@ -40,7 +41,7 @@ def broadcast_binomial(processes: int, size: int) -> list[Round]:
 
 def broadcast_van_de_geijn(processes: int, size: int) -> list[Round]:
     """Scatter along a binomial tree, then a ring: (⌈lg p⌉ + p − 1)·α + 2·(p − 1)/p·nβ (TRG 4.3)."""
-    return [*_halves(processes, size), Round(processes - 1, size / processes)]
+    return [*_halves(processes, size), Round(processes - 1, _part(size, processes))]
 
 
 def allreduce_recursive_doubling(processes: int, size: int) -> list[Round]:
@@ -58,16 +59,17 @@ def allreduce_rabenseifner(processes: int, size: int) -> list[Round]:
     last.
     """
     steps = _floor(processes)
-    parts = [size / 2**step for step in range(1, steps + 1)]
+    parts = [_part(size, 1 << step) for step in range(1, steps + 1)]
     rounds = [Round(1, part, part) for part in parts] + [Round(1, part) for part in parts]
     if processes != 1 << steps:
-        rounds += [Round(1, size / 2, size / 2), Round(1, size / 2), Round(1, size)]
+        half = _part(size, 2)
+        rounds += [Round(1, half, half), Round(1, half), Round(1, size)]
     return rounds
 
 
 def allreduce_ring(processes: int, size: int) -> list[Round]:
     """2·(p − 1)·(α + n/p·β) + (p − 1)·n/p·γ (Patarasuk, Yuan)."""
-    part = size / processes
+    part = _part(size, processes)
     return [Round(processes - 1, part, part), Round(processes - 1, part)]
 
 
@@ -102,6 +104,10 @@ OPERATIONS: Final[Mapping[str, Mapping[str, Algorithm]]] = {
 }
 
 
+def _part(size: int, parts: int) -> int:
+    return math.ceil(size / parts)
+
+
 def _floor(processes: int) -> int:
     """⌊lg p⌋."""
     return processes.bit_length() - 1
@@ -118,6 +124,6 @@ def _halves(processes: int, size: int) -> list[Round]:
     held = processes
     while held > 1:
         given = held // 2
-        rounds.append(Round(1, size * given / processes))
+        rounds.append(Round(1, math.ceil(size * given / processes)))
         held = math.ceil(held / 2)
     return rounds

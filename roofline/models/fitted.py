@@ -22,7 +22,8 @@ class Fitted:
 
     x: sizes in bytes (of LogfP: numbers of messages). residuals: (measured − fitted)/fitted at each x.
     held_out: ln(measured/predicted) at each x by the model fitted without it. launches: how many were
-    measured at every x. note: what to know before believing it.
+    measured at every x. set_aside: those x whose measurement was disturbed, not fitted. note: what to know
+    before believing it.
     """
 
     model: ClassVar[str]
@@ -34,6 +35,7 @@ class Fitted:
     residuals: tuple[float, ...]
     held_out: tuple[float, ...]
     launches: int
+    set_aside: tuple[float, ...] = ()
     note: str = ""
 
     @property
@@ -43,8 +45,9 @@ class Fitted:
 
     @property
     def residual_rms(self) -> float:
-        """Root of the mean squared relative residual."""
-        return math.sqrt(sum(each**2 for each in self.residuals) / len(self.residuals))
+        """Root of the mean squared relative residual of what was fitted."""
+        used = [error for x, error in zip(self.x, self.residuals, strict=True) if x not in self.set_aside]
+        return math.sqrt(sum(error**2 for error in used) / len(used))
 
     @property
     def held_out_median(self) -> float:

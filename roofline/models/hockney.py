@@ -41,5 +41,6 @@ def fit(sweep: Sweep, most: int = MOST_PIECES) -> Hockney:
         residuals=tuple(pieces.residuals.tolist()),
         held_out=tuple(pieces.held_out.tolist()),
         launches=sweep.whole_launches.shape[1],
+        set_aside=tuple(pieces.x[pieces.set_aside].tolist()),
         pieces=pieces,
     )

@@ -68,6 +68,7 @@ def fit_gap(sweep: Sweep) -> Gap:
         residuals=tuple(pieces.residuals.tolist()),
         held_out=tuple(pieces.held_out.tolist()),
         launches=sweep.whole_launches.shape[1],
+        set_aside=tuple(pieces.x[pieces.set_aside].tolist()),
         pieces=pieces,
     )
 

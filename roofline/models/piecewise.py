@@ -42,6 +42,8 @@ PENALTY: Final = 5.0
 #: Sizes that a piece has at least.
 LEAST: Final = 3
 MOST_PIECES: Final = 6
+#: How much longer than a larger message a message must have taken to count as disturbed.
+DISTURBED: Final = 1.5
 #: Relative residuals below this are rounding, not noise.
 _RESOLUTION: Final = 1e-5
 _ROUNDS: Final = 3
@@ -95,10 +97,13 @@ class Prediction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """Lines by pieces. splits: (first, last) index of each piece's sizes.
+    """Lines by pieces.
 
-    fit: α₀, β₀, α₁, β₁, … residuals: (measured − fitted)/fitted of each size's median. held_out:
-    ln(measured / predicted) of each size, predicted without it.
+    splits: (first, last) index of each piece's sizes. fit: α₀, β₀, α₁, β₁, … residuals: (measured −
+    fitted)/fitted of each size's median. held_out: ln(measured/predicted) of each size, predicted without
+    it. misses: the same, but 0 at a size between two pieces whose time lies between theirs, and else from
+    the nearer one: `predict` gives both. set_aside: True for sizes whose measurement was disturbed
+    (`disturbed`): not fitted.
     """
 
     x: Array
@@ -107,6 +112,8 @@ class Pieces:
     fit: Linear
     residuals: Array
     held_out: Array
+    misses: Array
+    set_aside: NDArray[np.bool_]
 
     def line(self, piece: int) -> tuple[Number, Number]:
         """(α, β) of a piece."""
@@ -146,45 +153,79 @@ def fit_pieces(sweep: Sweep, most: int = MOST_PIECES) -> Pieces:
     """The best lines by pieces, at most `most` of them."""
     import numpy as np
 
-    x, middle = sweep.x, sweep.middle
-    n = len(x)
+    n = len(sweep.x)
+    aside = disturbed(sweep)
     shown = np.vstack([np.ones(n), 1.0 - np.eye(n)])  # all sizes; then each left out
-    splits = search(x, middle, shown, most)
-    return _pieces(sweep, splits[0], held_out(x, middle, splits[1:]))
+    shown[:, aside] = 0
+    splits = search(sweep.x, sweep.middle, shown, most)
+    return _pieces(sweep, splits[0], splits[1:], aside)
 
 
 def fit_on(sweep: Sweep, splits: Splits) -> Pieces:
     """Lines on pieces that are given, such as those of another sweep over the same sizes."""
-    return _pieces(sweep, splits, held_out(sweep.x, sweep.middle, [splits] * len(sweep.x)))
+    import numpy as np
+
+    return _pieces(sweep, splits, [splits] * len(sweep.x), np.zeros(len(sweep.x), dtype=bool))
 
 
-def _pieces(sweep: Sweep, splits: Splits, errors: Array) -> Pieces:
-    fit = _fit(sweep, splits)
+def disturbed(sweep: Sweep) -> NDArray[np.bool_]:
+    """Sizes that took longer than `DISTURBED` times a larger size, in fewer than six launches.
+
+    A message needs no longer than a larger one, so something else ran meanwhile; over six launches the
+    median passes over that by itself, and what it still shows is the machine's. At least two thirds of the
+    sizes stay.
+    """
+    import numpy as np
+
+    least_of_larger = np.minimum.accumulate(sweep.middle[::-1])[::-1]
+    found = sweep.middle > DISTURBED * least_of_larger
+    few = sweep.whole_launches.shape[1] < MIN_SAMPLES
+    return np.asarray(found & few & (found.sum() * 3 <= len(found)) & (len(found) - found.sum() >= LEAST))
+
+
+def _pieces(sweep: Sweep, splits: Splits, without: Sequence[Splits], aside: NDArray[np.bool_]) -> Pieces:
+    """The lines on `splits`; `without` are the splits that were found without each size in turn."""
+    fit = _fit(sweep, splits, ~aside)
     fitted = design_of(sweep.x, splits) @ fit.values
-    return Pieces(sweep.x, sweep.middle, splits, fit, (sweep.middle - fitted) / fitted, errors)
+    residuals = (sweep.middle - fitted) / fitted
+    errors = _held_out(sweep.x, sweep.middle, without, aside)
+    return Pieces(sweep.x, sweep.middle, splits, fit, residuals, *errors, aside)
 
 
-def held_out(x: Array, middle: Array, splits: Sequence[Splits]) -> Array:
-    """ln(measured/predicted) of each size, predicted from all others by the pieces found without it."""
+def _held_out(
+    x: Array, middle: Array, without: Sequence[Splits], aside: NDArray[np.bool_]
+) -> tuple[Array, Array]:
+    """(`Pieces.held_out`, `Pieces.misses`)."""
     import numpy as np
 
     errors = np.full(len(x), math.inf)
-    for left_out, pieces in enumerate(splits):
-        predicted = _without(x, middle, pieces, left_out)
-        if predicted > 0:
-            errors[left_out] = math.log(middle[left_out] / predicted)
-    return errors
+    misses = np.full(len(x), math.inf)
+    for left_out, splits in enumerate(without):
+        shown = ~aside
+        shown[left_out] = False
+        place = next(place for place, (_, last) in enumerate(splits) if left_out <= last)
+        first, last = splits[place]
+        beside = [place - 1] * (left_out == first and place > 0)
+        beside += [place + 1] * (left_out == last and place + 1 < len(splits))
+        times = [_predicted(x, middle, splits[each], shown, left_out) for each in (place, *beside)]
+        time = float(middle[left_out])
+        if times[0] > 0:
+            errors[left_out] = math.log(time / times[0])
+        if min(times) > 0:
+            misses[left_out] = math.log(time / min(max(time, min(times)), max(times)))
+    return errors, misses
 
 
-def _without(x: Array, middle: Array, pieces: Splits, left_out: int) -> float:
-    """The time at a size that is predicted from the other sizes of its piece."""
+def _predicted(x: Array, middle: Array, piece: tuple[int, int], shown: NDArray[np.bool_], at: int) -> float:
+    """The time at a size as the shown sizes of a piece tell it."""
     import numpy as np
 
-    first, last = next((a, b) for a, b in pieces if a <= left_out <= b)
-    index = np.array([i for i in range(first, last + 1) if i != left_out])
+    index = np.flatnonzero(shown[piece[0] : piece[1] + 1]) + piece[0]
+    if len(index) < 2:
+        return math.nan
     design = np.column_stack([np.ones(len(index)), x[index]])
     theta, _ = _weighted(design, middle[index], middle[index])
-    return float(theta[0] + theta[1] * x[left_out])
+    return float(theta[0] + theta[1] * x[at])
 
 
 def search(x: Array, y: Array, shown: Array, most: int = MOST_PIECES) -> list[Splits]:
@@ -269,7 +310,7 @@ def design_of(x: Array, splits: Splits) -> Array:
     return design
 
 
-def _fit(sweep: Sweep, splits: Splits) -> Linear:
+def _fit(sweep: Sweep, splits: Splits, shown: NDArray[np.bool_]) -> Linear:
     """Weighted least squares of all pieces, with the evidence that the launches give."""
     import numpy as np
 
@@ -277,7 +318,7 @@ def _fit(sweep: Sweep, splits: Splits) -> Linear:
     launches = sweep.whole_launches
     if launches.shape[1] >= MIN_SAMPLES:
         return fit_linear(design, sweep.middle, launches)
-    known = ~np.isnan(sweep.times)
+    known = ~np.isnan(sweep.times) & shown[:, None]
     rows = np.repeat(np.arange(len(sweep.x)), known.sum(axis=1))
     return fit_linear(design[rows], sweep.times[known])
 

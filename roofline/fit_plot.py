@@ -41,7 +41,7 @@ def draw(fits: Fits, path: Path) -> bool:
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
     for number, fit in enumerate(shown):
         _draw_fit(above, below, fit, *_STYLES[number % len(_STYLES)])
-    above.set(xscale="log", yscale="log", ylabel="time of one message [s]")
+    above.set(xscale="log", yscale="log", ylabel="time [s]")
     above.grid(True, which="major", alpha=0.3)
     above.legend(fontsize=8, loc="upper left")
     below.axhline(0, color="black", linewidth=0.8)
@@ -72,4 +72,11 @@ def _draw_fit(above: Axes, below: Axes, fit: Fit, colour: str, mark: str) -> Non
         if piece:
             edge = math.sqrt(max(pieces.range(piece - 1)[1], 1) * first)
             above.axvline(edge, color=colour, linestyle=":", linewidth=0.9)
-    below.plot(x, 100 * np.expm1(pieces.held_out), mark, color=colour, markersize=4, markerfacecolor="none")
+    below.plot(
+        x,
+        np.clip(100 * np.expm1(pieces.held_out), -60, 60),
+        mark,
+        color=colour,
+        markersize=4,
+        markerfacecolor="none",
+    )

@@ -114,8 +114,9 @@ def plan(cases: Sequence[Case], seed: int | None) -> list[tuple[Case, int]]:
 
 
 def job_hosts() -> tuple[str, ...]:
-    """The hosts of this job: Slurm's list where there is one, else this host."""
-    nodelist = os.environ.get("SLURM_JOB_NODELIST")
+    """The hosts of this job: Slurm's list where there is one, of all its components, else this host."""
+    components = [f"SLURM_JOB_NODELIST_HET_GROUP_{group}" for group in range(_components())]
+    nodelist = ",".join(filter(None, map(os.environ.get, components or ["SLURM_JOB_NODELIST"])))
     if nodelist:
         try:
             names = subprocess.run(
@@ -129,6 +130,12 @@ def job_hosts() -> tuple[str, ...]:
             names = [nodelist]
         return tuple(names)
     return (socket.gethostname(),)
+
+
+def _components() -> int:
+    """Of a heterogeneous job; 0 for any other (sbatch(1), output environment variables)."""
+    size = os.environ.get("SLURM_HET_SIZE", "")
+    return int(size) if size.isdecimal() else 0
 
 
 class Stopped(Exception):

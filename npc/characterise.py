@@ -39,7 +39,7 @@ from npc.wait import (
 )
 from npc.workpackages import WORKPACKAGES, NoRun, read_workpackages
 
-TAGS: Final = ("network", "memory", "compute", "rdma", "apps")
+TAGS: Final = ("network", "memory", "compute", "rdma", "apps", "models")
 _SETTING: Final = re.compile(r"\$\{NPC_([A-Z0-9_]+):-")
 
 

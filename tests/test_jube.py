@@ -166,6 +166,7 @@ def test_alone_and_in_the_suite_a_benchmark_is_the_same(benchmark: str) -> None:
         ("compute", ["likwid"]),
         ("network compute", [*NETWORK, "likwid"]),
         ("rdma", []),
+        ("models", ["models"]),
         ("apps", ["hpcc", "himeno", "hpcg"]),
     ],
 )
@@ -206,7 +207,7 @@ def numbers_of_records(records: list[Record], pattern: str) -> list[float]:
         and record.ok
         and not (pattern == "iperf3_bandwidth" and record.params.get("side") == "send")
     ]
-    if pattern.startswith("osu_"):  # one row of each table: the first of a latency, the last of a bandwidth
+    if pattern.startswith(("osu_", "models_")):  # one row of each table: the first of a latency, the last of a bandwidth
         end = max if meaning.metric == "bandwidth" else min
         size = end((record.size or 0 for record in found), default=0)
         found = [record for record in found if (record.size or 0) == size]
@@ -247,6 +248,7 @@ def assert_same_numbers(benchmark: str, outpath: Path, records: list[Record]) ->
         ("stream", 1, 4),
         ("likwid", 1, 3),
         ("himeno", 1, 2),
+        ("models", 1, 5),
     ],
 )
 def test_jube_alone_runs_a_benchmark_and_its_numbers_are_the_records(
@@ -302,6 +304,7 @@ SMALL_JOBS = {
     "hpcc": 1,
     "himeno": 1,
     "hpcg": 1,
+    "models": 1,
 }
 
 

@@ -46,6 +46,11 @@ class Meaning(NamedTuple):
 
 #: Every pattern of every spec.
 MEANINGS: Final = {
+    "models_prtt": Meaning("time", "prtt"),
+    "models_burst": Meaning("time", "burst"),
+    "models_middleware": Meaning("time", "middleware"),
+    "models_h_relation": Meaning("time", "h_relation"),
+    "models_ring": Meaning("time", "ring_1"),
     "qperf_tcp_bw": Meaning("bandwidth", "tcp_bw"),
     "qperf_tcp_lat": Meaning("latency", "tcp_lat"),
     "qperf_udp_bw": Meaning("bandwidth", "udp_bw"),

@@ -1,7 +1,7 @@
 # Everything a newcomer or CI does. The work is in npc/setup.sh and in the commands themselves.
 #
 #   make characterise [PLATFORM=name] [TAGS="network memory"]
-#   make test | check | setup | bench-npb | bench-parsers | bench-blame | clean
+#   make test | check | setup | bench-NAME | clean
 #   make cluster-up [NODES=4] | cluster-down      a Slurm cluster on this machine, to try things on
 
 PLATFORM ?=
@@ -9,7 +9,7 @@ TAGS ?=
 NODES ?= 4
 python := .venv/bin/python
 
-.PHONY: help setup setup-test setup-mpi characterise check test bench-parsers bench-npb bench-blame cluster-up cluster-down clean
+.PHONY: help setup setup-test setup-mpi characterise check test cluster-up cluster-down clean
 
 help:
 	@echo "make characterise [PLATFORM=name] [TAGS=\"network memory\"]   install what is missing, measure, draw"
@@ -17,7 +17,7 @@ help:
 	@echo "make check                                                   ruff, mypy and the quick tests"
 	@echo "make cluster-up [NODES=4] | cluster-down                     a Slurm cluster on this machine (root)"
 	@echo "make setup-mpi                                               MPICH and Intel MPI beside the machine's own (100 MB)"
-	@echo "make setup | bench-npb | bench-parsers | bench-blame | clean"
+	@echo "make setup | $(patsubst tests/bench_%.py,bench-%,$(wildcard tests/bench_*.py)) | clean"
 
 setup:
 	@npc/setup.sh
@@ -40,7 +40,8 @@ check: setup-test
 test: check setup-mpi
 	$(python) -m pytest -m slow --timeout=300 --durations=10
 
-bench-parsers bench-npb bench-blame: bench-%: setup-test
+# each tests/bench_NAME.py is a bench
+bench-%: setup-test
 	@$(python) tests/bench_$*.py
 
 cluster-up: setup-test

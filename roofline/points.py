@@ -15,7 +15,6 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePath
 from statistics import mean, median
 from typing import TYPE_CHECKING, Final
 
@@ -150,12 +149,11 @@ def find_applications(records: Iterable[Record]) -> list[Application]:
 
 def by_launch(records: Iterable[Record]) -> list[list[Record]]:
     """Headline records that are ``ok``, those of one launch together: their raw files share a stem."""
-    launches: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
+    launches: defaultdict[tuple[str, str, str], list[Record]] = defaultdict(list)
     for record in records:
         if record.ok and record.value is not None and record.raw and "statistic" not in record.params:
-            path = PurePath(record.raw)
-            stem = path.with_name(path.name.partition(".")[0])
-            launches[record.run, str(stem)].append(record)
+            folder, _, name = record.raw.rpartition("/")
+            launches[record.run, folder, name.partition(".")[0]].append(record)
     return list(launches.values())
 
 

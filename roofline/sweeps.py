@@ -33,7 +33,7 @@ HALF_ROUND_TRIP: Final[Mapping[str, tuple[str, ...]]] = {
     "qperf": ("tcp_lat", "udp_lat", "sctp_lat", "rds_lat", "sdp_lat", "rc_lat", "uc_lat", "ud_lat"),
     "sockperf": ("*ping*pong*",),
     "perftest": ("ib_send_lat", "ib_write_lat"),
-    "netpipe": ("*",),
+    "netpipe": ("pingpong",),
 }
 WINDOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "osu": ("osu_bw", "osu_put_bw", "osu_get_bw"),

@@ -131,26 +131,32 @@ def test_a_host_cut_off_in_a_round_costs_its_pairs_only(cluster: Cluster, tmp_pa
 
 
 def test_the_interface_chosen_is_the_one_measured(cluster: Cluster, tmp_path: Path) -> None:
-    for number, host in enumerate(("n1", "n2"), 1):
-        cluster.inside(host, f"ip addr add fd99::{number}/64 dev eth0 nodad")
-        cluster.inside(host, "ip link add docker0 type bridge && ip link set docker0 up")
-        cluster.inside(host, "ip addr add 172.17.0.1/16 dev docker0")
     both = ["n1", "n2"]
-    code, text = ended(cluster.job(*QPERF, "--format", "raw", "--output", str(tmp_path / "a"), hosts=both))
-    assert code == 0, text
-    assert read_launches(tmp_path / "a").launches[0].argv[1] == "10.99.0.1", (
-        "n1's address, not its loopback's"
-    )
-    code, text = ended(cluster.job(*QPERF, "--interface", "docker0", hosts=both))
+    with (tmp_path / "hosts").open("a") as names:
+        for number, host in enumerate(both, 1):
+            names.write(f"10.98.0.{number} ib-{host}\n")
+            cluster.inside(host, f"ip addr add fd99::{number}/64 dev eth0 nodad")
+            cluster.inside(host, f"ip addr add 10.98.0.{number}/24 dev eth0")
+            cluster.inside(host, "ip link add docker0 type bridge && ip link set docker0 up")
+            cluster.inside(host, "ip addr add 172.17.0.1/16 dev docker0")
+            # an interface that has IPv6 alone
+            cluster.inside(host, "ip link add ib0 type bridge && ip link set ib0 up")
+            cluster.inside(host, f"ip addr add fd98::{number}/128 dev ib0 nodad")
+            cluster.inside(host, f"ip -6 route add fd98::{3 - number}/128 via fd99::{3 - number}")
+    (tmp_path / "addresses").write_text("n1 fd99::1\nn2 fd99::2\n")
+    iperf3 = ("--servercmd", "iperf3 -s", "--clientcmd", "iperf3 -c HOSTNAME -t 1 -J", "--killserver")
+
+    def address(name: str, *options: str) -> str:
+        """What HOSTNAME became in a measurement that went well."""
+        out = tmp_path / name
+        code, text = ended(cluster.job(*iperf3, *options, "--output", str(out), hosts=both))
+        assert code == 0, text
+        return read_launches(out).launches[0].argv[2]
+
+    assert address("default") == "10.99.0.1", "n1's address, not its loopback's"
+    assert address("replaced", "--replace-host", "n", "ib-n") == "10.98.0.1"
+    assert address("interface", "--interface", "ib0") == "fd98::1"
+    assert address("table", "--hostfile-addresses", str(tmp_path / "addresses")) == "fd99::1"
+    code, text = ended(cluster.job(*iperf3, "--interface", "docker0", hosts=both))
     assert code == 2
     assert "is also the client's own" in text
-    (tmp_path / "addresses").write_text("n1 fd99::1\nn2 fd99::2\n")
-    options = ("--hostfile-addresses", str(tmp_path / "addresses"), "--output", str(tmp_path / "b"))
-    code, text = ended(
-        cluster.job(
-            "--servercmd", "iperf3 -s", "--clientcmd", "iperf3 -c HOSTNAME -t 1 -J", "--killserver", *options,
-            hosts=both,
-        )
-    )  # fmt: skip
-    assert code == 0, text
-    assert read_launches(tmp_path / "b").launches[0].argv[2] == "fd99::1"

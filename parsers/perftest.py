@@ -48,7 +48,7 @@ _BARE: Final = re.compile(rf"\n({NUMBER})[ \t]*(?=\n)")
 _NO_DEVICE: Final = re.compile(r"\n ?(Did not detect devices|Failed to get IB devices list[^\n]*)")
 _REASON: Final = re.compile(
     r"\n ?((?:\w{1,40}: )?(?:Couldn't|Unable to|Failed|Error|ERROR|Invalid|Completion with error|IB device"
-    r"|Max message size|Message size|Duration mode|Iteration num|unrecognized option)[^\n]*)"
+    r"|Gid index|Max message size|Message size|Duration mode|Iteration num|unrecognized option)[^\n]*)"
 )
 #: What one printed unit is in bytes per second.
 _UNITS: Final = {"MB/sec": 2.0**20, "MiB/sec": 2.0**20, "Gb/sec": 1e9 / 8}
@@ -173,6 +173,9 @@ def _row(cells: Mapping[str, str], unit: float, test: _Test) -> Iterator[Reading
         if isfinite(peak) and peak > 0:
             params = {**test.params, "statistic": "max"}
             yield Reading(test.case, "bandwidth", peak * unit, size, test.status, params)
+    used = float(cells.get("CPU_Util", "nan"))
+    if isfinite(used):
+        yield Reading(test.case, "cpu", used / 100, size, test.status, {**test.params, "side": "client"})
     for name, statistic in _STATISTICS.items():
         value = float(cells.get(name, "nan"))
         if isfinite(value):

@@ -7,7 +7,7 @@ and may hold thousands commas; ``-uu`` fixes bytes/sec and ns. Latency is one wa
 - ``send_bw`` is what was sent, ``recv_bw`` what arrived: the first is kept under ``{"side": "send"}``.
 - A zero, with exit 0, is a test that moved nothing: failed. So is a name with nothing below it (the reason
   may stand there), and a test of the command line that never began because the one before it failed.
-- Without an RDMA device its tests are unavailable.
+- Without an RDMA device its tests are unavailable; where the command line names one (``-i``), failed.
 - Sizes: the exact number in parentheses, else the printed one (``1 KB`` is 1000), which the command line
   makes exact where three digits do not. A loop over msg_size that does not print it (no ``-vu``) leaves
   its values without their size: invalid.
@@ -67,6 +67,8 @@ _UNITS: Final = {
 }
 _SENT: Final = {"side": "send"}
 _NOTHING: Final[dict[str, str]] = {}
+#: Atomic operations have a size of their own.
+_UNUSED_SIZE: Final = "\nwarning: --msg_size set but not used"
 _UNKNOWN_SIZE: Final = "invalid: message size unknown: a loop prints it only with -vu"
 
 
@@ -74,19 +76,22 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of qperf's client, in its order; failures last those that never began."""
     words = words_after(argv, "qperf")
     sizes = _sizes(words)
+    named_device = option(words, "-i", "--id") is not None
     before, *parts = _TITLE.split(complete_lines(text))
     usage = _USAGE.search(before)
     if usage:
         yield failed(usage[1] or "qperf", _metric(usage[1] or ""), usage[2])
-    yield from chain.from_iterable(map(_test, parts[::2], parts[1::2], repeat(sizes)))
+    yield from chain.from_iterable(map(_test, parts[::2], parts[1::2], repeat(sizes), repeat(named_device)))
     seen = {usage[1] if usage else None, *parts[::2]}
     for case in dict.fromkeys(word for word in words if re.fullmatch(_TEST, word)):
         if case not in seen:
             yield failed(case, _metric(case), "it never began: qperf stopped before it")
 
 
-def _test(case: str, body: str, sizes: list[int]) -> list[Reading]:
+def _test(case: str, body: str, sizes: list[int], named_device: bool) -> list[Reading]:
     """Readings of the lines below one test's name."""
+    if _UNUSED_SIZE in body:
+        sizes = []
     size = sizes[0] if len(sizes) == 1 else None
     status = _UNKNOWN_SIZE if len(sizes) > 1 else OK
     values = []
@@ -112,7 +117,7 @@ def _test(case: str, body: str, sizes: list[int]) -> list[Reading]:
             if value
         ]
     reason = "nothing arrived: the result is 0" if values else _reason(body)
-    if _NO_DEVICE.fullmatch(reason):
+    if _NO_DEVICE.fullmatch(reason) and not named_device:
         return [Reading(case, _metric(case), None, size, f"unavailable: no RDMA device: {reason}")]
     return [failed(case, _metric(case), reason, size=size)] + [
         Reading(case, metric, value, size, "invalid: nothing was received", _SENT)

@@ -47,6 +47,8 @@ def test_failures_are_told_and_have_no_usable_number(tool: str, path: Path) -> N
 #: Failures that neither the text nor the command line shows.
 LIES = {
     "fail_serverkilled.txt": "qperf prints the bandwidth of a server that was killed half-way",
+    "fail_server_killed.client.txt": "perftest says on stderr only that its server was killed",
+    "fail_limit_bw.client.txt": "perftest says on stderr only that the bandwidth is below the one asked for",
     "fail_udp_tp_noserver.txt": "sockperf counts what it sent; the readings say so (side: send)",
 }
 #: Failures in which a test before the bad one measured.

@@ -29,9 +29,9 @@ BENCHMARKS: Final = Path(__file__).parent.parent / "benchmarks"
 TOOLS: Final = sorted(set(captured.FOLDERS.values()))
 #: Units as the patterns name them → what one is in the metric's SI unit.
 UNITS: Final = {
-    "B/s": 1.0, "MB/s": 1e6, "MiB/s": 2.0**20, "bit/s": 0.125, "MFLOP/s": 1e6, "1/s": 1.0,
+    "B/s": 1.0, "MB/s": 1e6, "MiB/s": 2.0**20, "bit/s": 0.125, "MFLOP/s": 1e6, "1/s": 1.0, "Mpps": 1e6,
     "GB/s": 1e9, "GFLOP/s": 1e9, "TFLOP/s": 1e12, "GUP/s": 1e9,
-    "us": 1e-6, "ns": 1e-9, "percent": 0.01, "": 1.0,
+    "s": 1.0, "us": 1e-6, "ns": 1e-9, "percent": 0.01, "": 1.0,
 }  # fmt: skip
 
 
@@ -44,7 +44,8 @@ class Meaning(NamedTuple):
     rel: float = 1e-9
 
 
-#: Every pattern of every spec.
+RDMA_VERBS: Final = ("write", "read", "send")
+#: Patterns that stand for more than any usable reading of their unit's metric.
 MEANINGS: Final = {
     "models_prtt": Meaning("time", "prtt"),
     "models_burst": Meaning("time", "burst"),
@@ -55,6 +56,16 @@ MEANINGS: Final = {
     "qperf_tcp_lat": Meaning("latency", "tcp_lat"),
     "qperf_udp_bw": Meaning("bandwidth", "udp_bw"),
     "qperf_udp_lat": Meaning("latency", "udp_lat"),
+    **{
+        f"qperf_{case}": Meaning("bandwidth" if case.endswith("_bw") else "latency", case)
+        for case in ("rc_bw", "rc_rdma_write_bw", "rc_rdma_read_bw")
+        + ("rc_lat", "rc_rdma_write_lat", "rc_rdma_read_lat")
+    },
+    # The parser takes the more exact one of the printed bandwidth and the printed message rate.
+    **{f"perftest_{verb}_bw": Meaning("bandwidth", f"ib_{verb}_bw", rel=2e-2) for verb in RDMA_VERBS},
+    **{f"perftest_{verb}_lat": Meaning("latency", f"ib_{verb}_lat") for verb in RDMA_VERBS},
+    "perftest_atomic_rate": Meaning("message_rate", "ib_atomic_bw", rel=2e-2),
+    "perftest_atomic_lat": Meaning("latency", "ib_atomic_lat"),
     "sockperf_latency": Meaning("latency", r".*(?:ping_pong|under_load)"),
     "sockperf_latency_p99": Meaning("latency", r".*(?:ping_pong|under_load)", "p99"),
     "sockperf_message_rate": Meaning("message_rate", ".*_throughput"),
@@ -78,6 +89,10 @@ MEANINGS: Final = {
     "iperf3_bandwidth": Meaning("bandwidth"),
     "iperf3_retransmits": Meaning("retransmits"),
     "iperf3_lost_percent": Meaning("loss"),
+    "patterns_b_eff": Meaning("bandwidth", "b_eff"),
+    "patterns_message_rate": Meaning("message_rate", "multirate"),
+    "patterns_idle_latency": Meaning("latency", "pingpong"),
+    "patterns_loaded_latency": Meaning("latency", "pingpong"),
     "hpcg_rating": Meaning("flops", "HPCG"),
     "himeno_flops": Meaning("flops"),
     "hpcc_hpl": Meaning("flops", "HPL"),
@@ -98,10 +113,27 @@ NOT_FOR_A_PATTERN: Final = {
     ("hpcc", "fail_threshold.txt"): "the residual failed, told above the summary",
     ("hpcc", "fail_singletons.txt"): "fewer processes than the command line asked for",
     ("likwid", "bench_two_groups.txt"): "two threads on one hardware thread: a comparison of lines",
+    ("perftest", "ib_send_bw_a.server.txt"): "the server's table, which no job keeps as the client's output",
+    ("perftest", "mixed_units_client_gbits.server.txt"): "the server's table, likewise",
+    ("perftest", "ib_send_lat_cycles.client.txt"): "cycles instead of microseconds: only the command line says",
     ("iperf3", "client_sigint_json.txt"): "retransmits of a run that ended in an error, told below them",
     ("iperf3", "client_sigterm_json.txt"): "retransmits of a run that ended in an error, told below them",
     ("iperf3", "fail_serverint_json.txt"): "retransmits of a run that ended in an error, told below them",
 }
+
+
+#: What a pattern in this unit measures where nothing else is said.
+METRICS_OF_UNITS: Final = {
+    **dict.fromkeys(("B/s", "MB/s", "MiB/s", "bit/s"), "bandwidth"),
+    **dict.fromkeys(("us", "ns"), "latency"),
+    "s": "time", "MFLOP/s": "flops", "GFLOP/s": "flops",
+    "1/s": "message_rate", "Mpps": "message_rate",
+}  # fmt: skip
+
+
+def meaning_of(name: str, unit: str) -> Meaning:
+    """Which readings the pattern stands for."""
+    return MEANINGS.get(name) or Meaning(METRICS_OF_UNITS[unit])
 
 
 def spec(tool: str) -> Path:
@@ -128,7 +160,7 @@ def outputs(tool: str) -> list[Path]:
 
 def stands_for(readings: list[Reading], name: str, value: float, unit: str) -> list[Reading]:
     """The readings that say the same as JUBE's `value`."""
-    meaning = MEANINGS[name]
+    meaning = meaning_of(name, unit)
     return [
         reading
         for reading in readings
@@ -191,7 +223,7 @@ def run_jube(tool: str, folder: Path) -> dict[str, dict[str, str]]:
 @pytest.mark.parametrize("tool", TOOLS)
 def test_every_pattern_has_a_meaning_and_a_unit(tool: str) -> None:
     for name, (expression, unit) in patterns(tool).items():
-        assert name in MEANINGS
+        assert name in MEANINGS or unit in METRICS_OF_UNITS
         assert name.startswith(f"{tool}_"), "JUBE's parameters and patterns share one name space"
         assert unit in UNITS
         assert re.compile(expression, re.MULTILINE).groups == 1
@@ -252,10 +284,10 @@ def test_a_truncated_output_gives_jube_no_other_number(tool: str) -> None:
 
 
 #: Patterns for the largest size: of a table that was cut it is the largest that was printed.
-LAST_ROW: Final = {"osu_bw", "osu_bibw"}
+LAST_ROW: Final = {"osu_bw", "osu_bibw", "perftest_write_bw", "perftest_read_bw", "perftest_send_bw"}
 
 
 def test_the_patterns_of_different_tools_share_no_name() -> None:
     names = [name for tool in TOOLS for name in patterns(tool)]
-    assert len(names) == len(set(names)) == len(MEANINGS)
+    assert len(names) == len(set(names)) and set(MEANINGS) <= set(names)
     assert set(TOOLS) <= set(parsers.names())

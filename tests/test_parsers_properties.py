@@ -165,6 +165,12 @@ HEADS = {
         "# MPI Latency Test\n# Size  Latency(us)\n1",
     ],
     "stream": ["", "STREAM version $Revision: ", "STREAM version 5\nCopy:  ", "Array size = ", "Copy: 1 2 "],
+    "patterns": [
+        "",
+        "# NPC rings: 2 processes, 1 nodes, 1 threads each\n# Columns: ",
+        "# NPC rings: 2 processes, 1 nodes, 1 threads each\n# Columns: method size_B latency_us\n",
+        "rings.py: ",
+    ],
     "hpcg": [
         "",
         "HPCG-Benchmark\nversion=3.1\n",

@@ -37,9 +37,9 @@ from npc.wait import (
     missing,
     wait_for,
 )
-from npc.workpackages import WORKPACKAGES, NoRun, read_workpackages
+from npc.workpackages import WORKPACKAGES, NoRun, Workpackage, read_workpackages
 
-TAGS: Final = ("network", "memory", "compute", "rdma", "apps", "models")
+TAGS: Final = ("network", "memory", "compute", "rdma", "apps", "models", "tools")
 _SETTING: Final = re.compile(r"\$\{NPC_([A-Z0-9_]+):-")
 
 
@@ -224,11 +224,6 @@ def _characterise(
     begun = time.monotonic()
     ending = _run_and_wait(home, platform, tags, run, env, patience)
     workpackages = read_workpackages(run, WRITING_S)
-    for each in workpackages:
-        if each.failed:
-            made, planned, _ = each.progress()
-            after = f"after {made} of {planned} launches" if planned else "before any launch"
-            click.echo(f"{each.name}: failed {after}", err=True)
     if not isinstance(ending, signal.Signals):
         for verb in ("analyse", "result"):
             subprocess.run(
@@ -236,7 +231,13 @@ def _characterise(
             )
     step(home, "environment", "--output", str(run / "environment.json"))
     step(home, "collect", str(run))
-    drawn = step(home, "roofline", str(run), *(["--json"] if as_json else []))
+    records = read_run(run) if (run / RECORDS).exists() else []
+    for each in workpackages:
+        if each.failed:
+            click.echo(f"{each.name}: {_how_it_failed(each, records)}", err=True)
+    drawn = 0
+    if not _unavailable(records):
+        drawn = step(home, "roofline", str(run), *(["--json"] if as_json else []))
     if not as_json:
         click.echo(f"run: {run}   {time.monotonic() - begun:.0f} s")
     goes_on = any(each.is_open and each.batch_job() for each in workpackages)
@@ -297,10 +298,26 @@ def _run_and_wait(
 def exit_code(run: Path, drawn: int) -> int:
     """The verdict on a run whose jobs have ended: see the command's help."""
     records = read_run(run) if (run / RECORDS).exists() else []
+    if _unavailable(records):
+        return 0
     if drawn or not any(record.ok for record in records):
         return EXIT_NOTHING
     bad = [record for record in records if not record.ok and not _expected(record)]
     return EXIT_PARTLY if bad else 0
+
+
+def _unavailable(records: Sequence[Record]) -> bool:
+    """Whether nothing of what was asked for can be had here: a machine without RDMA is no failed run."""
+    return bool(records) and all(record.status.startswith("unavailable: ") for record in records)
+
+
+def _how_it_failed(workpackage: Workpackage, records: Sequence[Record]) -> str:
+    """What to say of a workpackage that JUBE saw fail."""
+    own = [record for record in records if record.raw.startswith(f"{workpackage.folder.name}/")]
+    if _unavailable(own):
+        return own[0].status
+    made, planned, _ = workpackage.progress()
+    return f"failed after {made} of {planned} launches" if planned else "failed before any launch"
 
 
 def _expected(record: Record) -> bool:

@@ -163,7 +163,8 @@ def test_progress_counts_launches_of_each_workpackage(tmp_path: Path) -> None:
         (["ok", "unavailable: no such tool"], 0, 0),
         (["ok", "failed: exit code 1"], 0, 6),
         (["ok", "invalid: not validated"], 0, 6),
-        (["unavailable: no such tool"], 0, 1),
+        (["unavailable: no RDMA device"], 0, 0),
+        (["unavailable: no RDMA device", "failed: exit code 1"], 0, 1),
         ([], 0, 1),
         (["ok"], 1, 1),
     ],
@@ -259,7 +260,7 @@ def test_a_tool_that_is_missing_costs_only_itself(tmp_path: Path) -> None:
         "--set", "samples=2", PATH=path_without(tmp_path / "programs", "likwid-bench"),
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
-    assert "likwid 1: failed before any launch" in ended.stderr
+    assert "likwid 1: unavailable: likwid-bench: not found in PATH" in ended.stderr
     assert "unavailable: likwid-bench: not found in PATH" in ended.stderr
     records = read_run(tmp_path / "runs/000000")
     assert {record.platform for record in records} == {"a-site"}

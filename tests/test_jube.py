@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import yaml
-from test_parsers_jube import MEANINGS, UNITS
+from test_parsers_jube import UNITS, meaning_of
 
 import parsers
 from npc.record import Record, read_csv
@@ -34,6 +34,7 @@ from tests.jube_job import (
 BENCHMARKS = sorted(path.parent.name for path in ROOT.glob("benchmarks/*/benchmark.xml"))
 XML = sorted([*ROOT.glob("benchmarks/**/*.xml"), *ROOT.glob("platforms/*/platform.xml")])
 NETWORK = ["qperf", "qperf", "sockperf", "sockperf", "iperf3", "osu", "osu"]
+RDMA = ["qperf", "qperf", "perftest", "perftest"]
 #: What JUBE 2.5.1 and 2.7.1 both understand, of what the specs need: element → attributes.
 UNDERSTOOD: dict[str, set[str]] = {
     "jube": set(),
@@ -48,7 +49,7 @@ UNDERSTOOD: dict[str, set[str]] = {
     "table": {"name", "style", "filter"},
     "column": {"title"},
     "parameterset": {"name", "init_with"},
-    "parameter": {"name", "mode", "type", "separator", "export"},
+    "parameter": {"name", "mode", "type", "separator", "export", "tag"},
     "patternset": {"name"},
     "pattern": {"name", "type", "unit"},
     "substituteset": {"name", "init_with"},
@@ -165,9 +166,11 @@ def test_alone_and_in_the_suite_a_benchmark_is_the_same(benchmark: str) -> None:
         ("memory", ["stream", "likwid"]),
         ("compute", ["likwid"]),
         ("network compute", [*NETWORK, "likwid"]),
-        ("rdma", []),
+        ("rdma", RDMA),
+        ("network rdma", ["qperf", "qperf", *RDMA, *NETWORK[2:]]),
+        ("rdma memory", [*RDMA, "stream", "likwid"]),
         ("models", ["models"]),
-        ("apps", ["hpcc", "himeno", "hpcg"]),
+        ("apps", ["hpcc", "himeno", "hpcg", *["patterns"] * 3]),
     ],
 )
 def test_tags_select_steps_and_no_tag_means_all(tmp_path: Path, tags: str, expected: list[str]) -> None:
@@ -195,9 +198,9 @@ STATISTICS: Mapping[str, Callable[[list[float]], float]] = {
 }
 
 
-def numbers_of_records(records: list[Record], pattern: str) -> list[float]:
+def numbers_of_records(records: list[Record], pattern: str, unit: str) -> list[float]:
     """What a pattern should have found, from the records."""
-    meaning = MEANINGS[pattern]
+    meaning = meaning_of(pattern, unit)
     found = [
         record
         for record in records
@@ -207,7 +210,8 @@ def numbers_of_records(records: list[Record], pattern: str) -> list[float]:
         and record.ok
         and not (pattern == "iperf3_bandwidth" and record.params.get("side") == "send")
     ]
-    if pattern.startswith(("osu_", "models_")):  # one row of each table: the first of a latency, the last of a bandwidth
+    # one row of each table: the first of a latency, the last of a bandwidth
+    if pattern.startswith(("osu_", "models_", "perftest_")):
         end = max if meaning.metric == "bandwidth" else min
         size = end((record.size or 0 for record in found), default=0)
         found = [record for record in found if (record.size or 0) == size]
@@ -217,7 +221,7 @@ def numbers_of_records(records: list[Record], pattern: str) -> list[float]:
 def assert_same_numbers(benchmark: str, outpath: Path, records: list[Record]) -> int:
     """Compare every cell with a measured number; how many there were."""
     units = {
-        element.attrib["name"]: UNITS[element.attrib["unit"]]
+        element.attrib["name"]: element.attrib["unit"]
         for element in ET.parse(ROOT / "benchmarks" / benchmark / "benchmark_spec.xml").iter("pattern")
     }
     tables, compared = results(outpath), 0
@@ -227,11 +231,11 @@ def assert_same_numbers(benchmark: str, outpath: Path, records: list[Record]) ->
         if pattern not in units:
             continue
         (row,) = tables[column.table]
-        values = numbers_of_records(of_benchmark, pattern)
+        values = numbers_of_records(of_benchmark, pattern, units[pattern])
         cell = row[column.title]
         assert bool(cell) == bool(values), f"{column}: {cell!r}, {values}"
         if values:
-            expected = STATISTICS[part](values) / units[pattern]
+            expected = STATISTICS[part](values) / UNITS[units[pattern]]
             assert float(cell) == pytest.approx(expected, rel=1e-3, abs=1e-9), column
             compared += 1
     return compared
@@ -298,12 +302,14 @@ SMALL_JOBS = {
     "qperf": 2,
     "sockperf": 2,
     "iperf3": 1,
+    "perftest": 2,
     "osu": 2,
     "stream": 1,
     "likwid": 1,
     "hpcc": 1,
     "himeno": 1,
     "hpcg": 1,
+    "patterns": 3,
     "models": 1,
 }
 

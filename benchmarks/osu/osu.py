@@ -12,6 +12,7 @@ import argparse
 import importlib.util
 import inspect
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -47,6 +48,7 @@ def main() -> str | None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("test", help="latency, bw, allreduce, …: the program's name without osu_")
     parser.add_argument("--prefix", default="", help="root of a C build; empty: mpi4py's ports")
+    parser.add_argument("--options", default="", help="for the C program, such as '-f -c'; the ports have none")
     parser.add_argument("--max-size", type=int, default=1 << 20, help="largest message in bytes")
     options = parser.parse_args()
     if options.prefix:
@@ -54,7 +56,9 @@ def main() -> str | None:
         if program is None:
             return f"unavailable: no osu_{options.test} below osu_prefix {options.prefix}"
         sizes = [] if options.test in SIZELESS else ["-m", str(options.max_size)]
-        os.execv(program, [str(program), *sizes])
+        os.execv(program, [str(program), *sizes, *shlex.split(options.options)])
+    if options.options:
+        return f"unavailable: mpi4py's ports take no options ({options.options}): NPC_OSU_PREFIX names a C build"
     port = find_port(options.test)
     if port is None:
         return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -11,23 +12,11 @@ import parsers
 from npc.record import Reading
 
 DATA: Final = Path(__file__).parent / "data"
-#: Folder → parser.
+#: Folder → parser: the folder's name up to a hyphen, behind which a variant of the tool may be named.
 FOLDERS: Final = {
-    "qperf": "qperf",
-    "qperf-rdma": "qperf",
-    "sockperf": "sockperf",
-    "osu": "osu",
-    "osu-mpi4py": "osu",
-    "stream": "stream",
-    "hpcc": "hpcc",
-    "himeno": "himeno",
-    "hpcg": "hpcg",
-    "likwid": "likwid",
-    "iperf3": "iperf3",
-    "perftest": "perftest",
-    "imb": "imb",
-    "nuttcp": "nuttcp",
-    "netpipe": "netpipe",
+    path.parent.name: path.parent.name.partition("-")[0]
+    for path in sorted(DATA.glob("*/README.md"))
+    if path.parent.name.partition("-")[0] in parsers.names()
 }
 EXPECTED: Final = "expected.json"
 
@@ -65,15 +54,15 @@ def as_json(reading: Reading) -> list[Any]:
     return fields
 
 
-def write_expected() -> None:
-    """Write every `expected.json` anew. What changed is to be checked against the texts by eye."""
-    for folder, tool in FOLDERS.items():
+def write_expected(*folders: str) -> None:
+    """Write `expected.json` of all folders or some; check what changed against the texts by eye."""
+    for folder in folders or FOLDERS:
         blocks = []
         for path in outputs(folder):
-            rows = ",\n  ".join(json.dumps(as_json(reading)) for reading in read(tool, path))
+            rows = ",\n  ".join(json.dumps(as_json(reading)) for reading in read(FOLDERS[folder], path))
             blocks.append(f" {json.dumps(path.name)}: [" + (f"\n  {rows}\n ]" if rows else "]"))
         (DATA / folder / EXPECTED).write_text("{\n" + ",\n".join(blocks) + "\n}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    write_expected()
+    write_expected(*sys.argv[1:])

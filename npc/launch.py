@@ -27,8 +27,8 @@ LAUNCHES: Final = "launches.jsonl"
 RAW: Final = "raw"
 #: ``mpirun`` draws a line of hyphens above and below what it has to say itself.
 _RULE: Final = re.compile("-{40,}")
-#: Slurm's daemon says of a job that it ends it.
-_SLURMSTEPD: Final = re.compile(r"slurmstepd\S*: error: \*\*\* .* \*\*\*")
+#: What Slurm's daemon and ``mpirun`` say when a job is ended from outside.
+_ENDED_BY: Final = re.compile(r"slurmstepd\S*: error: \*\*\* .* \*\*\*|mpirun: Forwarding signal \d+ to job")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +85,7 @@ def last_words(path: Path) -> str:
     """Why a program failed, in one line of at most 200 characters, from the end of what it printed.
 
     A line ``unavailable: …`` before all others; else the program's own last line; else the first comment
-    of those who ran it: ``mpirun`` frames its own on a rank that failed by rules, and Slurm's daemon puts
-    stars around it.
+    of those who ran it (``mpirun`` frames what it says of a rank that failed by rules).
     """
     with path.open("rb") as stream:
         stream.seek(max(0, path.stat().st_size - 16384))
@@ -100,7 +99,7 @@ def last_words(path: Path) -> str:
         elif line.startswith("unavailable: "):
             return line[:200]
         else:
-            (comments if framed or _SLURMSTEPD.fullmatch(line) else plain).append(line)
+            (comments if framed or _ENDED_BY.fullmatch(line) else plain).append(line)
     telling = [line for line in plain if re.search(r"[^-=*\s]", line)]
     words = telling[-1:] + comments[:1] + [""]
     return words[0][:200]

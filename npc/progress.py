@@ -46,6 +46,8 @@ def row_of(workpackage: Workpackage, job: Job | None = None) -> Row:
     named = workpackage.batch_job()
     if state == "failed":
         note = workpackage.reason()
+    elif state == "running" and job is None and named:
+        state = "submitted"
     elif state == "running" and job is not None:
         state = "ended" if job.ended else job.state.lower()
         note = job.state if job.ended else job.reason if job.state == "PENDING" else ""

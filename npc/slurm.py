@@ -91,12 +91,12 @@ class Job:
         limit = f" of {format_duration(self.limit_s)}" if self.limit_s else ""
         if self.state == "CANCELLED":
             how = f"was cancelled {after}" if self.nodes else "was cancelled while pending"
+        elif self.state == "FAILED" and not self.nodes:
+            how = f"was given up by Slurm before it ran{f' ({self.reason})' if self.reason else ''}"
         elif self.state == "FAILED" and self.signal:
             how = f"was ended by {_signal_name(self.signal)} {after}"
-        elif self.state == "FAILED" and self.nodes:
-            how = f"ended with exit code {self.exit_code}"
         elif self.state == "FAILED":
-            how = f"was given up by Slurm before it ran ({self.reason})"
+            how = f"ended with exit code {self.exit_code}"
         else:
             how = {
                 "BOOT_FAIL": f"did not start: its nodes {self.nodes} did not boot",

@@ -21,7 +21,7 @@ import pytest
 from npc import Record, read_run
 from npc.workpackages import Workpackage, read_workpackages
 from tests.cluster import Cluster, until
-from tests.jube_job import NPC, finish, path_without, start
+from tests.jube_job import NPC, ROOT, SMALL, finish, path_without, start
 from tests.test_characterise import text_of
 
 #: Job scripts of a site: how each ends is its argument.
@@ -166,8 +166,34 @@ def cluster() -> Iterator[Cluster]:
         yield six
 
 
+@dataclass(frozen=True)
+class Measured:
+    """Two jobs that measure with npb, one launch after another: one was cancelled, one hit its limit."""
+
+    run: Path
+    cancelled: str
+    late: str
+
+
 @pytest.fixture(scope="module")
-def ended(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Waited:
+def measuring(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Measured:
+    """The qperf benchmark on two nodes, with more launches than a minute holds."""
+    outpath = tmp_path_factory.mktemp("measuring")
+    settings = {
+        "NPC_SAMPLES": "2000", "NPC_TIMELIMIT": "1", "NPC_EXCLUSIVE": "no", "NPC_DEPENDENCY": "none",
+        "NPC_ADDITIONAL_JOB_CONFIG": "#SBATCH --nodelist=n4,n5",
+    }  # fmt: skip
+    words = ["jube", "run", "benchmarks/qperf/benchmark.xml", "--hide-animation", "--outpath", outpath]
+    words += ["--include-path", "platforms/slurm"]
+    cluster.run("head", words, env={**SMALL, **settings}, cwd=ROOT, check=True)
+    run = outpath / "000000"
+    first, second = (each.batch_job() for each in read_workpackages(run))
+    assert first and second
+    return Measured(run, str(first.number), str(second.number))
+
+
+@pytest.fixture(scope="module")
+def ended(cluster: Cluster, measuring: Measured, tmp_path_factory: pytest.TempPathFactory) -> Waited:
     """All endings at once, because a time limit takes more than a minute, whatever it is.
 
     Meanwhile jobs are cancelled, one is requeued, a node loses its power, and the controller is away.
@@ -185,11 +211,13 @@ def ended(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Waited:
             said = {each.parameters["ending"]: each.last_words() for each in read_workpackages(run, 3)}
             return all(said[ending] == f"{ending} begins" for ending in running)
 
-        until(all_run, "the long jobs run")
+        until(all_run, "the long jobs run", limit_s=60)
+        measure = read_workpackages(measuring.run)
+        until(lambda: min(each.progress().made for each in measure) > 2, "npb measures", limit_s=60)
         until((run / "000009_job/work/error").exists, "the first execution's error file")
         cluster.kill_node("n6")
         cancelled = [number[ending] for ending in ("cancelled_pending", "cancelled_running", "heterogeneous")]
-        cluster.run("head", ["scancel", *cancelled], check=True)
+        cluster.run("head", ["scancel", *cancelled, measuring.cancelled], check=True)
         cluster.run("head", ["scontrol", "requeue", number["requeued"]], check=True)
         until(lambda: bool(REQUEUED.search((folder / "shown").read_text())), "it is seen to be requeued")
         until(lambda: queue(cluster)[number["requeued"]] == "PENDING", "it has left its node")
@@ -305,6 +333,90 @@ def test_waiting_again_for_what_has_ended_changes_nothing(ended: Waited, cluster
         [row[key] for key in ("workpackage", "state", "job", "reason")]
         for row in ended.document["workpackages"]
     ]
+
+
+@pytest.mark.slow
+@pytest.mark.slurm
+def test_what_npb_measured_before_its_job_was_ended_is_collected(
+    ended: Waited, cluster: Cluster, measuring: Measured
+) -> None:
+    waiting = cluster.run("head", [NPC, "wait", measuring.run], timeout=120)
+    assert waiting.returncode == 1, "no job was done"
+    collected = subprocess.run([NPC, "collect", measuring.run], capture_output=True, check=False, timeout=60)
+    assert collected.returncode == 0
+    for job, ending in (
+        (measuring.cancelled, rf"failed: job {measuring.cancelled} was cancelled after \d+ s.*"),
+        (measuring.late, rf"timeout: job {measuring.late} hit its time limit of 1 min.*"),
+    ):
+        records = [record for record in read_run(measuring.run) if record.job == job]
+        usable = [record for record in records if record.ok]
+        (missing,) = (record for record in records if "not made" in record.status)
+        assert len(usable) > 2 and all((measuring.run / record.raw).is_file() for record in usable)
+        assert re.fullmatch(ending + r"; \d+ of 2000 launches were not made", missing.status)
+        interrupted = [record.status for record in records if not record.ok and record is not missing]
+        assert interrupted in ([], ["failed: interrupted by SIGTERM"]), "the one that was being made"
+
+
+# -- the main job ------------------------------------------------------------------------------------------
+
+MEMORY = [NPC, "characterise", "--platform", "slurm", "--tag", "memory", "--output"]
+
+
+@pytest.mark.slow
+@pytest.mark.slurm
+def test_the_main_job_waits_for_its_jobs_and_collects_and_draws(cluster: Cluster, tmp_path: Path) -> None:
+    ended = cluster.run("head", [*MEMORY, tmp_path], env=SMALL, timeout=150)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    run = tmp_path / "000000"
+    records = read_run(run)
+    assert {(record.benchmark, record.status) for record in records} == {("stream", "ok"), ("likwid", "ok")}
+    assert {record.platform for record in records} == {"slurm"}
+    assert {record.job for record in records} == {
+        str(job.number) for each in read_workpackages(run) if (job := each.batch_job())
+    }
+    assert re.search(r"^stream 0: submitted, job \d+$", ended.stderr, re.MULTILINE)
+    assert re.search(r"^likwid 1: (running|ended), job \d+ on n\d", ended.stderr, re.MULTILINE)
+    assert re.search(r"^likwid 1: done, job \d+ on n\d$", ended.stderr, re.MULTILINE)
+    assert "MEM load" in ended.stdout
+    assert json.loads((run / "roofline.json").read_text()) and list(run.glob("result/*.dat"))
+
+
+@pytest.mark.slow
+@pytest.mark.slurm
+def test_the_main_job_stopped_while_it_waits_leaves_its_jobs_to_npc_wait(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    process = cluster.popen(
+        "head", [*MEMORY, tmp_path], env=SMALL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    run = tmp_path / "000000"
+    until((run / "000000_stream/work/launches/launches.jsonl").exists, "the first job measures", limit_s=60)
+    process.terminate()
+    _, shown = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert (
+        f"stopped: what had been measured is collected; its jobs go on: npc wait {run}; npc collect" in shown
+    )
+    goes_on = [str(job.number) for each in read_workpackages(run) if (job := each.batch_job())]
+    assert set(queue(cluster)) & set(goes_on)
+    cluster.run("head", ["scancel", goes_on[1]], check=True)
+    waiting = cluster.run("head", [NPC, "wait", tmp_path], timeout=120)
+    assert waiting.returncode == 6, waiting.stderr
+    assert [each.state() for each in read_workpackages(run)] == ["done", "failed"]
+
+
+@pytest.mark.slow
+@pytest.mark.slurm
+def test_the_main_job_gives_up_at_its_limit_and_its_jobs_go_on(cluster: Cluster, tmp_path: Path) -> None:
+    held = {**SMALL, "NPC_ADDITIONAL_JOB_CONFIG": "#SBATCH --hold"}
+    ended = cluster.run("head", [*MEMORY, tmp_path, "--limit", "1s"], env=held, timeout=60)
+    assert ended.returncode == 5
+    assert "not ended by the limit" in ended.stderr and "npc wait" in ended.stderr
+    numbers = {
+        str(job.number) for each in read_workpackages(tmp_path / "000000") if (job := each.batch_job())
+    }
+    assert numbers and numbers <= set(queue(cluster))
+    cluster.run("head", ["scancel", *numbers], check=True)
 
 
 # -- jobs that Slurm no longer knows ---------------------------------------------------------------------
@@ -464,7 +576,8 @@ def test_a_script_that_ends_without_its_last_line_is_a_failure_on_one_machine_to
     assert result.code == 6
     assert {ending: record.status for ending, record in result.records.items()} == {
         "fine": "failed: its job ended, but made no launches: has the platform's job script #MEASUREMENT#?",
-        "silent": "failed: its script ended with exit code 0, but never wrote ready; last words: silent begins",
+        "silent": "failed: its script ended with exit code 0, but never wrote ready; "
+        "last words: silent begins",
         "fails": "failed: no such device",
     }
 

@@ -18,8 +18,6 @@ from npb.processes import die_with_parent
 
 #: More than this of one stream is not kept: it would fill the node's memory and the control connection.
 MAX_OUTPUT_BYTES: Final = 256 * 2**20
-
-
 #: How the words end that say of a program that this node does not have it.
 NOT_FOUND: Final = "not found in PATH"
 

@@ -299,9 +299,9 @@ def level(
     """Readings freed of what is normal for their distance, and which of them could be.
 
     The normal is estimated from the active readings, and taken from all. `distance` is a small number, the
-    same for pairs that should be equally fast; one with too few readings
-    to know its normal is left out. Rounds are not levelled: every node is in every one of them, so a slow
-    round is unfair to none, and a round's median moves with the suspects in it.
+    same for pairs that should be equally fast; one with too few readings to know its normal is left out.
+    Rounds are not levelled: every node is in every one of them, so a slow round is unfair to none, and a
+    round's median moves with the suspects in it.
     """
     readings = values.copy()
     known = np.ones(len(values), dtype=bool)

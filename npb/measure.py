@@ -184,7 +184,7 @@ class PairMeasurement:
         try:
             client = await self._client_node.start_client(outcome.argv, method.client_cpus, method.timeout_s)
         except CannotRun as error:
-            await self._after_step(False)
+            await self._after_step()
             return Verdict(f"{error.kind}: client on {self._client_node.name}: {error}", Blame.CLIENT)
         self._client_running = client
         outcome.placement["client_cpus"] = client.cpus
@@ -232,7 +232,7 @@ class PairMeasurement:
             self._server_output = (self._server_output[0] + out, self._server_output[1] + err)
             received, self._datagrams = total - self._datagrams, total
         if not server.ended.done():
-            await self._after_step(client_ok)
+            await self._after_step()
             return received, ""
         ended = server.ended.result()
         self._server = None
@@ -244,7 +244,7 @@ class PairMeasurement:
         said = last_line(*self._server_output)
         return received, f"{server.argv[0]} {how}" + (f": {said}" if said else "")
 
-    async def _after_step(self, client_ok: bool) -> None:
-        """A server for one client must not meet the next one; nor must one whose client failed half-way."""
+    async def _after_step(self) -> None:
+        """A server for one client must not meet the next one."""
         if self._server and (self._method.server_per_step or self._one_shot):
             await self._stop_server()

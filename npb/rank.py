@@ -7,6 +7,7 @@ device while a tool measures. The agent is forked before MPI is loaded.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import select
@@ -267,7 +268,7 @@ def connect(addresses: Sequence[str], port: int, greeting: str, limit_s: float =
         for address in addresses:
             connection = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
             connection.setblocking(False)
-            if connection.connect_ex((address, port)) in (0, 115):  # EINPROGRESS
+            if connection.connect_ex((address, port)) in (0, errno.EINPROGRESS):
                 trying.append(connection)
             else:
                 connection.close()

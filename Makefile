@@ -1,7 +1,7 @@
 # Everything a newcomer or CI does. The work is in npc/setup.sh and in the commands themselves.
 #
 #   make characterise [PLATFORM=name] [TAGS="network memory"]
-#   make test | check | setup | bench-NAME | clean
+#   make test | test-rdma | check | setup | bench-NAME | clean
 #   make cluster-up [NODES=4] | cluster-down      a Slurm cluster on this machine, to try things on
 
 PLATFORM ?=
@@ -9,11 +9,12 @@ TAGS ?=
 NODES ?= 4
 python := .venv/bin/python
 
-.PHONY: help setup setup-test setup-mpi characterise check test cluster-up cluster-down clean
+.PHONY: help setup setup-test setup-mpi characterise check test test-rdma cluster-up cluster-down clean
 
 help:
 	@echo "make characterise [PLATFORM=name] [TAGS=\"network memory\"]   install what is missing, measure, draw"
 	@echo "make test                                                    install what is missing, run all tests"
+	@echo "make test-rdma                                               RDMA benchmarks in a guest with software RoCE"
 	@echo "make check                                                   ruff, mypy and the quick tests"
 	@echo "make cluster-up [NODES=4] | cluster-down                     a Slurm cluster on this machine (root)"
 	@echo "make setup-mpi                                               MPICH and Intel MPI beside the machine's own (100 MB)"
@@ -39,6 +40,9 @@ check: setup-test
 
 test: check setup-mpi
 	$(python) -m pytest -m slow --timeout=300 --durations=10
+
+test-rdma: setup-test
+	$(python) -m pytest tests/test_rdma.py --timeout=300 --durations=3
 
 # each tests/bench_NAME.py is a bench
 bench-%: setup-test

@@ -156,6 +156,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
 #: Packages that no command of `TOOLS` stands for, with the file that shows that they are there.
 OTHER_DEBIAN_PACKAGES: Final[Mapping[str, str]] = {
     "libc6-dev": "/usr/include/stdio.h",
+    "ibverbs-providers": "/etc/libibverbs.d/mlx5.driver",  # the drivers: without them perftest sees no device
     # HPL and DGEMM of hpcc run at a tenth of the machine's speed with the reference BLAS it depends on.
     "libopenblas0-pthread": "/usr/share/doc/libopenblas0-pthread/copyright",
 }

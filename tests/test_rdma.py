@@ -1,0 +1,184 @@
+"""RDMA, really: the benchmarks of the tag rdma in a guest with an RDMA device in software, and without one.
+
+JUBE makes the jobs here, as on any machine; the guest is the cluster that runs their scripts; what they leave
+is collected here. Emulated and in software it is slow, but every packet and every figure is genuine.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from test_jube import assert_same_numbers, collect
+
+from npc.record import Record, read_csv
+from npc.run import read_run
+from tests import rdma_guest
+from tests.jube_job import NPC, finish, platform, run_jube
+
+pytestmark = pytest.mark.slow
+
+#: Little of everything: a sweep over all sizes, every test of perftest and of qperf that the suite runs.
+SETTINGS = {
+    "NPC_PERFTEST_ITERATIONS": "5",
+    "NPC_PERFTEST_TESTS": "ib_write_bw,ib_read_bw,ib_send_bw,ib_write_lat,ib_read_lat,ib_send_lat",
+    "NPC_RDMA_GID_INDEX": "1",
+    "NPC_RDMA_INTERFACE": "roce",
+    "NPC_QPERF_RDMA_CM": "yes",
+    "NPC_QPERF_RDMA_BANDWIDTH_SIZES": "64K",
+    "NPC_QPERF_RDMA_LATENCY_SIZES": "16",
+}
+#: The guest's job script: nothing but the benchmark. Open MPI's own transport is not what is measured.
+SUBMIT_JOB = """#!/bin/sh
+exec >#STDOUTLOGFILE# 2>#STDERRLOGFILE#
+#ENV#
+#STARTER# #ARGS_STARTER# #EXECUTABLE# #ARGS_EXECUTABLE# && #FLAG# || #FLAG_ERROR#
+"""
+ENVIRONMENT = (
+    "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+    "OMPI_MCA_pml=ob1 OMPI_MCA_btl=self,vader"
+)
+
+
+@pytest.fixture(scope="module")
+def outpath(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A JUBE run whose jobs ran in the guest."""
+    if rdma_guest.problem():
+        pytest.skip(f"needs a guest with RDMA in software: {rdma_guest.problem()}")
+    folder = tmp_path_factory.mktemp("rdma")
+    site = platform(folder / "guest", "guest", submit="true", env=ENVIRONMENT)
+    (site / "submit.job.in").write_text(SUBMIT_JOB)
+    settings = {**SETTINGS, "NPC_RDMA_DEVICE": rdma_guest.DEVICE}
+    run_jube("jube.yml", folder / "runs", "--include-path", site, "--tag", "rdma", **settings)
+    script = "for job in runs/000000/*/work; do (cd $job && sh ./submit.job); done"
+    code, printed = rdma_guest.run(script, folder, limit_s=270.0)
+    assert code == 0, printed
+    finish("jube", "continue", folder / "runs")
+    return folder / "runs"
+
+
+@pytest.fixture(scope="module")
+def records(outpath: Path) -> list[Record]:
+    """What that run measured."""
+    return collect(outpath)
+
+
+def of(records: list[Record], benchmark: str, case: str, metric: str) -> list[Record]:
+    """The headline records of a case."""
+    return [
+        record
+        for record in records
+        if (record.benchmark, record.case, record.metric) == (benchmark, case, metric)
+        and "statistic" not in record.params
+    ]
+
+
+@pytest.mark.timeout(360)
+def test_every_job_of_the_suite_measures_in_the_guest(outpath: Path, records: list[Record]) -> None:
+    assert {record.status for record in records} == {"ok"}, (outpath / "000000/records.csv").read_text()
+    assert {record.hosts for record in records} == {("guest", "guest")}
+    assert {record.benchmark for record in records} == {"qperf", "perftest"}
+
+
+@pytest.mark.parametrize("verb", ["write", "read", "send"])
+def test_perftest_sweeps_bandwidth_over_all_sizes(records: list[Record], verb: str) -> None:
+    bandwidths = of(records, "perftest", f"ib_{verb}_bw", "bandwidth")
+    assert [record.size for record in bandwidths] == [2**power for power in range(1, 24)]
+    rates = {record.size: record.value for record in of(records, "perftest", f"ib_{verb}_bw", "message_rate")}
+    for record in bandwidths:
+        assert record.unit == "B/s" and record.value and record.size
+        assert record.value == pytest.approx(record.size * (rates[record.size] or 0.0))
+        assert record.params["connection"] == "RC"
+        assert record.params["device"] == rdma_guest.DEVICE
+    # software on an emulated processor moves megabytes a second, a wrong unit would make it far more or less
+    assert 1e5 < max(record.value or 0.0 for record in bandwidths) < 2e9
+
+
+@pytest.mark.parametrize("verb", ["write", "read", "send"])
+def test_perftest_sweeps_latency_over_all_sizes(records: list[Record], verb: str) -> None:
+    latencies = of(records, "perftest", f"ib_{verb}_lat", "latency")
+    assert [record.size for record in latencies] == [2**power for power in range(1, 24)]
+    small, large = latencies[0].value or 0.0, latencies[-1].value or 0.0
+    assert latencies[0].unit == "s"
+    assert 1e-7 < small < large
+    # 8 MiB in one message cannot be sent faster than the bandwidth that was measured allows, tenfold
+    best = max(record.value or 0.0 for record in of(records, "perftest", f"ib_{verb}_bw", "bandwidth"))
+    assert large > 2**23 / (10 * best)
+
+
+def test_perftest_counts_atomic_operations(records: list[Record]) -> None:
+    (rate,) = of(records, "perftest", "ib_atomic_bw", "message_rate")
+    (latency,) = of(records, "perftest", "ib_atomic_lat", "latency")
+    assert rate.size == latency.size == 8
+    assert rate.params["operation"] == latency.params["operation"] == "fetch_add"
+    assert rate.value and latency.value
+
+
+@pytest.mark.parametrize("case", ["rc_bw", "rc_rdma_write_bw", "rc_rdma_read_bw"])
+def test_qperf_measures_rdma_bandwidth(records: list[Record], case: str) -> None:
+    (record,) = of(records, "qperf", case, "bandwidth")
+    assert (record.unit, record.size) == ("B/s", 65536)
+    assert 1e5 < (record.value or 0.0) < 2e9
+
+
+@pytest.mark.parametrize("case", ["rc_lat", "rc_rdma_write_lat", "rc_rdma_read_lat"])
+def test_qperf_measures_rdma_latency(records: list[Record], case: str) -> None:
+    (record,) = of(records, "qperf", case, "latency")
+    assert (record.unit, record.size) == ("s", 16)
+    assert 1e-7 < (record.value or 0.0) < 1.0
+
+
+def test_the_raw_output_is_kept_beside_every_record(outpath: Path, records: list[Record]) -> None:
+    texts = {record.raw: (outpath / "000000" / record.raw).read_text() for record in records}
+    assert sum("#bytes" in text for text in texts.values()) == 8
+    assert sum("use_cm" in text for text in texts.values()) == 6
+
+
+def test_jubes_own_tables_have_the_same_numbers(outpath: Path, records: list[Record]) -> None:
+    assert assert_same_numbers("perftest", outpath, records) == 8
+    assert assert_same_numbers("qperf", outpath, records) == 6
+
+
+# -- without a device --------------------------------------------------------------------------------------
+
+RDMA_DEVICES = Path("/sys/class/infiniband")
+without_device = pytest.mark.skipif(
+    RDMA_DEVICES.is_dir() and any(RDMA_DEVICES.iterdir()), reason="this machine has an RDMA device"
+)
+
+
+@pytest.mark.optional_skip("a machine with an RDMA device")
+@without_device
+def test_without_a_device_everything_is_unavailable_and_nothing_has_failed(tmp_path: Path) -> None:
+    settings = ["--set", "perftest_tests=ib_write_bw,ib_read_bw", "--set", "qperf_rdma_latency_tests=rc_lat"]
+    ended = finish(NPC, "characterise", "--tag", "rdma", "--output", tmp_path, *settings)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    records = read_run(tmp_path / "000000")
+    assert {record.benchmark for record in records} == {"qperf", "perftest"}
+    assert {record.case for record in records} >= {"ib_write_bw", "ib_read_bw", "ib_atomic_lat", "rc_lat"}
+    for record in records:
+        assert record.value is None
+        assert record.status.startswith("unavailable: no RDMA device: ")
+    assert re.search(r"^perftest \d: unavailable: no RDMA device", ended.stderr, re.MULTILINE)
+
+
+@pytest.mark.optional_skip("a machine with an RDMA device")
+@without_device
+@pytest.mark.parametrize(
+    ("server", "client"),
+    [("ib_send_lat -F", "ib_send_lat -F HOSTNAME"), ("qperf", "qperf HOSTNAME -t 1 -uu rc_lat")],
+    ids=["perftest", "qperf"],
+)
+def test_npb_alone_says_that_there_is_no_device(tmp_path: Path, server: str, client: str) -> None:
+    output = tmp_path / "launches"
+    ended = finish(
+        "mpirun", "-n", "2", "--oversubscribe", NPC.with_name("npb"), "--servercmd", server,
+        "--clientcmd", client, "--killserver", "--output", output,
+        OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+    )  # fmt: skip
+    assert ended.returncode != 0
+    (record,) = read_csv(output / "records.csv")
+    assert record.status.startswith("unavailable: no RDMA device: ")
+    assert record.status in ended.stdout + os.linesep

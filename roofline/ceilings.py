@@ -4,7 +4,9 @@ A ceiling is the median over repeated launches, taken at the message or working-
 is best. It is never the best single sample, because a maximum over noise grows with the number of samples
 (Hoefler, Belli, SC'15). Only records with status ``ok`` and the tool's headline number count.
 
-Compute: LIKWID's ``peakflops`` kernels, one ceiling a precision, of the best SIMD variant measured.
+Compute: LIKWID's ``peakflops`` kernels, one ceiling a precision, of the best SIMD variant measured. Of HPC
+Challenge on one node, DGEMM (all processes at once, their rates added) and HPL are two more, of double
+precision: what a tuned library, and a whole program on top of it, make of that peak.
 
 Memory: one ceiling a level (L1, L2, L3, MEM), of bytes as the core sees them (the cache-aware roofline:
 Ilic, Pratas, Sousa, IEEE Computer Architecture Letters 13(1), 2014), from LIKWID's ``load`` kernel. Loads
@@ -65,6 +67,8 @@ _ABOVE_NOMINAL: Final[Mapping[Kind, str]] = {
     "network": "above its nominal limit, which cannot be: one of the two has a wrong unit",
 }
 _PEAK: Final = {"likwid": ("peakflops*",)}
+#: Ceilings of a library on one node: name → case and statistic of HPC Challenge.
+_LIBRARY: Final = {"DGEMM": ("StarDGEMM", "sum"), "HPL": ("HPL", "")}
 _LEVEL: Final = re.compile(r"L[1-9]|MEM")
 
 
@@ -225,7 +229,12 @@ def find_ceilings(
         hosts=tuple(sorted({host for record in used for host in record.hosts})),
         first=times[0] if times else "",
         last=times[-1] if times else "",
-        ceilings=(*_compute(headline, platform), *memory, *_network(bandwidths, platform, message_size)),
+        ceilings=(
+            *_compute(headline, platform),
+            *_library(used, platform),
+            *memory,
+            *_network(bandwidths, platform, message_size),
+        ),
         kernels=kernels,
         latencies=_latencies(latencies),
         curves=tuple(_curve("bandwidth", *item) for item in bandwidths.items())
@@ -254,6 +263,20 @@ def _compute(records: Iterable[Record], platform: Platform | None) -> Iterator[C
             samples = _best(_series(by_precision[precision]))
             nominal = platform.peak_flops(precision) if platform else None
             yield _ceiling("compute", f"peak {precision}", samples, nominal, precision=precision)
+
+
+def _library(records: Sequence[Record], platform: Platform | None) -> Iterator[Ceiling]:
+    """DGEMM and HPL of one node; over several, the network has its part in them."""
+    for name, wanted in _LIBRARY.items():
+        found = [
+            record
+            for record in records
+            if record.benchmark == "hpcc" and record.metric == "flops" and record.nodes == 1
+            and (record.case, record.params.get("statistic", "")) == wanted
+        ]  # fmt: skip
+        if found:
+            nominal = platform.peak_flops("double") if platform else None
+            yield _ceiling("compute", name, _best(_series(found)), nominal, precision="double")
 
 
 def _memory(

@@ -331,3 +331,24 @@ def test_impossible_limits_are_refused(wrong: float) -> None:
     if not wrong > 0:
         with pytest.raises(ValueError, match=r"intensity|bandwidth"):
             attainable(1.0, [(wrong - 1, 1.0)])
+
+
+def test_dgemm_and_hpl_of_one_node_are_ceilings_below_the_peak() -> None:
+    """DGEMM is the sum over the processes; of more nodes neither is a ceiling of one."""
+    total = {"statistic": "sum", "processes": "2"}
+    measured = [
+        *peak("peakflops_avx_fma", 100e9),
+        *records("hpcc", "StarDGEMM", 45e9, metric="flops", params={"processes": "2"}),
+        *records("hpcc", "StarDGEMM", 90e9, metric="flops", params=total),
+        *records("hpcc", "HPL", 70e9, metric="flops", size=8 * 7000**2, params={"n": "7000"}),
+        *records("hpcc", "HPL", 130e9, metric="flops", nodes=2, params={"n": "10000"}),
+        *records("hpcc", "MPIFFT", 5e9, metric="flops"),
+    ]
+    compute = [ceiling for ceiling in find_ceilings(measured).ceilings if ceiling.kind == "compute"]
+    assert [(ceiling.name, ceiling.value) for ceiling in compute] == [
+        ("peak double", 100e9),
+        ("DGEMM", 90e9),
+        ("HPL", 70e9),
+    ]
+    for ceiling in compute:
+        assert ceiling.n == 7 and ceiling.low is not None and ceiling.precision == "double" and ceiling.raw

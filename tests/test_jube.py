@@ -311,6 +311,9 @@ SMALL_JOBS = {
     "hpcg": 1,
     "patterns": 3,
     "models": 1,
+    "imb": 1,
+    "netpipe": 1,
+    "nuttcp": 2,
 }
 
 

@@ -31,6 +31,7 @@ TOOLS: Final = sorted(set(captured.FOLDERS.values()))
 UNITS: Final = {
     "B/s": 1.0, "MB/s": 1e6, "MiB/s": 2.0**20, "bit/s": 0.125, "MFLOP/s": 1e6, "1/s": 1.0, "Mpps": 1e6,
     "GB/s": 1e9, "GFLOP/s": 1e9, "TFLOP/s": 1e12, "GUP/s": 1e9,
+    "Mbit/s": 125e3, "Mibit/s": 2.0**17, "ms": 1e-3,
     "s": 1.0, "us": 1e-6, "ns": 1e-9, "percent": 0.01, "": 1.0,
 }  # fmt: skip
 
@@ -80,6 +81,23 @@ MEANINGS: Final = {
     "osu_alltoall": Meaning("latency", "osu_alltoall"),
     "osu_allgather": Meaning("latency", "osu_allgather"),
     "osu_barrier": Meaning("latency", "osu_barrier"),
+    "osu_ibcast": Meaning("latency", "osu_ibcast"),
+    "osu_put_latency": Meaning("latency", "osu_put_latency"),
+    "osu_get_bw": Meaning("bandwidth", "osu_get_bw"),
+    "osu_message_rate": Meaning("message_rate", "osu_mbw_mr"),
+    "osu_init": Meaning("time", "osu_init"),
+    "imb_pingpong_latency": Meaning("latency", "PingPong"),
+    "imb_pingpong_bandwidth": Meaning("bandwidth", "PingPong"),
+    "imb_sendrecv_bandwidth": Meaning("bandwidth", "Sendrecv"),
+    "imb_uniband_bandwidth": Meaning("bandwidth", "Uniband"),
+    "imb_alltoall_latency": Meaning("latency", "Alltoall"),
+    "imb_barrier_latency": Meaning("latency", "Barrier"),
+    "netpipe_bandwidth": Meaning("bandwidth"),
+    "netpipe_latency": Meaning("latency"),
+    "nuttcp_bandwidth": Meaning("bandwidth"),
+    "nuttcp_retransmits": Meaning("retransmits"),
+    # nuttcp rounds the share to the fifth digit; the parser counts the packets
+    "nuttcp_lost_percent": Meaning("loss", rel=1e-6),
     "stream_copy": Meaning("bandwidth", "copy"),
     "stream_scale": Meaning("bandwidth", "scale"),
     "stream_add": Meaning("bandwidth", "add"),
@@ -107,6 +125,8 @@ MEANINGS: Final = {
 
 #: Outputs in which JUBE finds a number that the parser does not accept, because no pattern can know.
 NOT_FOR_A_PATTERN: Final = {
+    ("netpipe", "stream.txt"): "streaming is no ping-pong: told above the rows, or by the command line",
+    ("nuttcp", "sigint.txt"): "a transfer that was interrupted, told above the row",
     ("stream", "stream_cache_sized.txt"): "the printed clock ticks are too few: a comparison of numbers",
     ("hpcc", "two_processes.txt"): "STREAM's clock ticks are too few: a comparison of numbers",
     ("hpcc", "appended_twice.txt"): "STREAM's clock ticks are too few: a comparison of numbers",
@@ -115,7 +135,10 @@ NOT_FOR_A_PATTERN: Final = {
     ("likwid", "bench_two_groups.txt"): "two threads on one hardware thread: a comparison of lines",
     ("perftest", "ib_send_bw_a.server.txt"): "the server's table, which no job keeps as the client's output",
     ("perftest", "mixed_units_client_gbits.server.txt"): "the server's table, likewise",
-    ("perftest", "ib_send_lat_cycles.client.txt"): "cycles instead of microseconds: only the command line says",
+    (
+        "perftest",
+        "ib_send_lat_cycles.client.txt",
+    ): "cycles instead of microseconds: only the command line says",
     ("iperf3", "client_sigint_json.txt"): "retransmits of a run that ended in an error, told below them",
     ("iperf3", "client_sigterm_json.txt"): "retransmits of a run that ended in an error, told below them",
     ("iperf3", "fail_serverint_json.txt"): "retransmits of a run that ended in an error, told below them",
@@ -284,7 +307,11 @@ def test_a_truncated_output_gives_jube_no_other_number(tool: str) -> None:
 
 
 #: Patterns for the largest size: of a table that was cut it is the largest that was printed.
-LAST_ROW: Final = {"osu_bw", "osu_bibw", "perftest_write_bw", "perftest_read_bw", "perftest_send_bw"}
+LAST_ROW: Final = {
+    *("osu_bw", "osu_bibw", "osu_get_bw", "imb_uniband_bandwidth"),
+    *("imb_pingpong_bandwidth", "imb_sendrecv_bandwidth"),
+    *("perftest_write_bw", "perftest_read_bw", "perftest_send_bw"),
+}
 
 
 def test_the_patterns_of_different_tools_share_no_name() -> None:

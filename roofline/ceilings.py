@@ -44,21 +44,21 @@ Kind = Literal["compute", "memory", "network"]
 
 #: Tests whose bandwidth is that of one direction between two processes: benchmark → patterns of cases.
 NETWORK_BANDWIDTH: Final[Mapping[str, tuple[str, ...]]] = {
-    "qperf": ("*_bw",),
+    "qperf": ("tcp_bw", "udp_bw", "sctp_bw", "sdp_bw", "rds_bw", "*rc_bw", "u[cd]_bw", "*_rdma_*_bw"),
     "sockperf": ("*throughput*",),
     "osu": ("osu_bw", "osu_get_bw", "osu_put_bw"),
     "imb": ("PingPong", "Uniband"),
     "iperf3": ("*",),
     "nuttcp": ("*",),
-    "perftest": ("ib_*_bw",),
+    "perftest": ("ib_send_bw", "ib_write_bw", "ib_read_bw"),
 }
 #: Tests whose latency is half the round trip of one message on an idle link.
 NETWORK_LATENCY: Final[Mapping[str, tuple[str, ...]]] = {
-    "qperf": ("*_lat",),
+    "qperf": ("tcp_lat", "udp_lat", "sctp_lat", "sdp_lat", "rds_lat", "*rc_lat", "u[cd]_lat", "*_write_lat"),
     "sockperf": ("*ping*pong*",),
     "osu": ("osu_latency",),
     "imb": ("PingPong",),
-    "perftest": ("ib_*_lat",),
+    "perftest": ("ib_send_lat", "ib_write_lat"),
 }
 #: A clock may be raised for a while, a wire's data rate may not.
 _ABOVE_NOMINAL: Final[Mapping[Kind, str]] = {

@@ -99,7 +99,7 @@ def main() -> None:
         rate = half * options.threads * options.window * loops / took
         if comm.rank == 0:
             row = f"{half:5d} {options.threads:5d} {options.comm:8} {options.window:5d}"
-            print(f"{row} {size:9d} {rate:15.2f} {rate * size / 1e6:12.3f}", flush=True)
+            print(f"{row} {size:9d} {rate:15.2f} {rate * size / 1e6:14.6f}", flush=True)
     end(comm)
 
 

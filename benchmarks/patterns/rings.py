@@ -120,7 +120,7 @@ def main() -> None:
                 took = min(timed(comm, exchange, loops) for _ in range(REPETITIONS)) / loops
                 rates.append(2 * size / took)
                 if comm.rank == 0:
-                    cells = f"{name:10} {method:12} {size:9d} {took / 2 * 1e6:12.3f} {rates[-1] / 1e6:12.3f}"
+                    cells = f"{name:10} {method:12} {size:9d} {took / 2 * 1e6:12.4f} {rates[-1] / 1e6:14.6f}"
                     print(cells, flush=True)
             total += max(rates)
         of_pattern[name] = comm.size * total / len(all_sizes(options.max_size))

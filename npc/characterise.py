@@ -24,7 +24,6 @@ from npc import jube
 from npc.progress import Display, rows_of
 from npc.record import Record
 from npc.run import RECORDS, read_run
-from npc.tools import search_path
 from npc.wait import (
     EXIT_NOTHING,
     EXIT_PARTLY,
@@ -199,6 +198,8 @@ def characterise(
     folder = platform_folder(home, platform)
     variables = environment_of_settings(home, folder, given)
     outpath = (output or home / "runs").resolve()
+    from npc.tools import search_path
+
     env = {**os.environ, **variables}
     env["PATH"] = search_path()
     try:

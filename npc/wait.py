@@ -23,7 +23,6 @@ import click
 from npc import jube, slurm
 from npc.progress import Display, Row, as_json, row_of
 from npc.slurm import Job
-from npc.tools import search_path
 from npc.units import parse_duration
 from npc.workpackages import (
     REASON,
@@ -85,6 +84,7 @@ class Watch:
     silent: str = ""
     busy: str = ""
     jobs: dict[int, Job] = field(default_factory=dict)
+    unknown: set[int] = field(default_factory=set)
     _never: dict[int, int] = field(default_factory=dict)
     _settling: dict[int, float] = field(default_factory=dict)
 
@@ -100,12 +100,16 @@ class Watch:
                 self.silent = f"Slurm does not answer, asking again: {words}"
                 continue
             for number, job in wanted.items():
-                if job.cluster == cluster:
+                if job.cluster == cluster and job.number in answer:
+                    self.jobs[number] = answer[job.number]
+                    self.unknown.discard(number)
+                elif job.cluster == cluster:
                     self.jobs.pop(number, None)
-                    if job.number in answer:
-                        self.jobs[number] = answer[job.number]
+                    self.unknown.add(number)
         for number, found in self.jobs.items():
             self._never[number] = self._never.get(number, 0) + 1 if found.never_starts else 0
+            if not found.ended:
+                self._settling.pop(number, None)
 
     def lives(self, workpackage: Workpackage) -> bool:
         """Whether its job may still do something."""
@@ -184,7 +188,9 @@ class Watch:
     def _void_marks_if_requeued(self, workpackage: Workpackage) -> None:
         """What the first execution of a job left when it was stopped says nothing about the second."""
         job = self.jobs.get(workpackage.number)
-        if job and job.restarts and not workpackage.done and (not job.ended or job.state == "COMPLETED"):
+        if workpackage.done or workpackage.recorded_reason():
+            return
+        if job and job.restarts and (not job.ended or job.state == "COMPLETED"):
             for path in (workpackage.error_file(), workpackage.folder / "error"):
                 if path is not None:
                     path.unlink(missing_ok=True)
@@ -223,6 +229,8 @@ class Watch:
         if job is not None and job.state != "COMPLETED":
             return job.ending()
         named = workpackage.batch_job()
+        if named is not None and job is None and workpackage.number not in self.unknown:
+            return ""  # submitted since Slurm was asked
         if named is None and not (workpackage.pending_do() and workpackage.submitted_by_a_shell()):
             return ""  # still to be started; or a scheduler that is not Slurm: its files are all there is
         if time.monotonic() - self._settling.setdefault(workpackage.number, time.monotonic()) < SETTLE_S:
@@ -379,6 +387,8 @@ def wait(
         read_workpackages(folder)
     except NoRun as error:
         raise click.UsageError(str(error)) from None
+    from npc.tools import search_path
+
     patience = Patience(limit_s=limit, least_s=least, most_s=most, pending_s=pending_limit)
     env = {**os.environ, "PATH": search_path()}
     display = Display()

@@ -9,7 +9,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from npc.units import METRICS, PREFIXES, format_quantity, format_size, parse_size
+from npc.units import (
+    METRICS,
+    PREFIXES,
+    format_duration,
+    format_quantity,
+    format_size,
+    parse_duration,
+    parse_size,
+)
 
 
 @given(st.integers(min_value=0, max_value=2**62))
@@ -90,3 +98,37 @@ def test_quantities_as_people_read_them(value: float, unit: str, text: str) -> N
 @pytest.mark.parametrize("unit", ["B/s", "s", "FLOP/s"])
 def test_a_minus_sign_changes_nothing_else(unit: str) -> None:
     assert format_quantity(-1500.0, unit) == "-" + format_quantity(1500.0, unit)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90", 90),
+        ("0.5", 0.5),
+        ("90s", 90),
+        ("10m", 600),
+        ("10 min", 600),
+        ("2h", 7200),
+        ("1h30m", 5400),
+        ("1d", 86400),
+    ],
+)
+def test_durations_are_read_with_and_without_units(text: str, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "soon", "5x", "m", "1h-3m", "-5", "1:00", "nan", "1h 30"])
+def test_what_is_no_duration_is_refused_with_examples(text: str) -> None:
+    with pytest.raises(ValueError, match=r"examples: 90, 90s, 10m, 2h"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"), (45.4, "45 s"), (60, "1 min"), (90, "1 min 30 s"), (3600, "1 h"), (5400, "1 h 30 min"),
+        (3601, "1 h"), (172800, "2 d"), (93784, "1 d 2 h"),
+    ],
+)  # fmt: skip
+def test_durations_are_written_in_two_units(seconds: float, text: str) -> None:
+    assert format_duration(seconds) == text

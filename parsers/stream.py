@@ -2,7 +2,8 @@
 
 The rate is the best of the repetitions without the first; MB is 10^6 bytes, and the bytes are those the
 kernel names (two arrays for copy and scale, three for add and triad), not the write-allocate traffic.
-`case` is the kernel, size the bytes of all three arrays.
+`case` is the kernel, size the bytes of all three arrays; {"stores": "non-temporal"} where the program says
+that it stores past the caches (``Stores = …``, NPC's own source).
 
 A rate is invalid where the text itself tells so: the arrays did not validate, or the text ends before they
 were checked; the printed MiB are not those of the array size; rate × best time is not what the kernel moves
@@ -29,6 +30,7 @@ _ELEMENT: Final = re.compile(rf"\nThis system uses ({WHOLE}) bytes per array ele
 _LENGTH: Final = re.compile(rf"\nArray size = ({WHOLE}) \(elements\)")
 _PER_ARRAY: Final = re.compile(rf"\nMemory per array = ({NUMBER}) MiB")
 _TOTAL: Final = re.compile(rf"\nTotal memory required = ({NUMBER}) MiB")
+_STORES: Final = re.compile(r"\nStores = ([a-z-]{1,20})\.(?=\n)")
 _THREADS: Final = re.compile(rf"\nNumber of Threads (requested|counted) = ({WHOLE})(?=\n)")
 _TICKS: Final = re.compile(rf"\n +\(= ({WHOLE}) clock ticks\)(?=\n)")
 #: Kernel → how many of the three arrays it moves.
@@ -57,6 +59,9 @@ def _run(version: str, body: str) -> Iterator[Reading]:
         params["precision"] = "single"
     if "counted" in threads or "requested" in threads:
         params["threads"] = threads.get("counted") or threads["requested"]
+    stores = _STORES.search(body)
+    if stores and stores[1] != "ordinary":
+        params["stores"] = stores[1]
     status = _validity(body, size, threads)
     for kernel, arrays in _KERNELS.items():
         rate, best_s = rates.get(kernel, ("0", "0"))

@@ -48,6 +48,7 @@ NETWORK_BANDWIDTH: Final[Mapping[str, tuple[str, ...]]] = {
     "sockperf": ("*throughput*",),
     "osu": ("osu_bw", "osu_get_bw", "osu_put_bw"),
     "imb": ("PingPong", "Uniband"),
+    "netpipe": ("pingpong",),
     "iperf3": ("*",),
     "nuttcp": ("*",),
     "perftest": ("ib_send_bw", "ib_write_bw", "ib_read_bw"),
@@ -57,6 +58,7 @@ NETWORK_LATENCY: Final[Mapping[str, tuple[str, ...]]] = {
     "qperf": ("tcp_lat", "udp_lat", "sctp_lat", "sdp_lat", "rds_lat", "*rc_lat", "u[cd]_lat", "*_write_lat"),
     "sockperf": ("*ping*pong*",),
     "osu": ("osu_latency",),
+    "netpipe": ("pingpong",),
     "imb": ("PingPong",),
     "perftest": ("ib_send_lat", "ib_write_lat"),
 }
@@ -292,7 +294,8 @@ def _memory(
         if record.benchmark == "likwid" and "level" in record.params and kernel != "peakflops":
             groups[level, "", kernel].append(record)
         elif record.benchmark == "stream":
-            groups[level, "STREAM ", kernel].append(record)
+            stores = record.params.get("stores", "")
+            groups[level, f"STREAM {stores + ' ' if stores else ''}", kernel].append(record)
 
     ceilings, kernels = [], []
     for level, source in sorted({(level, source) for level, source, _ in groups}):

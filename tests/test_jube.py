@@ -469,7 +469,7 @@ def test_a_source_that_does_not_compile_is_an_error_with_the_compilers_words(tmp
 
 @pytest.mark.slow
 def test_a_program_whose_result_is_wrong_gives_no_usable_number(tmp_path: Path) -> None:
-    source = write_source(tmp_path, ("b[i] = scalar * c[i];", "b[i] = 1.001 * scalar * c[i];"))
+    source = write_source(tmp_path, ("scalar * load(&c[i])", "1.001 * scalar * load(&c[i])"))
     ended = run_jube("benchmarks/stream/benchmark.xml", tmp_path / "runs", NPC_STREAM_SOURCE=source)
     assert states(ended)["stream"]["error"] == 1
     records = list(collect_failures(tmp_path / "runs", 1))

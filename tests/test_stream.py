@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,10 +31,15 @@ int main(void) { printf("%llu\\n", (unsigned long long)STREAM_ARRAY_SIZE); retur
 
 
 def build(
-    folder: Path, source: Path = SOURCE, cc: str = "cc", flags: str = STRICT, size: str = ""
+    folder: Path,
+    source: Path = SOURCE,
+    cc: str = "cc",
+    flags: str = STRICT,
+    size: str = "",
+    stores: str = "",
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["bash", FOLDER / "build.sh", source, cc, flags, size],
+        ["bash", FOLDER / "build.sh", source, cc, flags, size, stores],
         cwd=folder, capture_output=True, text=True, check=False,
     )  # fmt: skip
 
@@ -135,9 +143,9 @@ def test_arrays_that_no_address_space_holds_are_one_with_a_message(stream: Path)
 @pytest.mark.parametrize(
     "change",
     [
-        ("c[i] = a[i];", "c[i] = 1.0001 * a[i];"),
-        ("b[i] = scalar * c[i];", "b[i] = (scalar + 1e-9) * c[i];"),
-        ("            a[i] = b[i] + scalar * c[i];", "            a[i] = b[i] + scalar * c[i] * (i > 0);"),
+        ("store(&c[i], load(&a[i]));", "store(&c[i], 1.0001 * load(&a[i]));"),
+        ("store(&b[i], scalar * load(&c[i]));", "store(&b[i], (scalar + 1e-9) * load(&c[i]));"),
+        ("load(&b[i]) + scalar * load(&c[i]));", "load(&b[i]) + scalar * load(&c[i]) * (i > 0));"),
     ],
     ids=["copy", "scale", "one element of triad"],
 )
@@ -200,3 +208,67 @@ def test_what_cannot_be_built_is_said(tmp_path: Path, official: Path) -> None:
     assert no_compiler.stderr.startswith("unavailable: no C compiler 'no-such-cc' on ")
     assert build(tmp_path, official, flags="--no-such-flag").returncode != 0
     assert not (tmp_path / "stream").exists()
+
+
+# -- threads, domains, stores ------------------------------------------------------------------------------
+
+
+def cases(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, FOLDER / "cases.py", *words], capture_output=True, text=True, check=False
+    )
+
+
+def read_cases(*words: str) -> list[dict[str, Any]]:
+    ended = cases(*words)
+    assert ended.returncode == 0, ended.stderr
+    return [json.loads(line) for line in ended.stdout.splitlines()]
+
+
+def test_by_default_all_cores_of_the_node_run_once() -> None:
+    (case,) = read_cases("--samples", "7", "--cores", str(len(os.sched_getaffinity(0))))
+    assert case["runs"] == 7 and case["params"] == {"domain": "N", "bind": "spread"}
+    assert case["values"]["case"].split()[0] == f"OMP_NUM_THREADS={len(os.sched_getaffinity(0))}"
+
+
+def test_every_combination_is_a_case_of_its_own() -> None:
+    found = read_cases(
+        "--threads", "1,2", "--bind", "spread,close", "--domains", "all", "--stores", "ordinary,non-temporal"
+    )
+    numa = len({case["params"]["domain"] for case in found}) - 1
+    threads = min(2, len(os.sched_getaffinity(0)))
+    assert numa >= 1 and len(found) == threads * 2 * 2 * (1 + numa)
+    assert len({case["name"] for case in found}) == len(found)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--threads", "0"], ["--threads", "x"], ["--bind", "far"], ["--domains", "M0"], ["--stores", "nt"]],
+)
+def test_a_setting_that_does_not_exist_is_named(words: list[str]) -> None:
+    ended = cases(*words)
+    assert ended.returncode == 1 and not ended.stdout
+    assert f"stream_{words[0][2:]} {words[1]}: " in ended.stderr and "Traceback" not in ended.stderr
+
+
+@pytest.mark.slow
+def test_non_temporal_stores_are_in_one_program_and_not_in_the_other(tmp_path: Path) -> None:
+    built = build(tmp_path, flags=f"{STRICT} -march=native", stores="ordinary,non-temporal")
+    assert built.returncode == 0 and not built.stderr
+    for name, told in (("stream", None), ("stream_nontemporal", "non-temporal")):
+        code = subprocess.run(["objdump", "-d", tmp_path / name], capture_output=True, text=True, check=True)
+        assert ("movnt" in code.stdout) == (told is not None)
+        for elements in (ELEMENTS, "1000003"):  # not a multiple of a vector either
+            ended = run(tmp_path / name, elements, threads=2)
+            assert ended.returncode == 0, ended.stdout
+            readings = parsers.parse("stream", ended.stdout)
+            assert {reading.status for reading in readings} == {OK}
+            assert {reading.params.get("stores") for reading in readings} == {told}
+
+
+@pytest.mark.slow
+def test_stores_that_cannot_be_had_are_unavailable(tmp_path: Path, official: Path) -> None:
+    assert build(tmp_path, official, stores="non-temporal").returncode == 0
+    ended = run(tmp_path / "stream_nontemporal")
+    assert ended.returncode == 1 and ended.stderr.startswith("unavailable: ")
+    assert "has no variant with non-temporal stores" in ended.stderr

@@ -5,6 +5,8 @@
  *
  * The size of the arrays is found on the machine that measures, so that the same program serves every
  * node:   stream [ELEMENTS [NTIMES]]
+ * Compiled with -DNONTEMPORAL it stores past the caches: a stored line is then not read first (write
+ * allocate), so that the counted bytes are all that move.
  * This is no official STREAM: call its numbers a variant of it when you publish them.
  */
 #define _GNU_SOURCE
@@ -17,6 +19,31 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#ifdef NONTEMPORAL
+#if defined __AVX__
+#include <immintrin.h>
+#define WIDTH 4
+typedef __m256d vector;
+#define load(p) _mm256_load_pd(p)
+#define store(p, v) _mm256_stream_pd(p, v)
+#elif defined __SSE2__
+#include <emmintrin.h>
+#define WIDTH 2
+typedef __m128d vector;
+#define load(p) _mm_load_pd(p)
+#define store(p, v) _mm_stream_pd(p, v)
+#else
+#error "no non-temporal stores are known for this architecture"
+#endif
+#define STORES "non-temporal"
+#else
+#define WIDTH 1
+typedef double vector;
+#define load(p) (*(p))
+#define store(p, v) (*(p) = (v))
+#define STORES "ordinary"
+#endif
 
 #define ROUNDS 10
 #define RULE "-------------------------------------------------------------\n"
@@ -130,6 +157,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "stream: ELEMENTS: %zu is more than this machine can address\n", n);
         return 2;
     }
+    n = (n + WIDTH - 1) / WIDTH * WIDTH;
     size_t bytes = n * sizeof(double);
     double *a = NULL, *b = NULL, *c = NULL;
     if (posix_memalign((void **)&a, 4096, bytes) || posix_memalign((void **)&b, 4096, bytes) ||
@@ -163,6 +191,7 @@ int main(int argc, char **argv)
     printf("Memory per array = %.1f MiB (= %.1f GiB).\n", bytes / 1048576.0, bytes / 1073741824.0);
     printf("Total memory required = %.1f MiB (= %.1f GiB).\n", 3 * bytes / 1048576.0, 3 * bytes / 1073741824.0);
     printf("Last-level caches = %.1f MiB.\n", caches / 1048576.0);
+    printf("Stores = %s.\n", STORES);
     printf("Each kernel will be executed %zu times.\n", ntimes);
     printf(" The *best* time for each kernel (excluding the first iteration)\n");
     printf(" will be used to compute the reported bandwidth.\n" RULE);
@@ -181,20 +210,20 @@ int main(int argc, char **argv)
         double times[KERNELS + 1];
         times[COPY] = now();
 #pragma omp parallel for
-        for (size_t i = 0; i < n; i++)
-            c[i] = a[i];
+        for (size_t i = 0; i < n; i += WIDTH)
+            store(&c[i], load(&a[i]));
         times[SCALE] = now();
 #pragma omp parallel for
-        for (size_t i = 0; i < n; i++)
-            b[i] = scalar * c[i];
+        for (size_t i = 0; i < n; i += WIDTH)
+            store(&b[i], scalar * load(&c[i]));
         times[ADD] = now();
 #pragma omp parallel for
-        for (size_t i = 0; i < n; i++)
-            c[i] = a[i] + b[i];
+        for (size_t i = 0; i < n; i += WIDTH)
+            store(&c[i], load(&a[i]) + load(&b[i]));
         times[TRIAD] = now();
 #pragma omp parallel for
-        for (size_t i = 0; i < n; i++)
-            a[i] = b[i] + scalar * c[i];
+        for (size_t i = 0; i < n; i += WIDTH)
+            store(&a[i], load(&b[i]) + scalar * load(&c[i]));
         times[KERNELS] = now();
         for (int k = 0; round > 0 && k < KERNELS; k++) {
             double took = times[k + 1] - times[k];

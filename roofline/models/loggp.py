@@ -86,11 +86,11 @@ def fit(messages: int, single: Sweep, burst: Sweep, delayed: Sweep, delay: Sweep
         part = slice(first, last + 1)
         x, scale = single.x[part], half.middle[part]
         time = _line(x, half.times[part], scale)
-        gap = _line(x, gaps[part], scale)
-        overhead = _line(x, overheads[part], scale)
+        gap = _line(x, gaps[part], burst.middle[part])
+        overhead = _line(x, overheads[part], delayed.middle[part])
         parameters += _parameters(time, gap, overhead, (float(x[0]), float(x[-1])))
         fitted += [time.at_one.value + gap.slope.value * (size - 1) for size in x.tolist()]
-        held_out += _held_out(x, half.times[part], gaps[part], scale)
+        held_out += _held_out(x, half.times[part], gaps[part], scale, burst.middle[part])
     residuals = half.middle / fitted - 1
     latency = parameters[0]
     vanishes = latency.value <= 0 or (latency.low is not None and latency.low <= 0)
@@ -139,7 +139,7 @@ def _parameters(time: _Line, gap: _Line, overhead: _Line, valid: tuple[float, fl
     ]
 
 
-def _held_out(x: Array, half: Array, gaps: Array, scale: Array) -> list[float]:
+def _held_out(x: Array, half: Array, gaps: Array, scale: Array, bursts: Array) -> list[float]:
     """ln(measured/predicted) of half the round trip at each size, without that size."""
     import numpy as np
 
@@ -147,7 +147,7 @@ def _held_out(x: Array, half: Array, gaps: Array, scale: Array) -> list[float]:
     for left_out in range(len(x)):
         kept = np.arange(len(x)) != left_out
         time = _line(x[kept], half[kept], scale[kept])
-        gap = _line(x[kept], gaps[kept], scale[kept])
+        gap = _line(x[kept], gaps[kept], bursts[kept])
         predicted = time.at_one.value + gap.slope.value * (float(x[left_out]) - 1)
         errors.append(math.log(scale[left_out] / predicted) if predicted > 0 else math.inf)
     return errors

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -57,21 +57,26 @@ class TooFewSizes(ValueError):
 class Sweep:
     """Times of a sweep: `x` ascending (sizes in bytes), `times` in s, one row a size, one column a launch.
 
-    A launch that lacks a size has NaN there; every size has at least one time. Raises `TooFewSizes`, and
+    A launch that lacks a size has NaN there; every size has at least one time. `middle` is the median of each
+    size's launches. Raises `TooFewSizes`, and
     ValueError for times that are not positive.
     """
 
     x: Array
     times: Array
+    middle: Array = field(init=False)
 
     def __post_init__(self) -> None:
         import numpy as np
 
         if len(self.x) < LEAST:
             raise TooFewSizes(f"{len(self.x)} sizes, a line needs {LEAST}")
-        known = ~np.isnan(self.times)
-        if not (known.any(axis=1).all() and (self.times[known] > 0).all() and (np.diff(self.x) > 0).all()):
+        missing = np.isnan(self.times)
+        positive = bool((self.times[~missing] > 0).all() and not missing.all(axis=1).any())
+        if not (positive and (np.diff(self.x) > 0).all()):
             raise ValueError("every size needs a positive time, and sizes ascend")
+        median = np.nanmedian if missing.any() else np.median
+        object.__setattr__(self, "middle", median(self.times, axis=1))
 
     @property
     def whole_launches(self) -> Array:
@@ -79,13 +84,6 @@ class Sweep:
         import numpy as np
 
         return self.times[:, ~np.isnan(self.times).any(axis=0)]
-
-    @property
-    def middle(self) -> Array:
-        """The time of each size: median over the launches."""
-        import numpy as np
-
-        return np.asarray(np.nanmedian(self.times, axis=1))
 
 
 class Prediction(NamedTuple):
@@ -198,34 +196,48 @@ def _held_out(
     """(`Pieces.held_out`, `Pieces.misses`)."""
     import numpy as np
 
-    errors = np.full(len(x), math.inf)
-    misses = np.full(len(x), math.inf)
+    n = len(x)
+    index = np.arange(n)
+    # for each size left out the first and last index of its piece, and of those it lies at the edge of
+    own, below, above = (np.zeros((n, 2), dtype=int) for _ in range(3))
     for left_out, splits in enumerate(without):
-        shown = ~aside
-        shown[left_out] = False
         place = next(place for place, (_, last) in enumerate(splits) if left_out <= last)
-        first, last = splits[place]
-        beside = [place - 1] * (left_out == first and place > 0)
-        beside += [place + 1] * (left_out == last and place + 1 < len(splits))
-        times = [_predicted(x, middle, splits[each], shown, left_out) for each in (place, *beside)]
-        time = float(middle[left_out])
-        if times[0] > 0:
-            errors[left_out] = math.log(time / times[0])
-        if min(times) > 0:
-            misses[left_out] = math.log(time / min(max(time, min(times)), max(times)))
-    return errors, misses
+        first, last = own[left_out] = below[left_out] = above[left_out] = splits[place]
+        if left_out == first and place > 0:
+            below[left_out] = splits[place - 1]
+        if left_out == last and place + 1 < len(splits):
+            above[left_out] = splits[place + 1]
+    times = []
+    for piece in (own, below, above):
+        shown = (index >= piece[:, :1]) & (index <= piece[:, 1:]) & ~aside & (index != index[:, None])
+        times.append(_predicted(x, middle, shown))
+    low, high = np.minimum.reduce(times), np.maximum.reduce(times)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        errors = np.log(middle / np.where(times[0] > 0, times[0], np.nan))
+        misses = np.log(middle / np.clip(middle, np.where(low > 0, low, np.nan), high))
+    return np.where(np.isnan(errors), np.inf, errors), np.where(np.isnan(misses), np.inf, misses)
 
 
-def _predicted(x: Array, middle: Array, piece: tuple[int, int], shown: NDArray[np.bool_], at: int) -> float:
-    """The time at a size as the shown sizes of a piece tell it."""
+def _predicted(x: Array, middle: Array, shown: Array) -> Array:
+    """The time at size i as a line through the sizes shown in row i tells it; NaN where that are too few."""
     import numpy as np
 
-    index = np.flatnonzero(shown[piece[0] : piece[1] + 1]) + piece[0]
-    if len(index) < 2:
-        return math.nan
-    design = np.column_stack([np.ones(len(index)), x[index]])
-    theta, _ = _weighted(design, middle[index], middle[index])
-    return float(theta[0] + theta[1] * x[at])
+    scaled = x / x[-1]
+    u, v = 1 / middle, scaled / middle
+    sums = shown @ np.column_stack([u * u, u * v, v * v, u, v])
+    alpha, beta, _ = _solve(*sums.T)
+    return np.where(shown.sum(axis=1) >= 2, alpha + beta * scaled, np.nan)
+
+
+def _solve(uu: Array, uv: Array, vv: Array, u: Array, v: Array) -> tuple[Array, Array, Array]:
+    """α and β that minimise Σ (1 − αu − βv)² from its sums of products, and how far it lies below Σ 1."""
+    import numpy as np
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        determinant = uu * vv - uv * uv
+        determinant = np.where(determinant > 0, determinant, np.nan)
+        alpha, beta = (vv * u - uv * v) / determinant, (uu * v - uv * u) / determinant
+    return alpha, beta, alpha * u + beta * v
 
 
 def search(x: Array, y: Array, shown: Array, most: int = MOST_PIECES) -> list[Splits]:
@@ -269,13 +281,9 @@ def _costs(x: Array, y: Array, shown: Array) -> Array:
     uu, uv, vv, u1, v1, count = (
         total[:, None, :] - start[:, :, None] for total, start in zip(sums, before, strict=True)
     )
-    with np.errstate(divide="ignore", invalid="ignore"):
-        determinant = uu * vv - uv * uv
-        alpha = (vv * u1 - uv * v1) / determinant
-        beta = (uu * v1 - uv * u1) / determinant
-        rss = count - alpha * u1 - beta * v1
-    enough = (count >= LEAST) & (determinant > 0)
-    return np.where(enough, np.maximum(rss, 0.0), np.inf)
+    explained = _solve(uu, uv, vv, u1, v1)[2]
+    enough = (count >= LEAST) & ~np.isnan(explained)
+    return np.where(enough, np.maximum(count - explained, 0.0), np.inf)
 
 
 def _trace(came_from: list[NDArray[np.int_]], row: int, pieces: int, shown: Array, x: Array) -> Splits:

@@ -288,7 +288,8 @@ def _memory(
     groups: defaultdict[tuple[str, str, str], list[Record]] = defaultdict(list)
     for record in records:
         level = record.params.get("level", "MEM")
-        kernel = record.case.lower().split("_")[0]
+        words = record.case.lower().split("_")
+        kernel = "_".join(words[: 2 if "mem" in words[1:2] else 1])  # copy_mem: stores past the caches
         if record.metric != "bandwidth" or not _LEVEL.fullmatch(level):
             continue
         if record.benchmark == "likwid" and "level" in record.params and kernel != "peakflops":

@@ -1,0 +1,72 @@
+"""``npc sweep``: tools and MPI implementations against each other over message size, as table and picture."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+import click
+
+_USAGE: Final = 2
+
+
+@click.command()
+@click.argument("records", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--case", "cases", multiple=True, metavar="PATTERN",
+    help="Tests to show: osu_allreduce, 'imb/*'; may be repeated. By default what measures a link.",
+)  # fmt: skip
+@click.option(
+    "--output", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+    help="Folder of the pictures; by default beside the records, or here if there are several.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print every point instead of the table.")
+def sweep(records: tuple[Path, ...], cases: tuple[str, ...], output: Path | None, as_json: bool) -> None:
+    """Bandwidth and latency over message size, a line for each tool, test and MPI of RECORDS.
+
+    RECORDS are run folders or records.csv files. Writes sweep.png and sweep.svg.
+
+    Exit code: 0; 1 if no test was measured at two sizes; 2 for bad arguments or an unwritable folder.
+    """
+    from npc.run import read_run
+    from roofline.comparison import draw_sweeps, find_sweeps, format_sweeps
+
+    read = []
+    for path in dict.fromkeys(path.resolve() for path in records):
+        try:
+            read += read_run(path)
+        except (OSError, ValueError, csv.Error) as error:
+            raise _failure(f"{path} holds no records: {error}", _USAGE) from None
+    found = find_sweeps(read, cases)
+    if not found:
+        usable = sum(record.ok for record in read)
+        raise _failure(f"none of the {usable} usable records is of a test at two message sizes or more", 1)
+    if as_json:
+        click.echo(json.dumps([asdict(one) for one in found], indent=1))
+    else:
+        click.echo(format_sweeps(found) + "\n")
+    folder = output or (
+        (records[0] if records[0].is_dir() else records[0].parent) if len(records) == 1 else Path()
+    )
+    paths = [folder / "sweep.png", folder / "sweep.svg"]
+    title = ", ".join(sorted({record.platform for record in read}))
+    partial = [path.with_name(f".{path.stem}.partial{path.suffix}") for path in paths]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        draw_sweeps(found, title, partial)
+        for written, path in zip(partial, paths, strict=True):
+            written.replace(path)
+            click.echo(path, err=as_json)
+    except OSError as error:
+        raise _failure(f"cannot write to {folder}: {error.strerror or error}", _USAGE) from None
+    finally:
+        for path in partial:
+            path.unlink(missing_ok=True)
+
+
+def _failure(message: str, code: int) -> SystemExit:
+    click.echo(f"npc sweep: {message}", err=True)
+    return SystemExit(code)

@@ -24,6 +24,8 @@ _IMB: Final[Mapping[str, tuple[int, str]]] = {
     "sendrecv": (2, "max"),
     "exchange": (4, "max"),
 }
+#: Transports that do not deliver again what was lost, as qperf, iperf3 and sockperf begin their cases.
+_UNRELIABLE: Final = ("udp", "uc_", "ud_")
 #: OSU prints MB/s with two digits, perftest and others more.
 _RATE_STEP: Final = 0.01e6
 
@@ -85,15 +87,16 @@ def bandwidth_against_message_rate(records: Sequence[Record], _: Circumstances) 
 @rule(
     "arrived",
     "the sender counts what the receiver never got",
-    "qperf(1): send_bw and recv_bw of udp_bw; RFC 768: UDP gives no guarantee of delivery",
+    "qperf(1): send_bw and recv_bw; RFC 768: UDP gives no guarantee of delivery, nor do UC and UD "
+    "(InfiniBand Architecture Specification vol. 1, chapter 9)",
 )
 def sent_but_not_received(records: Sequence[Record], _: Circumstances) -> Iterator[tuple[int, str]]:
-    """Rates of a sender over UDP, against those of its receiver in the same measurement."""
+    """Rates of a sender over UDP or an unreliable RDMA transport (UC, UD), against those of its receiver."""
     for group in _rows(records, "side"):
         sent = [place for place in group if records[place].params.get("side") == "send"]
         for place in sent:
             record = records[place]
-            if record.value is None or not _over_udp(record):
+            if record.value is None or not _may_lose(record):
                 continue
             received = [
                 records[other].value
@@ -101,14 +104,14 @@ def sent_but_not_received(records: Sequence[Record], _: Circumstances) -> Iterat
                 if other not in sent and records[other].metric == record.metric
             ]
             if not received:
-                yield place, "the sender's count alone: over UDP nobody knows whether anything arrived"
+                yield place, "the sender's count alone: nobody knows whether anything arrived"
             for value in received[:1]:
                 if value is not None and value < record.value * (1 - TOLERANCE):
                     yield place, f"{1 - value / record.value:.0%} of what was sent never arrived"
 
 
-def _over_udp(record: Record) -> bool:
-    return record.case.lower().startswith("udp")
+def _may_lose(record: Record) -> bool:
+    return record.case.lower().startswith(_UNRELIABLE)
 
 
 def _rows(records: Sequence[Record], *without: str) -> list[list[int]]:

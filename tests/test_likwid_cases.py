@@ -205,3 +205,50 @@ def test_every_chosen_kernel_runs_here_and_gives_its_number(written: list[dict[s
         metric = "flops" if kernel.startswith("peakflops") else "bandwidth"
         (number,) = [reading for reading in readings if reading.metric == metric]
         assert (number.case, number.status) == (kernel, OK) and number.value
+
+
+# -- domains, threads, variants, counters ------------------------------------------------------------------
+
+
+def read_written(*words: str) -> list[dict[str, Any]]:
+    ended = write_cases(*words)
+    assert ended.returncode == 0, ended.stderr
+    return [json.loads(line) for line in ended.stdout.splitlines()]
+
+
+def test_domains_are_read_as_likwid_prints_them() -> None:
+    text = "Number of Domains 3\nDomain 0:\n\tTag N: 0 1 2 3\nDomain 1:\n\tTag M0: 0 1\n"
+    text += "Domain 2:\n\tTag M1: 2 3\n"
+    found = cases.domains_of(text)
+    assert found == {"N": [0, 1, 2, 3], "M0": [0, 1], "M1": [2, 3]}
+    assert list(cases.chosen_domains("N,M", found)) == ["N", "M0", "M1"]
+    assert cases.chosen_domains("M1", found) == {"M1": [2, 3]}
+    with pytest.raises(ValueError, match="likwid_domains S: this node has N, M0, M1"):
+        cases.chosen_domains("S", found)
+
+
+def test_all_variants_are_those_that_the_cpu_executes() -> None:
+    found = cases.variants("load", LISTED, {"sse2", "avx", "fma"}, every=True)
+    assert found == ["load_avx_fma", "load_avx", "load_sse", "load"]
+
+
+def test_each_domain_and_number_of_threads_has_its_cases() -> None:
+    cpus = len(os.sched_getaffinity(0))
+    written = read_written("--domains", "N,M", "--counts", f"1,{cpus}", "--non-temporal", "yes")
+    groups = {case["values"]["case"].split()[3] for case in written}
+    assert {group.split(":")[0] for group in groups} >= {"N", "M0"}
+    assert {int(group.split(":")[2]) for group in groups} == {1, cpus}
+    past = [case for case in written if "_mem" in case["name"].split()[0]]
+    assert past and {case["params"]["level"] for case in past} == {"MEM"}
+    assert all(("domain" in case["params"]) == (" M" in case["values"]["case"]) for case in written)
+
+
+def test_counters_that_cannot_be_had_are_unavailable() -> None:
+    """As in most virtual machines; where there are counters, the kernel's own figure is read as well."""
+    (case,) = (case for case in read_written("--groups", "MEM") if "counters" in case["params"])
+    argv = fill_in(["{program}", "{case}"], case["values"])
+    ended = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+    if ended.returncode:
+        assert ended.stderr.splitlines()[-1].startswith("unavailable: no counters for MEM: ")
+    else:
+        assert any(reading.status == OK for reading in parsers.parse("likwid", ended.stdout, argv))

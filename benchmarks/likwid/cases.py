@@ -1,5 +1,6 @@
 """The likwid-bench runs that suit this node: ``python cases.py > cases.jsonl`` for ``npc sample --cases``.
 
+Domains: the node (N), each socket (S0, …) or each NUMA node (M0, …) by itself, as likwid-bench names them.
 Kernels: of each family the widest that this CPU executes (likwid-bench lists kernels that it does not
 have, and dies of an illegal instruction). Working sets: half of each cache level over all its instances,
 as likwid-bench divides the set among its threads, and four times the last level for memory. Iterations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +28,8 @@ WIDTHS = (
 )
 #: Arrays of doubles that a kernel streams through.
 BANDWIDTH_KERNELS = {"load": 1, "copy": 2, "stream": 3, "triad": 4}
+#: The same with stores past the caches, which make sense in memory only.
+NON_TEMPORAL_KERNELS = ("copy_mem", "stream_mem", "triad_mem")
 #: Bytes that each thread moves: 0.1 to 0.5 s at what a core does in each level.
 VOLUME = {"L1": 30e9, "L2": 12e9, "L3": 6e9, "MEM": 4e9}
 #: Elements that each thread works on, at 15 FLOP each: about 0.5 s of an AVX2 core.
@@ -39,6 +44,37 @@ def widest(family: str, available: set[str], flags: set[str]) -> str:
         if f"{family}_{suffix}" in available and needs <= flags:
             return f"{family}_{suffix}"
     return family
+
+
+def variants(family: str, available: set[str], flags: set[str], every: bool) -> list[str]:
+    """The widest kernel of `family`, or every one that likwid-bench has and the CPU executes."""
+    if not every:
+        return [widest(family, available, flags)]
+    wide = [f"{family}_{suffix}" for suffix, needs in WIDTHS if needs <= flags]
+    return [kernel for kernel in [*wide, family] if kernel in available]
+
+
+def domains_of(listed: str) -> dict[str, list[int]]:
+    """Name → CPUs of what ``likwid-bench -p`` prints."""
+    return {
+        name: [int(cpu) for cpu in cpus.split()] for name, cpus in re.findall(r"Tag (\w+):([ \d]+)", listed)
+    }
+
+
+def chosen_domains(wanted: str, found: dict[str, list[int]]) -> dict[str, list[int]]:
+    """Those of the domains whose name or kind (S: every socket, M: every NUMA node) is asked for.
+
+    Raises ValueError for one that is not there.
+    """
+    chosen: dict[str, list[int]] = {}
+    for name in wanted.split(","):
+        same = {
+            each: cpus for each, cpus in found.items() if name == each or name == each.rstrip("0123456789")
+        }
+        if not same:
+            raise ValueError(f"likwid_domains {name}: this node has {', '.join(found)}")
+        chosen |= same
+    return chosen
 
 
 def cache_bytes(cpus: set[int]) -> dict[str, int]:
@@ -82,47 +118,113 @@ def likwid_size(size_bytes: int) -> str:
     return f"{max(1, size_bytes // 1000)}kB"
 
 
+def ask_likwid(option: str) -> str:
+    """What ``likwid-bench OPTION`` prints. Raises OSError, subprocess.TimeoutExpired."""
+    return subprocess.run(["likwid-bench", option], capture_output=True, text=True, timeout=60).stdout
+
+
 def main() -> int:
-    """Write the cases to stdout; exit code 1 with the reason if likwid-bench is missing."""
+    """Write the cases to stdout; exit code 1 with the reason if likwid-bench is missing or cannot do it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--samples", type=int, default=6, help="launches of each ceiling")
     parser.add_argument("--side-samples", type=int, default=3, help="launches of copy, stream and triad")
     parser.add_argument("--threads", type=int, help="at most so many (default: a thread for each CPU)")
+    parser.add_argument("--counts", default="", help="numbers of threads, commas between (default: all)")
+    parser.add_argument("--domains", default="N", help="N, S, M or single ones, commas between")
+    parser.add_argument("--variants", choices=("widest", "all"), default="widest", help="SIMD widths")
+    parser.add_argument("--non-temporal", choices=("no", "yes"), default="no", help="stores past the caches")
+    parser.add_argument("--groups", default="", help="likwid-perfctr's groups, commas between")
     options = parser.parse_args()
     try:
-        listed = subprocess.run(["likwid-bench", "-a"], capture_output=True, text=True, timeout=60).stdout
+        listed = ask_likwid("-a")
+        allowed = sorted(os.sched_getaffinity(0))[: options.threads]
+        whole = {"N": allowed}
+        domains = chosen_domains(
+            options.domains, domains_of(ask_likwid("-p")) if options.domains != "N" else whole
+        )
+        counts = [int(word) for word in options.counts.split(",") if word]
     except FileNotFoundError:
         print(f"unavailable: likwid-bench: not found in PATH on {os.uname().nodename}", file=sys.stderr)
         return 1
-    except (OSError, subprocess.TimeoutExpired) as error:
-        print(f"cases.py: likwid-bench -a: {error}", file=sys.stderr)
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        print(f"cases.py: {error}", file=sys.stderr)
         return 1
     available = {line.split()[0] for line in listed.splitlines() if " - " in line}
     cpuinfo = Path("/proc/cpuinfo").read_text().splitlines()
     flags = set(next((line for line in cpuinfo if line.startswith("flags")), "").split())
-    cpus = set(sorted(os.sched_getaffinity(0))[: options.threads])
-    threads = len(cpus)
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-    for family, precision in (("peakflops", "double"), ("peakflops_sp", "single")):
-        kernel = widest(family, available, flags)
-        element = 8 if precision == "double" else 4
-        iterations = int(PEAK_ELEMENTS * element / PEAK_SET)
-        emit(kernel, PEAK_SET * threads, threads, iterations, options.samples, {"precision": precision})
-    for level, size in working_sets(cache_bytes(cpus), memory).items():
-        for family in BANDWIDTH_KERNELS:
-            kernel = widest(family, available, flags)
-            iterations = max(10, int(VOLUME.get(level, VOLUME["L3"]) * threads / size))
-            runs = options.samples if family == "load" else options.side_samples
-            emit(kernel, size, threads, iterations, runs, {"level": level, "precision": "double"})
+    for domain, cpus in domains.items():
+        usable = [cpu for cpu in cpus if cpu in allowed]
+        for threads in sorted({min(count, len(usable)) for count in counts if count > 0} or {len(usable)}):
+            emit_kernels(options, available, flags, memory, domain, set(usable[:threads]))
     return 0
 
 
-def emit(kernel: str, size: int, threads: int, iterations: int, runs: int, params: dict[str, str]) -> None:
-    """Print one case. The workgroup is the node (N), initialised by the threads that will use it (-W)."""
-    command = f"-t {kernel} -W N:{likwid_size(size)}:{threads} -i {iterations}"
-    name = f"{kernel} {params.get('level', params['precision'])}"
-    print(json.dumps({"name": name, "values": {"case": command}, "runs": runs, "params": params}))
+def emit_kernels(
+    options: argparse.Namespace,
+    available: set[str],
+    flags: set[str],
+    memory: int,
+    domain: str,
+    cpus: set[int],
+) -> None:
+    """Print the cases of one domain and number of threads: peaks, bandwidths, counters."""
+    threads, every = len(cpus), options.variants == "all"
+    levels = working_sets(cache_bytes(cpus), memory)
+    peak_iterations = {
+        "double": int(PEAK_ELEMENTS * 8 / PEAK_SET),
+        "single": int(PEAK_ELEMENTS * 4 / PEAK_SET),
+    }
+    for family, precision in (("peakflops", "double"), ("peakflops_sp", "single")):
+        for kernel in variants(family, available, flags, every):
+            words = (kernel, domain, PEAK_SET * threads, threads, peak_iterations[precision])
+            emit(*words, options.samples, {"precision": precision})
+    for level, size in levels.items():
+        iterations = max(10, int(VOLUME.get(level, VOLUME["L3"]) * threads / size))
+        families = [*BANDWIDTH_KERNELS]
+        if options.non_temporal == "yes" and level == "MEM":
+            families += NON_TEMPORAL_KERNELS
+        for family in families:
+            runs = options.samples if family == "load" else options.side_samples
+            for kernel in variants(family, available, flags, every):
+                if kernel in available:
+                    words = (kernel, domain, size, threads, iterations)
+                    emit(*words, runs, {"level": level, "precision": "double"})
+    for group in filter(None, options.groups.split(",")):
+        kernel = widest("triad", available, flags)
+        words = (kernel, domain, levels["MEM"], threads, 10)
+        emit(*words, 1, {"level": "MEM", "counters": group}, group)
+
+
+def emit(
+    kernel: str,
+    domain: str,
+    size: int,
+    threads: int,
+    iterations: int,
+    runs: int,
+    params: dict[str, str],
+    group: str = "",
+) -> None:
+    """Print one case. The working set is initialised by the threads that will use it (-W)."""
+    command = f"-t {kernel} -W {domain}:{likwid_size(size)}:{threads} -i {iterations}"
+    counting = [
+        sys.executable,
+        str(Path(__file__).with_name("perfctr.py")),
+        group,
+        f"{domain}:0-{threads - 1}",
+    ]
+    program = shlex.join([*(counting if group else []), "likwid-bench"])
+    name = " ".join(
+        filter(None, (kernel, params.get("level", params.get("precision", "")), domain, str(threads), group))
+    )
+    if domain != "N":
+        params = {**params, "domain": domain}
+    print(
+        json.dumps(
+            {"name": name, "values": {"program": program, "case": command}, "runs": runs, "params": params}
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ from collections.abc import Generator
 import pytest
 from hypothesis import settings
 
+# What else runs on the machine is not the tests' business: `npc environment` does not look for it.
+os.environ.setdefault("NPC_WATCH", "0")
 # Machines are loaded at times; no property depends on how long an example takes.
 settings.register_profile("npc", deadline=None, derandomize=os.environ.get("CI") == "true")
 settings.load_profile("npc")

@@ -101,12 +101,13 @@ def _print(records: Sequence[Record], findings: Sequence[Finding]) -> None:
     for finding in findings:
         record = records[finding.place]
         words = re.sub(r"[0-9.]+ ?[kMGTPnµm]?", "N", finding.reason)
-        groups.setdefault((finding.rule.name, record.benchmark, record.case, words), []).append(finding)
-    for (name, benchmark, case, _), alike in groups.items():
+        groups.setdefault((finding.rule.name, record.benchmark, words), []).append(finding)
+    for (name, benchmark, _), alike in groups.items():
         first = alike[0]
+        cases = list(dict.fromkeys(records[finding.place].case for finding in alike))
+        tests = ", ".join(cases[:4]) + (", …" if len(cases) > 4 else "")
         many = f"{len(alike)} × " if len(alike) > 1 else ""
-        test = case if case.startswith(benchmark) else f"{benchmark} {case}"
-        click.echo(f"{first.rule.level}: {many}{test}: {first.reason}")
+        click.echo(f"{first.rule.level}: {many}{benchmark} {tests}: {first.reason}")
         click.echo(f"    rule {name} ({first.rule.title}); {first.rule.source}")
         click.echo(f"    {records[first.place].raw}")
     invalid = {finding.place for finding in findings if finding.rule.level == "invalid"}

@@ -8,8 +8,8 @@ from typing import Any, Final
 from npc.record import Record
 from npc.validity import Circumstances, rule
 
-#: A quarter of the CPUs taken by others: what uses all of them, or all memory channels, is off by as much.
-_TOO_MUCH: Final = 0.25
+#: Half of the CPUs taken by others: what uses all of them gets the rest, or waits for its slowest part.
+_TOO_MUCH: Final = 0.5
 _SOURCE: Final = (
     "proc(5), utime and stime of all processes just before the job; Hoefler, Belli, SC'15, rule 9 "
     "(document the experimental setup), Petrini et al., SC'03 (noise of a single core shows in collectives)"
@@ -18,10 +18,13 @@ _SOURCE: Final = (
 
 @rule("loaded", "a machine that others used", _SOURCE)
 def loaded(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, str]]:
-    """Processes seen computing before the job began, on a quarter of the CPUs or more."""
+    """Processes seen computing before the job began, on half of the CPUs or more."""
     for place, cores, cpus, names in _busy(records, circumstances):
         if cores >= _TOO_MUCH * cpus:
-            yield place, f"others used {cores:.1f} of the {cpus} CPUs just before: {names}"
+            yield (
+                place,
+                f"others used {cores:.1f} of the {cpus} CPUs just before: {names}; measure without them",
+            )
 
 
 @rule("disturbed", "somebody else's process beside the benchmark", _SOURCE, level="note")

@@ -146,7 +146,7 @@ def parse_squeue(text: str) -> dict[int, Job]:
 
 def parse_sacct(text: str) -> dict[int, Job]:
     """Jobs by number, of what ``sacct --parsable2 --noheader`` prints; of several executions the last."""
-    jobs: dict[int, Job] = {}
+    parts: dict[str, Job] = {}
     for line in text.splitlines():
         cells = dict(zip(_SACCT, line.split("|"), strict=False))
         number = re.match(r"\d+", cells["JobID"])
@@ -155,7 +155,7 @@ def parse_sacct(text: str) -> dict[int, Job]:
         code, _, by = cells["ExitCode"].partition(":")
         nodes = cells["NodeList"]
         limit = cells["Timelimit"]
-        jobs[int(number.group())] = Job(
+        parts[cells["JobID"]] = Job(
             id=int(number.group()),
             state=cells["State"].partition(" ")[0],  # "CANCELLED by 1000"
             reason="" if cells["Reason"] == "None" else cells["Reason"],
@@ -167,6 +167,9 @@ def parse_sacct(text: str) -> dict[int, Job]:
             limit_s=60 * int(limit) if limit.isdecimal() else _seconds(limit),
             submitted=_moment(cells["Submit"]),
         )
+    jobs: dict[int, Job] = {}
+    for part in parts.values():
+        jobs[part.id] = _joined(jobs[part.id], part) if part.id in jobs else part
     return jobs
 
 

@@ -36,6 +36,7 @@ fails) echo "no such device" >&2; exit 3 ;;
 killed) kill -KILL $$ ;;
 unavailable) echo "unavailable: no such tool here" >&2; exit 1 ;;
 silent) exit 0 ;;
+requeued_silent) [ -z "$SLURM_RESTART_COUNT" ] || exit 0; touch "$2"; sleep 300 & wait ;;
 requeued) [ -n "$SLURM_RESTART_COUNT" ] || { touch "$2"; sleep 300 & wait; } ;;
 *) sleep 300 & wait ;;
 esac
@@ -45,8 +46,9 @@ touch ready
 OPTIONS = {
     "time_limit": "-t 1",
     "cancelled_pending": "--hold",
-    "node_fail": "-w n6",
+    "node_fail": "-p lost",
     "requeued": "--requeue",
+    "requeued_silent": "--requeue",
     "too_many_nodes": "-N 9",
     "too_long": "-t 500",
     "refused": "-p nowhere",
@@ -56,7 +58,7 @@ OPTIONS = {
 CONSTANT = (
     "fine", "fails", "killed", "unavailable", "silent", "time_limit", "cancelled_pending",
     "cancelled_running", "node_fail", "requeued", "too_many_nodes", "too_long", "refused", "deadline",
-    "heterogeneous",
+    "heterogeneous", "requeued_silent",
 )  # fmt: skip
 
 
@@ -162,8 +164,10 @@ def jobs(run: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster(nodes=6, extra_conf={"SlurmdTimeout": "5"}) as six:
-        yield six
+    """Seven nodes, and one to lose."""
+    partitions = {"all": "Nodes=n[1-7] Default=YES", "lost": "Nodes=n8"}
+    with Cluster(nodes=8, partitions=partitions, extra_conf={"SlurmdTimeout": "5"}) as eight:
+        yield eight
 
 
 @dataclass(frozen=True)
@@ -179,10 +183,7 @@ class Measured:
 def measuring(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Measured:
     """The qperf benchmark on two nodes, with more launches than a minute holds."""
     outpath = tmp_path_factory.mktemp("measuring")
-    settings = {
-        "NPC_SAMPLES": "2000", "NPC_TIMELIMIT": "1", "NPC_EXCLUSIVE": "no", "NPC_DEPENDENCY": "none",
-        "NPC_ADDITIONAL_JOB_CONFIG": "#SBATCH --nodelist=n4,n5",
-    }  # fmt: skip
+    settings = {"NPC_SAMPLES": "2000", "NPC_TIMELIMIT": "1", "NPC_DEPENDENCY": "none"}
     words = ["jube", "run", "benchmarks/qperf/benchmark.xml", "--hide-animation", "--outpath", outpath]
     words += ["--include-path", "platforms/slurm"]
     cluster.run("head", words, env={**SMALL, **settings}, cwd=ROOT, check=True)
@@ -205,7 +206,9 @@ def ended(cluster: Cluster, measuring: Measured, tmp_path_factory: pytest.TempPa
     with (folder / "shown").open("wb") as shown:
         words = [NPC, "wait", run, "--pending-limit", "5s", "--least", "1s", "--most", "3s", "--json"]
         process = cluster.popen("head", words, stdout=subprocess.PIPE, stderr=shown, text=True)
-        running = ("time_limit", "cancelled_running", "node_fail", "requeued", "heterogeneous")
+        running = (
+            "time_limit", "cancelled_running", "node_fail", "requeued", "heterogeneous", "requeued_silent",
+        )  # fmt: skip
 
         def all_run() -> bool:
             said = {each.parameters["ending"]: each.last_words() for each in read_workpackages(run, 3)}
@@ -215,16 +218,15 @@ def ended(cluster: Cluster, measuring: Measured, tmp_path_factory: pytest.TempPa
         measure = read_workpackages(measuring.run)
         until(lambda: min(each.progress().made for each in measure) > 2, "npb measures", limit_s=60)
         until((run / "000009_job/work/error").exists, "the first execution's error file")
-        cluster.kill_node("n6")
+        cluster.kill_node("n8")
         cancelled = [number[ending] for ending in ("cancelled_pending", "cancelled_running", "heterogeneous")]
         cluster.run("head", ["scancel", *cancelled, measuring.cancelled], check=True)
-        cluster.run("head", ["scontrol", "requeue", number["requeued"]], check=True)
+        twice = [number["requeued"], number["requeued_silent"]]
+        cluster.run("head", ["scontrol", "requeue", ",".join(twice)], check=True)
         until(lambda: bool(REQUEUED.search((folder / "shown").read_text())), "it is seen to be requeued")
-        until(lambda: queue(cluster)[number["requeued"]] == "PENDING", "it has left its node")
+        until(lambda: all(queue(cluster)[job] == "PENDING" for job in twice), "they have left their nodes")
         # Slurm would let it wait two minutes
-        cluster.run(
-            "head", ["scontrol", "update", f"JobId={number['requeued']}", "StartTime=now"], check=True
-        )
+        cluster.run("head", ["scontrol", "update", f"JobId={','.join(twice)}", "StartTime=now"], check=True)
         until(lambda: "lost its node" in (folder / "shown").read_text(), "the node is lost", limit_s=60)
         cluster.stop_controller()
         until(lambda: "Slurm does not answer" in (folder / "shown").read_text(), "silence", limit_s=30)
@@ -251,7 +253,7 @@ def ended(cluster: Cluster, measuring: Measured, tmp_path_factory: pytest.TempPa
             "cancelled_running",
             r"failed: job \d+ was cancelled after \d+ s; last words: cancelled_running begins",
         ),
-        ("node_fail", r"failed: job \d+ lost its node n6 after \d+ s; last words: node_fail begins"),
+        ("node_fail", r"failed: job \d+ lost its node n8 after \d+ s; last words: node_fail begins"),
         ("too_many_nodes", r"failed: job \d+ could never start \(Partition\w+\), so it was cancelled"),
         ("too_long", r"failed: job \d+ could never start \(PartitionTimeLimit\), so it was cancelled"),
         (
@@ -260,6 +262,7 @@ def ended(cluster: Cluster, measuring: Measured, tmp_path_factory: pytest.TempPa
         ),
         ("deadline", r"timeout: job \d+ could not end before its deadline"),
         ("heterogeneous", rf"failed: job \d+ was cancelled {SOON}; last words: heterogeneous begins"),
+        ("requeued_silent", r"failed: job \d+ ended with exit code 0, but never wrote ready; last words: .*"),
         ("other_file", rf"failed: job \d+ was ended by SIGKILL {SOON}; last words: killed begins"),
         ("no_file", rf"failed: job \d+ was ended by SIGKILL {SOON}; last words: killed begins"),
     ],

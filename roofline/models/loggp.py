@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, ClassVar
 from npc.statistics import MIN_SAMPLES
 from roofline.models.estimate import Number, Parameter
 from roofline.models.fitted import Fitted, line_parameters
-from roofline.models.piecewise import Pieces, Sweep, design_of, fit_linear, fit_pieces
+from roofline.models.piecewise import Pieces, Sweep, design_of, fit_linear, fit_pieces, weighted_fit
 
 if TYPE_CHECKING:
     from roofline.models.piecewise import Array
@@ -143,11 +143,13 @@ def _held_out(x: Array, half: Array, gaps: Array, scale: Array, bursts: Array) -
     """ln(measured/predicted) of half the round trip at each size, without that size."""
     import numpy as np
 
+    times, intervals = np.median(half, axis=1), np.median(gaps, axis=1)
+    design = design_of(x, ((0, len(x) - 1),))
     errors = []
     for left_out in range(len(x)):
         kept = np.arange(len(x)) != left_out
-        time = _line(x[kept], half[kept], scale[kept])
-        gap = _line(x[kept], gaps[kept], bursts[kept])
-        predicted = time.at_one.value + gap.slope.value * (float(x[left_out]) - 1)
+        time = weighted_fit(design[kept], times[kept], scale[kept])[0]
+        gap = weighted_fit(design[kept], intervals[kept], bursts[kept])[0]
+        predicted = float(time[0] + time[1] + gap[1] * (x[left_out] - 1))
         errors.append(math.log(scale[left_out] / predicted) if predicted > 0 else math.inf)
     return errors

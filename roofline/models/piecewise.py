@@ -342,11 +342,11 @@ def fit_linear(
     import numpy as np
 
     weight = times if scale_of_errors is None else scale_of_errors
-    theta, fitted = _weighted(design, times, weight)
+    theta, fitted = weighted_fit(design, times, weight)
     for _ in range(_ROUNDS if scale_of_errors is None else 0):
         # a fitted time may come out at or below zero for data that are no line: then the measured one counts
         weight = np.where(fitted > 0.1 * times, fitted, times)
-        theta, fitted = _weighted(design, times, weight)
+        theta, fitted = weighted_fit(design, times, weight)
     weighted = design / weight[:, None]
     dof = len(times) - design.shape[1]
     residual = (times - fitted) / weight
@@ -359,7 +359,7 @@ def fit_linear(
     return Linear(theta, variance * inverse, float(dof), each)
 
 
-def _weighted(design: Array, times: Array, weight: Array) -> tuple[Array, Array]:
+def weighted_fit(design: Array, times: Array, weight: Array) -> tuple[Array, Array]:
     """(θ, fitted times) that minimise Σ ((t − design·θ)/weight)², with columns scaled alike."""
     import numpy as np
 

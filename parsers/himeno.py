@@ -3,7 +3,8 @@
 ``MFLOPS measured`` is 34 FLOP for each inner cell and loop over the slowest process' time, M is 10^6;
 the rehearsal's rate (``MFLOPS: … time(s): …``) is no result. `case` is ``himeno``, size the bytes of the 14
 single-precision arrays; the grid of cells and that of processes are params where they are printed
-(``imax = …``, ``I-decomp = …``).
+(``imax = …``, ``I-decomp = …``). Metric flop counts the rehearsal's loops with the others, because counters
+read around the program count it too.
 
 The rate is invalid where it is not the printed loops' FLOP over the printed time, and where the residual
 (``Gosa``) is no number or is not below the rehearsal's: Jacobi's method reduces it with every loop.
@@ -27,6 +28,7 @@ _PROCESSES: Final = re.compile(
     rf"\n *I-decomp *= *({WHOLE}) +J-decomp *= *({WHOLE}) +K-decomp *= *({WHOLE}) *(?=\n)"
 )
 _REHEARSAL: Final = re.compile(rf"\n *MFLOPS: *(?:{_FLOAT}) +time\(s\): *(?:{_FLOAT}) +({_FLOAT}) *(?=\n)")
+_REHEARSAL_LOOPS: Final = re.compile(rf"\n *Measure the performance in ({WHOLE}) times\. *(?=\n)")
 _RESULT: Final = re.compile(
     rf"\n *cpu *: *({_FLOAT}) sec\. *\n *Loop executed for *({WHOLE}) times *\n *Gosa *: *({_FLOAT}) *"
     rf"\n *MFLOPS measured *: *({_FLOAT}) *(?=\n)"
@@ -44,7 +46,7 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     text = complete_lines(text)
     end = 0
     for result in _RESULT.finditer(text):
-        yield _result(text[end : result.start() + 1], result)
+        yield from _result(text[end : result.start() + 1], result)
         end = result.end()
     rest = text[end:]
     error = _ERROR.search(rest)
@@ -52,22 +54,25 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
         yield failed("himeno", "flops", error[1] if error else "it ended before its result")
 
 
-def _result(before: str, result: re.Match[str]) -> Reading:
-    """The reading of the closing lines; `before` is what the run printed above them."""
+def _result(before: str, result: re.Match[str]) -> Iterator[Reading]:
+    """The readings of the closing lines; `before` is what the run printed above them."""
     cells, processes, rehearsal = (_last(p, before) for p in (_CELLS, _PROCESSES, _REHEARSAL))
+    rehearsed = _last(_REHEARSAL_LOOPS, before)
     seconds, loops, gosa, mflops = map(float, result.groups())
-    params = {}
-    size = flop = None
+    params = {"precision": "single"}
+    size = flop = a_loop = None
     if cells:
         extent = [int(number) for number in cells.groups()]
         params["cells"] = "x".join(cells.groups())
         size = 4 * _ARRAYS * math.prod(extent)
-        flop = _FLOP_PER_CELL * math.prod(number - 2 for number in extent) * loops
+        a_loop = _FLOP_PER_CELL * math.prod(number - 2 for number in extent)
+        flop = a_loop * loops
     if processes:
         params["decomposition"] = "x".join(processes.groups())
         params["processes"] = str(math.prod(map(int, processes.groups())))
     if not 0 < mflops < math.inf:
-        return failed("himeno", "flops", "the printed rate is no number", size, params)
+        yield failed("himeno", "flops", "the printed rate is no number", size, params)
+        return
     status = OK
     if not math.isfinite(gosa):
         status = "invalid: the residual is no number"
@@ -77,7 +82,11 @@ def _result(before: str, result: re.Match[str]) -> Reading:
         status = "invalid: the grid is not printed"
     elif not math.isclose(flop, mflops * 1e6 * seconds, rel_tol=_TOLERANCE, abs_tol=mflops):
         status = "invalid: the rate is not the loops' FLOP over the time"
-    return Reading("himeno", "flops", mflops * 1e6, size, status, params)
+    yield Reading("himeno", "flops", mflops * 1e6, size, status, params)
+    yield Reading("himeno", "time", seconds, size, status, params)
+    if a_loop is not None:
+        all_loops = loops + (int(rehearsed[1]) if rehearsed else 0)
+        yield Reading("himeno", "flop", a_loop * all_loops, size, status, params)
 
 
 def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:

@@ -219,7 +219,7 @@ def find_ceilings(
     dropped = Counter(
         record.status.split(":")[0] if not record.ok else "zero"
         for record in records
-        if not (record.ok and record.value)
+        if not record.ok or not (record.value or METRICS[record.metric].better == "neither")
     )
     headline = [record for record in used if "statistic" not in record.params]
     memory, kernels = _memory(headline, platform)

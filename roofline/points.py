@@ -105,7 +105,7 @@ class Application:
     def nights(self) -> list[tuple[str, float, float]]:
         """(day, FLOP per byte, FLOP/s a node): the medians of each day's runs that have both."""
         days: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
-        for run in self.runs:
+        for run in self.runs if self.intensity is not None else ():
             if run.intensity is not None and math.isfinite(run.intensity):
                 days[run.time[:10]].append((run.intensity, run.flops))
         return [
@@ -140,7 +140,7 @@ def find_applications(records: Iterable[Record]) -> list[Application]:
             precision=precision,
             runs=tuple(sorted(runs, key=lambda run: run.time)),
             flops=summarise([run.flops for run in runs]),
-            intensity=_intensity(runs),
+            intensity=_intensity(runs) if nodes > 1 else None,  # on one node the ports see others' bytes only
             note=note,
         )
         for (platform, name, nodes, hosts, precision, note), runs in sorted(groups.items())
@@ -187,7 +187,8 @@ def _run(rate: Record, launch: Sequence[Record]) -> Run:
 
     flop, memory = of("flop"), of("bandwidth")
     # Only the program's own time belongs to its rate; what npc observe saw includes start and end.
-    seconds = next((r.value for r in launch if r.metric == "time" and r.case == rate.case), None)
+    times = [r for r in launch if r.metric == "time" and r.case == rate.case and "part" not in r.params]
+    seconds = times[0].value if times else None
     if flop is None and seconds is not None and rate.value is not None:
         flop = rate.value * seconds
     bytes_by: dict[str, float | None] = {"received": None, "sent": None}

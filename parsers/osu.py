@@ -8,8 +8,8 @@ latency is half the round trip in the point-to-point tests and the mean over the
   percentiles), except in mpi4py's ports, whose osu_bw.py and osu_bibw.py head MB/s with "Latency [us]":
   there the test's name decides.
 - A row whose validation is not ``Pass`` is invalid.
-- Of non-blocking collectives the latency is the pure communication; overall and compute are times. The
-  overlap in percent is passed over.
+- Of non-blocking collectives the latency is the pure communication; overall and compute are times, and the
+  overlap is the part of the communication that the computation hides.
 - Barrier and start-up tests have no size; mpi4py's barrier prints 0 for it.
 
 `case` is the program's name (``osu_latency``); ``# Datatype: MPI_CHAR.`` and the like become params.
@@ -36,7 +36,9 @@ _COLUMN: Final = re.compile(
     r"|\S[^()\[\]]{0,40}?[(\[](?:us|MB/s|%)[)\]]|\S+"
 )
 _VARIED: Final = re.compile(r"([A-Za-z][\w ]{0,40}): ([^\s\]]{0,80}[^\s\].])")
-_INIT: Final = re.compile(rf"\nnprocs: \d+, min: ({WHOLE}) ms, max: ({WHOLE}) ms, avg: ({WHOLE}) ms(?=\n|\Z)")
+_INIT: Final = re.compile(
+    rf"\nnprocs: ({WHOLE}), min: ({WHOLE}) ms, max: ({WHOLE}) ms, avg: ({WHOLE}) ms(?=\n|\Z)"
+)
 _ERROR: Final = re.compile(r"\n(This test requires[^\n]*|[^\n]*exited with non-zero status[^\n]*)")
 _PROGRAM: Final = re.compile(r"osu_\w+")
 _WORD: Final = "[A-Za-z]+"
@@ -57,7 +59,7 @@ class _Column(NamedTuple):
 
     place: int
     metric: str
-    unit: Literal["us", "MB/s", "1/s"]
+    unit: Literal["us", "MB/s", "1/s", "%"]
     params: dict[str, str]
 
 
@@ -128,6 +130,8 @@ def _in_si(cells: Iterable[str], unit: str) -> list[float]:
         return [value / 1e6 for value in map(float, cells)]
     if unit == "MB/s":
         return [value * 1e6 for value in map(float, cells)]
+    if unit == "%":
+        return [value / 100 for value in map(float, cells)]
     return list(map(float, cells))
 
 
@@ -135,10 +139,11 @@ def _start_up(case: str, version: str, body: str) -> Iterator[Reading]:
     """Readings of osu_init; osu_hello measures nothing; any other test without a table has failed."""
     times = _INIT.search(body)
     if times:
+        ranks, *numbers = times.groups()
         statistics: tuple[dict[str, str], ...] = ({"statistic": "min"}, {"statistic": "max"}, {})
         return (
-            Reading(case, "time", int(number) / 1e3, params=params, tool_version=version)
-            for number, params in zip(times.groups(), statistics, strict=True)
+            Reading(case, "time", int(number) / 1e3, params={"ranks": ranks, **params}, tool_version=version)
+            for number, params in zip(numbers, statistics, strict=True)
         )
     return iter(()) if case == "osu_hello" else _failure(case, "no table was printed")
 
@@ -168,12 +173,14 @@ def _layout(heading: str, header: str, title: str, osu: bool) -> _Layout:
     return _Layout(len(names), columns, validation, is_row, no_row)
 
 
-def _quantity(name: str) -> Iterator[tuple[str, Literal["us", "MB/s", "1/s"], dict[str, str]]]:
+def _quantity(name: str) -> Iterator[tuple[str, Literal["us", "MB/s", "1/s", "%"], dict[str, str]]]:
     """What the column `name` holds: nothing, or metric, unit and qualifiers."""
     statistic = _STATISTIC.match(name)
     params = {"statistic": statistic[1].lower()} if statistic else {}
     if name.startswith(("Overall", "Compute")):
         yield "time", "us", {"part": name[:7].lower()}
+    elif name.startswith("Overlap"):
+        yield "overlap", "%", params
     elif "MB/s" in name:
         yield "bandwidth", "MB/s", params
     elif name == "Messages/s":

@@ -36,7 +36,7 @@ def test_a_line_for_each_tool_test_and_mpi() -> None:
             *swept("osu", "osu_bw", "mpich"),
             *swept("imb", "PingPong", "impi", "latency"),
             *swept("qperf", "tcp_bw", ""),
-        ]  # fmt: skip
+        ]
     )
     assert [(sweep.name, sweep.metric) for sweep in found] == [
         ("osu_bw · mpich", "bandwidth"),
@@ -72,7 +72,7 @@ def test_qualifiers_and_numbers_of_nodes_are_lines_of_their_own() -> None:
             *swept("osu", "osu_bw", "openmpi", nodes=1),
             *swept("osu", "osu_bw", "openmpi", nodes=2),
             *(replace(r, params={"streams": "4"}) for r in swept("iperf3", "tcp", "")),
-        ]  # fmt: skip
+        ]
     )
     assert [sweep.name for sweep in found] == [
         "iperf3 tcp, streams 4", "osu_bw, 1 nodes · openmpi", "osu_bw, 2 nodes · openmpi",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
-from captured import text_of
+from captured import DATA, text_of
 
 import parsers
 from npc.record import OK, Reading
@@ -333,6 +335,20 @@ class TestOsu:
             (8, pytest.approx(0.19e-6)),
         ]
 
+    @pytest.mark.parametrize(
+        "rows", ["1 2.5 4\n3.5\n", "1..5\n", "1 1..5\n", "1 2.5.\n", "1\n2.5\n", "1 2.5 \0\n"]
+    )
+    def test_cells_that_run_into_other_rows_are_no_rows(self, rows: str) -> None:
+        text = "# OSU MPI Latency Test v7.4\n# Size       Avg Latency(us)\n" + rows + "8  0.19\n"
+        assert [(reading.size, reading.value) for reading in self.read(text)] == [(8, pytest.approx(0.19e-6))]
+
+    def test_the_overlap_is_a_share(self) -> None:
+        readings = self.read(text_of("osu", "osu_ibcast.out"))
+        assert values(readings, "overlap", datatype="MPI_CHAR")[9] == (512, pytest.approx(0.1806))
+
+    def test_start_up_tells_how_many_ranks_there_were(self) -> None:
+        assert {reading.params["ranks"] for reading in self.read(text_of("osu", "osu_init.out"))} == {"2"}
+
     def test_too_few_processes(self) -> None:
         (reading,) = self.read(text_of("osu", "osu_bw_np1.err"), "mpirun -np 1 /opt/osu/osu_bw")
         assert (reading.case, reading.metric, reading.value) == ("osu_bw", "bandwidth", None)
@@ -515,3 +531,158 @@ class TestIperf3:
     def test_a_busy_server(self) -> None:
         (reading,) = self.read("fail_busy_text.err.txt")
         assert reading.status == "failed: error - the server is busy running a test. try again later"
+
+    @pytest.mark.parametrize(
+        ("name", "direction", "received"),
+        [
+            ("tcp_R_json.txt", {"direction": "reverse"}, 1),
+            ("tcp_bidir_json.txt", {"direction": "bidir"}, 1),
+            ("tcp_bidir_json.txt", {"direction": "bidir_reverse"}, 1),
+            ("tcp_P4_json.txt", {"streams": "4"}, 1),
+        ],
+    )
+    def test_every_direction_and_all_streams_together(
+        self, name: str, direction: dict[str, str], received: int
+    ) -> None:
+        readings = self.read(name)
+        assert len(values(readings, "bandwidth", **direction)) == received
+        assert len(values(readings, "retransmits", **direction)) == 1
+        streams = json.loads(text_of("iperf3", name))["end"]
+        end = (
+            "sum_received_bidir_reverse" if direction.get("direction") == "bidir_reverse" else "sum_received"
+        )
+        (found,) = values(readings, "bandwidth", **direction)
+        assert found[1] == pytest.approx(streams[end]["bits_per_second"] / 8)
+
+    def test_the_streams_make_the_sum(self) -> None:
+        text = text_of("iperf3", "tcp_P4_json.txt")
+        rates = [stream["receiver"]["bits_per_second"] for stream in json.loads(text)["end"]["streams"]]
+        ((_, rate),) = values(self.read("tcp_P4_json.txt"), "bandwidth", streams="4")
+        assert len(rates) == 4 and rate == pytest.approx(sum(rates) / 8, rel=0.05)
+
+
+class TestImb:
+    def read(self, name: str, command: str = "") -> list[Reading]:
+        return parsers.parse("imb", text_of("imb", name), command.split())
+
+    @pytest.mark.parametrize(
+        ("name", "case", "messages"),
+        [("three.txt", "PingPong", 1), ("three.txt", "Sendrecv", 2), ("exchange_4ranks.txt", "Exchange", 4)],
+    )
+    def test_the_rate_is_bytes_by_time_in_decimal_megabytes(
+        self, name: str, case: str, messages: int
+    ) -> None:
+        """Both are rounded to two decimals: at 1 KiB and above they agree to 3 %."""
+        readings = [reading for reading in self.read(name) if reading.case == case]
+        slowest = "max" if messages > 1 else None
+        times = {
+            reading.size: reading.value
+            for reading in readings
+            if reading.metric == "latency" and reading.params.get("statistic") == slowest
+        }
+        rates = {reading.size: reading.value for reading in readings if reading.metric == "bandwidth"}
+        compared = [size for size in rates if size and size >= 1024]
+        assert compared
+        for size in compared:
+            time, rate = times[size], rates[size]
+            assert time and rate == pytest.approx(messages * size / time, rel=0.03)
+
+    def test_a_size_of_nothing_has_a_latency_and_no_bandwidth(self) -> None:
+        readings = self.read("PingPong.txt")
+        assert [reading.metric for reading in readings if reading.size == 0] == ["latency"]
+
+    def test_the_mean_over_the_ranks_is_the_headline(self) -> None:
+        params = {"program": "IMB-MPI1", "ranks": "2"}
+        assert values(self.read("Barrier.txt"), "latency", **params) == [(None, pytest.approx(0.20e-6))]
+        readings = self.read("Alltoall.txt")
+        assert values(readings, "latency", **params)[1] == (1, pytest.approx(1.17e-6))
+        assert values(readings, "latency", **params, statistic="max")[1] == (1, pytest.approx(1.19e-6))
+
+    def test_aggregated_one_sided_calls_are_told_apart(self) -> None:
+        readings = self.read("rma_unidir_put.txt")
+        for mode, seconds in (("non-aggregate", 0.76e-6), ("aggregate", 0.41e-6)):
+            found = values(readings, "latency", program="IMB-RMA", ranks="2", mode=mode)
+            assert found[-1] == (4096, pytest.approx(seconds))
+
+    @pytest.mark.parametrize(
+        ("name", "reason"),
+        [
+            ("fail_np1.txt", "failed: invalid for 1 processes"),
+            ("unknown_name.txt", "failed: Invalid benchmark name"),
+            ("time_out.txt", "failed: time-out."),
+            ("out_of_memory.txt", "failed: out-of-mem."),
+        ],
+    )
+    def test_failures_that_exit_0(self, name: str, reason: str) -> None:
+        failed = [reading for reading in self.read(name) if reading.status != OK]
+        assert len(failed) == 1 and failed[0].status.startswith(reason) and failed[0].value is None
+
+    def test_ranks_that_took_part_are_told_from_those_that_waited(self) -> None:
+        found = {(r.params["ranks"], r.params.get("waiting")) for r in self.read("subgroups.txt")}
+        assert found == {("2", "2"), ("4", None)}
+        assert {reading.params["ranks"] for reading in self.read("singletons.txt")} == {"1"}
+        assert {r.params.get("group") for r in self.read("multi.txt")} == {"0", "1"}
+
+
+class TestNuttcp:
+    def read(self, name: str) -> list[Reading]:
+        return parsers.parse("nuttcp", (DATA / "nuttcp" / name).read_text())
+
+    def test_megabits_are_decimal_and_the_receivers(self) -> None:
+        assert values(self.read("tcp_v.txt"), "bandwidth") == [(65536, pytest.approx(24545.6176e6 / 8))]
+        # megabytes are 2^20 bytes: the rounded time agrees with the rate
+        assert pytest.approx(24545.6176e6 / 8, rel=3e-3) == 5865.8750 * 2**20 / 2.00
+
+    def test_loss_is_counted_in_packets_and_intervals_are_no_results(self) -> None:
+        readings = self.read("udp_max.txt")
+        assert values(readings, "loss") == [(8192, pytest.approx(4767 / 343328))]
+        assert values(readings, "bandwidth") == [(8192, pytest.approx(11096.5579e6 / 8))]
+        assert len(values(self.read("udp_i1_parse.txt"), "bandwidth", bitrate="50m")) == 1
+
+    def test_udp_without_a_rate_is_sent_at_a_megabit(self) -> None:
+        assert values(self.read("udp.txt"), "bandwidth", bitrate="1m") == [
+            (None, pytest.approx(1.0012e6 / 8))
+        ]
+
+    @pytest.mark.parametrize(
+        ("name", "reason"),
+        [
+            ("sigint.txt", "failed: the transfer was interrupted"),
+            ("fail_serverkilled.txt", "failed: nothing was received"),
+            ("fail_noserver.err.txt", "failed: nuttcp-t: v6.1.2: Error: connect: Connection refused"),
+        ],
+    )
+    def test_what_was_not_received_in_whole_is_a_failure(self, name: str, reason: str) -> None:
+        (reading,) = self.read(name)
+        assert (reading.value, reading.status) == (None, reason)
+
+
+class TestNetpipe:
+    def read(self, *names: str) -> list[Reading]:
+        return parsers.parse("netpipe", "".join(text_of("netpipe", name) for name in names))
+
+    def test_a_megabit_is_2_to_the_20(self) -> None:
+        readings = self.read("pingpong_stdout.txt")
+        rates, times = values(readings, "bandwidth"), values(readings, "latency")
+        assert len(rates) == len(times) > 40
+        for (size, rate), (_, time) in zip(rates, times, strict=True):
+            assert size and rate and time
+            assert time == pytest.approx(size / rate, abs=0.51e-8), "printed to ten nanoseconds"
+
+    def test_the_file_beats_the_rounded_rows_and_nothing_counts_twice(self) -> None:
+        both = self.read("pingpong_stdout.txt", "pingpong_stdout.err.txt")
+        assert both == self.read("pingpong_stdout.txt")
+        rounded = values(self.read("pingpong_stdout.err.txt"), "bandwidth")
+        assert rounded == [
+            (size, pytest.approx(rate, abs=0.0051 * 2**17)) for size, rate in values(both, "bandwidth")
+        ]
+
+    def test_both_directions_are_a_case_of_their_own_and_the_size_is_one_messages(self) -> None:
+        readings = self.read("bidirectional.txt")
+        assert {reading.case for reading in readings} == {"bidirectional"}
+        (size, rate), *_ = values(readings, "bandwidth")
+        (_, time), *_ = values(readings, "latency")
+        assert size == 1 and time and rate == pytest.approx(2 * size / time, rel=0.01)
+
+    def test_streaming_has_no_latency(self) -> None:
+        assert {reading.metric for reading in self.read("stream.txt")} == {"bandwidth"}

@@ -1,15 +1,15 @@
 #!/bin/bash
-# build.sh SOURCE CACHE: builds the OSU Micro-Benchmarks from SOURCE (a .tar.gz, .tar.xz … as its makers publish it, or an
+# build.sh SOURCE CACHE MPI_CACHE: builds the OSU Micro-Benchmarks from SOURCE (a .tar.gz, .tar.xz … as its makers publish it, or an
 # unpacked folder) with the mpicc on the PATH, as by hand: ./configure CC=mpicc CXX=mpicxx && make install. Leaves the link
 # ./osu-build to the installation, which stays in CACHE for the next job with the same source, compiler and MPI.
 set -eu
-source=$1 cache=$2 log=$PWD/osu-build.log
+source=$1 cache=$2 mpi_cache=$3 log=$PWD/osu-build.log
 fail() { echo "osu_source $source: $*; the whole log: $log" >&2; exit 1; }
 [ -r "$source" ] || { echo "unavailable: osu_source: cannot read $source on $(hostname)" >&2; exit 1; }
 mpicc=$(command -v mpicc) || mpicc=
 # Intel MPI's runtime has no compiler wrapper; what MPICH's has built runs with it (MPICH ABI)
 if [ "${MPI4PY_MPIABI:-}" = mpich ] && { [ -z "$mpicc" ] || "$mpicc" -show 2>&1 | grep -q openmpi; }; then
-    mpicc=$(dirname "$cache")/mpi/mpich/bin/mpicc
+    mpicc=$mpi_cache/mpich/bin/mpicc
 fi
 command -v "${mpicc:-mpicc}" > /dev/null || { echo "unavailable: no mpicc on $(hostname) to build osu_source with: load an MPI module, or name a ready build (osu_prefix)" >&2; exit 1; }
 mpicxx=${mpicc%cc}cxx

@@ -86,44 +86,52 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
         yield failed(argv[-1], "latency", "no table was printed")
 
 
-def _table(name: str, body: str, program: str, version: str) -> Iterator[Reading]:
+def _table(name: str, body: str, program: str, version: str) -> list[Reading]:
     """Readings of what stands between one title and the next; `body` begins with the title's line end."""
     heading = _HEADING.search(body)
     if heading is None:
-        yield failed(name, "latency", "the table has no heading")
-        return
+        return [failed(name, "latency", "the table has no heading")]
     params = _params(body[: heading.start() + 1], program)
     end = body.find("\n#", heading.end())
     rows = body[heading.end() : end + 1 if end >= 0 else len(body)]
-    for size, reason in _FAILED_ROW.findall(rows):
-        yield failed(name, "latency", reason, int(size), params)
+    readings = [
+        failed(name, "latency", reason, int(size), params) for size, reason in _FAILED_ROW.findall(rows)
+    ]
     layout = _layout(heading[1])
     if layout.no_row.search(rows):  # one search is cheaper than a match for each line
         rows = "\n".join(filter(layout.row.fullmatch, rows.split("\n")))
     cells = rows.split()
     width = len(layout.names)
     if not cells:
-        yield failed(name, "latency", "the table has no row", params=params)
-        return
-    groups = sorted(set(cells[::width]), key=int) if layout.names[0] == "Group" else [""]
-    for group in groups:
-        chosen = [at for at in range(0, len(cells), width) if not group or cells[at] == group]
-        of_group = {**params, "group": group} if group else params
-        yield from _columns(name, layout.names, cells, chosen, of_group, version)
+        return [*readings, failed(name, "latency", "the table has no row", params=params)]
+    columns = [cells[place::width] for place in range(width)]
+    if layout.names[0] != "Group":
+        return readings + _columns(name, layout.names, columns, params, version)
+    for group in sorted(set(columns[0]), key=int):
+        chosen = [at for at, of_row in enumerate(columns[0]) if of_row == group]
+        of_group = [[cells[at] for at in chosen] for cells in columns]
+        readings += _columns(name, layout.names, of_group, {**params, "group": group}, version)
+    return readings
 
 
 def _columns(
-    name: str, names: list[str], cells: list[str], rows: list[int], params: dict[str, str], version: str
-) -> Iterator[Reading]:
-    """Readings of the rows that begin at `rows` of all cells. A zero is a number too small to be printed."""
-    sized = names.index("#bytes") if "#bytes" in names else None
-    for place, heading in enumerate(names):
+    name: str, names: list[str], columns: list[list[str]], params: dict[str, str], version: str
+) -> list[Reading]:
+    """Readings of a table's columns. A zero is a number too small to be printed."""
+    sizes: list[int | None] = [None] * len(columns[0])
+    if "#bytes" in names:
+        sizes = list(map(int, columns[names.index("#bytes")]))
+    readings: list[Reading] = []
+    for heading, cells in zip(names, columns, strict=True):
         if heading in _QUANTITIES:
             metric, printed, own = _QUANTITIES[heading]
-            shown = rows if metric == "overlap" else [row for row in rows if float(cells[row + place])]
-            values = [float(cells[row + place]) / printed for row in shown]
-            sizes = [int(cells[row + sized]) if sized is not None else None for row in shown]
-            yield from column(name, metric, values, sizes, None, {**params, **own}, version)
+            numbers, shown = list(map(float, cells)), sizes
+            if metric != "overlap" and 0.0 in numbers:
+                shown = [size for size, number in zip(sizes, numbers, strict=True) if number]
+                numbers = list(filter(None, numbers))
+            values = [number / printed for number in numbers]
+            readings += column(name, metric, values, shown, None, {**params, **own}, version)
+    return readings
 
 
 @lru_cache

@@ -1,8 +1,8 @@
 """HPCG 3.x: the result file ``HPCG-Benchmark_*.txt``, lines ``Section::Key=value``.
 
 G is 10^9. `case` HPCG has the rating (FLOP/s with the overheads of convergence and optimisation), the memory
-bandwidth that goes with it, the FLOP, the total and the set-up time; HPCG_raw the rate and the read and written
-bytes/s without overheads; HPCG_DDOT, HPCG_WAXPBY, HPCG_SpMV and HPCG_MG the parts. size is the memory of the
+bandwidth that goes with it, the FLOP, the total and the set-up time; HPCG_raw the rate and the bytes/s
+read and written without overheads; HPCG_DDOT, HPCG_WAXPBY, HPCG_SpMV and HPCG_MG the parts. size is the memory of the
 problem's data. Params: processes, threads, cells of a process, ``official`` (``no``: HPCG accepts runs of
 1800 s and more), ``kernels`` (``reference``: HPCG calls such a build most likely suboptimal).
 

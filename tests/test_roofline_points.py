@@ -14,7 +14,7 @@ from roofline.ceilings import Roofline, find_ceilings
 from roofline.points import Application, bounds, find_applications, verdict
 from tests.measured import level, peak, records
 
-#: Bartelheimer, Zhu, Neuwirth 2023, FUCHS-CSC: program, nodes, MFLOP/s and FLOP of all nodes, words of 4 bytes
+#: Bartelheimer, Zhu, Neuwirth 2023, FUCHS-CSC: program, nodes, MFLOP/s and FLOP of all nodes, 4-byte words
 #: that one node's InfiniBand port received and sent; and the point that they make, worked out by hand.
 PAPER = [
     ("HimenoXL", 2, 43833.567657, 2630044846800, 155560702, 155559946, 1056.7, 21.917e9),
@@ -143,7 +143,7 @@ def test_flop_follow_from_rate_and_time_where_they_are_not_said() -> None:
 
 def test_of_several_tests_in_one_run_hpl_is_the_point_and_the_note_says_so() -> None:
     several = [*launch("HPL", 2, 20e9, 200e9, 1e9, 1e9)]
-    other = [record for record in launch("HPL", 2, 99e9, 200e9) if record.metric == "flops"][0]
+    other = next(record for record in launch("HPL", 2, 99e9, 200e9) if record.metric == "flops")
     (application,) = find_applications([replace(other, case="StarDGEMM"), *several])
     assert application.runs[0].flops == 10e9
     assert "those of HPL alone" in verdict(application, machine())

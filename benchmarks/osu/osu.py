@@ -48,7 +48,7 @@ def main() -> str | None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("test", help="latency, bw, allreduce, …: the program's name without osu_")
     parser.add_argument("--prefix", default="", help="root of a C build; empty: mpi4py's ports")
-    parser.add_argument("--options", default="", help="for the C program, such as '-f -c'; the ports have none")
+    parser.add_argument("--options", default="", help="such as '-f -c', of the C program alone")
     parser.add_argument("--max-size", type=int, default=1 << 20, help="largest message in bytes")
     options = parser.parse_args()
     if options.prefix:
@@ -58,7 +58,7 @@ def main() -> str | None:
         sizes = [] if options.test in SIZELESS else ["-m", str(options.max_size)]
         os.execv(program, [str(program), *sizes, *shlex.split(options.options)])
     if options.options:
-        return f"unavailable: mpi4py's ports take no options ({options.options}): NPC_OSU_PREFIX names a C build"
+        return f"unavailable: mpi4py's ports take no {options.options}: NPC_OSU_PREFIX names a C build"
     port = find_port(options.test)
     if port is None:
         return (

@@ -10,8 +10,8 @@ times the number of processes. ``Single`` is one process while the others wait. 
 A test is invalid where the text says so: HPL's residual FAILED, RandomAccess has errors, PTRANS failed
 checks, DGEMM or STREAM failed on a node, the FFT's error is above 16 eps log2 n, or STREAM took less
 than 20 ticks of the clock. A starter (``mpirun -n 2``) of another MPI than HPCC's own starts single
-processes, and HPCC then runs a problem of its own choice: all is invalid. ``Success`` other than 1 makes every
-test invalid that has no reason of its own.
+processes, and HPCC then runs a problem of its own choice: all is invalid. ``Success`` other than 1 makes
+every test invalid that has no reason of its own.
 Where a run ends before its summary does, HPL has failed and there is no other reading.
 
 Source: HPCC's README (sections "Output" and "Summary"); https://hpcchallenge.org; HPL's threshold is 16.

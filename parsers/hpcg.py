@@ -3,8 +3,8 @@
 G is 10^9. `case` HPCG has the rating (FLOP/s with the overheads of convergence and optimisation), the memory
 bandwidth that goes with it, the FLOP, the total and the set-up time; HPCG_raw the rate and the bytes/s
 read and written without overheads; HPCG_DDOT, HPCG_WAXPBY, HPCG_SpMV and HPCG_MG the parts. size is the
-memory of the problem's data. Params: processes, threads, cells of a process, ``official`` (``no``: HPCG accepts runs of
-1800 s and more), ``kernels`` (``reference``: HPCG calls such a build most likely suboptimal).
+memory of the problem's data. Params: processes, threads, cells of a process, ``official`` (``no``: HPCG
+accepts runs of 1800 s and more), ``kernels`` (``reference``: HPCG calls such a build most likely suboptimal).
 
 HPCG verifies itself (spectral convergence, symmetry, iteration counts, reproducible residual): where it does
 not say VALID, every number is invalid; so are they where the printed FLOP over the printed time are not the

@@ -32,12 +32,16 @@ _TITLES: Final = {"bandwidth": "Bandwidth", "latency": "Latency (half round trip
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """One line: a test's median over message size. points: bytes → summary in the metric's SI unit."""
+    """One line: a test's median over message size. points: bytes → summary in the metric's SI unit.
+
+    records: bytes → what was summed up there.
+    """
 
     name: str
     metric: str
     mpi: str
     points: dict[int, Summary]
+    records: dict[int, list[Record]]
 
 
 def find_sweeps(records: Iterable[Record], cases: Sequence[str] = ()) -> list[Sweep]:
@@ -46,7 +50,7 @@ def find_sweeps(records: Iterable[Record], cases: Sequence[str] = ()) -> list[Sw
     `cases`: patterns of ``case`` or ``benchmark/case``; by default the tests between two processes that the
     roofline takes for network ceilings. A sweep has at least two sizes.
     """
-    groups: defaultdict[tuple[str, str, str, str], defaultdict[int, list[float]]]
+    groups: defaultdict[tuple[str, str, str, str], defaultdict[int, list[Record]]]
     groups = defaultdict(lambda: defaultdict(list))
     for record in records:
         if not record.ok or record.value is None or not record.size or "statistic" in record.params:
@@ -60,7 +64,7 @@ def find_sweeps(records: Iterable[Record], cases: Sequence[str] = ()) -> list[Sw
             others = [f"{key} {value}" for key, value in sorted(record.params.items()) if key not in _SILENT]
             label = ", ".join([name, *_noteworthy(record, others)])
             key = (record.metric, label, record.params.get("mpi", ""), f"{record.nodes}")
-            groups[key][record.size].append(record.value)
+            groups[key][record.size].append(record)
     spans = {(metric, label): set[str]() for metric, label, _, _ in groups}
     for metric, label, _, nodes in groups:
         spans[metric, label].add(nodes)
@@ -70,8 +74,13 @@ def find_sweeps(records: Iterable[Record], cases: Sequence[str] = ()) -> list[Sw
             continue
         words = [label, *([f"{nodes} nodes"] if len(spans[metric, label]) > 1 else [])]
         name = ", ".join(words) + (f" · {mpi}" if mpi else "")
-        found.append(Sweep(name, metric, mpi, {size: summarise(sizes[size]) for size in sorted(sizes)}))
+        points = {size: _summary(sizes[size]) for size in sorted(sizes)}
+        found.append(Sweep(name, metric, mpi, points, dict(sizes)))
     return found
+
+
+def _summary(records: Sequence[Record]) -> Summary:
+    return summarise([record.value for record in records if record.value is not None])
 
 
 def _wanted(record: Record, cases: Sequence[str]) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
@@ -45,7 +44,10 @@ def sweep(records: tuple[Path, ...], cases: tuple[str, ...], output: Path | None
         usable = sum(record.ok for record in read)
         raise _failure(f"none of the {usable} usable records is of a test at two message sizes or more", 1)
     if as_json:
-        click.echo(json.dumps([asdict(one) for one in found], indent=1))
+        lines = [
+            {"name": one.name, "metric": one.metric, "mpi": one.mpi, "points": one.points} for one in found
+        ]
+        click.echo(json.dumps(lines, indent=1))
     else:
         click.echo(format_sweeps(found) + "\n")
     folder = output or (

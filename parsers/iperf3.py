@@ -7,7 +7,8 @@ the protocol, size the block (``-l``) where it is known.
 - The JSON has bits per second. The text has bits in steps of 10^3 and, with ``-f K``, ``M`` or ``G``, bytes
   in steps of 2^10.
 - A server that sends (``-R``) does not know what arrived: its figure is the sent one alone.
-- ``-R`` is ``{"direction": "reverse"}``; ``--bidir`` gives ``bidir`` and ``bidir_reverse``.
+- ``-R`` is ``{"direction": "reverse"}``; ``--bidir`` gives ``bidir_forward`` and ``bidir_reverse``,
+  each the bandwidth of one direction while both are loaded.
 - With ``-J`` errors exit 0 with an ``error`` key beside numbers of an unfinished run: failed, no number.
 - The text's summary counts when ``iperf Done.`` (client) or the next ``Server listening`` (server) ends it:
   before that, the line of one stream may look like the sum.
@@ -80,7 +81,7 @@ def _json(document: str) -> Iterator[Reading]:
         reason = result.get("error", "no sum of what was received")
         yield failed(run.case, "bandwidth", str(reason), run.size, params)
     elif "sum_received_bidir_reverse" in end:
-        yield from _sums(end, "", run, {"direction": "bidir"})
+        yield from _sums(end, "", run, {"direction": "bidir_forward"})
         yield from _sums(end, "_bidir_reverse", run, {"direction": "bidir_reverse"})
     else:
         if "accepted_connection" in start and not _object(end, "sum_received").get("bits_per_second"):
@@ -172,7 +173,8 @@ def _summaries(body: str, run: _Run) -> Iterator[Reading]:
     for line in lines:
         direction = "reverse" if "\nReverse mode, " in body else ""
         if line[1]:
-            direction = "bidir" if line[1] + line[2] in ("TXC", "RXS") else "bidir_reverse"
+            sends = line[1] + line[2] in ("TXC", "RXS")
+            direction = "bidir_forward" if sends else "bidir_reverse"
         directions.setdefault(direction, {})[line[-1]] = line
     if not directions:
         yield failed(run.case, "bandwidth", "the summary is missing", run.size, run.params)

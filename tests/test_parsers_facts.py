@@ -97,7 +97,7 @@ class TestQperf:
         readings = self.read(text_of("qperf", "fail_good_then_bad.txt"), "qperf h -t 1 tcp_lat rc_bw udp_lat")
         assert [(r.case, r.status.split(":")[0]) for r in readings] == [
             ("tcp_lat", "ok"),
-            ("rc_bw", "failed"),
+            ("rc_bw", "unavailable"),
             ("udp_lat", "failed"),
         ]
 
@@ -481,7 +481,7 @@ class TestIperf3:
     def test_directions(self) -> None:
         readings = self.read("tcp_bidir_json.txt")
         for direction, rate, retransmits in [
-            ("bidir", 15036006364.215019, 112),
+            ("bidir_forward", 15036006364.215019, 112),
             ("bidir_reverse", 3622503361.0823359, 23),
         ]:
             assert values(readings, "bandwidth", direction=direction) == [(131072, pytest.approx(rate / 8))]
@@ -536,7 +536,7 @@ class TestIperf3:
         ("name", "direction", "received"),
         [
             ("tcp_R_json.txt", {"direction": "reverse"}, 1),
-            ("tcp_bidir_json.txt", {"direction": "bidir"}, 1),
+            ("tcp_bidir_json.txt", {"direction": "bidir_forward"}, 1),
             ("tcp_bidir_json.txt", {"direction": "bidir_reverse"}, 1),
             ("tcp_P4_json.txt", {"streams": "4"}, 1),
         ],

@@ -100,7 +100,7 @@ def test_a_zero_is_no_ceiling() -> None:
     "params",
     [
         {"statistic": "max"},
-        {"direction": "bidir"},
+        {"direction": "bidir_forward"},
         {"direction": "bidir_reverse"},
         {"bitrate": "1048576"},
         {"mps": "1000"},

@@ -111,6 +111,9 @@ def test_what_stays_on_one_host_is_on_no_link() -> None:
         ("osu", "osu_bibw", {}, 2, 2),
         ("imb", "Sendrecv", {}, 2, 2),
         ("perftest", "ib_send_bw", {"direction": "bidir"}, 2, 2),
+        ("netpipe", "bidirectional", {}, 2, 2),
+        ("iperf3", "udp", {"direction": "bidir_forward"}, 2, 1),
+        ("patterns", "b_eff", {}, 3, 3),
         ("osu", "osu_mbw_mr", {}, 8, 4),
     ],
 )

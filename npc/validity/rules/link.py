@@ -19,8 +19,9 @@ _TOLERANCE: Final = 1.01
 _FRAME: Final = 14
 _HEADERS: Final = 52
 _USUAL_MTU: Final = 1500
-#: Tests that add up what goes both ways (osu_bibw, IMB's Sendrecv, Exchange and Biband, perftest's -b).
-_BOTH_WAYS: Final = ("bibw", "sendrecv", "exchange", "biband", "orderedring")
+#: Tests that add up what goes both ways (osu_bibw, IMB's Sendrecv, Exchange and Biband, NetPIPE's -2, rings
+#: of all processes; perftest's -b has it in its params).
+_BOTH_WAYS: Final = ("bibw", "sendrecv", "exchange", "biband", "bidirectional", "orderedring", "b_eff")
 
 
 class _Link(NamedTuple):
@@ -41,7 +42,7 @@ class _Link(NamedTuple):
 def above_link(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, str]]:
     """Every bandwidth between nodes, against the interface that the record names, or else all of a node's.
 
-    Several pairs of nodes have a link each, and tests of both directions twice of it.
+    Several pairs of nodes have a link each; in tests of both directions every node sends over its own.
     """
     for place, record in enumerate(records):
         if record.metric != "bandwidth" or record.value is None or not between_nodes(record):
@@ -50,7 +51,7 @@ def above_link(records: Sequence[Record], circumstances: Circumstances) -> Itera
         if link is None:
             continue
         ceiling, words = _goodput(link) if _over_tcp(record) else (link.data_rate, "")
-        links = max(1, record.nodes // 2) * (2 if _both_ways(record) else 1)
+        links = record.nodes if _both_ways(record) else max(1, record.nodes // 2)
         if record.value > ceiling * links * _TOLERANCE:
             yield (
                 place,
@@ -102,4 +103,4 @@ def _goodput(link: _Link) -> tuple[float, str]:
 
 def _both_ways(record: Record) -> bool:
     case = record.case.lower()
-    return any(word in case for word in _BOTH_WAYS) or record.params.get("direction", "").startswith("bidir")
+    return any(word in case for word in _BOTH_WAYS) or record.params.get("direction") == "bidir"

@@ -14,15 +14,15 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
+from itertools import zip_longest
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, Final, NamedTuple, TypeVar
+from typing import IO, Any, Final, NamedTuple
 
 from npc.units import METRICS
 
 OK: Final = "ok"
-
-_T = TypeVar("_T")
 
 _NO_PARAMS: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -171,35 +171,57 @@ def from_row(row: Mapping[str, str]) -> Record:
             benchmark=row["benchmark"],
             case=row["case"],
             metric=row["metric"],
-            value=_cell(row, "value", float) if row["value"] else None,
+            value=_number(row["value"]),
             unit=row["unit"],
-            size=_cell(row, "size", int) if row["size"] else None,
-            nodes=_cell(row, "nodes", int),
+            size=_size(row["size"]),
+            nodes=int(row["nodes"]),
             hosts=tuple(row["hosts"].split(";")) if row["hosts"] else (),
             job=row["job"],
             run=row["run"],
-            sample=_cell(row, "sample", int),
+            sample=int(row["sample"]),
             status=row["status"],
             tool_version=row["tool_version"],
-            params=_cell(row, "params", _params),
+            params=_params(row["params"]),
             raw=row["raw"],
         )
     except KeyError as error:
         raise InvalidRecord(f"column {error.args[0]} is missing") from None
+    except InvalidRecord:
+        raise
+    except ValueError:
+        _blame_cell(row)
+        raise
 
 
-def _cell(row: Mapping[str, str], column: str, convert: Callable[[str], _T]) -> _T:
-    try:
-        return convert(row[column])
-    except ValueError as error:
-        raise InvalidRecord(f"{column}: {row[column]!r}: {error}") from None
+def _number(cell: str) -> float | None:
+    return float(cell) if cell else None
 
 
-def _params(cell: str) -> dict[str, str]:
+def _size(cell: str) -> int | None:
+    return int(cell) if cell else None
+
+
+@lru_cache(maxsize=4096)  # a file has few different ones
+def _params(cell: str) -> Mapping[str, str]:
     params = json.loads(cell) if cell else {}
     if not isinstance(params, dict):
         raise ValueError("not a JSON object")
     return {str(key): str(value) for key, value in params.items()}
+
+
+#: The cells that are no text.
+_CONVERTERS: Final[Mapping[str, Callable[[str], object]]] = {
+    "value": _number, "size": _size, "nodes": int, "sample": int, "params": _params,
+}  # fmt: skip
+
+
+def _blame_cell(row: Mapping[str, str]) -> None:
+    """Raise `InvalidRecord` for the first cell that cannot be read."""
+    for column, convert in _CONVERTERS.items():
+        try:
+            convert(row[column])
+        except ValueError as error:
+            raise InvalidRecord(f"{column}: {row[column]!r}: {error}") from None
 
 
 def write_csv(records: Iterable[Record], stream: IO[str], header: bool = True) -> None:
@@ -235,16 +257,14 @@ def save_csv(records: Iterable[Record], path: Path) -> None:
 def read_csv(path: Path) -> Iterator[Record]:
     """Records of a file, in order. Raises `InvalidRecord` with file and line at the first bad row."""
     with path.open(newline="", encoding="utf-8") as stream:
-        reader = csv.DictReader(stream)
-        while True:
-            try:
-                row = next(reader, None)
-                record = row and from_row({key: value or "" for key, value in row.items() if key})
-            except (InvalidRecord, csv.Error, UnicodeDecodeError) as error:
-                raise InvalidRecord(f"{path}:{reader.line_num}: {error}") from None
-            if not record:
-                return
-            yield record
+        reader = csv.reader(stream)
+        try:
+            header = next(reader, [])
+            for cells in reader:
+                if cells:
+                    yield from_row(dict(zip_longest(header, cells[: len(header)], fillvalue="")))
+        except (InvalidRecord, csv.Error, UnicodeDecodeError) as error:
+            raise InvalidRecord(f"{path}:{reader.line_num}: {error}") from None
 
 
 def replace(record: Record, **changes: Any) -> Record:

@@ -15,7 +15,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from statistics import mean, median
+from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from npc.record import Record
@@ -197,7 +197,7 @@ def _run(rate: Record, launch: Sequence[Record]) -> Run:
         for record in launch:
             if record.metric == "traffic" and record.params.get("direction") == direction:
                 by_node[record.params.get("node", "")] += record.value or 0.0
-        bytes_by[direction] = mean(by_node.values()) if by_node else None
+        bytes_by[direction] = math.fsum(by_node.values()) / len(by_node) if by_node else None
     return Run(
         time=rate.time,
         flops=(rate.value or 0.0) / rate.nodes,

@@ -95,13 +95,13 @@ def test_more_ceilings_than_room_are_still_all_named(tmp_path: Path) -> None:
     crowd = [
         record
         for number in range(40)
-        for record in records("perftest", f"ib_{number}_bw", 6e9 + number * 1e6, nodes=2)
+        for record in records("nuttcp", f"tcp_{number}", 6e9 + number * 1e6, nodes=2)
     ]
     path = tmp_path / "roofline.svg"
     assert draw(find_ceilings([*peak("peakflops_avx", 380e9), *crowd]), [path])
     texts = [re.sub(r"\s+", " ", text) for text in svg_texts(path)]
     for number in range(40):
-        assert any(text.startswith(f"perftest ib_{number}_bw 6") for text in texts)
+        assert any(text.startswith(f"nuttcp tcp_{number} 6") for text in texts)
 
 
 def test_names_with_markup_are_text_and_nothing_else(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""``npc characterise``: the main job. Runs ``jube.yml`` on a platform, waits, collects, draws.
+"""``npc characterise``: the main job. Runs ``jube.yml`` or one benchmark, waits, collects, draws.
 
 JUBE does the running and is driven by its command line alone; what happens meanwhile is read from the
 folders that it and the launches write. Whatever stops the run, what was measured before is collected.
@@ -52,12 +52,13 @@ def checkout() -> Path:
     return home
 
 
-def settings(home: Path, platform: Path | None = None) -> dict[str, str]:
-    """Every setting that benchmarks and a platform read from outside: its name and the file that explains it.
+def settings(home: Path, platform: Path | None = None, file: Path | None = None) -> dict[str, str]:
+    """Settings that benchmarks and a platform read from outside: the name, and the file that explains it.
 
     platform: a folder with a ``platform.xml``; those that its sets are initialised with are read, too.
+    file: a JUBE file beside the suite's own.
     """
-    files = sorted((home / "benchmarks").rglob("*.xml"))
+    files = sorted({*(home / "benchmarks").rglob("*.xml"), *([file] if file else [])})
     if platform:
         files += _platform_files(platform / "platform.xml")
     found: dict[str, str] = {}
@@ -79,9 +80,11 @@ def _platform_files(path: Path) -> list[Path]:
     return files
 
 
-def environment_of_settings(home: Path, platform: Path, given: Sequence[str]) -> dict[str, str]:
+def environment_of_settings(
+    home: Path, platform: Path, given: Sequence[str], file: Path | None = None
+) -> dict[str, str]:
     """NPC_… variables of ``NAME=VALUE`` words. Raises click.UsageError for names that nothing reads."""
-    known = settings(home, platform)
+    known = settings(home, platform, file)
     variables = {}
     for word in given:
         name, equals, value = word.partition("=")
@@ -106,6 +109,17 @@ def platform_folder(home: Path, name: str) -> Path:
     known = sorted(path.parent.name for path in (home / "platforms").glob("*/platform.xml"))
     raise click.UsageError(
         f"--platform {name}: no such platform; there are {', '.join(known)}, or name a folder"
+    )
+
+
+def benchmark_file(home: Path, name: str) -> Path:
+    """The JUBE file of one benchmark: its folder's name in ``benchmarks/``, or any file."""
+    for file in (home / "benchmarks" / name / "benchmark.xml", Path(name)):
+        if file.is_file():
+            return file.resolve()
+    known = sorted(path.parent.name for path in (home / "benchmarks").glob("*/benchmark.xml"))
+    raise click.UsageError(
+        f"--benchmark {name}: no such benchmark; there are {', '.join(known)}, or name a JUBE file"
     )
 
 
@@ -173,6 +187,7 @@ def step(home: Path, *words: str) -> int:
 @click.option(
     "--set", "given", multiple=True, metavar="NAME=VALUE", help="A parameter of a benchmark: samples=10."
 )
+@click.option("--benchmark", help="This one alone: a folder in benchmarks/, or a JUBE file.")
 @click.option(
     "--output", type=click.Path(path_type=Path, file_okay=False), help="Where runs go (default: runs/)."
 )
@@ -182,6 +197,7 @@ def characterise(
     platform: str,
     tags: tuple[str, ...],
     given: tuple[str, ...],
+    benchmark: str | None,
     output: Path | None,
     limit: float | None,
     as_json: bool,
@@ -196,7 +212,8 @@ def characterise(
         if tag not in TAGS:
             raise click.UsageError(f"--tag {tag}: there are {', '.join(TAGS)}")
     folder = platform_folder(home, platform)
-    variables = environment_of_settings(home, folder, given)
+    file = benchmark_file(home, benchmark) if benchmark else home / "jube.yml"
+    variables = environment_of_settings(home, folder, given, file if benchmark else None)
     outpath = (output or home / "runs").resolve()
     from npc.tools import search_path
 
@@ -205,7 +222,7 @@ def characterise(
     try:
         outpath.mkdir(parents=True, exist_ok=True)
         with only_one(outpath):
-            code = _characterise(home, folder, tags, outpath, env, Patience(limit_s=limit), as_json)
+            code = _characterise(home, file, folder, tags, outpath, env, Patience(limit_s=limit), as_json)
     except OSError as error:
         raise click.ClickException(f"cannot write into {outpath}: {error.strerror}") from None
     sys.exit(code)
@@ -213,6 +230,7 @@ def characterise(
 
 def _characterise(
     home: Path,
+    file: Path,
     platform: Path,
     tags: Sequence[str],
     outpath: Path,
@@ -223,7 +241,7 @@ def _characterise(
     number = next_id(outpath)
     run = outpath / f"{number:06d}"
     begun = time.monotonic()
-    ending = _run_and_wait(home, platform, tags, run, env, patience)
+    ending = _run_and_wait(home, file, platform, tags, run, env, patience)
     workpackages = read_workpackages(run, WRITING_S)
     if not isinstance(ending, signal.Signals):
         for verb in ("analyse", "result"):
@@ -254,6 +272,7 @@ def _characterise(
 
 def _run_and_wait(
     home: Path,
+    file: Path,
     platform: Path,
     tags: Sequence[str],
     run: Path,
@@ -262,7 +281,7 @@ def _run_and_wait(
 ) -> Ending | signal.Signals:
     """Make the run and wait for its jobs; why that is over. Raises click.ClickException if there is none."""
     outpath, number = run.parent, int(run.name)
-    words = ["run", "jube.yml", "--hide-animation", "--outpath", str(outpath), "--id", str(number)]
+    words = ["run", str(file), "--hide-animation", "--outpath", str(outpath), "--id", str(number)]
     words += ["--include-path", str(platform)]
     if tags:
         words += ["--tag", *tags]
@@ -282,7 +301,7 @@ def _run_and_wait(
             log_path.replace(run / LOG)
             workpackages = read_workpackages(run)
             if not workpackages and not stop.number:
-                raise click.ClickException(f"jube.yml has no benchmark with the tag {' or '.join(tags)}")
+                raise click.ClickException(f"{file.name} has no benchmark with the tag {' or '.join(tags)}")
             if any(each.is_open for each in workpackages) and not stop.number:
                 ending, _ = wait_for(run, patience, env, stop, display)
         except FileNotFoundError as error:

@@ -53,6 +53,7 @@ def text_of(terminal: str) -> str:
         (["--set", "samples"], ["NAME=VALUE"]),
         (["--output", "/etc/passwd"], ["/etc/passwd"]),
         (["extra"], ["extra"]),
+        (["--benchmark", "qprf"], ["no such benchmark", "qperf, sockperf", "or name a JUBE file"]),
     ],
 )
 def test_a_mistake_is_usage_with_what_was_perhaps_meant(words: list[str], told: list[str]) -> None:

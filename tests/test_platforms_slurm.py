@@ -246,7 +246,7 @@ def test_every_option_of_the_platform_reaches_slurm(tmp_path: Path) -> None:
         "QUEUE": "booster", "CONSTRAINT": "booster", "GRES": "fast:1", "RESERVATION": "tonight",
         "TIMELIMIT": "00:07:00", "EXCLUSIVE": "user", "ACCOUNT": "physics", "JOB_NAME": "chosen",
         "MODULES": "gcc/13 openmpi/5", "ENV": "echo UCX_TLS=tcp", "MPI_STARTER": "srun --mpi=pmix",
-        "ADDITIONAL_JOB_CONFIG": "#SBATCH --nodelist=n3,n4",
+        "NODELIST": "n3,n4", "ADDITIONAL_JOB_CONFIG": "#SBATCH --nice=7",
     }  # fmt: skip
     conf = {"GresTypes": "fast", "MinJobAge": "600"}
     gres = {"gres.conf": "NodeName=n[1-4] Name=fast Count=2 Flags=CountOnly\n"}
@@ -260,7 +260,7 @@ def test_every_option_of_the_platform_reaches_slurm(tmp_path: Path) -> None:
         for text in (
             "JobName=chosen", "Account=physics", "JobState=COMPLETED", "TimeLimit=00:07:00",
             "Partition=booster", "ReqNodeList=n[3-4]", "NumNodes=2", "NumTasks=2", "OverSubscribe=USER",
-            "Features=booster", "Reservation=tonight", "TresPerNode=gres:fast:1", "Requeue=0",
+            "Features=booster", "Reservation=tonight", "TresPerNode=gres:fast:1", "Requeue=0", "Nice=7",
         ):  # fmt: skip
             assert text in shown, f"{text} is not in {shown}"
         out = (done.folder / "000000_site/work/job.out").read_text()

@@ -1,0 +1,95 @@
+"""Himeno and HPCC on two real nodes of a Slurm cluster: their points lie where arithmetic puts them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from npc.record import Record, read_csv
+from tests.cluster import Cluster
+from tests.jube_job import NPC, SMALL
+
+pytestmark = [pytest.mark.slow, pytest.mark.slurm]
+
+LOOPS = 20
+SETTINGS = {
+    **SMALL,
+    "NPC_ENV": "export OMPI_MCA_mpi_yield_when_idle=1",  # two nodes share two cores here
+    "NPC_HIMENO_NODES": "2",
+    "NPC_HIMENO_TASKS": "1",
+    "NPC_HIMENO_SIZE": "M",
+    "NPC_HIMENO_LOOPS": str(LOOPS),
+    "NPC_HIMENO_GRID": "2x1x1",
+    "NPC_HPCC_N": "400",
+    "NPC_HPCC_NODES": "2",
+    "NPC_HPCC_TASKS": "1",
+}
+#: Size M: 128 × 128 × 256 cells, of which the outer ones are not computed.
+FLOP_A_LOOP = 34 * 126 * 126 * 254
+#: Halved along the first axis, each node sends and receives a plane of single-precision pressures a loop.
+PLANE_BYTES = 4 * 128 * 256
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    output = tmp_path_factory.mktemp("runs")
+    with Cluster(nodes=2) as cluster:
+        done = cluster.run(
+            "head",
+            [NPC, "characterise", "--platform", "slurm", "--tag", "apps", "--output", output],
+            env=SETTINGS,
+            timeout=240,
+        )
+        # 6: HPCC's matrix is so small that its STREAM stays within the caches, which is found out
+        assert done.returncode == 6, done.stdout + done.stderr
+        yield output / "000000"
+
+
+def of(run: Path, benchmark: str, metric: str, **params: str) -> list[Record]:
+    return [
+        record
+        for record in read_csv(run / "records.csv")
+        if record.benchmark == benchmark
+        and record.metric == metric
+        and params.items() <= record.params.items()
+    ]
+
+
+def test_himeno_s_flop_and_bytes_are_those_of_its_grid(run: Path) -> None:
+    (flop,) = of(run, "himeno", "flop")
+    assert flop.value == LOOPS * FLOP_A_LOOP
+    for direction in ("received", "sent"):
+        traffic = of(run, "himeno", "traffic", direction=direction)
+        assert sorted(record.params["node"] for record in traffic) == ["n1", "n2"]
+        for record in traffic:
+            assert record.value is not None
+            # the planes of all loops; TCP's headers, the residual's sum and MPI's start come on top
+            assert 1.0 < record.value / (LOOPS * PLANE_BYTES) < 1.35
+
+
+def test_the_points_lie_where_arithmetic_puts_them(run: Path) -> None:
+    points = {point["name"]: point for point in json.loads((run / "roofline.json").read_text())["points"]}
+    himeno = points["himeno"]
+    planes_alone = FLOP_A_LOOP / 2 / (2 * PLANE_BYTES)
+    assert planes_alone / 1.35 < himeno["intensity"]["median"] < planes_alone
+    (rate,) = of(run, "himeno", "flops")
+    assert rate.value is not None
+    assert himeno["flops"]["median"] == pytest.approx(rate.value / 2)
+    assert (himeno["nodes"], himeno["precision"]) == (2, "single")
+    hpl = points["hpcc HPL"]
+    assert hpl["nodes"] == 2
+    assert 0 < hpl["intensity"]["median"] < float("inf")
+    assert "those of HPL alone" in hpl["verdict"]
+
+
+def test_what_is_no_measurement_of_these_nodes_says_why(run: Path) -> None:
+    statuses = {
+        (record.benchmark, record.status) for record in read_csv(run / "records.csv") if not record.ok
+    }
+    (hpcg,) = [status for benchmark, status in statuses if benchmark == "hpcg"]
+    assert hpcg.startswith("unavailable: "), "which is no failure"
+    others = [status for benchmark, status in statuses if benchmark != "hpcg"]
+    assert others and all(status.endswith("the cache was measured") for status in others), others

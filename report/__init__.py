@@ -1,0 +1,1 @@
+"""One offline page from runs and histories, and their comparison."""

@@ -1,0 +1,153 @@
+"""What a section is made of: texts, tables, figures, each drawn by a macro of ``templates/blocks.html``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final, Literal, NamedTuple
+
+from markupsafe import Markup
+
+from npc.statistics import Summary
+from npc.units import format_quantity
+from report.charts import Chart, Grid, Key, draw, draw_grid, keys, shade_words
+
+#: More records of one number are not named one by one.
+_MOST_RECORDS: Final = 6
+_DIGITS: Final = 4
+
+
+class Cell(NamedTuple):
+    """A cell of a table. records: ids of the series that the number comes from. sort: what to sort it by,
+    where that is not its text. href: a file to look at. kind: a class of the style sheet. picture: drawn
+    behind the text."""
+
+    text: str
+    records: Sequence[str] = ()
+    sort: float | str | None = None
+    href: str = ""
+    kind: str = ""
+    picture: Markup = Markup()
+
+    @property
+    def more_records(self) -> Sequence[str]:
+        """Records beside the first one, so many as are shown."""
+        return self.records[1:_MOST_RECORDS]
+
+    @property
+    def sort_key(self) -> str:
+        """As an attribute; a number in full."""
+        return (
+            "" if self.sort is None else f"{self.sort!r}" if isinstance(self.sort, float) else f"{self.sort}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table that can be sorted. wide: it is one, and may be scrolled sideways; folded: shown on request."""
+
+    kind: ClassVar[str] = "table"
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    folded: bool = False
+    filtered: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A paragraph; `tone` is a class of the style sheet."""
+
+    kind: ClassVar[str] = "text"
+    text: str
+    tone: Literal["", "good", "bad", "note"] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A heading within a section; text of the third level."""
+
+    kind: ClassVar[str] = "heading"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Points one below the other; `title` says what they are."""
+
+    kind: ClassVar[str] = "listing"
+    title: str
+    items: tuple[Cell, ...]
+    tone: Literal["", "good", "bad", "note"] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Preformatted:
+    """A text as it is, folded."""
+
+    kind: ClassVar[str] = "preformatted"
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A picture with what it shows, how to read it, its legend, and the numbers as tables."""
+
+    kind: ClassVar[str] = "figure"
+    ident: str
+    title: str
+    shows: str
+    reading: str
+    picture: Markup
+    keys: tuple[Key, ...] = ()
+    shades: tuple[tuple[str, str], ...] = ()
+    tables: tuple[Table, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Blocks of several runs beside each other, where there is room."""
+
+    kind: ClassVar[str] = "columns"
+    columns: tuple[tuple[Block, ...], ...]
+
+
+Block = Table | Text | Heading | Listing | Preformatted | Figure | Columns
+
+
+def chart_figure(chart: Chart, shows: str, reading: str, *tables: Table) -> Figure:
+    """The figure of a chart, with its legend."""
+    return Figure(
+        chart.ident, chart.title, shows, reading, draw(chart),
+        tuple(keys(chart)) if chart.legend else (), (), tables,
+    )  # fmt: skip
+
+
+def grid_figure(grid: Grid, shows: str, reading: str, *tables: Table) -> Figure:
+    """The figure of a grid, with its colours."""
+    return Figure(grid.ident, grid.title, shows, reading, draw_grid(grid), (), tuple(shade_words()), tables)
+
+
+def quantity(value: float, unit: str, records: Sequence[str] = ()) -> Cell:
+    """A number in its unit, which sorts by its value and leads to its records."""
+    return Cell(format_quantity(value, unit, _DIGITS), records, float(value), kind="number")
+
+
+def interval(summary: Summary, unit: str) -> Cell:
+    """The 95 % interval of a median; ``n = 3`` where there are too few samples for one."""
+    if summary.low is None or summary.high is None:
+        return Cell(f"none, n = {summary.n}", kind="faint")
+    low, high = (format_quantity(value, unit, _DIGITS) for value in (summary.low, summary.high))
+    return Cell(f"{low} – {high}", sort=float(summary.high - summary.low), kind="number")
+
+
+def count(number: int) -> Cell:
+    """A number of things."""
+    return Cell(str(number), sort=float(number), kind="number")
+
+
+def plural(number: int, thing: str) -> str:
+    """``1 record``, ``3 records``."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"

@@ -1,0 +1,155 @@
+"""``npc report``: runs and a history as one page that works offline."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+if TYPE_CHECKING:
+    from report.history import History
+    from report.page import Section
+    from report.runs import Report
+
+SCHEMA: Final = 1
+PAGE: Final = "report.html"
+_USAGE: Final = 2
+#: What ``--history`` without a value means: the history of the runs' platforms, where `npc nightly` keeps it.
+_OF_PLATFORM: Final = "history"
+
+
+@click.command()
+@click.argument("runs", nargs=-1, type=click.Path(path_type=Path), metavar="[RUN]...")
+@click.option(
+    "--history",
+    is_flag=False,
+    flag_value=_OF_PLATFORM,
+    type=click.Path(path_type=Path),
+    metavar="[FOLDER]",
+    help="Show the nights of a history, too: its folder, or history/ here if none is named.",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help=f"The page; by default {PAGE} beside the run, or here if there are several.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print what the page holds as JSON.")
+def report(runs: tuple[Path, ...], history: Path | None, output: Path | None, as_json: bool) -> None:
+    """One page about RUN…: verdicts, pictures, models, nights, what failed; every number with its raw file.
+
+    RUN is a run's folder, a records.csv, or a folder that npb wrote. Several are shown beside each other. The
+    page is one file that fetches nothing, for a browser without a network.
+
+    Exit codes: 0; 1 if nothing in it was measured (the page says why); 2 for bad arguments, files that
+    cannot be read, or a page that cannot be written.
+    """
+    from report.page import build, render
+    from report.runs import Report, read_runs
+
+    if not runs and not history:
+        raise click.UsageError("name a run (runs/000003), a records.csv, or --history FOLDER")
+    try:
+        found = read_runs(runs)
+    except FileNotFoundError as error:
+        raise _failure(f"{error.filename}: no such file" if error.filename else str(error)) from None
+    except OSError as error:
+        raise _failure(f"{error.filename}: {error.strerror}") from None
+    except (ValueError, csv.Error) as error:
+        raise _failure(f"no records: {error}") from None
+    path = output or _beside(runs)
+    read = _read_history(history, [run.records[0].platform for run in found if run.records])
+    made = Report(found, path.parent, read)
+    sections, absent = build(made)
+    page = render(made, sections, absent)
+    _write(page, path)
+    if as_json:
+        click.echo(json.dumps(_document(made, sections, absent, path, page), indent=1))
+    else:
+        click.echo(f"{path}: {len(page.encode()) / 1e6:.1f} MB, {', '.join(s.title for s in sections)}")
+    usable = any(record.ok for run in found for record in run.records)
+    if not usable and not (read and read.nights):
+        raise click.exceptions.Exit(1)
+
+
+def _beside(runs: Sequence[Path]) -> Path:
+    """Where the page goes if nobody says."""
+    if len(runs) != 1:
+        return Path(PAGE)
+    return (runs[0] if runs[0].is_dir() else runs[0].parent) / PAGE
+
+
+def _read_history(folder: Path | None, platforms: Sequence[str]) -> History | None:
+    if folder is None:
+        return None
+    from report.history import NoHistory, read_history
+
+    try:
+        return read_history(folder, platforms)
+    except NoHistory as error:
+        raise _failure(str(error)) from None
+    except OSError as error:
+        raise _failure(f"{error.filename}: {error.strerror}") from None
+
+
+def _write(page: str, path: Path) -> None:
+    """Write the whole page or leave the old one."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(page, encoding="utf-8", errors="backslashreplace")
+        partial.replace(path)
+    except OSError as error:
+        raise _failure(f"cannot write {path}: {error.strerror}; choose another place by --output") from None
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _document(
+    made: Report, sections: Sequence[Section], absent: Sequence[tuple[str, str]], path: Path, page: str
+) -> dict[str, Any]:
+    """What ``--json`` prints; docs/report.md explains it."""
+    return {
+        "schema": SCHEMA,
+        "path": str(path),
+        "bytes": len(page.encode("utf-8", errors="backslashreplace")),
+        "runs": [
+            {
+                "label": run.label,
+                "folder": str(run.folder),
+                "platform": run.records[0].platform if run.records else "",
+                "records": len(run.records),
+                "usable": sum(record.ok for record in run.records),
+                "series": len(run.series),
+            }
+            for run in made.runs
+        ],
+        "history": made.history
+        and {
+            "folder": str(made.history.folder),
+            "platforms": list(made.history.platforms),
+            "nights": made.history.nights,
+            "rows": made.history.rows,
+            "series": len(made.history.series),
+        },
+        "sections": [
+            {
+                "name": section.name,
+                "title": section.title,
+                "figures": sum(block.kind == "figure" for block in section.blocks),
+            }
+            for section in sections
+        ],
+        "absent": dict(absent),
+        "charts": made.charts,
+    }
+
+
+def _failure(message: str) -> SystemExit:
+    click.echo(f"npc report: {message}", err=True)
+    return SystemExit(_USAGE)

@@ -1,0 +1,351 @@
+"""A history night by night, read in one pass: monthly CSV files of records become medians of nights.
+
+``history/PLATFORM/2026-11.csv`` holds rows as in ``records.csv``; ``run`` is the night. A million rows are
+read as plain cells and never become records: only nights, and how nodes compare, are kept.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from statistics import median
+from typing import Any, Final, NamedTuple
+
+from npc.record import COLUMNS, OK
+from npc.units import METRICS, format_size
+
+_MONTH: Final = re.compile(r"\d{4}-\d{2}(\.\d+)?\.csv")
+#: Parameter of a night's automatic second measurement; no part of what tells series apart.
+_REMEASURED: Final = "remeasured"
+_DEFAULTS: Final = {"nodes": "1", "sample": "0", "status": OK}
+VERDICT: Final = "verdict.json"
+
+
+class NoHistory(ValueError):
+    """There is no history where one was asked for; the message says what would make it."""
+
+
+class Key(NamedTuple):
+    """What the values of one series share; cells as in the files. params: sorted JSON, or empty."""
+
+    platform: str
+    benchmark: str
+    case: str
+    metric: str
+    size: str
+    nodes: str
+    params: str
+
+
+class Night(NamedTuple):
+    """A series in one night. time: seconds since 1970; median, low and high of `n` usable samples, NaN of
+    none.
+
+    status: the first that is not ``ok``. file: the CSV file that holds its rows.
+    """
+
+    run: str
+    time: float
+    median: float
+    low: float
+    high: float
+    n: int
+    status: str
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class HistorySeries:
+    """A series over its nights, the oldest first. judged: its entry in ``verdict.json``, if there is one."""
+
+    ident: str
+    key: Key
+    nights: tuple[Night, ...]
+    judged: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def unit(self) -> str:
+        """The metric's."""
+        return METRICS[self.key.metric].unit
+
+    @property
+    def name(self) -> str:
+        """In words: benchmark, case, size, parameters."""
+        key = self.key
+        words = [key.case if key.case.startswith(key.benchmark) else f"{key.benchmark} {key.case}"]
+        if key.size:
+            words.append(format_size(int(key.size)))
+        if key.nodes != "1":
+            words.append(f"{key.nodes} nodes")
+        words += [f"{name} {text}" for name, text in sorted(_params(key.params).items())]
+        return ", ".join(words)
+
+    @property
+    def measured(self) -> list[Night]:
+        """The nights that have a value."""
+        return [night for night in self.nights if night.n]
+
+    @property
+    def verdict(self) -> str:
+        """``PASS``, ``DEGRADED``, …; empty if nobody judged it."""
+        return str(self.judged.get("verdict", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """How a node compares: how many rows name it, how many of them failed, and the median of the ratios of
+    its own medians to everybody's, over `series` series that others measured as well; below 1 is worse."""
+
+    name: str
+    platform: str
+    rows: int
+    failed: int
+    ratio: float | None
+    series: int
+    by_month: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """All that the page shows of a history. verdicts: ``verdict.json`` of each platform that has one."""
+
+    folder: Path
+    platforms: tuple[str, ...]
+    rows: int
+    nights: int
+    first: str
+    last: str
+    series: tuple[HistorySeries, ...]
+    nodes: tuple[Node, ...]
+    verdicts: Mapping[str, Mapping[str, Any]]
+    #: Rows that could not be read.
+    problems: int = 0
+
+    @property
+    def words(self) -> str:
+        """What it is, in a line."""
+        return (
+            f"a history of {self.nights} nights of {', '.join(self.platforms)}, {self.first[:10]} to "
+            f"{self.last[:10]}, {self.rows} rows"
+        )
+
+
+def read_history(folder: Path, platforms: Sequence[str] = ()) -> History:
+    """The history in `folder`: one platform's, or all those below it; of `platforms` alone where it has them.
+
+    Raises `NoHistory`, and OSError.
+    """
+    files = _files(folder, platforms)
+    if not files:
+        raise NoHistory(f"{folder} holds no history (no YYYY-MM.csv, no PLATFORM/YYYY-MM.csv)")
+    reading = _Reading()
+    for path in files:
+        reading.read(path)
+    if not reading.values and not reading.statuses:
+        raise NoHistory(f"{folder}: no file of it holds a row")
+    verdicts = _verdicts({folder, *(path.parent for path in files)})
+    return reading.history(folder, verdicts)
+
+
+def _files(folder: Path, platforms: Sequence[str]) -> list[Path]:
+    """Monthly files, the oldest first."""
+    folders = [folder] if any(_months(folder)) else []
+    if not folders and folder.is_dir():
+        below = sorted(path for path in folder.iterdir() if path.is_dir() and any(_months(path)))
+        folders = [path for path in below if path.name in platforms] or below
+    return [path for each in folders for path in sorted(_months(each))]
+
+
+def _months(folder: Path) -> Iterator[Path]:
+    if folder.is_dir():
+        yield from (path for path in folder.iterdir() if _MONTH.fullmatch(path.name))
+
+
+class _Reading:
+    """What is gathered while files are read: values by series and night, and by series and hosts."""
+
+    def __init__(self) -> None:
+        self.values: defaultdict[Key, dict[str, list[float]]] = defaultdict(dict)
+        self.again: defaultdict[Key, dict[str, list[float]]] = defaultdict(dict)
+        self.statuses: defaultdict[Key, dict[str, str]] = defaultdict(dict)
+        self.by_hosts: defaultdict[tuple[Key, str], list[float]] = defaultdict(list)
+        self.begun: dict[str, str] = {}
+        self.files: dict[tuple[str, str], str] = {}
+        self.host_rows: Counter[tuple[str, str]] = Counter()
+        self.host_failed: Counter[tuple[str, str]] = Counter()
+        self.host_months: Counter[tuple[str, str, str]] = Counter()
+        self.rows = 0
+        self.problems = 0
+
+    def read(self, path: Path) -> None:
+        """All whole rows of a file: what follows the last line end is half a row of a killed writer."""
+        with path.open(newline="", encoding="utf-8", errors="replace") as stream:
+            reader = csv.reader(line for line in stream if line.endswith("\n"))
+            places = {name: place for place, name in enumerate(next(reader, []))}
+            if not {"time", "metric", "value"} <= places.keys():
+                raise NoHistory(f"{path} is no file of a history: it has no columns time, metric, value")
+            columns = [places.get(name) for name in COLUMNS]
+            plain = columns == list(range(len(COLUMNS)))
+            for cells in reader:
+                if len(cells) < len(places):
+                    self.problems += 1
+                elif plain:
+                    self._row(cells, str(path))
+                else:
+                    self._row(_completed(cells, columns), str(path))
+
+    def _row(self, cells: Sequence[str], file: str) -> None:
+        (time, platform, benchmark, case, metric, value, _, size, nodes, hosts, _, run, _, status, _, params,
+         _) = cells[:17]  # fmt: skip
+        again = _REMEASURED in params and _REMEASURED in _params(params)
+        if again:
+            others = {name: text for name, text in _params(params).items() if name != _REMEASURED}
+            params = json.dumps(others, sort_keys=True) if others else ""
+        key = Key(platform, benchmark, case, metric, size, nodes, params)
+        self.rows += 1
+        if run not in self.begun or time < self.begun[run]:
+            self.begun[run] = time
+        self.files.setdefault((platform, run), file)
+        for host in hosts.split(";") if hosts else ():
+            self.host_rows[platform, host] += 1
+            self.host_months[platform, host, time[:7]] += 1
+            if status != OK:
+                self.host_failed[platform, host] += 1
+        if status != OK or not value:
+            self.statuses[key].setdefault(run, status)
+            return
+        try:
+            number = float(value)
+        except ValueError:
+            self.problems += 1
+            return
+        if metric not in METRICS or not math.isfinite(number):
+            self.problems += 1
+            return
+        (self.again if again else self.values)[key].setdefault(run, []).append(number)
+        if hosts:
+            self.by_hosts[key, hosts].append(number)
+
+    def history(self, folder: Path, verdicts: Mapping[str, Mapping[str, Any]]) -> History:
+        """Everything that was read, by nights."""
+        moments = {run: _seconds(time) for run, time in self.begun.items()}
+        keys = sorted(
+            {key for key in (*self.values, *self.statuses) if key.metric in METRICS},
+            key=lambda key: (*key[:4], int(key.size) if key.size.isdecimal() else -1, *key[5:]),
+        )
+        judged = {key: entry for each in verdicts.values() for key, entry in _entries(each)}
+        series = tuple(
+            HistorySeries(f"h{number}", key, tuple(self._nights(key, moments)), judged.get(_plain(key), {}))
+            for number, key in enumerate(keys)
+        )
+        times = sorted(self.begun.values())
+        return History(
+            folder=folder,
+            platforms=tuple(sorted({platform for platform, _ in self.files})),
+            rows=self.rows,
+            nights=len(self.begun),
+            first=times[0],
+            last=times[-1],
+            series=series,
+            nodes=tuple(self._nodes()),
+            verdicts=verdicts,
+            problems=self.problems,
+        )
+
+    def _nights(self, key: Key, moments: Mapping[str, float]) -> Iterator[Night]:
+        values, again = self.values.get(key, {}), self.again.get(key, {})
+        statuses = self.statuses.get(key, {})
+        runs = {*values, *again, *statuses}
+        for run in sorted(runs, key=lambda run: (moments[run], run)):
+            found = values.get(run) or again.get(run) or []
+            low, middle, high = (
+                (min(found), median(found), max(found)) if found else (math.nan, math.nan, math.nan)
+            )
+            file = self.files[key.platform, run]
+            yield Night(run, moments[run], middle, low, high, len(found), statuses.get(run, ""), file)
+
+    def _nodes(self) -> Iterator[Node]:
+        ratios: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+        groups: defaultdict[Key, list[tuple[str, list[float]]]] = defaultdict(list)
+        for (key, hosts), values in self.by_hosts.items():
+            if METRICS[key.metric].better != "neither":
+                groups[key].append((hosts, values))
+        for key, found in groups.items():
+            if len(found) > 1:
+                normal = median(value for _, values in found for value in values)
+                sign = -1.0 if METRICS[key.metric].better == "lower" else 1.0
+                for hosts, values in found:
+                    middle = median(values)
+                    if middle > 0 and normal > 0:
+                        for host in hosts.split(";"):
+                            ratios[key.platform, host].append((middle / normal) ** sign)
+        months: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
+        for (platform, host, month), number in self.host_months.items():
+            months[platform, host][month] = number
+        for (platform, host), rows in sorted(self.host_rows.items()):
+            own = ratios.get((platform, host), [])
+            yield Node(
+                host, platform, rows, self.host_failed[platform, host], median(own) if own else None,
+                len(own), months[platform, host],
+            )  # fmt: skip
+
+
+def _completed(cells: Sequence[str], columns: Iterable[int | None]) -> list[str]:
+    """The cells of a file with fewer or other columns, in the present order."""
+    return [
+        _DEFAULTS.get(name, "") if place is None else cells[place]
+        for name, place in zip(COLUMNS, columns, strict=True)
+    ]
+
+
+def _params(cell: str) -> dict[str, str]:
+    try:
+        found = json.loads(cell) if cell else {}
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _seconds(time: str) -> float:
+    try:
+        return datetime.fromisoformat(time.replace("Z", "+00:00")).timestamp()
+    except ValueError:
+        return 0.0
+
+
+def _verdicts(folders: Iterable[Path]) -> dict[str, Mapping[str, Any]]:
+    """The newest ``verdict.json`` of each platform among some folders."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for folder in sorted(folders):
+        try:
+            document = json.loads((folder / VERDICT).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        if isinstance(document, dict) and isinstance(document.get("series"), list):
+            platform = str(document.get("platform", ""))
+            if str(document.get("time", "")) >= str(found.get(platform, {}).get("time", "")):
+                found[platform] = document
+    return found
+
+
+def _entries(document: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
+    """The entries of a ``verdict.json`` by what tells their series."""
+    for entry in document["series"]:
+        try:
+            size = "" if entry["size"] is None else str(entry["size"])
+            params = json.dumps(_params(entry["params"]), sort_keys=True)
+            names = (str(entry[name]) for name in ("platform", "benchmark", "case", "metric"))
+            yield (*names, size, str(entry["nodes"]), params), entry
+        except (KeyError, TypeError):
+            continue
+
+
+def _plain(key: Key) -> tuple[str, ...]:
+    return (*key[:6], json.dumps(_params(key.params), sort_keys=True))

@@ -1,0 +1,191 @@
+"""The page: sections, the table of records, style and script in one file that fetches nothing.
+
+Its content security policy allows the one style and the one script by their hashes and nothing else, so that
+not even a name in a record that looked like markup could make a browser do anything. Templates escape every
+value (Jinja's autoescape); pictures escape their own texts.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timezone
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from markupsafe import Markup
+
+import npc
+from npc.record import Record
+from npc.units import format_quantity
+from report.blocks import Block
+from report.runs import Report, Run, Series, better
+from report.sections import SECTIONS, Absent
+from roofline.table import size_text
+
+TEMPLATES: Final = Path(__file__).parent / "templates"
+#: Rows of the table of records; a run with more has what is bad and what is used above first.
+MOST_SERIES: Final = 6000
+#: Samples of one series that are shown with their raw files.
+MOST_SAMPLES: Final = 24
+
+
+class Section(NamedTuple):
+    """A section of the page that has something to show."""
+
+    name: str
+    title: str
+    blocks: list[Block]
+
+
+class Sample(NamedTuple):
+    """A record in the table: its value, its raw file, and why it is not used."""
+
+    text: str
+    href: str
+    status: str
+
+
+def build(report: Report) -> tuple[list[Section], list[tuple[str, str]]]:
+    """The sections that have something to show; and of the others the title and why there is nothing."""
+    sections, absent = [], []
+    for name in SECTIONS:
+        module = importlib.import_module(f"report.sections.{name}")
+        try:
+            sections.append(Section(name, module.TITLE, list(module.build(report))))
+        except Absent as reason:
+            absent.append((module.TITLE, str(reason)))
+    return sections, absent
+
+
+def render(report: Report, sections: Sequence[Section], absent: Sequence[tuple[str, str]]) -> str:
+    """The whole page as HTML."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    style, script = (
+        (TEMPLATES / name).read_text(encoding="utf-8").strip() for name in ("page.css", "page.js")
+    )
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    used = _used(sections)
+    shown = {run.number: _chosen(run, used) for run in report.runs}
+    return environment.get_template("page.html").render(
+        report=report,
+        sections=sections,
+        absent=absent,
+        series_shown={
+            run.number: [_row(series, run, report) for series in shown[run.number]] for run in report.runs
+        },
+        series_left={run.number: len(run.series) - len(shown[run.number]) for run in report.runs},
+        style=Markup(style),
+        script=Markup(script),
+        policy=policy(style, script),
+        subtitle=_subtitle(report),
+        version=npc.__version__,
+        made=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+    )
+
+
+def policy(style: str, script: str) -> str:
+    """The content security policy: nothing but this style and this script."""
+    allowed = " ".join(
+        f"{kind}-src 'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}';"
+        for kind, text in (("style", style), ("script", script))
+    )
+    return f"default-src 'none'; {allowed} base-uri 'none'; form-action 'none'"
+
+
+def _subtitle(report: Report) -> str:
+    parts = []
+    if report.runs:
+        days = sorted({run.days for run in report.runs if run.days})
+        hosts = sorted({host for run in report.runs for host in run.hosts})
+        named = ", ".join(hosts[:3]) + (f" … ({len(hosts)} hosts)" if len(hosts) > 3 else "")
+        records = sum(len(run.records) for run in report.runs)
+        parts.append(f"{records} records of {named or 'no host'}, {', '.join(days) or 'no day'}")
+    if report.history:
+        parts.append(report.history.words)
+    return "; ".join(parts)
+
+
+# --- the table of records ------------------------------------------------------------------------------
+
+
+def _used(sections: Sequence[Section]) -> set[str]:
+    """Ids of the series that some number of the sections leads to."""
+    import re
+
+    pending: list[Any] = [block for section in sections for block in section.blocks]
+    found: set[str] = set()
+    while pending:
+        each = pending.pop()
+        if isinstance(each, Markup):
+            found.update(re.findall(r'data-record="(r\d+s\d+)"', each))
+        elif isinstance(each, tuple):
+            found.update(getattr(each, "records", ()))
+            pending += [item for item in each if not isinstance(item, str | float | int)]
+        elif hasattr(each, "__dataclass_fields__"):
+            pending += [getattr(each, name) for name in each.__dataclass_fields__]
+    return found
+
+
+def _chosen(run: Run, used: set[str]) -> list[Series]:
+    """The series in the table: all, or of very many those that are used or bad, and the first of the rest."""
+    if len(run.series) <= MOST_SERIES:
+        return run.series
+    first = [series for series in run.series if series.ident in used]
+    rest = [series for series in run.series if series.ident not in used]
+    rest.sort(key=lambda series: len(series.usable) == len(series.records))
+    kept = {series.ident for series in [*first, *rest][: max(MOST_SERIES, len(first))]}
+    return [series for series in run.series if series.ident in kept]
+
+
+def _row(series: Series, run: Run, report: Report) -> dict[str, Any]:
+    """What the table shows of a series; a bad one with its reason."""
+    first, summary = series.first, series.summary
+    quantity = partial(format_quantity, unit=first.unit, digits=4)
+    interval = ""
+    if summary and summary.low is not None and summary.high is not None:
+        interval = f"{quantity(summary.low)} – {quantity(summary.high)}"
+    statuses = dict.fromkeys(record.status for record in series.records if not record.ok)
+    return {
+        "ident": series.ident,
+        "name": series.name,
+        "metric": first.metric,
+        "size": size_text(first.size),
+        "size_sort": -1 if first.size is None else first.size,
+        "nodes": first.nodes,
+        "hosts": ", ".join(first.hosts),
+        "params": series.qualifiers,
+        "median": quantity(summary.median) if summary else "",
+        "median_sort": repr(summary.median) if summary else "",
+        "interval": interval,
+        "usable": f"{len(series.usable)} of {len(series.records)}",
+        "usable_sort": len(series.usable) / len(series.records),
+        "bad": bool(statuses),
+        "reason": "; ".join(list(statuses)[:3]) + (" …" if len(statuses) > 3 else ""),
+        "samples": [_sample(record, run, report) for record in _extremes(series)],
+        "more": max(0, len(series.records) - MOST_SAMPLES),
+    }
+
+
+def _extremes(series: Series) -> Iterator[Record]:
+    """The samples to show: all, or of very many the bad ones and the worst."""
+    if len(series.records) <= MOST_SAMPLES:
+        yield from series.records
+        return
+    sign = -1.0 if better(series.first.metric) == "lower" else 1.0
+    ordered = sorted(series.records, key=lambda record: (record.ok, sign * (record.value or 0.0)))
+    yield from ordered[:MOST_SAMPLES]
+
+
+def _sample(record: Record, run: Run, report: Report) -> Sample:
+    if record.value is None:
+        text = record.status.partition(":")[0]
+    else:
+        text = format_quantity(record.value, record.unit, 3)
+    return Sample(text, report.href(run, record.raw or "records.csv"), "" if record.ok else record.status)

@@ -1,0 +1,285 @@
+"""What a report is made from: runs with their records, grouped into series that have an id in the page.
+
+A series is what repeats of one measurement share; its id (`r0s3`: of the first run the fourth) is the anchor
+that every number of the page links to, where its samples stand with their raw files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from npc.launch import Launch
+from npc.platform import InvalidPlatform, Platform
+from npc.record import Record
+from npc.run import RECORDS, read_run
+from npc.statistics import Summary, summarise
+from npc.units import METRICS
+from npc.validity import Circumstances, Finding, find_lies
+from npc.validity.run import circumstances_of, platform_of
+
+if TYPE_CHECKING:
+    from report.history import History
+    from roofline.ceilings import Estimate, Roofline
+
+#: Params that say how a launch went, not what it was asked.
+_ACCIDENTAL: Final = frozenset({"received"})
+#: Params that make another number of the same test: a percentile, the sender's count, one of two ways.
+_QUALIFIERS: Final = ("statistic", "side", "direction")
+ENVIRONMENT: Final = "environment.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Records that repeat each other, in the order of the file; `ident` is their anchor in the page."""
+
+    ident: str
+    records: tuple[Record, ...]
+
+    @property
+    def first(self) -> Record:
+        """A record that stands for all: they differ in time, sample, status, value and raw file only."""
+        return self.records[0]
+
+    @property
+    def usable(self) -> list[Record]:
+        """Those whose value may be used."""
+        return [record for record in self.records if record.ok and record.value is not None]
+
+    @property
+    def summary(self) -> Summary | None:
+        """Median and interval of the usable ones; None if there are none."""
+        values = [record.value for record in self.usable if record.value is not None]
+        return summarise(values) if values else None
+
+    @property
+    def name(self) -> str:
+        """The benchmark and its case."""
+        case, benchmark = self.first.case, self.first.benchmark
+        return case if case.startswith(benchmark) else f"{benchmark} {case}".strip()
+
+    @property
+    def qualifiers(self) -> str:
+        """Its params in words."""
+        return ", ".join(
+            f"{name} {text}" for name, text in sorted(self.first.params.items()) if name not in _ACCIDENTAL
+        )
+
+
+@dataclass(eq=False)
+class Run:
+    """A run, or the part of it that is of one platform. number: its place among the runs of the report.
+
+    folder: what raw paths of its records are relative to. platform: nominal limits, None if not known.
+    """
+
+    number: int
+    label: str
+    folder: Path
+    records: list[Record]
+    platform: Platform | None
+    #: Why the platform's limits cannot be read, in words.
+    problem: str = ""
+
+    @cached_property
+    def series(self) -> list[Series]:
+        """Its records by series, in the order of the file."""
+        groups: defaultdict[tuple[object, ...], list[Record]] = defaultdict(list)
+        for record in self.records:
+            params = tuple(item for item in sorted(record.params.items()) if item[0] not in _ACCIDENTAL)
+            test = (record.benchmark, record.case, record.metric, record.size, record.nodes, record.hosts)
+            groups[(*test, params)].append(record)
+        return [
+            Series(f"r{self.number}s{place}", tuple(group)) for place, group in enumerate(groups.values())
+        ]
+
+    @cached_property
+    def idents(self) -> Mapping[int, str]:
+        """``id(record)`` → the id of its series."""
+        return {id(record): series.ident for series in self.series for record in series.records}
+
+    @cached_property
+    def circumstances(self) -> Circumstances:
+        """The nodes' environments and the launches, by raw file."""
+        return circumstances_of(self.folder, self.records, self.platform)
+
+    @cached_property
+    def findings(self) -> list[Finding]:
+        """What the lie detectors say of the records."""
+        return find_lies(self.records, self.circumstances)
+
+    @cached_property
+    def launches(self) -> list[Launch]:
+        """Every launch that left a raw file, by the time of its start; `raw` relative to the run."""
+        import dataclasses
+
+        found = {
+            raw: dataclasses.replace(launch, raw=raw) for raw, launch in self.circumstances.launches.items()
+        }
+        return sorted(found.values(), key=lambda launch: (launch.started, launch.raw))
+
+    @cached_property
+    def environment(self) -> Mapping[str, Any]:
+        """The run's ``environment.json``, else that of the node of its first record; empty without one."""
+        whole = _read_json(self.folder / ENVIRONMENT)
+        if isinstance(whole, dict):
+            return whole
+        return next((each for each in self.circumstances.environments.values() if each), {})
+
+    @cached_property
+    def roofline(self) -> Roofline:
+        """Ceilings, latencies and applications of its records."""
+        from roofline.analyse import analyse
+
+        return analyse(self.records, self.platform)
+
+    def records_of(self, estimate: Estimate) -> list[str]:
+        """Ids of the series that a median of the roofline was taken over."""
+        raw = set(estimate.raw)
+        return [
+            series.ident
+            for series in self._by_test.get((estimate.benchmark, estimate.case, estimate.size), ())
+            if series.first.unit == estimate.unit
+            and series.first.nodes == estimate.nodes
+            and any(record.raw in raw for record in series.usable)
+            and estimate.params.items() <= series.first.params.items()
+            and all(series.first.params.get(name) == estimate.params.get(name) for name in _QUALIFIERS)
+        ]
+
+    @cached_property
+    def _by_test(self) -> Mapping[tuple[str, str, int | None], list[Series]]:
+        found: defaultdict[tuple[str, str, int | None], list[Series]] = defaultdict(list)
+        for series in self.series:
+            found[series.first.benchmark, series.first.case, series.first.size].append(series)
+        return found
+
+    def verdicts(self) -> list[tuple[Path, list[Mapping[str, Any]]]]:
+        """``verdict.json`` of every measurement of pairs: its folder, and its entries (docs/files.md)."""
+        folders = {self.folder, *(self.folder / Path(launch.raw).parent.parent for launch in self.launches)}
+        found = []
+        for folder in sorted(folders):
+            entries = _read_json(folder / "verdict.json")
+            if isinstance(entries, list) and all(isinstance(e, dict) and "verdict" in e for e in entries):
+                found.append((folder, entries))
+        return found
+
+    @property
+    def hosts(self) -> list[str]:
+        """Every host that took part."""
+        return sorted({host for record in self.records for host in record.hosts})
+
+    @property
+    def days(self) -> str:
+        """The day of its measurements (UTC), or the first and the last."""
+        times = sorted(record.time[:10] for record in self.records)
+        if not times:
+            return ""
+        return times[0] if times[0] == times[-1] else f"{times[0]} to {times[-1]}"
+
+
+@dataclass(eq=False)
+class Report:
+    """Everything that sections draw from. folder: where the page will lie, which links are relative to."""
+
+    runs: list[Run]
+    folder: Path
+    history: History | None = None
+    #: Ids of charts, so that no two are alike.
+    charts: int = field(default=0)
+
+    def ident(self) -> str:
+        """The id of one more chart."""
+        self.charts += 1
+        return f"c{self.charts}"
+
+    def href(self, run: Run, path: str | Path) -> str:
+        """A link from the page to a file of a run."""
+        return self.link(run.folder / path)
+
+    def link(self, path: str | Path) -> str:
+        """A link from the page to a file; every byte of its name that means something in a link is quoted."""
+        return quote(os.path.relpath(Path(path).absolute(), self.folder.absolute()))
+
+    @property
+    def title(self) -> str:
+        """What the page is about."""
+        names = list(dict.fromkeys(run.label for run in self.runs))
+        if self.history and not names:
+            names = list(self.history.platforms)
+        shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+        return f"NPC report: {shown}" if shown else "NPC report"
+
+
+def read_runs(paths: Sequence[Path]) -> list[Run]:
+    """A `Run` for each path and platform in it; a path that is named twice counts once.
+
+    Raises FileNotFoundError, OSError, `npc.InvalidRecord`, all with the file in their message.
+    """
+    found: list[tuple[Path, str, list[Record]]] = []
+    for path in dict.fromkeys(path.resolve() for path in paths):
+        records = read_run(path)
+        folder = path if path.is_dir() else path.parent
+        platforms = dict.fromkeys(record.platform for record in records) or {"": None}
+        found += [
+            (folder, name, [record for record in records if record.platform == name]) for name in platforms
+        ]
+    labels = _labels([(folder, name) for folder, name, _ in found])
+    runs = []
+    for number, (label, (folder, name, records)) in enumerate(zip(labels, found, strict=True)):
+        platform, problem = None, ""
+        try:
+            platform = platform_of(records, name)
+        except (OSError, InvalidPlatform) as error:
+            problem = str(error)
+        runs.append(Run(number, label, folder, records, platform, problem))
+    return runs
+
+
+def _labels(named: Sequence[tuple[Path, str]]) -> list[str]:
+    """The platform where that tells the runs apart, else with the run's folder, else with its whole path."""
+    for label in (
+        lambda folder, name: name or folder.name,
+        lambda folder, name: f"{name} {folder.name}",
+        lambda folder, name: f"{name} {folder}",
+    ):
+        found = [label(folder, name) for folder, name in named]
+        if len(set(found)) == len(found):
+            return found
+    return [f"{name} {number}" for number, (_, name) in enumerate(named)]
+
+
+def records_file(path: Path) -> Path:
+    """The file of records that `path` means."""
+    return path / RECORDS if path.is_dir() else path
+
+
+def better(metric: str) -> str:
+    """``higher``, ``lower`` or ``neither``; of a metric that a newer version knows, ``neither``."""
+    known = METRICS.get(metric)
+    return known.better if known else "neither"
+
+
+def median_ratio(value: float, normal: float, metric: str) -> float:
+    """How good `value` is beside what is normal: below 1 is worse."""
+    if value <= 0 or normal <= 0:
+        return 1.0 if value == normal else 0.0
+    return normal / value if better(metric) == "lower" else value / normal
+
+
+def hosts_of(records: Iterable[Record]) -> list[str]:
+    """All hosts of some records, sorted."""
+    return sorted({host for record in records for host in record.hosts})
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,160 @@
+"""The machine and its software, and how every number came to be: each launch with command and raw file."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from npc.units import format_duration, format_quantity
+from report.blocks import Block, Cell, Preformatted, Table, Text, count
+from report.runs import Report, Run
+from report.sections import Absent
+
+TITLE = "Environment and provenance"
+#: Launches beyond so many are left to ``launches.jsonl``.
+_MOST_LAUNCHES = 2000
+
+
+def build(report: Report) -> Iterator[Block]:
+    """The facts side by side, the whole of each ``environment.json``, and the launches."""
+    if not report.runs:
+        raise Absent("a history alone has no environment.json; name a run as well")
+    known = [run for run in report.runs if run.environment]
+    if known:
+        yield _facts(report)
+    else:
+        yield Text(
+            "No environment.json lies with these records: what machine made them is not known.", "note"
+        )
+    for run in known:
+        text = json.dumps(run.environment, indent=1, ensure_ascii=False)
+        yield Preformatted(f"environment.json of {run.label}", text)
+    for run in report.runs:
+        if run.launches:
+            yield _launches(report, run)
+
+
+def _facts(report: Report) -> Table:
+    """A row a fact, a column a run; what differs is marked."""
+    columns = [dict(_of_run(run)) for run in report.runs]
+    names = list(dict.fromkeys(name for column in columns for name in column))
+    rows = []
+    for name in names:
+        values = [column.get(name, "") for column in columns]
+        kind = "differs" if len(set(values)) > 1 else ""
+        rows.append((Cell(name), *(Cell(value, kind=kind) for value in values)))
+    return Table("Where it was measured", ("", *(run.label for run in report.runs)), tuple(rows))
+
+
+def _of_run(run: Run) -> Iterator[tuple[str, str]]:
+    """(fact, what it was) of a run."""
+    hosts = run.hosts
+    yield "folder", str(run.folder)
+    yield "measured", run.days
+    yield "hosts", ", ".join(hosts[:8]) + (f" and {len(hosts) - 8} more" if len(hosts) > 8 else "")
+    yield from _software(run.environment)
+    yield from _hardware(run.environment)
+
+
+def _software(seen: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "command", _text(seen, "command")
+    changed = "and changes" if _at(seen, "npc", "dirty") else ""
+    yield "NPC", _words(_text(seen, "npc", "version"), _text(seen, "npc", "commit")[:10], changed)
+    kernel = _words(_text(seen, "kernel", "name"), _text(seen, "kernel", "release"))
+    yield "operating system", _words(_text(seen, "os", "name"), kernel, between=", ")
+    yield "MPI", _words(_text(seen, "mpi", "launcher"), _text(seen, "mpi", "library"), between="; ")
+    yield "Python", _text(seen, "python", "version")
+    tools = _at(seen, "tools")
+    known = tools.items() if isinstance(tools, Mapping) else ()
+    yield "tools", ", ".join(_words(name, _text(tool, "version")) for name, tool in known if tool)
+    yield "Slurm job", _text(seen, "slurm", "SLURM_JOB_ID") or "none"
+
+
+def _hardware(seen: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    inside = (_text(seen, "virtualisation", name) for name in ("hypervisor", "container"))
+    yield "virtual machine, container", _words(*inside, between=", ") or "none seen"
+    counts = (f"{_text(seen, 'cpu', name)} {name}" for name in ("sockets", "cores", "threads"))
+    yield "processor", _words(_text(seen, "cpu", "model"), *counts, between=", ")
+    yield "caches", ", ".join(map(_cache, _list(seen, "cpu", "caches")))
+    governors = _at(seen, "cpu", "frequency", "governors")
+    named = governors.items() if isinstance(governors, Mapping) else ()
+    yield "governor", ", ".join(f"{name} ({number})" for name, number in named) or "not told"
+    yield "memory", _bytes(_at(seen, "memory", "total_bytes"))
+    transparent = _text(seen, "memory", "transparent_huge_pages")
+    yield "huge pages", f"{_text(seen, 'memory', 'huge_pages')} reserved, transparent: {transparent}"
+    yield "interfaces", "; ".join(map(_interface, _list(seen, "interfaces")))
+    ports = [
+        _words(*(_text(port, key) for key in ("device", "state", "rate"))) for port in _list(seen, "rdma")
+    ]
+    yield "RDMA", "; ".join(ports) or "none"
+
+
+def _cache(cache: Mapping[str, Any]) -> str:
+    name = f"L{_text(cache, 'level')} {_text(cache, 'type')}"
+    return f"{name} {_text(cache, 'instances')} × {_bytes(_at(cache, 'size_bytes'))}"
+
+
+def _interface(interface: Mapping[str, Any]) -> str:
+    speed = _at(interface, "speed_bit_s")
+    rate = format_quantity(speed, "bit/s", 3) if isinstance(speed, int | float) else ""
+    facts = [_text(interface, "type"), _text(interface, "state"), rate, f"MTU {_text(interface, 'mtu')}"]
+    return f"{_text(interface, 'name')} ({_words(*facts, between=', ')})"
+
+
+def _at(seen: Any, *keys: str) -> Any:
+    """What stands below `keys`; None where nothing does."""
+    for key in keys:
+        seen = seen.get(key) if isinstance(seen, Mapping) else None
+    return seen
+
+
+def _text(seen: Any, *keys: str) -> str:
+    found = _at(seen, *keys)
+    return "" if found is None else str(found)
+
+
+def _list(seen: Any, *keys: str) -> list[Mapping[str, Any]]:
+    found = _at(seen, *keys)
+    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
+
+
+def _words(*words: str, between: str = " ") -> str:
+    return between.join(filter(None, words))
+
+
+def _bytes(number: Any) -> str:
+    return format_quantity(number, "B", 3) if isinstance(number, int | float) else "not told"
+
+
+def _launches(report: Report, run: Run) -> Table:
+    """Every launch: what was started, where, how long, how it ended, and what it printed."""
+    rows = []
+    first: dict[str, str] = {}
+    for record in run.records:
+        first.setdefault(record.raw, run.idents[id(record)])
+    for launch in run.launches[:_MOST_LAUNCHES]:
+        ended = launch.status if launch.exit in (0, None) else f"{launch.status} (exit {launch.exit})"
+        rows.append(
+            (
+                Cell(
+                    launch.started[:19].replace("T", " "), (first[launch.raw],) if launch.raw in first else ()
+                ),
+                Cell(launch.raw, href=report.href(run, launch.raw), sort=launch.raw),
+                Cell(shlex.join(launch.argv), kind="command"),
+                count(launch.sample),
+                Cell(format_duration(launch.seconds), sort=launch.seconds, kind="number"),
+                Cell(ended, kind="" if launch.status == "ok" else "bad"),
+                Cell(", ".join(launch.hosts)),
+            )
+        )
+    left = len(run.launches) - len(rows)
+    return Table(
+        f"Launches of {run.label}: every process that measured, with its raw output",
+        ("started (UTC)", "raw output", "command", "sample", "took", "ended", "hosts"),
+        tuple(rows),
+        folded=True,
+        filtered=True,
+        note=f"{left} more are in launches.jsonl." if left else "",
+    )

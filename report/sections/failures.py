@@ -1,0 +1,135 @@
+"""What failed, what must not be believed, and why; with the tools' own last words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from npc.launch import last_words
+from npc.record import Record
+from npc.validity import Finding, Rule
+from report.blocks import Block, Cell, Table, Text, count, plural
+from report.runs import Report, Run, hosts_of
+
+TITLE = "What failed, and why"
+_MEANING = {
+    "failed": "no usable number",
+    "timeout": "it did not end in time",
+    "invalid": "a number, but not to be believed",
+    "unavailable": "cannot be had on this machine; no failure",
+}
+#: Raw files that are named of each group.
+_MOST = 3
+
+
+def build(report: Report) -> Iterator[Block]:
+    """Run by run what is not ``ok``, grouped by reason; then the notes on numbers that may be used."""
+    for run in report.runs:
+        bad = [record for record in run.records if not record.ok]
+        notes = [finding for finding in run.findings if finding.rule.level == "note"]
+        where = f"{run.label}: " if len(report.runs) > 1 else ""
+        if not bad and not notes:
+            yield Text(f"{where}nothing failed, and no rule doubts a number.", "good")
+        if bad:
+            yield _statuses(report, run, bad, where)
+        if notes:
+            yield _notes(report, run, notes, where)
+
+
+def _statuses(report: Report, run: Run, bad: Sequence[Record], where: str) -> Table:
+    """A row for each reason; reasons that differ in their numbers only are one."""
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for record in bad:
+        groups.setdefault((record.benchmark, re.sub(r"[0-9.]+", "N", record.status)), []).append(record)
+    rules: dict[int, Rule] = {}
+    for finding in run.findings:
+        rules.setdefault(id(run.records[finding.place]), finding.rule)
+    rows = []
+    for (benchmark, _), alike in groups.items():
+        kind, _, reason = alike[0].status.partition(": ")
+        rule = next((rules[id(record)] for record in alike if id(record) in rules), None)
+        said = f"{rule.name}: {rule.title} ({rule.source})" if rule else ""
+        records = list(dict.fromkeys(run.idents[id(record)] for record in alike))
+        cases = list(dict.fromkeys(record.case for record in alike if record.case))
+        rows.append(
+            (
+                Cell(kind, kind="note" if kind == "unavailable" else "bad"),
+                Cell(f"{benchmark} {', '.join(cases[:4])}{' …' if len(cases) > 4 else ''}", records),
+                count(len(alike)),
+                Cell(reason or _MEANING.get(kind, "")),
+                Cell(said or _words(run, alike)),
+                Cell(_hosts(alike)),
+                *_raw(report, run, alike),
+            )
+        )
+    rows.sort(key=lambda row: tuple(_MEANING).index(row[0].text) if row[0].text in _MEANING else 9)
+    columns = (
+        "what",
+        "test",
+        "records",
+        "reason",
+        "rule, or the tool's last words",
+        "hosts",
+        "raw file",
+        "its stderr",
+    )
+    return Table(
+        f"{where}{plural(len(bad), 'record')} of {len(run.records)} not used",
+        columns,
+        tuple(rows),
+        note="; ".join(f"{kind}: {words}" for kind, words in _MEANING.items()),
+    )
+
+
+def _hosts(records: Sequence[Record]) -> str:
+    hosts = hosts_of(records)
+    return ", ".join(hosts[:4]) + (f" and {len(hosts) - 4} more" if len(hosts) > 4 else "")
+
+
+def _words(run: Run, records: Sequence[Record]) -> str:
+    """The last line that the tool printed, where it tells more than the reason does."""
+    for record in records:
+        for suffix in (".err", ".out"):
+            path = (run.folder / record.raw).with_suffix(suffix) if record.raw else Path()
+            if path.is_file():
+                said = last_words(path)
+                if said and said not in record.status:
+                    return said
+    return ""
+
+
+def _raw(report: Report, run: Run, records: Sequence[Record]) -> tuple[Cell, Cell]:
+    raw = next((record.raw for record in records if record.raw), "")
+    if not raw:
+        return Cell(""), Cell("")
+    error = Path(raw).with_suffix(".err")
+    has = raw.endswith(".out") and (run.folder / error).is_file() and (run.folder / error).stat().st_size > 0
+    return (
+        Cell(raw, href=report.href(run, raw)),
+        Cell(error.name, href=report.href(run, error)) if has else Cell(""),
+    )
+
+
+def _notes(report: Report, run: Run, notes: Sequence[Finding], where: str) -> Table:
+    groups: dict[tuple[str, str, str], list[Finding]] = {}
+    for finding in notes:
+        record = run.records[finding.place]
+        words = re.sub(r"[0-9.]+ ?[kMGTPnµm]?", "N", finding.reason)
+        groups.setdefault((finding.rule.name, record.benchmark, words), []).append(finding)
+    rows = []
+    for (name, benchmark, _), alike in groups.items():
+        records = [run.records[finding.place] for finding in alike]
+        idents = list(dict.fromkeys(run.idents[id(record)] for record in records))
+        cases = list(dict.fromkeys(record.case for record in records))
+        rows.append(
+            (
+                Cell(name),
+                Cell(f"{benchmark} {', '.join(cases[:4])}{' …' if len(cases) > 4 else ''}", idents),
+                count(len(alike)),
+                Cell(alike[0].reason),
+                Cell(f"{alike[0].rule.title} ({alike[0].rule.source})"),
+            )
+        )
+    columns = ("rule", "test", "records", "what it saw", "why it matters")
+    return Table(f"{where}numbers that are true, and worth a look", columns, tuple(rows))

@@ -1,0 +1,238 @@
+"""The nights: every series over time, with its usual value, its gate, and where another level began."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timezone
+
+from markupsafe import Markup
+
+from npc.units import format_quantity
+from report.blocks import Block, Cell, Figure, Table, Text, chart_figure, count
+from report.charts import Chart, Mark, Trace, quantity_axis, sparkline, time_axis
+from report.history import History, HistorySeries, Night
+from report.runs import Report, better
+from report.sections import Absent
+
+TITLE = "Time series"
+_RANK = {"FAIL": 0, "DEGRADED": 1, "INVALID": 2, "MISSING": 3, "CHANGED": 4, "WATCH": 5, "": 6, "PASS": 7}
+#: So many series have a chart of their own; all have a small one in the table.
+_MOST_CHARTS = 24
+#: Rows of nights in the tables, all charts together.
+_MOST_NIGHTS = 3000
+#: Nights whose range and values a chart marks one by one.
+_MOST_MARKS = 400
+_READING = (
+    "each mark is the median of a night, the shade the range of its samples. The dotted line is the usual "
+    "value, the "
+    "dashed one the gate: a night beyond it is measured again, and two of three make a series DEGRADED. A "
+    "vertical line "
+    "is where the present level began. Hollow red marks at the foot are nights without a usable number."
+)
+
+
+def build(report: Report) -> Iterator[Block]:
+    """The table of all series, and charts of those that are not as usual, then of the headline numbers."""
+    history = report.history
+    if history is None:
+        raise Absent("no history was asked for (--history FOLDER; npc nightly keeps one)")
+    yield Text(f"This is {history.words}. A night is a run; its value is the median of its usable samples.")
+    order = sorted(history.series, key=_order)
+    yield _table(report, order)
+    shown = [series for series in order if len(series.measured) > 1][:_MOST_CHARTS]
+    for series in shown:
+        yield _figure(report, history, series, max(7, _MOST_NIGHTS // max(len(shown), 1)))
+    left = sum(len(series.measured) > 1 for series in order) - len(shown)
+    if left > 0:
+        yield Text(f"{left} more series of several nights are in the table only.")
+
+
+def _order(series: HistorySeries) -> tuple[object, ...]:
+    """What is not as usual first; then headline numbers before percentiles, large sizes before small ones."""
+    key = series.key
+    size = int(key.size) if key.size.isdecimal() else 0
+    side = "statistic" in key.params
+    neither = better(key.metric) == "neither"
+    return (_RANK.get(series.verdict, 6), side, neither, key.platform, key.benchmark, key.case, -size)
+
+
+def _day(time: float) -> str:
+    return datetime.fromtimestamp(time, timezone.utc).strftime("%Y-%m-%d")
+
+
+def _table(report: Report, order: Sequence[HistorySeries]) -> Table:
+    rows = []
+    several = len({series.key.platform for series in order}) > 1
+    for series in order:
+        judged, nights = series.judged, series.measured
+        last = nights[-1] if nights else None
+        unit = series.unit
+        usual, effect = judged.get("reference"), judged.get("effect")
+        bad = series.verdict not in ("", "PASS", "WATCH")
+        name = f"{series.key.platform}: {series.name}" if several else series.name
+        rows.append(
+            (
+                Cell(name),
+                Cell(series.key.metric),
+                Cell(series.verdict or "–", sort=_RANK.get(series.verdict, 6), kind="bad" if bad else ""),
+                Cell(
+                    format_quantity(last.median, unit) if last else "none",
+                    sort=last.median if last else "",
+                    href=report.link(last.file) if last else "",
+                    kind="number",
+                ),
+                Cell(
+                    "" if usual is None else format_quantity(usual, unit),
+                    sort=usual if usual else "",
+                    kind="number",
+                ),
+                Cell(
+                    "" if effect is None else f"{100 * effect:+.1f} %",
+                    sort=effect if effect is not None else "",
+                    kind="number",
+                ),
+                Cell(str(judged.get("since") or "")),
+                count(len(nights)),
+                Cell("", picture=_spark(series)),
+                Cell(str(judged.get("reason") or "")),
+            )
+        )
+    return Table(
+        "All series, those not as usual first",
+        (
+            "series",
+            "metric",
+            "verdict",
+            "last night",
+            "usual",
+            "change",
+            "since",
+            "nights",
+            "course",
+            "reason",
+        ),
+        tuple(rows),
+        filtered=True,
+    )
+
+
+def _spark(series: HistorySeries) -> Markup:
+    nights = series.measured
+    if len(nights) < 2:
+        return Markup("")
+    values = [night.median for night in nights]
+    words = (
+        f"{len(nights)} nights from {_day(nights[0].time)} to {_day(nights[-1].time)}, between "
+        f"{format_quantity(min(values), series.unit)} and {format_quantity(max(values), series.unit)}"
+    )
+    return sparkline([(night.time, night.median) for night in nights], words)
+
+
+def _figure(report: Report, history: History, series: HistorySeries, most: int) -> Figure:
+    unit, nights, judged = series.unit, series.measured, series.judged
+    title = f"{series.name}: {series.key.metric}" + (f", {series.verdict}" if series.verdict else "")
+    if len(history.platforms) > 1:
+        title = f"{series.key.platform}: {title}"
+    levels = [judged.get(name) for name in ("reference", "limit", "floor")]
+    values = [value for night in nights for value in (night.low, night.high)]
+    x = time_axis("Night (UTC)", [night.time for night in series.nights])
+    y = quantity_axis(
+        f"{series.key.metric.capitalize()} [{unit}]", [*values, *(v for v in levels if v)], unit, log=False
+    )
+    marked = nights if len(nights) <= _MOST_MARKS else nights[-_MOST_MARKS:]
+    band = [(night.time, night.low) for night in nights] + [
+        (night.time, night.high) for night in reversed(nights)
+    ]
+    traces = [
+        Trace(
+            "median of the night",
+            "blue",
+            lines=(tuple((night.time, night.median) for night in nights),),
+            bands=(tuple(band),),
+            marks=tuple(Mark(night.time, night.median, _tip(night, unit)) for night in marked),
+        )
+    ]
+    lost = [night for night in series.nights if not night.n]
+    if lost:
+        marks = tuple(
+            Mark(n.time, y.low, f"{_day(n.time)}, {n.run}\n{n.status or 'no usable number'}") for n in lost
+        )
+        traces.append(Trace("nights without a usable number", "bad", marks=marks, shape=4, hollow=True))
+    for name, words, colour, dashes in (
+        ("reference", "usual value", "ink", (1.5, 2.5)),
+        ("limit", "gate of a single night", "orange", (7.0, 3.0)),
+        ("floor", "hard floor", "vermillion", (12.0, 2.0)),
+    ):
+        level = judged.get(name)
+        if level is not None and math.isfinite(level):
+            label = f"{words}: {format_quantity(level, unit)}"
+            traces.append(Trace(label, colour, lines=(((x.low, level), (x.high, level)),), dashes=dashes))
+    since = _moment(series, str(judged.get("since") or ""))
+    if since is not None:
+        traces.append(
+            Trace(
+                f"another level since {judged['since']}",
+                "purple",
+                lines=(((since, y.low), (since, y.high)),),
+                dashes=(4.0, 3.0),
+            )
+        )
+    shows = f"{series.name} in {len(nights)} nights of {series.key.platform}."
+    if judged.get("reason"):
+        shows += f" {judged['reason']}"
+    chart = Chart(
+        report.ident(),
+        title,
+        f"{shows} The table below has the last nights.",
+        x,
+        y,
+        tuple(traces),
+        height=300,
+    )
+    return chart_figure(chart, shows, _READING, _nights(report, series, most))
+
+
+def _moment(series: HistorySeries, since: str) -> float | None:
+    """When the night called `since` (its run, or its time) began; None if there is none."""
+    for night in series.nights:
+        if since and (night.run == since or _day(night.time) == since[:10]):
+            return night.time
+    return None
+
+
+def _tip(night: Night, unit: str) -> str:
+    around = f"{format_quantity(night.low, unit)} – {format_quantity(night.high, unit)}, n = {night.n}"
+    said = f"\n{night.status}" if night.status else ""
+    return f"{_day(night.time)}, {night.run}\n{format_quantity(night.median, unit)}\n{around}{said}"
+
+
+def _nights(report: Report, series: HistorySeries, most: int) -> Table:
+    """The last nights with the file of the history that holds their records."""
+    unit = series.unit
+    rows = []
+    for night in series.nights[-most:]:
+        value = format_quantity(night.median, unit) if night.n else "none"
+        around = (
+            f"{format_quantity(night.low, unit)} – {format_quantity(night.high, unit)}" if night.n else ""
+        )
+        rows.append(
+            (
+                Cell(_day(night.time), sort=night.time),
+                Cell(
+                    value, sort=night.median if night.n else "", href=report.link(night.file), kind="number"
+                ),
+                Cell(around, kind="number"),
+                count(night.n),
+                Cell(night.run),
+                Cell(night.status),
+            )
+        )
+    left = len(series.nights) - len(rows)
+    return Table(
+        f"Nights: {series.name} {series.key.metric}",
+        ("night", "median", "range", "samples", "run", "what was not ok"),
+        tuple(rows),
+        folded=True,
+        note=f"{left} earlier nights are in the history's files." if left else "",
+    )

@@ -1,0 +1,250 @@
+"""Communication models: their parameters with intervals, how well they fit, and which to believe where."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from report.blocks import Block, Cell, Columns, Table, Text, chart_figure
+from report.charts import CYCLE, Chart, Mark, Trace, quantity_axis, size_axis
+from report.runs import Report, Run
+from report.sections import Absent
+from roofline.fit_table import quantity_texts
+from roofline.table import size_text
+
+TITLE = "Communication models"
+_SHOWS = "Measured times of one message over its size (marks), and Hockney's model T(m) = α + β·m (lines)."
+_READING = (
+    "a line through all marks of its piece means that a message costs a latency α and a time β for each "
+    "byte. Where one "
+    "line ends and the next begins the protocol switches. Marks off their line are sizes that the model "
+    "does not explain."
+)
+#: Messages of the models that stand beside 1/β and say the same are not shown twice.
+_SAME = ("β", "G", "g")
+_LINE_POINTS = 40
+
+
+def build(report: Report) -> Iterator[Block]:
+    """Run by run the fits, and the comparison of models on sizes that they were not shown."""
+    documents = {run.number: _document(run) for run in report.runs}
+    if not any(document["fits"] for document in documents.values()):
+        raise Absent(
+            "no sweep of at least five message sizes that a model could be fitted to (tag network or models)"
+        )
+    yield Text(
+        "A model turns a sweep into a few numbers with which times can be predicted (npc predict). Trust "
+        "it where the "
+        "error held out is small: each size was left out once and its time predicted from the others."
+    )
+    columns = [
+        tuple(_of_run(report, run, documents[run.number]))
+        for run in report.runs
+        if documents[run.number]["fits"]
+    ]
+    if len(columns) == 1:
+        yield from columns[0]
+    else:
+        yield Columns(tuple(columns))
+
+
+def _document(run: Run) -> Mapping[str, Any]:
+    """The run's ``fit.json`` where it is newer than the records, else the same made from them now."""
+    from roofline.fit_document import SCHEMA, to_document
+    from roofline.fits import fit_records
+
+    kept, records = run.folder / "fit.json", run.folder / "records.csv"
+    try:
+        if kept.stat().st_mtime >= records.stat().st_mtime:
+            document = json.loads(kept.read_text(encoding="utf-8"))
+            if document.get("schema") == SCHEMA and isinstance(document.get("fits"), list):
+                return dict(document)
+    except (OSError, ValueError, AttributeError):
+        pass
+    return to_document(fit_records(run.records))
+
+
+def _of_run(report: Report, run: Run, document: Mapping[str, Any]) -> Iterator[Block]:
+    where = f": {run.label}" if len(report.runs) > 1 else ""
+    drawn = [fit for fit in document["fits"] if fit.get("lines") and fit["kind"] == "half round trip"]
+    if drawn:
+        yield chart_figure(_chart(report, run, drawn, where), _SHOWS, _READING, _errors(run, drawn))
+    yield _parameters(run, document["fits"], where)
+    if document["comparisons"]:
+        yield _believe(document["comparisons"], where)
+    if document["skipped"]:
+        rows = tuple((Cell(name), Cell(reason)) for name, reason in document["skipped"].items())
+        yield Table(f"Not fitted{where}", ("sweep", "why"), rows, folded=True)
+
+
+def _name(fit: Mapping[str, Any]) -> str:
+    sweep = fit["sweep"]
+    nodes = f"{sweep['nodes']} node{'s' if sweep['nodes'] > 1 else ''}"
+    params = "".join(f", {name} {text}" for name, text in sweep["params"].items() if text)
+    return f"{sweep['name']} ({nodes}{params})"
+
+
+def _records(run: Run, fit: Mapping[str, Any], size: float | None = None) -> list[str]:
+    """Ids of the series that a fit was made from; of one size, or of all."""
+    sweep = fit["sweep"]
+    hosts = tuple(sweep["hosts"])
+    return [
+        series.ident
+        for series in run.series
+        if series.first.benchmark == sweep["benchmark"]
+        and (not sweep["case"] or series.first.case == sweep["case"])
+        and series.first.hosts == hosts
+        and series.first.size is not None
+        and (size is None or series.first.size == size)
+        and "statistic" not in series.first.params
+        and any(record.raw in fit["raw"] for record in series.usable)
+    ]
+
+
+def _chart(report: Report, run: Run, fits: Sequence[Mapping[str, Any]], where: str) -> Chart:
+    from roofline.fit_document import read_pieces
+
+    traces = []
+    for number, fit in enumerate(fits):
+        pieces = read_pieces(fit)
+        lines = []
+        for piece in range(len(pieces.splits)):
+            first, last = (max(edge, 0.5) for edge in pieces.range(piece))
+            alpha, beta = (value.value for value in pieces.line(piece))
+            ratio = (last / first) ** (1 / (_LINE_POINTS - 1)) if last > first else 1.0
+            places = [first * ratio**step for step in range(_LINE_POINTS)]
+            lines.append(tuple((x, alpha + beta * (0 if x < 1 else x)) for x in places))
+        marks = []
+        for point in fit["points"]:
+            error = _percent(point["held_out"])
+            time = quantity_texts(point["time"], "s", None, None)[0]
+            tip = f"{_name(fit)}\n{size_text(round(point['x']))}: {time}"
+            tip += f"\nresidual {100 * point['residual']:.1f} %, held out {error}"
+            records = _records(run, fit, point["x"])
+            marks.append(Mark(max(point["x"], 0.5), point["time"], tip, records[0] if records else ""))
+        traces.append(
+            Trace(
+                _name(fit),
+                CYCLE[number % len(CYCLE)],
+                tuple(lines),
+                marks=tuple(marks),
+                shape=number,
+                hollow=True,
+            )
+        )
+    points = [point for fit in fits for point in fit["points"]]
+    return Chart(
+        ident=report.ident(),
+        title=f"Time of a message and Hockney's model{where}",
+        text=f"{_SHOWS} {', '.join(map(_name, fits))}. The table below has the parameters.",
+        x=size_axis("Message size [bytes]", [point["x"] for point in points]),
+        y=quantity_axis("Half round trip [s]", [point["time"] for point in points], "s"),
+        traces=tuple(traces),
+    )
+
+
+def _percent(logarithm: float | None) -> str:
+    """ln(measured/predicted) as a signed error."""
+    return (
+        "–" if logarithm is None or not math.isfinite(logarithm) else f"{100 * math.expm1(logarithm):+.1f} %"
+    )
+
+
+def _errors(run: Run, fits: Sequence[Mapping[str, Any]]) -> Table:
+    """The points of the picture: measured, residual, error held out."""
+    rows = [
+        (
+            Cell(_name(fit)),
+            Cell(size_text(round(point["x"])) or "0", sort=point["x"], kind="number"),
+            Cell(
+                quantity_texts(point["time"], "s", None, None)[0],
+                _records(run, fit, point["x"]),
+                point["time"],
+                kind="number",
+            ),
+            Cell(f"{100 * point['residual']:+.1f} %", sort=point["residual"], kind="number"),
+            Cell(_percent(point["held_out"]), sort=point["held_out"] or 0.0, kind="number"),
+        )
+        for fit in fits
+        for point in fit["points"]
+    ]
+    columns = ("sweep", "size", "measured", "residual", "error held out")
+    return Table("Numbers: times and errors of the model", columns, tuple(rows), folded=True)
+
+
+def _parameters(run: Run, fits: Sequence[Mapping[str, Any]], where: str) -> Table:
+    rows = []
+    for fit in fits:
+        records = _records(run, fit)
+        for parameter in fit["parameters"]:
+            if parameter["name"] in _SAME and parameter["unit"] == "s/B" and fit["model"] != "BSP":
+                continue
+            value = math.nan if parameter["value"] is None else parameter["value"]
+            text, interval = quantity_texts(value, parameter["unit"], parameter["low"], parameter["high"])
+            unit = "messages" if fit["model"] == "LogfP" else ""
+            rows.append(
+                (
+                    Cell(f"{fit['model']}: {_name(fit)}"),
+                    Cell(parameter["name"]),
+                    Cell(text, records[:1], parameter["value"] or 0.0, kind="number"),
+                    Cell(interval, sort="", kind="number"),
+                    Cell(_range(parameter["first"], parameter["last"], unit), sort=parameter["first"]),
+                    Cell(parameter["meaning"]),
+                    Cell(_share(fit["residual_rms"]), sort=fit["residual_rms"] or 0.0, kind="number"),
+                    Cell(_share(fit["held_out_median"]), sort=fit["held_out_median"] or 0.0, kind="number"),
+                )
+            )
+    notes = "; ".join(dict.fromkeys(f"{fit['model']}: {fit['note']}" for fit in fits if fit["note"]))
+    sources = "; ".join(
+        dict.fromkeys(f"{fit['model']}: {fit['equation']} ({fit['reference']})" for fit in fits)
+    )
+    return Table(
+        f"Parameters with their 95 % intervals{where}",
+        (
+            "model and sweep",
+            "",
+            "value",
+            "95 % interval",
+            "sizes",
+            "meaning",
+            "residuals (rms)",
+            "error held out",
+        ),
+        tuple(rows),
+        note=" ".join(filter(None, [notes and f"{notes}.", f"Models: {sources}."])),
+    )
+
+
+def _range(first: float | None, last: float | None, unit: str) -> str:
+    if first is None or last is None:
+        return ""
+    if unit:
+        return f"{first:.0f} … {last:.0f} {unit}"
+    return f"{size_text(round(first)) or '0'} … {size_text(round(last)) or '0'}"
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.2g} %" if value < 10 else "over 1000 %"
+
+
+def _believe(comparisons: Sequence[Mapping[str, Any]], where: str) -> Table:
+    models = list(dict.fromkeys(name for each in comparisons for name in each["errors"]))
+    rows = []
+    for each in comparisons:
+        errors = [
+            Cell(
+                _share(each["errors"].get(name)),
+                sort=each["errors"].get(name) if each["errors"].get(name) is not None else "",
+                kind="number good" if name == each["best"] else "number",
+            )
+            for name in models
+        ]
+        sizes = Cell(_range(each["first"], each["last"], ""), sort=each["first"])
+        rows.append((Cell(_name(each)), sizes, *errors, Cell(each["best"])))
+    return Table(
+        f"Which model to believe where: median error on sizes it was not shown{where}",
+        ("sweep", "sizes", *models, "believe"),
+        tuple(rows),
+    )

@@ -1,0 +1,160 @@
+"""Tools and MPI implementations against each other over the message size: the comparison of figure 4 in
+Bartelheimer, Zhu and Neuwirth (2023)."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterator, Sequence
+
+from npc.units import METRICS, format_quantity, format_size
+from report.blocks import Block, Cell, Columns, Figure, Table, Text, chart_figure
+from report.charts import CYCLE, DASHES, Axis, Chart, Mark, Trace, quantity_axis, size_axis
+from report.runs import Report, Run
+from report.sections import Absent
+from roofline.comparison import Sweep, find_sweeps
+
+TITLE = "Bandwidth and latency over message size"
+_KINDS = {
+    ("link", "bandwidth"): (
+        "Bandwidth between two processes",
+        "How fast each tool and MPI moves messages of each size, one direction, median of the launches.",
+        "up is faster. Small messages are limited by the latency, so curves rise with the size and level "
+        "off at "
+        "the link's or memory's bandwidth; a dip or a jump is often a protocol switch (eager to rendezvous).",
+    ),
+    ("link", "latency"): (
+        "Latency between two processes",
+        "Half the round trip of one message of each size, median of the launches.",
+        "down is faster. The flat part on the left is the cost of any message; where curves begin to rise, "
+        "bytes "
+        "cost more than the message. Lines far above the others pay for the kernel's network stack.",
+    ),
+    ("other", "latency"): (
+        "Other operations: time over size",
+        "Collectives and other tests over the size of their messages, median of the launches.",
+        "down is faster. Compare a collective with the latency of a single message of its size: the ratio "
+        "is the "
+        "number of rounds that it needs.",
+    ),
+    ("other", "bandwidth"): (
+        "Other tests: bandwidth over size",
+        "Tests that load both directions or several pairs at once, median of the launches.",
+        "up is faster. Both directions together reach up to twice the bandwidth of one where the link is the "
+        "limit, and less where the processors are.",
+    ),
+}
+
+
+def build(report: Report) -> Iterator[Block]:
+    """For each kind of test a chart of every run, all to the same scale."""
+    found = {run.number: _sweeps(run) for run in report.runs}
+    if not any(found.values()):
+        raise Absent("no test was measured at two message sizes (tag network: OSU, or qperf's sizes)")
+    yield Text(
+        "One line a test, tool and MPI implementation; colour and mark are the test's, dashes the MPI's. "
+        "The shade is "
+        "the interval that covers the median with 95 %, where there are six samples. Names of lines are "
+        "switches."
+    )
+    for kind in _KINDS:
+        shown = {run: found[run.number].get(kind, []) for run in report.runs}
+        every = [sweep for sweeps in shown.values() for sweep in sweeps]
+        if not every:
+            continue
+        axes = _axes(every, kind[1])
+        figures = [_figure(report, run, sweeps, kind, axes) for run, sweeps in shown.items() if sweeps]
+        yield figures[0] if len(figures) == 1 else Columns(tuple((figure,) for figure in figures))
+
+
+def _sweeps(run: Run) -> dict[tuple[str, str], list[Sweep]]:
+    """By kind: what measures a link, and everything else that has sizes."""
+    links = find_sweeps(run.records)
+    known = {(sweep.metric, sweep.name) for sweep in links}
+    cases = sorted({f"{record.benchmark}/{record.case}" for record in run.records if record.size})
+    others = find_sweeps(run.records, [glob.escape(case) for case in cases]) if cases else []
+    found: dict[tuple[str, str], list[Sweep]] = {}
+    for sweep in links:
+        found.setdefault(("link", sweep.metric), []).append(sweep)
+    for sweep in others:
+        if (sweep.metric, sweep.name) not in known:
+            found.setdefault(("other", sweep.metric), []).append(sweep)
+    return found
+
+
+def _axes(sweeps: Sequence[Sweep], metric: str) -> tuple[Axis, Axis]:
+    sizes = [size for sweep in sweeps for size in sweep.points]
+    values = [
+        value
+        for sweep in sweeps
+        for summary in sweep.points.values()
+        for value in (summary.median, summary.low, summary.high)
+        if value
+    ]
+    return size_axis("Message size [bytes]", sizes), quantity_axis(
+        f"{metric.capitalize()} [{METRICS[metric].unit}]", values, METRICS[metric].unit
+    )
+
+
+def _figure(
+    report: Report, run: Run, sweeps: Sequence[Sweep], kind: tuple[str, str], axes: tuple[Axis, Axis]
+) -> Figure:
+    title, shows, reading = _KINDS[kind]
+    if len(report.runs) > 1:
+        title = f"{title}: {run.label}"
+    tests = list(dict.fromkeys(sweep.name.partition(" · ")[0] for sweep in sweeps))
+    mpis = list(dict.fromkeys(sweep.mpi for sweep in sweeps))
+    traces = tuple(_trace(run, sweep, tests, mpis) for sweep in sweeps)
+    names = ", ".join(sweep.name for sweep in sweeps)
+    text = f"{shows} {len(sweeps)} lines: {names}. The table below has all numbers."
+    chart = Chart(report.ident(), title, text, *axes, traces)
+    return chart_figure(chart, shows, reading, _table(run, sweeps, title))
+
+
+def _trace(run: Run, sweep: Sweep, tests: Sequence[str], mpis: Sequence[str]) -> Trace:
+    test = tests.index(sweep.name.partition(" · ")[0])
+    marks = []
+    for size, summary in sweep.points.items():
+        interval = "too few samples for an interval"
+        unit = METRICS[sweep.metric].unit
+        if summary.low is not None and summary.high is not None:
+            interval = f"{format_quantity(summary.low, unit)} – {format_quantity(summary.high, unit)}"
+        tip = (
+            f"{sweep.name}\n{format_size(size)}: {format_quantity(summary.median, unit)}\n{interval}, "
+            f"n = {summary.n}"
+        )
+        marks.append(Mark(size, summary.median, tip, _records(run, sweep, size)[0]))
+    whole = [(size, s) for size, s in sweep.points.items() if s.low and s.high]
+    band = [(float(size), s.low or 0.0) for size, s in whole]
+    band += [(float(size), s.high or 0.0) for size, s in reversed(whole)]
+    return Trace(
+        name=sweep.name,
+        colour=CYCLE[test % len(CYCLE)],
+        lines=(tuple((float(size), summary.median) for size, summary in sweep.points.items()),),
+        bands=(tuple(band),) if len(whole) > 1 else (),
+        marks=tuple(marks),
+        dashes=DASHES[mpis.index(sweep.mpi) % len(DASHES)],
+        shape=test,
+    )
+
+
+def _records(run: Run, sweep: Sweep, size: int) -> list[str]:
+    """Ids of the series behind a point."""
+    return list(dict.fromkeys(run.idents[id(record)] for record in sweep.records[size]))
+
+
+def _table(run: Run, sweeps: Sequence[Sweep], title: str) -> Table:
+    """A row for each size, a column for each line."""
+    sizes = sorted({size for sweep in sweeps for size in sweep.points})
+    unit = METRICS[sweeps[0].metric].unit
+    rows = []
+    for size in sizes:
+        cells = [Cell(format_size(size), sort=float(size))]
+        for sweep in sweeps:
+            summary = sweep.points.get(size)
+            text = "" if summary is None else format_quantity(summary.median, unit)
+            value = "" if summary is None else summary.median
+            records = _records(run, sweep, size) if summary else []
+            cells.append(Cell(text, records, value, kind="number"))
+        rows.append(tuple(cells))
+    columns = ("size", *(sweep.name for sweep in sweeps))
+    return Table(f"Numbers: {title}", columns, tuple(rows), folded=True)

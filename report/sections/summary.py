@@ -1,0 +1,215 @@
+"""What came out, what is wrong, what to do: the first thing that is read, and often the only one."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from npc.statistics import MIN_SAMPLES
+from report.blocks import Block, Cell, Listing, Table, Text, count, plural, quantity
+from report.history import History
+from report.runs import Report, Run
+from roofline.ceilings import Estimate
+from roofline.table import interval_text, notes, size_text, source_text
+
+TITLE = "Summary"
+_VERDICTS = ("FAIL", "DEGRADED", "INVALID", "MISSING", "CHANGED", "WATCH", "PASS")
+_TONES = {"PASS": "good", "WATCH": "note", "CHANGED": "note"}
+#: So many series are named; the section of the history has all.
+_MOST = 12
+
+
+def build(report: Report) -> Iterator[Block]:
+    """Verdicts, then what to do, then the machine's headline numbers, run by run."""
+    for run in report.runs:
+        yield from _verdict(run)
+    if report.history:
+        yield from _of_history(report.history)
+    todo = [item for run in report.runs for item in _todo(run, report)]
+    todo += _todo_of_history(report.history) if report.history else []
+    if todo:
+        yield Listing("What to do", tuple(todo), "note")
+    elif report.runs:
+        yield Text("Nothing to do: everything was measured and nothing looks wrong.", "good")
+    table = _headline(report)
+    if table:
+        yield table
+    said = list(dict.fromkeys(note for run in report.runs for note in _notes(run, len(report.runs) > 1)))
+    if said:
+        yield Listing("To know before believing these numbers", tuple(map(Cell, said)))
+
+
+# --- verdicts ------------------------------------------------------------------------------------------
+
+
+def _verdict(run: Run) -> Iterator[Block]:
+    kinds = Counter(record.status.partition(":")[0] for record in run.records)
+    usable = kinds.pop("ok", 0)
+    words = [f"{number} {kind}" for kind, number in sorted(kinds.items())]
+    text = f"{run.label}: {usable} of {plural(len(run.records), 'record')} usable"
+    text += f" ({', '.join(words)})." if words else "."
+    bad = kinds["failed"] + kinds["timeout"] + kinds["invalid"]
+    yield Text(text, "bad" if not usable else "note" if bad else "good")
+    for _, entries in run.verdicts():
+        for entry in entries:
+            yield from _pairs(run, entry)
+
+
+def _pairs(run: Run, entry: Mapping[str, Any]) -> Iterator[Block]:
+    """What npb said about many pairs."""
+    verdict = entry["verdict"]
+    judged = f"{verdict['judged']} of {plural(verdict['nodes'], 'node')} judged"
+    if verdict["suspects"]:
+        named = tuple(
+            Cell(f"{each['kind']} {each['name']}: {_how_bad(each)} ({each['evidence']})", href="#pairs")
+            for each in verdict["suspects"]
+        )
+        yield Listing(f"{run.label}, {entry['series']}: to blame ({judged})", named, "bad")
+    elif verdict["healthy"]:
+        yield Text(f"{run.label}, {entry['series']}: nobody is to blame ({judged}).", "good")
+    else:
+        yield Text(
+            f"{run.label}, {entry['series']}: too few measurements to blame anybody ({judged}).", "note"
+        )
+
+
+def _how_bad(suspect: Mapping[str, Any]) -> str:
+    if suspect["slowdown"] is None:
+        return "dead"
+    low, high = suspect["low"], suspect["high"]
+    around = "" if low is None or high is None else f" [{low:.1%}, {high:.1%}]"
+    return f"{suspect['slowdown']:.1%} worse{around}"
+
+
+def _of_history(history: History) -> Iterator[Block]:
+    if not history.verdicts:
+        yield Text(
+            f"There is {history.words}; no verdict.json lies with it, so nothing in it is judged.", "note"
+        )
+    for platform, document in history.verdicts.items():
+        rows = document["series"]
+        counts = Counter(str(row.get("verdict")) for row in rows)
+        words = ", ".join(f"{counts[name]} {name}" for name in _VERDICTS if counts[name])
+        night = str(document.get("verdict", ""))
+        yield Text(
+            f"{platform}, night {document.get('run', '')}: {night} ({words or 'no series'}).",
+            _TONES.get(night, "bad"),  # type: ignore[arg-type]
+        )
+        places = {id(series.judged): series for series in history.series if series.judged}
+        bad = [row for row in rows if row.get("verdict") not in ("PASS", None)]
+        if bad:
+            items = [_judged(row, places.get(id(row))) for row in bad[:_MOST]]
+            more = f", {len(bad) - _MOST} more in its section" if len(bad) > _MOST else ""
+            yield Listing(f"Not as usual{more}", tuple(items), "bad")
+        suspects = [each for each in document.get("suspects", ()) if each.get("named")]
+        if suspects:
+            items = [Cell(f"{s['kind']} {s['name']}, since {s['since']}: {s['evidence']}") for s in suspects]
+            yield Listing("To blame, by the nights together", tuple(items), "bad")
+
+
+def _judged(row: Mapping[str, Any], series: Any) -> Cell:
+    name = series.name if series else f"{row.get('benchmark')} {row.get('case')} {row.get('size') or ''}"
+    since = f", since {row['since']}" if row.get("since") else ""
+    text = f"{row.get('verdict')}: {name} {row.get('metric')}: {row.get('reason')}{since}"
+    return Cell(text, (series.ident,) if series else ())
+
+
+# --- what to do ----------------------------------------------------------------------------------------
+
+
+def _todo(run: Run, report: Report) -> Iterator[Cell]:
+    """One line for each thing that somebody should do about a run."""
+    where = shlex.quote(str(run.folder))
+    for _, entries in run.verdicts():
+        for entry in entries:
+            for suspect in entry["verdict"]["suspects"]:
+                yield Cell(f"{suspect['kind']} {suspect['name']}: {suspect['closer']}", href="#pairs")
+    kinds = Counter(record.status.partition(":")[0] for record in run.records)
+    failed = kinds["failed"] + kinds["timeout"]
+    if failed:
+        yield Cell(f"{run.label}: see why {plural(failed, 'record')} failed", href="#failures")
+    if kinds["invalid"]:
+        yield Cell(
+            f"{run.label}: {plural(kinds['invalid'], 'number')} must not be believed: npc check {where} "
+            "says by which rule and source",
+            href="#failures",
+        )
+    few = {ceiling.n for ceiling in run.roofline.ceilings if ceiling.n < MIN_SAMPLES}
+    if few:
+        yield Cell(
+            f"{run.label}: {plural(min(few), 'sample')} give no 95 % interval: npc characterise --set "
+            f"samples={MIN_SAMPLES}"
+        )
+    if run.problem:
+        yield Cell(f"{run.label}: its nominal limits cannot be read: {run.problem}")
+    elif run.roofline.ceilings and not any(ceiling.nominal for ceiling in run.roofline.ceilings):
+        name = run.records[0].platform
+        yield Cell(
+            f"{run.label}: what the data sheet promises is not known; write it into "
+            f"platforms/{name}/platform.toml, and shares of the nominal limits are shown"
+        )
+
+
+def _todo_of_history(history: History) -> list[Cell]:
+    found = []
+    for document in history.verdicts.values():
+        for suspect in document.get("suspects", ()):
+            if suspect.get("named") and suspect.get("kind") == "node":
+                found.append(
+                    Cell(
+                        f"take {suspect['name']} out until it is mended: scontrol update nodename="
+                        f"{suspect['name']} state=drain reason=npc"
+                    )
+                )
+    if history.problems:
+        found.append(Cell(f"{plural(history.problems, 'row')} of the history cannot be read"))
+    return found
+
+
+# --- numbers -------------------------------------------------------------------------------------------
+
+
+def _headline(report: Report) -> Table | None:
+    """Ceilings and latencies, a row each, the runs beside each other."""
+    by_name: dict[str, dict[int, Estimate]] = {}
+    for run in report.runs:
+        for estimate in (*run.roofline.ceilings, *run.roofline.latencies):
+            by_name.setdefault(estimate.name, {})[run.number] = estimate
+    if not by_name:
+        return None
+    several = len(report.runs) > 1
+    columns = ["what"]
+    for run in report.runs:
+        prefix = f"{run.label}: " if several else ""
+        columns += [f"{prefix}median", "95 % interval", "samples", "of nominal"]
+    if not several:
+        columns += ["size", "test"]
+    rows = []
+    for name, estimates in by_name.items():
+        cells = [Cell(name)]
+        for run in report.runs:
+            found = estimates.get(run.number)
+            cells += _estimate(run, found) if found else [Cell("", sort="")] * 4
+        if not several:
+            only = next(iter(estimates.values()))
+            size = -1.0 if only.size is None else float(only.size)
+            cells += [Cell(size_text(only.size), sort=size, kind="number"), Cell(source_text(only))]
+        rows.append(tuple(cells))
+    return Table("Headline numbers", tuple(columns), tuple(rows))
+
+
+def _estimate(run: Run, estimate: Estimate) -> list[Cell]:
+    share = getattr(estimate, "share", None)
+    return [
+        quantity(estimate.value, estimate.unit, run.records_of(estimate))._replace(kind="number"),
+        Cell(interval_text(estimate), sort="", kind="number"),
+        count(estimate.n),
+        Cell("" if share is None else f"{100 * share:.3g} %", sort=share if share else "", kind="number"),
+    ]
+
+
+def _notes(run: Run, several: bool) -> Iterator[str]:
+    for note in notes(run.roofline):
+        yield f"{run.label}: {note}" if several else note

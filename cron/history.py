@@ -98,7 +98,7 @@ class Point(NamedTuple):
 
 
 class Night(NamedTuple):
-    """A night as the history knows it: the name in ``run``, its platform, its first and last record's time."""
+    """A night: its name (``run``), its platform, the time of its first and of its last record."""
 
     run: str
     platform: str
@@ -267,7 +267,7 @@ class History:
                 self._cache = _open_cache(self.folder / CACHE)
             self._read_on(self._cache)
         except sqlite3.Error:
-            # Damaged, of an older version, or no room for it: made anew, in memory if there is no other place.
+            # Damaged, of an older version, or no room for it: made anew, in memory if need be.
             self.close()
             with contextlib.suppress(OSError):
                 (self.folder / CACHE).unlink()
@@ -281,7 +281,7 @@ class History:
         return self._cache
 
     def _read_on(self, cache: sqlite3.Connection) -> None:
-        """Index what has been added since the last time; files that were changed otherwise from their begin."""
+        """Index what has been added since the last time; all of a file that was changed otherwise."""
         known = {row[1]: row for row in cache.execute("SELECT id, name, size, mtime, sum FROM file")}
         with cache:
             for path in self.files():
@@ -307,7 +307,7 @@ class History:
     def _index(
         self, cache: sqlite3.Connection, path: Path, number: int, start: int, total: int
     ) -> tuple[int, int]:
-        """Index the rows of a file from byte `start`; where the last whole row ends, and the check sum so far."""
+        """Index a file's rows from byte `start`; the end of the last whole one, and the check sum so far."""
         header = _header(path)
         if not header:
             return 0, 0
@@ -358,7 +358,7 @@ def _digest(cells: Sequence[str]) -> bytes:
 
 
 def _append_rows(path: Path, rows: Sequence[Sequence[str]]) -> None:
-    """Append whole rows, or none: half a row of an earlier writer is cut off, on any OSError one's own are."""
+    """Append whole rows, or none on an OSError; half a row of an earlier writer is cut off."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     created = not path.exists()
@@ -427,7 +427,7 @@ def _completed(header: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
 
 
 class _WholeLines:
-    """The lines of a file from byte `start` to its last line end; knows how far it has got, and the check sum."""
+    """The whole lines of a file from byte `start` on; knows how far it has got, and the check sum."""
 
     def __init__(self, path: Path, start: int, total: int) -> None:
         self.end = start
@@ -462,8 +462,8 @@ _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS file (id INTEGER PRIMARY KEY, name TEXT UNIQUE, size INTEGER DEFAULT 0,
     mtime INTEGER DEFAULT -1, sum INTEGER DEFAULT 0);
 CREATE TABLE IF NOT EXISTS text (id INTEGER PRIMARY KEY, text TEXT UNIQUE);
-CREATE TABLE IF NOT EXISTS series (id INTEGER PRIMARY KEY, platform TEXT, benchmark TEXT, case_ TEXT, metric TEXT,
-    size INTEGER, nodes INTEGER, params TEXT);
+CREATE TABLE IF NOT EXISTS series (id INTEGER PRIMARY KEY, platform TEXT, benchmark TEXT, case_ TEXT,
+    metric TEXT, size INTEGER, nodes INTEGER, params TEXT);
 CREATE TABLE IF NOT EXISTS entry (digest BLOB, file INTEGER, start INTEGER, length INTEGER, series INTEGER,
     night INTEGER, time TEXT, value REAL, status INTEGER, hosts INTEGER, again INTEGER);
 CREATE INDEX IF NOT EXISTS entry_digest ON entry (digest);
@@ -551,13 +551,13 @@ def _params_of_series(cell: str) -> tuple[str, bool]:
 def _selection(
     cache: sqlite3.Connection, key: SeriesKey | None, run: str | None
 ) -> tuple[str, tuple[Any, ...]]:
-    """The WHERE clause for one series, one night, or both; nothing is selected by what the cache does not know."""
+    """The WHERE clause for one series, one night, or both; what the cache does not know selects nothing."""
     parts: list[str] = []
     values: list[Any] = []
     if key is not None:
         parts.append(
-            "series = (SELECT id FROM series WHERE platform = ? AND benchmark = ? AND case_ = ? AND metric = ?"
-            " AND size IS ? AND nodes = ? AND params = ?)"
+            "series = (SELECT id FROM series WHERE platform = ? AND benchmark = ? AND case_ = ?"
+            " AND metric = ? AND size IS ? AND nodes = ? AND params = ?)"
         )
         values += key
     if run is not None:

@@ -1,4 +1,4 @@
-"""A history night by night: for each series its value in every night, and what went wrong where there is none.
+"""A history night by night: the value of each series in every night, or what went wrong.
 
 The value of a night is the median of its usable samples; of its re-measurement, likewise. All series stand
 side by side over the same nights (a panel, as statistics calls it), so that they are judged together.
@@ -6,8 +6,11 @@ side by side over the same nights (a panel, as statistics calls it), so that the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +18,7 @@ import numpy as np
 
 from cron.history import Point, SeriesKey
 from npc.record import OK
-from npc.units import METRICS
+from npc.units import METRICS, format_size
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,10 +41,11 @@ class Panel:
     """Series × nights.
 
     keys: the S series. runs, times: the T nights, the oldest first, and when each began. value, again: S × T
-    medians of the samples, in the metric's unit, NaN where nothing usable was measured; `again` of the night's
-    re-measurement. samples: S × T usable samples of the first measurement. statuses: by (series, night) those
-    that are not ``ok``, each once. hosts: by (series, night) whom it was measured on, in the order of their
-    appearance.
+    medians of the samples, in the metric's unit, NaN where nothing usable was measured; `again` of the
+    night's re-measurement. samples: S × T usable samples of the first measurement. statuses: by (series,
+    night) those that are not ``ok``, each once. hosts: by (series, night) whom it was measured on, in the
+    order of their appearance. failures: by night, benchmark and status of all that is not ``ok``, those of
+    benchmarks that broke before they measured anything, too.
     """
 
     keys: tuple[SeriesKey, ...]
@@ -52,6 +56,7 @@ class Panel:
     samples: NDArray[np.intp]
     statuses: Mapping[tuple[int, int], tuple[str, ...]] = field(default_factory=dict)
     hosts: Mapping[tuple[int, int], tuple[str, ...]] = field(default_factory=dict)
+    failures: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
 
     def logarithms(self, values: Floats) -> Floats:
         """S × T logarithms, turned so that worse is smaller (as they are where neither is better)."""
@@ -62,24 +67,69 @@ class Panel:
         # A bandwidth of 0 has no logarithm; as bad as can be is what it means.
         return np.where(np.isneginf(found), -50.0, np.where(np.isposinf(found), 50.0, found))
 
+    def from_logarithm(self, s: int, logarithm: float) -> float:
+        """The value, in the metric's unit, of one logarithm of series `s`."""
+        key = self.keys[s]
+        sense = direction(key) or 1.0
+        return max(math.exp(min(sense * float(logarithm), 700.0)) - NEGLIGIBLE.get(key.metric, 0.0), 0.0)
+
+    def relative(self, s: int, shift: float) -> float:
+        """The relative change, negative for less, of a shift between logarithms of series `s`."""
+        return math.expm1(min((direction(self.keys[s]) or 1.0) * float(shift), 700.0))
+
 
 def direction(key: SeriesKey) -> float:
     """1 where a larger value is better, -1 where a smaller one is, 0 where neither."""
     return {"higher": 1.0, "lower": -1.0, "neither": 0.0}[METRICS[key.metric].better]
 
 
+def label(key: SeriesKey) -> str:
+    """A series for people, in the words of `matches`: ``qperf tcp_bw bandwidth 64K``, parameters behind."""
+    words = [key.benchmark, key.case, key.metric]
+    if key.size is not None:
+        words.append(format_size(key.size))
+    if key.nodes > 1:
+        words.append(f"nodes={key.nodes}")
+    words += [f"{name}={value}" for name, value in sorted(json.loads(key.params).items())]
+    return " ".join(filter(None, words))
+
+
+def matches(pattern: str, key: SeriesKey) -> bool:
+    """Whether a pattern names the series: ``qperf tcp_* bandwidth 64K``, words from the left.
+
+    Each word is a shell pattern for benchmark, case, metric and size, in this order; ``NAME=VALUE`` words,
+    for the parameters and ``nodes``, may follow. ``*`` is every series.
+    """
+    named = [word.partition("=") for word in pattern.split() if "=" in word]
+    words = [word for word in pattern.split() if "=" not in word]
+    size = "" if key.size is None else format_size(key.size)
+    fields = (key.benchmark, key.case, key.metric, size)
+    params = {**json.loads(key.params), "nodes": str(key.nodes)}
+    return (
+        len(words) <= len(fields)
+        and all(
+            fnmatchcase(have, word) or (at == 3 and str(key.size) == word)
+            for at, (word, have) in enumerate(zip(words, fields, strict=False))
+        )
+        and all(fnmatchcase(params.get(name, ""), value) for name, _, value in named)
+    )
+
+
 def panel(points: Iterable[Point], platform: str | None = None) -> Panel:
     """The panel of a history's points, of one platform or of all.
 
     Series without a single usable value are left out: where a benchmark breaks before it measures, its
-    failure has no metric that could be compared with anything (`failures`).
+    failure has no metric that could be compared with anything; it is in `Panel.failures`.
     """
     groups: dict[SeriesKey, dict[str, list[Point]]] = {}
     begun: dict[str, str] = {}
+    failed: dict[str, dict[tuple[str, str], None]] = {}
     for point in points:
         if platform is None or point.key.platform == platform:
             groups.setdefault(point.key, {}).setdefault(point.run, []).append(point)
             begun[point.run] = min(begun.get(point.run, point.time), point.time)
+            if point.status != OK:
+                failed.setdefault(point.run, {})[point.key.benchmark, point.status] = None
     runs = sorted(begun, key=lambda run: (begun[run], run))
     place = {run: number for number, run in enumerate(runs)}
     keys = [
@@ -112,20 +162,39 @@ def panel(points: Iterable[Point], platform: str | None = None) -> Panel:
         samples=samples,
         statuses=statuses,
         hosts=hosts,
+        failures={run: tuple(pairs) for run, pairs in failed.items()},
     )
 
 
-def failures(points: Iterable[Point], run: str) -> Mapping[str, Sequence[str]]:
-    """By benchmark, the statuses of one night that are not ``ok``, each once, with how often it occurs."""
-    counts: dict[str, dict[str, int]] = {}
-    for point in points:
-        if point.run == run and point.status != OK:
-            of_benchmark = counts.setdefault(point.key.benchmark, {})
-            of_benchmark[point.status] = of_benchmark.get(point.status, 0) + 1
-    return {
-        benchmark: [status if n == 1 else f"{n} × {status}" for status, n in statuses.items()]
-        for benchmark, statuses in counts.items()
-    }
+def until(panel: Panel, run: str, time: str = "") -> Panel:
+    """The panel up to a night; for one that has no records, with a last column of its own without a value."""
+    if run in panel.runs:
+        end = panel.runs.index(run) + 1
+        return replace(
+            panel,
+            runs=panel.runs[:end],
+            times=panel.times[:end],
+            value=panel.value[:, :end],
+            again=panel.again[:, :end],
+            samples=panel.samples[:, :end],
+        )
+    empty = np.full((len(panel.keys), 1), np.nan)
+    return replace(
+        panel,
+        runs=(*panel.runs, run),
+        times=(*panel.times, time),
+        value=np.hstack([panel.value, empty]),
+        again=np.hstack([panel.again, empty]),
+        samples=np.hstack([panel.samples, np.zeros_like(empty, dtype=np.intp)]),
+    )
+
+
+def failures_of(panel: Panel) -> dict[str, tuple[str, ...]]:
+    """By benchmark, the statuses of the panel's last night that are not ``ok``, each once."""
+    found: dict[str, dict[str, None]] = {}
+    for benchmark, status in panel.failures.get(panel.runs[-1], ()):
+        found.setdefault(benchmark, {})[status] = None
+    return {benchmark: tuple(statuses) for benchmark, statuses in found.items()}
 
 
 def _usable(point: Point) -> bool:

@@ -1,0 +1,143 @@
+"""Acceptances: who took which state as the baseline, when and why. Nothing else moves a baseline.
+
+``accepted.jsonl`` beside the history's files, one JSON object a line, only ever appended to: ``time``,
+``who``, ``reason``, ``pattern`` (as somebody gave it) and ``baselines``, for each series its key, the
+accepted ``value`` in SI units (null: the series is given up, nobody misses it any more) and ``since``, the
+name of the night from which its nights are the new normal.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from cron.history import SeriesKey
+from cron.series import matches
+from cron.verdict import NightVerdict, Verdict
+
+ACCEPTED: Final = "accepted.jsonl"
+
+
+class InvalidAcceptance(ValueError):
+    """An acceptance that cannot be made or read; the message says why."""
+
+
+class Baseline(NamedTuple):
+    """What was accepted for one series: its value (None: given up), and the night it counts from."""
+
+    value: float | None
+    since: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acceptance:
+    """One line of ``accepted.jsonl``."""
+
+    time: str
+    who: str
+    reason: str
+    pattern: str
+    baselines: dict[SeriesKey, Baseline]
+
+
+def accept(folder: Path, night: NightVerdict, reason: str, who: str, pattern: str = "*") -> Acceptance:
+    """Take the state of a judged night as the baseline of all series that `pattern` names, and record it.
+
+    A changed or degraded series is accepted as it is since its change began; one that was not measured is
+    given up; any other keeps its reference. Raises `InvalidAcceptance` without a reason, or where nothing
+    is named, and OSError where it cannot be written.
+    """
+    if not reason.strip():
+        raise InvalidAcceptance("a baseline moves for a reason only: --reason 'new switch firmware'")
+    baselines: dict[SeriesKey, Baseline] = {}
+    for series in night.series:
+        if not matches(pattern, series.key):
+            continue
+        if series.verdict is Verdict.MISSING:
+            baselines[series.key] = Baseline(None, night.run)
+        elif series.since and series.value is not None:
+            reference = series.reference if series.reference is not None else series.value
+            level = reference * (1 + series.effect) if series.effect is not None else series.value
+            baselines[series.key] = Baseline(level, series.since)
+        elif series.value is not None:
+            level = series.reference if series.reference is not None else series.value
+            baselines[series.key] = Baseline(level, "")
+    if not baselines:
+        raise InvalidAcceptance(f"{pattern!r} names no series that {night.platform} measured in {night.run}")
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    acceptance = Acceptance(time=now, who=who, reason=reason.strip(), pattern=pattern, baselines=baselines)
+    _append(folder / ACCEPTED, acceptance)
+    return acceptance
+
+
+def read_acceptances(folder: Path) -> list[Acceptance]:
+    """All acceptances, the oldest first. Raises `InvalidAcceptance` naming the line of a damaged one.
+
+    Half a line at the end, of a writer that was killed, is none.
+    """
+    path = folder / ACCEPTED
+    if not path.exists():
+        return []
+    found = []
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
+        try:
+            found.append(_acceptance(json.loads(line)))
+        except (ValueError, KeyError, TypeError) as error:
+            raise InvalidAcceptance(f"{path}:{number}: no acceptance: {error}") from None
+    return found
+
+
+def baselines_of(acceptances: Iterable[Acceptance]) -> dict[SeriesKey, Baseline]:
+    """By series, what was accepted last; where that names no new beginning, the one before it stays."""
+    found: dict[SeriesKey, Baseline] = {}
+    for acceptance in acceptances:
+        for key, baseline in acceptance.baselines.items():
+            before = found.get(key)
+            keeps = not baseline.since and before is not None
+            found[key] = Baseline(baseline.value, before.since) if keeps and before else baseline
+    return found
+
+
+def _append(path: Path, acceptance: Acceptance) -> None:
+    plain: dict[str, Any] = {
+        "time": acceptance.time,
+        "who": acceptance.who,
+        "reason": acceptance.reason,
+        "pattern": acceptance.pattern,
+        "baselines": [
+            {**key._asdict(), "value": baseline.value, "since": baseline.since}
+            for key, baseline in acceptance.baselines.items()
+        ],
+    }
+    line = json.dumps(plain, ensure_ascii=False).encode() + b"\n"
+    with path.open("ab+") as stream:
+        size = stream.seek(0, os.SEEK_END)
+        stream.seek(0)
+        whole = stream.read().rfind(b"\n") + 1
+        stream.truncate(whole)
+        try:
+            os.write(stream.fileno(), line)
+            os.fsync(stream.fileno())
+            if stream.seek(0, os.SEEK_END) != whole + len(line):
+                raise OSError(f"{path}: only a part could be written: is the disk full?")
+        except OSError:
+            os.ftruncate(stream.fileno(), min(whole, size))
+            raise
+
+
+def _acceptance(plain: dict[str, Any]) -> Acceptance:
+    return Acceptance(
+        time=str(plain["time"]),
+        who=str(plain["who"]),
+        reason=str(plain["reason"]),
+        pattern=str(plain["pattern"]),
+        baselines={
+            SeriesKey(*(row[name] for name in SeriesKey._fields)): Baseline(row["value"], str(row["since"]))
+            for row in plain["baselines"]
+        },
+    )

@@ -1,0 +1,257 @@
+"""The gate: is a series worse than it used to be, tonight and in two nights of the last three?
+
+Values are logarithms, turned so that worse is smaller. A healthy night's draw is normal about the reference,
+with a few outliers, nearly all of them to the worse side, since what disturbs a measurement slows it:
+
+    f(r) = (1-ε)·N(r; 0, σ²) + ε·w(r)/W,      w = 1 below 0, `OUTLIERS_ABOVE` above
+
+Reference and noise (location, σ, ε) are those of up to `WINDOW` earlier nights, by EM (Dempster, Laird and
+Rubin, 1977); only quiet nights enter, so that neither a fault nor a recovery becomes the new normal by
+itself. The evidence is the draws of the last two and of the last three nights, the re-measured ones among
+them: a shift by δ, the same for all, against none, by the likelihood ratio with the δ that fits best. An
+outlier thus weighs little, and one that is gone when measured again nearly nothing. The score is the lesser
+of Student's t (a short reference knows little about its noise) and the root of the log-likelihood ratio
+(outliers may coincide), as a standard normal.
+
+A night is *hit*, and asks to be measured again, if it is lower than `HIT` σ, or lower than usual
+at all in the two nights after a hit. docs/acceptance.md shows what follows from these constants.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Booleans = NDArray[np.bool_]
+    Integers = NDArray[np.intp]
+
+#: Earlier nights that make the reference, at most, and how many there must be before anything is judged.
+WINDOW: Final = 200
+MIN_NIGHTS: Final = 8
+#: Nights that the evidence comes from.
+EVIDENCE: Final = 3
+#: Lower by so many σ a night is measured again; so many after a night that was.
+HIT: Final = 0.5
+HIT_AGAIN: Final = 0.0
+#: Nights that must be low of the last three, tonight among them.
+LOW_NIGHTS: Final = 2
+#: A night is low if all its draws together are lower by so many σ.
+LOW: Final = 0.5
+#: Nobody is called for less: log(1.02).
+MIN_EFFECT: Final = math.log(1.02)
+
+#: Width of the outliers' uniform density in log units, and its height above the location relative to below.
+OUTLIER_WIDTH: Final = 1.0
+OUTLIERS_ABOVE: Final = 0.02
+#: One outlier in twenty nights, as if that had been seen in twenty nights.
+PRIOR_OUTLIERS: Final = 0.05
+PRIOR_NIGHTS: Final = 20.0
+#: No benchmark repeats better than this; keeps equal values from making σ = 0.
+MIN_NOISE: Final = 0.002
+#: The reference is fitted anew when it has grown by a twentieth.
+REFIT: Final = 20
+
+_SQRT_2PI: Final = math.sqrt(2 * math.pi)
+
+
+class Noise(NamedTuple):
+    """By series: location, σ, outlier fraction ε of the reference, and its effective number of nights."""
+
+    location: Floats
+    sigma: Floats
+    outliers: Floats
+    nights: Floats
+
+
+class Judged(NamedTuple):
+    """One night by series.
+
+    noise: the reference. known: its nights. score: of the evidence that it is worse, as a standard normal; 0
+    if it is not low in two of three nights, or by too little. better: likewise that it is better. tonight: of
+    tonight's draws alone that it is worse. effect: δ in log units of the strongest of these.
+    """
+
+    noise: Noise
+    known: Integers
+    score: Floats
+    better: Floats
+    tonight: Floats
+    effect: Floats
+
+
+class Gate:
+    """The gate of S series at once; feed it the nights one by one, the oldest first."""
+
+    def __init__(self, series: int, threshold: float) -> None:
+        """threshold: from which score on a series is not quiet, so that its nights are no reference."""
+        self._threshold = threshold
+        self._reference = np.full((series, WINDOW), np.nan)
+        self._filled = np.zeros(series, dtype=np.intp)
+        self._next_fit = np.full(series, MIN_NIGHTS, dtype=np.intp)
+        self._draws = np.full((series, EVIDENCE, 2), np.nan)
+        self._hit = np.zeros((series, EVIDENCE), dtype=bool)
+        self._side = np.zeros((series, EVIDENCE), dtype=np.int8)
+        self._odd = np.zeros((series, EVIDENCE), dtype=bool)
+        nothing = np.full(series, np.nan)
+        self.noise = Noise(nothing, nothing.copy(), nothing.copy(), np.zeros(series))
+
+    def restart(self, which: Booleans) -> None:
+        """Forget everything about some series: somebody accepted that a new time has begun for them."""
+        self._reference[which] = np.nan
+        self._filled[which] = 0
+        self._next_fit[which] = MIN_NIGHTS
+        self._draws[which] = np.nan
+        self._hit[which] = self._odd[which] = False
+        self._side[which] = 0
+        for field in self.noise[:3]:
+            field[which] = np.nan
+        self.noise.nights[which] = 0
+
+    def limits(self) -> Floats:
+        """The value, in log units, below which tonight is a hit; NaN where there is no reference yet."""
+        recently = self._hit[:, 1:].any(axis=1)
+        return self.noise.location - np.where(recently, HIT_AGAIN, HIT) * self.noise.sigma
+
+    def night(self, first: Floats, again: Floats) -> Judged:
+        """Judge a night by its draws (S values each, NaN where there is none), and remember it."""
+        measured = ~np.isnan(first)
+        hit = measured & (first < self.limits())
+        self._remember(measured, first, again, hit)
+        judged = self._judge(measured)
+        alarm = (judged.score >= self._threshold) | (judged.better >= self._threshold)
+        self._odd[alarm] = True
+        return judged
+
+    def _remember(self, measured: Booleans, first: Floats, again: Floats, hit: Booleans) -> None:
+        """Shift tonight in; what leaves the evidence becomes reference, if it was quiet."""
+        leaving = self._draws[:, 0, 0]
+        self._learn(measured & ~np.isnan(leaving) & ~self._odd[:, 0], leaving)
+        for array in (self._draws, self._hit, self._odd, self._side):
+            array[measured, :-1] = array[measured, 1:]
+        self._draws[measured, -1, 0] = first[measured]
+        self._draws[measured, -1, 1] = again[measured]
+        self._hit[measured, -1] = hit[measured]
+        self._odd[measured, -1] = False
+
+    def _learn(self, which: Booleans, values: Floats) -> None:
+        rows = np.flatnonzero(which)
+        self._reference[rows, self._filled[rows] % WINDOW] = values[rows]
+        self._filled[rows] += 1
+        due = rows[self._filled[rows] >= self._next_fit[rows]]
+        if len(due):
+            known = min(int(self._filled[due].max()), WINDOW)
+            fitted = fit_noise(self._reference[due, :known])
+            for field, values in zip(self.noise, fitted, strict=True):
+                field[due] = values
+            self._next_fit[due] = self._filled[due] + np.maximum(
+                np.minimum(self._filled[due], WINDOW) // REFIT, 1
+            )
+
+    def _judge(self, measured: Booleans) -> Judged:
+        series = len(measured)
+        score, better, effect, tonight = (np.zeros(series) for _ in range(4))
+        rows = np.flatnonzero(measured & ~np.isnan(self.noise.location))
+        if len(rows):
+            noise = _of(self.noise, rows)
+            residuals = self._draws[rows] - noise.location[:, None, None]
+            alone = evidence(residuals[:, -1], noise)
+            z = alone.delta / noise.sigma
+            self._side[rows, -1] = np.where(z < -LOW, -1, np.where(z > LOW, 1, 0))
+            tonight[rows] = np.where(alone.delta <= -MIN_EFFECT, alone.score, 0.0)
+            effect[rows] = alone.delta
+            for sense, scores in ((-1, score), (1, better)):
+                odd = self._side[rows] == sense
+                chosen = np.flatnonzero((odd.sum(axis=1) >= LOW_NIGHTS) & odd[:, -1])
+                if len(chosen):
+                    self._nights_together(rows[chosen], residuals[chosen], sense, scores, effect)
+        noise = Noise(*(field.copy() for field in self.noise))
+        return Judged(noise, np.minimum(self._filled, WINDOW), score, better, tonight, effect)
+
+    def _nights_together(
+        self, rows: Integers, residuals: Floats, sense: int, scores: Floats, effect: Floats
+    ) -> None:
+        """Fill in the scores, and the effects, of those series that are low (or high) in enough nights."""
+        noise = _of(self.noise, rows)
+        for nights in (3, 2):
+            found = evidence(residuals[:, EVIDENCE - nights :].reshape(len(rows), -1), noise)
+            value = np.where(sense * found.delta >= MIN_EFFECT, found.score, 0.0)
+            more = value > scores[rows]
+            scores[rows[more]], effect[rows[more]] = value[more], found.delta[more]
+
+
+def _of(noise: Noise, rows: Integers) -> Noise:
+    return Noise(*(field[rows] for field in noise))
+
+
+def fit_noise(values: Floats, steps: int = 12) -> Noise:
+    """Location, σ and outliers of S × n nights (NaN where there is none), by EM."""
+    known = ~np.isnan(values)
+    count = known.sum(axis=1)
+    location = np.nanmedian(values, axis=1)
+    sigma = np.maximum(1.4826 * np.nanmedian(np.abs(values - location[:, None]), axis=1), MIN_NOISE)
+    outliers = np.full(len(values), PRIOR_OUTLIERS)
+    filled = np.where(known, values, location[:, None])
+    total = count.astype(float)
+    for _ in range(steps):
+        normal, outlier = _density(filled - location[:, None], sigma, outliers)
+        weight = np.where(known, normal / (normal + outlier), 0.0)
+        total = np.maximum(weight.sum(axis=1), 1.5)
+        location = (weight * filled).sum(axis=1) / total
+        square = (weight * (filled - location[:, None]) ** 2).sum(axis=1)
+        sigma = np.maximum(np.sqrt(square / (total - 1)), MIN_NOISE)
+        outliers = (count - total + PRIOR_OUTLIERS * PRIOR_NIGHTS) / (count + PRIOR_NIGHTS)
+        outliers = np.clip(outliers, 0.005, 0.25)
+    return Noise(location, sigma, outliers, total)
+
+
+class Evidence(NamedTuple):
+    """By series: the shift δ that explains its draws best, and the score of δ against 0."""
+
+    delta: Floats
+    score: Floats
+
+
+def evidence(residuals: Floats, noise: Noise, steps: int = 6) -> Evidence:
+    """The evidence of S × m draws less their location (NaN where there is none, but one at least)."""
+    known = ~np.isnan(residuals)
+    filled = np.where(known, residuals, 0.0)
+    delta = np.nanmedian(residuals, axis=1)
+    total = np.ones(len(residuals))
+    for _ in range(steps):
+        normal, outlier = _density(filled - delta[:, None], noise.sigma, noise.outliers)
+        weight = np.where(known, normal / (normal + outlier), 0.0)
+        total = weight.sum(axis=1)
+        delta = np.where(total > 0.5, (weight * filled).sum(axis=1) / np.maximum(total, 0.5), delta)
+    normal, outlier = _density(filled - delta[:, None], noise.sigma, noise.outliers)
+    healthy, odd = _density(filled, noise.sigma, noise.outliers)
+    ratio = np.where(known, np.log(normal + outlier) - np.log(healthy + odd), 0.0).sum(axis=1)
+    error = noise.sigma * np.sqrt(1 / np.maximum(total, 0.5) + 1 / np.maximum(noise.nights, 1.0))
+    student = normal_score(delta / error, noise.nights - 1)
+    return Evidence(delta, np.minimum(student, np.sqrt(np.maximum(2 * ratio, 0.0))))
+
+
+def _density(residuals: Floats, sigma: Floats, outliers: Floats) -> tuple[Floats, Floats]:
+    """The normal and the outliers' part of f(r)."""
+    z = residuals / sigma[:, None]
+    normal = ((1 - outliers) / (_SQRT_2PI * sigma))[:, None] * np.exp(-0.5 * z * z)
+    height = (outliers / OUTLIER_WIDTH)[:, None]
+    return normal, np.where(residuals < 0, height, OUTLIERS_ABOVE * height)
+
+
+def normal_score(t: Floats, freedom: Floats) -> Floats:
+    """The standard normal score as improbable as Student's t (Wallace, Ann. Math. Stat. 30, 1959)."""
+    freedom = np.maximum(freedom, 0.5)
+    scale = (8 * freedom + 1) / (8 * freedom + 3)
+    score: Floats = scale * np.sqrt(freedom * np.log1p(t * t / freedom))
+    return score
+
+
+def upper_tail(score: float) -> float:
+    """P(Z > z) of the standard normal distribution."""
+    return 0.5 * math.erfc(score / math.sqrt(2))

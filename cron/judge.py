@@ -1,0 +1,246 @@
+"""The judgement of a night: from the history to a verdict for each series.
+
+The history is gone through night by night with the gate (`cron.gate`), so that a verdict depends on nothing
+but the records and the acceptances, and comes out the same whenever it is asked for. A series is called
+DEGRADED where its score exceeds `THRESHOLD` and, over all series of the night, the Benjamini–Hochberg
+procedure (1995) with a false discovery rate of `FALSE_DISCOVERY` rejects "as always" for it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from cron.acceptance import Baseline
+from cron.floors import Floor, floor_of
+from cron.gate import Gate, Judged, upper_tail
+from cron.history import SeriesKey
+from cron.series import Panel, direction, failures_of
+from cron.verdict import NightVerdict, SeriesVerdict, Verdict
+from npc.units import METRICS, format_quantity
+
+if TYPE_CHECKING:
+    from cron.gate import Booleans, Floats
+
+#: Score from which on a single series is worse (or better) than it was; one in 50 000 quiet nights.
+THRESHOLD: Final = 4.2
+#: Expected share of false names among the series called DEGRADED in one night.
+FALSE_DISCOVERY: Final = 0.01
+#: Below the accepted baseline by more is FAIL, if it lasts.
+TOLERANCE: Final = 0.10
+#: Nights of the last three that must be below the accepted baseline.
+LASTING: Final = 2
+
+RULE: Final = (
+    f"DEGRADED: score {THRESHOLD:g} and false discovery rate {FALSE_DISCOVERY:g} over all series, low in two "
+    "of three nights, by 2 % at least",
+    f"FAIL: beyond a band of platform.toml (the re-measurement too), or in {LASTING} of 3 nights worse than "
+    f"the accepted baseline by {TOLERANCE:.0%}",
+)
+
+
+class Past(NamedTuple):
+    """What going through the nights gave: of each night the judgement of all series, and who was low."""
+
+    judged: Judged
+    score: Floats
+    better: Floats
+    limit: Floats
+    hit: Booleans
+
+
+def go_through(panel: Panel, baselines: Mapping[SeriesKey, Baseline]) -> Past:
+    """The gate over all nights; score, better, limit and hit are S × T, `judged` is the last night's."""
+    first, again = panel.logarithms(panel.value), panel.logarithms(panel.again)
+    series, nights = first.shape
+    gate = Gate(series, THRESHOLD)
+    score, better, limit = (np.full((series, nights), np.nan) for _ in range(3))
+    hit = np.zeros((series, nights), dtype=bool)
+    begins = _begins(panel, baselines)
+    judged = None
+    for t in range(nights):
+        restarted = begins == t
+        if restarted.any():
+            gate.restart(restarted)
+        limit[:, t] = gate.limits()
+        hit[:, t] = first[:, t] < limit[:, t]
+        judged = gate.night(first[:, t], again[:, t])
+        score[:, t], better[:, t] = judged.score, judged.better
+    if judged is None:
+        raise ValueError("a history without a night cannot be judged")
+    return Past(judged, score, better, limit, hit)
+
+
+def judge(
+    panel: Panel,
+    platform: str,
+    baselines: Mapping[SeriesKey, Baseline] | None = None,
+    bands: Sequence[Floor] = (),
+) -> NightVerdict:
+    """The verdict on the last night of a panel (`cron.series.until` makes it end at another one).
+
+    A night that did not run at all is one too: a column without a value.
+    """
+    baselines = baselines or {}
+    past = go_through(panel, baselines)
+    called = _false_discovery(past.score[:, -1], past.judged)
+    verdicts = [
+        _series_verdict(panel, s, past, bool(called[s]), baselines.get(key), floor_of(key, bands, panel.keys))
+        for s, key in enumerate(panel.keys)
+        if not _given_up(panel, s, baselines.get(key))
+    ]
+    verdicts.sort(key=lambda each: each.verdict.value, reverse=True)
+    return NightVerdict(
+        platform=platform,
+        run=panel.runs[-1],
+        time=panel.times[-1],
+        verdict=max(
+            (each.verdict for each in verdicts), key=lambda each: each.value, default=Verdict.MISSING
+        ),
+        series=tuple(verdicts),
+        failures=failures_of(panel),
+        rule=RULE,
+    )
+
+
+def _begins(
+    panel: Panel, baselines: Mapping[SeriesKey, Baseline]
+) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+    """By series the night that its accepted baseline counts from; -1 where that is the beginning."""
+    place = {run: t for t, run in enumerate(panel.runs)}
+    since = (baselines[key].since if key in baselines else "" for key in panel.keys)
+    return np.array([place.get(run, -1) for run in since], dtype=np.intp)
+
+
+def _given_up(panel: Panel, s: int, baseline: Baseline | None) -> bool:
+    """Somebody accepted that the series is gone, and it has not come back."""
+    return baseline is not None and baseline.value is None and bool(np.isnan(panel.value[s, -1]))
+
+
+def _false_discovery(score: Floats, judged: Judged) -> Booleans:
+    """Which series are called, by threshold and by Benjamini and Hochberg over all that could be judged."""
+    tested = ~np.isnan(judged.noise.location)
+    chances = np.array([upper_tail(value) if value > 0 else 1.0 for value in score])
+    order = np.argsort(chances, kind="stable")
+    limits = FALSE_DISCOVERY * np.arange(1, len(order) + 1) / max(int(tested.sum()), 1)
+    below = np.flatnonzero(chances[order] <= limits)
+    called = np.zeros(len(score), dtype=bool)
+    if len(below):
+        called[order[: below[-1] + 1]] = True
+    return called & (score >= THRESHOLD)
+
+
+def _series_verdict(
+    panel: Panel, s: int, past: Past, called: bool, baseline: Baseline | None, floor: Floor | None
+) -> SeriesVerdict:
+    key, statuses = panel.keys[s], panel.statuses.get((s, len(panel.runs) - 1), ())
+    value, again = _number(panel.value[s, -1]), _number(panel.again[s, -1])
+    found = _facts(panel, s, past)
+    if value is None:
+        invalid = next((status for status in statuses if status.startswith("invalid")), None)
+        if invalid:
+            return dataclasses.replace(found, verdict=Verdict.INVALID, reason=invalid)
+        return dataclasses.replace(found, verdict=Verdict.MISSING, reason=_why_missing(panel, key, statuses))
+    if floor and floor.broken_by(value) and (again is None or floor.broken_by(again)):
+        reason = f"beyond the band {floor.name!r} of platform.toml: {_in_words(floor, key)}"
+        return dataclasses.replace(
+            found, verdict=Verdict.FAIL, reason=reason, floor=_limit_of(floor, value), direction="worse"
+        )
+    if baseline and baseline.value and _lasting(panel, s, baseline.value):
+        accepted = format_quantity(baseline.value, METRICS[key.metric].unit)
+        reason = f"for {LASTING} of 3 nights worse than the accepted {accepted} by more than {TOLERANCE:.0%}"
+        return dataclasses.replace(
+            found, verdict=Verdict.FAIL, reason=reason, direction="worse", since=_since(panel, s, past)
+        )
+    if called and direction(key):
+        reason = f"worse in two of three nights, score {found.score:.1f}"
+        return dataclasses.replace(
+            found, verdict=Verdict.DEGRADED, reason=reason, direction="worse", since=_since(panel, s, past)
+        )
+    if past.judged.tonight[s] >= THRESHOLD and direction(key):
+        reason = "worse tonight" + (
+            ", measured again too" if again is not None else ", not measured again yet"
+        )
+        return dataclasses.replace(found, verdict=Verdict.WATCH, reason=reason, direction="worse")
+    if found.reference is None:
+        return dataclasses.replace(found, reason=f"{found.nights} nights to compare with, too few to judge")
+    return found
+
+
+def _facts(panel: Panel, s: int, past: Past) -> SeriesVerdict:
+    """What the numbers say, verdict PASS."""
+    key, judged = panel.keys[s], past.judged
+    known = not np.isnan(judged.noise.location[s])
+    score = float(max(judged.score[s], judged.tonight[s]))
+    return SeriesVerdict(
+        key=key,
+        verdict=Verdict.PASS,
+        value=_number(panel.value[s, -1]),
+        again=_number(panel.again[s, -1]),
+        reference=panel.from_logarithm(s, judged.noise.location[s]) if known else None,
+        noise=float(judged.noise.sigma[s]) if known else None,
+        nights=int(judged.known[s]),
+        limit=panel.from_logarithm(s, past.limit[s, -1]) if not np.isnan(past.limit[s, -1]) else None,
+        effect=panel.relative(s, judged.effect[s]) if known and not np.isnan(panel.value[s, -1]) else None,
+        score=score if known else None,
+        chance=upper_tail(float(judged.score[s])) if known and judged.score[s] > 0 else None,
+        hit=bool(past.hit[s, -1]) and bool(direction(key)),
+        hosts=panel.hosts.get((s, len(panel.runs) - 1), ()),
+    )
+
+
+def _since(panel: Panel, s: int, past: Past) -> str:
+    """The night that the present alarm begins with: the first of the low nights in a row."""
+    t = last = len(panel.runs) - 1
+    for before in range(last - 1, -1, -1):
+        if np.isnan(panel.value[s, before]):
+            continue
+        if not past.hit[s, before] and not past.score[s, before] >= THRESHOLD:
+            break
+        t = before
+    return panel.runs[t]
+
+
+def _lasting(panel: Panel, s: int, accepted: float) -> bool:
+    """Whether enough of the last three nights, tonight among them, are worse than the accepted value."""
+    key = panel.keys[s]
+    sense = direction(key)
+    if not sense:
+        return False
+
+    def worse(value: float) -> bool:
+        return bool(value < accepted * (1 - TOLERANCE) if sense > 0 else value > accepted * (1 + TOLERANCE))
+
+    measured = np.flatnonzero(~np.isnan(panel.value[s]))[-3:]
+    bad = [
+        worse(panel.value[s, t]) and (np.isnan(panel.again[s, t]) or worse(panel.again[s, t]))
+        for t in measured
+    ]
+    return len(bad) > 0 and bad[-1] and sum(bad) >= LASTING
+
+
+def _why_missing(panel: Panel, key: SeriesKey, statuses: Sequence[str]) -> str:
+    """The series' own status of tonight, that of its benchmark, or that nothing ran."""
+    reasons = list(statuses) or list(failures_of(panel).get(key.benchmark, ()))
+    if reasons:
+        return reasons[0]
+    return "measured before, not tonight"
+
+
+def _in_words(floor: Floor, key: SeriesKey) -> str:
+    unit = METRICS[key.metric].unit
+    limits = (
+        (word, limit) for word, limit in (("low", floor.low), ("high", floor.high)) if limit is not None
+    )
+    return ", ".join(f"{word} {format_quantity(limit, unit)}" for word, limit in limits)
+
+
+def _limit_of(floor: Floor, value: float) -> float | None:
+    return floor.low if floor.low is not None and value < floor.low else floor.high
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)

@@ -1,0 +1,144 @@
+"""What a night's judgement says, as plain data: a verdict for each series and one for the night."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from typing import Any, Final, Literal
+
+from cron.history import SeriesKey
+
+SCHEMA: Final = 1
+
+#: "worse" or "better" by the metric's own direction; "other" where neither is (npc.units); "" for no change.
+Direction = Literal["worse", "better", "other", ""]
+
+
+class Verdict(Enum):
+    """The verdicts, the mildest first; the value is the exit code of a night with nothing worse.
+
+    PASS: as always, or nothing to compare with yet. WATCH: worse tonight, in the re-measurement too if
+    there was one, but one night decides nothing. CHANGED: another level than before, by 2 % or more, either
+    direction, and nobody has accepted it. MISSING: measured before, not tonight. INVALID: a lie detector
+    caught the numbers. DEGRADED: worse in at least two of three nights. FAIL: below the hard floor, or
+    lastingly below the accepted baseline.
+    """
+
+    PASS = 0
+    WATCH = 0.5
+    CHANGED = 10
+    MISSING = 11
+    INVALID = 12
+    DEGRADED = 13
+    FAIL = 14
+
+    @property
+    def exit_code(self) -> int:
+        """What a night with this verdict exits with; WATCH wakes nobody."""
+        return int(self.value)
+
+    def __lt__(self, other: Verdict) -> bool:
+        return bool(self.value < other.value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesVerdict:
+    """One series in one night.
+
+    value, again: tonight's medians, measured first and again, None where there is none. reference: the usual
+    value, and noise: its relative standard deviation; None with too few nights (`nights` of them). limit: the
+    value at which tonight alone would be suspicious. floor: the hard limit that applies. effect: relative
+    change of the evidence against the reference, negative is less. score: standard normal score of the gate.
+    chance: the probability of such a score in a quiet series. direction: of the change. since: the night that
+    it began in. hit: whether tonight is low enough to be measured again. reason: in words.
+    """
+
+    key: SeriesKey
+    verdict: Verdict
+    reason: str = ""
+    value: float | None = None
+    again: float | None = None
+    reference: float | None = None
+    noise: float | None = None
+    nights: int = 0
+    limit: float | None = None
+    floor: float | None = None
+    effect: float | None = None
+    score: float | None = None
+    chance: float | None = None
+    direction: Direction = ""
+    since: str = ""
+    hit: bool = False
+    hosts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspect:
+    """Whom the history accuses, the strongest evidence first.
+
+    kind: ``node``, ``link`` (a pair), ``switch``, ``rack``. name: of it; nodes: whom it affects.
+    benchmarks: what it is slow in. since: the first night of the evidence. slowdown: by how much worse its
+    nights are (0.1: 10 % less bandwidth, or 10 % more latency) with its 95 % interval [low, high]; None for
+    what fails instead. score: standard normal score. chance: of such evidence on a healthy platform, all
+    hypotheses together. named: whether that is small enough to act on. evidence: in words. rivals: what the
+    measurements cannot tell from it.
+    """
+
+    kind: Literal["node", "link", "switch", "rack"]
+    name: str
+    nodes: tuple[str, ...]
+    benchmarks: tuple[str, ...]
+    since: str
+    evidence: str
+    chance: float
+    score: float
+    named: bool
+    slowdown: float | None = None
+    low: float | None = None
+    high: float | None = None
+    rivals: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NightVerdict:
+    """The judgement of one night.
+
+    run: the night; time: when it began. verdict: the worst of the series'. series: each once, the worst
+    first. suspects: whom to look at. failures: by benchmark, what went wrong, in words. rule: the
+    thresholds.
+    """
+
+    platform: str
+    run: str
+    time: str
+    verdict: Verdict
+    series: tuple[SeriesVerdict, ...]
+    suspects: tuple[Suspect, ...] = ()
+    failures: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    rule: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """By the worst verdict: 0, 10 CHANGED, 11 MISSING, 12 INVALID, 13 DEGRADED, 14 FAIL."""
+        return self.verdict.exit_code
+
+    @property
+    def hits(self) -> tuple[SeriesVerdict, ...]:
+        """Series that ask for one re-measurement on the same nodes, not yet made."""
+        return tuple(each for each in self.series if each.hit and each.again is None)
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything as plain types for `json.dump`; docs/files.md explains it."""
+        plain = asdict(self)
+        plain["verdict"] = self.verdict.name
+        plain["exit_code"] = self.exit_code
+        for row, each in zip(plain["series"], self.series, strict=True):
+            row["verdict"] = each.verdict.name
+            row.update(each.key._asdict())
+            del row["key"]
+        plain["counts"] = {
+            verdict.name: sum(each.verdict is verdict for each in self.series) for verdict in Verdict
+        }
+        return {"schema": SCHEMA, **plain}

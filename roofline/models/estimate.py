@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Vector = NDArray[np.float64]
 
-__all__ = ["Interval", "Linear", "Number", "Parameter", "student_quantile"]
+__all__ = ["Interval", "Linear", "Number", "Parameter", "student_quantile", "student_two_sided"]
 
 
 class Interval(NamedTuple):
@@ -166,9 +166,13 @@ def student_quantile(probability: float, dof: float) -> float:
     return high
 
 
+def student_two_sided(t: float, dof: float) -> float:
+    """P(|T| ≥ t) for t ≥ 0: I_x(ν/2, 1/2) with x = ν/(ν + t²) (DLMF 8.17)."""
+    return _incomplete_beta(dof / 2, 0.5, dof / (dof + t * t))
+
+
 def _student_cdf(t: float, dof: float) -> float:
-    """P(T ≤ t) for t ≥ 0: 1 − I_x(ν/2, 1/2)/2 with x = ν/(ν + t²) (DLMF 8.17)."""
-    return 1 - _incomplete_beta(dof / 2, 0.5, dof / (dof + t * t)) / 2
+    return 1 - student_two_sided(t, dof) / 2
 
 
 def _incomplete_beta(a: float, b: float, x: float) -> float:

@@ -1,0 +1,385 @@
+"""What keeps programs off the fast path of the network."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from npc.traps import ENOUGH_MEMLOCK
+from npc.units import format_quantity
+from report.advice import Evidence, Hint, Judgement, rule
+from roofline.ceilings import Ceiling, Estimate
+
+#: MPI that reaches no more of the RDMA rate than this does not use it: over verbs it loses a tenth at most.
+_NOT_RDMA: Final = 0.6
+#: MPI's latency over TCP is TCP's own and more; over RDMA it is a fifth of it or less.
+_LIKE_TCP: Final = 0.6
+#: What a library may add to the raw path (headers, matching, completion), and what Python adds to C.
+_LIBRARY_S: Final = 2e-6
+_PYTHON_S: Final = 5e-6
+#: What a message through shared memory costs at most on a healthy node.
+_SHARED_MEMORY_S: Final = 5e-6
+_FAST_LINK: Final = 10e9  # bit/s
+_USUAL_MTU, _JUMBO_MTU = 1500, 9000
+_PORTS_OF_PYTHON: Final = "osu.py"
+
+
+def _active(evidence: Evidence) -> list[tuple[str, Mapping[str, Any]]]:
+    return [
+        (host, port)
+        for host, ports in evidence.facts("rdma")
+        for port in ports
+        if port.get("state") == "ACTIVE"
+    ]
+
+
+def _rate(evidence: Evidence) -> tuple[float, str] | None:
+    """B/s of RDMA here and how that is known: as measured, else as the port says."""
+    measured = evidence.links("rdma")
+    if measured:
+        return measured[0].value, f"{measured[0].name} reached {_text(measured[0])}"
+    rates = [port["rate_bit_s"] for _, port in _active(evidence) if port.get("rate_bit_s")]
+    return (max(rates) / 8, f"the port carries {format_quantity(max(rates) / 8, 'B/s')}") if rates else None
+
+
+def _text(estimate: Estimate) -> str:
+    return format_quantity(estimate.value, estimate.unit, 3)
+
+
+@rule(
+    "mpi_over_tcp",
+    "MPI over TCP although RDMA is there",
+    "Open MPI 5 documentation, 'InfiniBand / RoCE support' (pml/ucx); UCX documentation, UCX_TLS; RDMA "
+    "needs locked "
+    "memory: verbs man page ibv_reg_mr(3)",
+)  # fmt: skip
+def mpi_over_tcp(evidence: Evidence) -> Judgement:
+    """MPI between nodes that is as slow as TCP beside an active RDMA port."""
+    ports = _active(evidence)
+    if not evidence.environments:
+        return "no environment.json"
+    if not ports:
+        return "no active RDMA port"
+    bandwidths, latencies = evidence.links("mpi"), evidence.latencies("mpi")
+    if not bandwidths and not latencies:
+        return "no MPI test between nodes"
+    rate, tcp_latency, told = _rate(evidence), evidence.latencies("tcp"), []
+    gains: list[float] = []
+    if bandwidths and rate and bandwidths[0].value < _NOT_RDMA * rate[0]:
+        tcp = evidence.links("tcp")
+        if not tcp or bandwidths[0].value < 1.5 * tcp[0].value:
+            beside = f", TCP {_text(tcp[0])}" if tcp else ""
+            told.append(f"{bandwidths[0].name} reached {_text(bandwidths[0])}{beside}, but {rate[1]}")
+            gains.append(rate[0] / bandwidths[0].value)
+    quick = evidence.latencies("rdma")
+    if latencies and tcp_latency and latencies[0].value > _LIKE_TCP * tcp_latency[0].value:
+        told.append(
+            f"{latencies[0].name} took {_text(latencies[0])}, {tcp_latency[0].name} {_text(tcp_latency[0])}"
+            + (f", {quick[0].name} {_text(quick[0])}" if quick else "")
+        )
+        gains += [latencies[0].value / quick[0].value] if quick else []
+    chosen = _settings(evidence)
+    if not told and not (chosen and not bandwidths):
+        return []
+    memlock = [
+        f"; ulimit -l is {limits['memlock_bytes'] // 1024} KiB on {host}, which keeps MPI off RDMA"
+        for host, limits in evidence.facts("limits")
+        if limits.get("memlock_bytes") is not None and limits["memlock_bytes"] < ENOUGH_MEMLOCK
+    ]
+    host, port = ports[0]
+    return [
+        Hint(
+            seen="; ".join(told)
+            + f"; {port['device']}/{port['port']} of {host} is active"
+            + (f"; {chosen} is set" if chosen else "")
+            + "".join(memlock[:1]),
+            do="have MPI use verbs: an Open MPI or MPICH built with UCX (ompi_info | grep ucx), no setting "
+            "that "
+            "forces tcp, memlock unlimited",
+            of="MPI messages between nodes",
+            gain=max(gains, default=None),
+            raw=tuple(raw for each in (*bandwidths[:1], *latencies[:1]) for raw in each.raw),
+        )
+    ]
+
+
+#: Settings that keep MPI on TCP: variable → what its value has, and must not have.
+_FORCES_TCP: Final = {
+    "OMPI_MCA_btl": ("tcp", "openib|uct|ofi"),
+    "OMPI_MCA_pml": ("ob1", "ucx"),
+    "UCX_TLS": ("tcp", "rc|dc|ud|all"),
+    "FI_PROVIDER": ("tcp|sockets", "verbs|psm|cxi|efa|mlx"),
+    "I_MPI_OFI_PROVIDER": ("tcp|sockets", "verbs|psm|cxi|efa|mlx"),
+}
+
+
+def _settings(evidence: Evidence) -> str:
+    for _, variables in evidence.facts("variables"):
+        for name, (forced, other) in _FORCES_TCP.items():
+            value = variables.get(name, "")
+            excluded = value.startswith("^")
+            if value and not excluded and re.search(forced, value) and not re.search(other, value):
+                return f"{name}={value}"
+    return ""
+
+
+@rule(
+    "small_messages",
+    "a slow path of small messages",
+    "LogP (Culler et al., PPoPP '93): latency of the path and overhead of the library add up; Open MPI FAQ, "
+    "'Oversubscribing Nodes': ranks that yield cost tens of µs",
+)
+def small_messages(evidence: Evidence) -> Judgement:
+    """MPI's half round trip far above that of the path below it, between nodes and within one."""
+    between, within = evidence.latencies("mpi"), evidence.latencies("mpi", nodes=False)
+    raw = evidence.latencies("rdma") or evidence.latencies("tcp")
+    if not within and not (between and raw):
+        return "no MPI latency within a node, and none between nodes beside that of TCP or RDMA"
+    found = []
+    if between and raw:
+        allowed = _LIBRARY_S + (_PYTHON_S if _in_python(between[0], evidence) else 0)
+        if between[0].value > 2 * raw[0].value and between[0].value - raw[0].value > allowed:
+            found.append(
+                Hint(
+                    seen=f"{between[0].name} takes {_text(between[0])}, the path below ({raw[0].name}) "
+                    f"{_text(raw[0])}",
+                    do="look at what the library does on it: its transport (OMPI_MCA_pml_base_verbose=10, "
+                    "UCX_LOG_LEVEL="
+                    "info), progress threads, polling or interrupts (a governor other than performance, "
+                    "C-states)",
+                    of="small messages between nodes",
+                    gain=between[0].value / raw[0].value,
+                    raw=between[0].raw,
+                )
+            )  # fmt: skip
+    if within and within[0].value > _SHARED_MEMORY_S + (_PYTHON_S if _in_python(within[0], evidence) else 0):
+        found.append(
+            Hint(
+                seen=f"{within[0].name} takes {_text(within[0])} within a node; through shared memory it "
+                "is below "
+                f"{format_quantity(_SHARED_MEMORY_S, 's')}",
+                do="see whether ranks yield the CPU (--oversubscribe, mpi_yield_when_idle) or share one, "
+                "and whether "
+                "MPI uses shared memory (btl sm or vader, UCX_TLS with sm)",
+                of="small messages within a node",
+                gain=within[0].value / _SHARED_MEMORY_S,
+                raw=within[0].raw,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _in_python(estimate: Estimate, evidence: Evidence) -> bool:
+    """Whether the test was one of mpi4py's ports, which pay about a microsecond for every call."""
+    launches = [evidence.launches[raw] for raw in estimate.raw if raw in evidence.launches]
+    return any(word.endswith(_PORTS_OF_PYTHON) for launch in launches for word in launch.argv) and not any(
+        "--prefix" in launch.argv and _after(launch.argv, "--prefix") for launch in launches
+    )
+
+
+def _after(words: tuple[str, ...], flag: str) -> str:
+    place = words.index(flag) + 1
+    return words[place] if place < len(words) else ""
+
+
+def _interfaces(evidence: Evidence) -> dict[str, Mapping[str, Any]]:
+    """The network interfaces of the nodes that are up and whose rate is known, by name."""
+    return {
+        entry["name"]: entry
+        for _, entries in evidence.facts("interfaces")
+        for entry in entries
+        if entry.get("speed_bit_s") and entry.get("state") in ("up", "unknown")
+        and entry.get("type") != "loopback"
+    }  # fmt: skip
+
+
+@rule(
+    "interface",
+    "traffic over a slower interface than there is",
+    "link rates of /sys/class/net/*/speed; IEEE 802.3: no stream is faster than its link",
+)
+def slow_interface(evidence: Evidence) -> Judgement:
+    """TCP between nodes at the rate of a slow interface beside one at least twice as fast."""
+    known, measured = _interfaces(evidence), evidence.links("tcp")
+    if not measured:
+        return "no TCP test between nodes"
+    if len(known) < 2:
+        return "fewer than two interfaces whose rate is known"
+    best = measured[0]
+    fastest = max(known.values(), key=lambda entry: float(entry["speed_bit_s"]))
+    named = known.get(best.params.get("interface", ""))
+    at_rate = [
+        entry
+        for entry in known.values()
+        if 0.7 * entry["speed_bit_s"] < best.value * 8 < entry["speed_bit_s"]
+    ]
+    used = named or (min(at_rate, key=lambda entry: float(entry["speed_bit_s"])) if at_rate else None)
+    if used is None or fastest["speed_bit_s"] < 2 * used["speed_bit_s"]:
+        return []
+    how = "was measured over" if named else "has the rate of"
+    return [
+        Hint(
+            seen=f"{best.name} reached {_text(best)} and {how} {used['name']} "
+            f"({used['speed_bit_s'] / 1e9:g} Gbit/s); "
+            f"{fastest['name']} has {fastest['speed_bit_s'] / 1e9:g} Gbit/s",
+            do=f"use {fastest['name']}: its host names, npb --interface, OMPI_MCA_btl_tcp_if_include, "
+            "UCX_NET_DEVICES, I_MPI_OFI_… of the MPI in use",
+            of="TCP between nodes",
+            gain=fastest["speed_bit_s"] / 8 / best.value,
+            raw=best.raw,
+        )
+    ]  # fmt: skip
+
+
+@rule(
+    "ipoib",
+    "sockets over InfiniBand (IPoIB)",
+    "RFC 4391, IP over InfiniBand: every byte passes the kernel's TCP; verbs do not",
+)
+def ip_over_infiniband(evidence: Evidence) -> Judgement:
+    """TCP over an InfiniBand interface that verbs use better."""
+    of_type = {
+        entry["name"] for _, entries in evidence.facts("interfaces") for entry in entries
+        if entry.get("type") == "infiniband"
+    }  # fmt: skip
+    if not of_type:
+        return "no InfiniBand interface"
+    over = [each for each in evidence.links("tcp") if each.params.get("interface") in of_type]
+    rate = _rate(evidence)
+    if not over or rate is None:
+        return "no TCP test that names the InfiniBand interface, or no rate of RDMA"
+    best: Ceiling = over[0]
+    if best.value > _NOT_RDMA * rate[0]:
+        return []
+    return [
+        Hint(
+            seen=f"{best.name} over {best.params['interface']} reached {_text(best)}, but {rate[1]}",
+            do="let MPI and the file system use verbs (UCX, RDMA transport of the file system); for sockets "
+            "connected mode with an MTU of 65520",
+            of="bytes over sockets on InfiniBand",
+            gain=rate[0] / best.value,
+            raw=best.raw,
+        )
+    ]
+
+
+@rule(
+    "mtu",
+    "frames of 1500 bytes on a fast link",
+    "TCP goodput = rate × (MTU − 52)/(MTU + 14): RFC 9293, RFC 7323, IEEE 802.3",
+)
+def small_frames(evidence: Evidence) -> Judgement:
+    """A link of 10 Gbit/s or more with the usual MTU, on which TCP stays below 90 % of what frames allow."""
+    measured = evidence.links("tcp")
+    known = {
+        name: entry for name, entry in _interfaces(evidence).items()
+        if entry.get("type") == "ethernet" and entry.get("mtu")
+    }  # fmt: skip
+    if not measured:
+        return "no TCP test between nodes"
+    best = measured[0]
+    name = best.params.get("interface") or (next(iter(known)) if len(known) == 1 else "")
+    if name not in known:
+        return "no Ethernet interface of known rate that the test names, or that is the only one"
+    entry = known[name]
+    rate, mtu = entry["speed_bit_s"] / 8, entry["mtu"]
+    if rate * 8 < _FAST_LINK or mtu > _USUAL_MTU:
+        return []
+    usual, jumbo = (rate * (size - 52) / (size + 14) for size in (mtu, _JUMBO_MTU))
+    if best.value > 0.9 * usual:
+        return []
+    return [
+        Hint(
+            seen=f"{best.name} reached {_text(best)} of the {format_quantity(usual, 'B/s', 3)} that frames "
+            f"of {mtu} bytes "
+            f"leave on {name} ({rate * 8 / 1e9:g} Gbit/s): the CPU handles six times as many frames as "
+            f"with {_JUMBO_MTU}",
+            do=f"ip link set {name} mtu {_JUMBO_MTU} on all nodes and switch ports (root), then measure "
+            "again",
+            of="TCP between nodes",
+            gain=jumbo / best.value,
+            raw=best.raw,
+        )
+    ]  # fmt: skip
+
+
+@rule(
+    "eager_limit",
+    "an eager limit too low or too high",
+    "Hockney by pieces (docs/models.md); Open MPI btl_*_eager_limit, UCX_RNDV_THRESH, I_MPI_EAGER_THRESHOLD",
+)
+def eager_limit(evidence: Evidence) -> Judgement:
+    """The switch of protocols that a sweep's model shows, where the other protocol's line is lower there."""
+    from roofline.fits import fit_records
+    from roofline.models.hockney import Hockney
+
+    fits = [
+        (fit, fit.fitted)
+        for fit in fit_records(evidence.records).fits
+        if isinstance(fit.fitted, Hockney)
+        and fit.kind == "half round trip"
+        and fit.source.benchmark in ("osu", "imb", "netpipe")
+    ]
+    if not fits:
+        return "no sweep of an MPI ping-pong over at least five sizes"
+    found = []
+    for fit, fitted in fits:
+        switches = [_switch(fitted, piece) for piece in range(len(fitted.pieces.splits) - 1)]
+        worst = max(filter(None, switches), key=lambda switch: switch[2], default=None)
+        if worst is not None:
+            seen, sizes, gain = worst
+            found.append(
+                Hint(
+                    seen=f"{fit.source.name}: {seen}",
+                    do="try another limit: btl_vader_eager_limit, btl_sm_eager_limit or btl_tcp_eager_limit "
+                    "(Open MPI), UCX_RNDV_THRESH, I_MPI_EAGER_THRESHOLD; sweep again and compare",
+                    of=f"messages of {sizes}",
+                    gain=gain,
+                    raw=fit.raw,
+                )
+            )
+    return found
+
+
+#: A jump that the model's own error does not explain.
+_JUMP: Final = 1.25
+#: A protocol's line is believed up to so many times the size that it was measured at.
+_FAR: Final = 4
+
+
+def _switch(fitted: Any, piece: int) -> tuple[str, str, float] | None:
+    """(what is seen, sizes concerned, gain at most) of the switch after a piece; None where it is right."""
+    from npc.units import format_size
+
+    (a1, b1), (a2, b2) = (
+        tuple(number.value for number in fitted.pieces.line(each)) for each in (piece, piece + 1)
+    )
+    below, above = int(fitted.pieces.range(piece)[1]), int(fitted.pieces.range(piece + 1)[0])
+    error = 1 + 3 * fitted.residual_rms
+    here, there = a2 + b2 * above, a1 + b1 * above
+    last = int(fitted.x[-1])
+    if b1 > 0 and there > 0 and here / there > max(_JUMP, error):
+        end = min(last, _FAR * above, int((a2 - a1) / (b1 - b2)) if b1 > b2 else last)
+        seen = (
+            f"behind the switch at {format_size(below)} … {format_size(above)} a message takes "
+            f"{format_quantity(here, 's', 3)}, where the protocol of smaller ones would take "
+            f"{format_quantity(there, 's', 3)}: "
+            "the limit is too low"
+        )  # fmt: skip
+        return seen, f"{format_size(above)} to {_about(end)}", here / there
+    here, there = a1 + b1 * below, a2 + b2 * below
+    if b2 > 0 and there > 0 and here / there > max(_JUMP, error):
+        start = max(1, below // _FAR, int((a2 - a1) / (b1 - b2)) if b1 > b2 else 1)
+        seen = (
+            f"before the switch at {format_size(below)} … {format_size(above)} a message takes "
+            f"{format_quantity(here, 's', 3)}, where the protocol of larger ones would take "
+            f"{format_quantity(there, 's', 3)}: "
+            "the limit is too high"
+        )  # fmt: skip
+        return seen, f"{_about(start)} to {format_size(below)}", here / there
+    return None
+
+
+def _about(size: int) -> str:
+    return format_quantity(size, "B", 2)

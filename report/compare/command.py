@@ -1,0 +1,162 @@
+"""``npc compare A B…``: what is better, worse or the same, and by how much."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+if TYPE_CHECKING:
+    from report.compare.pairs import Comparison
+    from report.compare.sides import Side
+
+#: A difference of the kind that ``--fail-on`` names.
+EXIT_DIFFERS: Final = 7
+
+
+@click.command(short_help="Platforms, nights, MPI implementations or tools side by side.")
+@click.argument("what", nargs=-1, required=True, metavar="A [B]…")
+@click.option(
+    "--by", default="", metavar="FIELD",
+    help="Split the records of all A B… by platform, night, run, benchmark, version, nodes, hosts, or a "
+    "param: params.mpi.",
+)  # fmt: skip
+@click.option("--reference", default="", metavar="NAME", help="The side A (default: the first).")
+@click.option(
+    "--ignore", multiple=True, metavar="NAME",
+    help="What may differ in a pair: size, nodes, version, or a param's name; may be repeated.",
+)  # fmt: skip
+@click.option(
+    "--case", "cases", multiple=True, metavar="PATTERN", help="Only these tests: osu_bw, 'likwid/*'."
+)
+@click.option(
+    "--statistics", is_flag=True, help="Also percentiles, least and most, not only headline numbers."
+)
+@click.option(
+    "--least", default=0.02, show_default=True, type=click.FloatRange(0, 10), metavar="SHARE",
+    help="Smaller differences are the same.",
+)  # fmt: skip
+@click.option(
+    "--run-to-run", default=0.01, show_default=True, type=click.FloatRange(0, 1), metavar="SHARE",
+    help="How much runs of one machine differ (standard deviation), where there are too few runs to see it.",
+)  # fmt: skip
+@click.option(
+    "--history", type=click.Path(path_type=Path, file_okay=False), default=Path("history"), show_default=True,
+    help="Folder of the histories that PLATFORM@DATE means.",
+)  # fmt: skip
+@click.option("--all", "everything", is_flag=True, help="Show also what is the same or not comparable.")
+@click.option(
+    "--format", "form", type=click.Choice(("table", "markdown", "csv", "json")), default="table",
+    show_default=True,
+)  # fmt: skip
+@click.option("--json", "form", flag_value="json", help="The same as --format json.")
+@click.option(
+    "--plot", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+    help="Write compare-sizes and compare-rooflines (.png, .svg) there.",
+)  # fmt: skip
+@click.option(
+    "--fail-on",
+    type=click.Choice(("worse", "different")),
+    help="End with 7 if any series is worse, or differs.",
+)
+def compare(
+    what: tuple[str, ...],
+    by: str,
+    reference: str,
+    ignore: tuple[str, ...],
+    cases: tuple[str, ...],
+    statistics: bool,
+    least: float,
+    run_to_run: float,
+    history: Path,
+    everything: bool,
+    form: str,
+    plot: Path | None,
+    fail_on: str | None,
+) -> None:
+    """Compare B… with A, series by series: ratio with interval, better, worse, same or not comparable.
+
+    A and B are runs (folders, or records.csv files), folders of several runs, or nights of a history as
+    PLATFORM@DATE or PLATFORM@DATE..DATE. With --by, one is enough.
+
+    Exit codes: 0, 1 nothing can be compared, 2 usage, 7 what --fail-on asks for.
+    """
+    from report.compare.pairs import Choice, compare_sides
+
+    sides = _sides(what, by, history, reference, cases)
+    choice = Choice(by=by, ignore=ignore, statistics=statistics, least_effect=least, run_to_run=run_to_run)
+    comparisons = [compare_sides(sides[0], other, choice) for other in sides[1:]]
+    _show(comparisons, by, form, everything)
+    if plot is not None:
+        _draw(sides, plot)
+    if not any(pair.verdict != "not comparable" for each in comparisons for pair in each.pairs):
+        click.echo("npc compare: no series can be compared; --all says why of each", err=True)
+        sys.exit(1)
+    wanted = ("worse",) if fail_on == "worse" else ("worse", "better", "different")
+    if fail_on and any(pair.verdict in wanted for each in comparisons for pair in each.pairs):
+        sys.exit(EXIT_DIFFERS)
+
+
+def _sides(what: Sequence[str], by: str, history: Path, reference: str, cases: Sequence[str]) -> list[Side]:
+    """Two sides or more, the reference first."""
+    from report.compare.pairs import narrowed
+    from report.compare.sides import InvalidRecord, NoSide, name_sides, read_side, split_side
+
+    try:
+        sides = [narrowed(read_side(word, history), cases) for word in what]
+        sides = split_side(sides, by) if by else name_sides(sides)
+    except (NoSide, InvalidRecord) as error:
+        raise click.UsageError(str(error)) from None
+    if len(sides) < 2:
+        raise click.UsageError("name two sides to compare, or --by what the records differ in")
+    names = [side.name for side in sides]
+    if reference and reference not in names:
+        raise click.UsageError(f"--reference {reference}: there are {', '.join(names)}")
+    return sorted(sides, key=lambda side: side.name != reference) if reference else sides
+
+
+def _show(comparisons: Sequence[Comparison], by: str, form: str, everything: bool) -> None:
+    from report.compare import outputs
+
+    if form == "json":
+        click.echo(outputs.to_json(comparisons, by))
+    elif form == "csv":
+        click.echo(outputs.to_csv(comparisons), nl=False)
+    elif form == "markdown":
+        click.echo("\n\n".join(outputs.to_markdown(each, everything) for each in comparisons))
+    else:
+        from rich.console import Console
+
+        # A pipe has no width: rows stay whole.
+        console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+        for each in comparisons:
+            click.echo(outputs.headline(each))
+            table = outputs.to_table(each, everything)
+            if table is not None:
+                console.print(table)
+            for line in outputs.remarks(each, everything):
+                click.echo(line)
+
+
+def _draw(sides: Sequence[Side], folder: Path) -> None:
+    from npc.platform import InvalidPlatform, Platform
+    from npc.validity.run import platform_of
+    from report.compare.plots import draw
+
+    platforms: dict[str, Platform | None] = {}
+    for side in sides:
+        try:
+            platforms[side.name] = platform_of([record for _, record in side.all_records()])
+        except InvalidPlatform as error:
+            raise click.UsageError(str(error)) from None
+    try:
+        written = draw(sides, platforms, folder)
+    except OSError as error:
+        raise click.ClickException(f"cannot write to {folder}: {error.strerror or error}") from None
+    for path in written:
+        click.echo(path, err=True)
+    if not written:
+        click.echo("no picture: no test at two sizes, and no compute ceiling", err=True)

@@ -1,0 +1,389 @@
+"""Which series of two sides belong together, what each pair says, and why others cannot be compared."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from statistics import median
+from typing import Final, Literal, NamedTuple
+
+from npc.record import Record
+from npc.units import METRICS, format_size
+from report.compare.difference import (
+    ENOUGH_RUNS,
+    LEAST_LAUNCHES,
+    RUN_TO_RUN,
+    Noise,
+    Observation,
+    compare_samples,
+    design_effect,
+    false_discovery,
+    run_to_run,
+)
+from report.compare.sides import Side
+
+Verdict = Literal["better", "worse", "different", "same", "not comparable"]
+#: Expected share of wrong ones among the differences that are called (Benjamini, Hochberg).
+FALSE_DISCOVERY: Final = 0.05
+#: Less is of no interest to anybody, even where it is certain.
+LEAST_EFFECT: Final = 0.02
+#: Where processes were put, and that a night measured something again: no part of what was measured.
+_CIRCUMSTANCE: Final = frozenset({"client_cpus", "server_cpus", "remeasured"})
+#: What may be ignored beside params: ``--ignore size``.
+FIELDS: Final = ("size", "nodes", "version")
+
+#: Tests of different tools that measure the same: what it is, and (benchmark, case, metric) of each.
+_ALIKE: Final = {
+    "MPI half round trip": (
+        ("osu", "osu_latency", "latency"),
+        ("imb", "PingPong", "latency"),
+        ("netpipe", "pingpong", "latency"),
+    ),
+    "MPI bandwidth": (("osu", "osu_bw", "bandwidth"), ("imb", "Uniband", "bandwidth")),
+    "MPI bandwidth both ways": (("osu", "osu_bibw", "bandwidth"), ("imb", "Biband", "bandwidth")),
+    "MPI all-reduce": (("osu", "osu_allreduce", "latency"), ("imb", "Allreduce", "latency")),
+    "MPI broadcast": (("osu", "osu_bcast", "latency"), ("imb", "Bcast", "latency")),
+    "MPI all-to-all": (("osu", "osu_alltoall", "latency"), ("imb", "Alltoall", "latency")),
+    "MPI all-gather": (("osu", "osu_allgather", "latency"), ("imb", "Allgather", "latency")),
+    "MPI barrier": (("osu", "osu_barrier", "latency"), ("imb", "Barrier", "latency")),
+    "TCP bandwidth": (
+        ("qperf", "tcp_bw", "bandwidth"),
+        ("sockperf", "tcp_throughput", "bandwidth"),
+        ("iperf3", "tcp", "bandwidth"),
+        ("nuttcp", "tcp", "bandwidth"),
+    ),
+    "UDP bandwidth": (
+        ("qperf", "udp_bw", "bandwidth"),
+        ("iperf3", "udp", "bandwidth"),
+        ("nuttcp", "udp", "bandwidth"),
+    ),
+    "TCP half round trip": (("qperf", "tcp_lat", "latency"), ("sockperf", "tcp_ping_pong", "latency")),
+    "RDMA write bandwidth": (
+        ("qperf", "rc_rdma_write_bw", "bandwidth"),
+        ("perftest", "ib_write_bw", "bandwidth"),
+    ),
+    "RDMA read bandwidth": (
+        ("qperf", "rc_rdma_read_bw", "bandwidth"),
+        ("perftest", "ib_read_bw", "bandwidth"),
+    ),
+    "RDMA send bandwidth": (("qperf", "rc_bw", "bandwidth"), ("perftest", "ib_send_bw", "bandwidth")),
+    "RDMA send half round trip": (("qperf", "rc_lat", "latency"), ("perftest", "ib_send_lat", "latency")),
+}
+
+
+class Key(NamedTuple):
+    """What series have to share to be a pair; params are sorted (name, value) pairs."""
+
+    test: str
+    metric: str
+    size: int | None
+    nodes: int
+    version: str
+    params: tuple[tuple[str, str], ...]
+
+
+class _Sample(NamedTuple):
+    """The observations of one series on one side, and the records' raw files."""
+
+    key: Key
+    observations: tuple[Observation, ...]
+    raw: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Half:
+    """One side of a pair: median in SI units, launches, runs, raw files."""
+
+    median: float
+    launches: int
+    runs: int
+    raw: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """One series on two sides.
+
+    ratio: B over A; low, high: its 95 % interval; p: two-sided, adjusted: after Benjamini and Hochberg. None
+    where there is none. verdict: of B, as seen from A. reason: why it is not comparable.
+    """
+
+    test: str
+    metric: str
+    unit: str
+    size: int | None
+    nodes: int
+    params: dict[str, str]
+    verdict: Verdict
+    a: Half | None = None
+    b: Half | None = None
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    adjusted: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """All pairs of two sides, what matters first. unused: records that were not ``ok``, by side.
+
+    noise_a, noise_b: what was taken into account beside the launches.
+    """
+
+    a: str
+    b: str
+    pairs: tuple[Pair, ...]
+    noise_a: Noise
+    noise_b: Noise
+    runs: tuple[int, int]
+    unused: tuple[int, int]
+
+    def of(self, *verdicts: Verdict) -> list[Pair]:
+        """Pairs of some verdicts, in order."""
+        return [pair for pair in self.pairs if pair.verdict in verdicts]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """by: the field that tells the sides apart, ``""`` for none. ignore: params and `FIELDS` that may differ.
+
+    statistics: also percentiles and the like, not only headline numbers. least_effect: smaller ones are
+    "same". run_to_run: standard deviation of the logarithms from run to run where it cannot be seen.
+    """
+
+    by: str = ""
+    ignore: Collection[str] = ()
+    statistics: bool = False
+    least_effect: float = LEAST_EFFECT
+    run_to_run: float = RUN_TO_RUN
+
+
+def compare_sides(a: Side, b: Side, choice: Choice) -> Comparison:
+    """All series of two sides, paired and judged."""
+    found_a, found_b = (_samples(side, choice) for side in (a, b))
+    noise_a, noise_b = (_noise(found, choice) for found in (found_a, found_b))
+    pairs: list[Pair] = []
+    for key in dict.fromkeys((*found_a, *found_b)):
+        of_a, of_b = found_a.get(key, []), found_b.get(key, [])
+        if not of_a or not of_b:
+            reason = _why_alone(key, found_b if of_a else found_a, a.name if of_a else b.name)
+            pairs.append(_alone(key, of_a, of_b, reason))
+        elif len(of_a) > 1 or len(of_b) > 1:
+            pairs.append(_alone(key, of_a, of_b, _why_several(of_a if len(of_a) > 1 else of_b)))
+        else:
+            pairs.append(_pair(of_a[0], of_b[0], noise_a[key.test], noise_b[key.test]))
+    return Comparison(
+        a=a.name,
+        b=b.name,
+        pairs=tuple(_sorted(_called(pairs, choice.least_effect))),
+        noise_a=_widest(noise_a.values()),
+        noise_b=_widest(noise_b.values()),
+        runs=(len(a.records), len(b.records)),
+        unused=(_unused(a), _unused(b)),
+    )
+
+
+def _samples(side: Side, choice: Choice) -> dict[Key, list[_Sample]]:
+    """Key → the series that have it: more than one where what is ignored has several values."""
+    series: defaultdict[Key, defaultdict[Key, list[tuple[str, Record]]]]
+    series = defaultdict(lambda: defaultdict(list))
+    for run, record in side.all_records():
+        if record.ok and record.value is not None and (choice.statistics or "statistic" not in record.params):
+            whole = _whole_key(record)
+            key = _key(whole, record, choice)
+            if key is not None:
+                series[key][whole].append((run, record))
+    return {key: [_sample(whole, some) for whole, some in by.items()] for key, by in series.items()}
+
+
+def _sample(key: Key, found: Sequence[tuple[str, Record]]) -> _Sample:
+    observations = tuple(Observation(record.time, run, record.value or 0.0) for run, record in found)
+    return _Sample(key, observations, tuple(dict.fromkeys(record.raw for _, record in found)))
+
+
+def _whole_key(record: Record) -> Key:
+    params = tuple(sorted((k, v) for k, v in record.params.items() if k not in _CIRCUMSTANCE))
+    case = record.case if record.case.startswith(record.benchmark) else f"{record.benchmark} {record.case}"
+    return Key(case.strip(), record.metric, record.size, record.nodes, record.tool_version, params)
+
+
+def _key(whole: Key, record: Record, choice: Choice) -> Key | None:
+    """What has to agree; None for a test that has no counterpart in other tools where these are compared."""
+    ignored = {choice.by.removeprefix("params."), *choice.ignore}
+    if choice.by == "benchmark":
+        name = (record.benchmark, record.case, record.metric)
+        kind = next((kind for kind, tests in _ALIKE.items() if name in tests), "")
+        if not kind or (record.params.get("side") == "send" and record.benchmark != "sockperf"):
+            return None
+        kept = tuple((k, v) for k, v in whole.params if k in ("statistic", "mpi", "direction"))
+        whole = whole._replace(test=kind, version="", params=kept)
+    return whole._replace(
+        size=None if "size" in ignored else whole.size,
+        nodes=0 if "nodes" in ignored else whole.nodes,
+        version="" if "version" in ignored else whole.version,
+        params=tuple((name, value) for name, value in whole.params if name not in ignored),
+    )
+
+
+def _noise(found: dict[Key, list[_Sample]], choice: Choice) -> defaultdict[str, Noise]:
+    """What is known of each test's noise beside its launches: drift of the whole side, runs of the tool."""
+    cases: defaultdict[tuple[str, str], list[list[Observation]]] = defaultdict(list)
+    tools: defaultdict[str, list[tuple[Observation, ...]]] = defaultdict(list)
+    for key, samples in found.items():
+        for sample in samples:
+            runs: defaultdict[str, list[Observation]] = defaultdict(list)
+            for each in sample.observations:
+                runs[each.run].append(each)
+            for run, some in runs.items():
+                cases[key.test, run].append(some)
+            tools[key.test.split(" ")[0]].append(sample.observations)
+    drift = design_effect(cases.values())
+    between = {tool: run_to_run(series, choice.run_to_run) for tool, series in tools.items()}
+    known = defaultdict(lambda: Noise(drift=drift, run_to_run=choice.run_to_run))
+    for key in found:
+        known[key.test] = Noise(drift=drift, run_to_run=between[key.test.split(" ")[0]])
+    return known
+
+
+def _widest(noises: Iterable[Noise]) -> Noise:
+    found = list(noises) or [Noise()]
+    return Noise(
+        drift=max(noise.drift for noise in found), run_to_run=max(noise.run_to_run for noise in found)
+    )
+
+
+def _half(sample: _Sample) -> Half:
+    values = [each.value for each in sample.observations]
+    runs = len({each.run for each in sample.observations})
+    return Half(median=median(values), launches=len(values), runs=runs, raw=sample.raw)
+
+
+def _alone(key: Key, of_a: Sequence[_Sample], of_b: Sequence[_Sample], reason: str) -> Pair:
+    return Pair(
+        test=key.test,
+        metric=key.metric,
+        unit=METRICS[key.metric].unit,
+        size=key.size,
+        nodes=key.nodes,
+        params=dict(key.params),
+        verdict="not comparable",
+        a=_half(of_a[0]) if len(of_a) == 1 else None,
+        b=_half(of_b[0]) if len(of_b) == 1 else None,
+        reason=reason,
+    )
+
+
+def _pair(a: _Sample, b: _Sample, noise_a: Noise, noise_b: Noise) -> Pair:
+    pair = _alone(a.key, [a], [b], "")
+    least = min(len(a.observations), len(b.observations))
+    if least < LEAST_LAUNCHES:
+        found = f"{len(a.observations)} and {len(b.observations)} launches"
+        return replace(pair, reason=f"too few samples: {found}, {LEAST_LAUNCHES} each are needed")
+    told = compare_samples(a.observations, b.observations, noise_a, noise_b)
+    return replace(pair, verdict="same", ratio=told.ratio, low=told.low, high=told.high, p=told.p)
+
+
+def _called(pairs: Sequence[Pair], least_effect: float) -> Iterator[Pair]:
+    """The pairs with their verdicts: differences that many tests alone do not explain."""
+    tested = [place for place, pair in enumerate(pairs) if pair.p is not None]
+    adjusted = dict(zip(tested, false_discovery([pairs[place].p or 0.0 for place in tested]), strict=True))
+    for place, pair in enumerate(pairs):
+        if place not in adjusted:
+            yield pair
+            continue
+        pair = replace(pair, adjusted=adjusted[place])
+        yield replace(pair, verdict=_verdict(pair)) if _differs(pair, least_effect) else pair
+
+
+def _differs(pair: Pair, least_effect: float) -> bool:
+    if pair.adjusted is None or pair.adjusted > FALSE_DISCOVERY:
+        return False
+    if pair.ratio is None or pair.low is None or pair.high is None:
+        return True  # zeros have no ratio; the rank test has spoken
+    excludes_one = pair.low > 1 or pair.high < 1
+    return excludes_one and max(pair.ratio, 1 / pair.ratio) >= 1 + least_effect
+
+
+def _verdict(pair: Pair) -> Verdict:
+    assert pair.a is not None and pair.b is not None
+    better = METRICS[pair.metric].better
+    if better == "neither":
+        return "different"
+    more = pair.ratio > 1 if pair.ratio is not None else pair.b.median > pair.a.median
+    return "better" if more == (better == "higher") else "worse"
+
+
+def _sorted(pairs: Iterable[Pair]) -> list[Pair]:
+    """Differences first, the largest first; what cannot be compared last."""
+
+    def place(pair: Pair) -> tuple[int, float, int]:
+        rank = {"same": 1, "not comparable": 2}.get(pair.verdict, 0)
+        effect = max(pair.ratio, 1 / pair.ratio) if pair.ratio else float("inf") if rank == 0 else 1.0
+        return rank, -effect, pair.verdict != "worse"
+
+    return sorted(pairs, key=place)
+
+
+def _why_alone(key: Key, others: Iterable[Key], only: str) -> str:
+    """What keeps a series without counterpart from the nearest one of the other side."""
+    near = [other for other in others if (other.test, other.metric) == (key.test, key.metric)]
+    if not near:
+        return f"only in {only}"
+    return min((_differences(key, other) for other in near), key=lambda found: (len(found), found))[0]
+
+
+def _differences(key: Key, other: Key) -> list[str]:
+    """In words; the first is the one to name."""
+    found = []
+    if key.nodes != other.nodes:
+        found.append(f"other node count: {key.nodes} here, {other.nodes} there")
+    if key.version != other.version:
+        found.append(f"other version: {key.version or 'unknown'} here, {other.version or 'unknown'} there")
+    params, theirs = dict(key.params), dict(other.params)
+    for name in sorted(params.keys() | theirs.keys()):
+        mine, its = params.get(name, "none"), theirs.get(name, "none")
+        if mine != its:
+            found.append(f"other {name}: {mine} here, {its} there")
+    if key.size != other.size:
+        found.append(f"other size: {_size(key.size)} here, {_size(other.size)} there")
+    return found
+
+
+def _size(size: int | None) -> str:
+    return "none" if size is None else format_size(size)
+
+
+def _why_several(samples: Sequence[_Sample]) -> str:
+    """What differs among the series of one side that are one without what is ignored."""
+    several = _differences(samples[0].key, samples[1].key) or [samples[1].key.test]
+    return f"several series on one side: {several[0]}"
+
+
+def _unused(side: Side) -> int:
+    return sum(not record.ok for _, record in side.all_records())
+
+
+def narrowed(side: Side, patterns: Sequence[str]) -> Side:
+    """Only tests whose ``case``, ``benchmark`` or ``benchmark/case`` matches one of `patterns`."""
+    if not patterns:
+        return side
+
+    def wanted(record: Record) -> bool:
+        names = (record.case, record.benchmark, f"{record.benchmark}/{record.case}")
+        return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
+
+    return Side(side.name, {run: [r for r in records if wanted(r)] for run, records in side.records.items()})
+
+
+def params_text(params: dict[str, str]) -> str:
+    """For people: ``threads 2, level MEM``."""
+    return ", ".join(f"{name} {value}" for name, value in sorted(params.items()))
+
+
+def enough_runs(comparison: Comparison) -> bool:
+    """Whether runs, and not launches, were compared."""
+    return min(comparison.runs) >= ENOUGH_RUNS

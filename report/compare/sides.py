@@ -1,0 +1,137 @@
+"""What is compared: each side is the records of some runs, by run.
+
+A side is named by a folder of a run, a folder of several runs, a ``records.csv``, or nights of a history as
+``PLATFORM@DATE``; or one set of records is split by what a record says of itself (``--by``).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from npc.record import COLUMNS, OK, InvalidRecord, Record, from_row
+from npc.run import RECORDS, read_run
+
+#: ``fuchs@2026-11-20``, ``fuchs@2026-11``, ``fuchs@2026-11-01..2026-11-20``.
+_NIGHTS: Final = re.compile(r"([^/@]+)@(\d{4}(?:-\d\d){0,2})(?:\.\.(\d{4}(?:-\d\d){0,2}))?")
+
+#: Cells of columns that a file of an older schema does not have.
+_DEFAULTS: Final = {**dict.fromkeys(COLUMNS, ""), "sample": "0"}
+
+
+class NoSide(ValueError):
+    """Nothing to compare under that name; the message says what was looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """records: run → its records. A run's name is unique among those of the side."""
+
+    name: str
+    records: Mapping[str, Sequence[Record]]
+
+    def all_records(self) -> Iterator[tuple[str, Record]]:
+        """Every record with the name of its run."""
+        for run, records in self.records.items():
+            for record in records:
+                yield run, record
+
+
+def read_side(word: str, history: Path) -> Side:
+    """The side that `word` names. Raises `NoSide`, OSError, and `InvalidRecord`."""
+    nights = _NIGHTS.fullmatch(word)
+    if nights and not Path(word).exists():
+        return Side(word, _nights(history, *nights.groups()))
+    path = Path(word)
+    if path.is_dir() and not (path / RECORDS).exists():
+        runs = sorted(each.parent for each in path.glob(f"*/{RECORDS}"))
+        if runs:
+            return Side(word, {str(run): read_run(run) for run in runs})
+    try:
+        return Side(word, {str(path.resolve()): read_run(path)})
+    except FileNotFoundError as error:
+        raise NoSide(
+            str(error) if not error.filename else f"{word}: no run, no records.csv, and no PLATFORM@DATE"
+        ) from None
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise NoSide(f"{word} holds no records: {error}") from None
+
+
+def _nights(history: Path, platform: str, first: str, last: str | None) -> dict[str, list[Record]]:
+    """Runs of a platform's history whose records begin with the date, or lie from `first` to `last`."""
+    folder = history / platform
+    if not folder.is_dir():
+        raise NoSide(f"{platform}@{first}: there is no history {folder} (--history names another folder)")
+    last = last or first
+    runs: dict[str, list[Record]] = {}
+    for path in sorted(folder.glob("[0-9]*-[0-9]*.csv")):
+        month = path.name[:7]
+        if first[:7] <= month[: len(first)] and month[: len(last)] <= last[:7]:
+            for row in _rows(path):
+                if first <= row["time"][: len(first)] and row["time"][: len(last)] <= last:
+                    runs.setdefault(row["run"], []).append(from_row(row))
+    if not runs:
+        raise NoSide(
+            f"{platform}@{first}{f'..{last}' if last != first else ''}: no night of that date in {folder}"
+        )
+    return runs
+
+
+def _rows(path: Path) -> Iterator[dict[str, str]]:
+    """Whole rows of a history's file. Its last line may be half of one, and an older file lacks columns."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    for row in csv.DictReader(io.StringIO(text[: text.rfind("\n") + 1], newline="")):
+        cells = {**_DEFAULTS, **{name: cell or "" for name, cell in row.items() if name}}
+        yield {**cells, "nodes": cells["nodes"] or "1", "status": cells["status"] or OK}
+
+
+def name_sides(sides: Sequence[Side]) -> list[Side]:
+    """The sides with the shortest names that tell them apart: last parts of a path."""
+    words = [Path(side.name).parts or (side.name,) for side in sides]
+    for length in range(1, max(map(len, words)) + 1):
+        short = ["/".join(part[-length:]) for part in words]
+        if len(set(short)) == len(short):
+            return [Side(name, side.records) for name, side in zip(short, sides, strict=True)]
+    return [Side(f"{side.name} ({place})", side.records) for place, side in enumerate(sides, 1)]
+
+
+_FIELDS: Final[Mapping[str, Callable[[Record], str]]] = {
+    "platform": lambda record: record.platform,
+    "night": lambda record: record.time[:10],
+    "benchmark": lambda record: record.benchmark,
+    "version": lambda record: record.tool_version,
+    "nodes": lambda record: str(record.nodes),
+    "hosts": lambda record: "+".join(sorted(set(record.hosts))),
+}
+BY: Final = (*_FIELDS, "run", "params.NAME")
+
+
+def split_side(sides: Iterable[Side], by: str) -> list[Side]:
+    """All records split by a field (`BY`), in the order of their names; those without it are left out.
+
+    Raises `NoSide` for a field that does not exist, or that has but one value.
+    """
+    name = by.removeprefix("params.")
+    if by not in (*_FIELDS, "run") and not by.startswith("params."):
+        raise NoSide(f"--by {by}: there are {', '.join(BY)}")
+    groups: dict[str, dict[str, list[Record]]] = {}
+    for side in sides:
+        for run, record in side.all_records():
+            value = (
+                run if by == "run" else _FIELDS[by](record) if by in _FIELDS else record.params.get(name, "")
+            )
+            if value:
+                groups.setdefault(value, {}).setdefault(run, []).append(record)
+    if len(groups) < 2:
+        found = f"only {next(iter(groups))}" if groups else "none"
+        raise NoSide(f"--by {by}: nothing to compare, the records have {found}")
+    split = [Side(value, runs) for value, runs in sorted(groups.items())]
+    return name_sides(split) if by == "run" else split
+
+
+__all__ = ["BY", "InvalidRecord", "NoSide", "Side", "name_sides", "read_side", "split_side"]

@@ -1,0 +1,137 @@
+"""``npc plan GOAL``: what to measure, how long it takes, and the lines to type."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from npc.wait import Duration
+
+if TYPE_CHECKING:
+    from report.plan.planning import Machine, Plan
+
+SCHEMA: Final = 1
+GOALS: Final = ("accept", "slow", "compare", "watch")
+
+
+@click.command(short_help="What to measure for a question in the time there is.")
+@click.argument("goal", type=click.Choice(GOALS))
+@click.option(
+    "--time", "budget", type=Duration(), default="10m", show_default=True, help="Time there is: 90s, 30m, 2h."
+)
+@click.option("--platform", default="localhost", show_default=True, help="As npc characterise takes it.")
+@click.option(
+    "--nodes", type=click.IntRange(1), help="Nodes to look at (default: 1 without a scheduler, else 2)."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object (docs/plan.md).")
+def plan(goal: str, budget: float, platform: str, nodes: int | None, as_json: bool) -> None:
+    """Propose a run: benchmarks, samples, nodes, model, expected duration, and the lines that do it.
+
+    GOAL: accept (is a new cluster as promised), slow (why is my MPI application slow), compare (two machines
+    or states), watch (one machine, night by night). Exit codes: 0, 2 usage.
+    """
+    from npc.cli import entry_points
+    from report.plan.planning import make_plan
+
+    found = make_plan(goal, _machine(platform, nodes), budget, entry_points())
+    click.echo(json.dumps(_document(found), indent=1) if as_json else _text(found))
+
+
+def _machine(name: str, nodes: int | None) -> Machine:
+    """What this machine, and the platform's file, say."""
+    from npc.characterise import checkout, platform_folder
+    from npc.interfaces import rdma_ports
+    from npc.platform import PLATFORM_FILE, InvalidPlatform, read_platform
+    from npc.tools import TOOLS, find
+    from report.plan.planning import Machine
+
+    home = checkout()
+    folder = platform_folder(home, name)
+    one_machine = (
+        "sbatch" not in (folder / "platform.xml").read_text(encoding="utf-8") and folder.name == "localhost"
+    )
+    if one_machine and (nodes or 1) > 1:
+        raise click.UsageError(
+            f"--nodes {nodes}: the platform {name} is one machine; --platform names a cluster"
+        )
+    try:
+        limits = read_platform(folder / PLATFORM_FILE) if (folder / PLATFORM_FILE).exists() else None
+    except InvalidPlatform as error:
+        raise click.UsageError(str(error)) from None
+    active = any(port["state"] == "ACTIVE" for port in rdma_ports())
+    links = " ".join(interface.link for interface in limits.interfaces.values()) if limits else ""
+    rdma = active if one_machine else True if active or "x " in links else None
+    missing = frozenset(tool.command for tool in TOOLS if not _there(tool.command, find))
+    return Machine(
+        platform=name,
+        folder=_shown(folder, home),
+        nodes=nodes or (1 if one_machine else 2),
+        one_machine=one_machine,
+        missing=missing,
+        rdma=rdma,
+    )
+
+
+def _there(command: str, find: Any) -> bool:
+    if command == "osu_latency":
+        from npc.tools import look_up, named
+
+        return look_up(named(command)).path is not None
+    return find(command) is not None
+
+
+def _shown(folder: Path, home: Path) -> str:
+    return str(folder.relative_to(home)) if folder.is_relative_to(home) else str(folder)
+
+
+def _document(plan: Plan) -> dict[str, Any]:
+    document = dataclasses.asdict(plan)
+    document["machine"]["missing"] = sorted(plan.machine.missing)
+    for step, row in zip(plan.steps, document["steps"], strict=True):
+        row["expected_s"] = step.duration(plan.samples)
+    return {"schema": SCHEMA, **document}
+
+
+def _text(plan: Plan) -> str:
+    from npc.units import format_duration
+
+    rows = [("benchmark", "tag", "nodes", "jobs", "launches", "expected", "measures")]
+    for step in plan.steps:
+        gone = set(step.commands) & plan.machine.missing
+        launches = step.launches * plan.samples + step.fixed
+        expected = "unavailable" if gone else format_duration(step.duration(plan.samples))
+        nodes = min(step.nodes, plan.machine.nodes)
+        rows.append(
+            (
+                step.name,
+                "/".join(step.tags),
+                str(nodes),
+                str(step.jobs),
+                str(launches),
+                expected,
+                step.measures,
+            )
+        )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    table = "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+    times = f", {plan.runs} times" if plan.runs > 1 else ""
+    return "\n\n".join(
+        filter(
+            None,
+            (
+                f"To know: {plan.question}\nModel:   {plan.model}.\n"
+                f"Expect:  {format_duration(plan.seconds)} of {format_duration(plan.budget_s)}{times}, "
+                f"{plan.samples} samples of each case, waiting for nodes not counted.",
+                table,
+                "\n".join(plan.notes),
+                "Type in the checkout:\n" + "\n".join(f"  {line}" for line in plan.lines),
+                f"The same run by JUBE alone:\n  {plan.jube}",
+            ),
+        )
+    )

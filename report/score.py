@@ -1,0 +1,212 @@
+"""``npc score RUN``: how much of its nominal limits a machine reaches, in parts, and one number beside them.
+
+A share is a measured ceiling over its nominal limit (`npc.platform`). A part (compute, memory, network, I/O)
+is the geometric mean of its shares, and the score that of the parts, so that a part counts once however many
+tests it has, and halving one part costs as much as halving another. The geometric mean is the only one that
+does not depend on which machine is the unit (Fleming, Wallace, CACM 29(3), 1986).
+
+- compute: the measured peak of each precision over the theoretical one.
+- memory: the best ceiling of main memory over the nominal bandwidth.
+- network: the fastest test between nodes of each kind of interface over the data rate of its link.
+- I/O is not measured by any benchmark of this suite, and is said to be missing.
+
+The interval takes every share at its lower, then at its upper end, so it covers at least with the product of
+what Bonferroni leaves of each coverage.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import click
+
+if TYPE_CHECKING:
+    from roofline.ceilings import Ceiling, Roofline
+
+SCHEMA: Final = 1
+Part = Literal["compute", "memory", "network", "I/O"]
+PARTS: Final[tuple[Part, ...]] = ("compute", "memory", "network", "I/O")
+#: What makes the share of a part known.
+_NEEDS: Final = {
+    "compute": "likwid's peak (tag compute), and cores, clock_hz, simd_bits, simd_units, fma in "
+    "platform.toml",
+    "memory": "STREAM or LIKWID (tag memory), and memory_bandwidth in platform.toml",
+    "network": "a test between two nodes (tag network or rdma), and its interface in platform.toml",
+    "I/O": "no benchmark of this suite measures it",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """A measured ceiling and its nominal limit, in `unit`; low and high are None without an interval."""
+
+    name: str
+    unit: str
+    measured: float
+    nominal: float
+    share: float
+    low: float | None
+    high: float | None
+    coverage: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """A geometric mean with its interval, None where a share has none."""
+
+    value: float
+    low: float | None
+    high: float | None
+    coverage: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """shares: part → what it is made of. parts: their scores. missing: part → what would make it known."""
+
+    shares: dict[Part, list[Share]]
+    parts: dict[Part, Score]
+    missing: dict[Part, str]
+    whole: Score | None
+
+
+def find_scores(roofline: Roofline) -> Scores:
+    """The scores of a machine; `Scores.whole` is None where no nominal limit is known."""
+    shares: dict[Part, list[Share]] = {
+        "compute": _shares(c for c in roofline.of_kind("compute") if c.name.startswith("peak ")),
+        "memory": _shares(_best(c for c in roofline.of_kind("memory") if c.level == "MEM")),
+        "network": _shares(_fastest(roofline.of_kind("network"))),
+    }
+    shares = {part: found for part, found in shares.items() if found}
+    parts = {part: geometric_mean(found) for part, found in shares.items()}
+    missing = {part: _NEEDS[part] for part in PARTS if part not in parts}
+    return Scores(shares, parts, missing, geometric_mean(list(parts.values())) if parts else None)
+
+
+def geometric_mean(found: Sequence[Share | Score]) -> Score:
+    """The geometric mean of shares or scores, and of their ends."""
+
+    def mean(values: Iterable[float]) -> float:
+        logs = [math.log(value) for value in values]
+        return math.exp(sum(logs) / len(logs))
+
+    values = [each.share if isinstance(each, Share) else each.value for each in found]
+    lows, highs = [each.low for each in found], [each.high for each in found]
+    coverages = [each.coverage for each in found]
+    if None in lows or None in highs or None in coverages:
+        return Score(value=mean(values), low=None, high=None, coverage=None)
+    missed = sum(1 - coverage for coverage in coverages if coverage is not None)
+    return Score(
+        value=mean(values),
+        low=mean(low for low in lows if low is not None),
+        high=mean(high for high in highs if high is not None),
+        coverage=max(0.0, 1 - missed),
+    )
+
+
+def _shares(ceilings: Iterable[Ceiling]) -> list[Share]:
+    return [
+        Share(
+            name=ceiling.name,
+            unit=ceiling.unit,
+            measured=ceiling.value,
+            nominal=ceiling.nominal,
+            share=ceiling.value / ceiling.nominal,
+            low=None if ceiling.low is None else ceiling.low / ceiling.nominal,
+            high=None if ceiling.high is None else ceiling.high / ceiling.nominal,
+            coverage=ceiling.coverage,
+        )
+        for ceiling in ceilings
+        if ceiling.nominal
+    ]
+
+
+def _best(ceilings: Iterable[Ceiling]) -> list[Ceiling]:
+    found = [ceiling for ceiling in ceilings if ceiling.nominal]
+    return [max(found, key=lambda ceiling: ceiling.value)] if found else []
+
+
+def _fastest(ceilings: Iterable[Ceiling]) -> list[Ceiling]:
+    """The fastest test of each link: what slower tools make of it is theirs, not the machine's."""
+    by_link: dict[float, Ceiling] = {}
+    for ceiling in ceilings:
+        if ceiling.nominal and ceiling.value > getattr(by_link.get(ceiling.nominal), "value", 0.0):
+            by_link[ceiling.nominal] = ceiling
+    return list(by_link.values())
+
+
+@click.command(short_help="How much of its nominal limits the machine reaches.")
+@click.argument("run", type=click.Path(path_type=Path, exists=True))
+@click.option(
+    "--platform", default="", help="Platform whose nominal limits hold (default: the records' own)."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object (docs/advise.md).")
+def score(run: Path, platform: str, as_json: bool) -> None:
+    """The share of its nominal limits that the machine of RUN reaches: compute, memory, network, and all.
+
+    Exit codes: 0, 1 no part has both a measurement and a nominal limit, 2 usage.
+    """
+    from npc.platform import InvalidPlatform, find_platform
+    from npc.run import read_run
+    from npc.validity.run import platform_of
+    from roofline.ceilings import find_ceilings
+
+    if platform and find_platform(platform) is None:
+        raise click.UsageError(f"--platform {platform}: there is no such platform.toml")
+    try:
+        records = read_run(run)
+        limits = platform_of(records, platform)
+    except (FileNotFoundError, InvalidPlatform) as error:
+        raise click.UsageError(str(error)) from None
+    scores = find_scores(find_ceilings(records, limits))
+    name = limits.name if limits else records[0].platform if records else "unknown"
+    click.echo(json.dumps(to_document(name, scores), indent=1) if as_json else _text(name, scores))
+    if scores.whole is None:
+        sys.exit(1)
+
+
+def to_document(name: str, scores: Scores) -> dict[str, Any]:
+    """What ``--json`` prints."""
+    return {
+        "schema": SCHEMA,
+        "platform": name,
+        "score": None if scores.whole is None else asdict(scores.whole),
+        "parts": {
+            part: {**asdict(scores.parts[part]), "shares": [asdict(share) for share in shares]}
+            for part, shares in scores.shares.items()
+        },
+        "missing": dict(scores.missing),
+    }
+
+
+def _text(name: str, scores: Scores) -> str:
+    from npc.units import format_quantity
+
+    lines = [f"{name}: share of the nominal limits"]
+    for part, shares in scores.shares.items():
+        lines.append(f"\n{part:9} {_score(scores.parts[part])}")
+        lines += [
+            f"  {share.share:6.1%}  {share.name}: {format_quantity(share.measured, share.unit, 3)} "
+            f"of {format_quantity(share.nominal, share.unit, 3)}"
+            for share in shares
+        ]
+    for part, needs in scores.missing.items():
+        lines.append(f"\n{part:9} not known: {needs}")
+    if scores.whole is not None:
+        parts = ", ".join(scores.parts)
+        lines.append(f"\nall       {_score(scores.whole)}: the geometric mean of {parts}")
+    else:
+        lines.append("\nNo score: nothing is measured that has a nominal limit.")
+    return "\n".join(lines)
+
+
+def _score(score: Score) -> str:
+    if score.low is None or score.high is None or score.coverage is None:
+        return f"{score.value:.1%} (too few samples for an interval)"
+    return f"{score.value:.1%} [{score.low:.1%}, {score.high:.1%}] with {score.coverage:.1%}"

@@ -45,9 +45,11 @@ SHAPES: Final = (
     "M0 4L4-3H-4Z",
     "M-1-4H1V-1H4V1H1V4H-1V1H-4V-1H-1Z",
 )
+#: A mark among very many: a small circle.
+DOT: Final = "M-1.5 0a1.5 1.5 0 1 0 3 0a1.5 1.5 0 1 0-3 0Z"
 WIDTH: Final = 760
 HEIGHT: Final = 420
-_LEFT: Final = 92
+_LEFT: Final = 104
 _RIGHT: Final = 16
 _TOP: Final = 12
 _BOTTOM: Final = 48
@@ -107,6 +109,7 @@ class Trace:
     dashes: tuple[float, ...] = ()
     shape: int = 0
     hollow: bool = False
+    small: bool = False
     #: A trace without a name of its own in the legend goes with the one before it.
     follows: bool = False
 
@@ -265,9 +268,11 @@ def _bounded(share: float) -> float:
     return min(max(share, -9.0), 10.0)
 
 
-def _opening(ident: str, width: float, height: float, title: str, text: str) -> Iterator[str]:
+def _opening(
+    ident: str, width: float, height: float, title: str, text: str, kind: str = "chart"
+) -> Iterator[str]:
     yield (
-        f'<svg id="{ident}" class="chart" viewBox="0 0 {width:g} {height:g}" role="img" '
+        f'<svg id="{ident}" class="{kind}" viewBox="0 0 {width:g} {height:g}" width="{width:g}" role="img" '
         f'aria-labelledby="{ident}-title" aria-describedby="{ident}-text">'
         f'<title id="{ident}-title">{escape(title)}</title><desc id="{ident}-text">{escape(text)}</desc>'
     )
@@ -315,12 +320,13 @@ def _trace(trace: Trace, number: int, frame: _Frame, clip: str) -> Iterator[str]
     if pieces:
         yield f'<path class="line"{dashes} d="{pieces}"/>'
     yield "</g>"
+    shape = DOT if trace.small else SHAPES[trace.shape % len(SHAPES)]
     for mark in filter(frame.holds, trace.marks):
         record = f' data-record="{mark.record}"' if mark.record else ""
         yield (
             f'<path class="{"mark hollow" if trace.hollow else "mark"}" '
             f'transform="translate({frame.x(mark.x):.1f} {frame.y(mark.y):.1f})" '
-            f'd="{SHAPES[trace.shape % len(SHAPES)]}" data-tip="{escape(mark.tip)}"{record}/>'
+            f'd="{shape}" data-tip="{escape(mark.tip)}"{record}/>'
         )
     yield "</g>"
 
@@ -379,7 +385,7 @@ def _span(values: Iterable[float]) -> tuple[float, float]:
 # --- grids ---------------------------------------------------------------------------------------------
 
 #: Edges of the colours of a ratio to what is normal; below 1 is slow.
-EDGES: Final = (0.5, 0.7, 0.8, 0.9, 0.95, 1.05, 1.1, 1.25)
+EDGES: Final = (0.6, 0.8, 0.9, 0.95, 1.05, 1.1, 1.25, 1.6)
 State = Literal["", "failed", "missing"]
 
 
@@ -429,7 +435,7 @@ def _grid(grid: Grid) -> Iterator[str]:
     side = min(grid.side, (WIDTH - left - 10) / max(len(grid.columns), 1))
     width = max(left + side * len(grid.columns) + 10, 320)
     height = top + side * len(grid.rows) + 12
-    yield from _opening(grid.ident, width, height, grid.title, grid.text)
+    yield from _opening(grid.ident, width, height, grid.title, grid.text, "chart cells")
     every = max(1, math.ceil(11 / side))
     yield '<g class="ylabels">'
     for number, name in enumerate(grid.rows):

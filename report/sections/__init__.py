@@ -11,6 +11,8 @@ from typing import Final
 #: In the order of the page.
 SECTIONS: Final = (
     "summary",
+    "advice",
+    "comparison",
     "sizes",
     "roofline",
     "models",

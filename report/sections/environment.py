@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from npc.units import format_duration, format_quantity
-from report.blocks import Block, Cell, Preformatted, Table, Text, count
+from report.blocks import Block, Cell, Preformatted, Table, Text, count, plural
 from report.runs import Report, Run
 from report.sections import Absent
 
@@ -75,7 +75,11 @@ def _software(seen: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _hardware(seen: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     inside = (_text(seen, "virtualisation", name) for name in ("hypervisor", "container"))
     yield "virtual machine, container", _words(*inside, between=", ") or "none seen"
-    counts = (f"{_text(seen, 'cpu', name)} {name}" for name in ("sockets", "cores", "threads"))
+    counts = (
+        plural(number, name)
+        for name in ("socket", "core", "thread")
+        if isinstance(number := _at(seen, "cpu", f"{name}s"), int)
+    )
     yield "processor", _words(_text(seen, "cpu", "model"), *counts, between=", ")
     yield "caches", ", ".join(map(_cache, _list(seen, "cpu", "caches")))
     governors = _at(seen, "cpu", "frequency", "governors")

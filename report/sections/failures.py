@@ -11,6 +11,7 @@ from npc.record import Record
 from npc.validity import Finding, Rule
 from report.blocks import Block, Cell, Table, Text, count, plural
 from report.runs import Report, Run, hosts_of
+from report.sections import Absent
 
 TITLE = "What failed, and why"
 _MEANING = {
@@ -25,12 +26,14 @@ _MOST = 3
 
 def build(report: Report) -> Iterator[Block]:
     """Run by run what is not ``ok``, grouped by reason; then the notes on numbers that may be used."""
+    if not report.runs:
+        raise Absent("a history alone names no launches; name a run as well")
     for run in report.runs:
         bad = [record for record in run.records if not record.ok]
         notes = [finding for finding in run.findings if finding.rule.level == "note"]
-        where = f"{run.label}: " if len(report.runs) > 1 else ""
+        where = f": {run.label}" if len(report.runs) > 1 else ""
         if not bad and not notes:
-            yield Text(f"{where}nothing failed, and no rule doubts a number.", "good")
+            yield Text(f"Nothing failed, and no rule doubts a number{where}.", "good")
         if bad:
             yield _statuses(report, run, bad, where)
         if notes:
@@ -75,7 +78,7 @@ def _statuses(report: Report, run: Run, bad: Sequence[Record], where: str) -> Ta
         "its stderr",
     )
     return Table(
-        f"{where}{plural(len(bad), 'record')} of {len(run.records)} not used",
+        f"{plural(len(bad), 'record')} of {len(run.records)} not used{where}",
         columns,
         tuple(rows),
         note="; ".join(f"{kind}: {words}" for kind, words in _MEANING.items()),
@@ -132,4 +135,4 @@ def _notes(report: Report, run: Run, notes: Sequence[Finding], where: str) -> Ta
             )
         )
     columns = ("rule", "test", "records", "what it saw", "why it matters")
-    return Table(f"{where}numbers that are true, and worth a look", columns, tuple(rows))
+    return Table(f"Numbers that are true, and worth a look{where}", columns, tuple(rows))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 
@@ -23,13 +24,8 @@ _MOST_CHARTS = 24
 _MOST_NIGHTS = 3000
 #: Nights whose range and values a chart marks one by one.
 _MOST_MARKS = 400
-_READING = (
-    "each mark is the median of a night, the shade the range of its samples. The dotted line is the usual "
-    "value, the "
-    "dashed one the gate: a night beyond it is measured again, and two of three make a series DEGRADED. A "
-    "vertical line "
-    "is where the present level began. Hollow red marks at the foot are nights without a usable number."
-)
+#: Nights whose marks are drawn small.
+_CROWDED = 120
 
 
 def build(report: Report) -> Iterator[Block]:
@@ -40,11 +36,12 @@ def build(report: Report) -> Iterator[Block]:
     yield Text(f"This is {history.words}. A night is a run; its value is the median of its usable samples.")
     order = sorted(history.series, key=_order)
     yield _table(report, order)
-    shown = [series for series in order if len(series.measured) > 1][:_MOST_CHARTS]
+    several = [series for series in _by_test(order) if len(series.measured) > 1]
+    shown = several[:_MOST_CHARTS]
     for series in shown:
         yield _figure(report, history, series, max(7, _MOST_NIGHTS // max(len(shown), 1)))
-    left = sum(len(series.measured) > 1 for series in order) - len(shown)
-    if left > 0:
+    if len(several) > len(shown):
+        left = len(several) - len(shown)
         yield Text(f"{left} more series of several nights are in the table only.")
 
 
@@ -55,6 +52,19 @@ def _order(series: HistorySeries) -> tuple[object, ...]:
     side = "statistic" in key.params
     neither = better(key.metric) == "neither"
     return (_RANK.get(series.verdict, 6), side, neither, key.platform, key.benchmark, key.case, -size)
+
+
+def _by_test(order: Sequence[HistorySeries]) -> list[HistorySeries]:
+    """One size of each test before the second of any, after those that are not as usual."""
+    places: Counter[tuple[str, ...]] = Counter()
+    ranked = []
+    for series in order:
+        test = (*series.key[:4], *series.key[5:])
+        ranked.append(
+            ((_RANK.get(series.verdict, 6), "statistic" in series.key.params, places[test]), series)
+        )
+        places[test] += 1
+    return [series for _, series in sorted(ranked, key=lambda entry: entry[0])]
 
 
 def _day(time: float) -> str:
@@ -75,7 +85,7 @@ def _table(report: Report, order: Sequence[HistorySeries]) -> Table:
             (
                 Cell(name),
                 Cell(series.key.metric),
-                Cell(series.verdict or "–", sort=_RANK.get(series.verdict, 6), kind="bad" if bad else ""),
+                Cell(series.verdict, sort=_RANK.get(series.verdict, 6), kind="bad" if bad else ""),
                 Cell(
                     format_quantity(last.median, unit) if last else "none",
                     sort=last.median if last else "",
@@ -151,6 +161,7 @@ def _figure(report: Report, history: History, series: HistorySeries, most: int) 
             lines=(tuple((night.time, night.median) for night in nights),),
             bands=(tuple(band),),
             marks=tuple(Mark(night.time, night.median, _tip(night, unit)) for night in marked),
+            small=len(nights) > _CROWDED,
         )
     ]
     lost = [night for night in series.nights if not night.n]
@@ -190,7 +201,26 @@ def _figure(report: Report, history: History, series: HistorySeries, most: int) 
         tuple(traces),
         height=300,
     )
-    return chart_figure(chart, shows, _READING, _nights(report, series, most))
+    return chart_figure(chart, shows, _reading(traces), _nights(report, series, most))
+
+
+def _reading(traces: Sequence[Trace]) -> str:
+    """What the lines mean that this chart has."""
+    words = ["a mark is the median of a night, the shade the range of its samples"]
+    names = " ".join(trace.name for trace in traces)
+    if "usual" in names:
+        words.append("dotted is the usual value")
+    if "gate" in names:
+        words.append(
+            "dashed the gate: a night beyond it is measured again, and two of three count as DEGRADED"
+        )
+    if "floor" in names:
+        words.append("the long dashes are the hard floor, beyond which one night is a failure")
+    if "another" in names:
+        words.append("the vertical line is where the present level began")
+    if "without" in names:
+        words.append("crosses at the foot are nights without a usable number")
+    return "; ".join(words) + "."
 
 
 def _moment(series: HistorySeries, since: str) -> float | None:

@@ -35,7 +35,8 @@ _READING = (
     "over a path of "
     "bandwidth b reaches at most I·b, and never more than the peak; the lowest of its lines is its limit. "
     "Circles are "
-    "ridge points: left of them bytes are the limit, right of them arithmetic. The x axis has two "
+    "ridge points (a diamond tells all about its line): left of them bytes are the limit, right of them "
+    "arithmetic. The x axis has two "
     "meanings, and one "
     f"program has a place for each: {INTENSITIES}."
 )
@@ -62,6 +63,8 @@ def build(report: Report) -> Iterator[Block]:
 def _of_run(report: Report, run: Run, scene: Scene) -> Iterator[Block]:
     found = run.roofline
     title = f"{found.title}: {host_text(found.hosts)}, {date_text(found)}"
+    if len(report.runs) > 1:
+        title = f"{run.label}: {title}"
     ceilings = [f"{line.ceiling.name} {value_text(line.ceiling)}" for line in scene.lines]
     chart = Chart(
         ident=report.ident(),

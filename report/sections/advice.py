@@ -1,0 +1,116 @@
+"""What holds the machine back, on what evidence, and how much of its nominal limits it reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from npc.units import format_quantity
+from report.advice import Advice, Evidence, advise
+from report.blocks import Block, Cell, Table, Text
+from report.runs import Report, Run
+from report.score import Score, find_scores
+from report.sections import Absent
+
+TITLE = "Advice and score"
+
+
+def build(report: Report) -> Iterator[Block]:
+    """Run by run the hints with their evidence, and the score with its parts."""
+    if not report.runs:
+        raise Absent("a history alone has no launches and no environment to judge; name a run as well")
+    for run in report.runs:
+        where = f": {run.label}" if len(report.runs) > 1 else ""
+        yield from _hints(report, run, advise(evidence_of(run)), where)
+        yield from _scores(run, where)
+
+
+def evidence_of(run: Run) -> Evidence:
+    """The evidence of a run that is read already."""
+    environments: dict[str, Mapping[str, Any]] = {}
+    for each in (run.environment, *run.circumstances.environments.values()):
+        if each:
+            environments.setdefault(str((each.get("host") or {}).get("name")), each)
+    suspects = [
+        {**suspect, "series": entry.get("series", "")}
+        for _, entries in run.verdicts()
+        for entry in entries
+        for suspect in entry["verdict"]["suspects"]
+    ]
+    return Evidence(run.records, run.circumstances, tuple(environments.values()), tuple(suspects))
+
+
+def _hints(report: Report, run: Run, advice: Advice, where: str) -> Iterator[Block]:
+    records = {record.raw: run.idents[id(record)] for record in reversed(run.records)}
+    rows = []
+    for rule, hint in advice.hints:
+        known = list(dict.fromkeys(records[raw] for raw in hint.raw if raw in records))
+        gain = f"at most {hint.gain:.3g} times as fast" if hint.gain else "not known"
+        rows.append(
+            (
+                Cell(rule.title, known),
+                Cell(hint.seen),
+                Cell(hint.do),
+                Cell(f"{hint.of}: {gain}", sort=hint.gain or 0.0),
+                Cell(rule.source),
+            )
+        )
+    if rows:
+        columns = ("hint", "what was seen", "what to do", "what it brings", "source")
+        yield Table(f"Hints{where}", columns, tuple(rows))
+    else:
+        yield Text(f"Nothing was found that holds this machine back{where}.", "good")
+    if advice.silent:
+        yield Text(f"Looked and found nothing: {', '.join(advice.silent)}.")
+    if advice.lacking:
+        lacking = tuple((Cell(name), Cell(what)) for name, what in advice.lacking.items())
+        yield Table(
+            f"Not judged, for lack of evidence{where}", ("rule", "what it needs"), lacking, folded=True
+        )
+
+
+def _scores(run: Run, where: str) -> Iterator[Block]:
+    scores = find_scores(run.roofline)
+    if scores.whole is None:
+        needs = "; ".join(f"{part}: {what}" for part, what in scores.missing.items())
+        yield Text(
+            f"No score{where}, for nothing is measured that has a nominal limit. It needs for {needs}."
+        )
+        return
+    ceilings = {ceiling.name: ceiling for ceiling in run.roofline.ceilings}
+    rows = []
+    for part, shares in scores.shares.items():
+        rows.append((Cell(part), Cell("all of it"), *_score(scores.parts[part]), Cell("")))
+        for share in shares:
+            records = run.records_of(ceilings[share.name]) if share.name in ceilings else []
+            measured, nominal = (format_quantity(v, share.unit, 3) for v in (share.measured, share.nominal))
+            around = "" if share.low is None or share.high is None else f"{share.low:.1%} – {share.high:.1%}"
+            rows.append(
+                (
+                    Cell(part),
+                    Cell(share.name),
+                    Cell(f"{share.share:.1%}", records, share.share, kind="number"),
+                    Cell(around, kind="number"),
+                    Cell(f"{measured} of {nominal}"),
+                )
+            )
+    rows.append(
+        (
+            Cell("machine"),
+            Cell(f"geometric mean of {', '.join(scores.parts)}"),
+            *_score(scores.whole),
+            Cell(""),
+        )
+    )
+    missing = "; ".join(f"{part} is not known: {what}" for part, what in scores.missing.items())
+    yield Table(
+        f"Shares of the nominal limits{where}",
+        ("part", "what", "share", "95 % interval", "measured"),
+        tuple(rows),
+        note=f"{missing}." if missing else "",
+    )
+
+
+def _score(score: Score) -> tuple[Cell, Cell]:
+    around = "" if score.low is None or score.high is None else f"{score.low:.1%} – {score.high:.1%}"
+    return Cell(f"{score.value:.1%}", sort=score.value, kind="number"), Cell(around, kind="number")

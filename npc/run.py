@@ -9,6 +9,18 @@ from npc.record import Record, read_csv
 RECORDS = "records.csv"
 
 
+def records_file(path: Path) -> Path:
+    """The file of records that `path` means: itself, a run's, or that of the newest run in it.
+
+    Where there is none, the folder that should hold it, or `path`: `read_run` says what is missing.
+    """
+    if path.is_dir() and not (path / RECORDS).is_file():
+        runs = sorted(path.glob("[0-9]" * 6))
+        path = runs[-1] if runs else path
+    records = path / RECORDS
+    return records if records.is_file() else path
+
+
 def read_run(run: str | Path) -> list[Record]:
     """Records of a run's folder (its ``records.csv``) or of a CSV file.
 

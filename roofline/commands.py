@@ -59,8 +59,8 @@ def roofline(
 ) -> None:
     """Ceilings of compute, memory and network, with ridge points, from RECORDS.
 
-    RECORDS are run folders or records.csv files. Writes roofline.json, roofline.png, roofline.svg and
-    roofline.html, which needs no network to look at.
+    RECORDS are run folders (or folders of runs: the newest is meant) or records.csv files. Writes
+    roofline.json, roofline.png, roofline.svg and roofline.html, which needs no network to look at.
 
     Exit code: 0; 1 if no record could be used; 2 for bad arguments or a folder that cannot be written.
     """
@@ -197,10 +197,10 @@ def _message_size(text: str | None, records: Sequence[Record]) -> int | None:
 
 def _read(paths: Sequence[Path]) -> list[Record]:
     """Records of all paths; the same file named twice counts once, since repeats would narrow intervals."""
-    from npc.run import read_run
+    from npc.run import read_run, records_file
 
     found: list[Record] = []
-    for path in dict.fromkeys(_file(path) for path in paths):
+    for path in dict.fromkeys(records_file(path).resolve() for path in paths):
         try:
             found += read_run(path)
         except FileNotFoundError as error:
@@ -212,16 +212,11 @@ def _read(paths: Sequence[Path]) -> list[Record]:
     return found
 
 
-def _file(path: Path) -> Path:
-    """The file of records that `path` means, if there is one."""
-    from npc.run import RECORDS
-
-    records = path / RECORDS
-    return (records if records.is_file() else path).resolve()
-
-
 def _folder(path: Path) -> Path:
-    return path if path.is_dir() else path.parent
+    from npc.run import records_file
+
+    file = records_file(path)
+    return file if file.is_dir() else file.parent
 
 
 def _platform(name: str | None, records: Sequence[Record]) -> Platform | None:

@@ -30,11 +30,11 @@ def sweep(records: tuple[Path, ...], cases: tuple[str, ...], output: Path | None
 
     Exit code: 0; 1 if no test was measured at two sizes; 2 for bad arguments or an unwritable folder.
     """
-    from npc.run import read_run
+    from npc.run import read_run, records_file
     from roofline.comparison import draw_sweeps, find_sweeps, format_sweeps
 
     read = []
-    for path in dict.fromkeys(path.resolve() for path in records):
+    for path in dict.fromkeys(records_file(path).resolve() for path in records):
         try:
             read += read_run(path)
         except (OSError, ValueError, csv.Error) as error:

@@ -193,10 +193,10 @@ def _sizes(text: str) -> list[int]:
 
 def _read(paths: Sequence[Path]) -> list[Record]:
     """Records of all paths; the same file named twice counts once, since repeats would narrow intervals."""
-    from npc.run import RECORDS, read_run
+    from npc.run import read_run, records_file
 
     found: list[Record] = []
-    files = {(path / RECORDS if (path / RECORDS).is_file() else path).resolve(): path for path in paths}
+    files = {records_file(path).resolve(): path for path in paths}
     for file, path in files.items():
         try:
             found += read_run(file)

@@ -203,6 +203,17 @@ def test_a_run_that_was_not_collected_names_the_command(tmp_path: Path) -> None:
     assert f"npc collect {tmp_path}" in result.stderr
 
 
+def test_a_folder_of_runs_means_the_newest(tmp_path: Path) -> None:
+    for number, flops in ((2, 1e9), (10, 100e9)):
+        saved(tmp_path / f"{number:06d}", peak("peakflops_avx", flops))
+    result = run(tmp_path)
+    assert result.exit_code == 0 and "100 GFLOP/s" in result.stdout
+    assert made(tmp_path / "000010") == ["records.csv", *PICTURES]
+    assert made(tmp_path / "000002") == ["records.csv"]
+    (tmp_path / "000011").mkdir()
+    assert f"npc collect {tmp_path / '000011'}" in run(tmp_path).stderr, "not an older one in its place"
+
+
 def test_an_unknown_platform_is_refused(tmp_path: Path) -> None:
     result = run(saved(tmp_path, machine()), "--platform", "nowhere")
     assert result.exit_code == 2

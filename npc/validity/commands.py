@@ -53,9 +53,10 @@ def check(records: Path | None, platform: str, as_json: bool, list_rules: bool) 
 def _findings(path: Path, platform_name: str) -> tuple[list[Record], list[Finding]]:
     """The records of a run or file, and what the rules and the parsers say about them."""
     from npc.platform import InvalidPlatform, find_platform
-    from npc.run import read_run
+    from npc.run import read_run, records_file
     from npc.validity.run import circumstances_of, platform_of
 
+    path = records_file(path)
     try:
         records = read_run(path)
         if platform_name and find_platform(platform_name) is None:

@@ -121,16 +121,24 @@ def platform_toml(name: str, partition: Partition, node: Mapping[str, Any]) -> s
         ),
         _known("memory_bandwidth", None, "200e9", "B/s: sockets × channels × 8 B × transfers a second"),
     ]
+    return "\n".join(lines + _interface_lines(node)) + "\n"
+
+
+def _interface_lines(node: Mapping[str, Any]) -> list[str]:
     links = _links(node)
     if not links:
-        lines += [
-            "",
-            "# [interfaces.ib0]",
-            '# link = "4x EDR"         # or "100 GbE", or data_rate = 12.5e9 (B/s)',
-        ]
+        example = '# link = "4x EDR"         # or "100 GbE", or data_rate = 12.5e9 (B/s)'
+        return ["", "# [interfaces.ib0]", example]
+    virtual = {each["name"] for each in node["interfaces"] if each["driver"] is None}
+    lines = []
     for interface, link in links.items():
-        lines += ["", f"[interfaces.{_quoted(interface)}]", f"link = {_quoted(link)}"]
-    return "\n".join(lines) + "\n"
+        table, rate = f"[interfaces.{_quoted(interface)}]", f"link = {_quoted(link)}"
+        if interface in virtual:
+            why = "# no device of its own (a bond, a bridge, a container's): its rate may be made up"
+            lines += ["", why, f"# {table}", f"# {rate}"]
+        else:
+            lines += ["", table, rate]
+    return lines
 
 
 def _known(key: str, value: object, example: object, check: str) -> str:
@@ -235,7 +243,7 @@ def ask(command: Sequence[str], timeout_s: float = SLURM_TIMEOUT_S) -> str:
         raise click.ClickException(f"{command[0]} did not answer within {timeout_s:g} s") from None
     if ended.returncode:
         words = (ended.stderr or ended.stdout).strip().splitlines() or [f"exit code {ended.returncode}"]
-        raise click.ClickException(f"{command[0]}: {words[-1]}")
+        raise click.ClickException(f"{command[0]}: {words[-1].removeprefix(f'{command[0]}: ')}")
     return ended.stdout
 
 
@@ -244,9 +252,13 @@ def describe_node(partition: Partition, account: str, patience_s: float) -> dict
     job = ["srun", "--quiet", "--nodes=1", "--ntasks=1", "--exclusive", "--time=2", "--mpi=none"]
     job += [f"--immediate={max(1, round(patience_s))}", f"--partition={partition.name}"]
     job += [f"--account={account}"] if account else []
-    said: object = json.loads(ask([*job, sys.executable, "-m", "npc", "environment"], patience_s + 120))
-    assert isinstance(said, dict)
-    return said
+    said = ask([*job, sys.executable, "-m", "npc", "environment"], patience_s + 120)
+    try:
+        found: dict[str, Any]
+        found, _ = json.JSONDecoder().raw_decode(said, said.index("{"))  # between what a site's prolog prints
+    except ValueError:
+        raise click.ClickException(f"srun: npc environment did not describe the node: {said[:200]}") from None
+    return found
 
 
 @click.group()
@@ -289,13 +301,15 @@ def new(name: str, wanted: str | None, account: str, ask_node: bool, patience: f
             click.echo(
                 f"no node could be asked ({error.message}): platform.toml has only what Slurm knows", err=True
             )
-    folder.mkdir()
-    for shared in SHARED:
-        (folder / shared).symlink_to(Path("..") / BASE / shared)
-    (folder / "platform.xml").write_text(platform_xml(name, chosen, account), encoding="utf-8")
-    (folder / PLATFORM_FILE).write_text(platform_toml(name, chosen, node), encoding="utf-8")
     try:
+        folder.mkdir()
+        for shared in SHARED:
+            (folder / shared).symlink_to(Path("..") / BASE / shared)
+        (folder / "platform.xml").write_text(platform_xml(name, chosen, account), encoding="utf-8")
+        (folder / PLATFORM_FILE).write_text(platform_toml(name, chosen, node), encoding="utf-8")
         read_platform(folder / PLATFORM_FILE)
+    except OSError as error:
+        raise click.ClickException(f"cannot write {folder}: {error.strerror}") from None
     except InvalidPlatform as error:
         raise click.ClickException(f"what the node said makes no platform: {error}") from None
     click.echo(f"{folder}: partition {chosen.name}, {chosen.nodes} nodes with {chosen.cores} cores")

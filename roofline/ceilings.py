@@ -33,8 +33,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from npc.platform import PRECISION_BITS, Platform, Precision
 from npc.record import Record
 from npc.statistics import MIN_SAMPLES, Summary, summarise
-from npc.units import METRICS, format_quantity, parse_size
+from npc.units import METRICS, format_quantity
 from roofline.model import ridge_point
+from roofline.sweeps import size_params
 
 if TYPE_CHECKING:
     from roofline.mpi import Caller, MpiCeiling
@@ -434,7 +435,7 @@ def _series(records: Iterable[Record]) -> _Series:
     of_test: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
     for record in found:
         of_test[record.benchmark, record.case].append(record)
-    repeats_size = {test: _size_params(samples) for test, samples in of_test.items()}
+    repeats_size = {test: size_params(samples) for test, samples in of_test.items()}
     series: defaultdict[_Key, dict[int | None, list[Record]]] = defaultdict(dict)
     for record in found:
         test = (record.benchmark, record.case)
@@ -442,21 +443,6 @@ def _series(records: Iterable[Record]) -> _Series:
         key = (*test, record.nodes, json.dumps(params, sort_keys=True))
         series[key].setdefault(record.size, []).append(record)
     return dict(series)
-
-
-def _size_params(records: Sequence[Record]) -> set[str]:
-    """Names of parameters that are the size in every record, such as the ``msg_size`` of a sweep."""
-    names = set(records[0].params)
-    for record in records:
-        names = {name for name in names if _is_size(record.params.get(name, ""), record.size)}
-    return names
-
-
-def _is_size(text: str, size: int | None) -> bool:
-    try:
-        return parse_size(text) == size
-    except ValueError:
-        return False
 
 
 def _best(series: _Series) -> list[Record]:

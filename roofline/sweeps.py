@@ -98,7 +98,7 @@ def find_series(records: Iterable[Record]) -> list[Series]:
             tests[record.benchmark, record.case, kind].append(record)
     groups: defaultdict[tuple[Source, Kind], list[tuple[Record, float]]] = defaultdict(list)
     for (_, _, kind), found in tests.items():
-        repeating = _size_params(found)
+        repeating = size_params(found)
         for record in found:
             groups[_source(record, repeating), kind].append((record, _time(record, kind)))
     return [_series(source, kind, groups[source, kind]) for source, kind in sorted(groups)]
@@ -135,7 +135,7 @@ def _source(record: Record, repeating: set[str]) -> Source:
     )
 
 
-def _size_params(records: Sequence[Record]) -> set[str]:
+def size_params(records: Sequence[Record]) -> set[str]:
     """Parameters that say the size again in every record, such as the ``msg_size`` of a sweep."""
     names = set(records[0].params)
     for record in records:

@@ -1,0 +1,136 @@
+"""The journal of the nights: how far each came, so that the next one can finish what was cut off.
+
+``nights.jsonl`` in the history's folder, one JSON object a line, only ever appended to: ``time`` (UTC),
+``night`` (as in the column ``run`` of the history), ``event`` and what belongs to it:
+
+``begun``      ``folder`` with its raw runs, ``words`` of the command
+``measuring``  ``part``, ``kind``, ``words`` of ``npc characterise``, ``hosts``: a measurement starts
+``measured``   ``part``, ``exit``: it has ended, and its records are collected as far as there are any
+``kept``       ``part``, ``rows``: they are in the history
+``judged``     ``verdict``, ``suspects``
+``ended``      ``verdict``; with ``cut`` where a later night had to end it
+``pruned``     its raw runs are gone
+
+Whatever is not there has to be done again, and all of it may be: records are not appended twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from cron.lines import append_line, read_lines
+
+NAME: Final = "nights.jsonl"
+
+#: first: the night's own measurement; again: of the suspicious ones on the same nodes; pairs: the matrix.
+Kind = Literal["first", "again", "pairs"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One measurement of a night: one `npc characterise` into ``FOLDER/name/000000``.
+
+    words: its arguments but platform, output and limit. hosts: where it has to be, empty if anywhere.
+    """
+
+    name: str
+    kind: Kind
+    words: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a part came."""
+
+    part: Part
+    measured: bool = False
+    exit: int | None = None
+    kept: bool = False
+
+
+@dataclass(slots=True)
+class Night:
+    """A night as the journal has it. verdict: None before it was judged."""
+
+    name: str
+    folder: Path
+    begun: datetime
+    words: tuple[str, ...] = ()
+    parts: dict[str, Progress] = field(default_factory=dict)
+    verdict: str | None = None
+    ended: bool = False
+    cut: bool = False
+    pruned: bool = False
+
+
+class Journal:
+    """The journal of a history's folder; its lines are whole or not there. Raises OSError as files do."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / NAME
+
+    def note(self, night: str, event: str, **details: object) -> None:
+        """Append a line and see it onto the disk."""
+        now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+        append_line(self.path, {"time": now, "night": night, "event": event, **details})
+
+    def nights(self) -> list[Night]:
+        """All nights, in the order in which they began. Lines that nobody wrote are passed over."""
+        found: dict[str, Night] = {}
+        for line in read_lines(self.path):
+            if isinstance(line, dict) and isinstance(line.get("night"), str):
+                _take(found, line)
+        return list(found.values())
+
+
+def _take(nights: dict[str, Night], line: Mapping[str, Any]) -> None:
+    event, name = line.get("event"), line["night"]
+    if event == "begun":
+        begun = datetime.fromisoformat(line["time"])
+        nights.setdefault(name, Night(name, Path(line["folder"]), begun, tuple(line["words"])))
+        return
+    night = nights.get(name)
+    if night is None:
+        return
+    if event == "measuring":
+        part = Part(
+            name=line["part"], kind=line["kind"], words=tuple(line["words"]), hosts=tuple(line["hosts"])
+        )
+        night.parts.setdefault(part.name, Progress(part))
+    elif event in ("measured", "kept") and line["part"] in night.parts:
+        progress = night.parts[line["part"]]
+        progress.measured = True
+        progress.exit = line.get("exit", progress.exit)
+        progress.kept = progress.kept or event == "kept"
+    elif event in ("judged", "ended"):
+        night.verdict = line["verdict"]
+        night.ended = night.ended or event == "ended"
+        night.cut = night.cut or bool(line.get("cut"))
+    elif event == "pruned":
+        night.pruned = True
+
+
+def missed(nights: Sequence[Night], now: datetime) -> int:
+    """How many nights did not begin between the last one and `now`, by the usual time from one to the next.
+
+    That is the median of the last ten, and never less than `_LEAST_S`: whoever runs several in a row has
+    missed none. Before there are three a night is a day.
+    """
+    from statistics import median
+
+    if not nights:
+        return 0
+    begun = [night.begun.timestamp() for night in nights[-11:]]
+    gaps = [later - earlier for earlier, later in pairwise(begun)]
+    usual = max(median(gaps), _LEAST_S) if len(gaps) >= 3 else _DAY_S
+    return max(0, round((now.timestamp() - begun[-1]) / usual) - 1)
+
+
+_DAY_S: Final = 86400.0
+_LEAST_S: Final = 20 * 3600.0

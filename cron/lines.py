@@ -1,0 +1,42 @@
+"""Files of JSON lines that are only ever appended to: a crash or a full disk leaves whole lines."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+
+def append_line(path: Path, value: object) -> None:
+    """Append one line and see it onto the disk; what a writer left that was killed in its line is cut off.
+
+    Raises OSError as the file system does; then the file is as it was.
+    """
+    line = json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+    with path.open("ab+") as stream:
+        stream.seek(0)
+        whole = stream.read().rfind(b"\n") + 1
+        stream.truncate(whole)
+        try:
+            left = memoryview(line)
+            while left:
+                left = left[os.write(stream.fileno(), left) :]
+            os.fsync(stream.fileno())
+        except OSError:
+            os.ftruncate(stream.fileno(), whole)
+            raise
+
+
+def read_lines(path: Path) -> Iterator[Any]:
+    """The values of all whole lines that are JSON; none of a file that does not exist."""
+    try:
+        lines = path.read_bytes().split(b"\n")[:-1]
+    except FileNotFoundError:
+        return
+    for line in lines:
+        try:
+            yield json.loads(line)
+        except ValueError:  # a disk that lost a block, or somebody's editor
+            continue

@@ -1,0 +1,148 @@
+"""The pair matrix of npb on exactly the suspects: the confirmation of what the history accuses.
+
+A history names who was there whenever it was slow. Here the suspects are measured against healthy nodes,
+every pair of them, and npb's own judgement (docs/blame.md) says who is slow now.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from cron.history import Point
+from cron.journal import Part
+from cron.verdict import NightVerdict, SeriesVerdict, Verdict
+from npc.characterise import checkout
+
+#: Fewer nodes cannot be compared with each other (docs/blame.md).
+LEAST_NODES: Final = 5
+#: So many are asked for, if there are so many; and twice as many as suspects.
+USUAL_NODES: Final = 6
+MOST_SUSPECTS: Final = 12
+#: With more nodes than this a sample of the pairs has to do.
+ALL_PAIRS: Final = 8
+SAMPLED_ROUNDS: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slow:
+    """Whom npb names: kind and name, its nodes, by how much it is slower (None: it does not answer), the
+    evidence in words, and the test it was seen in."""
+
+    kind: str
+    name: str
+    nodes: tuple[str, ...]
+    slowdown: float | None
+    evidence: str
+    series: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matrix:
+    """What the matrix of pairs said.
+
+    nodes: all that were measured; suspects: those of the history among them. slow: whom npb names. pairs:
+    measurements. problem: why it says nothing; empty if it does.
+    """
+
+    nodes: tuple[str, ...]
+    suspects: tuple[str, ...]
+    slow: tuple[Slow, ...] = ()
+    pairs: int = 0
+    problem: str = ""
+
+    def __str__(self) -> str:
+        among = f"pairs of {', '.join(self.nodes)}"
+        if self.problem:
+            return f"{among}: {self.problem}"
+        if not self.slow:
+            return f"{among}: none is slower than the others now ({self.pairs} measurements)"
+        return f"{among}: " + "; ".join(
+            f"{each.kind} {each.name} "
+            + ("does not answer" if each.slowdown is None else f"{each.slowdown:.1%} slower")
+            + f" ({each.evidence})"
+            for each in self.slow
+        )
+
+
+def chosen(night: NightVerdict, points: Iterable[Point]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Suspects and witnesses for a matrix; no suspects where nothing is bad, no witnesses where too few are.
+
+    Suspects are the nodes that the history names, or else all on which tonight's bad series ran. Witnesses
+    are other nodes that the history knows, those measured last before others.
+    """
+    bad = [series for series in night.series if is_bad(series) and series.key.nodes > 1]
+    if not bad:
+        return (), ()
+    named = [node for suspect in night.suspects if suspect.named for node in suspect.nodes]
+    here = [host for series in bad for host in series.hosts]
+    suspects = tuple(dict.fromkeys(named or here))[:MOST_SUSPECTS]
+    seen: dict[str, str] = {}
+    for point in points:
+        if point.key.nodes > 1:
+            for host in point.hosts:
+                seen[host] = max(point.time, seen.get(host, ""))
+    others = sorted((host for host in seen if host not in suspects), key=lambda host: seen[host])[::-1]
+    wanted = max(USUAL_NODES, 2 * len(suspects)) - len(suspects)
+    witnesses = tuple(others[:wanted])
+    return (suspects, witnesses) if len(suspects) + len(witnesses) >= LEAST_NODES else (suspects, ())
+
+
+def is_bad(series: SeriesVerdict) -> bool:
+    """Whether a series is worse tonight than it should be."""
+    worse = series.verdict is Verdict.CHANGED and series.direction == "worse"
+    return worse or series.verdict in (Verdict.WATCH, Verdict.DEGRADED, Verdict.FAIL)
+
+
+def part_of(suspects: Sequence[str], witnesses: Sequence[str], night: NightVerdict) -> Part:
+    """The measurement of the matrix."""
+    nodes = (*suspects, *witnesses)
+    which = "all" if len(nodes) <= ALL_PAIRS else f"sample:{SAMPLED_ROUNDS}"
+    words = ["--benchmark", str(checkout() / "cron/pairs/benchmark.xml")]
+    settings = {"nodelist": ",".join(nodes), "pairs_nodes": str(len(nodes)), "pairs_which": which}
+    test = _qperf_test(night)
+    if test != "tcp_bw":
+        settings["pairs_client"] = f"qperf HOSTNAME -t 1 -uu -vu -m 64K {test}"
+    for name, value in settings.items():
+        words += ["--set", f"{name}={value}"]
+    return Part(name="pairs", kind="pairs", words=tuple(words), hosts=tuple(suspects))
+
+
+def _qperf_test(night: NightVerdict) -> str:
+    """qperf's bandwidth test that is bad tonight; TCP's if none of its own is."""
+    tests = [
+        series.key.case
+        for series in night.series
+        if is_bad(series) and series.key.benchmark == "qperf" and series.key.case.endswith("_bw")
+    ]
+    return next((test for test in tests if test != "udp_bw"), "tcp_bw")
+
+
+def read_matrix(part: Part, run: Path | None, words: str) -> Matrix:
+    """What npb's ``verdict.json`` of the run says; `words` are the last that the part printed."""
+    settings = dict(word.partition("=")[::2] for word in part.words if "=" in word)
+    nodes = tuple(settings.get("nodelist", "").split(","))
+    files = sorted(run.glob("*/work/launches/verdict.json")) if run else []
+    if not files:
+        return Matrix(nodes=nodes, suspects=part.hosts, problem=f"not measured: {words or 'no output'}")
+    slow: dict[tuple[str, str], Slow] = {}
+    pairs = 0
+    for judged in json.loads(files[-1].read_text(encoding="utf-8")):
+        verdict = judged["verdict"]
+        pairs += verdict["measurements"]
+        for each in verdict["suspects"]:
+            slow.setdefault(
+                (each["kind"], each["name"]),
+                Slow(
+                    kind=each["kind"],
+                    name=each["name"],
+                    nodes=tuple(each["nodes"]),
+                    slowdown=each["slowdown"],
+                    evidence=each["evidence"],
+                    series=judged["series"],
+                ),
+            )
+    return Matrix(nodes=nodes, suspects=part.hosts, slow=tuple(slow.values()), pairs=pairs)

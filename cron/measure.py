@@ -1,0 +1,147 @@
+"""The measurements of a night: ``npc characterise`` in a process of its own, and what it left behind.
+
+Every part of a night has a folder of its own, so that nobody has to guess which run is whose:
+``NIGHT/first/000000``, ``NIGHT/again-1/000000``. What a part printed is in ``NIGHT/first.log``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from cron.journal import Part
+from npc import session, slurm
+from npc.characterise import checkout
+from npc.jube import Stop
+from npc.record import InvalidRecord, Record
+from npc.run import RECORDS, read_run
+from npc.workpackages import NoRun, find_run, read_workpackages
+
+#: `npc characterise` collects and draws behind its limit; where there is no scheduler it is told to.
+SLACK_S: Final = 10.0
+#: When told to end it stops JUBE in order and collects what was measured.
+GRACE_S: Final = 60.0
+_POLL_S: Final = 0.1
+_PR_SET_PDEATHSIG: Final = 1
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)
+
+
+def measure(part: Part, night: Path, platform: Path, limit_s: float, stop: Stop) -> int:
+    """Run a part to its end, to `limit_s`, or until a stop; `npc characterise`'s exit code.
+
+    However it ends, what was measured is collected, and jobs that have not ended are cancelled. It is told to
+    end when this process dies.
+    """
+    night.mkdir(parents=True, exist_ok=True)
+    out = night / part.name
+    words = [*part.words, "--platform", str(platform), "--output", str(out), "--limit", f"{limit_s:.0f}s"]
+    with log_of(night, part).open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "npc", "characterise", *words],
+            cwd=checkout(),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            preexec_fn=_end_with_parent,
+        )
+        deadline = time.monotonic() + limit_s + SLACK_S
+        while process.poll() is None and stop.number is None and time.monotonic() < deadline:
+            stop.wait(_POLL_S)
+        if process.poll() is None:
+            session.end(process.pid, GRACE_S)
+        code = process.wait()
+    cancel_open_jobs(out)
+    return code
+
+
+def finish(part: Part, night: Path, limit_s: float, stop: Stop) -> None:
+    """Collect what a part measured whose night was cut off: wait for its jobs, no longer than `limit_s`."""
+    out = night / part.name
+    _await_characterise(out, stop)
+    try:
+        run = find_run(out)
+    except NoRun:
+        return
+    with log_of(night, part).open("ab") as log:
+        for words in (["wait", str(run), "--limit", f"{max(limit_s, 1):.0f}s"], ["collect", str(run)]):
+            process = subprocess.Popen(
+                [sys.executable, "-m", "npc", *words],
+                cwd=checkout(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                preexec_fn=_end_with_parent,
+            )  # fmt: skip
+            while process.poll() is None and stop.number is None:
+                stop.wait(_POLL_S)
+            session.end(process.pid, GRACE_S)
+            process.wait()
+            if words[0] == "wait":
+                cancel_open_jobs(out)
+
+
+def records_of(part: Part, night: Path) -> list[Record]:
+    """What a part measured, failures among it; nothing if it came to nothing."""
+    with contextlib.suppress(NoRun, OSError, InvalidRecord):
+        run = find_run(night / part.name)
+        if (run / RECORDS).exists():
+            return read_run(run)
+    return []
+
+
+def run_of(part: Part, night: Path) -> Path | None:
+    """The folder of a part's run, None before there is one."""
+    try:
+        return find_run(night / part.name)
+    except NoRun:
+        return None
+
+
+def log_of(night: Path, part: Part) -> Path:
+    """What a part printed."""
+    return night / f"{part.name}.log"
+
+
+def last_words(part: Part, night: Path) -> str:
+    """The last line that a part printed, for people."""
+    with contextlib.suppress(OSError):
+        lines = log_of(night, part).read_text(encoding="utf-8", errors="replace").splitlines()
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return ""
+
+
+def cancel_open_jobs(out: Path) -> Sequence[int]:
+    """Cancel the jobs of a part that have not ended: nobody would collect what they measure."""
+    cancelled = []
+    with contextlib.suppress(NoRun, slurm.Silent, FileNotFoundError):
+        for workpackage in read_workpackages(find_run(out)):
+            job = workpackage.batch_job() if workpackage.is_open else None
+            if job:
+                slurm.cancel(job.number, job.cluster)
+                cancelled.append(job.number)
+    return cancelled
+
+
+def _await_characterise(out: Path, stop: Stop) -> None:
+    """Wait until the ``npc characterise`` of a night that died has collected: it was told to end then."""
+    deadline = time.monotonic() + GRACE_S + SLACK_S
+    while time.monotonic() < deadline and stop.number is None:
+        try:
+            with (out / ".characterise.lock").open("a") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+        except BlockingIOError:
+            stop.wait(_POLL_S)
+        except OSError:
+            return  # it was never begun, or the file system has no locks
+
+
+def _end_with_parent() -> None:
+    """Have the kernel send SIGTERM to this process when the night dies (prctl(2))."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)

@@ -1,0 +1,282 @@
+"""A night: measure, keep, judge, measure the suspicious again, judge again, say who it was, tidy up.
+
+Each step is noted in the journal (`cron.journal`) when it is done, so that a night which is killed at any
+instant loses nothing: the next one waits for its jobs, collects, keeps and judges it before its own begins.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from cron import measure
+from cron.history import REMEASURED, History, SeriesKey, night_name, of_night
+from cron.journal import Journal, Night, Part, missed
+from cron.verdict import NightVerdict, Verdict
+from npc.characterise import checkout, settings
+from npc.jube import Stop
+from npc.record import replace
+
+if TYPE_CHECKING:
+    from cron.matrix import Matrix
+    from npc.record import Record
+
+#: Shares of a night's time: for repairing the one before, and for the first measurement.
+REPAIR: Final = 1 / 6
+FIRST: Final = 1 / 2
+#: A healthy node for comparison was measured in the last so many days.
+WITNESS_DAYS: Final = 60
+#: With less time left nothing more is measured.
+LEAST_S: Final = 10.0
+#: Verdicts whose raw runs are never pruned.
+KEPT: Final = frozenset(verdict.name for verdict in Verdict if verdict.exit_code)
+
+
+class Stopped(Exception):
+    """Somebody ended the night by a signal; what was measured is kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a night is to do. platform: its folder. history: the folder of its history. runs: where its raw
+    runs go. words: further arguments of ``npc characterise``. keep_runs: good nights whose raw runs stay.
+    limit_s: for all of it. pairs: whether suspects are confirmed by a matrix of pairs."""
+
+    platform: Path
+    history: Path
+    runs: Path
+    words: tuple[str, ...] = ()
+    keep_runs: int = 14
+    limit_s: float = 3 * 3600.0
+    pairs: bool = True
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of a night. notes: what happened besides, for people."""
+
+    night: NightVerdict
+    folder: Path
+    notes: list[str] = field(default_factory=list)
+    matrix: Matrix | None = None
+
+
+class Watch:
+    """One night from its beginning to its end; the lock of the history's folder is held meanwhile."""
+
+    def __init__(self, options: Options, stop: Stop) -> None:
+        self.options = options
+        self.stop = stop
+        self.history = History(options.history)
+        self.journal = Journal(options.history)
+        self.notes: list[str] = []
+        self._deadline = time.monotonic() + options.limit_s
+
+    def run(self) -> Outcome:
+        """The whole night. Raises `Stopped`, and OSError where it cannot be written down."""
+        nights = self.journal.nights()
+        for night in nights:
+            if not night.ended:
+                self._repair(night)
+        now = datetime.now(timezone.utc)
+        if gone := missed(nights, now):
+            last = nights[-1].begun
+            self.notes.append(f"{gone} night{'s' * (gone > 1)} did not run since {last:%Y-%m-%d %H:%M} UTC")
+        taken = {night.name for night in nights}
+        name = night_name(now)
+        name = next(
+            each for n in range(len(taken) + 1) if (each := f"{name}-{n}" if n else name) not in taken
+        )
+        folder = self.options.runs / name
+        self.journal.note(name, "begun", folder=str(folder), words=self.options.words)
+        night = Night(name, folder, now, self.options.words)
+
+        self._measure(night, Part(name="first", kind="first", words=self.options.words), FIRST)
+        verdict = self._judge(night)
+        if parts := self._again(night, verdict):
+            for number, part in enumerate(parts):
+                self._measure(night, part, 1 / (len(parts) - number + 1))
+            verdict = self._judge(night)
+        matrix = self._confirm(night, verdict)
+        self.journal.note(
+            name, "judged", verdict=verdict.verdict.name, suspects=[each.name for each in verdict.suspects]
+        )
+        return Outcome(verdict, folder, self.notes, matrix)
+
+    def end(self, night: NightVerdict) -> None:
+        """Note that everything about a night is written, and prune what need not be kept."""
+        self.journal.note(night.run, "ended", verdict=night.verdict.name)
+        for old in prunable(self.journal.nights(), self.options.keep_runs):
+            shutil.rmtree(old.folder, ignore_errors=True)
+            if not old.folder.exists():
+                self.journal.note(old.name, "pruned")
+
+    # -- measuring ---------------------------------------------------------------------------------------
+
+    def _measure(self, night: Night, part: Part, share: float) -> None:
+        """Run a part in its share of the time that is left, and keep its records."""
+        limit_s = share * self._left_s()
+        if limit_s < LEAST_S and part.kind != "first":
+            self.notes.append(f"{part.name}: no time was left for it")
+            return
+        self.journal.note(
+            night.name, "measuring", part=part.name, kind=part.kind, words=part.words, hosts=part.hosts
+        )
+        code = measure.measure(part, night.folder, self.options.platform, limit_s, self.stop)
+        self.journal.note(night.name, "measured", part=part.name, exit=code)
+        if part.kind != "pairs":
+            self._keep(night, part, code)
+        if self.stop.number is not None:
+            raise Stopped
+
+    def _keep(self, night: Night, part: Part, code: int | None) -> None:
+        """Put a part's records into the history, and say it where there are none."""
+        records = measure.records_of(part, night.folder)
+        if not records:
+            words = measure.last_words(part, night.folder)
+            self.notes.append(f"{part.name}: nothing was measured: {words or f'exit code {code}'}")
+        if part.kind == "again":
+            records = self._of_same_nodes(night, part, records)
+        rows = self._append(night, part, records)
+        self.journal.note(night.name, "kept", part=part.name, rows=rows)
+
+    def _append(self, night: Night, part: Part, records: Iterable[Record]) -> int:
+        """Append to the history, with raw files named from the night's folder; how many rows are new."""
+        run = measure.run_of(part, night.folder)
+        base = run.relative_to(night.folder) if run else Path(part.name)
+        named = (replace(each, raw=str(base / each.raw) if each.raw else "") for each in records)
+        return self.history.append(of_night(named, night.name, remeasured=part.kind == "again"))
+
+    def _of_same_nodes(self, night: Night, part: Part, records: Sequence[Record]) -> list[Record]:
+        """Those records that repeat what the night measured first on the same nodes, and the failures."""
+        places = self._places(night)
+        same = [
+            record
+            for record in records
+            if not record.hosts or _place(record) in places.get(SeriesKey.of(record), ())
+        ]
+        if len(same) < len(records):
+            other = sorted({host for record in records for host in record.hosts} - set(part.hosts))
+            where = f"on {', '.join(other)}, not " if other else "other series than "
+            self.notes.append(
+                f"{part.name}: {len(records) - len(same)} records are {where}what was asked for"
+            )
+        return same
+
+    def _places(self, night: Night) -> dict[SeriesKey, set[tuple[str, ...]]]:
+        """By series, the groups of nodes on which the night measured it first."""
+        places: dict[SeriesKey, set[tuple[str, ...]]] = {}
+        for record in self.history.records(run=night.name):
+            if REMEASURED not in record.params:
+                places.setdefault(SeriesKey.of(record), set()).add(_place(record))
+        return places
+
+    def _again(self, night: Night, verdict: NightVerdict) -> list[Part]:
+        """What to measure again: the suspicious benchmarks, each on the nodes where it was suspicious."""
+        places = self._places(night)
+        groups: set[tuple[str, tuple[str, ...]]] = set()
+        for series in verdict.series:
+            broken = series.verdict is Verdict.FAIL and series.value is not None
+            if series.again is None and (series.hit or broken):
+                benchmark = "" if "--benchmark" in self.options.words else series.key.benchmark
+                groups.update((benchmark, place) for place in places[series.key] if place)
+        pinned = "nodelist" in settings(checkout(), self.options.platform)
+        parts = []
+        for number, (benchmark, hosts) in enumerate(sorted(groups), 1):
+            words = [*self.options.words, *(["--benchmark", benchmark] if benchmark else [])]
+            if pinned:
+                words += ["--set", f"nodelist={','.join(hosts)}"]
+            parts.append(Part(name=f"again-{number}", kind="again", words=tuple(words), hosts=hosts))
+        return parts
+
+    def _confirm(self, night: Night, verdict: NightVerdict) -> Matrix | None:
+        """The matrix of pairs of the suspects, where there is a cluster to run it on."""
+        from cron import matrix
+
+        if not self.options.pairs or "nodelist" not in settings(checkout(), self.options.platform):
+            return None
+        recently = (night.begun - timedelta(days=WITNESS_DAYS)).isoformat()
+        suspects, witnesses = matrix.chosen(verdict, self.history.points(since=recently))
+        if not suspects:
+            return None
+        if not witnesses:
+            few = f"{matrix.LEAST_NODES} nodes at least can be compared"
+            return matrix.Matrix(nodes=suspects, suspects=suspects, problem=few)
+        part = matrix.part_of(suspects, witnesses, verdict)
+        self._measure(night, part, 1.0)
+        run = measure.run_of(part, night.folder)
+        return matrix.read_matrix(part, run, measure.last_words(part, night.folder))
+
+    # -- judging -----------------------------------------------------------------------------------------
+
+    def _judge(self, night: Night) -> NightVerdict:
+        return judge_night(self.options.platform, self.history, night.name, night.begun)
+
+    # -- after a crash -----------------------------------------------------------------------------------
+
+    def _repair(self, night: Night) -> None:
+        """Finish a night that was cut off: collect, keep and judge what it measured."""
+        rows = 0
+        for progress in list(night.parts.values()):
+            part = progress.part
+            if progress.kept or part.kind == "pairs":
+                continue
+            if not progress.measured:
+                measure.finish(part, night.folder, REPAIR * self.options.limit_s, self.stop)
+                if self.stop.number is not None:
+                    raise Stopped
+                self.journal.note(night.name, "measured", part=part.name, exit=None)
+            records = measure.records_of(part, night.folder)
+            if part.kind == "again":
+                records = self._of_same_nodes(night, part, records)
+            added = self._append(night, part, records)
+            self.journal.note(night.name, "kept", part=part.name, rows=added)
+            rows += added
+        verdict = self._judge(night)
+        note = f"the night {night.name} was cut off: {rows} records recovered, verdict {verdict.verdict.name}"
+        self.notes.append(note)
+        from cron.publish import write_verdict
+
+        write_verdict(self.options.history, verdict, [note])
+        self.journal.note(night.name, "ended", verdict=verdict.verdict.name, cut=True)
+
+    def _left_s(self) -> float:
+        return max(0.0, self._deadline - time.monotonic())
+
+
+def judge_night(platform: Path, history: History, name: str, begun: datetime) -> NightVerdict:
+    """The verdict on a night of the history, with whom it accuses.
+
+    Raises click.ClickException for a platform file or an acceptance that cannot be used.
+    """
+    import click
+
+    from cron.acceptance import InvalidAcceptance, baselines_of, read_acceptances
+    from cron.floors import floors
+    from cron.judge import judge
+    from cron.series import panel, until
+    from npc.platform import PLATFORM_FILE, InvalidPlatform, read_platform
+
+    try:
+        file = platform / PLATFORM_FILE
+        bands = floors(read_platform(file)) if file.exists() else ()
+        baselines = baselines_of(read_acceptances(history.folder))
+    except (InvalidPlatform, InvalidAcceptance) as error:
+        raise click.ClickException(str(error)) from None
+    nights = until(panel(history.points()), name, begun.isoformat(timespec="seconds"))
+    return judge(nights, history.folder.name, baselines, bands)
+
+
+def prunable(nights: Sequence[Night], keep: int) -> list[Night]:
+    """Nights whose raw runs may go: ended well, and `keep` such nights are younger."""
+    good = [night for night in nights if night.ended and night.verdict not in KEPT and not night.pruned]
+    return good[: max(0, len(good) - keep)]
+
+
+def _place(record: Record) -> tuple[str, ...]:
+    return tuple(sorted(record.hosts))

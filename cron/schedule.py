@@ -1,0 +1,183 @@
+"""When nights run: a line for cron, one for Slurm's scrontab, or a systemd timer; and taking it away again.
+
+All three start one script, ``nightly.sh`` in the history's folder, with the environment that the command had
+when it was installed: cron knows next to no PATH, and a job of scrontab has variables of Slurm that would
+change the jobs of the night.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+SCRIPT: Final = "nightly.sh"
+#: Variables that decide which tools, libraries and modules are found.
+_KEPT: Final = ("PATH", "LD_LIBRARY_PATH", "MODULEPATH", "MODULESHOME", "SLURM_CONF", "LANG", "TMPDIR")
+_SIGN: Final = "npc nightly"
+
+
+class NotInstalled(Exception):
+    """It could not be installed or read; the message says why and what to do instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """Time of day."""
+
+    hour: int
+    minute: int
+
+    @classmethod
+    def parse(cls, text: str) -> At:
+        """``02:30``. Raises ValueError."""
+        match = re.fullmatch(r"(\d{1,2}):(\d{2})", text)
+        if not match or int(match[1]) > 23 or int(match[2]) > 59:
+            raise ValueError(f"{text!r} is no time of day: write 02:30")
+        return cls(int(match[1]), int(match[2]))
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of cron's form: the program that shows and takes it, and how."""
+
+    program: str
+    takes_stdin: bool
+
+    def read(self) -> str:
+        """What is in it; empty if there is none. Raises `NotInstalled`."""
+        self._find()
+        shown = subprocess.run([self.program, "-l"], capture_output=True, text=True, check=False, timeout=60)
+        if shown.returncode == 0:
+            return shown.stdout
+        told = (shown.stderr + shown.stdout).strip()
+        if re.search(r"no crontab for|No such file", told):
+            return ""
+        raise NotInstalled(f"{self.program} -l: {told.splitlines()[-1] if told else 'fails without a word'}")
+
+    def write(self, text: str) -> None:
+        """Put `text` in the place of what is in it, and make sure that it is there. Raises `NotInstalled`."""
+        if self.takes_stdin:
+            given = subprocess.run(
+                [self.program, "-"], input=text, capture_output=True, text=True, check=False, timeout=60
+            )
+        else:
+            with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                given = subprocess.run(
+                    [self.program, file.name], stdin=subprocess.DEVNULL,
+                    capture_output=True, text=True, check=False, timeout=60,
+                )  # fmt: skip
+        told = (given.stderr + given.stdout).strip()
+        if given.returncode or blocks(self.read()) != blocks(text):
+            raise NotInstalled(f"{self.program} did not take it: {told or 'without a word'}")
+
+    def _find(self) -> None:
+        if shutil.which(self.program) is None:
+            raise NotInstalled(f"{self.program} is not installed here")
+
+
+CRONTAB: Final = Table("crontab", takes_stdin=True)
+#: scrontab reads a file; what it does with ``-`` differs from version to version.
+SCRONTAB: Final = Table("scrontab", takes_stdin=False)
+
+
+def script_text(home: Path, words: Sequence[str]) -> str:
+    """The script that begins a night: ``npc nightly WORDS`` of the checkout `home`, in this environment."""
+    kept = [f"export {name}={shlex.quote(os.environ[name])}" for name in _KEPT if os.environ.get(name)]
+    npc = home / ".venv/bin/npc"
+    program = str(npc) if npc.exists() else shutil.which("npc") or "npc"
+    return "\n".join(
+        (
+            "#!/bin/sh",
+            "# Begins a night; written by `npc cron install`, which writes it anew. What jobs need besides",
+            "# belongs into the platform (modules, env). A job's own variables would change its jobs.",
+            "for name in $(env | sed -n -e 's/^\\(SLURM_[A-Z0-9_]*\\)=.*/\\1/p' "
+            "-e 's/^\\(SBATCH_[A-Z0-9_]*\\)=.*/\\1/p'); do",
+            '    unset "$name"',
+            "done",
+            *kept,
+            f"cd {shlex.quote(str(home))} || exit 1",
+            f"exec {shlex.join([program, 'nightly', *words])}",
+            "",
+        )
+    )
+
+
+def cron_block(name: str, at: At, script: Path, options: Sequence[str] = ()) -> str:
+    """The lines for a crontab; `options` are those of sbatch, for a scrontab."""
+    command = shlex.quote(str(script)).replace("%", r"\%")  # an unescaped % is cron's line end
+    lines = [f"#SCRON {option}" for option in options]
+    lines += [f"{at.minute} {at.hour} * * * {command}"]
+    return "\n".join((f"# >>> {_SIGN} {name}", *lines, f"# <<< {_SIGN} {name}", ""))
+
+
+def scron_options(name: str, limit_s: float, log: Path) -> list[str]:
+    """What a scrontab's job needs: time for a night and its end, one core, a file for what it prints."""
+    minutes = int(limit_s // 60) + 10
+    return [
+        f"--job-name=npc-nightly-{name}",
+        f"--time={minutes // 60:02d}:{minutes % 60:02d}:00",
+        "--ntasks=1",
+        f"--output={log}",
+        "--open-mode=append",
+    ]
+
+
+def systemd_units(name: str, at: At, script: Path, limit_s: float) -> dict[str, str]:
+    """The texts of a service and its timer, by file name (systemd.service(5), systemd.timer(5))."""
+    unit = f"npc-nightly-{name}"
+    quoted = str(script).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    service = f"""[Unit]
+Description=NPC: characterisation and verdict of {name}
+Wants=network-online.target
+After=network-online.target
+
+[Service]
+Type=oneshot
+ExecStart="{quoted}"
+TimeoutStartSec={limit_s + 600:.0f}
+# 10 to 14 are verdicts of a night that ran, no failures of the service
+SuccessExitStatus=10 11 12 13 14
+Nice=5
+"""
+    timer = f"""[Unit]
+Description=Every night: NPC on {name}
+
+[Timer]
+OnCalendar=*-*-* {at.hour:02d}:{at.minute:02d}:00
+# a machine that was off makes up for it
+Persistent=true
+
+[Install]
+WantedBy=timers.target
+"""
+    return {f"{unit}.service": service, f"{unit}.timer": timer}
+
+
+def blocks(table: str) -> dict[str, str]:
+    """Our blocks in a table: name of the platform → its lines."""
+    found = re.finditer(rf"^# >>> {_SIGN} (.+)\n((?:.*\n)*?)# <<< {_SIGN} \1(?:\n|\Z)", table, re.MULTILINE)
+    return {match[1]: match[2] for match in found}
+
+
+def with_block(table: str, name: str, block: str) -> str:
+    """The table with the block of `name` in it, and all else as it was."""
+    rest = without_block(table, name)
+    return rest + ("\n" if rest and not rest.endswith("\n") else "") + block
+
+
+def without_block(table: str, name: str) -> str:
+    """The table without the block of `name`, and all else as it was."""
+    sign = re.escape(name)
+    return re.sub(
+        rf"^# >>> {_SIGN} {sign}\n(?:.*\n)*?# <<< {_SIGN} {sign}(?:\n|\Z)", "", table, flags=re.MULTILINE
+    )

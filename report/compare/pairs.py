@@ -175,7 +175,7 @@ def compare_sides(a: Side, b: Side, choice: Choice) -> Comparison:
         elif len(of_a) > 1 or len(of_b) > 1:
             pairs.append(_alone(key, of_a, of_b, _why_several(of_a if len(of_a) > 1 else of_b)))
         else:
-            pairs.append(_pair(of_a[0], of_b[0], noise_a[key.test], noise_b[key.test]))
+            pairs.append(_pair(key, of_a[0], of_b[0], noise_a[key.test], noise_b[key.test]))
     return Comparison(
         a=a.name,
         b=b.name,
@@ -277,8 +277,8 @@ def _alone(key: Key, of_a: Sequence[_Sample], of_b: Sequence[_Sample], reason: s
     )
 
 
-def _pair(a: _Sample, b: _Sample, noise_a: Noise, noise_b: Noise) -> Pair:
-    pair = _alone(a.key, [a], [b], "")
+def _pair(key: Key, a: _Sample, b: _Sample, noise_a: Noise, noise_b: Noise) -> Pair:
+    pair = _alone(key, [a], [b], "")
     least = min(len(a.observations), len(b.observations))
     if least < LEAST_LAUNCHES:
         found = f"{len(a.observations)} and {len(b.observations)} launches"
@@ -323,7 +323,7 @@ def _sorted(pairs: Iterable[Pair]) -> list[Pair]:
     def place(pair: Pair) -> tuple[int, float, int]:
         rank = {"same": 1, "not comparable": 2}.get(pair.verdict, 0)
         effect = max(pair.ratio, 1 / pair.ratio) if pair.ratio else float("inf") if rank == 0 else 1.0
-        return rank, -effect, pair.verdict != "worse"
+        return rank, -round(effect, 6), pair.verdict != "worse"
 
     return sorted(pairs, key=place)
 

@@ -207,7 +207,6 @@ def slow_interface(evidence: Evidence) -> Judgement:
     if len(known) < 2:
         return "fewer than two interfaces whose rate is known"
     best = measured[0]
-    fastest = max(known.values(), key=lambda entry: float(entry["speed_bit_s"]))
     named = known.get(best.params.get("interface", ""))
     at_rate = [
         entry
@@ -215,7 +214,13 @@ def slow_interface(evidence: Evidence) -> Judgement:
         if 0.7 * entry["speed_bit_s"] < best.value * 8 < entry["speed_bit_s"]
     ]
     used = named or (min(at_rate, key=lambda entry: float(entry["speed_bit_s"])) if at_rate else None)
-    if used is None or fastest["speed_bit_s"] < 2 * used["speed_bit_s"]:
+    if used is None:
+        return []
+    # InfiniBand that MPI uses by verbs is no reason to send sockets over it.
+    by_verbs = any(each.value * 8 > used["speed_bit_s"] for each in evidence.links("mpi", "rdma"))
+    others = [entry for entry in known.values() if not by_verbs or entry["type"] == used["type"]]
+    fastest = max(others, key=lambda entry: float(entry["speed_bit_s"]))
+    if fastest["speed_bit_s"] < 2 * used["speed_bit_s"]:
         return []
     how = "was measured over" if named else "has the rate of"
     return [

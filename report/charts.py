@@ -414,6 +414,8 @@ class Grid:
     row_title: str = ""
     column_title: str = ""
     blamed: frozenset[str] = field(default_factory=frozenset)
+    #: Whether places without a cell are something that was not measured.
+    filled: bool = False
     #: The longest side of a cell in pixels.
     side: float = 26.0
 
@@ -463,6 +465,11 @@ def _grid(grid: Grid) -> Iterator[str]:
         yield (
             f'<text class="title" transform="translate(12 {middle:.0f}) rotate(-90)">'
             f"{escape(grid.row_title)}</text>"
+        )
+    if grid.filled:
+        yield (
+            f'<rect class="cell none" x="{left:.1f}" y="{top:.1f}" width="{side * len(grid.columns):.1f}" '
+            f'height="{side * len(grid.rows):.1f}"/>'
         )
     for cell in grid.cells:
         yield from _cell(cell, left, top, side)

@@ -27,6 +27,9 @@ _MONTH: Final = re.compile(r"\d{4}-\d{2}(\.\d+)?\.csv")
 _REMEASURED: Final = "remeasured"
 _DEFAULTS: Final = {"nodes": "1", "sample": "0", "status": OK}
 VERDICT: Final = "verdict.json"
+#: Below the folder of a platform: the verdicts of every night. So many of the last are read.
+VERDICTS: Final = "verdicts"
+_MOST_VERDICTS: Final = 60
 
 
 class NoHistory(ValueError):
@@ -49,7 +52,8 @@ class Night(NamedTuple):
     """A series in one night. time: seconds since 1970; median, low and high of `n` usable samples, NaN of
     none.
 
-    status: the first that is not ``ok``. file: the CSV file that holds its rows.
+    status: the first that is not ``ok``. file: the CSV file that holds its rows. verdict: what that night
+    said of the series, where it is known and not PASS.
     """
 
     run: str
@@ -60,13 +64,13 @@ class Night(NamedTuple):
     n: int
     status: str
     file: str
+    verdict: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class HistorySeries:
     """A series over its nights, the oldest first. judged: its entry in ``verdict.json``, if there is one."""
 
-    ident: str
     key: Key
     nights: tuple[Night, ...]
     judged: Mapping[str, Any] = field(default_factory=dict)
@@ -151,8 +155,8 @@ def read_history(folder: Path, platforms: Sequence[str] = ()) -> History:
         reading.read(path)
     if not reading.values and not reading.statuses:
         raise NoHistory(f"{folder}: no file of it holds a row")
-    verdicts = _verdicts({folder, *(path.parent for path in files)})
-    return reading.history(folder, verdicts)
+    folders = {folder, *(path.parent for path in files)}
+    return reading.history(folder, _verdicts(folders), _by_night(folders))
 
 
 def _files(folder: Path, platforms: Sequence[str]) -> list[Path]:
@@ -242,8 +246,13 @@ class _Reading:
         if hosts:
             self.by_hosts[key, hosts] += numbers
 
-    def history(self, folder: Path, verdicts: Mapping[str, Mapping[str, Any]]) -> History:
-        """Everything that was read, by nights."""
+    def history(
+        self,
+        folder: Path,
+        verdicts: Mapping[str, Mapping[str, Any]],
+        by_night: Mapping[tuple[tuple[str, ...], str], str],
+    ) -> History:
+        """Everything that was read, by nights. by_night: (series, night) → verdict."""
         moments = {run: _seconds(time) for run, time in self.begun.items()}
         keys = sorted(
             {key for key in (*self.values, *self.statuses) if key.metric in METRICS},
@@ -251,8 +260,8 @@ class _Reading:
         )
         judged = {key: entry for each in verdicts.values() for key, entry in _entries(each)}
         series = tuple(
-            HistorySeries(f"h{number}", key, tuple(self._nights(key, moments)), judged.get(_plain(key), {}))
-            for number, key in enumerate(keys)
+            HistorySeries(key, tuple(self._nights(key, moments, by_night)), judged.get(_plain(key), {}))
+            for key in keys
         )
         times = sorted(self.begun.values())
         return History(
@@ -268,7 +277,13 @@ class _Reading:
             problems=self.problems,
         )
 
-    def _nights(self, key: Key, moments: Mapping[str, float]) -> Iterator[Night]:
+    def _nights(
+        self,
+        key: Key,
+        moments: Mapping[str, float],
+        by_night: Mapping[tuple[tuple[str, ...], str], str],
+    ) -> Iterator[Night]:
+        plain = _plain(key)
         values, again = self.values.get(key, {}), self.again.get(key, {})
         statuses = self.statuses.get(key, {})
         runs = {*values, *again, *statuses}
@@ -278,7 +293,8 @@ class _Reading:
                 (min(found), median(found), max(found)) if found else (math.nan, math.nan, math.nan)
             )
             file = self.files[key.platform, run]
-            yield Night(run, moments[run], middle, low, high, len(found), statuses.get(run, ""), file)
+            status, verdict = statuses.get(run, ""), by_night.get((plain, run), "")
+            yield Night(run, moments[run], middle, low, high, len(found), status, file, verdict)
 
     def _nodes(self) -> Iterator[Node]:
         ratios: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
@@ -341,15 +357,33 @@ def _verdicts(folders: Iterable[Path]) -> dict[str, Mapping[str, Any]]:
     """The newest ``verdict.json`` of each platform among some folders."""
     found: dict[str, Mapping[str, Any]] = {}
     for folder in sorted(folders):
-        try:
-            document = json.loads((folder / VERDICT).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            continue
-        if isinstance(document, dict) and isinstance(document.get("series"), list):
+        document = _read_verdict(folder / VERDICT)
+        if document:
             platform = str(document.get("platform", ""))
             if str(document.get("time", "")) >= str(found.get(platform, {}).get("time", "")):
                 found[platform] = document
     return found
+
+
+def _by_night(folders: Iterable[Path]) -> dict[tuple[tuple[str, ...], str], str]:
+    """(series, night) → verdict, of the last nights and where it is not PASS."""
+    found: dict[tuple[tuple[str, ...], str], str] = {}
+    for folder in folders:
+        for path in sorted((folder / VERDICTS).glob("*.json"))[-_MOST_VERDICTS:]:
+            document = _read_verdict(path)
+            for key, entry in _entries(document) if document else ():
+                if entry.get("verdict") != "PASS":
+                    found[key, str(document.get("run"))] = str(entry.get("verdict"))
+    return found
+
+
+def _read_verdict(path: Path) -> Mapping[str, Any]:
+    """A night's verdict; empty where there is none, or none that could be read."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return document if isinstance(document, dict) and isinstance(document.get("series"), list) else {}
 
 
 def _entries(document: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:

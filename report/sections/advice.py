@@ -59,7 +59,7 @@ def _hints(report: Report, run: Run, advice: Advice, where: str) -> Iterator[Blo
         columns = ("hint", "what was seen", "what to do", "what it brings", "source")
         yield Table(f"Hints{where}", columns, tuple(rows))
     else:
-        yield Text(f"Nothing was found that holds this machine back{where}.", "good")
+        yield Text(f"Nothing was found that holds {run.label} back.", "good")
     if advice.silent:
         yield Text(f"Looked and found nothing: {', '.join(advice.silent)}.")
     if advice.lacking:
@@ -73,9 +73,8 @@ def _scores(run: Run, where: str) -> Iterator[Block]:
     scores = find_scores(run.roofline)
     if scores.whole is None:
         needs = "; ".join(f"{part}: {what}" for part, what in scores.missing.items())
-        yield Text(
-            f"No score{where}, for nothing is measured that has a nominal limit. It needs for {needs}."
-        )
+        of = where.replace(": ", " of ")
+        yield Text(f"No score{of}: nothing is measured that has a nominal limit. It needs for {needs}.")
         return
     ceilings = {ceiling.name: ceiling for ceiling in run.roofline.ceilings}
     rows = []

@@ -9,7 +9,7 @@ from report.blocks import Block, Cell, Table, Text
 from report.compare.outputs import headline, remarks
 from report.compare.pairs import Choice, Half, Pair, compare_sides, params_text
 from report.compare.sides import Side
-from report.runs import Report, Run
+from report.runs import QUALIFIERS, Report, Run
 from report.sections import Absent
 
 TITLE = "Comparison"
@@ -79,9 +79,10 @@ def _half(pair: Pair, half: Half | None, run: Run) -> Cell:
     records = [
         series.ident
         for series in run.series
-        if series.first.metric == pair.metric
+        if (series.name, series.first.metric) == (pair.test, pair.metric)
         and series.first.size == pair.size
         and any(record.raw in raw for record in series.usable)
         and pair.params.items() <= series.first.params.items()
+        and all(series.first.params.get(name) == pair.params.get(name) for name in QUALIFIERS)
     ]
     return Cell(format_quantity(half.median, pair.unit, 4), records, half.median, kind="number")

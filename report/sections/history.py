@@ -164,6 +164,10 @@ def _figure(report: Report, history: History, series: HistorySeries, most: int) 
             small=len(nights) > _CROWDED,
         )
     ]
+    judged_bad = [night for night in nights if night.verdict]
+    if judged_bad:
+        marks = tuple(Mark(night.time, night.median, _tip(night, unit)) for night in judged_bad)
+        traces.append(Trace("nights that were not as usual", "bad", marks=marks, shape=0, hollow=True))
     lost = [night for night in series.nights if not night.n]
     if lost:
         marks = tuple(
@@ -218,6 +222,8 @@ def _reading(traces: Sequence[Trace]) -> str:
         words.append("the long dashes are the hard floor, beyond which one night is a failure")
     if "another" in names:
         words.append("the vertical line is where the present level began")
+    if "not as usual" in names:
+        words.append("red circles are nights whose verdict was not PASS")
     if "without" in names:
         words.append("crosses at the foot are nights without a usable number")
     return "; ".join(words) + "."
@@ -233,7 +239,7 @@ def _moment(series: HistorySeries, since: str) -> float | None:
 
 def _tip(night: Night, unit: str) -> str:
     around = f"{format_quantity(night.low, unit)} – {format_quantity(night.high, unit)}, n = {night.n}"
-    said = f"\n{night.status}" if night.status else ""
+    said = "".join(f"\n{text}" for text in (night.verdict, night.status) if text)
     return f"{_day(night.time)}, {night.run}\n{format_quantity(night.median, unit)}\n{around}{said}"
 
 
@@ -255,13 +261,14 @@ def _nights(report: Report, series: HistorySeries, most: int) -> Table:
                 Cell(around, kind="number"),
                 count(night.n),
                 Cell(night.run),
+                Cell(night.verdict, kind="bad" if night.verdict not in ("", "PASS", "WATCH") else ""),
                 Cell(night.status),
             )
         )
     left = len(series.nights) - len(rows)
     return Table(
         f"Nights: {series.name} {series.key.metric}",
-        ("night", "median", "range", "samples", "run", "what was not ok"),
+        ("night", "median", "range", "samples", "run", "verdict", "what was not ok"),
         tuple(rows),
         folded=True,
         note=f"{left} earlier nights are in the history's files." if left else "",

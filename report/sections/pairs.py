@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from statistics import median
 from typing import Any, NamedTuple
 
 from npc.units import METRICS, format_quantity, format_size
 from report.blocks import Block, Cell, Figure, Listing, Table, Text, count, grid_figure, quantity
 from report.charts import Cell as GridCell
-from report.charts import Grid
+from report.charts import Grid, State
 from report.runs import Report, Run, Series, better, median_ratio
 from report.sections import Absent
 from report.sections.allocation import natural
@@ -28,6 +30,9 @@ _READING = (
     "node, a single "
     "red square a link, a red block a switch or rack. Grey was not measured, a cross failed."
 )
+
+
+_Pair = tuple[str, str]
 
 
 class _Test(NamedTuple):
@@ -58,7 +63,7 @@ def _of_run(report: Report, run: Run) -> Iterator[Block]:
     shown = list(tests.items())[:_MOST_TESTS]
     for test, series in shown:
         verdict = next((entry["verdict"] for entry in verdicts if _is_of(entry, test)), None)
-        yield _figure(report, run, test, series, verdict)
+        yield _figure(report, run, _matrix(run, test, series), verdict)
         if verdict:
             yield from _verdict(verdict)
     if len(tests) > len(shown):
@@ -88,123 +93,128 @@ def _is_of(entry: Mapping[str, Any], test: _Test) -> bool:
     return (entry.get("case"), entry.get("metric"), entry.get("size")) == test[1:]
 
 
-def _figure(
-    report: Report, run: Run, test: _Test, found: Sequence[Series], verdict: Mapping[str, Any] | None
-) -> Figure:
-    values: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
-    ident: dict[tuple[str, str], str] = {}
+@dataclass(frozen=True)
+class _Matrix:
+    """All pairs of a test, server first. values: usable ones of each pair; none where all failed.
+
+    idents: of a pair's series.
+    """
+
+    test: _Test
+    values: Mapping[_Pair, list[float]]
+    idents: Mapping[_Pair, str]
+
+    @cached_property
+    def hosts(self) -> list[str]:
+        return sorted({host for pair in self.values for host in pair}, key=natural)
+
+    @cached_property
+    def normal(self) -> float:
+        return median(value for each in self.values.values() for value in each)
+
+    @cached_property
+    def ratios(self) -> dict[_Pair, float | None]:
+        """Each pair against the median of all; None where it failed."""
+        return {
+            pair: median_ratio(median(each), self.normal, self.test.metric) if each else None
+            for pair, each in self.values.items()
+        }
+
+    def said(self, pair: _Pair) -> str:
+        """What a pair reached, in words."""
+        ratio = self.ratios[pair]
+        if ratio is None:
+            return "failed"
+        return f"{format_quantity(median(self.values[pair]), METRICS[self.test.metric].unit)}, {ratio:.3g}"
+
+
+def _matrix(run: Run, test: _Test, found: Sequence[Series]) -> _Matrix:
+    values: defaultdict[_Pair, list[float]] = defaultdict(list)
+    idents: dict[_Pair, str] = {}
     for series in found:
-        server, client = series.first.hosts
-        values[server, client] += [record.value for record in series.usable if record.value is not None]
-        ident.setdefault((server, client), series.ident)
-    for pair in _failed(run, test.benchmark) - values.keys():
-        values[pair] = []
-    hosts = sorted({host for pair in values for host in pair}, key=natural)
-    normal = median(value for each in values.values() for value in each)
-    unit = METRICS[test.metric].unit
-    ratios = {
-        pair: median_ratio(median(each), normal, test.metric) if each else None
-        for pair, each in values.items()
-    }
+        pair = (series.first.hosts[0], series.first.hosts[1])
+        values[pair] += [record.value for record in series.usable if record.value is not None]
+        idents.setdefault(pair, series.ident)
+    for record in run.records:
+        if record.benchmark == test.benchmark and len(set(record.hosts)) == 2 and not record.ok:
+            pair = (record.hosts[0], record.hosts[-1])
+            if not values[pair]:
+                idents.setdefault(pair, run.idents[id(record)])
+    return _Matrix(test, values, idents)
+
+
+def _figure(report: Report, run: Run, matrix: _Matrix, verdict: Mapping[str, Any] | None) -> Figure:
     blamed = {host for suspect in verdict["suspects"] for host in suspect["nodes"]} if verdict else set()
-    shows = (
-        f"{test.name}: {sum(map(bool, values.values()))} pairs of {len(hosts)} nodes as ratios to their "
-        "median, "
-        f"{format_quantity(normal, unit)}. A pair measured one way round only is shown there only."
-    )
-    title = f"Pairs: {test.name}" + (f", {run.label}" if len(report.runs) > 1 else "")
-    if len(hosts) <= _MOST_NODES:
-        grid = _pairs(hosts, ratios, values, ident, unit)
-    else:
-        grid = _groups(hosts, ratios)
-        shows += (
-            f" Squares are medians of groups of {math.ceil(len(hosts) / _MOST_NODES)} neighbouring nodes."
-        )
-    named, cells = grid
-    picture = Grid(
+    name, hosts = matrix.test.name, matrix.hosts
+    each = math.ceil(len(hosts) / _MOST_NODES)
+    measured = sum(map(bool, matrix.values.values()))
+    normal = format_quantity(matrix.normal, METRICS[matrix.test.metric].unit)
+    shows = f"{name}: {measured} pairs of {len(hosts)} nodes as ratios to their median, {normal}."
+    if each > 1:
+        shows += f" Squares are medians of groups of {each} neighbouring nodes, called by their first."
+    title = f"Pairs: {name}" + (f", {run.label}" if len(report.runs) > 1 else "")
+    names = tuple(hosts[::each])
+    grid = Grid(
         ident=report.ident(),
         title=title,
         text=f"{shows} The table below has the numbers, the worst first.",
-        rows=tuple(named),
-        columns=tuple(named),
-        cells=tuple(cells),
+        rows=names,
+        columns=names,
+        cells=tuple(_pairs(matrix) if each == 1 else _groups(matrix, each)),
         row_title="server",
         column_title="client",
         blamed=frozenset(blamed),
+        filled=True,
         side=24.0,
     )
-    return grid_figure(picture, shows, _READING, _table(title, ratios, values, ident, unit))
+    return grid_figure(grid, shows, _READING, _table(title, matrix))
 
 
-def _failed(run: Run, benchmark: str) -> set[tuple[str, str]]:
-    """Pairs of which some measurement failed."""
-    return {
-        (record.hosts[0], record.hosts[1])
-        for record in run.records
-        if record.benchmark == benchmark and len(record.hosts) == 2 and not record.ok
-    }
+def _pairs(matrix: _Matrix) -> Iterator[GridCell]:
+    """A cell a pair; what was measured one way round only stands on both sides of the diagonal."""
+    number = {host: place for place, host in enumerate(matrix.hosts)}
+    for pair, ratio in matrix.ratios.items():
+        server, client = pair
+        tip = f"{client} → {server}\n{matrix.said(pair)}"
+        state: State = "failed" if ratio is None else ""
+        record = matrix.idents.get(pair, "")
+        yield GridCell(number[server], number[client], ratio, tip, record, state)
+        if (client, server) not in matrix.ratios:
+            yield GridCell(number[client], number[server], ratio, tip, record, state)
 
 
-def _pairs(
-    hosts: Sequence[str],
-    ratios: Mapping[tuple[str, str], float | None],
-    values: Mapping[tuple[str, str], list[float]],
-    ident: Mapping[tuple[str, str], str],
-    unit: str,
-) -> tuple[list[str], list[GridCell]]:
-    number = {host: place for place, host in enumerate(hosts)}
-    cells = []
-    for (server, client), ratio in ratios.items():
-        said = (
-            "failed"
-            if ratio is None
-            else f"{format_quantity(median(values[server, client]), unit)}, {ratio:.3g}"
-        )
-        state = "failed" if ratio is None else ""
-        tip = f"{client} → {server}\n{said}"
-        cells.append(
-            GridCell(number[server], number[client], ratio, tip, ident.get((server, client), ""), state)  # type: ignore[arg-type]
-        )
-    return list(hosts), cells
-
-
-def _groups(
-    hosts: Sequence[str], ratios: Mapping[tuple[str, str], float | None]
-) -> tuple[list[str], list[GridCell]]:
-    """Neighbouring hosts together; a group is called by its first."""
-    each = math.ceil(len(hosts) / _MOST_NODES)
-    group = {host: place // each for place, host in enumerate(hosts)}
+def _groups(matrix: _Matrix, each: int) -> Iterator[GridCell]:
+    """A cell for two groups of neighbouring hosts, whichever way round their pairs were measured."""
+    group = {host: place // each for place, host in enumerate(matrix.hosts)}
     found: defaultdict[tuple[int, int], list[float | None]] = defaultdict(list)
-    for (server, client), ratio in ratios.items():
+    for (server, client), ratio in matrix.ratios.items():
         found[group[server], group[client]].append(ratio)
-    cells = []
-    for (row, column), all_of in found.items():
-        known = [ratio for ratio in all_of if ratio is not None]
-        ratio = median(known) if known else None
-        said = "all failed" if ratio is None else f"{ratio:.3g} (worst {min(known):.3g})"
-        tip = f"{hosts[column * each]} … → {hosts[row * each]} …\n{len(all_of)} pairs: {said}"
-        cells.append(GridCell(row, column, ratio, tip, state="failed" if ratio is None else ""))
-    return [hosts[place] for place in range(0, len(hosts), each)], cells
+        if group[server] != group[client]:
+            found[group[client], group[server]].append(ratio)
+    for (row, column), ratios in found.items():
+        known = [ratio for ratio in ratios if ratio is not None]
+        middle = median(known) if known else None
+        said = "all failed" if middle is None else f"{middle:.3g} (worst {min(known):.3g})"
+        names = f"{matrix.hosts[column * each]} … with {matrix.hosts[row * each]} …"
+        yield GridCell(
+            row, column, middle, f"{names}\n{len(ratios)} pairs: {said}",
+            state="failed" if middle is None else "",
+        )  # fmt: skip
 
 
-def _table(
-    title: str,
-    ratios: Mapping[tuple[str, str], float | None],
-    values: Mapping[tuple[str, str], list[float]],
-    ident: Mapping[tuple[str, str], str],
-    unit: str,
-) -> Table:
-    worst = sorted(ratios.items(), key=lambda item: -1.0 if item[1] is None else item[1])
+def _table(title: str, matrix: _Matrix) -> Table:
+    unit = METRICS[matrix.test.metric].unit
+    worst = sorted(matrix.ratios.items(), key=lambda item: -1.0 if item[1] is None else item[1])
     rows = []
-    for (server, client), ratio in worst[:_MOST_ROWS]:
-        each = values[server, client]
-        records = [ident[server, client]] if (server, client) in ident else []
-        value = quantity(median(each), unit, records) if each else Cell("failed", sort="", kind="bad")
+    for pair, ratio in worst[:_MOST_ROWS]:
+        each = matrix.values[pair]
+        records = [matrix.idents[pair]] if pair in matrix.idents else []
+        value = quantity(median(each), unit, records) if each else Cell("failed", records, "", kind="bad")
         share = Cell(
             "" if ratio is None else f"{ratio:.4g}", sort="" if ratio is None else ratio, kind="number"
         )
-        rows.append((Cell(server), Cell(client), value, share, count(len(each))))
-    left = len(ratios) - len(rows)
+        rows.append((Cell(pair[0]), Cell(pair[1]), value, share, count(len(each))))
+    left = len(matrix.ratios) - len(rows)
     return Table(
         f"Numbers: {title}",
         ("server", "client", "median", "ratio to all", "samples"),

@@ -8,9 +8,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from npc.statistics import MIN_SAMPLES
+from report.advice import advise
 from report.blocks import Block, Cell, Listing, Table, Text, count, plural, quantity
 from report.history import History
 from report.runs import Report, Run
+from report.sections.advice import evidence_of
 from roofline.ceilings import Estimate
 from roofline.table import interval_text, notes, size_text, source_text
 
@@ -103,6 +105,9 @@ def _of_history(history: History) -> Iterator[Block]:
             items = [_judged(row, places.get(id(row))) for row in bad[:_MOST]]
             more = f", {len(bad) - _MOST} more in its section" if len(bad) > _MOST else ""
             yield Listing(f"Not as usual{more}", tuple(items), "bad")
+        besides = [Cell(str(note)) for note in document.get("notes") or ()]
+        if besides:
+            yield Listing("What else happened in that night", tuple(besides), "note")
         suspects = [each for each in document.get("suspects", ()) if each.get("named")]
         if suspects:
             items = [Cell(f"{s['kind']} {s['name']}, since {s['since']}: {s['evidence']}") for s in suspects]
@@ -113,7 +118,7 @@ def _judged(row: Mapping[str, Any], series: Any) -> Cell:
     name = series.name if series else f"{row.get('benchmark')} {row.get('case')} {row.get('size') or ''}"
     since = f", since {row['since']}" if row.get("since") else ""
     text = f"{row.get('verdict')}: {name} {row.get('metric')}: {row.get('reason')}{since}"
-    return Cell(text, (series.ident,) if series else ())
+    return Cell(text, href="#history")
 
 
 # --- what to do ----------------------------------------------------------------------------------------
@@ -122,10 +127,8 @@ def _judged(row: Mapping[str, Any], series: Any) -> Cell:
 def _todo(run: Run, report: Report) -> Iterator[Cell]:
     """One line for each thing that somebody should do about a run."""
     where = shlex.quote(str(run.folder))
-    for _, entries in run.verdicts():
-        for entry in entries:
-            for suspect in entry["verdict"]["suspects"]:
-                yield Cell(f"{suspect['kind']} {suspect['name']}: {suspect['closer']}", href="#pairs")
+    hints = [f"{run.label}: {rule.title}: {hint.do}" for rule, hint in advise(evidence_of(run)).hints]
+    yield from (Cell(hint, href="#advice") for hint in dict.fromkeys(hints))
     kinds = Counter(record.status.partition(":")[0] for record in run.records)
     failed = kinds["failed"] + kinds["timeout"]
     if failed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import os
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 SCHEMA: Final = 1
 PAGE: Final = "report.html"
 _USAGE: Final = 2
-#: What ``--history`` without a value means: the history of the runs' platforms, where `npc nightly` keeps it.
+#: What ``--history`` without a value means: that folder here, else in the checkout.
 _OF_PLATFORM: Final = "history"
 
 
@@ -31,7 +32,7 @@ _OF_PLATFORM: Final = "history"
     flag_value=_OF_PLATFORM,
     type=click.Path(path_type=Path),
     metavar="[FOLDER]",
-    help="Show the nights of a history, too: its folder, or history/ here if none is named.",
+    help="Show the nights of a history, too: its folder; if none is named, history/ here or in the checkout.",
 )
 @click.option(
     "--output",
@@ -43,8 +44,9 @@ _OF_PLATFORM: Final = "history"
 def report(runs: tuple[Path, ...], history: Path | None, output: Path | None, as_json: bool) -> None:
     """One page about RUN…: verdicts, pictures, models, nights, what failed; every number with its raw file.
 
-    RUN is a run's folder, a records.csv, or a folder that npb wrote. Several are shown beside each other. The
-    page is one file that fetches nothing, for a browser without a network.
+    RUN is a run's folder (of a folder of runs, its newest), a records.csv, or a folder that npb wrote.
+    Several are shown beside each other. The page is one file that fetches nothing, for a browser without a
+    network.
 
     Exit codes: 0; 1 if nothing in it was measured (the page says why); 2 for bad arguments, files that
     cannot be read, or a page that cannot be written.
@@ -79,16 +81,22 @@ def report(runs: tuple[Path, ...], history: Path | None, output: Path | None, as
 
 def _beside(runs: Sequence[Path]) -> Path:
     """Where the page goes if nobody says."""
+    from npc.run import records_file
+
     if len(runs) != 1:
         return Path(PAGE)
-    return (runs[0] if runs[0].is_dir() else runs[0].parent) / PAGE
+    file = records_file(runs[0])
+    return (file if file.is_dir() else file.parent) / PAGE
 
 
 def _read_history(folder: Path | None, platforms: Sequence[str]) -> History | None:
     if folder is None:
         return None
+    from npc.characterise import checkout
     from report.history import NoHistory, read_history
 
+    if folder == Path(_OF_PLATFORM) and not folder.exists():
+        folder = checkout() / _OF_PLATFORM  # where npc nightly keeps it
     try:
         return read_history(folder, platforms)
     except NoHistory as error:
@@ -107,7 +115,8 @@ def _write(page: str, path: Path) -> None:
     except OSError as error:
         raise _failure(f"cannot write {path}: {error.strerror}; choose another place by --output") from None
     finally:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            partial.unlink()
 
 
 def _document(

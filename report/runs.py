@@ -19,7 +19,7 @@ from urllib.parse import quote
 from npc.launch import Launch
 from npc.platform import InvalidPlatform, Platform
 from npc.record import Record
-from npc.run import RECORDS, read_run
+from npc.run import read_run, records_file
 from npc.statistics import Summary, summarise
 from npc.units import METRICS
 from npc.validity import Circumstances, Finding, find_lies
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 #: Params that say how a launch went, not what it was asked.
 _ACCIDENTAL: Final = frozenset({"received"})
 #: Params that make another number of the same test: a percentile, the sender's count, one of two ways.
-_QUALIFIERS: Final = ("statistic", "side", "direction")
+QUALIFIERS: Final = ("statistic", "side", "direction")
 ENVIRONMENT: Final = "environment.json"
 
 
@@ -150,7 +150,7 @@ class Run:
             and series.first.nodes == estimate.nodes
             and any(record.raw in raw for record in series.usable)
             and estimate.params.items() <= series.first.params.items()
-            and all(series.first.params.get(name) == estimate.params.get(name) for name in _QUALIFIERS)
+            and all(series.first.params.get(name) == estimate.params.get(name) for name in QUALIFIERS)
         ]
 
     @cached_property
@@ -223,7 +223,7 @@ def read_runs(paths: Sequence[Path]) -> list[Run]:
     Raises FileNotFoundError, OSError, `npc.InvalidRecord`, all with the file in their message.
     """
     found: list[tuple[Path, str, list[Record]]] = []
-    for path in dict.fromkeys(path.resolve() for path in paths):
+    for path in dict.fromkeys(records_file(path).resolve() for path in paths):
         records = read_run(path)
         folder = path if path.is_dir() else path.parent
         platforms = dict.fromkeys(record.platform for record in records) or {"": None}
@@ -253,11 +253,6 @@ def _labels(named: Sequence[tuple[Path, str]]) -> list[str]:
         if len(set(found)) == len(found):
             return found
     return [f"{name} {number}" for number, (_, name) in enumerate(named)]
-
-
-def records_file(path: Path) -> Path:
-    """The file of records that `path` means."""
-    return path / RECORDS if path.is_dir() else path
 
 
 def better(metric: str) -> str:

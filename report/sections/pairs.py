@@ -210,9 +210,7 @@ def _table(title: str, matrix: _Matrix) -> Table:
         each = matrix.values[pair]
         records = [matrix.idents[pair]] if pair in matrix.idents else []
         value = quantity(median(each), unit, records) if each else Cell("failed", records, "", kind="bad")
-        share = Cell(
-            "" if ratio is None else f"{ratio:.4g}", sort="" if ratio is None else ratio, kind="number"
-        )
+        share = Cell("", sort="") if ratio is None else Cell(f"{ratio:.4g}", sort=ratio, kind="number")
         rows.append((Cell(pair[0]), Cell(pair[1]), value, share, count(len(each))))
     left = len(matrix.ratios) - len(rows)
     return Table(

@@ -134,6 +134,7 @@ def _trace(run: Run, sweep: Sweep, tests: Sequence[str], mpis: Sequence[str]) ->
         marks=tuple(marks),
         dashes=DASHES[mpis.index(sweep.mpi) % len(DASHES)],
         shape=test,
+        hollow=mpis.index(sweep.mpi) % 2 == 1,
     )
 
 

@@ -1,0 +1,475 @@
+"""``npc report``: what the page holds, that every link leads somewhere, that no name can break it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Mapping
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from npc.record import COLUMNS, Record, replace, save_csv
+from npc.run import read_run
+from npc.statistics import summarise
+from npc.units import format_quantity
+from report import charts
+from report.command import report as report_command
+from report.history import NoHistory, read_history
+from report.page import _chosen, build, render
+from report.runs import Report, read_runs
+from report.sections import SECTIONS
+from report.sections.allocation import natural
+from tests.jube_job import NPC
+from tests.measured import records
+from tests.run_folder import HOSTILE, everything, make_history, make_pairs, make_run
+
+_VOID = {"meta", "input", "br", "img", "link"}
+
+
+class Page(HTMLParser):
+    """The elements of a page: tag and attributes, the ids, and the text by the id of the element above it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.text = ""
+        self.open: list[str] = []
+        self.inside: dict[str, str] = {}
+        self.ids: list[str] = []
+        self._above: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = {name: value or "" for name, value in attrs}
+        self.elements.append((tag, values))
+        if "id" in values:
+            self.ids.append(values["id"])
+        if tag not in _VOID:
+            self.open.append(tag)
+            self._above.append(values.get("id") or (self._above[-1] if self._above else ""))
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = {name: value or "" for name, value in attrs}
+        self.elements.append((tag, values))
+        self.ids += [values["id"]] if "id" in values else []
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in _VOID:
+            return
+        assert self.open and self.open[-1] == tag, f"</{tag}> ends {self.open[-3:]}"
+        self.open.pop()
+        self._above.pop()
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+        for place in set(self._above):
+            self.inside[place] = self.inside.get(place, "") + data
+
+    def all(self, tag: str) -> list[dict[str, str]]:
+        """Attributes of every element of a tag."""
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def npc_report(*words: str | Path) -> Result:
+    """The command, in this process."""
+    return CliRunner().invoke(report_command, [str(word) for word in words])
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
+    """A run, pairs and a history."""
+    folder = tmp_path_factory.mktemp("report")
+    return {
+        "run": make_run(folder / "run"),
+        "pairs": make_pairs(folder / "pairs"),
+        "history": make_history(folder / "history"),
+    }
+
+
+@pytest.fixture(scope="module")
+def whole(folders: Mapping[str, Path]) -> tuple[Path, dict[str, Any]]:
+    """The page of all of them, with what ``--json`` says."""
+    path = folders["run"].parent / "whole.html"
+    ended = npc_report(
+        folders["run"], folders["pairs"], "--history", folders["history"], "--output", path, "--json"
+    )
+    assert ended.exit_code == 0, ended.output
+    return path, json.loads(ended.stdout)
+
+
+@pytest.fixture(scope="module")
+def page(whole: tuple[Path, dict[str, Any]]) -> Page:
+    return Page(whole[0].read_text(encoding="utf-8"))
+
+
+# --- the page ------------------------------------------------------------------------------------------
+
+
+def test_every_section_is_there_and_json_says_so(whole: tuple[Path, dict[str, Any]], page: Page) -> None:
+    path, told = whole
+    assert told["schema"] == 1
+    assert told["bytes"] == path.stat().st_size < 5e6
+    assert [section["name"] for section in told["sections"]] == list(SECTIONS)
+    assert set(SECTIONS) <= set(page.ids)
+    assert told["absent"] == {}
+    assert [run["records"] for run in told["runs"]] == [802, 28]
+    assert told["runs"][0]["usable"] == 798
+    assert (told["history"]["nights"], told["history"]["series"]) == (40, 3)
+    assert not page.open, "elements that never end"
+
+
+def test_ids_are_unique_and_every_link_leads_somewhere(
+    whole: tuple[Path, dict[str, Any]], page: Page
+) -> None:
+    assert max(Counter(page.ids).values()) == 1
+    ids = set(page.ids)
+    inner = [a["href"][1:] for a in page.all("a") if a.get("href", "").startswith("#")]
+    records = [attributes["data-record"] for _, attributes in page.elements if "data-record" in attributes]
+    assert len(inner) > 200 and len(records) > 400
+    assert not {*inner, *records} - ids
+    files = [a["href"] for a in page.all("a") if not a["href"].startswith("#")]
+    assert len(files) > 800
+    missing = [name for name in files if not (whole[0].parent / unquote(name)).is_file()]
+    assert not missing
+
+
+def test_it_fetches_nothing_and_allows_only_its_own_style_and_script(
+    whole: tuple[Path, dict[str, Any]], page: Page
+) -> None:
+    text = whole[0].read_text(encoding="utf-8")
+    for tag, attributes in page.elements:
+        assert not {"src", "srcset", "style", "action", "background"} & attributes.keys(), (tag, attributes)
+        assert not any(name.startswith("on") for name in attributes), (tag, attributes)
+        assert tag not in ("link", "iframe", "object", "embed", "img", "base", "form"), tag
+    for place in re.findall(r"url\(([^)]*)\)", text):
+        assert place.startswith("#")
+    (policy,) = [m["content"] for m in page.all("meta") if m.get("http-equiv") == "Content-Security-Policy"]
+    assert policy.startswith("default-src 'none';") and "unsafe" not in policy
+    for kind in ("style", "script"):
+        (content,) = re.findall(rf"<{kind}>(.*?)</{kind}>", text, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}'" in policy
+
+
+def test_every_picture_has_a_text_and_a_table_beside_it(
+    whole: tuple[Path, dict[str, Any]], page: Page
+) -> None:
+    pictures = [svg for svg in page.all("svg") if svg.get("aria-hidden") != "true"]
+    charts_shown = [svg for svg in pictures if "chart" in svg["class"].split()]
+    assert len(charts_shown) == whole[1]["charts"] >= 10
+    for svg in pictures:
+        assert svg["role"] == "img"
+        if "aria-label" in svg:
+            assert len(svg["aria-label"]) > 20
+        else:
+            assert len(page.inside[svg["aria-labelledby"]]) > 5
+            assert re.search("tables? below", page.inside[svg["aria-describedby"]])
+    for svg in charts_shown:
+        figure = page.inside[f"{svg['id']}-figure"]
+        assert "How to read it:" in figure
+        assert re.search(r"(Numbers|Nights|Ceilings)[:( ]", figure)
+
+
+def test_numbers_are_those_of_the_records(folders: Mapping[str, Path], page: Page) -> None:
+    found = read_run(folders["run"])
+    chosen = [
+        r.value for r in found if (r.case, r.size, r.params.get("mpi")) == ("osu_bw", 1048576, "openmpi")
+    ]
+    summary = summarise([value for value in chosen if value is not None])
+    assert summary.n == 7 and summary.low is not None
+    text = format_quantity(summary.median, "B/s", 4)
+    assert text in page.inside["sizes"]
+    (row,) = [each for each in page.ids if each.startswith("r0") and text in page.inside.get(each, "")]
+    assert format_quantity(summary.low, "B/s", 4) in page.inside[row]
+    assert "7 of 7" in page.inside[row] and "openmpi" in page.inside[row]
+    for case, unit in (("peakflops_avx", "FLOP/s"), ("peakflops_sp_avx", "FLOP/s"), ("triad", "B/s")):
+        values = [record.value for record in found if record.case == case and record.ok]
+        middle = summarise([value for value in values if value is not None]).median
+        assert format_quantity(middle, unit, 4) in page.inside["summary"]
+
+
+def test_what_failed_is_told_with_its_reason(page: Page) -> None:
+    for words in (
+        "connection refused",
+        "1 CPU for both sides",
+        "it still ran after 120 s",
+        "no RDMA device",
+        "4 records of 802 not used: fuchs run",
+    ):
+        assert words in page.inside["failures"]
+    assert (
+        "798 of 802 records usable (1 failed, 1 invalid, 1 timeout, 1 unavailable)" in page.inside["summary"]
+    )
+
+
+def test_the_slow_node_is_named_in_summary_matrix_and_map(page: Page) -> None:
+    assert "node n3: " in page.inside["summary"]
+    assert "To blame" in page.inside["pairs"] and "ethtool" in page.inside["pairs"]
+    assert "Below 0.95: n3 0.8" in page.inside["allocation"]
+    cells = [
+        attributes
+        for tag, attributes in page.elements
+        if tag == "rect" and "→ n3" in attributes.get("data-tip", "")
+    ]
+    assert len(cells) >= 7
+    assert {cell["class"] for cell in cells} <= {"cell h1", "cell h2"}
+
+
+def test_nights_show_the_verdict_the_usual_value_and_where_the_new_level_began(page: Page) -> None:
+    assert "night 20261010T023000Z: DEGRADED (1 DEGRADED, 2 PASS)" in page.inside["summary"]
+    history = page.inside["history"]
+    assert "another level since 20261001T023000Z" in history
+    assert "usual value: 999.9 MB/s" in history
+    assert "nights without a usable number" in history and "connection refused" in history
+    assert "the matrix of pairs was not measured" in page.inside["summary"]
+
+
+def test_hostile_names_stay_text(tmp_path: Path) -> None:
+    found = [
+        replace(
+            record,
+            platform=f"p{HOSTILE}",
+            case=f"{record.case}{HOSTILE}",
+            hosts=tuple(f"h{HOSTILE.replace(';', '')}{n}" for n in range(2)),
+            params={**record.params, "mpi": HOSTILE},
+            status=record.status if record.ok else f"{record.status} {HOSTILE}",
+        )
+        for record in everything()
+    ]
+    make_run(tmp_path / "run", found)
+    ended = npc_report(tmp_path / "run")
+    assert ended.exit_code == 0, ended.output
+    text = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "<img" not in text and "<svg/onload" not in text and "{{7*7}}" in text
+    read = Page(text)
+    assert HOSTILE in read.text
+    assert {tag for tag, _ in read.elements} & {"img", "iframe", "link", "object"} == set()
+    assert len(read.all("script")) == len(read.all("style")) == 1
+    assert not any(name.startswith("on") for _, attributes in read.elements for name in attributes)
+    assert read.inside["sizes"].count(HOSTILE) > 5
+
+
+# --- the command ---------------------------------------------------------------------------------------
+
+
+def test_the_page_lies_beside_the_run_and_a_second_one_replaces_it(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", list(records("stream", "triad", 78e9)))
+    for _ in range(2):
+        ended = npc_report(tmp_path / "run" / "records.csv")
+        assert (ended.exit_code, ended.stderr) == (0, "")
+        assert ended.stdout.startswith(f"{run}/report.html: 0.")
+    assert sorted(path.name for path in run.iterdir()) == [
+        "environment.json", "launches.jsonl", "raw", "records.csv", "report.html",
+    ]  # fmt: skip
+    text = Page((run / "report.html").read_text()).inside["absent"]
+    for title in ("Roofline", "Bandwidth and latency over message size", "Time series", "Pairs of nodes"):
+        assert title in text
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "name a run"),
+        (["nowhere"], "no such file"),
+        (["empty"], "npc collect"),
+        (["broken.csv"], "broken.csv:2: value"),
+        (["--history", "empty"], "holds no history"),
+        (["run", "--output", "file/report.html"], "cannot write file/report.html"),
+    ],
+)
+def test_a_mistake_is_one_message_and_two(tmp_path: Path, words: list[str], message: str) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").touch()
+    (tmp_path / "run").mkdir()
+    save_csv(records("stream", "triad", 1.0), tmp_path / "run" / "records.csv")
+    row = "2026-11-20T08:00:00+00:00,a,b,c,bandwidth,x,B/s,,1,,,,0,ok,,,"
+    (tmp_path / "broken.csv").write_text(f"{','.join(COLUMNS)}\n{row}\n")
+    ended = subprocess.run([NPC, "report", *words], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert ended.returncode == 2
+    assert message in ended.stderr and "Traceback" not in ended.stderr
+
+
+def test_a_run_in_which_nothing_worked_has_a_page_and_is_one(tmp_path: Path) -> None:
+    (first, *_) = records("osu", "osu_bw", 1.0)
+    make_run(tmp_path / "run", [replace(first, value=None, status="failed: no route to host")])
+    ended = npc_report(tmp_path / "run")
+    assert ended.exit_code == 1
+    read = Page((tmp_path / "run" / "report.html").read_text())
+    assert "no route to host" in read.inside["failures"]
+    assert "0 of 1 record usable (1 failed)" in read.inside["summary"]
+
+
+def test_a_folder_of_several_platforms_is_shown_platform_by_platform(tmp_path: Path) -> None:
+    one = list(records("stream", "triad", 78e9))
+    two = [replace(record, platform="other", value=(record.value or 0) / 2) for record in one]
+    save_csv([*one, *two], tmp_path / "records.csv")
+    runs = read_runs([tmp_path, tmp_path / "records.csv"])
+    assert [(run.label, len(run.records)) for run in runs] == [("fuchs", 7), ("other", 7)]
+    sections, _ = build(Report(runs, tmp_path))
+    assert "comparison" in [section.name for section in sections]
+
+
+def test_links_to_raw_files_with_odd_names_lead_to_them(tmp_path: Path) -> None:
+    odd = "a b#c?d%41&é.out"
+    (first, *_) = records("stream", "triad", 78e9)
+    (tmp_path / odd).write_text("raw")
+    save_csv([replace(first, raw=odd)], tmp_path / "records.csv")
+    report = Report(read_runs([tmp_path]), tmp_path / "elsewhere")
+    href = report.href(report.runs[0], odd)
+    assert (tmp_path / "elsewhere" / unquote(href)).resolve() == tmp_path / odd or href.startswith("../")
+    assert not set("#? &") & set(href)
+
+
+def test_of_very_many_series_those_that_numbers_lead_to_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("report.page.MOST_SERIES", 20)
+    aside = [
+        record
+        for number in range(30)
+        for record in records("osu", f"osu_x{number}", 1.0, metric="latency", params={"statistic": "p99"})
+    ]
+    save_csv([*aside, *everything()], tmp_path / "records.csv")
+    report = Report(read_runs([tmp_path]), tmp_path)
+    sections, absent = build(report)
+    read = Page(render(report, sections, absent))
+    used = {attributes["data-record"] for _, attributes in read.elements if "data-record" in attributes}
+    assert len(report.runs[0].series) > 100
+    assert len(used) > 20 and not used - set(read.ids)
+    left = len(report.runs[0].series) - len(_chosen(report.runs[0], used))
+    assert left >= 20
+    assert f"{left} more series are in records.csv only" in read.text
+
+
+# --- histories -----------------------------------------------------------------------------------------
+
+
+def rows(night: str, values: list[object], **cells: str) -> str:
+    """CSV lines of one series in one night."""
+    lines = []
+    for sample, value in enumerate(values):
+        row = {
+            "time": f"{night}T02:30:0{sample}+00:00", "platform": "p", "benchmark": "osu", "case": "osu_bw",
+            "metric": "bandwidth", "value": str(value), "unit": "B/s", "size": "8", "nodes": "2",
+            "hosts": "a;b", "run": night, "sample": str(sample), "status": "ok",
+        }  # fmt: skip
+        row.update(cells)
+        lines.append(",".join(f'"{row.get(name, "")}"' for name in COLUMNS))
+    return "\n".join(lines) + "\n"
+
+
+def test_a_history_is_read_to_its_last_whole_row_with_medians_of_nights(tmp_path: Path) -> None:
+    params = '{""remeasured"": ""1""}'
+    text = ",".join(COLUMNS) + "\n"
+    text += rows("2026-10-01", [1, 2, 4]) + rows("2026-10-02", [3], params=params)
+    text += rows("2026-10-03", [5, 7]) + rows("2026-10-03", [100], params=params)
+    text += rows("2026-10-04", [""], status="failed: x") + rows("2026-10-05", ["nan"])
+    text += rows("2026-10-06", [9])[:-8]
+    (tmp_path / "2026-10.csv").write_text(text)
+    history = read_history(tmp_path)
+    (series,) = history.series
+    assert [(n.run[-2:], n.median, n.n, n.status) for n in series.nights] == [
+        ("01", 2.0, 3, ""),
+        ("02", 3.0, 1, ""),  # nothing but the second measurement: that counts
+        ("03", 6.0, 2, ""),
+        ("04", pytest.approx(float("nan"), nan_ok=True), 0, "failed: x"),
+    ]
+    assert (history.rows, history.problems, history.platforms) == (9, 1, ("p",))
+
+
+def test_files_of_an_older_schema_are_read(tmp_path: Path) -> None:
+    (tmp_path / "2026-10.csv").write_text(
+        "metric,value,time,platform,benchmark,case,run\nlatency,1e-6,2026-10-01T00:00:00Z,p,osu,osu_latency,n1\n"
+    )
+    (series,) = read_history(tmp_path).series
+    assert (series.key.nodes, series.nights[0].median, series.unit) == ("1", 1e-6, "s")
+    (tmp_path / "2026-11.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(NoHistory, match="no columns time"):
+        read_history(tmp_path)
+
+
+def test_a_history_alone_makes_a_page_and_platforms_are_chosen_by_the_runs(
+    tmp_path: Path, folders: Mapping[str, Path]
+) -> None:
+    ended = npc_report("--history", folders["history"], "--output", tmp_path / "h.html", "--json")
+    told = json.loads(ended.stdout)
+    assert [section["name"] for section in told["sections"]] == ["summary", "history", "allocation"]
+    other = tmp_path / "history"
+    for name in ("p", "q"):
+        (other / name).mkdir(parents=True)
+        (other / name / "2026-10.csv").write_text(
+            ",".join(COLUMNS) + "\n" + rows("2026-10-01", [1], platform=name)
+        )
+    assert read_history(other).platforms == ("p", "q")
+    assert read_history(other, ["q"]).platforms == ("q",)
+
+
+def test_damaged_verdicts_are_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "2026-10.csv").write_text(",".join(COLUMNS) + "\n" + rows("2026-10-01", [1, 2]))
+    for text in ("{", "[]", '{"series": [{"verdict": "FAIL"}, 3]}', '{"series": 7}'):
+        (tmp_path / "verdict.json").write_text(text)
+        history = read_history(tmp_path)
+        assert [series.verdict for series in history.series] == [""]
+
+
+# --- charts --------------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.floats(min_value=1e-9, max_value=1e15), min_size=1, max_size=40),
+    st.sampled_from(["B/s", "s", "1"]),
+    st.booleans(),
+)
+def test_axes_hold_all_values_with_few_rising_labels(values: list[float], unit: str, log: bool) -> None:
+    axis = charts.quantity_axis("x", values, unit, log=log)
+    assert all(0 <= axis.share(value) <= 1 for value in values)
+    places = [axis.share(tick.value) for tick in axis.ticks]
+    assert len(places) <= 12
+    assert all(a < b for a, b in pairwise(places))
+    assert all(-1e-9 <= place <= 1 + 1e-9 for place in places)
+
+
+@given(st.lists(st.integers(min_value=0, max_value=2**32), min_size=1, max_size=30))
+def test_size_axes_are_labelled_at_powers_of_two(sizes: list[int]) -> None:
+    axis = charts.size_axis("size", sizes)
+    assert all(0 <= axis.share(max(size, 0.5)) <= 1 for size in sizes)
+    assert all(tick.value == 0.5 or tick.value.is_integer() for tick in axis.ticks)
+    assert len(axis.ticks) <= 10
+
+
+def test_shades_are_symmetrical_about_normal() -> None:
+    assert charts.shade(1.0) == 4
+    assert [charts.shade(ratio) for ratio in (0.3, 0.7, 0.85, 0.93, 0.96, 1.04, 1.07, 1.2, 1.5, 2)] == [
+        0, 1, 2, 3, 4, 4, 5, 6, 7, 8,
+    ]  # fmt: skip
+    assert len(charts.shade_words()) == 9
+
+
+def test_hosts_are_ordered_as_people_count() -> None:
+    assert sorted(["n10", "n2", "a", "n1-b", "n1-a2"], key=natural) == ["a", "n1-a2", "n1-b", "n2", "n10"]
+
+
+def test_a_record_of_a_metric_without_direction_is_shown_and_not_judged(tmp_path: Path) -> None:
+    found: list[Record] = [
+        replace(record, hosts=(host,))
+        for host in ("a", "b")
+        for record in records("himeno", "flop", 1e9, metric="flop")
+    ]
+    save_csv(found, tmp_path / "records.csv")
+    report = Report(read_runs([tmp_path]), tmp_path)
+    sections, absent = build(report)
+    read = Page(render(report, sections, absent))
+    assert "1 GFLOP" in read.inside["r0s0"]

@@ -18,10 +18,11 @@ from __future__ import annotations
 import gc
 import importlib
 import pkgutil
+import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from itertools import repeat
 from pathlib import PurePath
 from typing import Final, Protocol, cast
@@ -138,6 +139,25 @@ def failed(
 ) -> Reading:
     """The reading of a test that gave no number; `reason` is shortened to one line."""
     return Reading(case, metric, None, size, f"failed: {' '.join(reason.split())[:200]}", params)
+
+
+def cells_of_rows(lines: str, cells: Sequence[str]) -> list[str]:
+    """The cells of a table's rows, one after the other: of column k ``[k :: len(cells)]``.
+
+    `cells` are the patterns of a row's cells; lines that are no such row are left out. `lines` begins with a
+    line end.
+    """
+    row, no_row = _row_patterns(tuple(cells))
+    if no_row.search(lines):  # one search over the whole text is cheaper than a match for each line
+        lines = "\n".join(filter(row.fullmatch, lines.split("\n")))
+    return lines.split()
+
+
+@lru_cache
+def _row_patterns(cells: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """What matches one row, and what finds a line that is neither row nor empty."""
+    row = r"[ \t]*" + r"[ \t]+".join(cells) + r"[ \t]*"
+    return re.compile(row), re.compile(rf"\n(?!(?:{row})?$)", re.MULTILINE)
 
 
 def column(

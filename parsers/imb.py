@@ -22,10 +22,10 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import PurePath
-from typing import Final, Literal, NamedTuple
+from typing import Final
 
 from npc.record import Reading
-from parsers import NUMBER, WHOLE, column, complete_lines, failed
+from parsers import NUMBER, WHOLE, cells_of_rows, column, complete_lines, failed
 
 _TITLE: Final = re.compile(r"\n# Benchmarking (\S+)(?: \([^)\n]*\))?[ \t]*(?=\n)")
 _HEADING: Final = re.compile(r"\n[ \t]*((?:Group +)?(?:#bytes +)?#repetitions [^\n]+)(?=\n)")
@@ -53,14 +53,6 @@ _QUANTITIES: Final[dict[str, tuple[str, float, dict[str, str]]]] = {
     "Mbytes/sec": ("bandwidth", 1e-6, {}),
     "Msg/sec": ("message_rate", 1.0, {}),
 }
-
-
-class _Layout(NamedTuple):
-    """The columns of a heading; row matches one row, no_row finds a line that is neither row nor empty."""
-
-    names: list[str]
-    row: re.Pattern[str]
-    no_row: re.Pattern[str]
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
@@ -97,20 +89,18 @@ def _table(name: str, body: str, program: str, version: str) -> list[Reading]:
     readings = [
         failed(name, "latency", reason, int(size), params) for size, reason in _FAILED_ROW.findall(rows)
     ]
-    layout = _layout(heading[1])
-    if layout.no_row.search(rows):  # one search is cheaper than a match for each line
-        rows = "\n".join(filter(layout.row.fullmatch, rows.split("\n")))
-    cells = rows.split()
-    width = len(layout.names)
+    names, patterns = _layout(heading[1])
+    cells = cells_of_rows(rows, patterns)
+    width = len(names)
     if not cells:
         return [*readings, failed(name, "latency", "the table has no row", params=params)]
     columns = [cells[place::width] for place in range(width)]
-    if layout.names[0] != "Group":
-        return readings + _columns(name, layout.names, columns, params, version)
+    if names[0] != "Group":
+        return readings + _columns(name, names, columns, params, version)
     for group in sorted(set(columns[0]), key=int):
         chosen = [at for at, of_row in enumerate(columns[0]) if of_row == group]
         of_group = [[cells[at] for at in chosen] for cells in columns]
-        readings += _columns(name, layout.names, of_group, {**params, "group": group}, version)
+        readings += _columns(name, names, of_group, {**params, "group": group}, version)
     return readings
 
 
@@ -135,11 +125,10 @@ def _columns(
 
 
 @lru_cache
-def _layout(heading: str) -> _Layout:
+def _layout(heading: str) -> tuple[list[str], list[str]]:
+    """Names of the columns, and the patterns of their cells."""
     names = heading.split()
-    whole: tuple[Literal["Group", "#bytes", "#repetitions"], ...] = ("Group", "#bytes", "#repetitions")
-    row = r"[ \t]*" + r"[ \t]+".join(WHOLE if name in whole else NUMBER for name in names) + r"[ \t]*"
-    return _Layout(names, re.compile(row), re.compile(rf"\n(?!(?:{row})?$)", re.MULTILINE))
+    return names, [WHOLE if name in ("Group", "#bytes", "#repetitions") else NUMBER for name in names]
 
 
 def _params(header: str, program: str) -> dict[str, str]:

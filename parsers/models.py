@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Final
 
 from npc.record import Reading
-from parsers import NUMBER, WHOLE, complete_lines, failed
+from parsers import NUMBER, WHOLE, cells_of_rows, column, complete_lines, failed
 
 _TITLE: Final = re.compile(rf"\n# NPC ([A-Za-z][A-Za-z -]{{0,40}}) Test, ({WHOLE}) ranks(?=\n)")
 _HEADING: Final = re.compile(r"\A\n# Size \[B\]([^\n]{1,4000})(?=\n)")
 _COLUMN: Final = re.compile(r"(\S{1,40}) \[us\]")
-_ROW: Final = re.compile(rf"[ \t]*{WHOLE}(?:[ \t]+{NUMBER}){{1,4096}}[ \t]*")
 _ERROR: Final = re.compile(r"\n(This test requires[^\n]*)")
 #: A column's heading → its case, with what the heading's number stands for.
 _CASES: Final = (
@@ -47,21 +47,21 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
 
 def _table(title: str, ranks: str, body: str) -> Iterator[Reading]:
     heading = _HEADING.search(body)
-    columns = _COLUMN.findall(heading[1]) if heading else []
-    lines = filter(_ROW.fullmatch, body.split("\n"))
-    rows = [row for row in map(str.split, lines) if len(row) == len(columns) + 1]
-    if not rows:
+    names = _COLUMN.findall(heading[1]) if heading else []
+    width = len(names) + 1
+    cells = cells_of_rows(body[heading.end() :], [WHOLE] + [NUMBER] * len(names)) if heading else []
+    if not cells or not names:
         yield failed(title.lower().replace(" ", "_").replace("-", "_"), "time", "the table has no row")
         return
-    for place, name in enumerate(columns, 1):
+    sizes = list(map(int, cells[::width]))
+    for place, name in enumerate(names, 1):
         case, params = _case(name)
-        for row in rows:
-            if case:
-                yield Reading(
-                    case, "time", float(row[place]) / 1e6, int(row[0]), params={"ranks": ranks, **params}
-                )
+        if case:
+            times = [time / 1e6 for time in map(float, cells[place::width])]
+            yield from column(case, "time", times, sizes, params={"ranks": ranks, **params})
 
 
+@lru_cache
 def _case(heading: str) -> tuple[str, dict[str, str]]:
     """The case of a column and its params; no case for a heading that is not known."""
     for pattern, case in _CASES:

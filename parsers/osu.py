@@ -20,14 +20,14 @@ Source: the benchmarks' README; headings in ``c/util/osu_util_mpi.c``; mpi4py ``
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, repeat
 from pathlib import PurePath
 from typing import Final, Literal, NamedTuple
 
 from npc.record import OK, Reading
-from parsers import NUMBER, WHOLE, column, complete_lines, failed
+from parsers import NUMBER, WHOLE, cells_of_rows, column, complete_lines, failed
 
 _TITLE: Final = re.compile(r"\n# (OSU )?(MPI[^\n]*?) Test(?: v(\S+))?[ \t]*(?=\n)")
 _HEADING: Final = re.compile(r"\n# (Size[^\n]{0,400}|[^\n]{0,400}[(\[]us[)\]][^\n]{0,400})(?=\n)")
@@ -64,13 +64,11 @@ class _Column(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """A table's columns. is_row: matches one row; no_row: finds a line that is neither row nor empty."""
+    """A table: the patterns of a row's cells, the measured columns, the place of the validation."""
 
-    width: int
+    cells: tuple[str, ...]
     columns: list[_Column]
     validation: int | None
-    is_row: Callable[[str], object]
-    no_row: Callable[[str], object]
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
@@ -93,10 +91,10 @@ def _table(osu: str | None, title: str, version: str | None, body: str) -> Itera
     if heading is None:
         return _start_up(case, version or "", body)
     layout = _layout(heading[1], body[: heading.start()], title, bool(osu))
-    cells = _cells(body[heading.end() :], layout)
+    cells = cells_of_rows(body[heading.end() :], layout.cells)
     if not cells:
         return _failure(case, "the table has no row")
-    width = layout.width
+    width = len(layout.cells)
     sizes: Iterable[int | None] = repeat(None)
     if heading[1].startswith("Size") and case != "osu_barrier":
         sizes = _sizes(" ".join(cells[::width]))
@@ -109,13 +107,6 @@ def _table(osu: str | None, title: str, version: str | None, body: str) -> Itera
         values = _in_si(cells[place::width], unit)
         readings += column(case, metric, values, sizes, statuses, params, version or "")
     return readings
-
-
-def _cells(rows: str, layout: _Layout) -> list[str]:
-    """The cells of the rows, one after the other; lines that are no row are left out."""
-    if layout.no_row(rows):  # one search over the whole text is cheaper than a match for each line
-        rows = "\n".join(filter(layout.is_row, rows.split("\n")))
-    return rows.split()
 
 
 @lru_cache
@@ -167,10 +158,7 @@ def _layout(heading: str, header: str, title: str, osu: bool) -> _Layout:
     validation = names.index("Validation") if "Validation" in names else None
     if validation is not None:
         cells[validation] = _WORD
-    row = r"[ \t]*" + r"[ \t]+".join(cells) + r"[ \t]*"
-    is_row = re.compile(row).fullmatch
-    no_row = re.compile(rf"\n(?!(?:{row})?$)", re.MULTILINE).search
-    return _Layout(len(names), columns, validation, is_row, no_row)
+    return _Layout(tuple(cells), columns, validation)
 
 
 def _quantity(name: str) -> Iterator[tuple[str, Literal["us", "MB/s", "1/s", "%"], dict[str, str]]]:

@@ -135,7 +135,7 @@ def test_a_second_platform_runs_elsewhere(cluster: Cluster, tmp_path: Path) -> N
 
 
 def test_two_modules_are_measured_in_one_job(cluster: Cluster, tmp_path: Path) -> None:
-    modules = {"NPC_QUEUE": "booster", "NPC_SECOND_QUEUE": "cluster"}
+    modules = {"NPC_QUEUE": "booster", "NPC_SECOND_QUEUE": "cluster", "NPC_OSU_KINDS": "pt2pt"}
     done = run(cluster, "benchmarks/iperf3/benchmark.xml", tmp_path / "npb", "platforms/modular", **modules)
     assert done.code == 0
     assert {(record.platform, record.hosts) for record in done.records} == {("modular", ("n3", "n1"))}

@@ -63,6 +63,10 @@ class Network:
             text=True,
         ).stdout
 
+    def path(self, host: str, path: Path) -> Path:
+        """An absolute path as a host sees it, with what is mounted there alone."""
+        return Path(f"/proc/{self._pids[host]}/root") / path.relative_to("/")
+
     def connect(self) -> None:
         """Make the bridge and plug every host into it, with its address."""
         lines = ["link add br0 type bridge", "link set br0 up"]

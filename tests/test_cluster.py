@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -137,15 +138,16 @@ def test_nothing_is_left_when_the_test_itself_is_killed(number: signal.Signals) 
     until(lambda: gone(folder), "everything is gone")
 
 
-def test_nothing_is_left_when_the_cluster_cannot_start() -> None:
-    before = set(Path("/tmp").glob("npc-cluster-*"))
-    with (
-        pytest.raises(RuntimeError, match="did not start"),
-        Cluster(nodes=1, extra_conf={"SelectType": "select/of-no-kind"}),
-    ):
-        pass
-    mine = set(Path("/tmp").glob("npc-cluster-*")) - before
-    assert not [folder for folder in mine if not folder.exists()]
+def test_nothing_is_left_when_the_cluster_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory() as own:
+        monkeypatch.setattr(tempfile, "tempdir", own)
+        with (
+            pytest.raises(RuntimeError, match="did not start"),
+            Cluster(nodes=1, extra_conf={"SelectType": "select/of-no-kind"}),
+        ):
+            pass
+        assert not list(Path(own).iterdir())
+        assert not processes_with(own)
 
 
 def test_from_the_command_line_it_stays_until_it_is_told_to_go(tmp_path: Path) -> None:

@@ -96,6 +96,9 @@ def test_the_network_benchmarks_run_on_two_nodes_and_their_bytes_cross_the_link(
     assert all(ended <= started for (_, ended), (started, _) in pairwise(spans)), (
         f"one after the other: {spans}"
     )
+    for job in done.jobs:
+        shown = cluster.run("head", ["scontrol", "show", "job", job["JobId"]], check=True).stdout
+        assert " OverSubscribe=NO " in shown, "and with whole nodes to themselves"
 
 
 @pytest.mark.parametrize("starter", ["srun --mpi=pmix", "mpirun"])

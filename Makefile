@@ -2,6 +2,7 @@
 #
 #   make characterise [PLATFORM=name] [TAGS="network memory"]
 #   make test | test-rdma | check | setup | bench-NAME | clean
+#   make man                                      man pages of all commands
 #   make cluster-up [NODES=4] | cluster-down      a Slurm cluster on this machine, to try things on
 
 PLATFORM ?=
@@ -9,13 +10,14 @@ TAGS ?=
 NODES ?= 4
 python := .venv/bin/python
 
-.PHONY: help setup setup-test setup-mpi characterise check test test-rdma cluster-up cluster-down clean
+.PHONY: help setup setup-test setup-mpi characterise check test test-rdma man cluster-up cluster-down clean
 
 help:
 	@echo "make characterise [PLATFORM=name] [TAGS=\"network memory\"]   install what is missing, measure, draw"
 	@echo "make test                                                    install what is missing, run all tests"
 	@echo "make test-rdma                                               RDMA benchmarks in a guest with software RoCE"
 	@echo "make check                                                   ruff, mypy and the quick tests"
+	@echo "make man                                                     man pages of npc and its commands"
 	@echo "make cluster-up [NODES=4] | cluster-down                     a Slurm cluster on this machine (root)"
 	@echo "make setup-mpi                                               MPICH and Intel MPI beside the machine's own (100 MB)"
 	@echo "make setup | $(patsubst tests/bench_%.py,bench-%,$(wildcard tests/bench_*.py)) | clean"
@@ -47,6 +49,9 @@ test-rdma: setup-test
 # each tests/bench_NAME.py is a bench
 bench-%: setup-test
 	@$(python) tests/bench_$*.py
+
+man: setup-test
+	@$(python) -m npc.man_pages .venv/share/man/man1
 
 cluster-up: setup-test
 	@$(python) -m tests.cluster up --nodes $(NODES)

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import errno
 import importlib
+import re
 import sys
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +36,21 @@ class Commands(click.Group):
         """The command, or one that says why it cannot be loaded; None if there is none of that name."""
         target = entry_points().get(cmd_name)
         return _load(cmd_name, target) if target else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands below ``npc --help``, of their modules' texts: loading all takes a second."""
+        names = self.list_commands(ctx)
+        width = formatter.width - 6 - max(map(len, names), default=0)
+        rows = []
+        for name in names:
+            summary = _summary(entry_points()[name], width)
+            if not summary:
+                command = self.get_command(ctx, name)
+                summary = command.get_short_help_str(width) if command else ""
+            rows.append((name, summary))
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -99,8 +116,13 @@ def entry_points() -> dict[str, str]:
     Reads ``*.dist-info/entry_points.txt`` (PyPA entry points specification) by itself, because importing
     importlib.metadata takes longer than everything else that ``npc CMD --help`` does.
     """
+    return _entry_points(tuple(sys.path))
+
+
+@lru_cache(maxsize=4)
+def _entry_points(path: tuple[str, ...]) -> dict[str, str]:
     found: dict[str, str] = {}
-    for folder in sys.path:
+    for folder in path:
         for file in sorted(Path(folder or ".").glob("*-info/entry_points.txt")):
             section = ""
             try:
@@ -116,6 +138,30 @@ def entry_points() -> dict[str, str]:
                     # An extras marker, "module:attribute [extra]", is allowed and has no meaning here.
                     found.setdefault(name.strip(), target.partition("[")[0].strip())
     return found
+
+
+_DECORATOR: Final = re.compile(r"^@click\.(?:command|group)\((.*)", re.MULTILINE)
+_SHORT_HELP: Final = re.compile(r'short_help="([^"]*)"')
+#: The first sentence of a function's docstring.
+_DOCSTRING: Final = re.compile(r'\n    r?"""(.*?)(?:\.\s|\n\n|""")', re.DOTALL)
+
+
+def _summary(target: str, width: int) -> str:
+    """What the command does in a line, read in its module's source; empty where it is not found there."""
+    module, _, attribute = target.partition(":")
+    for folder in sys.path:
+        path = Path(folder or ".", *module.split(".")).with_suffix(".py")
+        try:
+            head, _, body = path.read_text(encoding="utf-8").partition(f"\ndef {attribute}(")
+        except (OSError, UnicodeDecodeError):
+            continue
+        decorators = _DECORATOR.findall(head)
+        docstring = _DOCSTRING.search(body)
+        if not decorators or not docstring:
+            return ""
+        short = _SHORT_HELP.search(decorators[-1])
+        return short[1] if short else click.utils.make_default_short_help(docstring[1], width)
+    return ""
 
 
 def _load(name: str, target: str) -> click.Command:

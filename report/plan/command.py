@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from npc.wait import Duration
-
 if TYPE_CHECKING:
     from report.plan.planning import Machine, Plan
 
@@ -21,22 +19,32 @@ GOALS: Final = ("accept", "slow", "compare", "watch")
 @click.command(short_help="What to measure for a question in the time there is.")
 @click.argument("goal", type=click.Choice(GOALS))
 @click.option(
-    "--time", "budget", type=Duration(), default="10m", show_default=True, help="Time there is: 90s, 30m, 2h."
+    "--time",
+    "budget_text",
+    metavar="DURATION",
+    default="10m",
+    show_default=True,
+    help="Time there is: 90s, 30m, 2h.",
 )
 @click.option("--platform", default="localhost", show_default=True, help="As npc characterise takes it.")
 @click.option(
     "--nodes", type=click.IntRange(1), help="Nodes to look at (default: 1 without a scheduler, else 2)."
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object (docs/plan.md).")
-def plan(goal: str, budget: float, platform: str, nodes: int | None, as_json: bool) -> None:
+def plan(goal: str, budget_text: str, platform: str, nodes: int | None, as_json: bool) -> None:
     """Propose a run: benchmarks, samples, nodes, model, expected duration, and the lines that do it.
 
     GOAL: accept (is a new cluster as promised), slow (why is my MPI application slow), compare (two machines
     or states), watch (one machine, night by night). Exit codes: 0, 2 usage.
     """
     from npc.cli import entry_points
+    from npc.units import parse_duration
     from report.plan.planning import make_plan
 
+    try:
+        budget = parse_duration(budget_text)
+    except ValueError as error:
+        raise click.UsageError(f"--time: {error}") from None
     found = make_plan(goal, _machine(platform, nodes), budget, entry_points())
     click.echo(json.dumps(_document(found), indent=1) if as_json else _text(found))
 

@@ -62,7 +62,7 @@ STEPS: Final[tuple[Step, ...]] = (
          seconds=1.0, nodes=2, measures="RDMA bandwidth and latency"),
     Step(name="models", tags=("models",), commands=("mpirun",), jobs=1, launches=5, seconds=1.2, nodes=2,
          measures="what LogGP, LogfP, log_3P, BSP and τ-Lop are made of"),
-    Step(name="hpcc", tags=("apps",), commands=("hpcc", "mpirun"), jobs=1, launches=1, seconds=40.0, nodes=1,
+    Step(name="hpcc", tags=("apps",), commands=("hpcc", "mpirun"), jobs=1, launches=1, seconds=60.0, nodes=1,
          measures="HPC Challenge"),
     Step(name="himeno", tags=("apps",), commands=("mpicc", "mpirun"), jobs=1, launches=1, seconds=6.2,
          nodes=1, measures="a stencil over MPI"),

@@ -1,0 +1,28 @@
+"""``npc completion SHELL``: the script by which a shell completes npc's commands, options and values."""
+
+from __future__ import annotations
+
+import click
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command(short_help="The script that completes npc's commands in a shell.")
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> None:
+    """Print the completion script of SHELL.
+
+    \b
+    bash:  npc completion bash > ~/.local/share/bash-completion/completions/npc
+    zsh:   npc completion zsh > a folder of $fpath/_npc
+    fish:  npc completion fish > ~/.config/fish/completions/npc.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    from npc.cli import main
+
+    made = get_completion_class(shell)
+    assert made is not None  # click knows all of SHELLS
+    # click's own check of bash runs bash, and fails where the script is made for another machine's
+    script = made(main, {}, "npc", "_NPC_COMPLETE")
+    click.echo(script.source_template % script.source_vars())

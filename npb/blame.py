@@ -2,7 +2,7 @@
 
 A bad node is slow in every pair it is in, so a few random rounds show it; a bad uplink in every pair that
 crosses it; a bad link in one pair only, again and again. The explanation that raises the likelihood most
-is taken (`npb.evidence`), its readings are set aside, and the rest is judged again, until what is left
+is taken (`npc.evidence`), its readings are set aside, and the rest is judged again, until what is left
 could be healthy. The thresholds are the constants below; every verdict names them. Slow is a small value,
 or a large one where ``better="lower"`` (latency).
 """
@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from npb import evidence
-from npb.evidence import Effect, Hypotheses, upper_tail
 from npb.silence import FALSE_DEAD, at_least, silent
-from npb.suspects import Better, Kind, PairResult, Suspect, Verdict, some
-from npb.topology import Group, Topology, natural
+from npb.suspects import Better, PairResult, Suspect, Verdict, some
+from npc import evidence
+from npc.evidence import Effect, Hypotheses, upper_tail
+from npc.fabric import Group, Kind, Topology, natural
 
 if TYPE_CHECKING:
-    from npb.evidence import Booleans, Floats, Integers, Noise, Scores
+    from npc.evidence import Booleans, Floats, Integers, Noise, Scores
 
 __all__ = ["Better", "PairResult", "Suspect", "Verdict", "judge", "worst_pairs"]
 

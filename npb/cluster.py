@@ -18,7 +18,7 @@ from npc.units import METRICS, format_quantity, format_size
 
 if TYPE_CHECKING:
     from npb.blame import PairResult, Verdict
-    from npb.topology import Topology
+    from npc.fabric import Topology
 
 #: What can say that a node is slow; losses and retransmissions cannot.
 _JUDGED: Final = ("bandwidth", "latency", "message_rate")

@@ -29,7 +29,7 @@ from npc.launch import now
 from npc.record import OK
 
 if TYPE_CHECKING:
-    from npb.topology import Topology
+    from npc.fabric import Topology
 
 USAGE: Final = 2
 PARTLY: Final = 6
@@ -163,13 +163,14 @@ class Conductor:
 
     async def _measure_pairs(self, method: Method, steps: Sequence[Step]) -> None:
         """All rounds, then the worst pairs once more, then the verdict."""
-        from npb import schedule, topology  # not needed, and not paid for, by one pair
+        from npb import schedule  # not needed, and not paid for, by one pair
+        from npc import fabric
 
         options = self._options
         try:
-            self._topology = topology.load(options.topology) if options.topology else None
+            self._topology = fabric.load(options.topology) if options.topology else None
             plan = schedule.schedule(options.pairs, self._labels, seed=self._seed, serial=options.serial)
-        except (schedule.InvalidPattern, topology.InvalidTopology) as error:
+        except (schedule.InvalidPattern, fabric.InvalidTopology) as error:
             raise Unusable(str(error)) from None
         self._results = self._open_results(plan.pairs * len(steps), plan.seed)
         for run in range(options.runs):

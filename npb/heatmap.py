@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from npb.suspects import PairResult, Verdict
-from npb.topology import Topology, natural
+from npc.fabric import Topology, natural
 from npc.units import format_quantity
 
 if TYPE_CHECKING:

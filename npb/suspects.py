@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, NamedTuple
 
+from npc.fabric import Kind
 from npc.record import OK
 
 Better = Literal["higher", "lower"]
-Kind = Literal["node", "link", "uplink", "switch", "rack"]
 
 #: What to do next, by kind of suspect; {name} and the first two {nodes} are filled in.
 _CLOSER: Final[dict[Kind, str]] = {

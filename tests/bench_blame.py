@@ -20,7 +20,7 @@ import numpy as np
 
 from npb.blame import MIN_SLOWDOWN, PairResult, judge, worst_pairs
 from npb.schedule import schedule
-from npb.topology import Group, Topology
+from npc.fabric import Group, Topology
 
 LEAF = 32
 OUTLIERS = 0.01

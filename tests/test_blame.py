@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from npb.blame import Better, PairResult, Verdict, judge, worst_pairs
 from npb.schedule import schedule
-from npb.topology import Topology, parse
+from npc.fabric import Topology, parse
 
 FOUR_LEAVES = parse("leaf1: n[1-6]\nleaf2: n[7-12]\nleaf3: n[13-18]\nleaf4: n[19-24]\ncore: leaf[1-4]")
 

@@ -9,7 +9,7 @@ from test_blame import Cluster, crossing, slow_link, slow_node
 
 from npb.blame import PairResult, judge
 from npb.heatmap import MAX_NODES, draw
-from npb.topology import Topology, parse
+from npc.fabric import Topology, parse
 
 
 def drawn(path: Path, results: list[PairResult], topology: Topology | None = None) -> tuple[int, int]:

@@ -24,9 +24,9 @@ from npb.nodes import Ended
 from npb.placement import BadCpuList, format_cpus, parse_cpus
 from npb.schedule import schedule
 from npb.sweep import MAX_STEPS, BadRepeat, parse_repeat, plan
-from npb.topology import load
 from npb.verdict import Blame, judge, parser_of
 from npb.verdict import Verdict as StepVerdict
+from npc.fabric import load
 from npc.record import Reading
 
 numbers = st.integers(-(10**6), 10**6)

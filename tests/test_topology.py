@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npb import topology
-from npb.topology import InvalidTopology, expand, load, parse
+from npc import fabric
+from npc.fabric import InvalidTopology, expand, load, parse
 
 #: Real output of Slurm 22.05.8 with topology/tree: three leaves of eight nodes, one spine.
 SLURM = Path(__file__).parent / "data" / "slurm" / "show_topology.txt"
@@ -125,4 +125,4 @@ def test_slurm_is_asked_by_its_own_command(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     with pytest.raises(InvalidTopology, match="no scontrol on this host; give a file"):
-        topology.load("slurm")
+        fabric.load("slurm")

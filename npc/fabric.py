@@ -28,6 +28,9 @@ from itertools import product
 from pathlib import Path
 from typing import Final, Literal
 
+#: What on a fabric can be to blame for slow messages.
+Kind = Literal["node", "link", "uplink", "switch", "rack"]
+
 #: A host list longer than this is a slip of the keyboard (``n[1-99999999]``), not a cluster.
 MAX_HOSTS: Final = 1_000_000
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from npb.suspects import Kind
+from npc.fabric import Kind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -79,10 +79,8 @@ class Watch:
 
     def run(self) -> Outcome:
         """The whole night. Raises `Stopped`, and OSError where it cannot be written down."""
+        self.repair()
         nights = self.journal.nights()
-        for night in nights:
-            if not night.ended:
-                self._repair(night)
         now = datetime.now(timezone.utc)
         if gone := missed(nights, now):
             last = nights[-1].begun
@@ -107,6 +105,12 @@ class Watch:
             name, "judged", verdict=verdict.verdict.name, suspects=[each.name for each in verdict.suspects]
         )
         return Outcome(verdict, folder, self.notes, matrix)
+
+    def repair(self) -> None:
+        """Finish all nights that were cut off. Raises as `run` does."""
+        for night in self.journal.nights():
+            if not night.ended:
+                self._repair(night)
 
     def end(self, night: NightVerdict) -> None:
         """Note that everything about a night is written, and prune what need not be kept."""

@@ -142,8 +142,8 @@ def _entry_points(path: tuple[str, ...]) -> dict[str, str]:
 
 _DECORATOR: Final = re.compile(r"^@click\.(?:command|group)\((.*)", re.MULTILINE)
 _SHORT_HELP: Final = re.compile(r'short_help="([^"]*)"')
-#: The first sentence of a function's docstring.
-_DOCSTRING: Final = re.compile(r'\n    r?"""(.*?)(?:\.\s|\n\n|""")', re.DOTALL)
+#: The first paragraph of a function's docstring.
+_DOCSTRING: Final = re.compile(r'\n    r?"""(.*?)(?:\n\n|""")', re.DOTALL)
 
 
 def _summary(target: str, width: int) -> str:

@@ -9,7 +9,6 @@ name of the night from which its nights are the new normal.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from cron.history import SeriesKey
+from cron.lines import append_line
 from cron.series import matches
 from cron.verdict import NightVerdict, Verdict
 
@@ -114,20 +114,7 @@ def _append(path: Path, acceptance: Acceptance) -> None:
             for key, baseline in acceptance.baselines.items()
         ],
     }
-    line = json.dumps(plain, ensure_ascii=False).encode() + b"\n"
-    with path.open("ab+") as stream:
-        size = stream.seek(0, os.SEEK_END)
-        stream.seek(0)
-        whole = stream.read().rfind(b"\n") + 1
-        stream.truncate(whole)
-        try:
-            os.write(stream.fileno(), line)
-            os.fsync(stream.fileno())
-            if stream.seek(0, os.SEEK_END) != whole + len(line):
-                raise OSError(f"{path}: only a part could be written: is the disk full?")
-        except OSError:
-            os.ftruncate(stream.fileno(), min(whole, size))
-            raise
+    append_line(path, plain)
 
 
 def _acceptance(plain: dict[str, Any]) -> Acceptance:

@@ -372,5 +372,26 @@ def test_a_night_that_is_told_to_end_keeps_what_it_has_and_the_next_judges_it(tm
     code, told = machine.night("--keep-runs", "0")
     assert (code, told["verdict"]) == (0, "PASS")
     assert f"the night {cut.name} was cut off: 0 records recovered, verdict MISSING" in told["notes"]
+    accept_what_is_there(machine, told)
     kept = {path.name for path in (tmp_path / "runs").iterdir()}
     assert kept == {cut.name}, "the raw runs of the bad night stay, those of the good one go"
+
+
+def accept_what_is_there(machine: Machine, told: dict[str, Any]) -> None:
+    """``npc accept`` records who took which values as the baseline, and why; and never without a reason."""
+    words = [NPC, "accept", "--platform", machine.platform, "--history", machine.history.parent]
+    accepted = finish(*words, "--reason", "as bought", "qperf tcp_*")
+    assert accepted.returncode == 0, accepted.stderr
+    assert accepted.stdout.startswith("qperf tcp_bw bandwidth 64K")
+    (line,) = read_lines(machine.history / "accepted.jsonl")
+    assert (line["reason"], line["pattern"]) == ("as bought", "qperf tcp_*")
+    assert [row["value"] for row in line["baselines"]] == [told["series"][0]["value"]]
+    for options, code, text in (
+        (["--reason", " "], 1, "a baseline moves for a reason only"),
+        (["--reason", "x", "qperf udp_*"], 1, "names no series"),
+        (["--reason", "x", "--night", "yesterday"], 1, "no night yesterday"),
+        ([], 2, "Missing option '--reason'"),
+    ):
+        refused = finish(*words, *options)
+        assert (refused.returncode, text in refused.stderr) == (code, True), refused.stderr
+    assert len(list(read_lines(machine.history / "accepted.jsonl"))) == 1

@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,16 @@ def test_a_job_that_fails_is_a_result(site: Site) -> None:
     assert (code, told["verdict"]) == (11, "MISSING")
     assert "Invalid node name specified" in repr(told["failures"]["qperf"]), "sbatch's own words"
     assert {record.run for record in whole(site)} == {night.name for night in site.nights()}
+
+
+def test_a_night_ends_by_its_limit_and_leaves_no_job_behind(site: Site) -> None:
+    began = time.monotonic()
+    code, told = site.night("n1,n2", "--limit", "16s", client=CLIENT.replace("-t 1", "-t 15"))
+    assert time.monotonic() - began < 100
+    assert (code, told["verdict"]) == (11, "MISSING")
+    assert {record.status.partition(":")[0] for record in whole(site)} == {"failed"}
+    left = ["squeue", "--noheader", "--format=%i %T"]
+    until(lambda: site.cluster.run("head", left).stdout == "", "its job has been cancelled", 30)
 
 
 def test_a_night_that_is_killed_loses_nothing_and_the_next_one_says_so(site: Site) -> None:

@@ -22,7 +22,7 @@ SCHEMA: Final = 1
 @click.option("--json", "as_json", is_flag=True, help="One JSON object (docs/advise.md).")
 @click.option("--rules", "list_rules", is_flag=True, help="List the rules with their sources.")
 def advise(run: Path | None, platform: str, as_json: bool, list_rules: bool) -> None:
-    """What holds the machine of RUN back: a run's folder or a records.csv.
+    """What holds the machine of RUN back: a run's folder, a folder of runs (the newest), or a records.csv.
 
     Every hint has its evidence in the records or in environment.json, and says what it would bring at most.
     Exit codes: 0, also where nothing is found; 2 usage.
@@ -37,15 +37,13 @@ def advise(run: Path | None, platform: str, as_json: bool, list_rules: bool) -> 
     if run is None:
         raise click.UsageError("name a run's folder or a records.csv")
     from npc.platform import InvalidPlatform, find_platform
-    from npc.workpackages import NoRun, find_run
+    from npc.run import records_file
 
     if platform and find_platform(platform) is None:
         raise click.UsageError(f"--platform {platform}: there is no such platform.toml")
     try:
-        evidence = gather(
-            find_run(run) if run.is_dir() and not (run / "records.csv").exists() else run, platform
-        )
-    except (FileNotFoundError, InvalidPlatform, NoRun) as error:
+        evidence = gather(records_file(run), platform)
+    except (FileNotFoundError, InvalidPlatform) as error:
         raise click.UsageError(str(error)) from None
     found = judge(evidence)
     click.echo(json.dumps(_document(found), indent=1) if as_json else _text(found, len(evidence.records)))

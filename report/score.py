@@ -153,14 +153,14 @@ def score(run: Path, platform: str, as_json: bool) -> None:
     Exit codes: 0, 1 no part has both a measurement and a nominal limit, 2 usage.
     """
     from npc.platform import InvalidPlatform, find_platform
-    from npc.run import read_run
+    from npc.run import read_run, records_file
     from npc.validity.run import platform_of
     from roofline.ceilings import find_ceilings
 
     if platform and find_platform(platform) is None:
         raise click.UsageError(f"--platform {platform}: there is no such platform.toml")
     try:
-        records = read_run(run)
+        records = read_run(records_file(run))
         limits = platform_of(records, platform)
     except (FileNotFoundError, InvalidPlatform) as error:
         raise click.UsageError(str(error)) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -88,7 +89,9 @@ def compare(
 
     sides = _sides(what, by, history, reference, cases)
     choice = Choice(by=by, ignore=ignore, statistics=statistics, least_effect=least, run_to_run=run_to_run)
-    comparisons = [compare_sides(sides[0], other, choice) for other in sides[1:]]
+    comparisons = [compare_sides(a, b, choice) for a, b in _couples(sides, by, reference)]
+    if by == "benchmark":  # tools that measure something else have nothing to compare
+        comparisons = [each for each in comparisons if any("only in" not in p.reason for p in each.pairs)]
     _show(comparisons, by, form, everything)
     if plot is not None:
         _draw(sides, plot)
@@ -116,6 +119,13 @@ def _sides(what: Sequence[str], by: str, history: Path, reference: str, cases: S
     if reference and reference not in names:
         raise click.UsageError(f"--reference {reference}: there are {', '.join(names)}")
     return sorted(sides, key=lambda side: side.name != reference) if reference else sides
+
+
+def _couples(sides: Sequence[Side], by: str, reference: str) -> list[tuple[Side, Side]]:
+    """What is compared: the first with each other one; of tools, unless one was named, every two."""
+    if by == "benchmark" and not reference:
+        return list(combinations(sides, 2))
+    return [(sides[0], other) for other in sides[1:]]
 
 
 def _show(comparisons: Sequence[Comparison], by: str, form: str, everything: bool) -> None:

@@ -190,7 +190,8 @@ def remarks(comparison: Comparison, everything: bool = False) -> list[str]:
     for name, unused in zip((comparison.a, comparison.b), comparison.unused, strict=True):
         if unused:
             found.append(f"{unused} records of {name} are not ok and were not used (npc check).")
-    found.append(
-        f"Of the differences called, {FALSE_DISCOVERY:.0%} at most may be wrong (Benjamini, Hochberg)."
-    )
+    if comparison.of("better", "worse", "different"):
+        found.append(
+            f"Of the differences called, {FALSE_DISCOVERY:.0%} at most may be wrong (Benjamini, Hochberg)."
+        )
     return found

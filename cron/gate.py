@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     Integers = NDArray[np.intp]
 
 #: Earlier nights that make the reference, at most, and how many there must be before anything is judged.
-WINDOW: Final = 200
+WINDOW: Final = 365
 MIN_NIGHTS: Final = 8
 #: Nights that the evidence comes from.
 EVIDENCE: Final = 3
@@ -43,17 +43,31 @@ HIT_AGAIN: Final = 0.0
 LOW_NIGHTS: Final = 2
 #: A night is low if all its draws together are lower by so many σ.
 LOW: Final = 0.5
+#: Two nights alone must score more than three by this: else each night had two chances of a false alarm.
+FEWER_NIGHTS: Final = 0.4
 #: Nobody is called for less: log(1.02).
 MIN_EFFECT: Final = math.log(1.02)
 
 #: Width of the outliers' uniform density in log units, and its height above the location relative to below.
 OUTLIER_WIDTH: Final = 1.0
-OUTLIERS_ABOVE: Final = 0.02
+OUTLIERS_ABOVE: Final = 0.005
 #: One outlier in twenty nights, as if that had been seen in twenty nights.
 PRIOR_OUTLIERS: Final = 0.05
 PRIOR_NIGHTS: Final = 20.0
 #: No benchmark repeats better than this; keeps equal values from making σ = 0.
 MIN_NOISE: Final = 0.002
+#: Two draws of one night that differ by more σ contradict each other.
+DISAGREE: Final = 4.0
+#: Nights above the location beyond so many σ count as that; kurtosis from which on, and up to which, scores
+#: lose something because of long tails, and how much at most.
+TAIL_CLIP: Final = 5.0
+TAIL_FROM: Final = 3.0
+TAIL_TO: Final = 7.0
+TAIL_LOSS: Final = 0.5
+#: Steps of EM, from nothing, and from an earlier fit to more than so many nights.
+STEPS: Final = 12
+STEPS_FROM_BEFORE: Final = 3
+STEADY: Final = 30
 #: The reference is fitted anew when it has grown by a twentieth.
 REFIT: Final = 20
 
@@ -61,12 +75,14 @@ _SQRT_2PI: Final = math.sqrt(2 * math.pi)
 
 
 class Noise(NamedTuple):
-    """By series: location, σ, outlier fraction ε of the reference, and its effective number of nights."""
+    """By series: location, σ, outlier fraction ε of the reference, its effective number of nights, and
+    `tail`: what a score loses because the noise has longer tails than a normal distribution."""
 
     location: Floats
     sigma: Floats
     outliers: Floats
     nights: Floats
+    tail: Floats
 
 
 class Judged(NamedTuple):
@@ -98,8 +114,7 @@ class Gate:
         self._hit = np.zeros((series, EVIDENCE), dtype=bool)
         self._side = np.zeros((series, EVIDENCE), dtype=np.int8)
         self._odd = np.zeros((series, EVIDENCE), dtype=bool)
-        nothing = np.full(series, np.nan)
-        self.noise = Noise(nothing, nothing.copy(), nothing.copy(), np.zeros(series))
+        self.noise = Noise(*(np.full(series, np.nan) for _ in Noise._fields))
 
     def restart(self, which: Booleans) -> None:
         """Forget everything about some series: somebody accepted that a new time has begun for them."""
@@ -109,9 +124,7 @@ class Gate:
         self._draws[which] = np.nan
         self._hit[which] = self._odd[which] = False
         self._side[which] = 0
-        for field in self.noise[:3]:
-            field[which] = np.nan
-        self.noise.nights[which] = 0
+        self.noise.location[which] = np.nan
 
     def limits(self) -> Floats:
         """The value, in log units, below which tonight is a hit; NaN where there is no reference yet."""
@@ -146,9 +159,9 @@ class Gate:
         due = rows[self._filled[rows] >= self._next_fit[rows]]
         if len(due):
             known = min(int(self._filled[due].max()), WINDOW)
-            fitted = fit_noise(self._reference[due, :known])
-            for field, values in zip(self.noise, fitted, strict=True):
-                field[due] = values
+            fitted = fit_noise(self._reference[due, :known], _of(self.noise, due))
+            for field, news in zip(self.noise, fitted, strict=True):
+                field[due] = news
             self._next_fit[due] = self._filled[due] + np.maximum(
                 np.minimum(self._filled[due], WINDOW) // REFIT, 1
             )
@@ -160,11 +173,13 @@ class Gate:
         if len(rows):
             noise = _of(self.noise, rows)
             residuals = self._draws[rows] - noise.location[:, None, None]
-            alone = evidence(residuals[:, -1], noise)
-            z = alone.delta / noise.sigma
+            typical = _typical(residuals[:, -1], noise)
+            z = typical / noise.sigma
             self._side[rows, -1] = np.where(z < -LOW, -1, np.where(z > LOW, 1, 0))
-            tonight[rows] = np.where(alone.delta <= -MIN_EFFECT, alone.score, 0.0)
-            effect[rows] = alone.delta
+            effect[rows] = typical
+            low = np.flatnonzero(typical < -MIN_EFFECT)
+            if len(low):
+                tonight[rows[low]] = evidence(residuals[low, -1], _of(noise, low)).score
             for sense, scores in ((-1, score), (1, better)):
                 odd = self._side[rows] == sense
                 chosen = np.flatnonzero((odd.sum(axis=1) >= LOW_NIGHTS) & odd[:, -1])
@@ -180,7 +195,8 @@ class Gate:
         noise = _of(self.noise, rows)
         for nights in (3, 2):
             found = evidence(residuals[:, EVIDENCE - nights :].reshape(len(rows), -1), noise)
-            value = np.where(sense * found.delta >= MIN_EFFECT, found.score, 0.0)
+            value = found.score - (FEWER_NIGHTS if nights < EVIDENCE else 0.0)
+            value = np.where(sense * found.delta >= MIN_EFFECT, value, 0.0)
             more = value > scores[rows]
             scores[rows[more]], effect[rows[more]] = value[more], found.delta[more]
 
@@ -189,25 +205,50 @@ def _of(noise: Noise, rows: Integers) -> Noise:
     return Noise(*(field[rows] for field in noise))
 
 
-def fit_noise(values: Floats, steps: int = 12) -> Noise:
-    """Location, σ and outliers of S × n nights (NaN where there is none), by EM."""
+def _typical(draws: Floats, noise: Noise) -> Floats:
+    """What a night's two draws say together: their mean, or the one nearer to the usual if they disagree."""
+    first, again = draws[:, 0], draws[:, 1]
+    nearer = np.where(np.abs(first) < np.abs(again), first, again)
+    both = np.where(np.abs(first - again) > DISAGREE * noise.sigma, nearer, (first + again) / 2)
+    return np.where(np.isnan(again), first, both)
+
+
+def fit_noise(values: Floats, before: Noise | None = None) -> Noise:
+    """The noise of S × n nights (NaN where there is none), by EM; from an earlier fit, where there is one."""
     known = ~np.isnan(values)
     count = known.sum(axis=1)
-    location = np.nanmedian(values, axis=1)
-    sigma = np.maximum(1.4826 * np.nanmedian(np.abs(values - location[:, None]), axis=1), MIN_NOISE)
+    location = _median(values)
+    sigma = np.maximum(1.4826 * _median(np.abs(values - location[:, None])), MIN_NOISE)
     outliers = np.full(len(values), PRIOR_OUTLIERS)
+    steps = STEPS
+    if before is not None and (before.nights > STEADY).all() and not np.isnan(before.location).any():
+        location, sigma, outliers = before.location, before.sigma, before.outliers
+        steps = STEPS_FROM_BEFORE
     filled = np.where(known, values, location[:, None])
     total = count.astype(float)
     for _ in range(steps):
-        normal, outlier = _density(filled - location[:, None], sigma, outliers)
-        weight = np.where(known, normal / (normal + outlier), 0.0)
+        weight = np.where(known, _healthy(filled - location[:, None], sigma, outliers), 0.0)
         total = np.maximum(weight.sum(axis=1), 1.5)
-        location = (weight * filled).sum(axis=1) / total
-        square = (weight * (filled - location[:, None]) ** 2).sum(axis=1)
+        location = np.einsum("ij,ij->i", weight, filled) / total
+        square = np.einsum("ij,ij->i", weight, (filled - location[:, None]) ** 2)
         sigma = np.maximum(np.sqrt(square / (total - 1)), MIN_NOISE)
         outliers = (count - total + PRIOR_OUTLIERS * PRIOR_NIGHTS) / (count + PRIOR_NIGHTS)
         outliers = np.clip(outliers, 0.005, 0.25)
-    return Noise(location, sigma, outliers, total)
+    return Noise(location, sigma, outliers, total, _tail((values - location[:, None]) / sigma[:, None]))
+
+
+def _tail(z: Floats) -> Floats:
+    """How much longer than normal the tails are, as what scores lose.
+
+    By the fourth moment of the nights above the location, where there are no outliers: 3 for a normal
+    distribution. The two limits and the loss were chosen by simulation with Student's t of 4 degrees of
+    freedom.
+    """
+    above = np.where(z > 0, np.minimum(z, TAIL_CLIP), 0.0)
+    nights = np.maximum((z > 0).sum(axis=1), 1)
+    kurtosis = (above**4).sum(axis=1) / nights
+    loss: Floats = TAIL_LOSS * np.clip((kurtosis - TAIL_FROM) / (TAIL_TO - TAIL_FROM), 0.0, 1.0)
+    return loss
 
 
 class Evidence(NamedTuple):
@@ -217,31 +258,53 @@ class Evidence(NamedTuple):
     score: Floats
 
 
-def evidence(residuals: Floats, noise: Noise, steps: int = 6) -> Evidence:
+def evidence(residuals: Floats, noise: Noise, steps: int = 4) -> Evidence:
     """The evidence of S × m draws less their location (NaN where there is none, but one at least)."""
     known = ~np.isnan(residuals)
     filled = np.where(known, residuals, 0.0)
-    delta = np.nanmedian(residuals, axis=1)
+    delta = _median(residuals)
     total = np.ones(len(residuals))
     for _ in range(steps):
-        normal, outlier = _density(filled - delta[:, None], noise.sigma, noise.outliers)
-        weight = np.where(known, normal / (normal + outlier), 0.0)
+        weight = np.where(known, _healthy(filled - delta[:, None], noise.sigma, noise.outliers), 0.0)
         total = weight.sum(axis=1)
-        delta = np.where(total > 0.5, (weight * filled).sum(axis=1) / np.maximum(total, 0.5), delta)
-    normal, outlier = _density(filled - delta[:, None], noise.sigma, noise.outliers)
-    healthy, odd = _density(filled, noise.sigma, noise.outliers)
-    ratio = np.where(known, np.log(normal + outlier) - np.log(healthy + odd), 0.0).sum(axis=1)
+        moment = np.einsum("ij,ij->i", weight, filled)
+        delta = np.where(total > 0.5, moment / np.maximum(total, 0.5), delta)
+    shifted = _density(filled - delta[:, None], noise.sigma, noise.outliers)
+    usual = _density(filled, noise.sigma, noise.outliers)
+    ratio = np.where(known, np.log(shifted / usual), 0.0).sum(axis=1)
     error = noise.sigma * np.sqrt(1 / np.maximum(total, 0.5) + 1 / np.maximum(noise.nights, 1.0))
     student = normal_score(delta / error, noise.nights - 1)
-    return Evidence(delta, np.minimum(student, np.sqrt(np.maximum(2 * ratio, 0.0))))
+    score = np.minimum(student, np.sqrt(np.maximum(2 * ratio, 0.0)))
+    return Evidence(delta, np.maximum(score - noise.tail, 0.0))
 
 
-def _density(residuals: Floats, sigma: Floats, outliers: Floats) -> tuple[Floats, Floats]:
+def _median(values: Floats) -> Floats:
+    """The median of each row without its NaNs, of which sorting makes the last."""
+    ordered = np.sort(values, axis=1)
+    count = (~np.isnan(values)).sum(axis=1)
+    row = np.arange(len(values))
+    middle: Floats = (ordered[row, (count - 1) // 2] + ordered[row, count // 2]) / 2
+    return middle
+
+
+def _parts(residuals: Floats, sigma: Floats, outliers: Floats) -> tuple[Floats, Floats]:
     """The normal and the outliers' part of f(r)."""
-    z = residuals / sigma[:, None]
-    normal = ((1 - outliers) / (_SQRT_2PI * sigma))[:, None] * np.exp(-0.5 * z * z)
-    height = (outliers / OUTLIER_WIDTH)[:, None]
-    return normal, np.where(residuals < 0, height, OUTLIERS_ABOVE * height)
+    normal = np.exp(residuals * residuals * (-0.5 / sigma**2)[:, None])
+    normal *= ((1 - outliers) / (_SQRT_2PI * sigma))[:, None]
+    below = (outliers / OUTLIER_WIDTH)[:, None]
+    return normal, np.where(residuals < 0, below, OUTLIERS_ABOVE * below)
+
+
+def _density(residuals: Floats, sigma: Floats, outliers: Floats) -> Floats:
+    """f(r)."""
+    normal, outlier = _parts(residuals, sigma, outliers)
+    return normal + outlier
+
+
+def _healthy(residuals: Floats, sigma: Floats, outliers: Floats) -> Floats:
+    """The probability that a draw is none of the outliers."""
+    normal, outlier = _parts(residuals, sigma, outliers)
+    return normal / (normal + outlier)
 
 
 def normal_score(t: Floats, freedom: Floats) -> Floats:

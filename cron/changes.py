@@ -1,0 +1,111 @@
+"""Change points: has a series another level than it had when it was last accepted, and since which night?
+
+The values, logarithms of nightly medians, are freed of single outliers (Hampel, J. Am. Stat. Assoc. 69,
+1974), then cut into pieces of constant level (kernel change point detection with a linear kernel, Arlot,
+Celisse, Harchaoui, J. Mach. Learn. Res. 20, 2019, by `ruptures`). A change counts if the levels of today's
+piece and of the first one differ by 2 % at least and by `THRESHOLD` standard errors; those allow for nights
+that resemble the ones before them (first-order autocorrelation). The threshold is that high because every
+night asks again, at every place: so a change needs no confirmation by a second look.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+#: Standard errors between two levels that are not the same.
+THRESHOLD: Final = 5.0
+#: Smaller changes are nobody's business: log(1.02).
+MIN_EFFECT: Final = math.log(1.02)
+#: Nights that a level needs at least.
+MIN_NIGHTS: Final = 5
+#: Nights before the newest that are looked at, at most.
+WINDOW: Final = 730
+#: A night is an outlier if it differs by so many σ from the median of itself and so many on either side.
+HAMPEL_SIGMAS: Final = 3.0
+HAMPEL_NIGHTS: Final = 3
+#: Cost of a change, in units of σ² and log(nights): about that of the Bayesian information criterion, twice.
+PENALTY: Final = 4.0
+MIN_NOISE: Final = 0.002
+
+
+class Change(NamedTuple):
+    """night: index of the first night at the new level. effect: change of the level in log units. score: in
+    standard errors."""
+
+    night: int
+    effect: float
+    score: float
+
+
+def changed(values: Floats) -> Change | None:
+    """How today's level differs from the first one, and since when; None if it does not.
+
+    values: T logarithms, NaN for nights without one.
+    """
+    measured = np.flatnonzero(~np.isnan(values))[-WINDOW:]
+    if len(measured) < 2 * MIN_NIGHTS:
+        return None
+    clean = without_outliers(values[measured])
+    sigma = noise_of(clean)
+    # No piece can differ enough where not even the extreme means of MIN_NIGHTS nights in a row do.
+    sums = np.concatenate([[0.0], np.cumsum(clean)])
+    means = (sums[MIN_NIGHTS:] - sums[:-MIN_NIGHTS]) / MIN_NIGHTS
+    if means.max() - means.min() < max(MIN_EFFECT, PENALTY * sigma / math.sqrt(len(clean))):
+        return None
+    pieces = levels(clean, sigma)
+    return _against_first(clean, pieces, measured) if len(pieces) > 1 else None
+
+
+def levels(clean: Floats, sigma: float) -> list[tuple[int, int]]:
+    """The pieces of constant level as half-open ranges of nights."""
+    ruptures = importlib.import_module("ruptures")  # here, because it loads SciPy
+    search = ruptures.KernelCPD(kernel="linear", min_size=MIN_NIGHTS)
+    penalty = PENALTY * sigma**2 * math.log(len(clean))
+    ends = search.fit(clean[:, None]).predict(pen=penalty)
+    return list(zip([0, *ends[:-1]], ends, strict=True))
+
+
+def without_outliers(values: Floats) -> Floats:
+    """The values with each outlier replaced by the median about it (Hampel's filter)."""
+    width = 2 * HAMPEL_NIGHTS + 1
+    padded = np.pad(values, HAMPEL_NIGHTS, mode="reflect")
+    windows = np.lib.stride_tricks.sliding_window_view(padded, width)
+    middle = np.median(windows, axis=1)
+    spread = 1.4826 * np.median(np.abs(windows - middle[:, None]), axis=1)
+    # Seven nights say little about the spread; the typical one is known better.
+    limit = HAMPEL_SIGMAS * np.maximum(spread, np.median(spread))
+    return np.where(np.abs(values - middle) > limit, middle, values)
+
+
+def noise_of(clean: Floats) -> float:
+    """Standard deviation from night to night, whatever the levels: from differences of neighbours."""
+    steps = np.abs(np.diff(clean))
+    return max(1.4826 * float(np.median(steps)) / math.sqrt(2), MIN_NOISE)
+
+
+def _against_first(clean: Floats, pieces: list[tuple[int, int]], measured: NDArray[np.intp]) -> Change | None:
+    residuals = np.concatenate([clean[a:b] - clean[a:b].mean() for a, b in pieces])
+    sigma = max(float(np.sqrt((residuals**2).sum() / max(len(clean) - len(pieces), 1))), MIN_NOISE)
+    follow = float(residuals[:-1] @ residuals[1:] / max(residuals @ residuals, 1e-30))
+    sigma *= math.sqrt((1 + follow) / (1 - follow)) if follow > 0 else 1.0
+    (first, end), (begin, last) = pieces[0], pieces[-1]
+    effect = float(clean[begin:last].mean() - clean[first:end].mean())
+    score = abs(effect) / (sigma * math.sqrt(1 / (end - first) + 1 / (last - begin)))
+    if abs(effect) < MIN_EFFECT or score < THRESHOLD:
+        return None
+    since = begin
+    for a, b in reversed(pieces[1:-1]):
+        # A piece before it that differs in the same direction belongs to the change.
+        if math.copysign(1.0, effect) * float(clean[a:b].mean() - clean[first:end].mean()) < MIN_EFFECT:
+            break
+        since = a
+    return Change(int(measured[since]), effect, score)

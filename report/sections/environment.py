@@ -45,7 +45,7 @@ def _facts(report: Report) -> Table:
         values = [column.get(name, "") for column in columns]
         kind = "differs" if len(set(values)) > 1 else ""
         rows.append((Cell(name), *(Cell(value, kind=kind) for value in values)))
-    return Table("Where it was measured", ("", *(run.label for run in report.runs)), tuple(rows))
+    return Table("Where it was measured", ("what", *(run.label for run in report.runs)), tuple(rows))
 
 
 def _of_run(run: Run) -> Iterator[tuple[str, str]]:

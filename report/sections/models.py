@@ -204,7 +204,7 @@ def _parameters(run: Run, fits: Sequence[Mapping[str, Any]], where: str) -> Tabl
         f"Parameters with their 95 % intervals{where}",
         (
             "model and sweep",
-            "",
+            "parameter",
             "value",
             "95 % interval",
             "sizes",

@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import IO, Final, NamedTuple
 
 from cron.journal import Part
 from npc import session, slurm
@@ -25,8 +25,8 @@ from npc.record import InvalidRecord, Record
 from npc.run import RECORDS, read_run
 from npc.workpackages import NoRun, find_run, read_workpackages
 
-#: `npc characterise` collects and draws behind its limit; where there is no scheduler it is told to.
-SLACK_S: Final = 10.0
+#: `npc characterise` knows its limit and collects behind it; without a scheduler it has to be told to end.
+SLACK_S: Final = 60.0
 #: When told to end it stops JUBE in order and collects what was measured.
 GRACE_S: Final = 60.0
 _POLL_S: Final = 0.1
@@ -34,8 +34,15 @@ _PR_SET_PDEATHSIG: Final = 1
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
 
-def measure(part: Part, night: Path, platform: Path, limit_s: float, stop: Stop) -> int:
-    """Run a part to its end, to `limit_s`, or until a stop; `npc characterise`'s exit code.
+class Ended(NamedTuple):
+    """How a part ended: `npc characterise`'s exit code, and the jobs that had to be cancelled."""
+
+    code: int
+    cancelled: tuple[int, ...]
+
+
+def measure(part: Part, night: Path, platform: Path, limit_s: float, stop: Stop) -> Ended:
+    """Run a part to its end, to `limit_s`, or until a stop.
 
     However it ends, what was measured is collected, and jobs that have not ended are cancelled. It is told to
     end when this process dies.
@@ -44,23 +51,18 @@ def measure(part: Part, night: Path, platform: Path, limit_s: float, stop: Stop)
     out = night / part.name
     words = [*part.words, "--platform", str(platform), "--output", str(out), "--limit", f"{limit_s:.0f}s"]
     with log_of(night, part).open("ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "npc", "characterise", *words],
-            cwd=checkout(),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-            preexec_fn=_end_with_parent,
-        )
+        process = _start(["characterise", *words], log)
         deadline = time.monotonic() + limit_s + SLACK_S
         while process.poll() is None and stop.number is None and time.monotonic() < deadline:
             stop.wait(_POLL_S)
         if process.poll() is None:
             session.end(process.pid, GRACE_S)
         code = process.wait()
-    cancel_open_jobs(out)
-    return code
+        cancelled = cancel_open_jobs(out)
+        run = run_of(part, night)
+        if run and not (run / RECORDS).exists():  # it was ended while it collected
+            _start(["collect", str(run)], log).wait()
+    return Ended(code, cancelled)
 
 
 def finish(part: Part, night: Path, limit_s: float, stop: Stop) -> None:
@@ -72,18 +74,13 @@ def finish(part: Part, night: Path, limit_s: float, stop: Stop) -> None:
     except NoRun:
         return
     with log_of(night, part).open("ab") as log:
-        for words in (["wait", str(run), "--limit", f"{max(limit_s, 1):.0f}s"], ["collect", str(run)]):
-            process = subprocess.Popen(
-                [sys.executable, "-m", "npc", *words],
-                cwd=checkout(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-                preexec_fn=_end_with_parent,
-            )  # fmt: skip
-            while process.poll() is None and stop.number is None:
-                stop.wait(_POLL_S)
-            session.end(process.pid, GRACE_S)
-            process.wait()
-            if words[0] == "wait":
-                cancel_open_jobs(out)
+        wait = _start(["wait", str(run), "--limit", f"{max(limit_s, 1):.0f}s"], log)
+        while wait.poll() is None and stop.number is None:
+            stop.wait(_POLL_S)
+        session.end(wait.pid, GRACE_S)
+        wait.wait()
+        cancel_open_jobs(out)
+        _start(["collect", str(run)], log).wait()
 
 
 def records_of(part: Part, night: Path) -> list[Record]:
@@ -116,7 +113,7 @@ def last_words(part: Part, night: Path) -> str:
     return ""
 
 
-def cancel_open_jobs(out: Path) -> Sequence[int]:
+def cancel_open_jobs(out: Path) -> tuple[int, ...]:
     """Cancel the jobs of a part that have not ended: nobody would collect what they measure."""
     cancelled = []
     with contextlib.suppress(NoRun, slurm.Silent, FileNotFoundError):
@@ -125,7 +122,7 @@ def cancel_open_jobs(out: Path) -> Sequence[int]:
             if job:
                 slurm.cancel(job.number, job.cluster)
                 cancelled.append(job.number)
-    return cancelled
+    return tuple(cancelled)
 
 
 def _await_characterise(out: Path, stop: Stop) -> None:
@@ -140,6 +137,19 @@ def _await_characterise(out: Path, stop: Stop) -> None:
             stop.wait(_POLL_S)
         except OSError:
             return  # it was never begun, or the file system has no locks
+
+
+def _start(words: Sequence[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Start ``npc WORDS`` in a session of its own, which does not outlive this process."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "npc", *words],
+        cwd=checkout(),
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+        preexec_fn=_end_with_parent,
+    )
 
 
 def _end_with_parent() -> None:

@@ -21,6 +21,7 @@ from cron.verdict import NightVerdict, Verdict
 from npc.characterise import checkout, settings
 from npc.jube import Stop
 from npc.record import replace
+from npc.units import format_duration
 
 if TYPE_CHECKING:
     from cron.matrix import Matrix
@@ -131,10 +132,15 @@ class Watch:
         self.journal.note(
             night.name, "measuring", part=part.name, kind=part.kind, words=part.words, hosts=part.hosts
         )
-        code = measure.measure(part, night.folder, self.options.platform, limit_s, self.stop)
-        self.journal.note(night.name, "measured", part=part.name, exit=code)
+        ended = measure.measure(part, night.folder, self.options.platform, limit_s, self.stop)
+        self.journal.note(night.name, "measured", part=part.name, exit=ended.code)
+        if ended.cancelled:
+            jobs = ", ".join(map(str, ended.cancelled))
+            self.notes.append(
+                f"{part.name}: did not end in {format_duration(limit_s)}; cancelled: job {jobs}"
+            )
         if part.kind != "pairs":
-            self._keep(night, part, code)
+            self._keep(night, part, ended.code)
         if self.stop.number is not None:
             raise Stopped
 

@@ -14,7 +14,7 @@ TINY = f"""<jube>
         <parameter name="taskspernode" type="int">1</parameter>
         <parameter name="threadspertask" type="int">1</parameter>
         <parameter name="executable">{NPC.with_name("npb")}</parameter>
-        <parameter name="args_exec" separator=";;">--servercmd qperf --clientcmd '$client' --parser qperf --killserver --timeout 20 --benchmark qperf --output launches</parameter>
+        <parameter name="args_exec" separator=";;">--servercmd qperf --clientcmd '$client' --parser qperf --killserver --timeout 60 --benchmark qperf --output launches</parameter>
     </parameterset>
     <benchmark name="tiny" outpath="runs">
         <step name="qperf">

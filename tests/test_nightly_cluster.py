@@ -128,10 +128,11 @@ def test_a_job_that_fails_is_a_result(site: Site) -> None:
 
 def test_a_night_ends_by_its_limit_and_leaves_no_job_behind(site: Site) -> None:
     began = time.monotonic()
-    code, told = site.night("n1,n2", "--limit", "16s", client=CLIENT.replace("-t 1", "-t 15"))
-    assert time.monotonic() - began < 100
+    code, told = site.night("n1,n2", "--limit", "30s", client=CLIENT.replace("-t 1", "-t 50"))
+    assert time.monotonic() - began < 120
     assert (code, told["verdict"]) == (11, "MISSING")
     assert {record.status.partition(":")[0] for record in whole(site)} == {"failed"}
+    assert any("did not end in" in note and "cancelled: job" in note for note in told["notes"])
     left = ["squeue", "--noheader", "--format=%i %T"]
     until(lambda: site.cluster.run("head", left).stdout == "", "its job has been cancelled", 30)
 

@@ -120,10 +120,26 @@ def _words(tags: Sequence[str], given: Sequence[str], file: Path | None) -> tupl
 
 
 def _write(history: Path, outcome: Outcome, drain: bool, as_json: bool) -> None:
+    """Write and print the verdict; drain whom it names, if that is wanted and the verdict is bad enough."""
+    from cron import drain as draining
     from cron.publish import write_verdict
+    from cron.verdict import Verdict
 
-    told = write_verdict(history, outcome.night, outcome.notes, outcome.matrix)
-    click.echo(json.dumps(told, indent=1, ensure_ascii=False) if as_json else f"{outcome}")
+    nodes = draining.to_drain(outcome.night, outcome.matrix)
+    lasting = not outcome.night.verdict < Verdict.DEGRADED
+    for node, reason in nodes.items() if drain and lasting else ():
+        problem = draining.drain(node, reason)
+        outcome.notes.append(
+            f"{node} was not drained: {problem}" if problem else f"{node} was drained: {reason}"
+        )
+    written = write_verdict(history, outcome.night, outcome.notes, outcome.matrix)
+    if as_json:
+        click.echo(json.dumps(written, indent=1, ensure_ascii=False))
+        return
+    click.echo(f"{outcome}")
+    if not drain:
+        for node, reason in nodes.items():
+            click.echo(f"to drain it: {draining.drain_line(node, reason)}")
 
 
 def _cannot_write(error: OSError, options: Options) -> str:

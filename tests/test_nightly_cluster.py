@@ -105,12 +105,17 @@ def test_a_slow_link_is_named_in_its_night_and_the_nights_before_are_clean(site:
         assert [(slow["kind"], slow["name"]) for slow in first["pairs"]["slow"]] == [("node", "n3")]
         (series,) = first["series"]
         assert series["again"] == pytest.approx(series["value"], rel=0.2), "it was measured again"
-        code, second = site.night("n3,n5")
+        code, second = site.night("n3,n5", "--drain")
+        node = site.cluster.run("head", ["scontrol", "show", "node", "n3"], check=True).stdout
+        resume = ["scontrol", "update", "nodename=n3", "state=resume"]
+        site.cluster.run("head", resume, check=True)
     finally:
         site.cluster.shape("n3", LINK_MBIT)
     assert (code, second["verdict"]) == (13, "DEGRADED")
     assert second["series"][0]["since"] == first["run"]
     assert [(slow["kind"], slow["name"]) for slow in second["pairs"]["slow"]] == [("node", "n3")]
+    assert "DRAIN" in node and f"Reason=NPC {second['run']}: 7" in node
+    assert not any("drained" in note for note in first["notes"])
     again = {(record.run, record.hosts) for record in whole(site) if "remeasured" in record.params}
     assert again >= {(first["run"], ("n2", "n3")), (second["run"], ("n3", "n5"))}, "on the same nodes"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -156,10 +157,23 @@ def test_a_port_runs_with_two_ranks_and_its_table_is_read(test: str) -> None:
 
 
 @pytest.mark.slow
-def test_one_rank_is_refused_with_the_reason() -> None:
-    ended = run_port("allreduce", ranks=1)
-    assert ended.returncode != 0
-    assert "requires at least two processes" in ended.stdout + ended.stderr
+@pytest.mark.parametrize("test", ["allreduce", "alltoall"])
+def test_one_rank_is_refused_with_the_reason(test: str) -> None:
+    ended = run_port(test, ranks=1)
+    assert ended.returncode != 0 and not ended.stdout
+    assert f"osu_{test} needs two ranks, and this one is alone" in ended.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("mpirun.mpich"), reason="MPICH's launcher: apt-get install mpich")
+def test_ranks_that_the_launcher_of_another_mpi_started_are_alone_and_refused() -> None:
+    ended = subprocess.run(
+        ["mpirun.mpich", "-n", "2", sys.executable, str(SCRIPT), "alltoall", "--max-size", "8"],
+        capture_output=True, text=True, check=False, timeout=60,
+        env=environment_of_test({"MPI4PY_MPIABI": "openmpi"}),
+    )  # fmt: skip
+    assert ended.returncode != 0 and "Latency" not in ended.stdout
+    assert re.search(r"this one is alone: is what started it the launcher of Open MPI v", ended.stderr)
 
 
 @pytest.mark.slow

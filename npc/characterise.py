@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -259,6 +260,8 @@ def _characterise(
         drawn = step(home, "roofline", str(run), *(["--json"] if as_json else []))
     if not as_json:
         click.echo(f"run: {run}   {time.monotonic() - begun:.0f} s")
+        if records:
+            click.echo(f"next: npc report {shlex.quote(str(run))}   everything on one page")
     goes_on = any(each.is_open and each.batch_job() for each in workpackages)
     later = f"; its jobs go on: npc wait {run}; npc collect {run}; npc roofline {run}" if goes_on else ""
     if isinstance(ending, signal.Signals):

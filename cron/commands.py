@@ -49,6 +49,10 @@ _platform = click.option(
 )  # fmt: skip
 @click.option("--no-pairs", is_flag=True, help="Do not confirm suspects by a matrix of pairs.")
 @click.option("--drain", is_flag=True, help="Drain the nodes that are named, and confirmed where possible.")
+@click.option(
+    "--textfile", type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Folder of node_exporter's textfile collector.",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print verdict.json instead of the table.")
 def nightly(
     platform: str,
@@ -61,6 +65,7 @@ def nightly(
     keep_runs: int,
     no_pairs: bool,
     drain: bool,
+    textfile: Path | None,
     as_json: bool,
 ) -> None:
     """One night: characterise, append to the history, judge, measure the suspicious again, say who it is.
@@ -96,7 +101,7 @@ def nightly(
                 watch.notes.append(f"the night before died ({died})")
             try:
                 outcome = watch.run()
-                _write(options.history, outcome, drain, as_json)
+                _write(options.history, outcome, drain, textfile, as_json)
                 watch.end(outcome.night)
             except Stopped:
                 click.echo("stopped: what was measured is kept; the next night judges it", err=True)
@@ -119,9 +124,10 @@ def _words(tags: Sequence[str], given: Sequence[str], file: Path | None) -> tupl
     return (*words, *(["--benchmark", str(file)] if file else []))
 
 
-def _write(history: Path, outcome: Outcome, drain: bool, as_json: bool) -> None:
+def _write(history: Path, outcome: Outcome, drain: bool, textfile: Path | None, as_json: bool) -> None:
     """Write and print the verdict; drain whom it names, if that is wanted and the verdict is bad enough."""
     from cron import drain as draining
+    from cron.outputs import table
     from cron.publish import write_verdict
     from cron.verdict import Verdict
 
@@ -132,14 +138,12 @@ def _write(history: Path, outcome: Outcome, drain: bool, as_json: bool) -> None:
         outcome.notes.append(
             f"{node} was not drained: {problem}" if problem else f"{node} was drained: {reason}"
         )
-    written = write_verdict(history, outcome.night, outcome.notes, outcome.matrix)
+    written = write_verdict(history, outcome.night, outcome.notes, outcome.matrix, textfile)
     if as_json:
         click.echo(json.dumps(written, indent=1, ensure_ascii=False))
         return
-    click.echo(f"{outcome}")
-    if not drain:
-        for node, reason in nodes.items():
-            click.echo(f"to drain it: {draining.drain_line(node, reason)}")
+    lines = [] if drain else [draining.drain_line(node, reason) for node, reason in nodes.items()]
+    click.echo(table(outcome.night, outcome.notes, outcome.matrix, lines), nl=False)
 
 
 def _cannot_write(error: OSError, options: Options) -> str:

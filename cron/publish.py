@@ -1,13 +1,14 @@
 """What a night says, written where people and machines look for it.
 
-In the history's folder: ``verdicts/NIGHT.json`` of every night, and of the last one ``verdict.json``. Each
-file is whole or as it was.
+In the history's folder: ``verdicts/NIGHT.json`` of every night; of the last one ``verdict.json``,
+``verdict.xml`` (JUnit) and ``verdict.prom`` (Prometheus). Each file is whole or as it was.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from cron.verdict import NightVerdict
 
 VERDICTS: Final = "verdicts"
-LAST: Final = "verdict.json"
+LAST: Final = "verdict"
 
 
 def document(night: NightVerdict, notes: Sequence[str], matrix: Matrix | None = None) -> dict[str, Any]:
@@ -27,14 +28,28 @@ def document(night: NightVerdict, notes: Sequence[str], matrix: Matrix | None = 
 
 
 def write_verdict(
-    folder: Path, night: NightVerdict, notes: Sequence[str], matrix: Matrix | None = None
+    folder: Path,
+    night: NightVerdict,
+    notes: Sequence[str],
+    matrix: Matrix | None = None,
+    textfiles: Path | None = None,
 ) -> dict[str, Any]:
-    """Write the night's files into the history's folder; what is in them. Raises OSError."""
+    """Write the night's files into the history's folder; what ``verdict.json`` says. Raises OSError.
+
+    textfiles: the folder of node_exporter's textfile collector, where ``npc-PLATFORM.prom`` is written, too.
+    """
+    from cron.outputs import junit, textfile
+
     told = document(night, notes, matrix)
     text = json.dumps(told, indent=1, ensure_ascii=False) + "\n"
+    metrics = textfile(night, time.time())
     (folder / VERDICTS).mkdir(exist_ok=True)
-    for path in (folder / VERDICTS / f"{night.run}.json", folder / LAST):
-        write_whole(path, text)
+    write_whole(folder / VERDICTS / f"{night.run}.json", text)
+    write_whole(folder / f"{LAST}.json", text)
+    write_whole(folder / f"{LAST}.xml", junit(night, notes))
+    write_whole(folder / f"{LAST}.prom", metrics)
+    if textfiles:
+        write_whole(textfiles / f"npc-{night.platform}.prom", metrics)
     return told
 
 

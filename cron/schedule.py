@@ -20,7 +20,7 @@ from typing import Final
 
 SCRIPT: Final = "nightly.sh"
 #: Variables that decide which tools, libraries and modules are found.
-_KEPT: Final = ("PATH", "LD_LIBRARY_PATH", "MODULEPATH", "MODULESHOME", "SLURM_CONF", "LANG", "TMPDIR")
+_KEPT: Final = ("PATH", "LD_LIBRARY_PATH", "MODULEPATH", "MODULESHOME", "SLURM_CONF", "LANG")
 _SIGN: Final = "npc nightly"
 
 

@@ -1,0 +1,201 @@
+"""A verdict for people and machines: a table for terminal and mail, JUnit XML, Prometheus' text format."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+from cron.series import label
+from cron.verdict import NightVerdict, SeriesVerdict, Suspect, Verdict
+from npc.units import METRICS, format_quantity
+
+if TYPE_CHECKING:
+    from cron.matrix import Matrix
+
+#: Rows of the table, at most; verdict.json has all.
+ROWS: Final = 60
+#: Characters that XML 1.0 does not allow (section 2.2).
+_NOT_XML: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+# -- for people ----------------------------------------------------------------------------------------
+
+
+def table(
+    night: NightVerdict,
+    notes: Sequence[str] = (),
+    matrix: Matrix | None = None,
+    drain: Sequence[str] = (),
+) -> str:
+    """What a person reads in the morning: the worst first, whom to look at, what happened besides.
+
+    drain: command lines that would drain whom the night names.
+    """
+    lines = [_headline(night), ""]
+    told = [series for series in night.series if series.verdict is not Verdict.PASS]
+    if told:
+        lines += [*_rows(told[:ROWS]), ""]
+        if len(told) > ROWS:
+            lines += [f"and {len(told) - ROWS} more, in verdict.json", ""]
+    short = sum(series.reference is None for series in night.series if series.verdict is Verdict.PASS)
+    if short:
+        lines += [f"{short} of them with too few nights to judge", ""]
+    for suspect in night.suspects:
+        lines += [_suspect(suspect)]
+    if matrix:
+        lines += [str(matrix)]
+    for benchmark, reasons in night.failures.items():
+        lines += [f"{benchmark}: {reason}" for reason in reasons]
+    lines += [f"note: {note}" for note in notes]
+    lines += [f"to drain it: {line}" for line in drain]
+    if told:
+        lines += [f"rule: {rule}" for rule in night.rule]
+    while lines and not lines[-1]:
+        lines.pop()
+    return "\n".join(lines) + "\n"
+
+
+def _headline(night: NightVerdict) -> str:
+    counts = ", ".join(
+        f"{number} {verdict.name}"
+        for verdict in reversed(Verdict)
+        if (number := sum(series.verdict is verdict for series in night.series))
+    )
+    named = ", ".join(f"{each.kind} {each.name}" for each in night.suspects if each.named)
+    blame = f"; to blame: {named}" if named else ""
+    return f"{night.platform}, night {night.run}: {night.verdict.name} ({counts or 'no series'}){blame}"
+
+
+def _rows(told: Sequence[SeriesVerdict]) -> list[str]:
+    cells: list[tuple[str, ...]] = [
+        ("verdict", "series", "tonight", "again", "usual", "change", "since", "why")
+    ]
+    for each in told:
+        unit = METRICS[each.key.metric].unit
+        quantities = [
+            "" if value is None else format_quantity(value, unit)
+            for value in (each.value, each.again, each.reference)
+        ]
+        change = "" if each.effect is None else f"{each.effect:+.1%}"
+        worse = f" {each.direction}" if each.direction in ("worse", "better") and change else ""
+        cells.append(
+            (
+                each.verdict.name,
+                label(each.key),
+                *quantities,
+                change + worse,
+                each.since,
+                each.reason.partition("\n")[0],
+            )
+        )
+    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
+    shown = [column for column, width in enumerate(widths) if any(row[column] for row in cells[1:])]
+    return ["  ".join(row[column].ljust(widths[column]) for column in shown).rstrip() for row in cells]
+
+
+def _suspect(suspect: Suspect) -> str:
+    what = "to blame" if suspect.named else "perhaps"
+    if suspect.slowdown is None:
+        by = "fails"
+    else:
+        interval = "" if suspect.low is None else f" [{suspect.low:.1%}, {suspect.high:.1%}]"
+        by = f"{suspect.slowdown:.1%} worse{interval}"
+    rivals = f"; or {', '.join(suspect.rivals)}" if suspect.rivals else ""
+    since = f" since {suspect.since}" if suspect.since else ""
+    return f"{what}: {suspect.kind} {suspect.name}  {by}{since}  {suspect.evidence}{rivals}"
+
+
+# -- for CI --------------------------------------------------------------------------------------------
+
+
+def junit(night: NightVerdict, notes: Sequence[str] = ()) -> str:
+    """JUnit XML: a test case a series; CHANGED, MISSING, DEGRADED and FAIL fail, INVALID is an error."""
+    suite = ET.Element(
+        "testsuite",
+        name=_xml(f"npc.{night.platform}"),
+        tests=str(len(night.series)),
+        failures=str(sum(_element_of(series) == "failure" for series in night.series)),
+        errors=str(sum(_element_of(series) == "error" for series in night.series)),
+        timestamp=datetime.fromisoformat(night.time).strftime("%Y-%m-%dT%H:%M:%S") if night.time else "",
+    )
+    for series in night.series:
+        case = ET.SubElement(
+            suite, "testcase", classname=_xml(f"{night.platform}.{series.key.benchmark}"),
+            name=_xml(label(series.key)),
+        )  # fmt: skip
+        element = _element_of(series)
+        if element:
+            told = ET.SubElement(case, element, type=series.verdict.name, message=_xml(series.reason))
+            told.text = _xml("\n".join(_rows([series])))
+    if night.suspects or notes:
+        out = ET.SubElement(suite, "system-out")
+        out.text = _xml("\n".join([*map(_suspect, night.suspects), *notes]))
+    ET.indent(suite)
+    text = ET.tostring(suite, encoding="unicode")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
+
+
+def _element_of(series: SeriesVerdict) -> str:
+    if series.verdict is Verdict.INVALID:
+        return "error"
+    return "failure" if series.verdict.exit_code else ""
+
+
+def _xml(text: str) -> str:
+    return _NOT_XML.sub("\ufffd", text)
+
+
+# -- for Prometheus ------------------------------------------------------------------------------------
+
+
+def textfile(night: NightVerdict, ended: float) -> str:
+    """Metrics for node_exporter's textfile collector (Prometheus' text exposition format 0.0.4).
+
+    ended: seconds since the epoch; a rule on `npc_night_end_timestamp_seconds` notices nights that stay away.
+    """
+    platform = {"platform": night.platform}
+    counts = [
+        ({**platform, "verdict": verdict.name}, sum(series.verdict is verdict for series in night.series))
+        for verdict in Verdict
+    ]
+    values, verdicts = [], []
+    for series in night.series:
+        labels = {
+            **platform,
+            "series": label(series.key),
+            "benchmark": series.key.benchmark,
+            "metric": series.key.metric,
+        }
+        verdicts.append((labels, series.verdict.value))
+        if series.value is not None:
+            values.append(({**labels, "unit": METRICS[series.key.metric].unit}, series.value))
+    suspects = [
+        ({**platform, "kind": each.kind, "name": each.name}, 1.0 if each.slowdown is None else each.slowdown)
+        for each in night.suspects
+        if each.named
+    ]
+    metrics = (
+        ("npc_night_end_timestamp_seconds", "When the last night ended.", [(platform, ended)]),
+        ("npc_night_verdict", "Exit code of the last night: 0 good, 10 to 14 bad.",
+         [(platform, night.exit_code)]),
+        ("npc_night_series", "Series by verdict.", counts),
+        ("npc_series_verdict", "Verdict of a series: 0 to 14, WATCH 0.5.", verdicts),
+        ("npc_series_value", "Tonight's median of a series, in SI units.", values),
+        ("npc_suspect_slowdown", "Whom the history names, by how much it is slower (1: it fails).", suspects),
+    )  # fmt: skip
+    return "".join(_metric(name, text, samples) for name, text, samples in metrics if samples)
+
+
+def _metric(name: str, text: str, samples: Iterable[tuple[Mapping[str, str], float]]) -> str:
+    lines = [f"# HELP {name} {text}", f"# TYPE {name} gauge"]
+    for labels, value in samples:
+        inside = ",".join(f'{key}="{_label(each)}"' for key, each in labels.items())
+        lines.append(f"{name}{{{inside}}} {value!r}")
+    return "\n".join(lines) + "\n"
+
+
+def _label(value: str) -> str:
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -1,0 +1,169 @@
+"""The README and the pages: what they tell people to type exists, and what they show is what is printed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from npc.characterise import TAGS, settings
+from npc.cli import entry_points, main
+from tests.jube_job import NPC, ROOT, finish
+
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+EXAMPLE = ROOT / "docs" / "example" / "localhost"
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+#: Pages whose blocks another test carries out.
+_CARRIED_OUT = {"add-a-benchmark.md"}
+
+
+def blocks(page: Path) -> Iterator[tuple[str, str]]:
+    """(language, text) of each fenced block, and of indented ones as ``indented``."""
+    text = page.read_text(encoding="utf-8")
+    yield from _FENCE.findall(text)
+    for lines in re.findall(r"(?:^    .*\n)+", _FENCE.sub("", text), re.MULTILINE):
+        yield "indented", re.sub(r"^    ", "", lines, flags=re.MULTILINE)
+
+
+def command_lines(page: Path) -> Iterator[str]:
+    """Lines that a shell is meant to read: of npc, npb or make, without comments, continued ones joined."""
+    for language, text in blocks(page):
+        if language in ("", "sh", "bash", "console", "indented"):
+            for line in text.replace("\\\n", " ").splitlines():
+                line = re.sub(r"\s#.*", "", line.removeprefix("$ ")).strip()
+                line = re.sub(r"^(\.venv/bin/|[A-Z_]+=\S+ )", "", line)
+                if re.match(r"(npc|make) [a-z]", line):
+                    yield line
+
+
+LINES = sorted(
+    {(page.relative_to(ROOT).as_posix(), line) for page in PAGES if page.name not in _CARRIED_OUT
+     for line in command_lines(page)}
+)  # fmt: skip
+
+
+def test_there_are_lines_to_look_at() -> None:
+    assert len([line for page, line in LINES if page == "README.md"]) >= 2
+    assert len(LINES) > 40
+
+
+@pytest.mark.parametrize(("page", "line"), LINES, ids=[f"{page}: {line}"[:80] for page, line in LINES])
+def test_every_line_that_is_shown_names_what_exists(page: str, line: str) -> None:
+    """Commands, their options, tags and settings; make targets."""
+    words = shlex.split(re.sub(r"[;&|<>].*", "", line.replace("…", "")))
+    if words[0] == "make":
+        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        targets += [f"bench-{path.stem[6:]}" for path in (ROOT / "tests").glob("bench_*.py")]
+        wanted = [word for word in words[1:] if "=" not in word and re.fullmatch(r"[\w-]+", word)]
+        assert set(wanted[:1]) <= set(targets)
+        return
+    assert words[1] in entry_points(), f"there is no npc {words[1]}"
+    command = main.get_command(click.Context(main), words[1])
+    assert command is not None
+    rest = words[2:]
+    if isinstance(command, click.Group) and rest and rest[0] in command.commands:
+        command, rest = command.commands[rest[0]], rest[1:]
+    options = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
+    rest = rest[: rest.index("--")] if "--" in rest else rest
+    for place, word in enumerate(rest):
+        option = re.match(r"\[?(--[a-z][a-z-]*)", word)
+        if option:
+            assert option[1] in {*options, "--help"}, f"npc {words[1]} has no {option[1]}"
+        value = rest[place + 1] if place + 1 < len(rest) else ""
+        if word == "--tag" and re.fullmatch(r"[a-z]+", value):
+            assert value in TAGS
+        if word == "--set" and re.fullmatch(r"[a-z0-9_]+=.*", value):
+            folders = [None, *(path.parent for path in (ROOT / "platforms").glob("*/platform.xml"))]
+            name = value.partition("=")[0]
+            own = [(ROOT / file).read_text() for file in rest if (ROOT / file).suffix == ".xml"]
+            known = [settings(ROOT, folder) for folder in folders]
+            assert any(name in names for names in known) or f"NPC_{name.upper()}" in "".join(own), name
+
+
+def npc_in(folder: Path, line: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PATH": f"{NPC.parent}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "120"}
+    return subprocess.run(
+        ["bash", "-c", line], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_the_table_in_the_readme_is_that_of_the_example(tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLE, tmp_path / "example")
+    printed = npc_in(tmp_path, "npc roofline example").stdout
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (table,) = [text for language, text in blocks(ROOT / "README.md") if text.startswith("Roofline of")]
+    parts = [part for part in table.strip().split("\n\n") if part]
+    assert len(parts) == 3 and "the ridge points" in readme
+    for part in parts:
+        assert part in printed
+
+
+def test_the_notebook_line_of_the_readme() -> None:
+    (line,) = re.findall(
+        r"`(from npc import read_run; .*?)`", (ROOT / "README.md").read_text(encoding="utf-8")
+    )
+    names: dict[str, object] = {}
+    exec(line.replace('"runs/000000"', repr(str(EXAMPLE))), names)
+    assert isinstance(names["records"], list) and len(names["records"]) > 1000
+
+
+CONSOLE = [
+    (page, number)
+    for page in PAGES
+    for number, (language, _) in enumerate(blocks(page))
+    if language == "console"
+]
+
+
+@pytest.mark.parametrize(
+    ("page", "number"), CONSOLE, ids=[f"{page.name} {number}" for page, number in CONSOLE]
+)
+def test_what_a_page_shows_of_a_terminal_is_what_is_printed(page: Path, number: int, tmp_path: Path) -> None:
+    """Blocks ``console``: what follows ``$`` is typed where runs/000000 is the example; ``…`` is anything."""
+    shutil.copytree(EXAMPLE, tmp_path / "runs" / "000000")
+    text = list(blocks(page))[number][1]
+    for typed in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        line, _, shown = typed.partition("\n")
+        ended = npc_in(tmp_path, line)
+        printed = re.sub(r"[ \t]+$", "", ended.stdout + ended.stderr, flags=re.MULTILINE)
+        pattern = ".*".join(
+            re.escape(part.strip("\n") if "\n" in part else part) for part in shown.split("…")
+        )
+        assert re.search(pattern.strip(), printed, re.DOTALL), f"{line}\n--- printed:\n{printed}"
+        assert "Traceback" not in ended.stderr
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    for page in (ROOT / "docs").glob("*.md"):
+        assert page.name == "README.md" or f"({page.name})" in index, page.name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_link_leads_somewhere(page: Path) -> None:
+    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
+    for target in re.findall(r"\]\(([^)#\s]*)(?:#[^)]*)?\)", text):
+        if target and "://" not in target:
+            assert (page.parent / target).exists(), target
+
+
+@pytest.mark.slow
+def test_the_pairs_of_the_readme_really_run() -> None:
+    """The ad hoc lines, with the placeholders they have, in a network of their own."""
+    (block,) = [text for _, text in blocks(ROOT / "README.md") if "--pairs all" in text]
+    lines = block.strip().splitlines()
+    assert len(lines) == 3
+    for line in lines[:2]:
+        words = shlex.split(line.replace("32768", "64"))
+        words[3] = str(NPC.with_name("npb"))
+        allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        ended = finish(*words, "--format", "csv", **allowed)
+        assert ended.returncode == 0, ended.stderr
+        assert ended.stdout.count("\n") > 1

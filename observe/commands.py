@@ -60,6 +60,11 @@ _KNOWN: Final = {"xhpcg": "hpcg", "hpcc": "hpcc", "himeno": "himeno"}
     "--flop", type=click.FloatRange(0, min_open=True), help="FLOP of the whole run, where you know them."
 )
 @click.option(
+    "--counters",
+    metavar="GROUP",
+    help="Count FLOP by likwid-perfctr as well: FLOPS_DP, FLOPS_SP (likwid-perfctr -a).",
+)
+@click.option(
     "--mpi/--no-mpi", default=True, show_default=True, help="Let Open MPI count messages and bytes."
 )
 @click.option(
@@ -81,6 +86,7 @@ def observe(
     flops: str | None,
     flops_unit: str,
     flop: float | None,
+    counters: str | None,
     mpi: bool,
     background_s: float,
     as_json: bool,
@@ -97,6 +103,7 @@ def observe(
     npc observe -- mpirun -n 8 ./himeno 2 2 2
     npc observe --report 'HPCG-Benchmark_*.txt' -- srun -n 8 xhpcg
     npc observe --flops 'rate: ([0-9.]+)' --flops-unit GFLOP/s -- mpirun -n 8 ./app
+    npc observe --counters FLOPS_DP -- mpirun -n 8 ./app
     """
     from observe.launcher import UnknownProgram, program_index
 
@@ -106,11 +113,14 @@ def observe(
         pattern = re.compile(flops) if flops else None
         if pattern is not None and pattern.groups < 1:
             raise ValueError(f"--flops {flops!r}: it has no group; put parentheses around the number")
+        if counters is not None and not re.fullmatch(r"\w+", counters):
+            raise ValueError(f"--counters {counters!r}: expected the name of a group, such as FLOPS_DP")
     except (UnknownProgram, ValueError, re.error) as error:
         raise click.UsageError(str(error)) from None
+    watch = [str(background_s), counters or "-"]
     inside = os.environ.get(LAUNCH) if output is None else None
     if inside:
-        sys.exit(_inside_launch(Path(inside), command, place, mpi, background_s))
+        sys.exit(_inside_launch(Path(inside), command, place, mpi, watch))
     tool = tool or _KNOWN.get(Path(command[place]).name, "")
     folder = output or Path("observed")
     try:
@@ -121,7 +131,7 @@ def observe(
         raise click.ClickException(f"cannot write into {folder}: {error.strerror}") from None
     stem = (folder / RAW / "0000").absolute()
     started, before, began = now(), time.monotonic(), time.time()
-    code = _run(command, place, _ranks(stem), mpi, background_s, stem)
+    code = _run(command, place, _ranks(stem), mpi, watch, stem)
     seconds = time.monotonic() - before
     if report:
         _append_report(report, began, stem.with_suffix(".out"))
@@ -149,9 +159,9 @@ def observe(
     sys.exit(code)
 
 
-def _inside_launch(stem: Path, command: Sequence[str], place: int, mpi: bool, background_s: float) -> int:
+def _inside_launch(stem: Path, command: Sequence[str], place: int, mpi: bool, watch: Sequence[str]) -> int:
     """Run below ``npc sample``, which keeps the output: only the observation is written, beside it."""
-    code = _run(command, place, _ranks(stem), mpi, background_s)
+    code = _run(command, place, _ranks(stem), mpi, watch)
     _observation(stem, command, {})
     return code
 
@@ -172,9 +182,11 @@ def _ranks(stem: Path) -> Path:
 
 
 def _run(
-    command: Sequence[str], place: int, ranks: Path, mpi: bool, background_s: float, stem: Path | None = None
+    command: Sequence[str], place: int, ranks: Path, mpi: bool, watch: Sequence[str], stem: Path | None = None
 ) -> int:
     """Run the command with `observe.rank` before its program; its exit code, 128 + n for signal n.
+
+    watch: the seconds and the group of counters that `observe.rank` wants.
 
     With a `stem`, what it prints goes to the terminal and to ``STEM.out`` and ``.err`` alike.
     """
@@ -184,7 +196,7 @@ def _run(
         "-S",
         str(_RANK),
         str(ranks),
-        str(background_s),
+        *watch,
         *command[place:],
     ]
     environment = {**os.environ, **(_monitoring(ranks) if mpi else {})}
@@ -312,6 +324,10 @@ def _show(observation: Observation, folder: Path, silent: bool) -> None:
         click.echo(
             f"{metric}: {format_quantity(value, 'FLOP/s' if metric == 'flops' else 'FLOP', 4)}", err=True
         )
+    counted = observation.counted
+    if counted is not None:
+        found = format_quantity(counted.flop, "FLOP", 4) if counted.flop is not None else counted.reason
+        click.echo(f"counted: {found}", err=True)
     if silent:
         click.echo("note: --flops matches nothing that the program printed", err=True)
     for note in observation.notes:

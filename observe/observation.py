@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -66,10 +67,20 @@ class Messages:
 
 
 @dataclass(frozen=True, slots=True)
+class Counted:
+    """FLOP of all nodes by LIKWID's `group` of counters; None where they cannot be had, for `reason`."""
+
+    group: str
+    flop: float | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """One run: its command, its nodes, MPI's own count where there is one, and what was odd.
 
-    reported: what the program said of itself, by metric (`npc.units.METRICS`): flops, flop.
+    reported: what the program said of itself, by metric (`npc.units.METRICS`): flops, flop. counted: what the
+    hardware counted, None where nobody asked.
     """
 
     command: tuple[str, ...]
@@ -78,6 +89,7 @@ class Observation:
     nodes: tuple[Node, ...]
     messages: Messages | None
     notes: tuple[str, ...]
+    counted: Counted | None = None
 
 
 def read_observation(
@@ -111,7 +123,8 @@ def read_observation(
         *(f"{node.host} {port.name}: {port.note}" for node in nodes for port in node.ports if port.note),
         *_foreign(nodes, messages),
     ]
-    return Observation(tuple(command), reported or {}, total, nodes, messages, tuple(notes))
+    counted = _counted(by_host)
+    return Observation(tuple(command), reported or {}, total, nodes, messages, tuple(notes), counted)
 
 
 def _node(host: str, ranks: Sequence[Mapping[str, Any]]) -> Node:
@@ -137,6 +150,22 @@ def _node(host: str, ranks: Sequence[Mapping[str, Any]]) -> Node:
         ports.append(Port(name, received.bytes, sent.bytes, background, "; ".join(notes)))
     ports += [Port(name, None, None, 0.0, "it went down meanwhile") for name in before if name not in after]
     return Node(host, len(ranks), last["end"]["time"] - first["begin"]["time"], tuple(ports))
+
+
+def _counted(by_host: Mapping[str, Sequence[Mapping[str, Any]]]) -> Counted | None:
+    """The FLOP of all nodes together; without those of one there is no sum."""
+    found = {
+        host: next(filter(None, (rank.get("counted") for rank in ranks)), None)
+        for host, ranks in by_host.items()
+    }
+    groups = [counted["group"] for counted in found.values() if counted]
+    if not groups:
+        return None
+    for host, counted in sorted(found.items()):
+        if not counted or "flop" not in counted:
+            reason = counted["reason"] if counted else "nothing was counted"
+            return Counted(groups[0], None, f"no counters of {groups[0]} on {host}: {reason}")
+    return Counted(groups[0], math.fsum(counted["flop"] for counted in found.values() if counted))
 
 
 def _messages(flows: Iterable[Flow], placed: Mapping[int, str]) -> Messages:

@@ -1,6 +1,8 @@
 """Stands between the MPI launcher and one rank of the program: reads the node's counters before and after it.
 
-    python -S observe/rank.py FOLDER BACKGROUND_S PROGRAM [ARGUMENT…]
+    python -S observe/rank.py FOLDER BACKGROUND_S GROUP PROGRAM [ARGUMENT…]
+
+GROUP is one of LIKWID's, whose FLOP the first rank of each node counts, or ``-``.
 
 The rank runs as a child with this process's environment, standard streams and binding, so MPI's start-up
 protocol finds what it expects. Meanwhile this process sleeps in waitpid(2). Signals are passed on; the exit
@@ -18,12 +20,15 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if not __package__:  # started by its path
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from observe.counters import read_counters
+
+if TYPE_CHECKING:
+    from observe.flop_counters import FlopCounter
 
 #: Where the launchers say which rank this is, and of how many.
 RANK: Final = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "MV2_COMM_WORLD_RANK")
@@ -34,9 +39,15 @@ _PR_SET_PDEATHSIG: Final = 1
 
 def main(arguments: list[str]) -> int:
     """Run the rank; returns its exit code (127 if it cannot be started, as a shell says it)."""
-    folder, background_s, program = Path(arguments[0]), float(arguments[1]), arguments[2:]
+    folder, background_s, group, program = (
+        Path(arguments[0]),
+        float(arguments[1]),
+        arguments[2],
+        arguments[3:],
+    )
     idle = _reading()
     time.sleep(background_s)
+    counter, counted = _count(folder, group)
     begin = _reading()
     libc = ctypes.CDLL(None)
     child = os.fork()
@@ -52,14 +63,18 @@ def main(arguments: list[str]) -> int:
     status = _wait(child)
     for passed_on in _PASSED_ON:
         signal.signal(passed_on, signal.SIG_IGN)  # what was read has to reach the disk
+    end = _reading()
+    if counter is not None and counted is not None:
+        counted.update(counter.result())
     _save(folder, {
         "host": socket.gethostname(),
         "rank": int(_first(RANK, "0")),
         "ranks": int(_first(RANKS, "1")),
         "idle": idle,
         "begin": begin,
-        "end": _reading(),
+        "end": end,
         "status": status,
+        "counted": counted,
     })  # fmt: skip
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
@@ -67,6 +82,24 @@ def main(arguments: list[str]) -> int:
             signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
     return os.waitstatus_to_exitcode(status)
+
+
+def _count(folder: Path, group: str) -> tuple[FlopCounter | None, dict[str, Any] | None]:
+    """A running counter and where its result goes, if `group` is one and this is the node's first rank."""
+    host = socket.gethostname()
+    if group == "-":
+        return None, None
+    try:
+        os.close(os.open(folder / f"{host}.counting", os.O_CREAT | os.O_EXCL))
+    except OSError:
+        return None, None
+    from observe.flop_counters import FlopCounter, NoCounters  # of one rank a node, and only if asked for
+
+    try:
+        # the launcher's CPUs are the job's; a rank may have been bound to some of them
+        return FlopCounter(folder, host, group, os.sched_getaffinity(os.getppid())), {"group": group}
+    except (OSError, NoCounters) as error:
+        return None, {"group": group, "reason": str(error)}
 
 
 def _wait(child: int) -> int:

@@ -1,7 +1,7 @@
 """``observed.json`` of ``npc observe``: what a program did to the network, as readings.
 
 Traffic in bytes, one reading a node, port and direction; MPI's own bytes and messages by kind. A counter
-that cannot be believed is a reading without a value.
+that cannot be believed is a reading without a value. FLOP of hardware counters, or why there are none.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from parsers import failed
 
 CASE: Final = "observed"
 SCHEMA: Final = 1
+_PRECISIONS: Final = {"FLOPS_SP": {"precision": "single"}, "FLOPS_HP": {"precision": "half"}}
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
@@ -38,11 +39,28 @@ def _readings(document: dict[str, Any]) -> Iterator[Reading]:
                 params = {"node": node["host"], "port": port["name"], "direction": direction}
                 status = OK if value is not None else f"invalid: {port['note']}"
                 yield Reading(CASE, "traffic", value, None, status, params)
-    if document["nodes"]:
-        yield Reading(CASE, "time", max(node["seconds"] for node in document["nodes"]))
+    seconds = max((node["seconds"] for node in document["nodes"]), default=None)
+    if seconds is not None:
+        yield Reading(CASE, "time", seconds)
+    yield from _counted(document, seconds)
     messages = document["messages"]
     if messages:
         yield from _mpi(messages, str(document["ranks"]))
+
+
+def _counted(document: dict[str, Any], seconds: float | None) -> Iterator[Reading]:
+    """FLOP that the hardware counted, and the mean rate over the whole run; or why there are none."""
+    counted = document.get("counted")
+    if not counted:
+        return
+    params = {"counters": counted["group"]} | _PRECISIONS.get(counted["group"], {})
+    flop = counted["flop"]
+    if flop is None:
+        yield Reading(CASE, "flop", None, None, f"unavailable: {counted['reason']}", params)
+        return
+    yield Reading(CASE, "flop", flop, None, OK, params)
+    if seconds and "flops" not in document["reported"]:
+        yield Reading(CASE, "flops", flop / seconds, None, OK, params)
 
 
 def _mpi(messages: dict[str, Any], ranks: str) -> Iterator[Reading]:

@@ -21,9 +21,10 @@ import parsers
 from npc.record import Record, read_csv
 from npc.session import members
 from observe.counters import RECEIVED, SENT, passed, read_counters
+from observe.flop_counters import NoCounters, counted_flop
 from observe.launcher import UnknownProgram, program_index
 from observe.monitoring import read_flows
-from observe.observation import read_observation
+from observe.observation import Counted, Node, Observation, read_observation, to_document
 from tests.cluster import Cluster
 from tests.npb_job import MPI_ENVIRONMENT
 
@@ -172,7 +173,13 @@ def test_the_program_can_be_named() -> None:
 
 
 def seen(
-    folder: Path, host: str, rank: int, of: int, received: tuple[int, int, int], seconds: float = 1.0
+    folder: Path,
+    host: str,
+    rank: int,
+    of: int,
+    received: tuple[int, int, int],
+    seconds: float = 1.0,
+    counted: Mapping[str, Any] | None = None,
 ) -> None:
     """What a rank leaves: counters 0.3 s before it began, when it began, and when it ended."""
 
@@ -182,9 +189,78 @@ def seen(
     idle, begin, end = received
     rank_file = {
         "host": host, "rank": rank, "ranks": of, "idle": at(0.0, idle), "begin": at(0.3, begin),
-        "end": at(0.3 + seconds, end), "status": 0,
+        "end": at(0.3 + seconds, end), "status": 0, "counted": counted,
     }  # fmt: skip
     (folder / f"{host}.{rank}.json").write_text(json.dumps(rank_file))
+
+
+#: As printOutput in LIKWID 5.2.2's likwid.lua prints two hardware threads with ``-O``, shortened by rows.
+LIKWID_TABLES = """\
+STRUCT,Info,3,,,
+CPU type:,AMD K19 (Zen3) architecture,,,,
+TABLE,Group 1 Raw,FLOPS_DP,2,,
+Event,Counter,HWThread 0,HWThread 1,,
+RETIRED_SSE_AVX_FLOPS_ALL,PMC2,3000000000,1500000000,,
+TABLE,Group 1 Metric,FLOPS_DP,5,,
+Metric,HWThread 0,HWThread 1,,,
+Runtime (RDTSC) [s],1.5000,1.5000,,,
+CPI,0.5100,0.7300,,,
+DP [MFLOP/s],2000,1000,,,
+TABLE,Group 1 Metric STAT,FLOPS_DP,5,,
+Metric,Sum,Min,Max,Avg,
+Runtime (RDTSC) [s] STAT,3,1.5000,1.5000,1.5000,
+DP [MFLOP/s] STAT,3000,1000,2000,1500,
+"""
+
+
+def test_counted_flop_are_those_of_all_hardware_threads() -> None:
+    assert counted_flop(LIKWID_TABLES) == pytest.approx(4.5e9)
+    assert counted_flop(LIKWID_TABLES.replace("DP [", "SP [")) == pytest.approx(4.5e9)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "",
+        LIKWID_TABLES.replace("DP [MFLOP/s]", "CPI2"),
+        LIKWID_TABLES.replace("2000,1000", "nan,1000"),
+        LIKWID_TABLES.replace("[s],1.5000,1.5000", "[s],1.5000"),
+    ],
+)
+def test_a_table_without_all_rates_counts_nothing(broken: str) -> None:
+    with pytest.raises(NoCounters):
+        counted_flop(broken)
+
+
+def test_flop_of_all_nodes_are_added_and_one_node_without_counters_leaves_no_sum(tmp_path: Path) -> None:
+    for host, flop in (("n1", {"flop": 1e9}), ("n2", {"flop": 2e9})):
+        seen(tmp_path, host, 0, 2, (0, 0, 1), counted={"group": "FLOPS_DP", **flop})
+        seen(tmp_path, host, 1, 2, (0, 0, 1))
+    assert read_observation(tmp_path, ["app"]).counted == Counted("FLOPS_DP", 3e9)
+    seen(tmp_path, "n2", 0, 2, (0, 0, 1), counted={"group": "FLOPS_DP", "reason": "no right"})
+    lacking = read_observation(tmp_path, ["app"]).counted
+    assert lacking == Counted("FLOPS_DP", None, "no counters of FLOPS_DP on n2: no right")
+    for counted, expected in (
+        (Counted("FLOPS_SP", 3e9), [("flop", 3e9, "ok"), ("flops", 1.5e9, "ok")]),
+        (lacking, [("flop", None, f"unavailable: {lacking.reason}")]),
+    ):
+        observed = Observation(("app",), {}, 2, (Node("n1", 1, 2.0, ()),), None, (), counted)
+        readings = parsers.parse("observed", json.dumps(to_document(observed)))
+        by_counters = [reading for reading in readings if "counters" in reading.params]
+        assert [(r.metric, r.value, r.status) for r in by_counters] == expected
+
+
+def test_counters_that_cannot_be_had_are_unavailable_and_the_program_runs(tmp_path: Path) -> None:
+    """Most virtual machines have none; a name that is no group of LIKWID's has none anywhere."""
+    ended = subprocess.run(
+        [NPC, "observe", "--counters", "NO_SUCH_GROUP", "--output", "o", "--", "echo", "as  it is"],
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stdout) == (0, "as  it is\n")
+    (flop,) = (record for record in read_csv(tmp_path / "o/records.csv") if record.metric == "flop")
+    assert flop.value is None and flop.params["counters"] == "NO_SUCH_GROUP"
+    assert flop.status.startswith("unavailable: no counters of NO_SUCH_GROUP on ")
+    assert f"counted: {flop.status.removeprefix('unavailable: ')}" in ended.stderr
 
 
 def test_a_node_s_bytes_span_its_first_and_its_last_rank(tmp_path: Path) -> None:

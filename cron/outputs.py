@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 #: Rows of the table, at most; verdict.json has all.
 ROWS: Final = 60
+#: Characters that would change a terminal or begin a line; tools' words may hold anything.
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+REPLACED: Final = "\ufffd"
 #: Characters that XML 1.0 does not allow (section 2.2).
 _NOT_XML: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -53,9 +56,9 @@ def table(
     lines += [f"to drain it: {line}" for line in drain]
     if told:
         lines += [f"rule: {rule}" for rule in night.rule]
-    while lines and not lines[-1]:
+    while not lines[-1]:
         lines.pop()
-    return "\n".join(lines) + "\n"
+    return "".join(f"{_CONTROL.sub(REPLACED, line)}\n" for line in lines)
 
 
 def _headline(night: NightVerdict) -> str:
@@ -145,7 +148,7 @@ def _element_of(series: SeriesVerdict) -> str:
 
 
 def _xml(text: str) -> str:
-    return _NOT_XML.sub("\ufffd", text)
+    return _NOT_XML.sub(REPLACED, text)
 
 
 # -- for Prometheus ------------------------------------------------------------------------------------

@@ -409,6 +409,7 @@ def test_nights_of_a_history_are_runs(tmp_path: Path) -> None:
         read_side("fuchs@2026-12", tmp_path / "history")
 
 
+@pytest.mark.slow
 def test_pictures_of_both_sides(two: tuple[Path, Path], tmp_path: Path) -> None:
     more = [*records("likwid", "peakflops_avx", 1e11, metric="flops"), *records("osu", "osu_bw", 1e9, size=8)]
     for size in (1024, 65536):

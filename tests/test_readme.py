@@ -94,6 +94,7 @@ def npc_in(folder: Path, line: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_table_in_the_readme_is_that_of_the_example(tmp_path: Path) -> None:
     shutil.copytree(EXAMPLE, tmp_path / "example")
     printed = npc_in(tmp_path, "npc roofline example").stdout
@@ -122,6 +123,7 @@ CONSOLE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("page", "number"), CONSOLE, ids=[f"{page.name} {number}" for page, number in CONSOLE]
 )
@@ -138,6 +140,20 @@ def test_what_a_page_shows_of_a_terminal_is_what_is_printed(page: Path, number: 
         )
         assert re.search(pattern.strip(), printed, re.DOTALL), f"{line}\n--- printed:\n{printed}"
         assert "Traceback" not in ended.stderr
+
+
+def test_there_are_terminals_to_look_at() -> None:
+    assert len(CONSOLE) >= 5
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    from npc import __version__
+
+    assert f'version = "{__version__}"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert f"version: {__version__}" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    licence = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert "Apache License" in licence and "license: Apache-2.0" in (ROOT / "CITATION.cff").read_text()
 
 
 def test_every_page_is_in_the_index() -> None:

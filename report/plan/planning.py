@@ -27,8 +27,8 @@ _ROUND_S: Final = 5.0
 class Goal:
     """question: what the user wants to know. tags: the first is needed, the others while there is time.
 
-    runs: how often everything is measured. model: what the numbers are turned into. after: what to type then,
-    with {run} for the folder of runs.
+    runs: how often everything is measured. model: what the numbers are turned into. after: what to type then;
+    {run} is the folder of runs, {tags} the options that choose them. by: the command that measures.
     """
 
     question: str
@@ -36,6 +36,7 @@ class Goal:
     runs: int
     model: str
     after: tuple[str, ...]
+    by: str = "characterise"
 
 
 GOALS: Final[Mapping[str, Goal]] = MappingProxyType({
@@ -61,7 +62,7 @@ GOALS: Final[Mapping[str, Goal]] = MappingProxyType({
         "is it still as fast as it was?",
         ("network", "memory", "compute", "rdma"), 1,
         "the history of every series, with gates and change points",
-        ("npc nightly --help",),
+        ("npc cron install --platform {platform} -- {tags}",), by="nightly",
     ),
 })  # fmt: skip
 
@@ -137,7 +138,7 @@ def make_plan(goal: str, machine: Machine, budget_s: float, commands: Collection
         budget_s=budget_s,
         characterise=characterise,
         jube=jube,
-        lines=tuple(_lines(chosen, machine, characterise, commands)),
+        lines=tuple(_lines(chosen, machine, characterise, tags, commands)),
         notes=tuple(_notes(chosen, machine, samples, needed(tags, samples), budget_s, possible, tags)),
     )
 
@@ -159,20 +160,25 @@ def _pairs_s(goal: str, machine: Machine) -> float:
     return _ROUNDS * _ROUND_S if goal == "accept" and machine.nodes >= _PAIRS_FROM else 0.0
 
 
-def _lines(goal: Goal, machine: Machine, characterise: str, commands: Collection[str]) -> list[str]:
-    repeated = (
-        f"for run in {' '.join(map(str, range(1, goal.runs + 1)))}; do {characterise} --output SECOND; done"
-    )
-    lines = [characterise if goal.runs == 1 else repeated]
+def _lines(
+    goal: Goal, machine: Machine, characterise: str, tags: Sequence[str], commands: Collection[str]
+) -> list[str]:
+    by = goal.by if goal.by in commands else "characterise"
+    lines = [characterise.replace("npc characterise", f"npc {by}", 1)]
+    if goal.runs > 1:
+        numbers = " ".join(map(str, range(1, goal.runs + 1)))
+        lines = [
+            f"for run in {numbers}; do {characterise} --output {name}; done" for name in ("FIRST", "SECOND")
+        ]
     if goal is GOALS["accept"] and machine.nodes >= _PAIRS_FROM:
         lines.append(
             f"srun -N {machine.nodes} --ntasks-per-node=1 --mpi=pmix npb --pairs sample:{_ROUNDS} "
-            "--killserver "
-            '--servercmd qperf --clientcmd "qperf HOSTNAME -t 2 -uu tcp_bw" --output pairs'
+            '--killserver --servercmd qperf --clientcmd "qperf HOSTNAME -t 2 -uu tcp_bw" --output pairs'
         )
+    options = " ".join(f"--tag {tag}" for tag in tags)
     for line in goal.after:
         if line.split()[1] in commands:
-            lines.append(line.format(run="runs"))
+            lines.append(line.format(run="runs", platform=machine.platform, tags=options))
     return lines
 
 

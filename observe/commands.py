@@ -75,6 +75,12 @@ _KNOWN: Final = {"xhpcg": "hpcg", "hpcc": "hpcc", "himeno": "himeno"}
     type=click.FloatRange(0, 60),
     help="Seconds to watch each node's ports before the program begins.",
 )
+@click.option(
+    "--platform",
+    default="localhost",
+    show_default=True,
+    help="Platform of the records, as npc characterise named it.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print observed.json instead of the table.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def observe(
@@ -89,6 +95,7 @@ def observe(
     counters: str | None,
     mpi: bool,
     background_s: float,
+    platform: str,
     as_json: bool,
     command: tuple[str, ...],
 ) -> None:
@@ -151,7 +158,7 @@ def observe(
     log.close()
     from parsers.collect import collect_run
 
-    save_csv(collect_run(folder), folder / RECORDS)
+    save_csv(collect_run(folder, platform), folder / RECORDS)
     if as_json:
         click.echo(stem.with_suffix(f".{OBSERVED}").read_text(encoding="utf-8"))
     else:

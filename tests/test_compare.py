@@ -209,10 +209,10 @@ def test_small_differences_are_the_same_however_certain() -> None:
 @pytest.mark.parametrize(
     ("change", "reason", "ignore"),
     [
-        ({"size": 16}, "other size: 8 here, 16 there", "size"),
-        ({"nodes": 4}, "other node count: 1 here, 4 there", "nodes"),
-        ({"tool_version": "7.5"}, "other version: 7.4 here, 7.5 there", "version"),
-        ({"params": {"ranks": "4"}}, "other ranks: 2 here, 4 there", "ranks"),
+        ({"size": 16}, "other size: 8 in A, 16 in B", "size"),
+        ({"nodes": 4}, "other node count: 1 in A, 4 in B", "nodes"),
+        ({"tool_version": "7.5"}, "other version: 7.4 in A, 7.5 in B", "version"),
+        ({"params": {"ranks": "4"}}, "other ranks: 2 in A, 4 in B", "ranks"),
     ],
 )
 def test_what_is_not_comparable_says_why_and_may_be_ignored(
@@ -236,7 +236,7 @@ def test_other_reasons_not_to_compare() -> None:
     few = compared(a, a[:3])
     assert few[0].reason == "too few samples: 7 and 3 launches, 4 each are needed"
     several = compared([*a, *(replace(record, size=16) for record in a)], a, ignore=["size"])
-    assert several[0].reason == "several series on one side: other size: 8 here, 16 there"
+    assert several[0].reason == "several series on one side: size 8 and 16"
 
 
 def test_only_usable_headline_numbers_count_and_placement_does_not() -> None:

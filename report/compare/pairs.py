@@ -170,7 +170,8 @@ def compare_sides(a: Side, b: Side, choice: Choice) -> Comparison:
     for key in dict.fromkeys((*found_a, *found_b)):
         of_a, of_b = found_a.get(key, []), found_b.get(key, [])
         if not of_a or not of_b:
-            reason = _why_alone(key, found_b if of_a else found_a, a.name if of_a else b.name)
+            here, there = (a.name, b.name) if of_a else (b.name, a.name)
+            reason = _why_alone(key, found_b if of_a else found_a, here, there)
             pairs.append(_alone(key, of_a, of_b, reason))
         elif len(of_a) > 1 or len(of_b) > 1:
             pairs.append(_alone(key, of_a, of_b, _why_several(of_a if len(of_a) > 1 else of_b)))
@@ -328,29 +329,28 @@ def _sorted(pairs: Iterable[Pair]) -> list[Pair]:
     return sorted(pairs, key=place)
 
 
-def _why_alone(key: Key, others: Iterable[Key], only: str) -> str:
-    """What keeps a series without counterpart from the nearest one of the other side."""
+def _why_alone(key: Key, others: Iterable[Key], here: str, there: str) -> str:
+    """What keeps a series of the side `here` from the nearest one of the side `there`."""
     near = [other for other in others if (other.test, other.metric) == (key.test, key.metric)]
     if not near:
-        return f"only in {only}"
-    return min((_differences(key, other) for other in near), key=lambda found: (len(found), found))[0]
+        return f"only in {here}"
+    what, mine, its = min((_differences(key, other) for other in near), key=lambda d: (len(d), d))[0]
+    return f"other {what}: {mine} in {here}, {its} in {there}"
 
 
-def _differences(key: Key, other: Key) -> list[str]:
-    """In words; the first is the one to name."""
-    found = []
-    if key.nodes != other.nodes:
-        found.append(f"other node count: {key.nodes} here, {other.nodes} there")
-    if key.version != other.version:
-        found.append(f"other version: {key.version or 'unknown'} here, {other.version or 'unknown'} there")
+def _differences(key: Key, other: Key) -> list[tuple[str, str, str]]:
+    """(what, one's, the other's) of all that differs; the first is the one to name."""
     params, theirs = dict(key.params), dict(other.params)
-    for name in sorted(params.keys() | theirs.keys()):
-        mine, its = params.get(name, "none"), theirs.get(name, "none")
-        if mine != its:
-            found.append(f"other {name}: {mine} here, {its} there")
-    if key.size != other.size:
-        found.append(f"other size: {_size(key.size)} here, {_size(other.size)} there")
-    return found
+    found = [
+        ("node count", str(key.nodes), str(other.nodes)),
+        ("version", key.version or "unknown", other.version or "unknown"),
+        *(
+            (name, params.get(name, "none"), theirs.get(name, "none"))
+            for name in sorted(params.keys() | theirs.keys())
+        ),
+        ("size", _size(key.size), _size(other.size)),
+    ]
+    return [each for each in found if each[1] != each[2]]
 
 
 def _size(size: int | None) -> str:
@@ -359,8 +359,11 @@ def _size(size: int | None) -> str:
 
 def _why_several(samples: Sequence[_Sample]) -> str:
     """What differs among the series of one side that are one without what is ignored."""
-    several = _differences(samples[0].key, samples[1].key) or [samples[1].key.test]
-    return f"several series on one side: {several[0]}"
+    what, one, other = (
+        *_differences(samples[0].key, samples[1].key),
+        ("test", samples[0].key.test, samples[1].key.test),
+    )[0]
+    return f"several series on one side: {what} {one} and {other}"
 
 
 def _unused(side: Side) -> int:

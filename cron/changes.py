@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from cron.gate import evidence, fit_noise
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -62,7 +64,7 @@ def changed(values: Floats) -> Change | None:
     if means.max() - means.min() < max(MIN_EFFECT, PENALTY * sigma / math.sqrt(len(clean))):
         return None
     pieces = levels(clean, sigma)
-    return _against_first(clean, pieces, measured) if len(pieces) > 1 else None
+    return _against_first(values[measured], clean, pieces, measured) if len(pieces) > 1 else None
 
 
 def levels(clean: Floats, sigma: float) -> list[tuple[int, int]]:
@@ -92,20 +94,33 @@ def noise_of(clean: Floats) -> float:
     return max(1.4826 * float(np.median(steps)) / math.sqrt(2), MIN_NOISE)
 
 
-def _against_first(clean: Floats, pieces: list[tuple[int, int]], measured: NDArray[np.intp]) -> Change | None:
-    residuals = np.concatenate([clean[a:b] - clean[a:b].mean() for a, b in pieces])
-    sigma = max(float(np.sqrt((residuals**2).sum() / max(len(clean) - len(pieces), 1))), MIN_NOISE)
-    follow = float(residuals[:-1] @ residuals[1:] / max(residuals @ residuals, 1e-30))
-    sigma *= math.sqrt((1 + follow) / (1 - follow)) if follow > 0 else 1.0
-    (first, end), (begin, last) = pieces[0], pieces[-1]
-    effect = float(clean[begin:last].mean() - clean[first:end].mean())
-    score = abs(effect) / (sigma * math.sqrt(1 / (end - first) + 1 / (last - begin)))
-    if abs(effect) < MIN_EFFECT or score < THRESHOLD:
-        return None
-    since = begin
+def _against_first(
+    values: Floats, clean: Floats, pieces: list[tuple[int, int]], measured: NDArray[np.intp]
+) -> Change | None:
+    """Today's level against the first one, by the values as measured; outliers weigh little."""
+    (_, end), (begin, _) = pieces[0], pieces[-1]
+    normal = float(np.median(clean[:end]))
+    towards = math.copysign(1.0, float(np.median(clean[begin:])) - normal)
     for a, b in reversed(pieces[1:-1]):
         # A piece before it that differs in the same direction belongs to the change.
-        if math.copysign(1.0, effect) * float(clean[a:b].mean() - clean[first:end].mean()) < MIN_EFFECT:
+        if towards * (float(np.median(clean[a:b])) - normal) < MIN_EFFECT:
             break
-        since = a
-    return Change(int(measured[since]), effect, score)
+        begin = a
+    middles = [np.median(clean[a:b]) for a, b in pieces]
+    residuals = values - np.repeat(middles, [b - a for a, b in pieces])
+    noise = fit_noise(residuals[None, :])
+    first = fit_noise(values[None, :end])
+    sigma = noise.sigma * _memory(np.clip(residuals, -3 * noise.sigma, 3 * noise.sigma))
+    noise = noise._replace(location=first.location, sigma=sigma, nights=first.nights)
+    found = evidence(values[None, begin:] - first.location[:, None], noise)
+    effect, score = float(found.delta[0]), float(found.score[0])
+    if abs(effect) < MIN_EFFECT or score < THRESHOLD:
+        return None
+    return Change(int(measured[begin]), effect, score)
+
+
+def _memory(residuals: Floats) -> float:
+    """By how much nights that resemble the ones before make an average less certain."""
+    follow = float(residuals[:-1] @ residuals[1:]) / max(float(residuals @ residuals), 1e-30)
+    # Without memory it is about 1/√n, of either sign.
+    return math.sqrt((1 + follow) / (1 - follow)) if follow > 2 / math.sqrt(len(residuals)) else 1.0

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from statistics import median
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -36,16 +36,35 @@ NEGLIGIBLE: Final[Mapping[str, float]] = {
 }
 
 
+class Placed(NamedTuple):
+    """The median of one series in one night on some hosts; whether it was measured again."""
+
+    hosts: tuple[str, ...]
+    value: float
+    again: bool
+
+
+class Attempt(NamedTuple):
+    """Whether a benchmark worked in a night on some hosts: in none of its samples counts as failed."""
+
+    run: str
+    benchmark: str
+    hosts: tuple[str, ...]
+    failed: bool
+    again: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
     """Series × nights.
 
-    keys: the S series. runs, times: the T nights, the oldest first, and when each began. value, again: S × T
-    medians of the samples, in the metric's unit, NaN where nothing usable was measured; `again` of the
+    keys: the S series. runs, times: the T nights, the oldest first, and when each began. value, again: S ×
+    T medians of the samples, in the metric's unit, NaN where nothing usable was measured; `again` of the
     night's re-measurement. samples: S × T usable samples of the first measurement. statuses: by (series,
     night) those that are not ``ok``, each once. hosts: by (series, night) whom it was measured on, in the
     order of their appearance. failures: by night, benchmark and status of all that is not ``ok``, those of
-    benchmarks that broke before they measured anything, too.
+    benchmarks that broke before they measured anything, too. places: by (series, night), the medians by
+    hosts. attempts: what was tried where.
     """
 
     keys: tuple[SeriesKey, ...]
@@ -57,6 +76,8 @@ class Panel:
     statuses: Mapping[tuple[int, int], tuple[str, ...]] = field(default_factory=dict)
     hosts: Mapping[tuple[int, int], tuple[str, ...]] = field(default_factory=dict)
     failures: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    places: Mapping[tuple[int, int], tuple[Placed, ...]] = field(default_factory=dict)
+    attempts: tuple[Attempt, ...] = ()
 
     def logarithms(self, values: Floats) -> Floats:
         """S × T logarithms, turned so that worse is smaller (as they are where neither is better)."""
@@ -66,6 +87,13 @@ class Panel:
             found: Floats = sense * np.log(values + floor)
         # A bandwidth of 0 has no logarithm; as bad as can be is what it means.
         return np.where(np.isneginf(found), -50.0, np.where(np.isposinf(found), 50.0, found))
+
+    def logarithm(self, s: int, value: float) -> float:
+        """The logarithm of one value of series `s`, as `logarithms` has it."""
+        key = self.keys[s]
+        shifted = value + NEGLIGIBLE.get(key.metric, 0.0)
+        sense = direction(key) or 1.0
+        return sense * math.log(shifted) if shifted > 0 else -50.0 * sense
 
     def from_logarithm(self, s: int, logarithm: float) -> float:
         """The value, in the metric's unit, of one logarithm of series `s`."""
@@ -124,10 +152,14 @@ def panel(points: Iterable[Point], platform: str | None = None) -> Panel:
     groups: dict[SeriesKey, dict[str, list[Point]]] = {}
     begun: dict[str, str] = {}
     failed: dict[str, dict[tuple[str, str], None]] = {}
+    worked: dict[tuple[str, str, tuple[str, ...], bool], bool] = {}
     for point in points:
         if platform is None or point.key.platform == platform:
             groups.setdefault(point.key, {}).setdefault(point.run, []).append(point)
             begun[point.run] = min(begun.get(point.run, point.time), point.time)
+            if point.hosts:
+                tried = point.run, point.key.benchmark, point.hosts, point.remeasured
+                worked[tried] = worked.get(tried, False) or _worked(point)
             if point.status != OK:
                 failed.setdefault(point.run, {})[point.key.benchmark, point.status] = None
     runs = sorted(begun, key=lambda run: (begun[run], run))
@@ -141,6 +173,7 @@ def panel(points: Iterable[Point], platform: str | None = None) -> Panel:
     samples = np.zeros(shape, dtype=np.intp)
     statuses: dict[tuple[int, int], tuple[str, ...]] = {}
     hosts: dict[tuple[int, int], tuple[str, ...]] = {}
+    places: dict[tuple[int, int], tuple[Placed, ...]] = {}
     for s, key in enumerate(keys):
         for run, found in groups[key].items():
             t = place[run]
@@ -153,6 +186,7 @@ def panel(points: Iterable[Point], platform: str | None = None) -> Panel:
             if bad := tuple(dict.fromkeys(p.status for p in found if p.status != OK)):
                 statuses[s, t] = bad
             hosts[s, t] = tuple(dict.fromkeys(host for p in found for host in p.hosts))
+            places[s, t] = _by_place(found)
     return Panel(
         keys=tuple(keys),
         runs=tuple(runs),
@@ -163,6 +197,11 @@ def panel(points: Iterable[Point], platform: str | None = None) -> Panel:
         statuses=statuses,
         hosts=hosts,
         failures={run: tuple(pairs) for run, pairs in failed.items()},
+        places=places,
+        attempts=tuple(
+            Attempt(run, benchmark, where, not well, second)
+            for (run, benchmark, where, second), well in worked.items()
+        ),
     )
 
 
@@ -195,6 +234,19 @@ def failures_of(panel: Panel) -> dict[str, tuple[str, ...]]:
     for benchmark, status in panel.failures.get(panel.runs[-1], ()):
         found.setdefault(benchmark, {})[status] = None
     return {benchmark: tuple(statuses) for benchmark, statuses in found.items()}
+
+
+def _worked(point: Point) -> bool:
+    """An ``unavailable`` tool and an invalid number are nobody's failure to answer."""
+    return not point.status.startswith(("failed", "timeout"))
+
+
+def _by_place(points: Sequence[Point]) -> tuple[Placed, ...]:
+    values: dict[tuple[tuple[str, ...], bool], list[float]] = {}
+    for point in points:
+        if point.hosts and _usable(point) and point.value is not None:
+            values.setdefault((point.hosts, point.remeasured), []).append(point.value)
+    return tuple(Placed(hosts, median(found), again) for (hosts, again), found in values.items())
 
 
 def _usable(point: Point) -> bool:

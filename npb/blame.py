@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from npb.silence import FALSE_DEAD, at_least, silent
+from npb.silence import FALSE_DEAD, silent
 from npb.suspects import Better, PairResult, Suspect, Verdict, some
 from npc import evidence
-from npc.evidence import Effect, Hypotheses, upper_tail
+from npc.evidence import Effect, Hypotheses, at_least, upper_tail
 from npc.fabric import Group, Kind, Topology, natural
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from math import comb
 from typing import Final, NamedTuple
 
 from npb.suspects import PairResult, Suspect
+from npc.evidence import at_least
 
 #: Chance, over all nodes or pairs, that what is named dead only failed by accident.
 FALSE_DEAD: Final = 0.01
@@ -75,19 +75,6 @@ def _links(failures: Sequence[PairResult], results: Sequence[PairResult]) -> Sil
         else:
             unexplained.append(mine[0])
     return Silence(suspects, unexplained)
-
-
-def at_least(count: int, trials: int, probability: float) -> float:
-    """P(B ≥ count), B ~ Binomial(trials, probability); bounded by Chernoff's inequality for many trials."""
-    if count <= trials * probability:
-        return 1.0
-    if trials > 1000:
-        share, healthy = count / trials, probability
-        ratio = (healthy / share) ** count
-        return ratio * ((1 - healthy) / (1 - share)) ** (trials - count) if share < 1 else ratio
-    return sum(
-        comb(trials, k) * probability**k * (1 - probability) ** (trials - k) for k in range(count, trials + 1)
-    )
 
 
 def _rate(others: int, measurements: int) -> float:

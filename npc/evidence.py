@@ -99,6 +99,25 @@ def upper_tail(z: float) -> float:
     return 0.5 * math.erfc(z / math.sqrt(2))
 
 
+def normal_quantile(chance: float) -> float:
+    """The z with P(Z > z) = `chance`; 8 for anything less likely than that."""
+    return -_NORMAL.inv_cdf(min(max(chance, 6e-16), 1 - 1e-9))
+
+
+def at_least(count: int, trials: int, probability: float) -> float:
+    """P(B ≥ count), B ~ Binomial(trials, probability); bounded by Chernoff's inequality for many trials."""
+    if count <= trials * probability:
+        return 1.0
+    if trials > 1000:
+        share, healthy = count / trials, probability
+        ratio = (healthy / share) ** count
+        return ratio * ((1 - healthy) / (1 - share)) ** (trials - count) if share < 1 else ratio
+    return sum(
+        math.comb(trials, k) * probability**k * (1 - probability) ** (trials - k)
+        for k in range(count, trials + 1)
+    )
+
+
 def density(residuals: Floats, noise: Noise) -> tuple[Floats, float]:
     """The two parts of f(r): the normal one by reading, and the outliers' constant one."""
     z = residuals / noise.sigma

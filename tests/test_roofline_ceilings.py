@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npc.platform import Interface, Platform
+from npc.platform import Interface, Platform, read_platform
 from roofline.ceilings import Ceiling, Roofline, find_ceilings
 from roofline.model import attainable, ridge_point
+from tests.jube_job import ROOT
 from tests.measured import level, peak, records
 
 
@@ -230,15 +231,7 @@ def test_a_ridge_point_without_both_intervals_has_none() -> None:
 
 def test_the_published_roofline_of_fuchs_and_its_impossible_network_ceiling() -> None:
     """Peaks and network as printed there: 6939.56 MB/s are 6618.08 MiB/s, above FDR's 6818 MB/s."""
-    fuchs = Platform(
-        name="fuchs",
-        cores=20,
-        clock_hz=2.5e9,
-        simd_bits=256,
-        simd_units=2,
-        fma=False,
-        interfaces={"ib0": Interface("ib0", "4x FDR", 4 * 14.0625e9 * 64 / 66 / 8)},
-    )
+    fuchs = read_platform(ROOT / "platforms/fuchs-csc/platform.toml")
     found = find_ceilings(
         [
             *peak("peakflops_avx", 418059.51e6),

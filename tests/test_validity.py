@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import parsers
 from npc.launch import Launch, LaunchLog
 from npc.load import load_average
-from npc.platform import Interface, Platform, link_data_rate
+from npc.platform import Interface, Platform, link_data_rate, read_platform
 from npc.record import Record, save_csv
 from npc.units import METRICS
 from npc.validity import Circumstances, all_rules, find_lies, judged
@@ -25,7 +25,7 @@ from npc.validity.arithmetic import contradiction
 from npc.validity.rules.cache import last_level_bytes
 from npc.validity.slips import likely_slip
 from parsers.collect import collect_run
-from tests.jube_job import NPC
+from tests.jube_job import NPC, ROOT
 
 TWO = ("n1", "n2")
 
@@ -68,7 +68,7 @@ def found(
 
 def test_the_published_ceiling_of_an_fdr_link_is_a_unit_slip() -> None:
     """Bartelheimer, Zhu, Neuwirth 2023 print 6939.56 MB/s for FDR (6818 MB/s): 6618.08 MiB/s × 2^20."""
-    fdr = cluster(interfaces=link("ib0", "4x FDR"))
+    fdr = read_platform(ROOT / "platforms/fuchs-csc/platform.toml")
     bandwidth = record("qperf", "rc_bw", "bandwidth", 6939.56e6, nodes=2, hosts=TWO)
     reason = found(bandwidth, platform=fdr)["link"]
     assert "6.94 GB/s is above the 6.818 GB/s that ib0 (4x FDR) can carry" in reason

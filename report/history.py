@@ -189,15 +189,6 @@ class _Gathered:
         self.by_hosts: dict[str, list[float]] = {}
 
 
-class _Where(NamedTuple):
-    """Where and when rows were measured, and whether they are ok."""
-
-    platform: str
-    hosts: str
-    month: str
-    ok: bool
-
-
 class _Reading:
     """What is gathered while files are read."""
 
@@ -205,7 +196,8 @@ class _Reading:
         self.series: defaultdict[Key, _Gathered] = defaultdict(_Gathered)
         self.begun: dict[str, str] = {}
         self.files: dict[tuple[str, str], str] = {}
-        self.where: Counter[_Where] = Counter()
+        #: (platform, hosts, month, whether ok) → rows
+        self.where: Counter[tuple[str, str, str, bool]] = Counter()
         self.rows = 0
         self.problems = 0
 
@@ -222,13 +214,14 @@ class _Reading:
             raise NoHistory(f"{path} is no file of a history: it has no columns time, metric, value")
         columns = [places.get(name) for name in COLUMNS]
         complete = columns == list(range(len(COLUMNS)))
+        rows = reader if complete else (_completed(cells, columns) for cells in reader)
         groups: dict[tuple[str, ...], list[str]] = {}
-        for cells in reader:
-            if len(cells) < len(places):
+        for row in rows:
+            try:
+                alike = _ALIKE(row)
+            except IndexError:
                 self.problems += 1
                 continue
-            row = cells if complete else _completed(cells, columns)
-            alike = _ALIKE(row)
             found = groups.get(alike)
             if found is None:
                 groups[alike] = [row[0], row[5]]
@@ -252,7 +245,7 @@ class _Reading:
         if run not in self.begun or time < self.begun[run]:
             self.begun[run] = time
         self.files.setdefault((platform, run), file)
-        self.where[_Where(platform, hosts, time[:7], status == OK)] += len(values)
+        self.where[platform, hosts, time[:7], status == OK] += len(values)
         if status != OK:
             found.statuses.setdefault(run, status)
             return
@@ -308,8 +301,10 @@ class _Reading:
         for run in sorted(runs, key=places.__getitem__):
             found = sorted(gathered.values.get(run) or gathered.again.get(run) or ())
             low, high = (found[0], found[-1]) if found else (math.nan, math.nan)
+            n = len(found)
+            middle = (found[(n - 1) // 2] + found[n // 2]) / 2 if found else math.nan
             yield Night(
-                run, moments[run], median(found) if found else math.nan, low, high, len(found),
+                run, moments[run], middle, low, high, n,
                 gathered.statuses.get(run, ""), self.files[key.platform, run], by_night.get((plain, run), ""),
             )  # fmt: skip
 
@@ -319,12 +314,12 @@ class _Reading:
         rows: Counter[tuple[str, str]] = Counter()
         failed: Counter[tuple[str, str]] = Counter()
         months: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-        for where, number in self.where.items():
-            for host in where.hosts.split(";") if where.hosts else ():
-                node = (where.platform, host)
+        for (platform, hosts, month, ok), number in self.where.items():
+            for host in hosts.split(";") if hosts else ():
+                node = (platform, host)
                 rows[node] += number
-                failed[node] += 0 if where.ok else number
-                months[node][where.month] += number
+                failed[node] += 0 if ok else number
+                months[node][month] += number
         for node, number in sorted(rows.items()):
             own = ratios.get(node, [])
             ratio = median(own) if own else None
@@ -348,11 +343,14 @@ class _Reading:
 
 
 def _completed(cells: Sequence[str], columns: Iterable[int | None]) -> list[str]:
-    """The cells of a file with fewer or other columns, in the present order."""
-    return [
-        _DEFAULTS.get(name, "") if place is None else cells[place]
-        for name, place in zip(COLUMNS, columns, strict=True)
-    ]
+    """The cells of a file with fewer or other columns, in the present order; none of too short a row."""
+    try:
+        return [
+            _DEFAULTS.get(name, "") if place is None else cells[place]
+            for name, place in zip(COLUMNS, columns, strict=True)
+        ]
+    except IndexError:
+        return []
 
 
 def _params(cell: str) -> dict[str, str]:

@@ -1,9 +1,9 @@
 """How long a report takes and how large its page is: a usual run, and a history of a million rows.
 
-Run by `make bench-report`. The history is written here, rows as `npc nightly` appends them: 500 series over 400
-nights, five samples each, with noise, a step and missing nights. A report of it must take less than 10 s and
-stay below 10 MB; a page of one run below 5 MB. The time that counts is the processor's: it is the clock's where
-nothing else runs, and does not grow as much where something does.
+Run by `make bench-report`. The history is written here, rows as `npc nightly` appends them: 500 series over
+400 nights, five samples each, with noise, a step, two slow nodes and missing nights. A report of it must take
+less than 10 s and stay below 10 MB; a page of one run below 5 MB. The time that counts is the processor's: it
+is the clock's where nothing else runs, and does not grow as much where something does.
 """
 
 from __future__ import annotations
@@ -78,11 +78,9 @@ def main() -> int:
         )
         good = seconds < 10 and size < 10e6
         run = make_run(folder / "run")
-        seconds, clock, page = report(run)
+        seconds, _, page = report(run)
         size, records = int(str(page["bytes"])), sum(1 for _ in (run / "records.csv").open()) - 1
-        print(
-            f"run of {records} records: {seconds:.1f} s, {clock:.1f} s by the clock, {size / 1e6:.1f} MB (at most 5)"
-        )
+        print(f"run of {records} records: {seconds:.1f} s, {size / 1e6:.1f} MB (at most 5)")
         good = good and size < 5e6
     return 0 if good else 1
 

@@ -19,6 +19,7 @@ from npc.wait import Duration
 
 if TYPE_CHECKING:
     from cron.nightly import Options, Outcome
+    from npc.fabric import Topology
 
 HISTORY: Final = "history"
 NIGHTS: Final = "runs/nightly"
@@ -47,6 +48,9 @@ _platform = click.option(
     "--keep-runs", type=click.IntRange(0), default=14, show_default=True,
     help="Good nights whose raw runs stay; those of bad nights always do.",
 )  # fmt: skip
+@click.option(
+    "--topology", default="", help="slurm, or a file of switches and racks, which may be to blame, too."
+)
 @click.option("--no-pairs", is_flag=True, help="Do not confirm suspects by a matrix of pairs.")
 @click.option("--drain", is_flag=True, help="Drain the nodes that are named, and confirmed where possible.")
 @click.option(
@@ -63,6 +67,7 @@ def nightly(
     output: Path | None,
     limit: float,
     keep_runs: int,
+    topology: str,
     no_pairs: bool,
     drain: bool,
     textfile: Path | None,
@@ -92,6 +97,8 @@ def nightly(
         keep_runs=keep_runs,
         limit_s=limit,
         pairs=not no_pairs,
+        topology=topology if topology in ("", "slurm") else str(Path(topology).resolve()),
+        fabric=_fabric(topology),
     )
     options.history.mkdir(parents=True, exist_ok=True)
     try:
@@ -115,6 +122,16 @@ def nightly(
 
 def _folder(history: Path | None, platform: str) -> Path:
     return ((history or checkout() / HISTORY) / platform).resolve()
+
+
+def _fabric(topology: str) -> Topology | None:
+    """Switches and racks. Raises click.UsageError where they cannot be read."""
+    from npc.fabric import InvalidTopology, load
+
+    try:
+        return load(topology) if topology else None
+    except InvalidTopology as error:
+        raise click.UsageError(str(error)) from None
 
 
 def _words(tags: Sequence[str], given: Sequence[str], file: Path | None) -> tuple[str, ...]:

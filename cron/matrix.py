@@ -97,8 +97,10 @@ def is_bad(series: SeriesVerdict) -> bool:
     return worse or series.verdict in (Verdict.WATCH, Verdict.DEGRADED, Verdict.FAIL)
 
 
-def part_of(suspects: Sequence[str], witnesses: Sequence[str], night: NightVerdict) -> Part:
-    """The measurement of the matrix."""
+def part_of(
+    suspects: Sequence[str], witnesses: Sequence[str], night: NightVerdict, topology: str = ""
+) -> Part:
+    """The measurement of the matrix; `topology` as npb takes it."""
     nodes = (*suspects, *witnesses)
     which = "all" if len(nodes) <= ALL_PAIRS else f"sample:{SAMPLED_ROUNDS}"
     words = ["--benchmark", str(checkout() / "cron/pairs/benchmark.xml")]
@@ -106,6 +108,8 @@ def part_of(suspects: Sequence[str], witnesses: Sequence[str], night: NightVerdi
     test = _qperf_test(night)
     if test != "tcp_bw":
         settings["pairs_client"] = f"qperf HOSTNAME -t 1 -uu -vu -m 64K {test}"
+    if topology:
+        settings["pairs_topology"] = topology
     for name, value in settings.items():
         words += ["--set", f"{name}={value}"]
     return Part(name="pairs", kind="pairs", words=tuple(words), hosts=tuple(suspects))

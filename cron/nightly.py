@@ -25,6 +25,7 @@ from npc.units import format_duration
 
 if TYPE_CHECKING:
     from cron.matrix import Matrix
+    from npc.fabric import Topology
     from npc.record import Record
 
 #: Shares of a night's time: for repairing the one before, and for the first measurement.
@@ -46,7 +47,8 @@ class Stopped(Exception):
 class Options:
     """What a night is to do. platform: its folder. history: the folder of its history. runs: where its raw
     runs go. words: further arguments of ``npc characterise``. keep_runs: good nights whose raw runs stay.
-    limit_s: for all of it. pairs: whether suspects are confirmed by a matrix of pairs."""
+    limit_s: for all of it. pairs: whether suspects are confirmed by a matrix of pairs. topology: ``slurm``,
+    or a file, empty if nobody knows; fabric: what is in it."""
 
     platform: Path
     history: Path
@@ -55,6 +57,8 @@ class Options:
     keep_runs: int = 14
     limit_s: float = 3 * 3600.0
     pairs: bool = True
+    topology: str = ""
+    fabric: Topology | None = None
 
 
 @dataclass(slots=True)
@@ -217,7 +221,7 @@ class Watch:
         if not witnesses:
             few = f"{matrix.LEAST_NODES} nodes at least can be compared"
             return matrix.Matrix(nodes=suspects, suspects=suspects, problem=few)
-        part = matrix.part_of(suspects, witnesses, verdict)
+        part = matrix.part_of(suspects, witnesses, verdict, self.options.topology)
         self._measure(night, part, 1.0)
         run = measure.run_of(part, night.folder)
         return matrix.read_matrix(part, run, measure.last_words(part, night.folder))
@@ -225,7 +229,8 @@ class Watch:
     # -- judging -----------------------------------------------------------------------------------------
 
     def _judge(self, night: Night) -> NightVerdict:
-        return judge_night(self.options.platform, self.history, night.name, night.begun)
+        options = self.options
+        return judge_night(options.platform, self.history, night.name, night.begun, options.fabric)
 
     # -- after a crash -----------------------------------------------------------------------------------
 
@@ -259,8 +264,10 @@ class Watch:
         return max(0.0, self._deadline - time.monotonic())
 
 
-def judge_night(platform: Path, history: History, name: str, begun: datetime) -> NightVerdict:
-    """The verdict on a night of the history, with whom it accuses.
+def judge_night(
+    platform: Path, history: History, name: str, begun: datetime, fabric: Topology | None = None
+) -> NightVerdict:
+    """The verdict on a night of the history. fabric: switches and racks that may be to blame, too.
 
     Raises click.ClickException for a platform file or an acceptance that cannot be used.
     """
@@ -279,7 +286,7 @@ def judge_night(platform: Path, history: History, name: str, begun: datetime) ->
     except (InvalidPlatform, InvalidAcceptance) as error:
         raise click.ClickException(str(error)) from None
     nights = until(panel(history.points()), name, begun.isoformat(timespec="seconds"))
-    return judge(nights, history.folder.name, baselines, bands)
+    return judge(nights, history.folder.name, baselines, bands, fabric)
 
 
 def prunable(nights: Sequence[Night], keep: int) -> list[Night]:

@@ -92,6 +92,7 @@ def whole(site: Site) -> list[Record]:
     return found
 
 
+@pytest.mark.timeout(900)
 def test_a_slow_link_is_named_in_its_night_and_the_nights_before_are_clean(site: Site) -> None:
     for nodes in CLEAN:
         code, told = site.night(nodes)

@@ -40,12 +40,22 @@ from npc.wait import (
 from npc.workpackages import WORKPACKAGES, NoRun, Workpackage, read_workpackages
 
 TAGS: Final = ("network", "memory", "compute", "rdma", "apps", "models", "tools")
+#: As npc/setup.sh refuses them; the colon parts the folders of a PATH.
+_READ_BY_SHELLS: Final = re.compile(r"""[\s"'`$\\&;|<>()*?\[\]{}#!:]""")
 _SETTING: Final = re.compile(r"\$\{NPC_([A-Z0-9_]+):-")
 
 
 def checkout() -> Path:
-    """The folder with ``jube.yml``. Raises click.ClickException where NPC was installed without it."""
+    """The folder with ``jube.yml``.
+
+    Raises click.ClickException where NPC was installed without it, and for a path that job scripts, which
+    name programs without quotes, could not hold.
+    """
     home = Path(__file__).resolve().parent.parent
+    if _READ_BY_SHELLS.search(str(home)):
+        raise click.ClickException(
+            f"the checkout's path has a space or another character that shells read: move it ({home})"
+        )
     if not (home / "jube.yml").exists():
         raise click.ClickException(
             f"{home} has no jube.yml: npc characterise needs NPC's checkout, not only its Python packages"

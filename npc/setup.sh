@@ -26,6 +26,12 @@ esac
 say() { echo "setup: $*"; }
 fail() { echo "setup: $*" >&2; exit 1; }
 
+# Job scripts and command lines name programs by this path, without quotes.
+case "$root" in
+    *[[:space:]\"\'\`\$\\\&\;\|\<\>\(\)\*\?\[\]\{\}\#\!:]*)
+        fail "the checkout's path has a space or another character that shells read: move it ($root)" ;;
+esac
+
 # What the set-up depends on; the checkout's place is part of it because the scripts in .venv/bin name it.
 key="$root $(cat pyproject.toml npc/setup.sh npc/tools.py | sha256sum | cut -d' ' -f1)${NPC_APT_EXTRA:+ $NPC_APT_EXTRA}"
 

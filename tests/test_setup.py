@@ -111,7 +111,7 @@ def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A project that was set up once, and what that printed. Tests leave it set up."""
-    project = make_project(tmp_path_factory.mktemp("project") / "npc suite")
+    project = make_project(tmp_path_factory.mktemp("project") / "npc-suite")
     done = set_up(project)
     assert done.returncode == 0, done.stdout
     return project, done.stdout
@@ -265,6 +265,20 @@ def test_a_pip_that_fails_is_reported_and_the_next_run_goes_on(tmp_path: Path) -
     assert "pip could not install NPC (see above); run this again to go on" in failed.stdout
     (project / "pyproject.toml").write_text(PYPROJECT, encoding="utf-8")
     assert set_up(project).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["a b", "it's", "a$HOME", "x;y", "10:30", "[1]", "back\\slash", "q?"])
+def test_a_path_that_job_scripts_could_not_hold_is_refused_at_once(tmp_path: Path, name: str) -> None:
+    project = make_project(tmp_path / name)
+    refused = set_up(project)
+    assert refused.returncode == 1 and "shells read: move it" in refused.stdout
+    assert not (project / ".venv").exists()
+    (project / "jube.yml").touch()
+    refused = subprocess.run(
+        [sys.executable, "-m", "npc", "characterise"],
+        cwd=project, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert refused.returncode == 1 and "shells read: move it" in refused.stderr
 
 
 def test_an_unknown_argument_is_refused(installed: tuple[Path, str]) -> None:

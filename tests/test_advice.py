@@ -252,6 +252,13 @@ def test_an_eager_limit_too_low_or_too_high() -> None:
     assert told("eager_limit", evidence(sweep(lambda m: 1e-6 + m / 2e9))) == []
 
 
+def test_the_eager_limit_of_a_real_sweep() -> None:
+    """Open MPI's shared memory sends up to 4096 bytes eagerly, headers included (btl_vader_eager_limit)."""
+    example = Path(__file__).parent.parent / "docs" / "example" / "localhost"
+    hint = one("eager_limit", gather(example))
+    assert "behind the switch at 2K … 4K" in hint.seen and "the limit is too low" in hint.seen
+
+
 # --- the node -----------------------------------------------------------------------------------------
 
 

@@ -387,7 +387,7 @@ def test_how_it_ends(two: tuple[Path, Path], tmp_path: Path) -> None:
     for words, message in (
         ((first,), "name two sides to compare"),
         ((first, tmp_path / "nowhere"), "no run, no records.csv, and no PLATFORM@DATE"),
-        ((first, "fuchs@2026-11-20"), "there is no history history/fuchs"),
+        ((first, "fuchs@2026-11-20"), "there is no history"),
         ((first, second, "--reference", "third"), "there are first, second"),
         ((first, second, "--by", "colour"), "there are platform, night"),
     ):

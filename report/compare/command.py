@@ -45,8 +45,8 @@ EXIT_DIFFERS: Final = 7
     help="How much runs of one machine differ (standard deviation), where there are too few runs to see it.",
 )  # fmt: skip
 @click.option(
-    "--history", type=click.Path(path_type=Path, file_okay=False), default=Path("history"), show_default=True,
-    help="Folder of the histories that PLATFORM@DATE means.",
+    "--history", type=click.Path(path_type=Path, file_okay=False),
+    help="Folder of the histories that PLATFORM@DATE means (default: history/ here, or in the checkout).",
 )  # fmt: skip
 @click.option("--all", "everything", is_flag=True, help="Show also what is the same or not comparable.")
 @click.option(
@@ -72,7 +72,7 @@ def compare(
     statistics: bool,
     least: float,
     run_to_run: float,
-    history: Path,
+    history: Path | None,
     everything: bool,
     form: str,
     plot: Path | None,
@@ -87,7 +87,7 @@ def compare(
     """
     from report.compare.pairs import Choice, compare_sides
 
-    sides = _sides(what, by, history, reference, cases)
+    sides = _sides(what, by, history or _usual_history(), reference, cases)
     choice = Choice(by=by, ignore=ignore, statistics=statistics, least_effect=least, run_to_run=run_to_run)
     comparisons = [compare_sides(a, b, choice) for a, b in _couples(sides, by, reference)]
     if by == "benchmark":  # tools that measure something else have nothing to compare
@@ -101,6 +101,14 @@ def compare(
     wanted = ("worse",) if fail_on == "worse" else ("worse", "better", "different")
     if fail_on and any(pair.verdict in wanted for each in comparisons for pair in each.pairs):
         sys.exit(EXIT_DIFFERS)
+
+
+def _usual_history() -> Path:
+    """``history/`` here; where there is none, the checkout's."""
+    import npc
+
+    here = Path("history")
+    return here if here.is_dir() else Path(npc.__file__).resolve().parent.parent / here
 
 
 def _sides(what: Sequence[str], by: str, history: Path, reference: str, cases: Sequence[str]) -> list[Side]:

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cron.history import History, of_night
 from npc.record import Record, replace, save_csv
 from report.compare.difference import (
     Noise,
@@ -417,6 +418,22 @@ def test_nights_of_a_history_are_runs(tmp_path: Path) -> None:
     assert len(read_side("fuchs@2026-11", tmp_path / "history").records) == 12
     with pytest.raises(NoSide, match="no night of that date"):
         read_side("fuchs@2026-12", tmp_path / "history")
+
+
+def test_what_the_history_writes_is_read(tmp_path: Path) -> None:
+    """A night, its re-measurement, and a night of the next month."""
+    rng = random.Random(9)
+    history = History(tmp_path / "history" / "fuchs")
+    for time, name, again in (
+        ("2026-11-30", "n1", False), ("2026-11-30", "n1", True), ("2026-12-01", "n2", False)
+    ):  # fmt: skip
+        made = [replace(record, time=time + record.time[10:]) for record in simulated(rng, NOISES["normal"])]
+        history.append(of_night(made, name, remeasured=again))
+    read = read_side("fuchs@2026-11-30..2026-12-01", tmp_path / "history")
+    assert {run: len(records) for run, records in read.records.items()} == {"n1": 576, "n2": 288}
+    comparison = compare_sides(read, read_side("fuchs@2026-12", tmp_path / "history"), Choice())
+    assert {pair.verdict for pair in comparison.pairs} == {"same"}
+    assert {pair.a.launches for pair in comparison.pairs if pair.a} == {18}
 
 
 @pytest.mark.slow

@@ -129,11 +129,18 @@ def test_a_second_platform_runs_elsewhere(cluster: Cluster, tmp_path: Path) -> N
     shutil.copytree(ROOT / "platforms/fuchs-csc", second, symlinks=False)
     text = (second / "platform.xml").read_text().replace("../slurm", str(ROOT / "platforms/slurm"))
     text = text.replace("fuchs-csc", "second").replace("NPC_QUEUE:-fuchs", "NPC_QUEUE:-booster")
+    per_step = """{"iperf3": "export IN_STEP=$jube_step_name", "osu": "exit 9"}.get("$jube_step_name", "")"""
+    inner = '<parameterset name="systemParameter" init_with="[^"]*">'
+    parameter = f'<parameter name="site_env" mode="python" separator=";;">{per_step}</parameter>'
+    text, found = re.subn(inner, lambda tag: tag[0] + parameter, text)
+    assert found == 1
     (second / "platform.xml").write_text(text)
     done = run(cluster, "benchmarks/iperf3/benchmark.xml", tmp_path / "runs", second)
     assert done.code == 0
     assert {(record.platform, record.hosts) for record in done.records} == {("second", ("n3", "n4"))}
     assert {job["Partition"] for job in done.jobs} == {"booster"}
+    (script,) = job_scripts(done.folder).values()
+    assert "\nexport IN_STEP=iperf3\n" in script, "environment that depends on the benchmark"
     assert done.received["n3"] > 1e6 > done.received["n1"]
 
 

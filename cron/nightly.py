@@ -129,6 +129,8 @@ class Watch:
 
     def _measure(self, night: Night, part: Part, share: float) -> None:
         """Run a part in its share of the time that is left, and keep its records."""
+        if self.stop.number is not None:
+            raise Stopped
         limit_s = share * self._left_s()
         if limit_s < LEAST_S and part.kind != "first":
             self.notes.append(f"{part.name}: no time was left for it")

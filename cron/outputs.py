@@ -48,8 +48,7 @@ def table(
     short = sum(series.reference is None for series in night.series if series.verdict is Verdict.PASS)
     if short:
         lines += [f"{short} of them with too few nights to judge", ""]
-    for suspect in night.suspects:
-        lines += [_suspect(suspect)]
+    lines += [_suspect(suspect) for suspect in night.suspects if suspect.named or told]
     if matrix:
         lines += [str(matrix)]
     for benchmark, reasons in night.failures.items():

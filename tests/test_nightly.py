@@ -276,6 +276,25 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
     assert "02:30:00" in calendar.stdout
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--platform", "nowhere"], "no such platform"),
+        (["--tag", "netwrk"], "there are network"),
+        (["--set", "sampels=3"], "perhaps samples"),
+        (["--benchmark", "qprf"], "no such benchmark"),
+        (["--topology", "no/such/file"], "no/such/file"),
+        (["--limit", "soon"], "soon"),
+        (["--textfile", "no/such/folder"], "no/such/folder"),
+    ],
+)
+def test_a_mistake_is_said_before_the_night_begins(tmp_path: Path, words: list[str], told: str) -> None:
+    ended = finish(NPC, "nightly", "--history", tmp_path / "history", "--output", tmp_path / "runs", *words)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert told in ended.stderr and "Traceback" not in ended.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 # -- a whole night -------------------------------------------------------------------------------------
 
 
@@ -290,13 +309,14 @@ class Machine:
         self.history = folder / "history/alone"
         self.words = [
             NPC, "nightly", "--platform", self.platform, "--benchmark", folder / "tiny.xml",
-            "--history", folder / "history", "--output", folder / "runs", "--json", "--limit", "100s",
+            "--history", folder / "history", "--output", folder / "runs", "--limit", "100s",
         ]  # fmt: skip
 
     def night(self, *options: str, client: str = CLIENT) -> tuple[int, dict[str, Any]]:
         ended = finish(*self.words, "--set", f"tiny_client={client}", *options)
-        assert ended.stdout, ended.stderr
-        return ended.returncode, json.loads(ended.stdout)
+        told = json.loads((self.history / "verdict.json").read_text())
+        assert ended.stdout.startswith(f"alone, night {told['run']}: {told['verdict']} ("), ended.stderr
+        return ended.returncode, told
 
     def records(self) -> list[Record]:
         return list(History(self.history).records())

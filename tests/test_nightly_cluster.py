@@ -96,7 +96,8 @@ def whole(site: Site) -> list[Record]:
 def test_a_slow_link_is_named_in_its_night_and_the_nights_before_are_clean(site: Site) -> None:
     for nodes in CLEAN:
         code, told = site.night(nodes)
-        assert (code, told["suspects"]) == (0, []), told
+        named = [suspect["name"] for suspect in told["suspects"] if suspect["named"]]
+        assert (code, named) == (0, []), told
     assert len({record.run for record in whole(site)}) == len(CLEAN)
 
     site.cluster.shape("n3", SLOW_MBIT)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import importlib
+import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from functools import partial
@@ -117,8 +118,6 @@ def _subtitle(report: Report) -> str:
 
 def _used(sections: Sequence[Section]) -> set[str]:
     """Ids of the series that some number of the sections leads to."""
-    import re
-
     pending: list[Any] = [block for section in sections for block in section.blocks]
     found: set[str] = set()
     while pending:
@@ -151,7 +150,10 @@ def _row(series: Series, run: Run, report: Report) -> dict[str, Any]:
     interval = ""
     if summary and summary.low is not None and summary.high is not None:
         interval = f"{quantity(summary.low)} – {quantity(summary.high)}"
-    statuses = dict.fromkeys(record.status for record in series.records if not record.ok)
+    statuses: dict[str, str] = {}
+    for record in series.records:
+        if not record.ok:  # those that differ in their numbers only are one
+            statuses.setdefault(re.sub(r"[0-9.]+", "N", record.status), record.status)
     return {
         "ident": series.ident,
         "name": series.name,
@@ -167,7 +169,7 @@ def _row(series: Series, run: Run, report: Report) -> dict[str, Any]:
         "usable": f"{len(series.usable)} of {len(series.records)}",
         "usable_sort": len(series.usable) / len(series.records),
         "bad": bool(statuses),
-        "reason": "; ".join(list(statuses)[:3]) + (" …" if len(statuses) > 3 else ""),
+        "reason": "; ".join(list(statuses.values())[:3]) + (" …" if len(statuses) > 3 else ""),
         "samples": [_sample(record, run, report) for record in _extremes(series)],
         "more": max(0, len(series.records) - MOST_SAMPLES),
     }

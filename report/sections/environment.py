@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from npc.launch import Launch
 from npc.units import format_duration, format_quantity
 from report.blocks import Block, Cell, Preformatted, Table, Text, count, plural
 from report.runs import Report, Run
@@ -142,15 +143,13 @@ def _launches(report: Report, run: Run) -> Table:
         ended = launch.status if launch.exit in (0, None) else f"{launch.status} (exit {launch.exit})"
         rows.append(
             (
-                Cell(
-                    launch.started[:19].replace("T", " "), (first[launch.raw],) if launch.raw in first else ()
-                ),
+                Cell(_stamp(launch), (first[launch.raw],) if launch.raw in first else (), kind="stamp"),
                 Cell(launch.raw, href=report.href(run, launch.raw), sort=launch.raw),
                 Cell(shlex.join(launch.argv), kind="command"),
                 count(launch.sample),
                 Cell(format_duration(launch.seconds), sort=launch.seconds, kind="number"),
                 Cell(ended, kind="" if launch.status == "ok" else "bad"),
-                Cell(", ".join(launch.hosts)),
+                Cell(", ".join(dict.fromkeys(launch.hosts))),
             )
         )
     left = len(run.launches) - len(rows)
@@ -162,3 +161,7 @@ def _launches(report: Report, run: Run) -> Table:
         filtered=True,
         note=f"{left} more are in launches.jsonl." if left else "",
     )
+
+
+def _stamp(launch: Launch) -> str:
+    return launch.started[:19].replace("T", " ")

@@ -195,7 +195,7 @@ def _figure(report: Report, history: History, series: HistorySeries, most: int) 
         )
     shows = f"{series.name} in {len(nights)} nights of {series.key.platform}."
     if judged.get("reason"):
-        shows += f" {judged['reason']}"
+        shows += f" The last one: {judged['reason']}."
     chart = Chart(
         report.ident(),
         title,

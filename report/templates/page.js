@@ -65,6 +65,19 @@
   });
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") tip.hidden = true; });
 
+  // What is wider than its place can be scrolled by keyboard, and only that is a stop on the way.
+  const stops = () => all(".scroll, .picture").forEach((place) => {
+    if (place.scrollWidth <= place.clientWidth) return place.removeAttribute("tabindex");
+    place.tabIndex = 0;
+    if (place.dataset.label) {
+      place.setAttribute("role", "region");
+      place.setAttribute("aria-label", place.dataset.label);
+    }
+  });
+  stops();
+  addEventListener("resize", stops);
+  document.addEventListener("toggle", stops, true);
+
   // Legends switch the lines of their chart.
   all(".legend button").forEach((button) => button.addEventListener("click", () => {
     const on = button.getAttribute("aria-pressed") !== "true";

@@ -78,6 +78,7 @@ def nightly(
     Exit codes by the worst verdict: 0 all as always, 10 CHANGED, 11 MISSING, 12 INVALID, 13 DEGRADED, 14
     FAIL; 1 it could not run or be written down, 2 usage, 130 and 143 stopped (what was measured is kept).
     """
+    from cron.history import InvalidHistory
     from cron.lock import Held, only_one
     from cron.nightly import Options, Stopped, Watch
     from npc.jube import Stop
@@ -115,7 +116,7 @@ def nightly(
                 sys.exit(128 + (stop.number or 0))
             except OSError as error:
                 raise click.ClickException(_cannot_write(error, options)) from None
-    except Held as error:
+    except (Held, InvalidHistory) as error:
         raise click.ClickException(str(error)) from None
     sys.exit(outcome.night.exit_code)
 
@@ -190,28 +191,27 @@ def accept(pattern: str, reason: str, platform: str, history: Path | None, night
     """
     from cron.acceptance import InvalidAcceptance
     from cron.acceptance import accept as record
-    from cron.history import History
+    from cron.history import History, InvalidHistory
+    from cron.journal import Journal
     from cron.nightly import judge_night
     from cron.series import label
     from npc.units import METRICS, format_quantity
 
     folder = _folder(history, platform_folder(checkout(), platform).name)
     past = History(folder)
-    nights = {each.run: each.begun for each in past.nights()}
-    chosen = night or max(nights, key=lambda run: nights[run], default="")
-    if chosen not in nights:
-        known = (
-            f"the last are {', '.join(sorted(nights)[-3:])}"
-            if nights
-            else "it is empty: npc nightly fills it"
-        )
-        raise click.ClickException(f"no night {chosen} in {folder}: {known}")
-    verdict = judge_night(
-        platform_folder(checkout(), platform), past, chosen, datetime.fromisoformat(nights[chosen])
-    )
     try:
+        nights = {each.run: each.begun for each in past.nights()}
+        for each in Journal(folder).nights():  # one that measured nothing is none of the history's
+            nights.setdefault(each.name, each.begun.isoformat())
+        chosen = night or max(nights, key=lambda run: nights[run], default="")
+        if chosen not in nights:
+            last = ", ".join(sorted(nights)[-3:])
+            known = f"the last are {last}" if last else "it is empty: npc nightly fills it"
+            raise click.ClickException(f"no night {chosen} in {folder}: {known}")
+        begun = datetime.fromisoformat(nights[chosen].replace("Z", "+00:00"))
+        verdict = judge_night(platform_folder(checkout(), platform), past, chosen, begun)
         taken = record(folder, verdict, reason, _who(), pattern)
-    except InvalidAcceptance as error:
+    except (InvalidAcceptance, InvalidHistory) as error:
         raise click.ClickException(str(error)) from None
     for key, baseline in taken.baselines.items():
         unit = METRICS[key.metric].unit

@@ -24,6 +24,8 @@ from npc.record import replace
 from npc.units import format_duration
 
 if TYPE_CHECKING:
+    from cron.acceptance import Baseline
+    from cron.floors import Floor
     from cron.matrix import Matrix
     from npc.fabric import Topology
     from npc.record import Record
@@ -83,7 +85,13 @@ class Watch:
         self._deadline = time.monotonic() + options.limit_s
 
     def run(self) -> Outcome:
-        """The whole night. Raises `Stopped`, and OSError where it cannot be written down."""
+        """The whole night.
+
+        Raises `Stopped`; OSError where it cannot be written down; `cron.history.InvalidHistory` and
+        click.ClickException, before anything is measured, for a file that cannot be used.
+        """
+        rules(self.options.platform, self.options.history)
+        self.history.nights()
         self.repair()
         nights = self.journal.nights()
         now = datetime.now(timezone.utc)
@@ -109,6 +117,8 @@ class Watch:
         self.journal.note(
             name, "judged", verdict=verdict.verdict.name, suspects=[each.name for each in verdict.suspects]
         )
+        if problems := list(dict.fromkeys(self.history.problems)):
+            self.notes.append(f"{len(problems)} rows of the history cannot be read, the first: {problems[0]}")
         return Outcome(verdict, folder, self.notes, matrix)
 
     def repair(self) -> None:
@@ -200,7 +210,7 @@ class Watch:
             broken = series.verdict is Verdict.FAIL and series.value is not None
             if series.again is None and (series.hit or broken):
                 benchmark = "" if "--benchmark" in self.options.words else series.key.benchmark
-                groups.update((benchmark, place) for place in places[series.key] if place)
+                groups.update((benchmark, place) for place in places.get(series.key, ()) if place)
         pinned = "nodelist" in settings(checkout(), self.options.platform)
         parts = []
         for number, (benchmark, hosts) in enumerate(sorted(groups), 1):
@@ -273,22 +283,31 @@ def judge_night(
 
     Raises click.ClickException for a platform file or an acceptance that cannot be used.
     """
+    from cron.judge import judge
+    from cron.series import panel, until
+
+    bands, baselines = rules(platform, history.folder)
+    nights = until(panel(history.points()), name, begun.isoformat(timespec="seconds"))
+    return judge(nights, history.folder.name, baselines, bands, fabric)
+
+
+def rules(platform: Path, history: Path) -> tuple[tuple[Floor, ...], dict[SeriesKey, Baseline]]:
+    """What a night is judged by: the bands of the platform, and what was accepted.
+
+    Raises click.ClickException for a file that cannot be used.
+    """
     import click
 
     from cron.acceptance import InvalidAcceptance, baselines_of, read_acceptances
     from cron.floors import floors
-    from cron.judge import judge
-    from cron.series import panel, until
     from npc.platform import PLATFORM_FILE, InvalidPlatform, read_platform
 
     try:
         file = platform / PLATFORM_FILE
         bands = floors(read_platform(file)) if file.exists() else ()
-        baselines = baselines_of(read_acceptances(history.folder))
+        return bands, baselines_of(read_acceptances(history))
     except (InvalidPlatform, InvalidAcceptance) as error:
         raise click.ClickException(str(error)) from None
-    nights = until(panel(history.points()), name, begun.isoformat(timespec="seconds"))
-    return judge(nights, history.folder.name, baselines, bands, fabric)
 
 
 def prunable(nights: Sequence[Night], keep: int) -> list[Night]:

@@ -295,6 +295,34 @@ def test_a_mistake_is_said_before_the_night_begins(tmp_path: Path, words: list[s
     assert list(tmp_path.iterdir()) == []
 
 
+def test_files_that_cannot_be_used_are_said_before_anything_is_measured(tmp_path: Path) -> None:
+    site = platform(tmp_path / "alone", "alone")
+    words: list[str | Path] = [
+        NPC,
+        "nightly",
+        "--platform",
+        site,
+        "--history",
+        tmp_path,
+        "--output",
+        tmp_path / "runs",
+    ]
+    (site / "platform.toml").write_text('[bands]\n"qperf" = { least = 3 }\n')
+    ended = finish(*words)
+    assert (ended.returncode, ended.stdout) == (1, "") and "is no band: write" in ended.stderr
+    (site / "platform.toml").write_text("")
+    (tmp_path / "alone/2026-11.csv").write_text("day,money\n1,2\n")
+    ended = finish(*words)
+    assert (ended.returncode, ended.stdout) == (1, "") and "it is no history of records" in ended.stderr
+    ended = finish(NPC, "accept", "--platform", site, "--history", tmp_path, "--reason", "x")
+    assert (ended.returncode, ended.stdout) == (1, "") and "it is no history of records" in ended.stderr
+    (tmp_path / "alone/2026-11.csv").unlink()
+    (tmp_path / "alone/accepted.jsonl").write_text("{}\n")
+    ended = finish(*words)
+    assert (ended.returncode, ended.stdout) == (1, "") and "accepted.jsonl:1: no acceptance" in ended.stderr
+    assert not (tmp_path / "runs").exists()
+
+
 # -- a whole night -------------------------------------------------------------------------------------
 
 
@@ -307,7 +335,7 @@ class Machine:
         (self.platform / "platform.toml").write_text(bands)
         (folder / "tiny.xml").write_text(TINY)
         self.history = folder / "history/alone"
-        self.words = [
+        self.words: list[str | Path] = [
             NPC, "nightly", "--platform", self.platform, "--benchmark", folder / "tiny.xml",
             "--history", folder / "history", "--output", folder / "runs", "--limit", "100s",
         ]  # fmt: skip
@@ -399,7 +427,14 @@ def test_a_night_that_is_told_to_end_keeps_what_it_has_and_the_next_judges_it(tm
 
 def accept_what_is_there(machine: Machine, told: dict[str, Any]) -> None:
     """``npc accept`` records who took which values as the baseline, and why; and never without a reason."""
-    words = [NPC, "accept", "--platform", machine.platform, "--history", machine.history.parent]
+    words: list[str | Path] = [
+        NPC,
+        "accept",
+        "--platform",
+        machine.platform,
+        "--history",
+        machine.history.parent,
+    ]
     accepted = finish(*words, "--reason", "as bought", "qperf tcp_*")
     assert accepted.returncode == 0, accepted.stderr
     assert accepted.stdout.startswith("qperf tcp_bw bandwidth 64K")

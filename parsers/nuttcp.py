@@ -31,7 +31,7 @@ _VERBOSE: Final = re.compile(
     rf"\nnuttcp-r: (?:{NUMBER} MB in {NUMBER} real seconds = +{NUMBER} KB/sec = +({NUMBER}) Mbps"
     rf"|megabytes={NUMBER} real_seconds={NUMBER} rate_KBps={NUMBER} rate_Mbps=({NUMBER}))[ \t]*(?=\n)"
 )
-_RETRANSMITS: Final = re.compile(rf"\b(?:retrans ?= ?({WHOLE})|({WHOLE}) retrans)\b")
+_RETRANSMITS: Final = re.compile(rf"\bretrans ?= ?({WHOLE})\b|\b({WHOLE}) retrans\b(?! ?=)")
 _LOST: Final = re.compile(rf"\bdrop=({WHOLE}) pkt=({WHOLE})\b|\b({WHOLE}) / ({WHOLE}) drop/pkt\b")
 _CPU: Final = re.compile(rf"\btx_cpu=({WHOLE}) rx_cpu=({WHOLE})\b|\b({WHOLE}) %TX ({WHOLE}) %RX\b")
 _BUFFER: Final = re.compile(rf"\nnuttcp-t: buflen=({WHOLE})\b")

@@ -103,7 +103,7 @@ MEANINGS: Final = {
     "nuttcp_bandwidth": Meaning("bandwidth"),
     "nuttcp_retransmits": Meaning("retransmits"),
     # nuttcp rounds the share to the fifth digit; the parser counts the packets
-    "nuttcp_lost_percent": Meaning("loss", rel=1e-6),
+    "nuttcp_lost_percent": Meaning("loss", rel=1e-5),
     "stream_copy": Meaning("bandwidth", "copy"),
     "stream_scale": Meaning("bandwidth", "scale"),
     "stream_add": Meaning("bandwidth", "add"),

@@ -55,6 +55,7 @@ _NEEDED: Final = ("time", "metric", "value")
 _NAME: Final = re.compile(r"\d{4}-\d{2}(\.\d+)?\.csv")
 #: Characters that would make a row more than one line, and NUL; written as their symbols.
 _ONE_LINE: Final = str.maketrans({"\n": "\u240a", "\r": "\u240d", "\0": "\u2400"})
+_MORE_LINES: Final = re.compile("[\n\r\0]")
 _SCHEMA: Final = 1
 _BLOCK: Final = 1 << 20
 
@@ -159,7 +160,6 @@ class History:
                 if new:
                     _append_rows(self._file_of(month), new)
                     added += len(new)
-            self._refresh()
         return added
 
     def merge(self, other: History) -> int:
@@ -328,7 +328,7 @@ class History:
                     break
                 if begin and cells:
                     if not current or len(cells) != len(COLUMNS):
-                        cells = list(_completed(header, cells).values())
+                        cells = _cells(from_row(_completed(header, cells)))
                     rows.append(_row_of_cache(cells, number, begin, lines.end - begin, texts, series))
             except (ValueError, csv.Error) as error:
                 self.problems.append(f"{path}:{begin}: {error}")
@@ -338,18 +338,22 @@ class History:
 
     def _without_known(self, rows: Sequence[list[str]]) -> list[list[str]]:
         """Those rows that the history does not have, each once."""
-        cache = self._cache
-        assert cache is not None
+        assert self._cache is not None
         new = {_digest(cells): cells for cells in rows}
-        for digest in list(new):
-            if cache.execute("SELECT 1 FROM entry WHERE digest = ?", (digest,)).fetchone():
-                del new[digest]
+        for run in {cells[_PLACE["run"]] for cells in rows}:
+            # A row that is the same is of the same night.
+            query = "SELECT digest FROM entry WHERE night = (SELECT id FROM text WHERE text = ?)"
+            for (digest,) in self._cache.execute(query, (run,)):
+                new.pop(digest, None)
         return list(new.values())
 
 
 def _cells(record: Record) -> list[str]:
     """A record as cells of one line."""
-    return [cell.translate(_ONE_LINE) for cell in to_row(record).values()]
+    cells = list(to_row(record).values())
+    if _MORE_LINES.search("".join(cells)):
+        cells = [cell.translate(_ONE_LINE) for cell in cells]
+    return cells
 
 
 def _digest(cells: Sequence[str]) -> bytes:
@@ -466,10 +470,8 @@ CREATE TABLE IF NOT EXISTS series (id INTEGER PRIMARY KEY, platform TEXT, benchm
     metric TEXT, size INTEGER, nodes INTEGER, params TEXT);
 CREATE TABLE IF NOT EXISTS entry (digest BLOB, file INTEGER, start INTEGER, length INTEGER, series INTEGER,
     night INTEGER, time TEXT, value REAL, status INTEGER, hosts INTEGER, again INTEGER);
-CREATE INDEX IF NOT EXISTS entry_digest ON entry (digest);
 CREATE INDEX IF NOT EXISTS entry_series ON entry (series, night);
 CREATE INDEX IF NOT EXISTS entry_night ON entry (night, series, time);
-CREATE INDEX IF NOT EXISTS entry_file ON entry (file);
 """
 
 
@@ -515,26 +517,21 @@ def _row_of_cache(
     cells: Sequence[str], file: int, start: int, length: int, texts: _Numbers, series: _Numbers
 ) -> tuple[Any, ...]:
     """A row for the cache. Raises ValueError for one that cannot be used."""
-
-    def cell(name: str) -> str:
-        return cells[_PLACE[name]]
-
-    metric, value = cell("metric"), cell("value")
+    (
+        time, platform, benchmark, case, metric, value, _, size, nodes, hosts, _, run, _, status, _, params, _
+    ) = cells  # fmt: skip
     if metric not in METRICS:
         raise ValueError(f"metric: {metric!r} is none")
     number = float(value) if value else None
-    if number is None and cell("status") == OK:
+    if number is None and status == OK:
         raise ValueError("value: missing although the status is ok")
     if number is not None and not (math.isfinite(number) and number >= 0):
         raise ValueError(f"value: {value} is no measurement")
-    params, again = _params_of_series(cell("params"))
-    key = SeriesKey(
-        cell("platform"), cell("benchmark"), cell("case"), metric,
-        int(cell("size")) if cell("size") else None, int(cell("nodes")), params,
-    )  # fmt: skip
+    known, again = _params_of_series(params)
+    key = (platform, benchmark, case, metric, int(size) if size else None, int(nodes), known)
     return (
-        _digest(cells), file, start, length, series[key], texts[(cell("run"),)], cell("time"), number,
-        texts[(cell("status"),)], texts[(cell("hosts"),)], again,
+        _digest(cells), file, start, length, series[key], texts[(run,)], time, number,
+        texts[(status,)], texts[(hosts,)], again,
     )  # fmt: skip
 
 

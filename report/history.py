@@ -34,6 +34,8 @@ VERDICT: Final = "verdict.json"
 #: Below the folder of a platform: the verdicts of every night. So many of the last are read.
 VERDICTS: Final = "verdicts"
 _MOST_VERDICTS: Final = 60
+#: The version of ``verdict.json`` that is understood (docs/files.md).
+_SCHEMA: Final = 1
 
 
 class NoHistory(ValueError):
@@ -407,7 +409,8 @@ def _read_verdict(path: Path) -> Mapping[str, Any]:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return document if isinstance(document, dict) and isinstance(document.get("series"), list) else {}
+    good = isinstance(document, dict) and document.get("schema") == _SCHEMA
+    return document if good and isinstance(document.get("series"), list) else {}
 
 
 def _entries(document: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:

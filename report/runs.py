@@ -34,6 +34,7 @@ _ACCIDENTAL: Final = frozenset({"received"})
 #: Params that make another number of the same test: a percentile, the sender's count, one of two ways.
 QUALIFIERS: Final = ("statistic", "side", "direction")
 ENVIRONMENT: Final = "environment.json"
+_VERDICT: Final = frozenset({"healthy", "judged", "nodes", "rule", "suspects", "undecided"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +167,7 @@ class Run:
         found = []
         for folder in sorted(folders):
             entries = _read_json(folder / "verdict.json")
-            if isinstance(entries, list) and all(isinstance(e, dict) and "verdict" in e for e in entries):
+            if isinstance(entries, list) and all(map(_is_verdict, entries)):
                 found.append((folder, entries))
         return found
 
@@ -271,6 +272,12 @@ def median_ratio(value: float, normal: float, metric: str) -> float:
 def hosts_of(records: Iterable[Record]) -> list[str]:
     """All hosts of some records, sorted."""
     return sorted({host for record in records for host in record.hosts})
+
+
+def _is_verdict(entry: Any) -> bool:
+    """Whether it is an entry of npb's ``verdict.json``."""
+    verdict = entry.get("verdict") if isinstance(entry, dict) else None
+    return isinstance(verdict, dict) and verdict.keys() >= _VERDICT
 
 
 def _read_json(path: Path) -> Any:

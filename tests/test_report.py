@@ -33,7 +33,7 @@ from report.sections import SECTIONS
 from report.sections.allocation import natural
 from tests.jube_job import NPC
 from tests.measured import records
-from tests.run_folder import HOSTILE, everything, make_history, make_pairs, make_run
+from tests.run_folder import HOSTILE, everything, make_history, make_pairs, make_run, sweep
 
 _VOID = {"meta", "input", "br", "img", "link"}
 
@@ -231,7 +231,8 @@ def test_the_slow_node_is_named_in_summary_matrix_and_map(page: Page) -> None:
 def test_nights_show_the_verdict_the_usual_value_and_where_the_new_level_began(page: Page) -> None:
     assert "night 20261010T023000Z: DEGRADED (1 DEGRADED, 2 PASS)" in page.inside["summary"]
     history = page.inside["history"]
-    assert "another level since 20261001T023000Z" in history
+    assert "another level since 20261001T023000Z, worse" in history
+    assert "The rule of the verdicts" in history
     assert "usual value: 999.9 MB/s" in history
     assert "nights without a usable number" in history and "connection refused" in history
     assert "the matrix of pairs was not measured" in page.inside["summary"]
@@ -300,6 +301,31 @@ def test_a_mistake_is_one_message_and_two(tmp_path: Path, words: list[str], mess
     ended = subprocess.run([NPC, "report", *words], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert ended.returncode == 2
     assert message in ended.stderr and "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("environment.json", "{"),
+        ("environment.json", "[]"),
+        (
+            "environment.json",
+            '{"cpu": null, "host": null, "tools": [], "interfaces": {}, "rdma": null, "npc": 3}',
+        ),
+        ("verdict.json", '[{"verdict": {}}, 7]'),
+        ("fit.json", '{"schema": 1, "fits": [{}]}'),
+        ("fit.json", "[1]"),
+        ("launches.jsonl", "no json\n"),
+    ],
+)
+def test_damaged_files_beside_the_records_cost_only_what_they_say(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    save_csv(sweep("osu_latency", "openmpi"), tmp_path / "records.csv")
+    (tmp_path / name).write_text(text)
+    ended = npc_report(tmp_path)
+    assert ended.exit_code == 0, (ended.output, ended.exception)
+    assert "α" in Page((tmp_path / "report.html").read_text()).inside["models"]
 
 
 def test_a_run_in_which_nothing_worked_has_a_page_and_is_one(tmp_path: Path) -> None:
@@ -419,7 +445,13 @@ def test_a_history_alone_makes_a_page_and_platforms_are_chosen_by_the_runs(
 
 def test_damaged_verdicts_are_passed_over(tmp_path: Path) -> None:
     (tmp_path / "2026-10.csv").write_text(",".join(COLUMNS) + "\n" + rows("2026-10-01", [1, 2]))
-    for text in ("{", "[]", '{"series": [{"verdict": "FAIL"}, 3]}', '{"series": 7}'):
+    for text in (
+        "{",
+        "[]",
+        '{"schema": 1, "series": [{"verdict": "FAIL"}, 3]}',
+        '{"schema": 1}',
+        '{"schema": 2}',
+    ):
         (tmp_path / "verdict.json").write_text(text)
         history = read_history(tmp_path)
         assert [series.verdict for series in history.series] == [""]

@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from markupsafe import Markup
 
 from npc.units import format_quantity
-from report.blocks import Block, Cell, Figure, Table, Text, chart_figure, count
+from report.blocks import Block, Cell, Figure, Listing, Table, Text, chart_figure, count
 from report.charts import Chart, Mark, Trace, quantity_axis, sparkline, time_axis
 from report.history import History, HistorySeries, Night
 from report.runs import Report, better
@@ -43,6 +43,16 @@ def build(report: Report) -> Iterator[Block]:
     if len(several) > len(shown):
         left = len(several) - len(shown)
         yield Text(f"{left} more series of several nights are in the table only.")
+    yield from _rules(history)
+
+
+def _rules(history: History) -> Iterator[Block]:
+    """By what the nights are judged, in the words of their verdicts."""
+    rules = dict.fromkeys(
+        rule for document in history.verdicts.values() for rule in document.get("rule") or ()
+    )
+    if rules:
+        yield Listing("The rule of the verdicts", tuple(Cell(str(rule)) for rule in rules))
 
 
 def _order(series: HistorySeries) -> tuple[object, ...]:
@@ -187,7 +197,7 @@ def _figure(report: Report, history: History, series: HistorySeries, most: int) 
     if since is not None:
         traces.append(
             Trace(
-                f"another level since {judged['since']}",
+                f"another level since {judged['since']}, {judged.get('direction') or 'changed'}",
                 "purple",
                 lines=(((since, y.low), (since, y.high)),),
                 dashes=(4.0, 3.0),

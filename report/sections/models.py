@@ -25,6 +25,22 @@ _READING = (
 #: Messages of the models that stand beside 1/β and say the same are not shown twice.
 _SAME = ("β", "G", "g")
 _LINE_POINTS = 40
+#: What an entry of ``fit.json`` has (docs/models.md).
+_KEYS = frozenset(
+    [
+        "model",
+        "equation",
+        "reference",
+        "sweep",
+        "kind",
+        "parameters",
+        "residual_rms",
+        "held_out_median",
+        "points",
+        "note",
+        "raw",
+    ]
+)
 
 
 def build(report: Report) -> Iterator[Block]:
@@ -59,9 +75,9 @@ def _document(run: Run) -> Mapping[str, Any]:
     try:
         if kept.stat().st_mtime >= records.stat().st_mtime:
             document = json.loads(kept.read_text(encoding="utf-8"))
-            if document.get("schema") == SCHEMA and isinstance(document.get("fits"), list):
+            if document["schema"] == SCHEMA and all(fit.keys() >= _KEYS for fit in document["fits"]):
                 return dict(document)
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # none, or damaged
         pass
     return to_document(fit_records(run.records))
 

@@ -105,6 +105,15 @@ def _of_history(history: History) -> Iterator[Block]:
             items = [_judged(row, places.get(id(row))) for row in bad[:_MOST]]
             more = f", {len(bad) - _MOST} more in its section" if len(bad) > _MOST else ""
             yield Listing(f"Not as usual{more}", tuple(items), "bad")
+        matrix = document.get("pairs") or {}
+        slow = [
+            Cell(f"{each['kind']} {each['name']}: {each['evidence']} ({each['series']})")
+            for each in matrix.get("slow", ())
+        ]
+        if slow:
+            yield Listing("Named by the pairs that were measured on suspicion", tuple(slow), "bad")
+        elif matrix.get("problem"):
+            yield Text(f"The pairs measured on suspicion say nothing: {matrix['problem']}.", "note")
         besides = [Cell(str(note)) for note in document.get("notes") or ()]
         if besides:
             yield Listing("What else happened in that night", tuple(besides), "note")

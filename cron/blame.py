@@ -169,7 +169,8 @@ def _cases(panel: Panel) -> Iterable[Readings]:
             spreads.append(spread)
             for t, hosts, again, value in found:
                 scores[t, tuple(sorted(hosts)), again].append(float(value - middle) / spread)
-        if scores:
+        # What was always measured in one place tells nobody from anybody.
+        if len({hosts for _, hosts, _ in scores}) > 1:
             values = np.array([np.quantile(of_place, QUANTILE) for of_place in scores.values()])
             values = (values - np.median(values)) * float(np.median(spreads))
             nights = np.array([t for t, *_ in scores], dtype=np.intp)
@@ -187,10 +188,12 @@ class Inquiry:
         member: list[Integers] = []
         last = int(readings.nights.max())
         onsets = sorted({max(last + 1 - nights, 0) for nights in ONSETS}, reverse=False)
-        things = list(_things(readings, topology))
+        everything = np.arange(len(readings.values))
+        things = [*_things(readings, topology), (_EVERYTHING, _EVERYTHING, everything)]
+        self._everywhen = {(kind, name): mine for kind, name, mine in things}
         for onset in onsets:
             late = readings.nights >= onset
-            for kind, name, mine in (*things, (_EVERYTHING, _EVERYTHING, np.arange(len(late)))):
+            for kind, name, mine in things:
                 chosen = mine[late[mine]]
                 # Of many pairs some are disturbed in one night twice; no node is told from its link by that.
                 several = kind != "link" or len(np.unique(readings.nights[chosen])) > 1
@@ -230,10 +233,24 @@ class Inquiry:
             return None
         index = self._first_of_equals(ratio)
         inside = np.zeros(len(values), dtype=bool)
-        inside[self._hypotheses.readings_of(index)] = True
+        inside[self._since_it_began(index, float(scores.delta[index]))] = True
         inside &= active
         effect = evidence.test(values, inside, active & ~inside, noise)
         return Accusation(self._labels[index], effect, np.flatnonzero(inside), self._rivals(index, ratio))
+
+    def _since_it_began(self, index: int, delta: float) -> Integers:
+        """The readings of a hypothesis, with those of the nights just before that are low as well."""
+        assert self._hypotheses is not None
+        label = self._labels[index]
+        chosen = self._hypotheses.readings_of(index)
+        every = self._everywhen[label.kind, label.name]
+        nights = self._readings.nights
+        for night in sorted({int(t) for t in nights[every] if t < label.onset}, reverse=True):
+            mine = every[nights[every] == night]
+            if np.median(self._readings.values[mine]) > -delta / 2:
+                break
+            chosen = np.concatenate([chosen, mine])
+        return chosen
 
     def _noise(self) -> Noise:
         values = self._readings.values[self._active]

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Score from which on a single series is worse (or better) than it was; one in 40 000 quiet nights.
 THRESHOLD: Final = 4.08
+#: Score of tonight's draws alone from which on a series is watched.
+WATCHED: Final = 3.0
 #: Expected share of false names among the series called DEGRADED in one night.
 FALSE_DISCOVERY: Final = 0.01
 #: Below the accepted baseline by more is FAIL, if it lasts.
@@ -203,7 +205,7 @@ def _series_verdict(
         )
     if change := changed(past.values[s, max(begin, 0) :]):
         return _changed(panel, s, found, change._replace(night=change.night + max(begin, 0)))
-    if past.judged.tonight[s] >= THRESHOLD and direction(key):
+    if past.judged.tonight[s] >= WATCHED and direction(key):
         reason = "worse tonight" + (
             ", measured again too" if again is not None else ", not measured again yet"
         )

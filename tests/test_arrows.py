@@ -86,7 +86,7 @@ def test_the_launcher_loads_nothing_heavy() -> None:
 
 @pytest.mark.parametrize("module", sorted({target.partition(":")[0] for target in entry_points().values()}))
 def test_a_command_loads_heavy_packages_only_when_it_runs(module: str) -> None:
-    heavy = {"numpy", "matplotlib", "plotly", "rich", "mpi4py"}
+    heavy = {"numpy", "matplotlib", "plotly", "rich", "mpi4py", "scipy", "ruptures"}
     found = {name: asking for name, asking in loaded_by(module).items() if name.partition(".")[0] in heavy}
     assert not found
 

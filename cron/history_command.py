@@ -1,0 +1,173 @@
+"""``npc history``: what the nights were like, with pictures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from cron.history import History, Point, SeriesKey
+    from cron.variation import Variation
+    from npc.platform import Platform
+    from roofline.ceilings import Ceiling
+
+
+@click.command()
+@click.argument("pattern", default="*")
+@click.option("--platform", default="localhost", show_default=True, help="Whose history: platforms/, or any.")
+@click.option(
+    "--history", type=click.Path(path_type=Path, file_okay=False), help="Folder of histories (history/)."
+)
+@click.option(
+    "--figures", type=click.Path(path_type=Path, file_okay=False), help="Draw into this folder, as PNG."
+)
+@click.option("--topology", help="Switches and racks: slurm, or a file (docs/blame.md).")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the tables.")
+def history(
+    pattern: str,
+    platform: str,
+    history: Path | None,
+    figures: Path | None,
+    topology: str | None,
+    as_json: bool,
+) -> None:
+    """What the nights were like: level and spread of each series, and whether it varies in time.
+
+    PATTERN: benchmark, case, metric, size, as many as given, each a shell pattern: "qperf tcp_*".
+    Time-variant is what Kruskal and Wallis' test (do nights differ by more than the samples of one?) or
+    Mann and Kendall's (is there a trend?) says, with a chance below 1 % for both together. Best per
+    platform is compared with its nominal limits. --figures draws performance over the measurements, and
+    nodes by nights.
+
+    Exit codes: 0, 1 nothing to show, 2 usage.
+    """
+    from cron.history import History, InvalidHistory
+    from cron.series import matches
+    from cron.variation import variations
+
+    past = History(_folder(history, platform))
+    try:
+        points = [point for point in past.points() if matches(pattern, point.key)]
+    except InvalidHistory as error:
+        raise click.ClickException(str(error)) from None
+    found = variations(points)
+    if not found:
+        raise click.ClickException(f"{past.folder} has nothing that {pattern!r} names: npc nightly fills it")
+    for problem in past.problems:
+        click.echo(f"left out: {problem}", err=True)
+    shares = _shares(past, platform, {variation.key for variation in found})
+    if as_json:
+        plain: dict[str, Any] = {
+            "schema": 1,
+            "platform": past.folder.name,
+            "series": [variation.as_json() for variation in found],
+            "shares": [_plain(ceiling) for ceiling in shares],
+        }
+        click.echo(json.dumps(plain, indent=1, ensure_ascii=False))
+    else:
+        click.echo(_table(found), nl=False)
+        click.echo("".join(f"{_share(ceiling)}\n" for ceiling in shares), nl=False)
+    if figures:
+        for path in _draw(points, found, figures, topology):
+            click.echo(f"drawn: {path}", err=True)
+
+
+def _folder(history: Path | None, platform: str) -> Path:
+    from npc.characterise import checkout
+
+    return ((history or checkout() / "history") / Path(platform).name).resolve()
+
+
+def _shares(past: History, platform: str, keys: set[SeriesKey]) -> list[Ceiling]:
+    """The ceilings of all nights together, those first that have a nominal limit."""
+    from roofline.ceilings import find_ceilings
+
+    records = [record for key in sorted(keys, key=str) for record in past.records(key)]
+    found = find_ceilings(records, _limits(platform)).ceilings
+    return [ceiling for ceiling in found if ceiling.share is not None]
+
+
+def _limits(platform: str) -> Platform | None:
+    from npc.platform import InvalidPlatform, find_platform, read_platform
+
+    path = find_platform(platform)
+    try:
+        return read_platform(path) if path else None
+    except InvalidPlatform as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _plain(ceiling: Ceiling) -> dict[str, Any]:
+    return {
+        "kind": ceiling.kind,
+        "name": ceiling.name,
+        "value": ceiling.value,
+        "nominal": ceiling.nominal,
+        "share": ceiling.share,
+    }
+
+
+def _share(ceiling: Ceiling) -> str:
+    from npc.units import format_quantity
+
+    unit = "FLOP/s" if ceiling.kind == "compute" else "B/s"
+    value, nominal = (format_quantity(x, unit) for x in (ceiling.value, ceiling.nominal or 0.0))
+    return f"{ceiling.name}: {value} is {ceiling.share:.1%} of the nominal {nominal}"
+
+
+def _table(found: Sequence[Variation]) -> str:
+    from cron.series import label
+    from npc.units import METRICS, format_quantity
+
+    rows = [("series", "nights", "median", "95 % interval", "deviation", "nights differ", "trend", "in time")]
+    for each in found:
+        unit = METRICS[each.key.metric].unit
+        low, high = each.summary.low, each.summary.high
+        interval = "-" if low is None or high is None else f"{_text(low, unit)} … {_text(high, unit)}"
+        varies = {True: "varies", False: "steady", None: "-"}[each.time_variant]
+        trend = "-" if each.tau is None or each.trend is None else f"τ {each.tau:+.2f}, p {each.trend:.2g}"
+        between = "-" if each.between is None else f"p {each.between:.2g}"
+        spread = f"{each.deviation / each.mean:.1%}" if each.mean else "-"
+        middle = format_quantity(each.summary.median, unit)
+        rows.append((label(each.key), str(each.summary.n), middle, interval, spread, between, trend, varies))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "".join(
+        "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() + "\n"
+        for row in rows
+    )
+
+
+def _text(value: float, unit: str) -> str:
+    from npc.units import format_quantity
+
+    return format_quantity(value, unit)
+
+
+def _draw(
+    points: Sequence[Point], found: Sequence[Variation], folder: Path, source: str | None
+) -> list[Path]:
+    """The pictures: of each case the series with the largest size, and one heat map of the nodes."""
+    from cron.figures import allocation, over_measurements
+    from npc.fabric import InvalidTopology, load
+
+    try:
+        topology = load(source) if source else None
+    except InvalidTopology as error:
+        raise click.UsageError(str(error)) from None
+    folder.mkdir(parents=True, exist_ok=True)
+    largest: dict[tuple[str, ...], SeriesKey] = {}
+    for each in sorted(found, key=lambda each: each.key.size or 0):
+        largest[each.key.benchmark, each.key.case, each.key.metric] = each.key
+    drawn = []
+    for words, key in sorted(largest.items()):
+        name = "-".join("".join(c if c.isalnum() else "_" for c in word) for word in words if word)
+        mine = sorted((point for point in points if point.key == key), key=lambda point: point.time)
+        drawn.append(folder / f"{name}.png")
+        over_measurements(mine, drawn[-1])
+    if allocation(points, folder / "allocation.png", topology):
+        drawn.append(folder / "allocation.png")
+    return drawn

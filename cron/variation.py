@@ -1,0 +1,109 @@
+"""How a series has behaved over its nights: level, spread, share of the peak, and whether it varies in time.
+
+Two rank tests, which assume no distribution: Kruskal and Wallis (J. Am. Stat. Assoc. 47, 1952) asks whether
+nights differ by more than the samples of one night do, Mann (Econometrica 13, 1945) and Kendall whether the
+nightly medians have a trend. As in section 5.4 of Bartelheimer, Zhu, Neuwirth (2023), where performance was
+looked at over the number of the measurement.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from statistics import fmean, median, pstdev
+from typing import Any, Final
+
+from cron.history import Point, SeriesKey
+from npc.record import OK
+from npc.statistics import Summary, summarise
+
+#: A series is time-variant where one of the tests rejects "always the same" with a smaller chance.
+SIGNIFICANT: Final = 0.01
+#: Nights that a test needs.
+MIN_NIGHTS: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variation:
+    """One series over its nights, in its metric's unit. first, last: names of nights.
+
+    summary: of the nightly medians. mean, deviation: of all samples, as the prototype's paper gives them
+    (its tables 5 and 6). between: Kruskal and Wallis' chance, None unless there are two samples a night.
+    trend, tau: Mann and Kendall's chance and Kendall's τ, positive for growing values; None with too few
+    nights.
+    """
+
+    key: SeriesKey
+    first: str
+    last: str
+    samples: int
+    summary: Summary
+    mean: float
+    deviation: float
+    between: float | None
+    trend: float | None
+    tau: float | None
+
+    @property
+    def time_variant(self) -> bool | None:
+        """Whether it varies in time; None where neither test can be made."""
+        chances = [chance for chance in (self.between, self.trend) if chance is not None]
+        # Two tests, hence half for each (Bonferroni).
+        return min(chances) < SIGNIFICANT / len(chances) if chances else None
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain types for `json.dump`."""
+        plain = asdict(self)
+        plain.update(self.key._asdict(), summary=self.summary._asdict(), time_variant=self.time_variant)
+        del plain["key"]
+        return plain
+
+
+def variations(points: Iterable[Point]) -> list[Variation]:
+    """Every series with a usable value, in the order of the points. Re-measurements are left out: they were
+    made because a night was low."""
+    nights: dict[SeriesKey, dict[str, list[float]]] = {}
+    begun: dict[str, str] = {}
+    for point in points:
+        if point.status == OK and point.value is not None and not point.remeasured:
+            nights.setdefault(point.key, {}).setdefault(point.run, []).append(point.value)
+            begun[point.run] = min(begun.get(point.run, point.time), point.time)
+    return [
+        _variation(key, {run: found[run] for run in sorted(found, key=lambda run: (begun[run], run))})
+        for key, found in nights.items()
+    ]
+
+
+def _variation(key: SeriesKey, nights: dict[str, list[float]]) -> Variation:
+    medians = [median(values) for values in nights.values()]
+    every = [value for values in nights.values() for value in values]
+    trend, tau = _trend(medians)
+    runs = list(nights)
+    return Variation(
+        key=key,
+        first=runs[0],
+        last=runs[-1],
+        samples=len(every),
+        summary=summarise(medians),
+        mean=fmean(every),
+        deviation=pstdev(every),
+        between=_between([values for values in nights.values() if len(values) > 1]),
+        trend=trend,
+        tau=tau,
+    )
+
+
+def _between(nights: Sequence[Sequence[float]]) -> float | None:
+    if len(nights) < MIN_NIGHTS or len({value for values in nights for value in values}) < 2:
+        return None
+    stats = importlib.import_module("scipy.stats")
+    return float(stats.kruskal(*nights).pvalue)
+
+
+def _trend(medians: Sequence[float]) -> tuple[float | None, float | None]:
+    if len(medians) < MIN_NIGHTS or len(set(medians)) < 2:
+        return None, None
+    stats = importlib.import_module("scipy.stats")
+    found = stats.kendalltau(range(len(medians)), medians)
+    return float(found.pvalue), float(found.statistic)

@@ -57,9 +57,8 @@ def test_every_command_has_a_man_page_that_groff_takes(tmp_path: Path) -> None:
     pages = write(tmp_path)
     assert {page.name for page in pages} >= {"npc.1", *(f"npc-{name}.1" for name in entry_points())}
     for page in (tmp_path / "npc.1", tmp_path / "npc-compare.1"):
-        shown = subprocess.run(
-            ["groff", "-ww", "-man", "-Tutf8", "-P-cbou", "-k", page], capture_output=True, text=True, check=True
-        )
+        groff = ["groff", "-ww", "-man", "-Tutf8", "-P-cbou", "-k", page]
+        shown = subprocess.run(groff, capture_output=True, text=True, check=True)
         assert not shown.stderr, shown.stderr
         assert "NAME" in shown.stdout and "SYNOPSIS" in shown.stdout
     assert "run-to-run" in shown.stdout

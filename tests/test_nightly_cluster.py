@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -116,7 +117,7 @@ def test_a_slow_link_is_named_in_its_night_and_the_nights_before_are_clean(site:
     assert (code, second["verdict"]) == (13, "DEGRADED")
     assert second["series"][0]["since"] == first["run"]
     assert [(slow["kind"], slow["name"]) for slow in second["pairs"]["slow"]] == [("node", "n3")]
-    assert "DRAIN" in node and f"Reason=NPC {second['run']}: 7" in node
+    assert "DRAIN" in node and re.search(rf"Reason=NPC {second['run']}: [67]\d% slower", node), node
     assert not any("drained" in note for note in first["notes"])
     again = {(record.run, record.hosts) for record in whole(site) if "remeasured" in record.params}
     assert again >= {(first["run"], ("n2", "n3")), (second["run"], ("n3", "n5"))}, "on the same nodes"

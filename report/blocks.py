@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal, NamedTuple
 
@@ -115,6 +115,14 @@ class Columns:
 
 
 Block = Table | Text | Heading | Listing | Preformatted | Figure | Columns
+
+
+def figures(blocks: Iterable[Block]) -> int:
+    """How many figures there are among blocks, those in columns included."""
+    return sum(
+        sum(map(figures, block.columns)) if isinstance(block, Columns) else isinstance(block, Figure)
+        for block in blocks
+    )
 
 
 def chart_figure(chart: Chart, shows: str, reading: str, *tables: Table) -> Figure:

@@ -123,6 +123,8 @@ def _document(
     made: Report, sections: Sequence[Section], absent: Sequence[tuple[str, str]], path: Path, page: str
 ) -> dict[str, Any]:
     """What ``--json`` prints; docs/report.md explains it."""
+    from report.blocks import figures
+
     return {
         "schema": SCHEMA,
         "path": str(path),
@@ -150,7 +152,7 @@ def _document(
             {
                 "name": section.name,
                 "title": section.title,
-                "figures": sum(block.kind == "figure" for block in section.blocks),
+                "figures": figures(section.blocks),
             }
             for section in sections
         ],

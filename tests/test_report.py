@@ -125,6 +125,7 @@ def test_every_section_is_there_and_json_says_so(whole: tuple[Path, dict[str, An
     assert [section["name"] for section in told["sections"]] == list(SECTIONS)
     assert set(SECTIONS) <= set(page.ids)
     assert told["absent"] == {}
+    assert sum(section["figures"] for section in told["sections"]) == told["charts"]
     assert [run["records"] for run in told["runs"]] == [802, 28]
     assert told["runs"][0]["usable"] == 798
     assert (told["history"]["nights"], told["history"]["series"]) == (40, 3)

@@ -163,7 +163,7 @@ def _figure(report: Report, run: Run, matrix: _Matrix, verdict: Mapping[str, Any
         cells=tuple(_pairs(matrix) if each == 1 else _groups(matrix, each)),
         row_title="server",
         column_title="client",
-        blamed=frozenset(blamed),
+        blamed=frozenset(hosts[place // each * each] for place, host in enumerate(hosts) if host in blamed),
         filled=True,
         side=24.0,
     )

@@ -35,8 +35,10 @@ def order_statistic_rank(n: int, level: float = LEVEL) -> tuple[int, float] | No
     """
     best: tuple[int, float] | None = None
     tail = 0.0  # P(B < k), summed up as k grows
+    ways, all_ways = 1, 2**n  # n choose k − 1, exactly: floats end at n = 1030
     for k in range(1, n // 2 + 1):
-        tail += math.comb(n, k - 1) / 2**n
+        tail += ways / all_ways
+        ways = ways * (n - k + 1) // k
         coverage = 1 - 2 * tail
         if coverage < level:
             break

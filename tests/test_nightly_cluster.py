@@ -93,6 +93,16 @@ def whole(site: Site) -> list[Record]:
     return found
 
 
+def expect_pictures(site: Site, nights: int) -> None:
+    """Section 5.4 of the paper on these nights: performance over measurements, nodes by nights."""
+    words = ["history", "--platform", "slurm", "--history", site.history.parent, "--json"]
+    shown = site.cluster.run("head", [NPC, *words, "--figures", site.folder / "figures"], check=True)
+    (series,) = json.loads(shown.stdout)["series"]
+    assert (series["case"], series["summary"]["n"]) == ("tcp_bw", nights)
+    drawn = {path.name: path.read_bytes()[:8] for path in (site.folder / "figures").iterdir()}
+    assert drawn == dict.fromkeys(("qperf-tcp_bw-bandwidth.png", "allocation.png"), b"\x89PNG\r\n\x1a\n")
+
+
 @pytest.mark.timeout(900)
 def test_a_slow_link_is_named_in_its_night_and_the_nights_before_are_clean(site: Site) -> None:
     for nodes in CLEAN:
@@ -119,6 +129,7 @@ def test_a_slow_link_is_named_in_its_night_and_the_nights_before_are_clean(site:
     assert [(slow["kind"], slow["name"]) for slow in second["pairs"]["slow"]] == [("node", "n3")]
     assert "DRAIN" in node and re.search(rf"Reason=NPC {second['run']}: [67]\d% slower", node), node
     assert not any("drained" in note for note in first["notes"])
+    expect_pictures(site, nights=len(CLEAN) + 2)
     again = {(record.run, record.hosts) for record in whole(site) if "remeasured" in record.params}
     assert again >= {(first["run"], ("n2", "n3")), (second["run"], ("n3", "n5"))}, "on the same nodes"
 

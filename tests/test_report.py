@@ -229,6 +229,29 @@ def test_the_slow_node_is_named_in_summary_matrix_and_map(page: Page) -> None:
     assert {cell["class"] for cell in cells} <= {"cell h1", "cell h2"}
 
 
+def test_many_nodes_are_drawn_in_groups_and_the_slow_one_still_stands_out(tmp_path: Path) -> None:
+    (first, *_) = records("qperf", "tcp_bw", 1e9, nodes=2, size=65536)
+    ring = [
+        replace(
+            first,
+            hosts=(f"n{a}", f"n{(a + step) % 300}"),
+            value=0.7e9 if 41 in (a, (a + step) % 300) else 1e9,
+        )
+        for step in (1, 7)
+        for a in range(300)
+    ]
+    save_csv(ring, tmp_path / "records.csv")
+    assert npc_report(tmp_path).exit_code == 0
+    read = Page((tmp_path / "report.html").read_text())
+    assert "medians of groups of 5 neighbouring nodes" in read.inside["pairs"]
+    cells = [attributes for tag, attributes in read.elements if tag == "rect" and "data-tip" in attributes]
+    slow = [cell["data-tip"] for cell in cells if cell["class"] == "cell h1"]
+    assert any(tip.startswith("n41\n0.7 of normal") for tip in slow)
+    worst = [cell["data-tip"] for cell in cells if "(worst 0.7)" in cell["data-tip"]]
+    assert worst and all("n40" in tip or "n35" in tip or "n45" in tip for tip in worst)
+    assert 300 + 60 <= len(cells) <= 300 + 60 * 60
+
+
 def test_nights_show_the_verdict_the_usual_value_and_where_the_new_level_began(page: Page) -> None:
     assert "night 20261010T023000Z: DEGRADED (1 DEGRADED, 2 PASS)" in page.inside["summary"]
     history = page.inside["history"]

@@ -309,7 +309,8 @@ def test_a_truncated_output_gives_jube_no_other_number(tool: str) -> None:
             if not whole or name in LAST_ROW:
                 continue
             compiled = re.compile(expression, re.MULTILINE)
-            for end in range(len(text) % 7, len(text), 7):
+            step = 7 if len(text) < 10_000 else 19  # a search goes through the whole of what is left
+            for end in range(len(text) % step, len(text), step):
                 assert set(compiled.findall(text[:end])) <= whole, f"{path.name}: {name} cut at {end}"
 
 

@@ -6,6 +6,7 @@ import contextlib
 import csv
 import json
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -67,8 +68,10 @@ def report(runs: tuple[Path, ...], history: Path | None, output: Path | None, as
     path = output or _beside(runs)
     read = _read_history(history, [run.records[0].platform for run in found if run.records])
     made = Report(found, path.parent, read)
-    sections, absent = build(made)
+    sections, absent = build(made, _say)
+    _say("writing the page")
     page = render(made, sections, absent)
+    _say("")
     _write(page, path)
     if as_json:
         click.echo(json.dumps(_document(made, sections, absent, path, page), indent=1))
@@ -98,11 +101,17 @@ def _read_history(folder: Path | None, platforms: Sequence[str]) -> History | No
     if folder == Path(_OF_PLATFORM) and not folder.exists():
         folder = checkout() / _OF_PLATFORM  # where npc nightly keeps it
     try:
-        return read_history(folder, platforms)
+        return read_history(folder, platforms, _say)
     except NoHistory as error:
         raise _failure(str(error)) from None
     except OSError as error:
         raise _failure(f"{error.filename}: {error.strerror}") from None
+
+
+def _say(text: str) -> None:
+    """What is being done, on one line of a terminal; nothing elsewhere."""
+    if sys.stderr.isatty():
+        click.echo(f"\r\x1b[K{text}", nl=False, err=True)
 
 
 def _write(page: str, path: Path) -> None:

@@ -12,7 +12,7 @@ import json
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from operator import itemgetter
@@ -148,16 +148,19 @@ class History:
         )
 
 
-def read_history(folder: Path, platforms: Sequence[str] = ()) -> History:
+def read_history(
+    folder: Path, platforms: Sequence[str] = (), say: Callable[[str], None] = lambda _: None
+) -> History:
     """The history in `folder`: one platform's, or all those below it; of `platforms` alone where it has them.
 
-    Raises `NoHistory`, and OSError.
+    say: is told what is being read. Raises `NoHistory`, and OSError.
     """
     files = _files(folder, platforms)
     if not files:
         raise NoHistory(f"{folder} holds no history (no YYYY-MM.csv, no PLATFORM/YYYY-MM.csv)")
     reading = _Reading()
-    for path in files:
+    for number, path in enumerate(files, 1):
+        say(f"reading {path.parent.name}/{path.name}, {number} of {len(files)}")
         reading.read(path)
     if not reading.series:
         raise NoHistory(f"{folder}: no file of it holds a row")

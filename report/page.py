@@ -11,7 +11,7 @@ import base64
 import hashlib
 import importlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -50,11 +50,17 @@ class Sample(NamedTuple):
     status: str
 
 
-def build(report: Report) -> tuple[list[Section], list[tuple[str, str]]]:
-    """The sections that have something to show; and of the others the title and why there is nothing."""
+def build(
+    report: Report, say: Callable[[str], None] = lambda _: None
+) -> tuple[list[Section], list[tuple[str, str]]]:
+    """The sections that have something to show; and of the others the title and why there is nothing.
+
+    say: is told what is being made.
+    """
     sections, absent = [], []
     for name in SECTIONS:
         module = importlib.import_module(f"report.sections.{name}")
+        say(f"section {module.TITLE}")
         try:
             sections.append(Section(name, module.TITLE, list(module.build(report))))
         except Absent as reason:

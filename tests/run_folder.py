@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import random
@@ -80,8 +81,14 @@ def make_run(folder: Path, found: list[Record] | None = None) -> Path:
     log.close()
     assert (folder / LAUNCHES).exists()
     save_csv(kept, folder / "records.csv")
-    (folder / "environment.json").write_text(json.dumps(collect_environment()))
+    (folder / "environment.json").write_text(_environment())
     return folder
+
+
+@functools.cache
+def _environment() -> str:
+    """This machine's ``environment.json``, asked for once."""
+    return json.dumps(collect_environment())
 
 
 def make_pairs(folder: Path, nodes: int = 8, slow: int = 3) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import re
 import subprocess
 from collections import Counter
@@ -465,6 +466,27 @@ def test_a_history_alone_makes_a_page_and_platforms_are_chosen_by_the_runs(
         )
     assert read_history(other).platforms == ("p", "q")
     assert read_history(other, ["q"]).platforms == ("q",)
+
+
+def test_without_a_value_the_history_here_is_meant_and_on_a_terminal_it_says_what_it_does(
+    tmp_path: Path, folders: Mapping[str, Path]
+) -> None:
+    (tmp_path / "history").symlink_to(folders["history"])
+    save_csv(records("stream", "triad", 78e9), tmp_path / "records.csv")
+    mine, theirs = os.openpty()
+    try:
+        ended = subprocess.run(
+            [NPC, "report", "records.csv", "--history"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=theirs,
+            text=True, check=False,
+        )  # fmt: skip
+        assert ended.returncode == 0
+        said = os.read(mine, 65536).decode()
+    finally:
+        os.close(mine)
+        os.close(theirs)
+    assert ended.stdout.startswith("report.html: ") and "Time series" in ended.stdout
+    assert "reading fuchs/2026-09.csv, 1 of 2" in said and "section Roofline" in said
+    assert said.endswith("\r\x1b[K"), "nothing is left on the line"
 
 
 def test_damaged_verdicts_are_passed_over(tmp_path: Path) -> None:

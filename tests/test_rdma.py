@@ -18,7 +18,8 @@ from npc.run import read_run
 from tests import rdma_guest
 from tests.jube_job import NPC, finish, platform, run_jube
 
-pytestmark = pytest.mark.slow
+#: The guest takes about two minutes, and far longer where others compute as well.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
 
 #: Little of everything: a sweep over all sizes, every test of perftest and of qperf that the suite runs.
 SETTINGS = {
@@ -53,7 +54,7 @@ def outpath(tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = {**SETTINGS, "NPC_RDMA_DEVICE": rdma_guest.DEVICE}
     run_jube("jube.yml", folder / "runs", "--include-path", site, "--tag", "rdma", **settings)
     script = "for job in runs/000000/*/work; do (cd $job && sh ./submit.job); done"
-    code, printed = rdma_guest.run(script, folder, limit_s=270.0)
+    code, printed = rdma_guest.run(script, folder, limit_s=420.0)
     assert code == 0, printed
     finish("jube", "continue", folder / "runs")
     return folder / "runs"
@@ -75,7 +76,6 @@ def of(records: list[Record], benchmark: str, case: str, metric: str) -> list[Re
     ]
 
 
-@pytest.mark.timeout(360)
 def test_every_job_of_the_suite_measures_in_the_guest(outpath: Path, records: list[Record]) -> None:
     assert {record.status for record in records} == {"ok"}, (outpath / "000000/records.csv").read_text()
     assert {record.hosts for record in records} == {("guest", "guest")}

@@ -21,7 +21,7 @@ import captured
 import pytest
 
 import parsers
-from npc.record import OK, Reading
+from npc.record import OK, Reading, Record
 
 pytestmark = pytest.mark.slow
 
@@ -43,6 +43,16 @@ class Meaning(NamedTuple):
     case: str = r".*"
     statistic: str | None = None
     rel: float = 1e-9
+    direction: str | None = None
+
+    def of(self, measured: Reading | Record) -> bool:
+        """Whether the pattern stands for this one."""
+        return (
+            measured.metric == self.metric
+            and re.fullmatch(self.case, measured.case) is not None
+            and measured.params.get("statistic") == self.statistic
+            and self.direction in (None, measured.params.get("direction"))
+        )
 
 
 RDMA_VERBS: Final = ("write", "read", "send")
@@ -111,7 +121,7 @@ MEANINGS: Final = {
     "likwid_bandwidth": Meaning("bandwidth"),
     "likwid_flops": Meaning("flops"),
     "iperf3_bandwidth": Meaning("bandwidth"),
-    "iperf3_back_bandwidth": Meaning("bandwidth"),
+    "iperf3_back_bandwidth": Meaning("bandwidth", direction="bidir_reverse"),
     "iperf3_retransmits": Meaning("retransmits"),
     "iperf3_lost_percent": Meaning("loss"),
     "iperf3_jitter": Meaning("jitter"),
@@ -191,9 +201,7 @@ def stands_for(readings: list[Reading], name: str, value: float, unit: str) -> l
     return [
         reading
         for reading in readings
-        if reading.metric == meaning.metric
-        and re.fullmatch(meaning.case, reading.case)
-        and reading.params.get("statistic") == meaning.statistic
+        if meaning.of(reading)
         and reading.value == pytest.approx(value * UNITS[unit], rel=meaning.rel, abs=0.0)
     ]
 

@@ -43,6 +43,8 @@ HIT_AGAIN: Final = 0.0
 LOW_NIGHTS: Final = 2
 #: A night is low if all its draws together are lower by so many σ.
 LOW: Final = 0.5
+#: Nights whose σ add up to less give no score worth computing.
+MUCH: Final = 2.5
 #: Two nights alone must score more than three by this: else each night had two chances of a false alarm.
 FEWER_NIGHTS: Final = 0.4
 #: Nobody is called for less: log(1.02).
@@ -89,7 +91,7 @@ class Judged(NamedTuple):
     """One night by series.
 
     noise: the reference. known: its nights. score: of the evidence that it is worse, as a standard normal; 0
-    if it is not low in two of three nights, or by too little. better: likewise that it is better. tonight: of
+    if it is not low in two of three nights, or hardly. better: likewise that it is better. tonight: of
     tonight's draws alone that it is worse. effect: δ in log units of the strongest of these.
     """
 
@@ -112,7 +114,7 @@ class Gate:
         self._next_fit = np.full(series, MIN_NIGHTS, dtype=np.intp)
         self._draws = np.full((series, EVIDENCE, 2), np.nan)
         self._hit = np.zeros((series, EVIDENCE), dtype=bool)
-        self._side = np.zeros((series, EVIDENCE), dtype=np.int8)
+        self._z = np.zeros((series, EVIDENCE))
         self._odd = np.zeros((series, EVIDENCE), dtype=bool)
         self.noise = Noise(*(np.full(series, np.nan) for _ in Noise._fields))
 
@@ -123,7 +125,7 @@ class Gate:
         self._next_fit[which] = MIN_NIGHTS
         self._draws[which] = np.nan
         self._hit[which] = self._odd[which] = False
-        self._side[which] = 0
+        self._z[which] = 0.0
         self.noise.location[which] = np.nan
 
     def limits(self) -> Floats:
@@ -145,7 +147,7 @@ class Gate:
         """Shift tonight in; what leaves the evidence becomes reference, if it was quiet."""
         leaving = self._draws[:, 0, 0]
         self._learn(measured & ~np.isnan(leaving) & ~self._odd[:, 0], leaving)
-        for array in (self._draws, self._hit, self._odd, self._side):
+        for array in (self._draws, self._hit, self._odd, self._z):
             array[measured, :-1] = array[measured, 1:]
         self._draws[measured, -1, 0] = first[measured]
         self._draws[measured, -1, 1] = again[measured]
@@ -174,15 +176,16 @@ class Gate:
             noise = _of(self.noise, rows)
             residuals = self._draws[rows] - noise.location[:, None, None]
             typical = _typical(residuals[:, -1], noise)
-            z = typical / noise.sigma
-            self._side[rows, -1] = np.where(z < -LOW, -1, np.where(z > LOW, 1, 0))
+            self._z[rows, -1] = typical / noise.sigma
             effect[rows] = typical
             low = np.flatnonzero(typical < -MIN_EFFECT)
             if len(low):
                 tonight[rows[low]] = evidence(residuals[low, -1], _of(noise, low)).score
             for sense, scores in ((-1, score), (1, better)):
-                odd = self._side[rows] == sense
-                chosen = np.flatnonzero((odd.sum(axis=1) >= LOW_NIGHTS) & odd[:, -1])
+                z = sense * self._z[rows]
+                odd = z > LOW
+                much = np.where(odd, z, 0.0).sum(axis=1) > MUCH
+                chosen = np.flatnonzero((odd.sum(axis=1) >= LOW_NIGHTS) & odd[:, -1] & much)
                 if len(chosen):
                     self._nights_together(rows[chosen], residuals[chosen], sense, scores, effect)
         noise = Noise(*(field.copy() for field in self.noise))
@@ -217,13 +220,14 @@ def fit_noise(values: Floats, before: Noise | None = None) -> Noise:
     """The noise of S × n nights (NaN where there is none), by EM; from an earlier fit, where there is one."""
     known = ~np.isnan(values)
     count = known.sum(axis=1)
-    location = _median(values)
-    sigma = np.maximum(1.4826 * _median(np.abs(values - location[:, None])), MIN_NOISE)
-    outliers = np.full(len(values), PRIOR_OUTLIERS)
-    steps = STEPS
     if before is not None and (before.nights > STEADY).all() and not np.isnan(before.location).any():
         location, sigma, outliers = before.location, before.sigma, before.outliers
         steps = STEPS_FROM_BEFORE
+    else:
+        location = _median(values)
+        sigma = np.maximum(1.4826 * _median(np.abs(values - location[:, None])), MIN_NOISE)
+        outliers = np.full(len(values), PRIOR_OUTLIERS)
+        steps = STEPS
     filled = np.where(known, values, location[:, None])
     total = count.astype(float)
     for _ in range(steps):
@@ -244,9 +248,9 @@ def _tail(z: Floats) -> Floats:
     distribution. The two limits and the loss were chosen by simulation with Student's t of 4 degrees of
     freedom.
     """
-    above = np.where(z > 0, np.minimum(z, TAIL_CLIP), 0.0)
+    square = np.where(z > 0, np.minimum(z, TAIL_CLIP), 0.0) ** 2
     nights = np.maximum((z > 0).sum(axis=1), 1)
-    kurtosis = (above**4).sum(axis=1) / nights
+    kurtosis = np.einsum("ij,ij->i", square, square) / nights
     loss: Floats = TAIL_LOSS * np.clip((kurtosis - TAIL_FROM) / (TAIL_TO - TAIL_FROM), 0.0, 1.0)
     return loss
 

@@ -165,7 +165,7 @@ for line in sys.stdin:
     values = json.loads(line)
     series = Series("s", None, list(range(len(values))), {"v": Metric(1, 1.0)}, {"v": values}, {})
     points = series.analyze(AnalysisOptions()).change_points["v"]
-    print(json.dumps([point.index for point in points]), flush=True)
+    print(json.dumps([int(point.index) for point in points]), flush=True)
 """
 
 

@@ -147,17 +147,25 @@ def cells_of_rows(lines: str, cells: Sequence[str]) -> list[str]:
     `cells` are the patterns of a row's cells; lines that are no such row are left out. `lines` begins with a
     line end.
     """
-    row, no_row = _row_patterns(tuple(cells))
-    if no_row.search(lines):  # one search over the whole text is cheaper than a match for each line
+    lines = lines.rstrip("\n") + "\n"
+    row, no_usual_row, no_row = _row_patterns(tuple(cells))
+    # One search over the whole text is cheaper than a match for each line, and cheaper still without options.
+    if no_usual_row.search(lines) and no_row.search(lines):
         lines = "\n".join(filter(row.fullmatch, lines.split("\n")))
     return lines.split()
 
 
 @lru_cache
-def _row_patterns(cells: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """What matches one row, and what finds a line that is neither row nor empty."""
+def _row_patterns(cells: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
+    """What matches one row; what finds a line that is no row as tools usually print it, with decimals and
+    without a blank at its end; what finds a line that is neither row nor empty."""
     row = r"[ \t]*" + r"[ \t]+".join(cells) + r"[ \t]*"
-    return re.compile(row), re.compile(rf"\n(?!(?:{row})?$)", re.MULTILINE)
+    usual = " *" + " +".join(rf"{WHOLE}\.{WHOLE}" if cell == NUMBER else cell for cell in cells)
+    return (
+        re.compile(row),
+        re.compile(rf"\n(?!{usual}\n).", re.DOTALL),
+        re.compile(rf"\n(?!(?:{row})?$)", re.MULTILINE),
+    )
 
 
 def column(

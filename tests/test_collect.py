@@ -208,6 +208,19 @@ def test_another_number_of_ranks_than_was_asked_for_is_invalid(
     assert {record.params["mpi"] for record in records} == {"openmpi"}
 
 
+def test_one_row_of_a_sweep_without_a_result_says_nothing_against_the_others(run: Run) -> None:
+    text = (Path(__file__).parent / "data/perftest/ib_write_bw_a.client.txt").read_text()
+    row = next(line for line in text.splitlines() if line.split()[:1] == ["2"])
+    torn = text.replace(row, " 2          100              0.00               0.00   \t\t   0.000000")
+    status = "failed: the result is 0.00"
+    work = run.add("perftest", "done")
+    given = launch(0, argv=("ib_write_bw", "-a", "n1"), status=status)
+    write_launches(work / "launches", (given, torn), tool="perftest")
+    records = collect_run(run.folder)
+    assert {record.size for record in records if record.status == status} == {2}
+    assert {record.size for record in records if record.ok} == {2**power for power in range(2, 24)}
+
+
 def test_a_test_that_failed_beside_one_that_worked_keeps_its_own_reason(run: Run) -> None:
     text = (Path(__file__).parent / "data/qperf/fail_good_then_bad.txt").read_text()
     first, _, text = text.partition("\n")

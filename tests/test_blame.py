@@ -79,6 +79,7 @@ def slow_link(one: int, other: int, factor: float) -> Callable[[int, int], float
 # The simulation that `make bench-blame` runs at length
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", bench_blame.SCENARIOS, ids=lambda scenario: scenario.name)
 def test_eight_random_rounds_name_the_culprits_first_and_nobody_on_a_healthy_machine(
     scenario: bench_blame.Scenario,
@@ -95,6 +96,7 @@ def test_eight_random_rounds_name_the_culprits_first_and_nobody_on_a_healthy_mac
         assert all(outcome.first for outcome in outcomes)
 
 
+@pytest.mark.slow
 def test_nodes_three_per_cent_slow_are_found_in_sixteen_rounds() -> None:
     slight = bench_blame.Scenario("", nodes=5, loss=0.03)
     outcomes = [

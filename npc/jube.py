@@ -8,7 +8,6 @@ import fcntl
 import os
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +18,8 @@ from npc import session
 #: How long JUBE and what it started may take to end when told to.
 GRACE_S: Final = 15.0
 POLL_S: Final = 0.5
+#: A stop is heard within this time.
+_SLICE_S: Final = 0.1
 #: In a run's folder: held by whoever has JUBE work on the run.
 LOCK: Final = ".jube.lock"
 #: Where a file system knows no locks (Lustre mounted without ``flock``), there is none to respect.
@@ -34,11 +35,15 @@ class Stop:
 
     def __init__(self) -> None:
         self.number: int | None = None
-        self._asked = threading.Event()
 
     def wait(self, seconds: float) -> bool:
         """Sleep, until the time is over or a stop is asked for; whether it is."""
-        return self._asked.wait(max(0.0, seconds))
+        # In slices, since a sleep goes on after a signal. No threading.Event: the handler, running in the
+        # middle of its wait(), would wait for ever for the lock that wait() holds.
+        deadline = time.monotonic() + seconds
+        while self.number is None and (left := deadline - time.monotonic()) > 0:
+            time.sleep(min(left, _SLICE_S))
+        return self.number is not None
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[Stop]:
@@ -52,7 +57,6 @@ class Stop:
 
     def _ask(self, number: int, _frame: object) -> None:
         self.number = number
-        self._asked.set()
 
 
 @contextlib.contextmanager

@@ -12,7 +12,8 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Collection, Iterable
+import time
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -42,6 +43,7 @@ _COLUMNS: Final = (
 _SACCT: Final = ("JobID", "State", "Reason", "ExitCode", "NodeList", "Elapsed", "Timelimit", "Submit")
 #: A controller that is away makes squeue try for about 9 s, one that hangs for MessageTimeout (10 s) twice.
 _TIMEOUT_S: Final = 60.0
+_POLL_S: Final = 0.2
 
 
 class Silent(Exception):
@@ -173,11 +175,14 @@ def parse_sacct(text: str) -> dict[int, Job]:
     return jobs
 
 
-def ask(ids: Collection[int], cluster: str = "") -> dict[int, Job]:
+def ask(
+    ids: Collection[int], cluster: str = "", stopped: Callable[[], bool] = lambda: False
+) -> dict[int, Job]:
     """What Slurm knows of these jobs, in one question; those that it does not know are missing.
 
     `cluster` is another one than the default, as ``sbatch --parsable`` names it. Raises `Silent` when the
-    controller does not answer, FileNotFoundError where there is no ``squeue``.
+    controller does not answer, or not before the caller is `stopped`; FileNotFoundError where there is no
+    ``squeue``.
     """
     if not ids:
         return {}
@@ -185,13 +190,13 @@ def ask(ids: Collection[int], cluster: str = "") -> dict[int, Job]:
     where = [f"--clusters={cluster}"] if cluster else []
     form = ",".join(f"{name}:{width}" for name, width in _COLUMNS)
     code, out, err = _run(
-        ["squeue", *where, f"--jobs={names}", "--states=all", "--noheader", f"--Format={form}"]
+        ["squeue", *where, f"--jobs={names}", "--states=all", "--noheader", f"--Format={form}"], stopped
     )
     if code and "Invalid job id specified" not in err:  # what it says of a single one that it does not know
         raise Silent(_last_line(err) or f"squeue ends with exit code {code}")
     found = parse_squeue(out)
     forgotten = [number for number in sorted(ids) if number not in found]
-    return found | _ask_accounting(forgotten, where) if forgotten else found
+    return found | _ask_accounting(forgotten, where, stopped) if forgotten else found
 
 
 def cancel(job: int, cluster: str = "") -> None:
@@ -202,14 +207,14 @@ def cancel(job: int, cluster: str = "") -> None:
         raise Silent(_last_line(err) or f"scancel ends with exit code {code}")
 
 
-def _ask_accounting(ids: Iterable[int], where: list[str]) -> dict[int, Job]:
+def _ask_accounting(ids: Iterable[int], where: list[str], stopped: Callable[[], bool]) -> dict[int, Job]:
     """Jobs that have ended, of the accounting, else of the completion file; none where neither answers."""
     words = ["--noheader", "--parsable2", "--allocations", "--jobs=" + ",".join(map(str, ids))]
     # A job's own clock: without it sacct shows those of today only.
     words += ["--starttime=1970-01-02", f"--format={','.join(_SACCT)}"]
     for completion in ([], ["--completion"]):
         try:
-            code, out, _ = _run(["sacct", *where, *words, *completion])
+            code, out, _ = _run(["sacct", *where, *words, *completion], stopped)
         except (FileNotFoundError, Silent):
             return {}
         if code == 0:
@@ -218,17 +223,24 @@ def _ask_accounting(ids: Iterable[int], where: list[str]) -> dict[int, Job]:
     return {}
 
 
-def _run(command: list[str]) -> tuple[int, str, str]:
+def _run(command: list[str], stopped: Callable[[], bool] = lambda: False) -> tuple[int, str, str]:
     # Variables that would change what is shown, and how.
     unwanted = ("SQUEUE_", "SACCT_", "SCANCEL_", "SLURM_TIME_FORMAT")
     env = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
-    try:
-        ended = subprocess.run(
-            command, env=env, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S
-        )
-    except subprocess.TimeoutExpired:
-        raise Silent(f"{command[0]} did not answer within {_TIMEOUT_S:g} s") from None
-    return ended.returncode, ended.stdout, ended.stderr
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, env=env, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True, errors="replace"
+    ) as process:
+        deadline = time.monotonic() + _TIMEOUT_S
+        while True:
+            try:
+                out, err = process.communicate(timeout=_POLL_S)
+                return process.returncode, out, err
+            except subprocess.TimeoutExpired:
+                if stopped() or time.monotonic() > deadline:
+                    process.kill()
+                    why = "before the stop" if stopped() else f"within {_TIMEOUT_S:g} s"
+                    raise Silent(f"{command[0]} did not answer {why}") from None
 
 
 def _joined(first: Job, second: Job) -> Job:

@@ -95,7 +95,7 @@ class Watch:
         for cluster in sorted({job.cluster for job in wanted.values()}):
             numbers = {job.number for job in wanted.values() if job.cluster == cluster}
             try:
-                answer = slurm.ask(numbers, cluster)
+                answer = slurm.ask(numbers, cluster, lambda: self.stop.number is not None)
             except slurm.Silent as words:
                 self.silent = f"Slurm does not answer, asking again: {words}"
                 continue

@@ -37,9 +37,10 @@ _FIELD: Final = re.compile(
     rf"({_GROUPED}(?:\.[0-9]{{1,18}})?) (\S*)(?: \(({_GROUPED})\))?[ \t]*(?=\n|\Z)"
 )
 _LONGEST_NAME: Final = re.compile(r"\n    \w+  =")
-#: Without a device; without the kernel's part of RDMA; the latter with -cm1.
+#: Without a device; without the kernel's part of RDMA; the latter with -cm1. Said by the client, or by the
+#: server through it: both look at once, and the one that is first ends the other.
 _NO_DEVICE: Final = re.compile(
-    r"failed to find (?:any )?InfiniBand devices?\b.*|rdma_create_event_channel failed\b.*"
+    r"(?:server: )?(?:failed to find (?:any )?InfiniBand devices?\b.*|rdma_create_event_channel failed\b.*)"
 )
 _USAGE: Final = re.compile(r"\n(?:(\w+): )?([^\n]*); try: qperf --help")
 _METRICS: Final = {

@@ -462,17 +462,18 @@ def wait_on(cluster: Cluster, run: Path, *options: str) -> subprocess.Popen[Any]
     return cluster.popen("head", words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def of_run(run: Path) -> list[str]:
-    """Command lines of living processes that name the run."""
+def of_any() -> list[str]:
+    """Command lines of living processes."""
     found = []
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if str(run) in words or str(run.parent) in words:
-            found.append(words)
+        with contextlib.suppress(OSError):  # it has ended just now
+            found.append(entry.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
     return found
+
+
+def of_run(run: Path) -> list[str]:
+    """Those that name the run."""
+    return [words for words in of_any() if str(run) in words or str(run.parent) in words]
 
 
 @pytest.mark.slow
@@ -504,6 +505,28 @@ def test_several_wait_at_once_are_stopped_and_killed_and_nothing_happens_twice(
         assert len(text.splitlines()) == 1, "submitted once"
     until(lambda: not of_run(run), "nobody works on the run any more")
     assert not list(run.glob("*/.reason*"))
+
+
+@pytest.mark.slow
+@pytest.mark.slurm
+def test_a_stop_is_heard_while_the_controller_hangs(cluster: Cluster, tmp_path: Path) -> None:
+    run = write_benchmark(tmp_path, ("fine",))
+    jube_run(cluster, tmp_path)
+    controller = int((cluster.folder / "slurmctld.pid").read_text())
+    os.kill(controller, signal.SIGSTOP)
+    try:
+        waiting = wait_on(cluster, run)
+        asks = f"squeue --jobs={jobs(run)['fine']} "
+        until(lambda: any(asks in words for words in of_any()), "it has asked Slurm")
+        began = time.monotonic()
+        waiting.terminate()
+        assert waiting.wait(30) == 143
+        assert time.monotonic() - began < 5, "squeue itself tries for 20 s"
+        assert waiting.stderr is not None
+        assert "Slurm does not answer" in waiting.stderr.read()
+    finally:
+        os.kill(controller, signal.SIGCONT)
+    assert wait_on(cluster, run).wait(60) == 0
 
 
 @pytest.mark.slow

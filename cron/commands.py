@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from npc.characterise import TAGS, benchmark_file, checkout, environment_of_settings, platform_folder
+from npc.files import write_whole
 from npc.wait import Duration
 
 if TYPE_CHECKING:
@@ -283,8 +284,6 @@ def install(platform: str, at: str, kind: str | None, history: Path | None, word
 
 def _install_units(units: dict[str, str], place: Path) -> None:
     """Write the unit files and say what makes systemd take them."""
-    from cron.publish import write_whole
-
     for name, text in units.items():
         write_whole(place / name, text)
         click.echo(f"# {place / name}\n{text}")

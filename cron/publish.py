@@ -7,12 +7,13 @@ In the history's folder: ``verdicts/NIGHT.json`` of every night; of the last one
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from npc.files import write_whole
 
 if TYPE_CHECKING:
     from cron.matrix import Matrix
@@ -51,16 +52,3 @@ def write_verdict(
     if textfiles:
         write_whole(textfiles / f"npc-{night.platform}.prom", metrics)
     return told
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that it is whole, or as it was before. Raises OSError."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with partial.open("w", encoding="utf-8", errors="backslashreplace") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any, Final, NamedTuple
 
+from npc.files import replacing
 from npc.units import METRICS
 
 OK: Final = "ok"
@@ -242,16 +243,14 @@ def write_csv(records: Iterable[Record], stream: IO[str], header: bool = True) -
 
 def save_csv(records: Iterable[Record], path: Path) -> None:
     """Write a whole file or nothing: a crash half-way leaves the old file as it was."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
+    with (
+        replacing(path) as partial,
         # What is no text (a lone surrogate from a file name) is written as its escape.
-        with partial.open("w", newline="", encoding="utf-8", errors="backslashreplace") as stream:
-            write_csv(records, stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+        partial.open("w", newline="", encoding="utf-8", errors="backslashreplace") as stream,
+    ):
+        write_csv(records, stream)
+        stream.flush()
+        os.fsync(stream.fileno())
 
 
 def read_csv(path: Path) -> Iterator[Record]:

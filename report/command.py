@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -116,16 +114,13 @@ def _say(text: str) -> None:
 
 def _write(page: str, path: Path) -> None:
     """Write the whole page or leave the old one."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    from npc.files import write_whole
+
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(page, encoding="utf-8", errors="backslashreplace")
-        partial.replace(path)
+        write_whole(path, page)
     except OSError as error:
         raise _failure(f"cannot write {path}: {error.strerror}; choose another place by --output") from None
-    finally:
-        with contextlib.suppress(OSError):
-            partial.unlink()
 
 
 def _document(

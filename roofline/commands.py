@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 from collections.abc import Sequence
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
+
+from npc.files import replacing
 
 if TYPE_CHECKING:
     from npc.platform import Platform
@@ -111,25 +114,14 @@ def write_pictures(found: Roofline, folder: Path) -> list[Path]:
     from roofline.plot import draw
 
     folder.mkdir(parents=True, exist_ok=True)
-    document, png, svg, html = (folder / f"roofline.{suffix}" for suffix in ("json", "png", "svg", "html"))
-    mpi = [folder / "mpi-roofline.png", folder / "mpi-roofline.svg"]
-    partial = {
-        path: path.with_name(f".{path.stem}.partial{path.suffix}")
-        for path in (document, png, svg, html, *mpi)
-    }
-    try:
-        partial[document].write_text(json.dumps(to_document(found), indent=1) + "\n", encoding="utf-8")
-        written = [document]
-        if draw(found, [partial[png], partial[svg]]) and write_page(found, partial[html]):
-            written += [png, svg, html]
-        if draw_mpi(found, [partial[path] for path in mpi]):
-            written += mpi
-        for path in written:
-            partial[path].replace(path)
-    finally:
-        for path in partial.values():
-            path.unlink(missing_ok=True)
-    return written
+    names = ("roofline.json", "roofline.png", "roofline.svg", "roofline.html", "mpi-roofline.png")
+    paths = [folder / name for name in (*names, "mpi-roofline.svg")]
+    with contextlib.ExitStack() as whole:
+        document, png, svg, html, *mpi = [whole.enter_context(replacing(path)) for path in paths]
+        document.write_text(json.dumps(to_document(found), indent=1) + "\n", encoding="utf-8")
+        roof = draw(found, [png, svg]) and write_page(found, html)
+        operations = draw_mpi(found, mpi)
+    return paths[:1] + (paths[1:4] if roof else []) + (paths[4:] if operations else [])
 
 
 def _overlay(

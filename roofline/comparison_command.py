@@ -9,6 +9,8 @@ from typing import Final
 
 import click
 
+from npc.files import replacing
+
 _USAGE: Final = 2
 
 
@@ -55,18 +57,14 @@ def sweep(records: tuple[Path, ...], cases: tuple[str, ...], output: Path | None
     )
     paths = [folder / "sweep.png", folder / "sweep.svg"]
     title = ", ".join(sorted({record.platform for record in read}))
-    partial = [path.with_name(f".{path.stem}.partial{path.suffix}") for path in paths]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        draw_sweeps(found, title, partial)
-        for written, path in zip(partial, paths, strict=True):
-            written.replace(path)
-            click.echo(path, err=as_json)
+        with replacing(paths[0]) as png, replacing(paths[1]) as svg:
+            draw_sweeps(found, title, [png, svg])
     except OSError as error:
         raise _failure(f"cannot write to {folder}: {error.strerror or error}", _USAGE) from None
-    finally:
-        for path in partial:
-            path.unlink(missing_ok=True)
+    for path in paths:
+        click.echo(path, err=as_json)
 
 
 def _failure(message: str, code: int) -> SystemExit:

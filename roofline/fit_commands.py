@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+
+from npc.files import replacing
 
 if TYPE_CHECKING:
     from npc.record import Record
@@ -59,7 +60,8 @@ def fit(records: tuple[Path, ...], output: Path | None, plot: Path | None, as_js
         from roofline.fit_plot import draw
 
         try:
-            drawn = draw(found, plot)
+            with replacing(plot) as partial:
+                drawn = draw(found, partial)
         except (OSError, ValueError) as error:
             raise _failure("fit", f"cannot draw {plot}: {error}", _USAGE) from None
         if not drawn:
@@ -211,14 +213,11 @@ def _read(paths: Sequence[Path]) -> list[Record]:
 
 def _write(path: Path, write: Callable[[Path], object]) -> None:
     """A whole file or none."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        write(partial)
-        partial.replace(path)
+        with replacing(path) as partial:
+            write(partial)
     except OSError as error:
         raise _failure("fit", f"cannot write {path}: {error.strerror or error}", _USAGE) from None
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _failure(command: str, message: str, code: int) -> SystemExit:

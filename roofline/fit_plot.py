@@ -47,12 +47,7 @@ def draw(fits: Fits, path: Path) -> bool:
     below.axhline(0, color="black", linewidth=0.8)
     below.set(xlabel="message size [bytes]", ylabel="error held out [%]", ylim=(-60, 60))
     below.grid(True, which="major", alpha=0.3)
-    partial = path.with_name(f".{path.stem}.partial{path.suffix}")
-    try:
-        figure.savefig(partial, dpi=120)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    figure.savefig(path, dpi=120)
     return True
 
 

@@ -187,7 +187,7 @@ class Inquiry:
         reading: list[Integers] = []
         member: list[Integers] = []
         last = int(readings.nights.max())
-        onsets = sorted({max(last + 1 - nights, 0) for nights in ONSETS}, reverse=False)
+        onsets = sorted({max(last + 1 - nights, 0) for nights in ONSETS})
         everything = np.arange(len(readings.values))
         things = [*_things(readings, topology), (_EVERYTHING, _EVERYTHING, everything)]
         self._everywhen = {(kind, name): mine for kind, name, mine in things}

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from cron.gate import evidence, fit_noise
+from cron.gate import MIN_EFFECT, evidence, fit_noise
+from npc.evidence import MIN_NOISE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 THRESHOLD: Final = 5.0
 #: Levels that differ by fewer anywhere are not searched for changes.
 SEARCHED: Final = 3.5
-#: Smaller changes are nobody's business: log(1.02).
-MIN_EFFECT: Final = math.log(1.02)
 #: Nights that a level needs at least.
 MIN_NIGHTS: Final = 5
 #: Nights before the newest that are looked at, at most.
@@ -38,7 +37,6 @@ HAMPEL_SIGMAS: Final = 3.0
 HAMPEL_NIGHTS: Final = 3
 #: Cost of a change, in units of σ² and log(nights): about that of the Bayesian information criterion, twice.
 PENALTY: Final = 4.0
-MIN_NOISE: Final = 0.002
 
 
 class Change(NamedTuple):

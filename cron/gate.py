@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from npc.evidence import MIN_NOISE, OUTLIER_WIDTH
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -50,14 +52,11 @@ FEWER_NIGHTS: Final = 0.4
 #: Nobody is called for less: log(1.02).
 MIN_EFFECT: Final = math.log(1.02)
 
-#: Width of the outliers' uniform density in log units, and its height above the location relative to below.
-OUTLIER_WIDTH: Final = 1.0
+#: Height of the outliers' uniform density above the location, relative to below.
 OUTLIERS_ABOVE: Final = 0.005
 #: One outlier in twenty nights, as if that had been seen in twenty nights.
 PRIOR_OUTLIERS: Final = 0.05
 PRIOR_NIGHTS: Final = 20.0
-#: No benchmark repeats better than this; keeps equal values from making σ = 0.
-MIN_NOISE: Final = 0.002
 #: Two draws of one night that differ by more σ contradict each other.
 DISAGREE: Final = 4.0
 #: Nights above the location beyond so many σ count as that; kurtosis from which on, and up to which, scores
@@ -317,8 +316,3 @@ def normal_score(t: Floats, freedom: Floats) -> Floats:
     scale = (8 * freedom + 1) / (8 * freedom + 3)
     score: Floats = scale * np.sqrt(freedom * np.log1p(t * t / freedom))
     return score
-
-
-def upper_tail(score: float) -> float:
-    """P(Z > z) of the standard normal distribution."""
-    return 0.5 * math.erfc(score / math.sqrt(2))

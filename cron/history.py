@@ -7,8 +7,8 @@ value of the column ``run`` (`night_name`); records of the nights' re-measuremen
 half a row of a writer that was killed, readers pass over it, and the next append cuts it off.
 
 Identical rows are appended once, so a night that was cut can simply be appended again, and two histories
-merge. A file of another schema (an older version's) is read with the defaults of `DEFAULTS`, and left as it
-is; rows of its month then go into ``2026-11.2.csv``.
+merge. A file of another schema (an older version's) is read with the defaults of `npc.history`, and left as
+it is; rows of its month then go into ``2026-11.2.csv``.
 
 The cache ``.cache.sqlite`` knows where each row is, by series and by night. It is checked against size, time
 and check sum of the files, read on where a file has grown, and made anew whenever it does not fit or cannot
@@ -28,31 +28,22 @@ import os
 import re
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timezone
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
 
+from cron.lines import append_whole
+from npc.history import REMEASURED, completed, months
 from npc.record import COLUMNS, OK, InvalidRecord, Record, from_row, replace, to_row
 from npc.units import METRICS
-
-#: Parameter of records that a night's automatic re-measurement made; it is no part of their series.
-REMEASURED: Final = "remeasured"
 
 CACHE: Final = ".cache.sqlite"
 LOCK: Final = ".lock"
 
-#: What a column means that a file does not have; ``unit`` follows from the metric.
-DEFAULTS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(COLUMNS, ""),
-    "nodes": "1",
-    "sample": "0",
-    "status": OK,
-}
 _NEEDED: Final = ("time", "metric", "value")
 
-_NAME: Final = re.compile(r"\d{4}-\d{2}(\.\d+)?\.csv")
 #: Characters that would make a row more than one line, and NUL; written as their symbols.
 _ONE_LINE: Final = str.maketrans({"\n": "\u240a", "\r": "\u240d", "\0": "\u2400"})
 _MORE_LINES: Final = re.compile("[\n\r\0]")
@@ -209,9 +200,7 @@ class History:
 
     def files(self) -> list[Path]:
         """The files, the oldest month first."""
-        if not self.folder.is_dir():
-            return []
-        return sorted(path for path in self.folder.iterdir() if _NAME.fullmatch(path.name))
+        return months(self.folder)
 
     def close(self) -> None:
         """Let go of the cache."""
@@ -241,7 +230,7 @@ class History:
                 text = streams[name].read(length).decode("utf-8", "replace")
                 try:
                     cells = next(csv.reader(io.StringIO(text, newline="")))
-                    yield from_row(_completed(headers[name], cells))
+                    yield from_row(completed(headers[name], cells))
                 except (InvalidRecord, csv.Error, StopIteration) as error:
                     self.problems.append(f"{self.folder / name}:{start}: {error}")
 
@@ -328,7 +317,7 @@ class History:
                     break
                 if begin and cells:
                     if not current or len(cells) != len(COLUMNS):
-                        cells = _cells(from_row(_completed(header, cells)))
+                        cells = _cells(from_row(completed(header, cells)))
                     rows.append(_row_of_cache(cells, number, begin, lines.end - begin, texts, series))
             except (ValueError, csv.Error) as error:
                 self.problems.append(f"{path}:{begin}: {error}")
@@ -367,22 +356,11 @@ def _append_rows(path: Path, rows: Sequence[Sequence[str]]) -> None:
     writer = csv.writer(text, lineterminator="\n")
     created = not path.exists()
     with path.open("ab+") as stream:
-        size = stream.seek(0, os.SEEK_END)
-        whole = _last_line_end(stream, size)
-        if whole < size:
-            stream.truncate(whole)
+        whole = _last_line_end(stream, stream.seek(0, os.SEEK_END))
         if whole == 0:
             writer.writerow(COLUMNS)
         writer.writerows(rows)
-        content = text.getvalue().encode("utf-8", "backslashreplace")
-        try:
-            left = memoryview(content)
-            while left:
-                left = left[os.write(stream.fileno(), left) :]
-            os.fsync(stream.fileno())
-        except OSError:
-            os.ftruncate(stream.fileno(), whole)
-            raise
+        append_whole(stream, whole, text.getvalue().encode("utf-8", "backslashreplace"))
     if created:
         _sync_folder(path.parent)
 
@@ -419,15 +397,6 @@ def _header(path: Path) -> list[str]:
     if not line.endswith(b"\n"):
         return []
     return next(csv.reader([line.decode("utf-8-sig", "replace")]), [])
-
-
-def _completed(header: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
-    """A row with this schema's columns, in their order, whatever the file has."""
-    given = dict(zip(header, cells, strict=False))
-    row = {name: given.get(name, DEFAULTS[name]) for name in COLUMNS}
-    if not row["unit"] and row["metric"] in METRICS:
-        row["unit"] = METRICS[row["metric"]].unit
-    return row
 
 
 class _WholeLines:

@@ -27,6 +27,9 @@ from cron.lines import append_line, read_lines
 
 NAME: Final = "nights.jsonl"
 
+_DAY_S: Final = 86400.0
+_LEAST_S: Final = 20 * 3600.0
+
 #: first: the night's own measurement; again: of the suspicious ones on the same nodes; pairs: the matrix.
 Kind = Literal["first", "again", "pairs"]
 
@@ -130,7 +133,3 @@ def missed(nights: Sequence[Night], now: datetime) -> int:
     gaps = [later - earlier for earlier, later in pairwise(begun)]
     usual = max(median(gaps), _LEAST_S) if len(gaps) >= 3 else _DAY_S
     return max(0, round((now.timestamp() - begun[-1]) / usual) - 1)
-
-
-_DAY_S: Final = 86400.0
-_LEAST_S: Final = 20 * 3600.0

@@ -19,10 +19,12 @@ from cron.acceptance import Baseline
 from cron.blame import suspects
 from cron.changes import Change, changed
 from cron.floors import Floor, floor_of
-from cron.gate import HIT, MIN_NIGHTS, WINDOW, Gate, Judged, upper_tail
+from cron.gate import HIT, MIN_NIGHTS, WINDOW, Gate, Judged
 from cron.history import SeriesKey
 from cron.series import Panel, direction, failures_of
 from cron.verdict import Direction, NightVerdict, SeriesVerdict, Suspect, Verdict
+from npc.evidence import upper_tail
+from npc.statistics import false_discovery
 from npc.units import METRICS, format_quantity
 
 if TYPE_CHECKING:
@@ -159,13 +161,9 @@ def _given_up(panel: Panel, s: int, baseline: Baseline | None) -> bool:
 def _false_discovery(score: Floats, judged: Judged) -> Booleans:
     """Which series are called, by threshold and by Benjamini and Hochberg over all that could be judged."""
     tested = ~np.isnan(judged.noise.location)
-    chances = np.array([upper_tail(value) if value > 0 else 1.0 for value in score])
-    order = np.argsort(chances, kind="stable")
-    limits = FALSE_DISCOVERY * np.arange(1, len(order) + 1) / max(int(tested.sum()), 1)
-    below = np.flatnonzero(chances[order] <= limits)
     called = np.zeros(len(score), dtype=bool)
-    if len(below):
-        called[order[: below[-1] + 1]] = True
+    chances = [upper_tail(value) if value > 0 else 1.0 for value in score[tested].tolist()]
+    called[tested] = np.array(false_discovery(chances)) <= FALSE_DISCOVERY
     return called & (score >= THRESHOLD)
 
 

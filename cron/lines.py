@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 
 def append_line(path: Path, value: object) -> None:
@@ -18,15 +18,21 @@ def append_line(path: Path, value: object) -> None:
     with path.open("ab+") as stream:
         stream.seek(0)
         whole = stream.read().rfind(b"\n") + 1
-        stream.truncate(whole)
-        try:
-            left = memoryview(line)
-            while left:
-                left = left[os.write(stream.fileno(), left) :]
-            os.fsync(stream.fileno())
-        except OSError:
-            os.ftruncate(stream.fileno(), whole)
-            raise
+        append_whole(stream, whole, line)
+
+
+def append_whole(stream: BinaryIO, whole: int, content: bytes) -> None:
+    """Put `content` behind the first `whole` bytes of a file, in the place of all else, and see it onto the
+    disk; on an OSError only those bytes are left."""
+    stream.truncate(whole)
+    try:
+        left = memoryview(content)
+        while left:
+            left = left[os.write(stream.fileno(), left) :]
+        os.fsync(stream.fileno())
+    except OSError:
+        os.ftruncate(stream.fileno(), whole)
+        raise
 
 
 def read_lines(path: Path) -> Iterator[Any]:

@@ -129,7 +129,7 @@ def read_matrix(part: Part, run: Path | None, words: str) -> Matrix:
     """What npb's ``verdict.json`` of the run says; `words` are the last that the part printed."""
     settings = dict(word.partition("=")[::2] for word in part.words if "=" in word)
     nodes = tuple(settings.get("nodelist", "").split(","))
-    files = sorted(run.glob("*/work/launches/verdict.json")) if run else []
+    files = sorted(run.rglob("launches/verdict.json")) if run else []
     if not files:
         return Matrix(nodes=nodes, suspects=part.hosts, problem=f"not measured: {words or 'no output'}")
     slow: dict[tuple[str, str], Slow] = {}

@@ -19,7 +19,7 @@ from typing import IO, Final, NamedTuple
 
 from cron.journal import Part
 from npc import session, slurm
-from npc.characterise import checkout
+from npc.characterise import LOCK, checkout
 from npc.jube import Stop
 from npc.record import InvalidRecord, Record
 from npc.run import RECORDS, read_run
@@ -130,7 +130,7 @@ def _await_characterise(out: Path, stop: Stop) -> None:
     deadline = time.monotonic() + GRACE_S + SLACK_S
     while time.monotonic() < deadline and stop.number is None:
         try:
-            with (out / ".characterise.lock").open("a") as lock:
+            with (out / LOCK).open("a") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
         except BlockingIOError:

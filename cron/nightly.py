@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cron import measure
-from cron.history import REMEASURED, History, SeriesKey, night_name, of_night
+from cron.history import History, SeriesKey, night_name, of_night
 from cron.journal import Journal, Night, Part, missed
 from cron.verdict import NightVerdict, Verdict
 from npc.characterise import checkout, settings
+from npc.history import REMEASURED
 from npc.jube import Stop
 from npc.record import replace
 from npc.units import format_duration

@@ -39,6 +39,8 @@ from npc.wait import (
 )
 from npc.workpackages import WORKPACKAGES, NoRun, Workpackage, read_workpackages
 
+#: In the folder of the runs: held by whoever characterises this machine.
+LOCK: Final = ".characterise.lock"
 TAGS: Final = ("network", "memory", "compute", "rdma", "apps", "models", "tools")
 #: As npc/setup.sh refuses them; the colon parts the folders of a PATH.
 _READ_BY_SHELLS: Final = re.compile(r"""[\s"'`$\\&;|<>()*?\[\]{}#!:]""")
@@ -137,7 +139,7 @@ def benchmark_file(home: Path, name: str) -> Path:
 @contextlib.contextmanager
 def only_one(outpath: Path) -> Iterator[None]:
     """Holds the lock of `outpath`: two characterisations of one machine would measure each other."""
-    with (outpath / ".characterise.lock").open("a+") as lock:
+    with (outpath / LOCK).open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

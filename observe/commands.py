@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -124,6 +125,9 @@ def observe(
             raise ValueError(f"--counters {counters!r}: expected the name of a group, such as FLOPS_DP")
     except (UnknownProgram, ValueError, re.error) as error:
         raise click.UsageError(str(error)) from None
+    if shutil.which(command[0]) is None:
+        click.echo(f"npc observe: {command[0]}: no such program (neither a path nor in PATH)", err=True)
+        sys.exit(_NOT_STARTED)
     watch = [str(background_s), counters or "-"]
     inside = os.environ.get(LAUNCH) if output is None else None
     if inside:
@@ -315,7 +319,7 @@ def _show(observation: Observation, folder: Path, silent: bool) -> None:
 
     click.echo(f"\nobserved: {shlex.join(observation.command)}", err=True)
     for node in observation.nodes:
-        click.echo(f"{node.host}: {node.ranks} ranks, {node.seconds:.2f} s", err=True)
+        click.echo(f"{node.host}: {node.ranks} rank{'s' * (node.ranks != 1)}, {node.seconds:.2f} s", err=True)
         for port in node.ports:
             click.echo(
                 f"  {port.name:12} received {amount(port.received):>10}  sent {amount(port.sent):>10}",

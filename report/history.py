@@ -20,16 +20,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final, NamedTuple
 
+from npc.history import REMEASURED, completed, months
 from npc.record import COLUMNS, OK
 from npc.units import METRICS, format_size
 
-_MONTH: Final = re.compile(r"\d{4}-\d{2}(\.\d+)?\.csv")
-#: Parameter of a night's automatic second measurement; no part of what tells series apart.
-_REMEASURED: Final = "remeasured"
 #: Of a row in the order of `COLUMNS` everything but time, value, sample and what nobody looks at.
 _ALIKE: Final = itemgetter(1, 2, 3, 4, 7, 8, 15, 9, 11, 13)
 _FLOAT: Final = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
-_DEFAULTS: Final = {"nodes": "1", "sample": "0", "status": OK}
 VERDICT: Final = "verdict.json"
 #: Below the folder of a platform: the verdicts of every night. So many of the last are read.
 VERDICTS: Final = "verdicts"
@@ -170,16 +167,11 @@ def read_history(
 
 def _files(folder: Path, platforms: Sequence[str]) -> list[Path]:
     """Monthly files, the oldest first."""
-    folders = [folder] if any(_months(folder)) else []
+    folders = [folder] if months(folder) else []
     if not folders and folder.is_dir():
-        below = sorted(path for path in folder.iterdir() if path.is_dir() and any(_months(path)))
+        below = sorted(path for path in folder.iterdir() if months(path))
         folders = [path for path in below if path.name in platforms] or below
-    return [path for each in folders for path in sorted(_months(each))]
-
-
-def _months(folder: Path) -> Iterator[Path]:
-    if folder.is_dir():
-        yield from (path for path in folder.iterdir() if _MONTH.fullmatch(path.name))
+    return [path for each in folders for path in months(each)]
 
 
 class _Gathered:
@@ -214,12 +206,11 @@ class _Reading:
         """
         text = path.read_text(encoding="utf-8", errors="replace")
         reader = csv.reader(io.StringIO(text[: text.rfind("\n") + 1], newline=""))
-        places = {name: place for place, name in enumerate(next(reader, []))}
-        if not {"time", "metric", "value"} <= places.keys():
+        header = next(reader, [])
+        if not {"time", "metric", "value"} <= set(header):
             raise NoHistory(f"{path} is no file of a history: it has no columns time, metric, value")
-        columns = [places.get(name) for name in COLUMNS]
-        complete = columns == list(range(len(COLUMNS)))
-        rows = reader if complete else (_completed(cells, columns) for cells in reader)
+        complete = tuple(header) == tuple(COLUMNS)
+        rows = reader if complete else (_completed(header, cells) for cells in reader)
         groups: dict[tuple[str, ...], list[str]] = {}
         for row in rows:
             try:
@@ -238,9 +229,9 @@ class _Reading:
     def _add(self, alike: tuple[str, ...], time: str, values: Sequence[str], file: str) -> None:
         """Rows that share everything but sample and value; `time` is of the first."""
         platform, benchmark, case, metric, size, nodes, params, hosts, run, status = alike
-        again = _REMEASURED in params and _REMEASURED in _params(params)
+        again = REMEASURED in params and REMEASURED in _params(params)
         if again:
-            others = {name: text for name, text in _params(params).items() if name != _REMEASURED}
+            others = {name: text for name, text in _params(params).items() if name != REMEASURED}
             params = json.dumps(others, sort_keys=True) if others else ""
         if metric not in METRICS:
             self.problems += len(values)
@@ -347,15 +338,9 @@ class _Reading:
         return found
 
 
-def _completed(cells: Sequence[str], columns: Iterable[int | None]) -> list[str]:
+def _completed(header: Sequence[str], cells: Sequence[str]) -> list[str]:
     """The cells of a file with fewer or other columns, in the present order; none of too short a row."""
-    try:
-        return [
-            _DEFAULTS.get(name, "") if place is None else cells[place]
-            for name, place in zip(COLUMNS, columns, strict=True)
-        ]
-    except IndexError:
-        return []
+    return list(completed(header, cells).values()) if len(cells) >= len(header) else []
 
 
 def _params(cell: str) -> dict[str, str]:

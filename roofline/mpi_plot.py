@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from npc.units import format_quantity, format_size
+from npc.units import format_size
 from roofline.ceilings import Roofline
 from roofline.mpi import MpiCeiling
-from roofline.plot import DPI, INCHES, SHAPES, STYLE
+from roofline.plot import DPI, INCHES, SHAPES, STYLE, log_log
 from roofline.scene import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY_BLUE, VERMILLION
 
 if TYPE_CHECKING:
@@ -77,12 +77,7 @@ def _curve(axes: Axes, ceiling: MpiCeiling, colour: str, dashes: str) -> None:
 
 
 def _frame(axes: Axes, title: str) -> None:
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.grid(which="major", color="#DDDDDD", lw=0.7)
-    axes.set_axisbelow(True)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.yaxis.set_major_formatter(lambda value, _: format_quantity(value, "1/s"))
+    log_log(axes, "1/s")
     axes.set_xlabel("Operations per byte (left: large messages)")
     axes.set_ylabel("MPI operations a second")
     axes.set_title(title, loc="left", fontsize=17, fontweight="bold", pad=40)

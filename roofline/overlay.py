@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from npc.record import Record
-from npc.units import format_quantity
 from roofline.ceilings import Ceiling, Roofline
-from roofline.plot import DPI, INCHES, SHAPES, STYLE
+from roofline.plot import DPI, INCHES, SHAPES, STYLE, log_log
 from roofline.scene import BLACK, BLUE, GREEN, INTENSITIES, ORANGE, PURPLE, SKY_BLUE, VERMILLION, compose
 from roofline.table import value_text
 
@@ -120,12 +119,7 @@ def _roofline(
 
 
 def _frame(axes: Axes, title: str) -> None:
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.grid(which="major", color="#DDDDDD", lw=0.7)
-    axes.set_axisbelow(True)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.yaxis.set_major_formatter(lambda value, _: format_quantity(value, "FLOP/s"))
+    log_log(axes, "FLOP/s")
     axes.set_xlabel(f"Operational intensity [FLOP/byte]\n{INTENSITIES}")
     axes.set_ylabel("Attainable performance")
     axes.set_title(title, loc="left", fontsize=17, fontweight="bold")

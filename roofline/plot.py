@@ -87,20 +87,25 @@ def _paint(figure: Figure, scene: Scene, roofline: Roofline) -> None:
     _name_ridges(axes, scene)
 
 
+def log_log(axes: Axes, unit: str) -> None:
+    """Two logarithmic axes, the upright one in `unit`, with a grid behind what is drawn."""
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.yaxis.set_major_formatter(lambda value, _: format_quantity(value, unit))
+    axes.grid(which="major", color="#DDDDDD", lw=0.7)
+    axes.set_axisbelow(True)
+
+
 def _frame(axes: Axes, scene: Scene, roofline: Roofline) -> None:
     """Axes, grid and title."""
     from matplotlib.ticker import NullFormatter
 
-    axes.set_xscale("log")
-    axes.set_yscale("log")
+    log_log(axes, "FLOP/s")
     axes.set_xlim(*scene.x)
     axes.set_ylim(*scene.y)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.yaxis.set_major_formatter(lambda value, _: format_quantity(value, "FLOP/s"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.grid(which="major", color="#DDDDDD", lw=0.7)
-    axes.set_axisbelow(True)
     axes.set_ylabel("Attainable performance")
     axes.set_xlabel(f"Operational intensity [FLOP/byte]\n{INTENSITIES}")
     axes.set_title(roofline.title, loc="left", fontsize=17, fontweight="bold", pad=26)

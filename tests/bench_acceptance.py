@@ -216,7 +216,7 @@ def night_of_records(day: int, series: int, samples: int) -> list[Record]:
             time=moment, platform="simulated", benchmark="qperf", case=f"c{case}", metric="bandwidth",
             value=1e9 + 1000 * day + sample, unit="B/s", size=65536, nodes=2, hosts=("n001", "n002"),
             job=str(day), run=f"night{day:05d}", sample=sample, params={"runtime": "10"},
-            raw=f"first/000000/{case:06d}/work/launches/raw/{sample:04d}.out",
+            raw=f"first/000000/{case:06d}/launches/raw/{sample:04d}.out",
         )
         for case in range(series)
         for sample in range(samples)

@@ -107,7 +107,7 @@ def steps(run: Path) -> list[str]:
 
 def job_scripts(run: Path) -> dict[str, str]:
     """Workpackage → its job script."""
-    return {path.parts[-3]: path.read_text() for path in sorted(run.glob("*/work/submit.job"))}
+    return {path.parts[-3]: path.read_text() for path in sorted(run.rglob("submit.job"))}
 
 
 def results(outpath: Path) -> dict[str, list[dict[str, str]]]:

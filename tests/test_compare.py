@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 
 from cron.history import History, of_night
 from npc.record import Record, replace, save_csv
+from npc.statistics import false_discovery
 from report.compare.difference import (
     Noise,
     Observation,
     compare_samples,
     design_effect,
-    false_discovery,
     rank_test,
     run_to_run,
     shift_interval,
@@ -458,3 +458,15 @@ def test_real_runs_of_one_machine_compare_as_the_same() -> None:
     shares = [called(compare_sides(a, b, Choice())) for a, b in combinations(sides, 2)]
     assert len(shares) >= 50
     assert sum(shares) / len(shares) <= 0.05
+
+
+def test_nights_of_an_older_schema_are_read(tmp_path: Path) -> None:
+    """Without the columns unit, nodes, sample and status, which follow or have a meaning when missing."""
+    folder = tmp_path / "history" / "fuchs"
+    folder.mkdir(parents=True)
+    (folder / "2026-11.csv").write_text(
+        "time,platform,benchmark,case,metric,value,size,run\n"
+        "2026-11-20T02:00:00.000+00:00,fuchs,osu,osu_bw,bandwidth,1e9,8,n1\n"
+    )
+    (record,) = read_side("fuchs@2026-11-20", tmp_path / "history").records["n1"]
+    assert (record.value, record.unit, record.nodes, record.status) == (1e9, "B/s", 1, "ok")

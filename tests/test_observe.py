@@ -367,7 +367,7 @@ def test_hands_back_the_program_s_exit_code(tmp_path: Path, program: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["--", "no-such-program"], 127, "No such file"),
+        (["--", "no-such-program"], 127, "no such program"),
         (["--", "mpirun", "-n", "2"], 2, "--program"),
         (["--flops", "rate", "--", "true"], 2, "no group"),
         (["--flops-unit", "MB/s", "--", "true"], 2, "expected FLOP/s"),

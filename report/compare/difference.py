@@ -267,16 +267,3 @@ def run_to_run(series: Iterable[Sequence[Observation]], assumed: float = RUN_TO_
     if len(variances) < _LEAST_CASES:
         return assumed
     return max(assumed, math.sqrt(median(variances)))
-
-
-def false_discovery(p: Sequence[float]) -> list[float]:
-    """Adjusted p-values (Benjamini, Hochberg, J. R. Statist. Soc. B 57(1), 1995), in the order given.
-
-    Rejecting those of at most q makes an expected share of at most q of the rejections wrong.
-    """
-    order = sorted(range(len(p)), key=lambda place: p[place], reverse=True)
-    adjusted, least = [1.0] * len(p), 1.0
-    for done, place in enumerate(order):
-        least = min(least, p[place] * len(p) / (len(p) - done))
-        adjusted[place] = least
-    return adjusted

@@ -9,7 +9,9 @@ from fnmatch import fnmatchcase
 from statistics import median
 from typing import Final, Literal, NamedTuple
 
+from npc.history import REMEASURED
 from npc.record import Record
+from npc.statistics import false_discovery
 from npc.units import METRICS, format_size
 from report.compare.difference import (
     ENOUGH_RUNS,
@@ -19,7 +21,6 @@ from report.compare.difference import (
     Observation,
     compare_samples,
     design_effect,
-    false_discovery,
     run_to_run,
 )
 from report.compare.sides import Side
@@ -30,7 +31,7 @@ FALSE_DISCOVERY: Final = 0.05
 #: Less is of no interest to anybody, even where it is certain.
 LEAST_EFFECT: Final = 0.02
 #: Where processes were put, and that a night measured something again: no part of what was measured.
-_CIRCUMSTANCE: Final = frozenset({"client_cpus", "server_cpus", "remeasured"})
+_CIRCUMSTANCE: Final = frozenset({"client_cpus", "server_cpus", REMEASURED})
 #: What may be ignored beside params: ``--ignore size``.
 FIELDS: Final = ("size", "nodes", "version")
 

@@ -14,14 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from npc.record import COLUMNS, OK, InvalidRecord, Record, from_row
+from npc.history import completed, months
+from npc.record import InvalidRecord, Record, from_row
 from npc.run import RECORDS, read_run
 
 #: ``fuchs@2026-11-20``, ``fuchs@2026-11``, ``fuchs@2026-11-01..2026-11-20``.
 _NIGHTS: Final = re.compile(r"([^/@]+)@(\d{4}(?:-\d\d){0,2})(?:\.\.(\d{4}(?:-\d\d){0,2}))?")
-
-#: Cells of columns that a file of an older schema does not have.
-_DEFAULTS: Final = {**dict.fromkeys(COLUMNS, ""), "sample": "0"}
 
 
 class NoSide(ValueError):
@@ -69,7 +67,7 @@ def _nights(history: Path, platform: str, first: str, last: str | None) -> dict[
         raise NoSide(f"{platform}@{first}: there is no history {folder} (--history names another folder)")
     last = last or first
     runs: dict[str, list[Record]] = {}
-    for path in sorted(folder.glob("[0-9]*-[0-9]*.csv")):
+    for path in months(folder):
         month = path.name[:7]
         if first[:7] <= month[: len(first)] and month[: len(last)] <= last[:7]:
             for row in _rows(path):
@@ -85,9 +83,9 @@ def _nights(history: Path, platform: str, first: str, last: str | None) -> dict[
 def _rows(path: Path) -> Iterator[dict[str, str]]:
     """Whole rows of a history's file. Its last line may be half of one, and an older file lacks columns."""
     text = path.read_text(encoding="utf-8", errors="replace")
-    for row in csv.DictReader(io.StringIO(text[: text.rfind("\n") + 1], newline="")):
-        cells = {**_DEFAULTS, **{name: cell or "" for name, cell in row.items() if name}}
-        yield {**cells, "nodes": cells["nodes"] or "1", "status": cells["status"] or OK}
+    reader = csv.reader(io.StringIO(text[: text.rfind("\n") + 1], newline=""))
+    header = next(reader, [])
+    yield from (completed(header, cells) for cells in reader if cells)
 
 
 def name_sides(sides: Sequence[Side]) -> list[Side]:

@@ -13,19 +13,17 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from roofline.models.estimate import Parameter
-from roofline.models.fitted import Fitted
-from roofline.models.piecewise import Pieces, Sweep, fit_pieces
+from roofline.models.fitted import OfPieces
+from roofline.models.piecewise import Sweep, fit_pieces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bsp(Fitted):
+class Bsp(OfPieces):
     """g and l of one number of processes."""
 
     model: ClassVar[str] = "BSP"
     equation: ClassVar[str] = "T(h) = h·g + l"
     source: ClassVar[str] = "Valiant, CACM 33(8), 1990"
-
-    pieces: Pieces
 
 
 def fit(sweep: Sweep) -> Bsp:
@@ -33,16 +31,12 @@ def fit(sweep: Sweep) -> Bsp:
     pieces = fit_pieces(sweep, most=1)
     synchronisation, gap = pieces.line(0)
     valid = pieces.range(0)
-    return Bsp(
-        parameters=(
+    return Bsp.of(
+        sweep,
+        pieces,
+        (
             Parameter.of("l", synchronisation, "s", "synchronisation: a superstep that moves nothing", valid),
             Parameter.of("g", gap, "s/B", "time of one more byte in and out of every process", valid),
             Parameter.inverse("1/g", gap, "B/s", "bandwidth of a process while all communicate", valid),
         ),
-        x=tuple(pieces.x.tolist()),
-        residuals=tuple(pieces.residuals.tolist()),
-        held_out=tuple(pieces.held_out.tolist()),
-        launches=sweep.whole_launches.shape[1],
-        set_aside=tuple(pieces.x[pieces.set_aside].tolist()),
-        pieces=pieces,
     )

@@ -6,14 +6,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeVar
 
 from npc.statistics import MIN_SAMPLES
 from roofline.models.estimate import Parameter
-from roofline.models.piecewise import Pieces
+from roofline.models.piecewise import Pieces, Sweep
 
 #: The error of a prediction is bounded with this probability where there are sizes enough.
 HELD_OUT_LEVEL: Final = 0.95
+
+M = TypeVar("M", bound="OfPieces")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +55,26 @@ class Fitted:
     def held_out_median(self) -> float:
         """Median relative error on sizes not shown: |measured/predicted − 1|."""
         return median(relative_errors(self.held_out))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfPieces(Fitted):
+    """A model whose parameters are those of the lines of `pieces`, which predict."""
+
+    pieces: Pieces
+
+    @classmethod
+    def of(cls: type[M], sweep: Sweep, pieces: Pieces, parameters: tuple[Parameter, ...]) -> M:
+        """The model of a sweep by its pieces."""
+        return cls(
+            parameters=parameters,
+            x=tuple(pieces.x.tolist()),
+            residuals=tuple(pieces.residuals.tolist()),
+            held_out=tuple(pieces.held_out.tolist()),
+            launches=sweep.whole_launches.shape[1],
+            set_aside=tuple(pieces.x[pieces.set_aside].tolist()),
+            pieces=pieces,
+        )
 
 
 def relative_errors(logarithms: Sequence[float]) -> list[float]:

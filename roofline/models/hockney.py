@@ -12,35 +12,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from roofline.models.fitted import Fitted, line_parameters
-from roofline.models.piecewise import MOST_PIECES, Pieces, Sweep, fit_pieces
+from roofline.models.fitted import OfPieces, line_parameters
+from roofline.models.piecewise import MOST_PIECES, Sweep, fit_pieces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hockney(Fitted):
+class Hockney(OfPieces):
     """α and β of each piece; `pieces` predicts."""
 
     model: ClassVar[str] = "Hockney"
     equation: ClassVar[str] = "T(m) = α + β·m"
     source: ClassVar[str] = "Hockney, Parallel Computing 20(3), 1994"
 
-    pieces: Pieces
-
 
 def fit(sweep: Sweep, most: int = MOST_PIECES) -> Hockney:
     """The model of half round trips over the message size, with at most `most` pieces."""
     pieces = fit_pieces(sweep, most)
-    return Hockney(
-        parameters=line_parameters(
+    return Hockney.of(
+        sweep,
+        pieces,
+        line_parameters(
             pieces,
             ("α", "latency: time of a message before its first byte"),
             ("β", "time of one more byte"),
             ("1/β", "asymptotic bandwidth"),
         ),
-        x=tuple(pieces.x.tolist()),
-        residuals=tuple(pieces.residuals.tolist()),
-        held_out=tuple(pieces.held_out.tolist()),
-        launches=sweep.whole_launches.shape[1],
-        set_aside=tuple(pieces.x[pieces.set_aside].tolist()),
-        pieces=pieces,
     )

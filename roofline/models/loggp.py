@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from npc.statistics import MIN_SAMPLES
 from roofline.models.estimate import Number, Parameter
-from roofline.models.fitted import Fitted, line_parameters
-from roofline.models.piecewise import Pieces, Sweep, design_of, fit_linear, fit_pieces, weighted_fit
+from roofline.models.fitted import Fitted, OfPieces, line_parameters
+from roofline.models.piecewise import Sweep, design_of, fit_linear, fit_pieces, weighted_fit
 
 if TYPE_CHECKING:
     from roofline.models.piecewise import Array
@@ -44,32 +44,26 @@ class LogGP(Fitted):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gap(Fitted):
+class Gap(OfPieces):
     """g and G of each protocol from a windowed bandwidth test."""
 
     model: ClassVar[str] = "LogGP gap"
     equation: ClassVar[str] = "size/bandwidth = g + (s − 1)·G"
     source: ClassVar[str] = "Alexandrov et al., SPAA 1995"
 
-    pieces: Pieces
-
 
 def fit_gap(sweep: Sweep) -> Gap:
     """The model of the time that each message of a windowed test takes."""
     pieces = fit_pieces(sweep)
-    return Gap(
-        parameters=line_parameters(
+    return Gap.of(
+        sweep,
+        pieces,
+        line_parameters(
             pieces,
             ("g", "gap: least interval between messages"),
             ("G", "time of one more byte of a stream"),
             ("1/G", "asymptotic bandwidth"),
         ),
-        x=tuple(pieces.x.tolist()),
-        residuals=tuple(pieces.residuals.tolist()),
-        held_out=tuple(pieces.held_out.tolist()),
-        launches=sweep.whole_launches.shape[1],
-        set_aside=tuple(pieces.x[pieces.set_aside].tolist()),
-        pieces=pieces,
     )
 
 

@@ -1,0 +1,41 @@
+"""The files of a history, as far as everybody who reads them has to know.
+
+``history/PLATFORM/2026-11.csv`` holds the records measured in November 2026, UTC, one line each, as in
+``records.csv``; ``2026-11.2.csv`` those of the same month under another schema. `cron.history` writes them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from npc.record import COLUMNS, OK
+from npc.units import METRICS
+
+#: Parameter of records that a night's automatic re-measurement made; it is no part of their series.
+REMEASURED: Final = "remeasured"
+#: What a column means that a file of another schema does not have; ``unit`` follows from the metric.
+DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
+    {**dict.fromkeys(COLUMNS, ""), "nodes": "1", "sample": "0", "status": OK}
+)
+
+_MONTH: Final = re.compile(r"\d{4}-\d{2}(\.\d+)?\.csv")
+
+
+def months(folder: Path) -> list[Path]:
+    """The files of a platform's history, the oldest first; none where there is no such folder."""
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if _MONTH.fullmatch(path.name))
+
+
+def completed(header: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
+    """A row with the columns of this schema, in their order, whatever the file has."""
+    given = dict(zip(header, cells, strict=False))
+    row = {name: given.get(name, DEFAULTS[name]) for name in COLUMNS}
+    if not row["unit"] and row["metric"] in METRICS:
+        row["unit"] = METRICS[row["metric"]].unit
+    return row

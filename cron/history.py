@@ -31,12 +31,14 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timezone
 from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
 
 from cron.lines import append_whole
 from npc.history import REMEASURED, completed, months
-from npc.record import COLUMNS, OK, InvalidRecord, Record, from_row, replace, to_row
+from npc.record import COLUMNS, OK, InvalidRecord, Record, from_row, replace, to_cells
 from npc.units import METRICS
 
 CACHE: Final = ".cache.sqlite"
@@ -138,8 +140,7 @@ class History:
         """
         by_month: dict[str, list[list[str]]] = {}
         for record in records:
-            moment = datetime.fromisoformat(record.time.replace("Z", "+00:00")).astimezone(timezone.utc)
-            by_month.setdefault(f"{moment:%Y-%m}", []).append(_cells(record))
+            by_month.setdefault(_month(record.time), []).append(_cells(record))
         if not by_month:
             return 0
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -219,20 +220,18 @@ class History:
             number += 1
 
     def _read_rows(self, places: Sequence[tuple[str, int, int]]) -> Iterator[Record]:
-        headers: dict[str, list[str]] = {}
-        with contextlib.ExitStack() as opened:
-            streams: dict[str, BinaryIO] = {}
-            for name, start, length in places:
-                if name not in streams:
-                    streams[name] = opened.enter_context((self.folder / name).open("rb"))
-                    headers[name] = _header(self.folder / name)
-                streams[name].seek(start)
-                text = streams[name].read(length).decode("utf-8", "replace")
-                try:
-                    cells = next(csv.reader(io.StringIO(text, newline="")))
-                    yield from_row(completed(headers[name], cells))
-                except (InvalidRecord, csv.Error, StopIteration) as error:
-                    self.problems.append(f"{self.folder / name}:{start}: {error}")
+        for name, of_file in groupby(places, itemgetter(0)):
+            path = self.folder / name
+            header = _header(path)
+            with path.open("rb") as stream:
+                number = stream.fileno()
+                for _, start, length in of_file:
+                    text = os.pread(number, length, start).decode("utf-8", "replace")
+                    try:
+                        cells = next(csv.reader((text,)))
+                        yield from_row(completed(header, cells))
+                    except (InvalidRecord, csv.Error, StopIteration) as error:
+                        self.problems.append(f"{path}:{start}: {error}")
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -337,9 +336,16 @@ class History:
         return list(new.values())
 
 
+@lru_cache(maxsize=2**12)
+def _month(time: str) -> str:
+    """The month, UTC, of a record's time."""
+    moment = datetime.fromisoformat(time.replace("Z", "+00:00")).astimezone(timezone.utc)
+    return f"{moment:%Y-%m}"
+
+
 def _cells(record: Record) -> list[str]:
     """A record as cells of one line."""
-    cells = list(to_row(record).values())
+    cells = to_cells(record)
     if _MORE_LINES.search("".join(cells)):
         cells = [cell.translate(_ONE_LINE) for cell in cells]
     return cells

@@ -35,6 +35,8 @@ def months(folder: Path) -> list[Path]:
 def completed(header: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
     """A row with the columns of this schema, in their order, whatever the file has."""
     given = dict(zip(header, cells, strict=False))
+    if tuple(given) == COLUMNS and given["unit"]:
+        return given  # nearly all
     row = {name: given.get(name, DEFAULTS[name]) for name in COLUMNS}
     if not row["unit"] and row["metric"] in METRICS:
         row["unit"] = METRICS[row["metric"]].unit

@@ -92,7 +92,7 @@ class Record:
             raise InvalidRecord(f"value: {self.value} is no measurement")
         if self.size is not None and self.size < 0:
             raise InvalidRecord(f"size: {self.size} bytes")
-        if not all(self.hosts) or any(";" in host for host in self.hosts):
+        if not all(self.hosts) or ";" in "".join(self.hosts):
             raise InvalidRecord(f"hosts: {self.hosts} are no host names")
         if self.nodes < 1 or self.sample < 0:
             raise InvalidRecord(f"nodes {self.nodes}, sample {self.sample}: out of range")
@@ -135,9 +135,11 @@ class Record:
             self.metric,
             self.size,
             self.nodes,
-            json.dumps(dict(self.params), sort_keys=True),
+            _as_json(dict(self.params)),
         )
 
+
+_as_json: Final = json.JSONEncoder(sort_keys=True).encode
 
 COLUMNS: Final = (
     "time", "platform", "benchmark", "case", "metric", "value", "unit", "size", "nodes", "hosts", "job",
@@ -147,20 +149,30 @@ COLUMNS: Final = (
 
 def to_row(record: Record) -> dict[str, str]:
     """The record as CSV cells; None is the empty cell, floats round-trip exactly."""
-    row: dict[str, str] = {}
-    for name in COLUMNS:
-        value = getattr(record, name)
-        if value is None:
-            row[name] = ""
-        elif name == "hosts":
-            row[name] = ";".join(value)
-        elif name == "params":
-            row[name] = json.dumps(dict(value), sort_keys=True) if value else ""
-        elif name == "value":
-            row[name] = repr(float(value))
-        else:
-            row[name] = str(value)
-    return row
+    return dict(zip(COLUMNS, to_cells(record), strict=True))
+
+
+def to_cells(record: Record) -> list[str]:
+    """The same in the order of `COLUMNS`."""
+    return [
+        record.time,
+        record.platform,
+        record.benchmark,
+        record.case,
+        record.metric,
+        "" if record.value is None else repr(float(record.value)),
+        record.unit,
+        "" if record.size is None else str(record.size),
+        str(record.nodes),
+        ";".join(record.hosts),
+        str(record.job),  # whoever makes a record by hand writes numbers here
+        str(record.run),
+        str(record.sample),
+        record.status,
+        record.tool_version,
+        _as_json(dict(record.params)) if record.params else "",
+        record.raw,
+    ]
 
 
 def from_row(row: Mapping[str, str]) -> Record:
@@ -237,7 +249,7 @@ def write_csv(records: Iterable[Record], stream: IO[str], header: bool = True) -
     if header:
         plain.writerow(COLUMNS)
     for record in records:
-        cells = [cell.replace("\0", "\u2400") for cell in to_row(record).values()]
+        cells = [cell.replace("\0", "\u2400") for cell in to_cells(record)]
         (quoted if any("\r" in cell for cell in cells) else plain).writerow(cells)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from npc.units import format_size
 from roofline.ceilings import Roofline
 from roofline.mpi import MpiCeiling
-from roofline.plot import DPI, INCHES, SHAPES, STYLE, log_log
+from roofline.plot import DPI, INCHES, SHAPES, STYLE, log_log, save
 from roofline.scene import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY_BLUE, VERMILLION
 
 if TYPE_CHECKING:
@@ -54,8 +54,7 @@ def draw_mpi(roofline: Roofline, paths: Sequence[Path]) -> bool:
                 label=f"{caller.name}, {caller.ranks} ranks, a rank",
             )
         _frame(axes, f"MPI roofline of {roofline.platform}")
-        for path in paths:
-            figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else {})
+        save(figure, paths)
     return True
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from npc.record import Record
 from roofline.ceilings import Ceiling, Roofline
-from roofline.plot import DPI, INCHES, SHAPES, STYLE, log_log
+from roofline.plot import DPI, INCHES, SHAPES, STYLE, log_log, save
 from roofline.scene import BLACK, BLUE, GREEN, INTENSITIES, ORANGE, PURPLE, SKY_BLUE, VERMILLION, compose
 from roofline.table import value_text
 
@@ -90,8 +90,7 @@ def draw_overlay(rooflines: Mapping[str, Roofline], title: str, paths: Sequence[
         _frame(axes, title)
         entries = len(axes.get_legend_handles_labels()[0])
         figure.legend(loc="outside right upper", fontsize=9.5 if entries <= 40 else 6, frameon=False)
-        for path in paths:
-            figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else {})
+        save(figure, paths)
     return True
 
 

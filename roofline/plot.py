@@ -7,7 +7,7 @@ their labels are upright rectangles and the lines horizontal, which makes placin
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -31,6 +31,8 @@ _GAP_POINTS: Final = 2.0
 SHAPES: Final = "osD^vPX"
 #: More runs than this are one image in the SVG, not an element each.
 _MANY: Final = 100
+#: zlib's level in PNG files: its usual one takes half as long again for half a percent.
+_COMPRESSION: Final = 3
 #: Rows of a legend in labels' size that fit below the roof.
 _LEGEND_ROWS: Final = 20
 
@@ -64,10 +66,17 @@ def draw(roofline: Roofline, paths: Sequence[Path]) -> bool:
         figure = Figure(figsize=INCHES, dpi=DPI)
         FigureCanvasAgg(figure)  # not pyplot: no window, no display, no global state
         _paint(figure, scene, roofline)
-        for path in paths:
-            metadata = {"Date": None} if path.suffix == ".svg" else {}
-            figure.savefig(path, metadata=metadata)
+        save(figure, paths)
     return True
+
+
+def save(figure: Figure, paths: Iterable[Path]) -> None:
+    """Write a figure to `paths`, each in the format of its suffix: ``.png``, ``.svg``. Raises OSError."""
+    for path in paths:
+        if path.suffix == ".svg":
+            figure.savefig(path, metadata={"Date": None})
+        else:
+            figure.savefig(path, pil_kwargs={"compress_level": _COMPRESSION})
 
 
 def _paint(figure: Figure, scene: Scene, roofline: Roofline) -> None:
@@ -81,8 +90,7 @@ def _paint(figure: Figure, scene: Scene, roofline: Roofline) -> None:
         axes.plot(
             ridge.intensity, ridge.performance, "o", ms=5.5, mec=stroke.colour, mfc="white", mew=1.6, zorder=5
         )
-    for mark in scene.marks:
-        _mark(axes, mark)
+    _marks(axes, scene.marks)
     _label(axes, scene)
     _name_ridges(axes, scene)
 
@@ -99,16 +107,13 @@ def log_log(axes: Axes, unit: str) -> None:
 
 def _frame(axes: Axes, scene: Scene, roofline: Roofline) -> None:
     """Axes, grid and title."""
-    from matplotlib.ticker import NullFormatter
-
     log_log(axes, "FLOP/s")
     axes.set_xlim(*scene.x)
     axes.set_ylim(*scene.y)
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    _minor_ticks(axes)
     axes.set_ylabel("Attainable performance")
     axes.set_xlabel(f"Operational intensity [FLOP/byte]\n{INTENSITIES}")
-    axes.set_title(roofline.title, loc="left", fontsize=17, fontweight="bold", pad=26)
+    axes.set_title(roofline.title, loc="left", fontsize=17, fontweight="bold", pad=26, y=1)
     axes.text(
         0,
         1.012,
@@ -118,6 +123,36 @@ def _frame(axes: Axes, scene: Scene, roofline: Roofline) -> None:
         color="#444444",
         va="bottom",
     )
+
+
+def _minor_ticks(axes: Axes) -> None:
+    """The minor ticks of both axes within their limits, without labels: one line of markers an axis.
+
+    They look like Matplotlib's, each of which is six artists that are laid out anew for every file.
+    """
+    from matplotlib import rcParams
+    from matplotlib.lines import TICKDOWN, TICKLEFT
+    from matplotlib.ticker import NullLocator
+
+    for axis, marker, transform, name in (
+        (axes.xaxis, TICKDOWN, axes.get_xaxis_transform(), "xtick"),
+        (axes.yaxis, TICKLEFT, axes.get_yaxis_transform(), "ytick"),
+    ):
+        low, high = axis.get_view_interval()
+        places = [place for place in axis.get_minorticklocs() if low <= place <= high]
+        nowhere = [0.0] * len(places)
+        axes.plot(
+            *((places, nowhere) if axis is axes.xaxis else (nowhere, places)),
+            ls="",
+            marker=marker,
+            ms=rcParams[f"{name}.minor.size"],
+            mew=rcParams[f"{name}.minor.width"],
+            color=rcParams[f"{name}.color"],
+            transform=transform,
+            clip_on=False,
+            zorder=2.01,
+        )
+        axis.set_minor_locator(NullLocator())
 
 
 def _line(axes: Axes, line: Line) -> None:
@@ -134,30 +169,35 @@ def _line(axes: Axes, line: Line) -> None:
     axes.fill(*zip(*line.band(), strict=True), color=line.stroke.colour, alpha=0.13, lw=0)
 
 
-def _mark(axes: Axes, mark: Mark) -> None:
-    """An application: its runs as dots, its days as a trail, its median as a filled mark."""
-    if len(mark.runs) > 1:
+def _marks(axes: Axes, marks: Sequence[Mark]) -> None:
+    """Applications: their runs as dots, their days as trails over them, their medians as filled marks.
+
+    All dots come first, because a file has one image of what is drawn in succession as an image.
+    """
+    for mark in marks:
+        if len(mark.runs) > 1:
+            axes.plot(
+                *zip(*mark.runs, strict=True),
+                ".",
+                ms=3,
+                color=mark.colour,
+                alpha=0.35,
+                zorder=7,
+                rasterized=len(mark.runs) > _MANY,
+            )
+    for mark in marks:
+        if mark.trail:
+            axes.plot(*zip(*mark.trail, strict=True), "-", lw=1.0, color=mark.colour, alpha=0.8, zorder=7)
         axes.plot(
-            *zip(*mark.runs, strict=True),
-            ".",
-            ms=3,
+            mark.x,
+            mark.y,
+            SHAPES[mark.shape % len(SHAPES)],
+            ms=9,
+            mec="white",
+            mew=1.2,
             color=mark.colour,
-            alpha=0.35,
-            zorder=7,
-            rasterized=len(mark.runs) > _MANY,
+            zorder=8,
         )
-    if mark.trail:
-        axes.plot(*zip(*mark.trail, strict=True), "-", lw=1.0, color=mark.colour, alpha=0.8, zorder=7)
-    axes.plot(
-        mark.x,
-        mark.y,
-        SHAPES[mark.shape % len(SHAPES)],
-        ms=9,
-        mec="white",
-        mew=1.2,
-        color=mark.colour,
-        zorder=8,
-    )
 
 
 def _linestyle(stroke: Stroke) -> Any:

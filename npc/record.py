@@ -11,7 +11,7 @@ import dataclasses
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
@@ -178,31 +178,42 @@ def to_cells(record: Record) -> list[str]:
 def from_row(row: Mapping[str, str]) -> Record:
     """The record of CSV cells. Raises `InvalidRecord`, naming the field, if they make none."""
     try:
-        return Record(
-            time=row["time"],
-            platform=row["platform"],
-            benchmark=row["benchmark"],
-            case=row["case"],
-            metric=row["metric"],
-            value=_number(row["value"]),
-            unit=row["unit"],
-            size=_size(row["size"]),
-            nodes=int(row["nodes"]),
-            hosts=tuple(row["hosts"].split(";")) if row["hosts"] else (),
-            job=row["job"],
-            run=row["run"],
-            sample=int(row["sample"]),
-            status=row["status"],
-            tool_version=row["tool_version"],
-            params=_params(row["params"]),
-            raw=row["raw"],
-        )
+        cells = [row[name] for name in COLUMNS]
     except KeyError as error:
         raise InvalidRecord(f"column {error.args[0]} is missing") from None
+    return from_cells(cells)
+
+
+def from_cells(cells: Sequence[str]) -> Record:
+    """The same of as many cells as there are `COLUMNS`, in their order."""
+    (
+        time, platform, benchmark, case, metric, value, unit, size, nodes, hosts, job,
+        run, sample, status, tool_version, params, raw,
+    ) = cells  # fmt: skip
+    try:
+        return Record(
+            time=time,
+            platform=platform,
+            benchmark=benchmark,
+            case=case,
+            metric=metric,
+            value=_number(value),
+            unit=unit,
+            size=_size(size),
+            nodes=int(nodes),
+            hosts=tuple(hosts.split(";")) if hosts else (),
+            job=job,
+            run=run,
+            sample=int(sample),
+            status=status,
+            tool_version=tool_version,
+            params=_params(params),
+            raw=raw,
+        )
     except InvalidRecord:
         raise
     except ValueError:
-        _blame_cell(row)
+        _blame_cell(dict(zip(COLUMNS, cells, strict=True)))
         raise
 
 
@@ -271,8 +282,11 @@ def read_csv(path: Path) -> Iterator[Record]:
         reader = csv.reader(stream)
         try:
             header = next(reader, [])
+            current = header == list(COLUMNS)
             for cells in reader:
-                if cells:
+                if current and len(cells) == len(COLUMNS):
+                    yield from_cells(cells)
+                elif cells:
                     yield from_row(dict(zip_longest(header, cells[: len(header)], fillvalue="")))
         except (InvalidRecord, csv.Error, UnicodeDecodeError) as error:
             raise InvalidRecord(f"{path}:{reader.line_num}: {error}") from None

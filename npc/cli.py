@@ -9,6 +9,7 @@ go wrong by raising `click.ClickException`; an OSError (read-only folder, missin
 from __future__ import annotations
 
 import errno
+import gc
 import importlib
 import re
 import sys
@@ -23,6 +24,9 @@ from npc import InvalidRecord, __version__
 GROUP: Final = "npc.commands"
 #: As a shell reports a program that SIGINT ended: 128 + 2.
 INTERRUPTED: Final = 130
+#: How many more objects there must be before the collector of cycles looks at them; Python's 700 would make
+#: it walk ever again through all of a command's records, which are many and have no cycles.
+_ALLOCATIONS: Final = 100_000
 
 
 class Commands(click.Group):
@@ -108,6 +112,7 @@ def main() -> None:
 
     Start with `npc doctor`, then `npc characterise`.
     """
+    gc.set_threshold(_ALLOCATIONS)
 
 
 def entry_points() -> dict[str, str]:

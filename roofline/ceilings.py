@@ -216,22 +216,25 @@ def find_ceilings(
     Records that are not ``ok`` are counted and never used. An empty `Roofline.ceilings` means that nothing
     could be used.
     """
-    used = [record for record in records if record.ok and record.value]
+    used: list[Record] = []
+    unused: list[Record] = []
+    for record in records:
+        (used if record.ok and record.value else unused).append(record)
     dropped = Counter(
         record.status.split(":")[0] if not record.ok else "zero"
-        for record in records
-        if not record.ok or not (record.value or METRICS[record.metric].better == "neither")
+        for record in unused
+        if not record.ok or METRICS[record.metric].better != "neither"
     )
     headline = [record for record in used if "statistic" not in record.params]
     memory, kernels = _memory(headline, platform)
     bandwidths = _series(_preferring_received(_matching(headline, "bandwidth", NETWORK_BANDWIDTH)))
     latencies = _series(_matching(headline, "latency", NETWORK_LATENCY))
-    times = sorted(record.time for record in used)
+    times = [record.time for record in used]
     return Roofline(
         platform=records[0].platform if records else "",
-        hosts=tuple(sorted({host for record in used for host in record.hosts})),
-        first=times[0] if times else "",
-        last=times[-1] if times else "",
+        hosts=tuple(sorted(set().union(*{record.hosts for record in used}))),
+        first=min(times, default=""),
+        last=max(times, default=""),
         ceilings=(
             *_compute(headline, platform),
             *_library(used, platform),
@@ -251,8 +254,9 @@ def measured_curves(
     records: Iterable[Record], metric: str, tests: Mapping[str, Sequence[str]]
 ) -> list[Curve]:
     """Curves of `metric` over the message size of some tests (benchmark → patterns of cases)."""
-    headline = [r for r in records if r.ok and r.value and "statistic" not in r.params]
-    return [_curve(metric, *item) for item in _series(_matching(headline, metric, tests)).items()]
+    matching = _matching(records, metric, tests)  # few of many, so it comes first
+    headline = [r for r in matching if r.ok and r.value and "statistic" not in r.params]
+    return [_curve(metric, *item) for item in _series(headline).items()]
 
 
 def _compute(records: Iterable[Record], platform: Platform | None) -> Iterator[Ceiling]:
@@ -270,13 +274,9 @@ def _compute(records: Iterable[Record], platform: Platform | None) -> Iterator[C
 
 def _library(records: Sequence[Record], platform: Platform | None) -> Iterator[Ceiling]:
     """DGEMM and HPL of one node; over several, the network has its part in them."""
+    of_hpcc = [r for r in records if r.benchmark == "hpcc" and r.metric == "flops" and r.nodes == 1]
     for name, wanted in _LIBRARY.items():
-        found = [
-            record
-            for record in records
-            if record.benchmark == "hpcc" and record.metric == "flops" and record.nodes == 1
-            and (record.case, record.params.get("statistic", "")) == wanted
-        ]  # fmt: skip
+        found = [r for r in of_hpcc if (r.case, r.params.get("statistic", "")) == wanted]
         if found:
             nominal = platform.peak_flops("double") if platform else None
             yield _ceiling("compute", name, _best(_series(found)), nominal, precision="double")
@@ -289,10 +289,10 @@ def _memory(
     groups: defaultdict[tuple[str, str, str], list[Record]] = defaultdict(list)
     for record in records:
         level = record.params.get("level", "MEM")
-        words = record.case.lower().split("_")
-        kernel = "_".join(words[: 2 if "mem" in words[1:2] else 1])  # copy_mem: stores past the caches
         if record.metric != "bandwidth" or not _LEVEL.fullmatch(level):
             continue
+        words = record.case.lower().split("_")
+        kernel = "_".join(words[: 2 if "mem" in words[1:2] else 1])  # copy_mem: stores past the caches
         if record.benchmark == "likwid" and "level" in record.params and kernel != "peakflops":
             groups[level, "", kernel].append(record)
         elif record.benchmark == "stream":
@@ -406,8 +406,10 @@ def _theoretical(platform: Platform | None) -> dict[Precision, float]:
 def _matching(records: Iterable[Record], metric: str, tests: Mapping[str, Sequence[str]]) -> Iterator[Record]:
     """Records of `metric` whose benchmark and case are among `tests`, of one direction and at full speed."""
     for record in records:
-        if record.metric == metric and not _bidirectional(record) and not _throttled(record):
-            patterns = tests.get(record.benchmark, ())
+        if record.metric != metric or record.benchmark not in tests:
+            continue
+        if not _bidirectional(record) and not _throttled(record):
+            patterns = tests[record.benchmark]
             if any(fnmatchcase(record.case.lower(), pattern.lower()) for pattern in patterns):
                 yield record
 

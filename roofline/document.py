@@ -75,7 +75,7 @@ def _point(application: Application, roofline: Roofline) -> dict[str, Any]:
         "precision": application.precision,
         "flops": application.flops._asdict(),
         "intensity": None if intensity is None else intensity._asdict(),
-        "nights": [{"day": day, "intensity": x, "flops": y} for day, x, y in application.nights()],
+        "nights": [{"day": day, "intensity": x, "flops": y} for day, x, y in application.nights],
         "bounds": [
             {"ceiling": bound.ceiling.name, "flops": bound.flops, "share": bound.share}
             for bound in bounds(application, roofline)

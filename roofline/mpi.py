@@ -22,10 +22,8 @@ from typing import Final, NamedTuple
 from npc.record import Record
 from npc.units import format_quantity
 from roofline.ceilings import Curve, measured_curves
-from roofline.points import by_launch, program_of
+from roofline.points import OBSERVED, by_launch, program_of
 
-#: The case of what npc observe saw.
-OBSERVED: Final = "observed"
 BACK_TO_BACK: Final = "messages back to back"
 ONE_AT_A_TIME: Final = "messages one at a time"
 #: Tests of MPI operations: benchmark → case → kind. A bandwidth is that of messages back to back.
@@ -147,10 +145,13 @@ def find_callers(records: Iterable[Record]) -> list[Caller]:
     """Applications whose MPI messages were counted, by name and number of nodes."""
     groups: defaultdict[tuple[str, int, int], list[tuple[float, float, float, dict[int, float]]]]
     groups = defaultdict(list)
-    for launch in by_launch(record for record in records if record.case == OBSERVED):
-        mpi = [
-            record for record in launch if record.params.get("layer") == "mpi" and record.value is not None
-        ]
+    observed = [
+        record
+        for record in records
+        if record.case == OBSERVED and (record.metric == "time" or record.params.get("layer") == "mpi")
+    ]
+    for launch in by_launch(observed):
+        mpi = [record for record in launch if record.params.get("layer") == "mpi"]
         seconds = [record.value for record in launch if record.metric == "time"]
         if not mpi or not seconds or not seconds[0]:
             continue

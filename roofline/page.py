@@ -6,9 +6,11 @@ anything, so the page can be archived with the run and opened on a machine witho
 
 from __future__ import annotations
 
+import json
 import textwrap
 from collections.abc import Iterator
 from html import escape
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,7 +36,8 @@ _SHAPES: Final = ("circle", "square", "diamond", "triangle-up", "triangle-down",
 #: Points along a line: the hover answers only at points.
 _POINTS: Final = 60
 
-_PAGE: Final = """<!DOCTYPE html>
+#: What stands before Plotly's JavaScript.
+_HEAD: Final = """<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -49,12 +52,16 @@ h1 {{ margin: 0 }}
 .picture > div {{ height: 100% }}
 pre {{ overflow-x: auto }}
 </style>
+<script>window.PlotlyConfig = {{MathJaxConfig: "local"}};</script>
+<script>"""
+_BODY: Final = """</script>
 </head>
 <body>
 <h1>{title}</h1>
 <p>{where}. Median of repeated runs, shaded its 95 % interval. Hover over a line for its source;
 click in the legend to switch a ceiling, double-click to see it alone.</p>
-<div class="picture">{picture}</div>
+<div class="picture"><div id="roofline"></div></div>
+<script>Plotly.newPlot("roofline", {data}, {layout}, {config});</script>
 <pre>{tables}</pre>
 </body>
 </html>
@@ -66,28 +73,31 @@ def write_page(roofline: Roofline, path: Path) -> bool:
     scene = compose(roofline)
     if scene is None:
         return False
-    from plotly.io import to_html  # type: ignore[import-untyped]
-
-    picture = to_html(
-        {"data": list(_traces(scene, roofline)), "layout": _layout(scene)},
-        config={"displaylogo": False, "responsive": True, "plotlyServerURL": ""},
-        include_plotlyjs=True,
-        include_mathjax=False,
-        full_html=False,
-        default_height="100%",
-        div_id="roofline",
-        validate=False,
+    title = escape(roofline.title)
+    body = _BODY.format(
+        title=title,
+        where=escape(f"{host_text(roofline.hosts)}, {date_text(roofline)}"),
+        data=_script(list(_traces(scene, roofline))),
+        layout=_script(_layout(scene)),
+        config=_script({"displaylogo": False, "responsive": True}),
+        tables=escape(format_roofline(roofline)),
     )
-    path.write_text(
-        _PAGE.format(
-            title=escape(roofline.title),
-            where=escape(f"{host_text(roofline.hosts)}, {date_text(roofline)}"),
-            picture=picture,
-            tables=escape(format_roofline(roofline)),
-        ),
-        encoding="utf-8",
-    )
+    with path.open("wb") as stream:
+        stream.writelines((_HEAD.format(title=title).encode(), _library(), body.encode()))
     return True
+
+
+def _library() -> bytes:
+    """Plotly's JavaScript, of whose Python package nothing else is needed: importing it takes long."""
+    package = find_spec("plotly")
+    if package is None or package.origin is None:
+        raise ModuleNotFoundError("No module named 'plotly'", name="plotly")
+    return (Path(package.origin).parent / "package_data" / "plotly.min.js").read_bytes()
+
+
+def _script(value: Any) -> str:
+    """A value in JavaScript that cannot end the script element it stands in."""
+    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def _traces(scene: Scene, roofline: Roofline) -> Iterator[dict[str, Any]]:

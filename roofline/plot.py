@@ -131,7 +131,7 @@ def _minor_ticks(axes: Axes) -> None:
     They look like Matplotlib's, each of which is six artists that are laid out anew for every file.
     """
     from matplotlib import rcParams
-    from matplotlib.lines import TICKDOWN, TICKLEFT
+    from matplotlib.markers import TICKDOWN, TICKLEFT
     from matplotlib.ticker import NullLocator
 
     for axis, marker, transform, name in (

@@ -13,18 +13,21 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from statistics import median
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from npc.record import Record
+from npc.record import OK, Record
 from npc.statistics import Summary, summarise
 from npc.units import format_quantity
 
 if TYPE_CHECKING:
     from roofline.ceilings import Ceiling, Roofline
 
+#: The case of what npc observe saw.
+OBSERVED: Final = "observed"
 #: A program that does several tests in one run is placed by this one.
 _MAIN_TEST: Final = "HPL"
 _OTHERS: Final = "its FLOP are those of {case} alone, its bytes those of the whole run"
@@ -33,12 +36,12 @@ _NO_MATTER: Final = 0.005
 _MEMORY_LEVEL: Final = "MEM"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """One launch of a program, per node: FLOP/s, FLOP, and bytes through the ports.
+class Run(NamedTuple):
+    """One launch of a program, per node: FLOP/s, FLOP, and bytes through the ports; light, as there are many.
 
-    sent, received: mean over the nodes; None where no bytes were counted. memory_bandwidth: B/s a node as the
-    program itself counts them, None if it does not say.
+    sent, received: mean over the nodes; None where no bytes were counted. intensity: FLOP per byte on the
+    network; infinite where nothing was sent, None where that is not known. memory_bandwidth: B/s a node as
+    the program itself counts them, None if it does not say.
     """
 
     time: str
@@ -46,6 +49,7 @@ class Run:
     flop: float | None
     received: float | None
     sent: float | None
+    intensity: float | None
     memory_bandwidth: float | None
     raw: str
 
@@ -55,8 +59,7 @@ class Run:
         def all_of(value: float | None) -> float | None:
             return None if value is None else value * nodes
 
-        return replace(
-            self,
+        return self._replace(
             flops=self.flops * nodes,
             flop=all_of(self.flop),
             received=all_of(self.received),
@@ -69,16 +72,8 @@ class Run:
         """The time that the FLOP took."""
         return None if self.flop is None else self.flop / self.flops
 
-    @property
-    def intensity(self) -> float | None:
-        """FLOP per byte on the network; infinite where nothing was sent, None where that is not known."""
-        if self.flop is None or self.received is None or self.sent is None:
-            return None
-        traffic = self.received + self.sent
-        return self.flop / traffic if traffic else math.inf
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Application:
     """A program on a number of nodes: all its runs, in the order of their times.
 
@@ -102,6 +97,7 @@ class Application:
         runs = tuple(run.times(self.nodes) for run in self.runs)
         return replace(self, runs=runs, flops=summarise([run.flops for run in runs]), whole_job=True)
 
+    @cached_property
     def nights(self) -> list[tuple[str, float, float]]:
         """(day, FLOP per byte, FLOP/s a node): the medians of each day's runs that have both."""
         days: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
@@ -112,6 +108,38 @@ class Application:
             (day, median(x for x, _ in runs), median(y for _, y in runs))
             for day, runs in sorted(days.items())
         ]
+
+    @cached_property
+    def memory_intensity(self) -> float | None:
+        """FLOP per byte of memory, by the program's own count; None where it does not say."""
+        return _median([run.flops / run.memory_bandwidth for run in self.runs if run.memory_bandwidth])
+
+    @cached_property
+    def busier_intensity(self) -> float | None:
+        """FLOP per byte in the busier direction of the network; None where that is not known, or nothing."""
+        return _median(
+            [
+                run.flop / max(run.received, run.sent)
+                for run in self.runs
+                if run.flop is not None
+                and run.received is not None
+                and run.sent is not None
+                and run.received + run.sent
+            ]
+        )
+
+    @cached_property
+    def transfers(self) -> list[tuple[float, float]]:
+        """(bytes in the network's busier direction, seconds) of each run whose bytes and time are known."""
+        return [
+            (max(run.received, run.sent), run.seconds)
+            for run in self.runs
+            if run.received is not None and run.sent is not None and run.seconds
+        ]
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return median(values) if values else None
 
 
 def find_applications(records: Iterable[Record]) -> list[Application]:
@@ -149,11 +177,12 @@ def find_applications(records: Iterable[Record]) -> list[Application]:
 
 def by_launch(records: Iterable[Record]) -> list[list[Record]]:
     """Headline records that are ``ok``, those of one launch together: their raw files share a stem."""
-    launches: defaultdict[tuple[str, str, str], list[Record]] = defaultdict(list)
+    launches: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
     for record in records:
-        if record.ok and record.value is not None and record.raw and "statistic" not in record.params:
-            folder, _, name = record.raw.rpartition("/")
-            launches[record.run, folder, name.partition(".")[0]].append(record)
+        raw = record.raw
+        if raw and record.status == OK and record.value is not None and "statistic" not in record.params:
+            end = raw.find(".", raw.rfind("/") + 1)
+            launches[record.run, raw if end < 0 else raw[:end]].append(record)
     return list(launches.values())
 
 
@@ -170,43 +199,60 @@ def _rate(launch: Sequence[Record]) -> tuple[Record, str] | None:
     but its FLOP/s is a ceiling.
     """
     rates = [record for record in launch if record.metric == "flops" and record.value]
+    if not rates:
+        return None
     cases = {record.case for record in launch if record.metric in ("flop", "time", "traffic")}
-    known = [record for record in rates if record.case in cases] or (rates if "observed" in cases else [])
+    known = [record for record in rates if record.case in cases] or (rates if OBSERVED in cases else [])
     if not known:
         return None
     rate = next((record for record in known if record.case == _MAIN_TEST), known[0])
-    alone = {record.case for record in rates} == {rate.case}
+    alone = all(record.case == rate.case for record in rates)
     return rate, "" if alone else _OTHERS.format(case=rate.case)
 
 
 def _run(rate: Record, launch: Sequence[Record]) -> Run:
-    def of(metric: str) -> float | None:
-        """The value that belongs to the rate: of its own case, or of the whole launch."""
-        found = [r for r in launch if r.metric == metric and r.case in (rate.case, "observed")]
-        return found[0].value if found else None
-
-    flop, memory = of("flop"), of("bandwidth")
-    # Only the program's own time belongs to its rate; what npc observe saw includes start and end.
-    times = [r for r in launch if r.metric == "time" and r.case == rate.case and "part" not in r.params]
-    seconds = times[0].value if times else None
+    """Each figure is the first of its metric that belongs to the rate: of its own case, or of the launch."""
+    first: dict[str, float | None] = {}
+    seconds = None
+    traffic: dict[str, defaultdict[str, float]] = {"received": defaultdict(float), "sent": defaultdict(float)}
+    for record in launch:
+        metric, params = record.metric, record.params
+        if metric == "traffic":
+            by_node = traffic.get(params.get("direction", ""))
+            if by_node is not None:
+                by_node[params.get("node", "")] += record.value or 0.0
+        elif metric == "time":
+            # Only the program's own time belongs to its rate; what npc observe saw includes start and end.
+            if seconds is None and record.case == rate.case and "part" not in params:
+                seconds = record.value
+        elif record.case in (rate.case, OBSERVED):
+            first.setdefault(metric, record.value)
+    flop, memory = first.get("flop"), first.get("bandwidth")
     if flop is None and seconds is not None and rate.value is not None:
         flop = rate.value * seconds
-    bytes_by: dict[str, float | None] = {"received": None, "sent": None}
-    for direction in bytes_by:
-        by_node: defaultdict[str, float] = defaultdict(float)
-        for record in launch:
-            if record.metric == "traffic" and record.params.get("direction") == direction:
-                by_node[record.params.get("node", "")] += record.value or 0.0
-        bytes_by[direction] = math.fsum(by_node.values()) / len(by_node) if by_node else None
+    flop = None if flop is None else flop / rate.nodes
+    received, sent = map(_mean, traffic.values())
     return Run(
         time=rate.time,
         flops=(rate.value or 0.0) / rate.nodes,
-        flop=None if flop is None else flop / rate.nodes,
-        received=bytes_by["received"],
-        sent=bytes_by["sent"],
+        flop=flop,
+        received=received,
+        sent=sent,
+        intensity=_per_byte(flop, received, sent),
         memory_bandwidth=None if memory is None else memory / rate.nodes,
         raw=rate.raw,
     )
+
+
+def _mean(by_node: Mapping[str, float]) -> float | None:
+    return math.fsum(by_node.values()) / len(by_node) if by_node else None
+
+
+def _per_byte(flop: float | None, received: float | None, sent: float | None) -> float | None:
+    if flop is None or received is None or sent is None:
+        return None
+    traffic = received + sent
+    return flop / traffic if traffic else math.inf
 
 
 def _intensity(runs: Iterable[Run]) -> Summary | None:
@@ -232,22 +278,12 @@ def bounds(application: Application, roofline: Roofline) -> list[Bound]:
     for ceiling in roofline.of_kind("compute"):
         if ceiling.precision == application.precision and ceiling.benchmark != _benchmark(application):
             found.append((ceiling, ceiling.value))
-    memory = [run.flops / run.memory_bandwidth for run in application.runs if run.memory_bandwidth]
-    for ceiling in roofline.of_kind("memory"):
-        if memory and ceiling.level == _MEMORY_LEVEL:
-            found.append((ceiling, median(memory) * ceiling.value))
-            break
+    memory = next((c for c in roofline.of_kind("memory") if c.level == _MEMORY_LEVEL), None)
+    if memory is not None and application.memory_intensity is not None:
+        found.append((memory, application.memory_intensity * memory.value))
     network = link(roofline)
-    busier = [
-        run.flop / max(run.received, run.sent)
-        for run in application.runs
-        if run.flop is not None
-        and run.received is not None
-        and run.sent is not None
-        and run.received + run.sent
-    ]
-    if network is not None and busier and application.nodes > 1:
-        found.append((network, median(busier) * network.value))
+    if network is not None and application.busier_intensity is not None and application.nodes > 1:
+        found.append((network, application.busier_intensity * network.value))
     speed = application.flops.median
     return sorted(
         (Bound(ceiling, flops, speed / flops) for ceiling, flops in found), key=lambda bound: bound.flops
@@ -309,16 +345,11 @@ def _network_text(application: Application, roofline: Roofline) -> list[str]:
     if application.nodes == 1:
         return []
     network = link(roofline)
-    if application.intensity is None:
+    if application.intensity is None or not application.transfers:
         return ["Its bytes on the network were not counted: run it by npc observe."]
     if network is None:
         return ["No network ceiling between nodes was measured, so the network's part is not known."]
-    parts = [
-        max(run.received, run.sent) / network.value / run.seconds
-        for run in application.runs
-        if run.received is not None and run.sent is not None and run.seconds
-    ]
-    least = median(parts)
+    least = median(size / network.value / seconds for size, seconds in application.transfers)
     if least >= 1:
         return [
             f"Its bytes alone would take {least:.3g} times its run time at the rate of {network.name}: "

@@ -170,7 +170,7 @@ def _marks(applications: Iterable[Application]) -> Iterator[Mark]:
             for run in application.runs
             if run.intensity is not None and math.isfinite(run.intensity)
         ]
-        nights = application.nights()
+        nights = application.nights
         yield Mark(
             application=application,
             colour=_MARK_COLOURS[number % len(_MARK_COLOURS)],

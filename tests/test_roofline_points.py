@@ -165,7 +165,7 @@ def test_repeats_are_one_application_and_nights_are_its_trail() -> None:
     (application,) = find_applications(runs)
     assert application.flops.n == 6
     assert application.flops.low == 10e9
-    assert [(day, flops) for day, _, flops in application.nights()] == [
+    assert [(day, flops) for day, _, flops in application.nights] == [
         ("2026-11-20", 10e9),
         ("2026-11-21", 10.5e9),
         ("2026-11-22", 11e9),

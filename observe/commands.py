@@ -62,8 +62,9 @@ _KNOWN: Final = {"xhpcg": "hpcg", "hpcc": "hpcc", "himeno": "himeno"}
 )
 @click.option(
     "--counters",
-    metavar="GROUP",
-    help="Count FLOP by likwid-perfctr as well: FLOPS_DP, FLOPS_SP (likwid-perfctr -a).",
+    metavar="GROUP|EVENT",
+    help="Count FLOP as well: by likwid-perfctr, FLOPS_DP or FLOPS_SP (likwid-perfctr -a), or in a program "
+    "with PAPI's high-level interface, PAPI_DP_OPS (papi_avail).",
 )
 @click.option(
     "--mpi/--no-mpi", default=True, show_default=True, help="Let Open MPI count messages and bytes."
@@ -114,6 +115,7 @@ def observe(
     npc observe --counters FLOPS_DP -- mpirun -n 8 ./app
     """
     from observe.launcher import UnknownProgram, program_index
+    from observe.papi import EVENT
 
     try:
         place = program_index(command, program)
@@ -121,8 +123,11 @@ def observe(
         pattern = re.compile(flops) if flops else None
         if pattern is not None and pattern.groups < 1:
             raise ValueError(f"--flops {flops!r}: it has no group; put parentheses around the number")
-        if counters is not None and not re.fullmatch(r"\w+", counters):
-            raise ValueError(f"--counters {counters!r}: expected the name of a group, such as FLOPS_DP")
+        if counters is not None and not (re.fullmatch(r"\w+", counters) or EVENT.fullmatch(counters)):
+            raise ValueError(
+                f"--counters {counters!r}: expected a group of LIKWID's, such as FLOPS_DP, "
+                "or an event of PAPI's, such as PAPI_DP_OPS"
+            )
     except (UnknownProgram, ValueError, re.error) as error:
         raise click.UsageError(str(error)) from None
     if shutil.which(command[0]) is None:

@@ -68,7 +68,8 @@ class Messages:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """FLOP of all nodes by LIKWID's `group` of counters; None where they cannot be had, for `reason`."""
+    """FLOP of all nodes by `group`, LIKWID's or an event of PAPI's; None where they cannot be had, for
+    `reason`."""
 
     group: str
     flop: float | None
@@ -155,17 +156,17 @@ def _node(host: str, ranks: Sequence[Mapping[str, Any]]) -> Node:
 def _counted(by_host: Mapping[str, Sequence[Mapping[str, Any]]]) -> Counted | None:
     """The FLOP of all nodes together; without those of one there is no sum."""
     found = {
-        host: next(filter(None, (rank.get("counted") for rank in ranks)), None)
-        for host, ranks in by_host.items()
+        host: [rank["counted"] for rank in ranks if rank.get("counted")] for host, ranks in by_host.items()
     }
-    groups = [counted["group"] for counted in found.values() if counted]
+    groups = [each["group"] for counted in found.values() for each in counted]
     if not groups:
         return None
     for host, counted in sorted(found.items()):
-        if not counted or "flop" not in counted:
-            reason = counted["reason"] if counted else "nothing was counted"
+        lacking = next((each for each in counted or [{}] if "flop" not in each), None)
+        if lacking is not None:
+            reason = lacking.get("reason", "nothing was counted")
             return Counted(groups[0], None, f"no counters of {groups[0]} on {host}: {reason}")
-    return Counted(groups[0], math.fsum(counted["flop"] for counted in found.values() if counted))
+    return Counted(groups[0], math.fsum(each["flop"] for counted in found.values() for each in counted))
 
 
 def _messages(flows: Iterable[Flow], placed: Mapping[int, str]) -> Messages:

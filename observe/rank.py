@@ -2,7 +2,8 @@
 
     python -S observe/rank.py FOLDER BACKGROUND_S GROUP PROGRAM [ARGUMENT…]
 
-GROUP is one of LIKWID's, whose FLOP the first rank of each node counts, or ``-``.
+GROUP is one of LIKWID's, whose FLOP the first rank of each node counts, or an event of PAPI's, which each
+rank counts itself, or ``-``.
 
 The rank runs as a child with this process's environment, standard streams and binding, so MPI's start-up
 protocol finds what it expects. Meanwhile this process sleeps in waitpid(2). Signals are passed on; the exit
@@ -29,6 +30,7 @@ from observe.counters import read_counters
 
 if TYPE_CHECKING:
     from observe.flop_counters import FlopCounter
+    from observe.papi import PapiCounter
 
 #: Where the launchers say which rank this is, and of how many.
 RANK: Final = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "MV2_COMM_WORLD_RANK")
@@ -84,11 +86,17 @@ def main(arguments: list[str]) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
-def _count(folder: Path, group: str) -> tuple[FlopCounter | None, dict[str, Any] | None]:
-    """A running counter and where its result goes, if `group` is one and this is the node's first rank."""
+def _count(folder: Path, group: str) -> tuple[FlopCounter | PapiCounter | None, dict[str, Any] | None]:
+    """A counter that runs and where its result goes, if `group` is one and this rank is to count it."""
     host = socket.gethostname()
     if group == "-":
         return None, None
+    if ":" in group or group.startswith("PAPI_"):
+        from observe.papi import PapiCounter
+
+        papi = PapiCounter(folder, f"{host}.{_first(RANK, '0')}", group)
+        os.environ.update(papi.environment())
+        return papi, {"group": group}
     try:
         os.close(os.open(folder / f"{host}.counting", os.O_CREAT | os.O_EXCL))
     except OSError:

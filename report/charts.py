@@ -364,10 +364,8 @@ def _swatch(trace: Trace) -> Markup:
 def sparkline(places: Sequence[Place], words: str) -> Markup:
     """A small picture of a course, without axes; `words` say what it shows."""
     (left, right), (low, high) = (_span(place[axis] for place in places) for axis in (0, 1))
-    points = [
-        f"{round(150 * (x - left) / (right - left))} {round(24 - 22 * (y - low) / (high - low))}"
-        for x, y in places
-    ]
+    width, height = right - left, high - low
+    points = [f"{150 * (x - left) / width:.0f} {24 - 22 * (y - low) / height:.0f}" for x, y in places]
     return _markup(
         [
             f'<svg class="spark trace blue" viewBox="0 0 150 26" role="img" aria-label="{escape(words)}">',

@@ -7,14 +7,16 @@ read as plain cells and never become records: only nights, and how nodes compare
 from __future__ import annotations
 
 import csv
-import io
+import gc
 import json
 import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from statistics import median
@@ -24,8 +26,11 @@ from npc.history import REMEASURED, completed, months
 from npc.record import COLUMNS, OK
 from npc.units import METRICS, format_size
 
-#: Of a row in the order of `COLUMNS` everything but time, value, sample and what nobody looks at.
+#: Of a row in the order of `COLUMNS` what tells its series, then hosts, run and status: everything but time,
+#: value, sample and what nobody looks at.
 _ALIKE: Final = itemgetter(1, 2, 3, 4, 7, 8, 15, 9, 11, 13)
+_SERIES: Final = 7
+_PARAMS: Final = COLUMNS.index("params")
 _FLOAT: Final = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
 VERDICT: Final = "verdict.json"
 #: Below the folder of a platform: the verdicts of every night. So many of the last are read.
@@ -156,13 +161,26 @@ def read_history(
     if not files:
         raise NoHistory(f"{folder} holds no history (no YYYY-MM.csv, no PLATFORM/YYYY-MM.csv)")
     reading = _Reading()
-    for number, path in enumerate(files, 1):
-        say(f"reading {path.parent.name}/{path.name}, {number} of {len(files)}")
-        reading.read(path)
-    if not reading.series:
-        raise NoHistory(f"{folder}: no file of it holds a row")
     folders = {folder, *(path.parent for path in files)}
-    return reading.history(folder, _verdicts(folders), _by_night(folders))
+    with _without_collection():
+        for number, path in enumerate(files, 1):
+            say(f"reading {path.parent.name}/{path.name}, {number} of {len(files)}")
+            reading.read(path)
+        if not reading.series:
+            raise NoHistory(f"{folder}: no file of it holds a row")
+        return reading.history(folder, _verdicts(folders), _by_night(folders))
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Looking for cycles among a million things that have none takes a quarter of the time of reading."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _files(folder: Path, platforms: Sequence[str]) -> list[Path]:
@@ -180,10 +198,10 @@ class _Gathered:
     __slots__ = ("again", "by_hosts", "statuses", "values")
 
     def __init__(self) -> None:
-        self.values: dict[str, list[float]] = {}
-        self.again: dict[str, list[float]] = {}
+        self.values: defaultdict[str, list[float]] = defaultdict(list)
+        self.again: defaultdict[str, list[float]] = defaultdict(list)
         self.statuses: dict[str, str] = {}
-        self.by_hosts: dict[str, list[float]] = {}
+        self.by_hosts: defaultdict[str, list[float]] = defaultdict(list)
 
 
 class _Reading:
@@ -191,6 +209,8 @@ class _Reading:
 
     def __init__(self) -> None:
         self.series: defaultdict[Key, _Gathered] = defaultdict(_Gathered)
+        #: What tells a series, as in the files → where it is gathered.
+        self._told: dict[tuple[str, ...], tuple[_Gathered | None, defaultdict[str, list[float]]]] = {}
         self.begun: dict[str, str] = {}
         self.files: dict[tuple[str, str], str] = {}
         #: (platform, hosts, month, whether ok) → rows
@@ -205,12 +225,12 @@ class _Reading:
         by one takes longer than everything else.
         """
         text = path.read_text(encoding="utf-8", errors="replace")
-        reader = csv.reader(io.StringIO(text[: text.rfind("\n") + 1], newline=""))
-        header = next(reader, [])
+        lines = iter(text.split("\n")[:-1])
+        header = next(_by_csv(lines), [])
         if not {"time", "metric", "value"} <= set(header):
             raise NoHistory(f"{path} is no file of a history: it has no columns time, metric, value")
         complete = tuple(header) == tuple(COLUMNS)
-        rows = reader if complete else (_completed(header, cells) for cells in reader)
+        rows = _rows(lines) if complete else (_completed(header, cells) for cells in _by_csv(lines))
         groups: dict[tuple[str, ...], list[str]] = {}
         for row in rows:
             try:
@@ -228,37 +248,46 @@ class _Reading:
 
     def _add(self, alike: tuple[str, ...], time: str, values: Sequence[str], file: str) -> None:
         """Rows that share everything but sample and value; `time` is of the first."""
-        platform, benchmark, case, metric, size, nodes, params, hosts, run, status = alike
-        again = REMEASURED in params and REMEASURED in _params(params)
-        if again:
-            others = {name: text for name, text in _params(params).items() if name != REMEASURED}
-            params = json.dumps(others, sort_keys=True) if others else ""
-        if metric not in METRICS:
+        told, (hosts, run, status) = alike[:_SERIES], alike[_SERIES:]
+        if told not in self._told:
+            self._told[told] = self._place(Key(*told))
+        found, by_run = self._told[told]
+        if found is None:
             self.problems += len(values)
             return
-        found = self.series[Key(platform, benchmark, case, metric, size, nodes, params)]
         self.rows += len(values)
         if run not in self.begun or time < self.begun[run]:
             self.begun[run] = time
-        self.files.setdefault((platform, run), file)
-        self.where[platform, hosts, time[:7], status == OK] += len(values)
+        self.files.setdefault((told[0], run), file)
+        self.where[told[0], hosts, time[:7], status == OK] += len(values)
         if status != OK:
             found.statuses.setdefault(run, status)
             return
         numbers = _numbers(values)
         self.problems += len(values) - len(numbers)
         if numbers:
-            (found.again if again else found.values).setdefault(run, []).extend(numbers)
+            by_run[run] += numbers
             if hosts:
-                found.by_hosts.setdefault(hosts, []).extend(numbers)
+                found.by_hosts[hosts] += numbers
+
+    def _place(self, key: Key) -> tuple[_Gathered | None, defaultdict[str, list[float]]]:
+        """Where the rows of a series are gathered, and its values by night; None of an unknown metric."""
+        again = REMEASURED in key.params and REMEASURED in _params(key.params)
+        if again:
+            others = {name: text for name, text in _params(key.params).items() if name != REMEASURED}
+            key = key._replace(params=json.dumps(others, sort_keys=True) if others else "")
+        if key.metric not in METRICS:
+            return None, defaultdict(list)
+        found = self.series[key]
+        return found, found.again if again else found.values
 
     def history(
         self,
         folder: Path,
         verdicts: Mapping[str, Mapping[str, Any]],
-        by_night: Mapping[tuple[tuple[str, ...], str], str],
+        by_night: Mapping[tuple[str, ...], Mapping[str, str]],
     ) -> History:
-        """Everything that was read, by nights. by_night: (series, night) → verdict."""
+        """Everything that was read, by nights. by_night: series → night → verdict."""
         moments = {run: _seconds(time) for run, time in self.begun.items()}
         order = sorted(moments, key=lambda run: (moments[run], run))
         places = {run: place for place, run in enumerate(order)}
@@ -289,10 +318,10 @@ class _Reading:
         key: Key,
         moments: Mapping[str, float],
         places: Mapping[str, int],
-        by_night: Mapping[tuple[tuple[str, ...], str], str],
+        by_night: Mapping[tuple[str, ...], Mapping[str, str]],
     ) -> Iterator[Night]:
         """The nights of a series, in the order of their `places`."""
-        plain, gathered = _plain(key), self.series[key]
+        verdicts, gathered = by_night.get(_plain(key), {}), self.series[key]
         runs = {*gathered.values, *gathered.again, *gathered.statuses}
         for run in sorted(runs, key=places.__getitem__):
             found = sorted(gathered.values.get(run) or gathered.again.get(run) or ())
@@ -301,7 +330,7 @@ class _Reading:
             middle = (found[(n - 1) // 2] + found[n // 2]) / 2 if found else math.nan
             yield Night(
                 run, moments[run], middle, low, high, n,
-                gathered.statuses.get(run, ""), self.files[key.platform, run], by_night.get((plain, run), ""),
+                gathered.statuses.get(run, ""), self.files[key.platform, run], verdicts.get(run, ""),
             )  # fmt: skip
 
     def _nodes(self) -> Iterator[Node]:
@@ -336,6 +365,28 @@ class _Reading:
                     for host in hosts.split(";"):
                         found[key.platform, host].append(ratio)
         return found
+
+
+def _rows(lines: Iterator[str]) -> Iterator[list[str]]:
+    """The cells of rows in the order of `COLUMNS`, at least those up to the params; lines without their ends.
+
+    Where quotes are about the params alone or about nothing, as in nearly every row, cutting at the commas
+    takes half the time of the csv module.
+    """
+    for line in lines:
+        before, quote, after = line.partition('"')
+        cells = before.split(",")
+        if quote:
+            params, _, raw = after.rpartition('",')
+            if len(cells) == _PARAMS + 1 and not cells[_PARAMS] and '"' not in raw:
+                cells[_PARAMS] = params.replace('""', '"')
+            else:
+                cells = next(_by_csv(chain((line,), lines)))
+        yield cells
+
+
+def _by_csv(lines: Iterable[str]) -> Iterator[list[str]]:
+    return csv.reader(f"{line}\n" for line in lines)
 
 
 def _completed(header: Sequence[str], cells: Sequence[str]) -> list[str]:
@@ -379,15 +430,15 @@ def _verdicts(folders: Iterable[Path]) -> dict[str, Mapping[str, Any]]:
     return found
 
 
-def _by_night(folders: Iterable[Path]) -> dict[tuple[tuple[str, ...], str], str]:
-    """(series, night) → verdict, of the last nights and where it is not PASS."""
-    found: dict[tuple[tuple[str, ...], str], str] = {}
+def _by_night(folders: Iterable[Path]) -> Mapping[tuple[str, ...], Mapping[str, str]]:
+    """Series → night → verdict, of the last nights and where it is not PASS."""
+    found: defaultdict[tuple[str, ...], dict[str, str]] = defaultdict(dict)
     for folder in folders:
         for path in sorted((folder / VERDICTS).glob("*.json"))[-_MOST_VERDICTS:]:
             document = _read_verdict(path)
             for key, entry in _entries(document) if document else ():
                 if entry.get("verdict") != "PASS":
-                    found[key, str(document.get("run"))] = str(entry.get("verdict"))
+                    found[key][str(document.get("run"))] = str(entry.get("verdict"))
     return found
 
 

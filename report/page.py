@@ -78,7 +78,8 @@ def render(report: Report, sections: Sequence[Section], absent: Sequence[tuple[s
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    used = _used(sections)
+    many = any(len(run.series) > MOST_SERIES for run in report.runs)
+    used = _used(sections) if many else set()
     shown = {run.number: _chosen(run, used) for run in report.runs}
     return environment.get_template("page.html").render(
         report=report,

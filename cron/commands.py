@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import os
 import shlex
@@ -14,9 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from npc.characterise import TAGS, benchmark_file, checkout, environment_of_settings, platform_folder
+from npc.duration import Duration
 from npc.files import write_whole
-from npc.wait import Duration
 
 if TYPE_CHECKING:
     from cron.nightly import Options, Outcome
@@ -82,6 +80,13 @@ def nightly(
     from cron.history import InvalidHistory
     from cron.lock import Held, only_one
     from cron.nightly import Options, Stopped, Watch
+    from npc.characterise import (
+        TAGS,
+        benchmark_file,
+        checkout,
+        environment_of_settings,
+        platform_folder,
+    )
     from npc.jube import Stop
 
     home = checkout()
@@ -123,6 +128,8 @@ def nightly(
 
 
 def _folder(history: Path | None, platform: str) -> Path:
+    from npc.characterise import checkout
+
     return ((history or checkout() / HISTORY) / platform).resolve()
 
 
@@ -196,6 +203,7 @@ def accept(pattern: str, reason: str, platform: str, history: Path | None, night
     from cron.journal import Journal
     from cron.nightly import judge_night
     from cron.series import label
+    from npc.characterise import checkout, platform_folder
     from npc.units import METRICS, format_quantity
 
     folder = _folder(history, platform_folder(checkout(), platform).name)
@@ -222,6 +230,8 @@ def accept(pattern: str, reason: str, platform: str, history: Path | None, night
 
 
 def _who() -> str:
+    import getpass
+
     try:
         return getpass.getuser()
     except (OSError, KeyError):  # no such user here
@@ -251,6 +261,7 @@ def install(platform: str, at: str, kind: str | None, history: Path | None, word
     What is in the crontab already stays. Exit codes: 0 installed, 1 it could not be, 2 usage.
     """
     from cron import schedule
+    from npc.characterise import checkout, platform_folder
 
     try:
         moment = schedule.At.parse(at)
@@ -302,6 +313,7 @@ def show(history: Path | None) -> None:
     """What is installed, and how the last nights went."""
     from cron import lock, schedule
     from cron.journal import Journal
+    from npc.characterise import checkout
 
     for table in (schedule.CRONTAB, schedule.SCRONTAB):
         try:

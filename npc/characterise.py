@@ -22,6 +22,7 @@ from typing import IO, Final
 import click
 
 from npc import jube
+from npc.duration import Duration
 from npc.progress import Display, rows_of
 from npc.record import Record
 from npc.run import RECORDS, read_run
@@ -31,7 +32,6 @@ from npc.wait import (
     EXIT_UNFINISHED,
     LOG,
     WRITING_S,
-    Duration,
     Ending,
     Patience,
     missing,

@@ -19,7 +19,7 @@ from typing import Final
 
 import click
 
-from npc import InvalidRecord, __version__
+from npc import __version__
 
 GROUP: Final = "npc.commands"
 #: As a shell reports a program that SIGINT ended: 128 + 2.
@@ -76,7 +76,11 @@ class Commands(click.Group):
         """Run the command; whatever a user can cause ends in one line and no traceback."""
         try:
             return super().invoke(ctx)
-        except InvalidRecord as error:
+        except ValueError as error:
+            from npc.record import InvalidRecord  # only here, to keep the start short
+
+            if not isinstance(error, InvalidRecord):
+                raise
             raise click.ClickException(str(error)) from error
         except OSError as error:
             if error.errno == errno.EPIPE:

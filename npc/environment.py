@@ -15,7 +15,7 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -24,8 +24,10 @@ from npc import sysfs
 from npc.interfaces import interfaces, rdma_ports
 from npc.launch import now
 from npc.load import limits, load_average
-from npc.tools import Found, find, find_all, os_release, run_bounded, search_path
 from npc.topology import processors
+
+if TYPE_CHECKING:
+    from npc.tools import Found
 
 #: Raised whenever a field is renamed or changes its meaning; new fields do not raise it.
 SCHEMA: Final = 1
@@ -54,7 +56,9 @@ def collect_environment(
     watch_s: seconds to watch for processes that compute meanwhile, before anything else is done.
     """
     load = load_average(watch_s=watch_s)
-    from concurrent.futures import ThreadPoolExecutor  # `npc environment --help` does not wait for it
+    from concurrent.futures import ThreadPoolExecutor  # `npc environment --help` does not wait for these
+
+    from npc.tools import find_all
 
     with ThreadPoolExecutor() as pool:
         # What has to ask other programs runs while the rest is read.
@@ -94,6 +98,8 @@ def collect_environment(
 
 def mpi_library() -> str | None:
     """What the MPI library that mpi4py finds calls itself, in one line; None if it cannot be loaded."""
+    from npc.tools import run_bounded, search_path
+
     # In a process of its own: a library that does not fit may end the process that loads it.
     program = (
         "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; "
@@ -172,6 +178,8 @@ def _kernel() -> dict[str, Any]:
 
 
 def _os() -> dict[str, str | None]:
+    from npc.tools import os_release
+
     release = os_release()
     return {
         "id": release.get("ID"),
@@ -233,6 +241,8 @@ def _slurm(variables: Mapping[str, str]) -> dict[str, str] | None:
 
 def _checkout() -> dict[str, Any]:
     """Commit and cleanness of the checkout that this NPC runs from; None each where it is none."""
+    from npc.tools import find, run_bounded
+
     unknown: dict[str, Any] = {"commit": None, "dirty": None}
     folder = Path(npc.__file__).resolve().parent.parent
     if not (folder / ".git").exists() or find("git") is None:

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from xml.sax.saxutils import escape
 
 import click
-
-from npc.platform import PLATFORM_FILE, PLATFORMS, InvalidPlatform, link_data_rate, read_platform
 
 #: The platform that new ones are written over, and what they share with it.
 BASE: Final = "slurm"
@@ -154,6 +150,8 @@ def _clock_of_name(model: str) -> float | None:
 
 def _links(node: Mapping[str, Any]) -> dict[str, str]:
     """Interface → its link, of those whose rate the node knows."""
+    from npc.platform import link_data_rate
+
     rates = {port["device"]: port for port in node.get("rdma", ()) if port.get("rate")}
     links = {}
     for interface in node.get("interfaces", ()):
@@ -181,6 +179,8 @@ def _quoted(text: str) -> str:
 
 def platform_xml(name: str, partition: Partition, account: str) -> str:
     """platform.xml: the differences from platforms/slurm, and in comments what to check."""
+    from html import escape
+
     notes = [
         f"{partition.nodes} nodes in the partition {partition.name}, each with {partition.cores} cores, "
         f"{partition.cpus} CPUs, {partition.memory_mb / 1000:.0f} GB"
@@ -197,7 +197,7 @@ def platform_xml(name: str, partition: Partition, account: str) -> str:
     ]
     settings = "\n".join(
         f'        <parameter name="{key}" mode="shell" separator=";;">'
-        f'printf %s "${{{variable}:-{escape(value)}}}"</parameter>'
+        f'printf %s "${{{variable}:-{escape(value, quote=False)}}}"</parameter>'
         for key, variable, value in lines
     )
     comment = "\n     ".join(notes).replace("--", "- -")
@@ -233,6 +233,8 @@ def platform_xml(name: str, partition: Partition, account: str) -> str:
 
 def ask(command: Sequence[str], timeout_s: float = SLURM_TIMEOUT_S) -> str:
     """What a command of Slurm prints. Raises click.ClickException with its own words if it fails."""
+    import subprocess
+
     try:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
     except FileNotFoundError:
@@ -282,6 +284,7 @@ def new(name: str, wanted: str | None, account: str, ask_node: bool, patience: f
     Exit codes: 0, 1 (Slurm does not answer, nothing can be written), 2 usage.
     """
     from npc.characterise import checkout
+    from npc.platform import PLATFORM_FILE, PLATFORMS, InvalidPlatform, read_platform
 
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
         raise click.UsageError(f"{name!r} is no name for a folder: letters, digits, - _ .")

@@ -13,11 +13,9 @@ import dataclasses
 import itertools
 import json
 import os
-import random
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -109,6 +107,8 @@ def plan(cases: Sequence[Case], seed: int | None) -> list[tuple[Case, int]]:
     """(case, sample) of every launch: in order, or shuffled by `seed`."""
     launches = [(case, sample) for case in cases for sample in range(case.runs)]
     if seed is not None:
+        import random  # `npc sample --help` does not wait for it
+
         random.Random(seed).shuffle(launches)
     return launches
 
@@ -129,7 +129,7 @@ def job_hosts() -> tuple[str, ...]:
         except (OSError, subprocess.SubprocessError):
             names = [nodelist]
         return tuple(names)
-    return (socket.gethostname(),)
+    return (os.uname().nodename,)
 
 
 def _components() -> int:

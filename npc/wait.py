@@ -21,9 +21,9 @@ from typing import Final
 import click
 
 from npc import jube, slurm
+from npc.duration import Duration
 from npc.progress import Display, Row, as_json, row_of
 from npc.slurm import Job
-from npc.units import parse_duration
 from npc.workpackages import (
     REASON,
     WORKPACKAGES,
@@ -320,22 +320,6 @@ def _record(workpackage: Workpackage, status: str) -> None:
     partial = workpackage.folder / f".{REASON}.{os.getpid()}"
     partial.write_text(text, encoding="utf-8")
     partial.replace(workpackage.folder / REASON)
-
-
-class Duration(click.ParamType):
-    """Seconds, or with a unit: ``90s``, ``10m``, ``2h``."""
-
-    name = "duration"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Seconds; fails on anything that is no positive duration."""
-        try:
-            seconds = float(value) if isinstance(value, int | float) else parse_duration(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-        if seconds <= 0:
-            self.fail(f"{value} is not positive", param, ctx)
-        return seconds
 
 
 def verdict(workpackages: Sequence[Workpackage]) -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-from fractions import Fraction
 from typing import Final, Literal, NamedTuple
 
 
@@ -81,10 +80,12 @@ def parse_size(text: str) -> int:
         factor = _BINARY["K" if prefix == "k" else prefix]
     else:
         factor = _DECIMAL[prefix]
-    size = Fraction(number) * factor  # exact: a float would round sizes above 2^53
-    if size.denominator != 1:
+    whole, _, part = number.partition(".")
+    parts: int = 10 ** len(part)
+    size, rest = divmod(int(whole + part) * factor, parts)  # a float would round sizes above 2^53
+    if rest:
         raise ValueError(f"not a whole number of bytes: {text!r}")
-    return int(size)
+    return size
 
 
 def format_size(size_bytes: int) -> str:

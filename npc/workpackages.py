@@ -12,14 +12,16 @@ import os
 import re
 import string
 import time
-import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from npc.launch import LAUNCHES, last_words, read_launches
 from npc.record import OK
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
 
 WORKPACKAGES: Final = "workpackages.xml"
 CONFIGURATION: Final = "configuration.xml"
@@ -250,6 +252,8 @@ def read_workpackages(run: Path, patience_s: float = 0.0) -> list[Workpackage]:
 
 
 def _read_workpackages(run: Path) -> list[Workpackage]:
+    import xml.etree.ElementTree as ET  # `npc wait --help` does not wait for it
+
     try:
         root = ET.parse(run / WORKPACKAGES).getroot()
         elements = {int(element.get("id", "")): element for element in root.iter("workpackage")}
@@ -273,7 +277,7 @@ def _folder(run: Path, number: int, step: str) -> Path:
     return next(run.glob(f"{folder.name}_*"), folder)  # a step may give its folders a suffix
 
 
-def _parameters(number: int, elements: Mapping[int, ET.Element]) -> dict[str, str]:
+def _parameters(number: int, elements: Mapping[int, Element]) -> dict[str, str]:
     """Own parameters over those of the parents: JUBE writes each where it was first used."""
     parameters: dict[str, str] = {}
     element = elements[number]
@@ -289,6 +293,8 @@ def _parameters(number: int, elements: Mapping[int, ET.Element]) -> dict[str, st
 
 def _read_steps(run: Path) -> dict[str, tuple[Do, ...]]:
     """Every step's ``<do>``; empty where the configuration cannot be read."""
+    import xml.etree.ElementTree as ET
+
     try:
         root = ET.parse(run / CONFIGURATION).getroot()
     except (OSError, ET.ParseError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 import sys
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
@@ -89,6 +90,26 @@ def test_a_command_loads_heavy_packages_only_when_it_runs(module: str) -> None:
     heavy = {"numpy", "matplotlib", "plotly", "rich", "mpi4py", "scipy", "ruptures"}
     found = {name: asking for name, asking in loaded_by(module).items() if name.partition(".")[0] in heavy}
     assert not found
+
+
+def test_the_help_of_no_command_waits_for_what_only_running_it_needs() -> None:
+    dear = {
+        "concurrent", "email", "fractions", "html", "http", "numpy", "random", "rich", "sqlite3", "ssl",
+        "statistics", "tempfile", "npc.tools", "urllib.request", "xml.etree", "xml.sax",
+    }  # fmt: skip
+    modules = sorted({target.partition(":")[0] for target in entry_points().values()})
+    program = f"import sys, npc.cli, {', '.join(modules)}; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert set(modules) <= set(loaded.stdout.split())
+    assert not dear & set(loaded.stdout.split())
+
+
+def test_the_command_line_itself_loads_no_records() -> None:
+    program = "import sys, npc.cli; print(*sys.modules); from npc import *; print(read_run, Record, Reading)"
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded, names = shown.stdout.splitlines()
+    assert "npc.cli" in loaded.split() and "npc.record" not in loaded.split()
+    assert "read_run" in names and "npc.record.Record" in names
 
 
 def test_no_module_imports_itself_through_others() -> None:

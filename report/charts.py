@@ -382,6 +382,8 @@ def _span(values: Iterable[float]) -> tuple[float, float]:
 
 # --- grids ---------------------------------------------------------------------------------------------
 
+#: Pixels between the groups of a grid.
+_APART: Final = 8.0
 #: Edges of the colours of a ratio to what is normal; below 1 is slow.
 EDGES: Final = (0.6, 0.8, 0.9, 0.95, 1.05, 1.1, 1.25, 1.6)
 State = Literal["", "failed", "missing"]
@@ -401,7 +403,11 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Coloured cells with names of rows and columns; `blamed` names stand out."""
+    """Coloured cells with names of rows and columns; `blamed` names stand out.
+
+    groups: (name, number of its rows) of what rows belong to, from the first row on, each drawn apart from
+    the next with its name on the left; none where they belong to nothing.
+    """
 
     ident: str
     title: str
@@ -416,6 +422,7 @@ class Grid:
     filled: bool = False
     #: The longest side of a cell in pixels.
     side: float = 26.0
+    groups: tuple[tuple[str, int], ...] = ()
 
 
 def shade(ratio: float) -> int:
@@ -430,21 +437,28 @@ def draw_grid(grid: Grid) -> Markup:
 
 
 def _grid(grid: Grid) -> Iterator[str]:
-    left = 30 + 6.6 * max((len(_short(name)) for name in grid.rows), default=0)
+    # Beside the line of a group there must be room for bold names, and for the larger ones of small screens.
+    named = (9.0 if grid.groups else 6.6) * max((len(_short(name)) for name in grid.rows), default=0)
+    outer = 14 + 8.2 * max(len(_short(name)) for name, _ in grid.groups) if grid.groups else 0.0
+    left = 30 + outer + named
     top = 30 + 6.6 * max((len(_short(name)) for name in grid.columns), default=0)
     side = min(grid.side, (WIDTH - left - 10) / max(len(grid.columns), 1))
     width = max(left + side * len(grid.columns) + 10, 320)
-    height = top + side * len(grid.rows) + 12
+    starts = _starts(grid, top, side)
+    height = starts[-1] + 12
     yield from _opening(grid.ident, width, height, grid.title, grid.text, "chart cells")
     every = max(1, math.ceil(11 / side))
     yield '<g class="ylabels">'
     for number, name in enumerate(grid.rows):
         if number % every == 0 or name in grid.blamed:
             yield (
-                f'<text x="{left - 5:.1f}" y="{top + side * (number + 0.5) + 4:.1f}"{_blamed(name, grid)}>'
+                f'<text x="{left - 5:.1f}" y="{starts[number] + side / 2 + 4:.1f}"{_blamed(name, grid)}>'
                 f"{escape(_short(name))}</text>"
             )
-    yield '</g><g class="clabels">'
+    yield "</g>"
+    if grid.groups:
+        yield from _groups(grid, starts, side, left - named - 14)
+    yield '<g class="clabels">'
     for number, name in enumerate(grid.columns):
         if number % every == 0 or name in grid.blamed:
             x = left + side * (number + 0.5) + 4
@@ -470,12 +484,34 @@ def _grid(grid: Grid) -> Iterator[str]:
             f'height="{side * len(grid.rows):.1f}"/>'
         )
     for cell in grid.cells:
-        yield from _cell(cell, left, top, side)
+        yield from _cell(cell, left + side * cell.column, starts[cell.row], side)
     yield "</svg>"
 
 
-def _cell(cell: Cell, left: float, top: float, side: float) -> Iterator[str]:
-    x, y = left + side * cell.column, top + side * cell.row
+def _starts(grid: Grid, top: float, side: float) -> list[float]:
+    """Where each row begins, and where the last one ends."""
+    groups = [number for number, (_, rows) in enumerate(grid.groups) for _ in range(rows)]
+    groups = groups or [0] * len(grid.rows)
+    starts = [top + side * row + _APART * group for row, group in enumerate(groups)]
+    return [*starts, top + side * len(groups) + _APART * (groups[-1] if groups else 0)]
+
+
+def _groups(grid: Grid, starts: Sequence[float], side: float, right: float) -> Iterator[str]:
+    """The names of groups, each with a line along its rows on its right."""
+    first, pieces = 0, []
+    yield '<g class="glabels">'
+    for name, rows in grid.groups:
+        begin, end = starts[first], starts[first] + side * rows - 0.6
+        pieces.append(f"M{right:.1f} {begin:.1f}V{end:.1f}")
+        first += rows
+        yield (
+            f'<text x="{right - 7:.1f}" y="{(begin + end) / 2 + 4:.1f}"{_blamed(name, grid)}>'
+            f"{escape(_short(name))}</text>"
+        )
+    yield f'</g><path class="axis" d="{"".join(pieces)}"/>'
+
+
+def _cell(cell: Cell, x: float, y: float, side: float) -> Iterator[str]:
     record = f' data-record="{cell.record}"' if cell.record else ""
     kind = "none" if cell.ratio is None else f"h{shade(cell.ratio)}"
     yield (

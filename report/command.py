@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 if TYPE_CHECKING:
+    from npc.fabric import Topology
     from report.history import History
     from report.page import Section
     from report.runs import Report
@@ -39,8 +40,11 @@ _OF_PLATFORM: Final = "history"
     metavar="FILE",
     help=f"The page; by default {PAGE} beside the run, or here if there are several.",
 )
+@click.option("--topology", help="Draw nodes by rack or switch: slurm, or a file (docs/blame.md).")
 @click.option("--json", "as_json", is_flag=True, help="Print what the page holds as JSON.")
-def report(runs: tuple[Path, ...], history: Path | None, output: Path | None, as_json: bool) -> None:
+def report(
+    runs: tuple[Path, ...], history: Path | None, output: Path | None, topology: str | None, as_json: bool
+) -> None:
     """One page about RUN…: verdicts, pictures, models, nights, what failed; every number with its raw file.
 
     RUN is a run's folder (of a folder of runs, its newest), a records.csv, or a folder that npb wrote.
@@ -64,8 +68,9 @@ def report(runs: tuple[Path, ...], history: Path | None, output: Path | None, as
     except (ValueError, csv.Error) as error:
         raise _failure(f"no records: {error}") from None
     path = output or _beside(runs)
+    fabric = _read_topology(topology)
     read = _read_history(history, [run.records[0].platform for run in found if run.records])
-    made = Report(found, path.parent, read)
+    made = Report(found, path.parent, read, fabric)
     sections, absent = build(made, _say)
     _say("writing the page")
     page = render(made, sections, absent)
@@ -104,6 +109,15 @@ def _read_history(folder: Path | None, platforms: Sequence[str]) -> History | No
         raise _failure(str(error)) from None
     except OSError as error:
         raise _failure(f"{error.filename}: {error.strerror}") from None
+
+
+def _read_topology(source: str | None) -> Topology | None:
+    from npc.fabric import InvalidTopology, load
+
+    try:
+        return load(source) if source else None
+    except InvalidTopology as error:
+        raise _failure(str(error)) from None
 
 
 def _say(text: str) -> None:

@@ -26,6 +26,7 @@ from npc.validity import Circumstances, Finding, find_lies
 from npc.validity.run import circumstances_of, platform_of
 
 if TYPE_CHECKING:
+    from npc.fabric import Topology
     from report.history import History
     from roofline.ceilings import Estimate, Roofline
 
@@ -192,6 +193,8 @@ class Report:
     runs: list[Run]
     folder: Path
     history: History | None = None
+    #: Racks and switches, if somebody said which there are.
+    topology: Topology | None = None
     #: Ids of charts, so that no two are alike.
     charts: int = field(default=0)
 

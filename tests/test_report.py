@@ -253,6 +253,63 @@ def test_many_nodes_are_drawn_in_groups_and_the_slow_one_still_stands_out(tmp_pa
     assert 300 + 60 <= len(cells) <= 300 + 60 * 60
 
 
+TOPOLOGY = "leaf1: n[0-2]\nleaf2: n[3-5]\nspine: leaf[1-2]\n"
+
+
+@pytest.mark.parametrize(
+    ("topology", "groups"),
+    [
+        ("rack r2: n[4-6]\nrack r1: n[0-3]\n" + TOPOLOGY, ["rack r1", "rack r2", "elsewhere"]),
+        (TOPOLOGY, ["switch leaf1", "switch leaf2", "elsewhere"]),
+        ("a: m[1-3]\n", []),
+    ],
+)
+def test_nodes_are_drawn_by_rack_or_leaf_switch_where_somebody_says_which(
+    tmp_path: Path, folders: Mapping[str, Path], topology: str, groups: list[str]
+) -> None:
+    (tmp_path / "topology").write_text(topology)
+    path = tmp_path / "page.html"
+    ended = npc_report(folders["pairs"], "--topology", tmp_path / "topology", "--output", path)
+    assert ended.exit_code == 0, ended.output
+    page = Page(path.read_text(encoding="utf-8"))
+    drawn = re.findall(r'<g class="glabels">(.*?)</g>', path.read_text(encoding="utf-8"))
+    assert re.findall(r">([^<]+)</text>", "".join(drawn)) == groups
+    cells = {
+        each["data-tip"].split("\n")[0]: each
+        for tag, each in page.elements
+        if tag == "rect" and re.match(r"n\d\n", each.get("data-tip", ""))
+    }
+    assert sorted(cells) == [f"n{number}" for number in range(8)]
+    if not groups:
+        assert len({cell["y"] for cell in cells.values()}) == 1
+        assert "rack" not in page.inside["allocation"]
+        return
+    assert {cell["data-tip"].split("\n")[1] for cell in cells.values()} == set(groups)
+    rows = {(cell["data-tip"].split("\n")[1], cell["y"]) for cell in cells.values()}
+    assert len(rows) == len({y for _, y in rows}) == len(groups)
+    assert cells["n7"]["data-tip"].split("\n")[1] == "elsewhere"
+    assert "Racks and switches whose median node is below 0.95: none" in page.inside["allocation"]
+    assert "rack or switch" in page.inside["allocation"]
+
+
+def test_a_rack_whose_median_node_is_slow_is_named(tmp_path: Path) -> None:
+    (first, *_) = records("stream", "triad", 1e9)
+    found = [
+        replace(first, hosts=(f"n{number}.site",), value=0.8e9 if 4 <= number < 8 else 1e9)
+        for number in range(40)
+    ]
+    save_csv(found, tmp_path / "records.csv")
+    (tmp_path / "topology").write_text("rack a: n[0-3]\nrack b: n[4-7]\nrack c: n[8-39]\n")
+    assert npc_report(tmp_path, "--topology", tmp_path / "topology").exit_code == 0
+    text = (tmp_path / "report.html").read_text()
+    assert "median node is below 0.95: rack b 0.8" in Page(text).inside["allocation"]
+    labels = re.findall(r'<text x="[\d.]+" y="([\d.]+)"( class="blamed")?>rack (\w)</text>', text)
+    assert [(blamed != "", name) for _, blamed, name in labels] == [(False, "a"), (True, "b"), (False, "c")]
+    places = [float(y) for y, _, _ in labels]
+    assert places[1] - places[0] == pytest.approx(30 + 8, abs=0.2)
+    assert places[2] - places[1] == pytest.approx(30 + 8 + 15, abs=0.2)  # c has two rows of 16
+
+
 def test_nights_show_the_verdict_the_usual_value_and_where_the_new_level_began(page: Page) -> None:
     assert "night 20261010T023000Z: DEGRADED (1 DEGRADED, 2 PASS)" in page.inside["summary"]
     history = page.inside["history"]
@@ -314,6 +371,8 @@ def test_the_page_lies_beside_the_run_and_a_second_one_replaces_it(tmp_path: Pat
         (["broken.csv"], "broken.csv:2: value"),
         (["--history", "empty"], "holds no history"),
         (["run", "--output", "file/report.html"], "cannot write file/report.html"),
+        (["run", "--topology", "nowhere"], "--topology nowhere: No such file"),
+        (["run", "--topology", "broken.csv"], "broken.csv:1: expected"),
     ],
 )
 def test_a_mistake_is_one_message_and_two(tmp_path: Path, words: list[str], message: str) -> None:

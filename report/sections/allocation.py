@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
+from npc.fabric import Topology
 from report.blocks import Block, Cell, Figure, Table, Text, count, grid_figure
 from report.charts import Cell as GridCell
 from report.charts import Grid
@@ -21,8 +21,10 @@ TITLE = "Nodes: allocation and health"
 _ROW = 16
 #: Below this a node is worth a look, and its name stands out.
 _LOOK = 0.95
+#: Where nodes stand that the topology does not know.
+_ELSEWHERE = "elsewhere"
 _READING = (
-    "each square is a node, in the order of the names. White is as the others, red slower, blue faster, "
+    "each square is a node, {order}. White is as the others, red slower, blue faster, "
     "grey has nothing "
     "to be compared with, a cross failed in everything. Point at a square for its name and numbers."
 )
@@ -39,6 +41,7 @@ class Node:
     series: int
     record: str = ""
     worst: str = ""
+    place: str = ""
 
 
 def build(report: Report) -> Iterator[Block]:
@@ -64,7 +67,7 @@ def _of_run(report: Report, run: Run) -> Iterator[Block]:
             f"{node.rows} records, {node.failed} of them failed."
         )
         return
-    yield _figure(report, f"Health of the nodes{where}", nodes)
+    yield _figure(report, f"Health of the nodes{where}", _placed(nodes, report.topology))
 
 
 def _nodes(run: Run) -> Iterator[Node]:
@@ -111,38 +114,80 @@ def _of_history(report: Report, history: History) -> Iterator[Block]:
     for platform in history.platforms:
         own = [node for node in history.nodes if node.platform == platform]
         nodes = [Node(n.name, n.rows, n.failed, n.ratio, n.series) for n in own]
-        nodes.sort(key=lambda node: natural(node.name))
+        nodes = _placed(sorted(nodes, key=lambda node: natural(node.name)), report.topology)
         if len(nodes) < 2:
             continue
         yield _figure(report, f"Health of the nodes of {platform} over all nights", nodes)
         months = sorted({month for node in own for month in node.by_month})
+        by_month = {node.name: node.by_month for node in own}
         rows = tuple(
-            (Cell(node.name), *(count(node.by_month.get(month, 0)) for month in months))
-            for node in sorted(own, key=lambda node: natural(node.name))
+            (
+                Cell(node.name),
+                *([Cell(node.place)] if nodes[0].place else []),
+                *(count(by_month[node.name].get(month, 0)) for month in months),
+            )
+            for node in nodes
         )
         yield Table(
             f"Allocation: rows of the history of {platform} by node and month",
-            ("node", *months),
+            ("node", *(["rack or switch"] if nodes[0].place else []), *months),
             rows,
             folded=True,
             filtered=True,
         )
 
 
+def _placed(nodes: Sequence[Node], topology: Topology | None) -> list[Node]:
+    """Nodes by rack, or by leaf switch where no rack of theirs is known, each with its name; those that the
+    topology does not know are the last. As they are if it knows none of them."""
+    if topology is None:
+        return list(nodes)
+    places: dict[str, str] = {}
+    racks = sorted(
+        (group for group in topology.groups if group.kind == "rack"),
+        key=lambda group: (group.level, len(group.nodes)),
+    )
+    for group in racks:
+        for name in group.nodes:
+            places.setdefault(name, f"rack {group.name}")
+    placed = []
+    for node in nodes:
+        leaf = topology.leaf(node.name)
+        place = places.get(topology.name(node.name)) or (f"switch {leaf}" if leaf else _ELSEWHERE)
+        placed.append(replace(node, place=place))
+    if all(node.place == _ELSEWHERE for node in placed):
+        return list(nodes)
+    return sorted(
+        placed, key=lambda node: (node.place == _ELSEWHERE, natural(node.place), natural(node.name))
+    )
+
+
+def _lines(nodes: Sequence[Node], columns: int) -> list[list[Node]]:
+    """The rows of the map; each place begins one."""
+    found: list[list[Node]] = []
+    for node in nodes:
+        if not found or len(found[-1]) == columns or found[-1][0].place != node.place:
+            found.append([])
+        found[-1].append(node)
+    return found
+
+
 def _figure(report: Report, title: str, nodes: Sequence[Node]) -> Figure:
     columns = min(_ROW, len(nodes)) if len(nodes) <= 256 else 32
+    lines = _lines(nodes, columns)
+    places = Counter(line[0].place for line in lines) if nodes[0].place else Counter[str]()
     cells = tuple(
         GridCell(
-            place // columns,
-            place % columns,
+            row,
+            column,
             node.ratio,
             _tip(node),
             node.record,
             "failed" if node.failed == node.rows else "",
         )
-        for place, node in enumerate(nodes)
+        for row, line in enumerate(lines)
+        for column, node in enumerate(line)
     )
-    lines = math.ceil(len(nodes) / columns)
     slow = [node for node in nodes if node.ratio is not None and node.ratio < _LOOK]
     named = ", ".join(f"{node.name} {node.ratio:.3g}" for node in slow[:8]) or "none"
     shows = (
@@ -150,28 +195,49 @@ def _figure(report: Report, title: str, nodes: Sequence[Node]) -> Figure:
         "all nodes. "
         f"Below {_LOOK:g}: {named}{' and more' if len(slow) > 8 else ''}."
     )
+    slow_places = {place: ratio for place, ratio in _ratios(nodes).items() if ratio < _LOOK}
+    if places:
+        named = ", ".join(f"{place} {ratio:.3g}" for place, ratio in slow_places.items()) or "none"
+        shows += f" Racks and switches whose median node is below {_LOOK:g}: {named}."
+    order = "in the order of the names"
+    if places:
+        order = (
+            "by rack or leaf switch, whose name stands on the left; the first node of a row stands before it"
+        )
     grid = Grid(
         ident=report.ident(),
         title=title,
         text=f"{shows} The table below has all nodes.",
-        rows=tuple(nodes[line * columns].name for line in range(lines)),
-        columns=tuple(f"+{number}" if number else "" for number in range(columns)),
+        rows=tuple(line[0].name for line in lines),
+        columns=tuple(f"+{number}" if number else "" for number in range(max(map(len, lines)))),
         cells=cells,
-        blamed=frozenset(node.name for node in slow),
+        blamed=frozenset({*(node.name for node in slow), *slow_places}),
         side=30.0 if len(nodes) <= 256 else 18.0,
+        groups=tuple(places.items()),
     )
-    return grid_figure(grid, shows, _READING, _table(title, nodes))
+    return grid_figure(grid, shows, _READING.format(order=order), _table(title, nodes))
+
+
+def _ratios(nodes: Sequence[Node]) -> dict[str, float]:
+    """The median node of each rack or switch, as far as they are known."""
+    found: defaultdict[str, list[float]] = defaultdict(list)
+    for node in nodes:
+        if node.ratio is not None and node.place not in ("", _ELSEWHERE):
+            found[node.place].append(node.ratio)
+    return {place: median(ratios) for place, ratios in found.items()}
 
 
 def _tip(node: Node) -> str:
     ratio = "not compared" if node.ratio is None else f"{node.ratio:.3g} of normal, over {node.series} tests"
-    return "\n".join(filter(None, [node.name, ratio, node.worst, f"{node.rows} rows, {node.failed} failed"]))
+    lines = [node.name, node.place, ratio, node.worst, f"{node.rows} rows, {node.failed} failed"]
+    return "\n".join(filter(None, lines))
 
 
 def _table(title: str, nodes: Sequence[Node]) -> Table:
     rows = tuple(
         (
             Cell(node.name),
+            *([Cell(node.place)] if node.place else []),
             Cell(
                 "" if node.ratio is None else f"{node.ratio:.4g}",
                 (node.record,) if node.record else (),
@@ -185,7 +251,8 @@ def _table(title: str, nodes: Sequence[Node]) -> Table:
         )
         for node in nodes
     )
-    columns = ("node", "ratio to normal", "tests compared", "records", "failed", "worst test")
+    where = ["rack or switch"] if nodes[0].place else []
+    columns = ("node", *where, "ratio to normal", "tests compared", "records", "failed", "worst test")
     return Table(f"Numbers: {title}", columns, rows, folded=True, filtered=len(nodes) > 16)
 
 

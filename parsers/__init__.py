@@ -53,6 +53,7 @@ def names() -> list[str]:
     return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name not in _NOT_PARSERS)
 
 
+@lru_cache
 def load(name: str) -> Parser:
     """The parser called `name`. Raises `UnknownParser`."""
     if name not in names():
@@ -147,7 +148,6 @@ def cells_of_rows(lines: str, cells: Sequence[str]) -> list[str]:
     `cells` are the patterns of a row's cells; lines that are no such row are left out. `lines` begins with a
     line end.
     """
-    lines = lines.rstrip("\n") + "\n"
     row, no_usual_row, no_row = _row_patterns(tuple(cells))
     # One search over the whole text is cheaper than a match for each line, and cheaper still without options.
     if no_usual_row.search(lines) and no_row.search(lines):
@@ -163,9 +163,15 @@ def _row_patterns(cells: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[s
     usual = " *" + " +".join(rf"{WHOLE}\.{WHOLE}" if cell == NUMBER else cell for cell in cells)
     return (
         re.compile(row),
-        re.compile(rf"\n(?!{usual}\n).", re.DOTALL),
+        re.compile(rf"\n(?!{usual}$)[^\n]", re.MULTILINE),
         re.compile(rf"\n(?!(?:{row})?$)", re.MULTILINE),
     )
+
+
+@lru_cache
+def whole_numbers(cells: str) -> tuple[int, ...]:
+    """The numbers of a column of sizes, joined by blanks; remembered, because a sweep's tables share them."""
+    return tuple(map(int, cells.split()))
 
 
 def column(

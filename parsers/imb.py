@@ -19,24 +19,27 @@ Source: Intel MPI Benchmarks User Guide, "MPI-1 Benchmarks", "Output Data Format
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain, compress, repeat
 from pathlib import PurePath
-from typing import Final
+from typing import Final, NamedTuple
 
 from npc.record import Reading
-from parsers import NUMBER, WHOLE, cells_of_rows, column, complete_lines, failed
+from parsers import NUMBER, WHOLE, cells_of_rows, column, complete_lines, failed, whole_numbers
 
 _TITLE: Final = re.compile(r"\n# Benchmarking (\S+)(?: \([^)\n]*\))?[ \t]*(?=\n)")
 _HEADING: Final = re.compile(r"\n[ \t]*((?:Group +)?(?:#bytes +)?#repetitions [^\n]+)(?=\n)")
 _PROGRAM_TITLE: Final = re.compile(r"MPI Benchmarks (\S+), (?:IMB|MPI)-(\w+) part[ \t]*\n")
+_PROGRAM_TITLE_BEGINS: Final = "MPI Benchmarks "
 _RANKS: Final = re.compile(
     rf"\n# #processes = ({WHOLE})[ \t]*\n(?:# \( ({WHOLE}) additional processes waiting)?"
 )
 _GROUPS: Final = re.compile(rf"\n# \( ({WHOLE}) groups of ({WHOLE}) processes each")
 _FAILED_ROW: Final = re.compile(rf"\n[ \t]*({WHOLE}) ((?:time-out|out-of-mem)\.[^\n]*)(?=\n)")
+_FAILED_ROW_HAS: Final = "-o"  # both; a plain search is cheaper than the pattern's on every row
 _REFUSED: Final = re.compile(
-    r"\n# !! Benchmark (\S+) (invalid for \d+ processes) !!|\n(Invalid benchmark name) (\S+)(?=\n)"
+    r"\n(?:# !! Benchmark (\S+) (invalid for \d+ processes) !!|(Invalid benchmark name) (\S+)(?=\n))"
 )
 _PROGRAM: Final = re.compile(r"IMB-[A-Z0-9]+(?:-GPU)?")
 
@@ -55,80 +58,112 @@ _QUANTITIES: Final[dict[str, tuple[str, float, dict[str, str]]]] = {
 }
 
 
+class _Column(NamedTuple):
+    """A measured column: its place, the metric, what one printed unit is in SI, and its qualifiers."""
+
+    place: int
+    metric: str
+    printed: float
+    params: dict[str, str]
+
+
+class _Layout(NamedTuple):
+    """A table: the patterns of a row's cells, the measured columns, what they share, where sizes stand."""
+
+    cells: tuple[str, ...]
+    columns: list[_Column]
+    params: dict[str, str]
+    sizes: int | None
+    grouped: bool
+
+
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
-    """Readings of every table, column by column, and of every benchmark that was refused."""
+    """Readings of every benchmark that was refused, and of every table, column by column."""
     text = complete_lines(text)
-    for name, reason, invalid, unknown in _REFUSED.findall(text):
-        yield failed(name or unknown, "latency", reason or invalid)
-    start, program, version = "", "", ""
+    readings = [
+        failed(name or unknown, "latency", reason or invalid)
+        for name, reason, invalid, unknown in _REFUSED.findall(text)
+    ]
     parts = _TITLE.split(text)
-    for place in range(0, len(parts), 2):
-        body = parts[place]
-        if start:
-            yield from _table(start, body, program, version)
-        told = _PROGRAM_TITLE.search(body)
+    if len(parts) > 1:
+        return chain(readings, chain.from_iterable(_tables(parts)))
+    if not readings and any(_PROGRAM.fullmatch(PurePath(word).name) for word in argv):
+        readings.append(failed(argv[-1], "latency", "no table was printed"))
+    return iter(readings)
+
+
+def _tables(parts: list[str]) -> Iterator[Iterable[Reading]]:
+    """The readings of each table; `parts`: what precedes the first title, then titles and bodies in turn."""
+    program, version = "", ""
+    for name, body in zip(["", *parts[1::2]], parts[::2], strict=True):
+        if name:
+            yield _table(name, body, program, version)
+        place = body.find(_PROGRAM_TITLE_BEGINS)
+        told = _PROGRAM_TITLE.search(body, place) if place >= 0 else None
         if told:  # of the run that begins behind this table
             version, program = told[1], f"IMB-{told[2].replace('1', 'MPI1')}"
-        start = parts[place + 1] if place + 1 < len(parts) else ""
-    if (
-        len(parts) == 1
-        and not _REFUSED.search(text)
-        and any(_PROGRAM.fullmatch(PurePath(word).name) for word in argv)
-    ):
-        yield failed(argv[-1], "latency", "no table was printed")
 
 
-def _table(name: str, body: str, program: str, version: str) -> list[Reading]:
+def _table(name: str, body: str, program: str, version: str) -> Iterable[Reading]:
     """Readings of what stands between one title and the next; `body` begins with the title's line end."""
     heading = _HEADING.search(body)
     if heading is None:
         return [failed(name, "latency", "the table has no heading")]
-    params = _params(body[: heading.start() + 1], program)
+    layout = _layout(heading[1], body[: heading.start() + 1], program)
     end = body.find("\n#", heading.end())
     rows = body[heading.end() : end + 1 if end >= 0 else len(body)]
     readings = [
-        failed(name, "latency", reason, int(size), params) for size, reason in _FAILED_ROW.findall(rows)
+        failed(name, "latency", reason, int(size), layout.params)
+        for size, reason in (_FAILED_ROW.findall(rows) if _FAILED_ROW_HAS in rows else ())
     ]
-    names, patterns = _layout(heading[1])
-    cells = cells_of_rows(rows, patterns)
-    width = len(names)
+    cells = cells_of_rows(rows, layout.cells)
+    width = len(layout.cells)
     if not cells:
-        return [*readings, failed(name, "latency", "the table has no row", params=params)]
+        return [*readings, failed(name, "latency", "the table has no row", params=layout.params)]
     columns = [cells[place::width] for place in range(width)]
-    if names[0] != "Group":
-        return readings + _columns(name, names, columns, params, version)
+    if not layout.grouped:
+        return chain(readings, _columns(name, layout, columns, version))
     for group in sorted(set(columns[0]), key=int):
-        chosen = [at for at, of_row in enumerate(columns[0]) if of_row == group]
-        of_group = [[cells[at] for at in chosen] for cells in columns]
-        readings += _columns(name, names, of_group, {**params, "group": group}, version)
+        chosen = [of_row == group for of_row in columns[0]]
+        of_group = [list(compress(cells, chosen)) for cells in columns]
+        readings += _columns(name, layout, of_group, version, {"group": group})
     return readings
 
 
 def _columns(
-    name: str, names: list[str], columns: list[list[str]], params: dict[str, str], version: str
-) -> list[Reading]:
+    name: str, layout: _Layout, columns: list[list[str]], version: str, group: Mapping[str, str] | None = None
+) -> Iterator[Reading]:
     """Readings of a table's columns. A zero is a number too small to be printed."""
-    sizes: list[int | None] = [None] * len(columns[0])
-    if "#bytes" in names:
-        sizes = list(map(int, columns[names.index("#bytes")]))
-    readings: list[Reading] = []
-    for heading, cells in zip(names, columns, strict=True):
-        if heading in _QUANTITIES:
-            metric, printed, own = _QUANTITIES[heading]
-            numbers, shown = list(map(float, cells)), sizes
-            if metric != "overlap" and 0.0 in numbers:
-                shown = [size for size, number in zip(sizes, numbers, strict=True) if number]
-                numbers = list(filter(None, numbers))
-            values = [number / printed for number in numbers]
-            readings += column(name, metric, values, shown, None, {**params, **own}, version)
-    return readings
+    found: list[Iterator[Reading]] = []
+    sizes: Iterable[int | None] = repeat(None)
+    if layout.sizes is not None:
+        sizes = whole_numbers(" ".join(columns[layout.sizes]))
+    for place, metric, printed, params in layout.columns:
+        numbers, shown = list(map(float, columns[place])), sizes
+        if metric != "overlap" and not all(numbers):
+            numbers, shown = list(filter(None, numbers)), compress(sizes, numbers)
+        values = [number / printed for number in numbers]
+        found.append(
+            column(name, metric, values, shown, None, {**params, **group} if group else params, version)
+        )
+    return chain.from_iterable(found)
 
 
 @lru_cache
-def _layout(heading: str) -> tuple[list[str], list[str]]:
-    """Names of the columns, and the patterns of their cells."""
+def _layout(heading: str, header: str, program: str) -> _Layout:
+    """The table's columns; `header` holds the lines between title and heading."""
     names = heading.split()
-    return names, [WHOLE if name in ("Group", "#bytes", "#repetitions") else NUMBER for name in names]
+    shared = _params(header, program)
+    columns = [
+        _Column(place, metric, printed, {**shared, **own})
+        for place, name in enumerate(names)
+        if name in _QUANTITIES
+        for metric, printed, own in (_QUANTITIES[name],)
+    ]
+    whole = ("Group", "#bytes", "#repetitions")
+    cells = tuple(WHOLE if name in whole else NUMBER for name in names)
+    sizes = names.index("#bytes") if "#bytes" in names else None
+    return _Layout(cells, columns, shared, sizes, names[0] == "Group")
 
 
 def _params(header: str, program: str) -> dict[str, str]:

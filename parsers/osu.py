@@ -27,7 +27,7 @@ from pathlib import PurePath
 from typing import Final, Literal, NamedTuple
 
 from npc.record import OK, Reading
-from parsers import NUMBER, WHOLE, cells_of_rows, column, complete_lines, failed
+from parsers import NUMBER, WHOLE, cells_of_rows, column, complete_lines, failed, whole_numbers
 
 _TITLE: Final = re.compile(r"\n# (OSU )?(MPI[^\n]*?) Test(?: v(\S+))?[ \t]*(?=\n)")
 _HEADING: Final = re.compile(r"\n# (Size[^\n]{0,400}|[^\n]{0,400}[(\[]us[)\]][^\n]{0,400})(?=\n)")
@@ -97,22 +97,17 @@ def _table(osu: str | None, title: str, version: str | None, body: str) -> Itera
     width = len(layout.cells)
     sizes: Iterable[int | None] = repeat(None)
     if heading[1].startswith("Size") and case != "osu_barrier":
-        sizes = _sizes(" ".join(cells[::width]))
+        sizes = whole_numbers(" ".join(cells[::width]))
     statuses: list[str] | None = None
     if layout.validation is not None:
         words = cells[layout.validation :: width]
         statuses = [OK if word == "Pass" else f"invalid: validation: {word}" for word in words]
-    readings: list[Reading] = []
-    for place, metric, unit, params in layout.columns:
-        values = _in_si(cells[place::width], unit)
-        readings += column(case, metric, values, sizes, statuses, params, version or "")
-    return readings
-
-
-@lru_cache
-def _sizes(cells: str) -> tuple[int, ...]:
-    """Message sizes in bytes; remembered, because the tables of a sweep all have the same."""
-    return tuple(map(int, cells.split()))
+    return chain.from_iterable(
+        [
+            column(case, metric, _in_si(cells[place::width], unit), sizes, statuses, params, version or "")
+            for place, metric, unit, params in layout.columns
+        ]
+    )
 
 
 def _in_si(cells: Iterable[str], unit: str) -> list[float]:

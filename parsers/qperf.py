@@ -30,7 +30,7 @@ from parsers import WHOLE, complete_lines, failed, option, reading_of, words_aft
 
 _TEST: Final = r"(?:rds|sctp|sdp|tcp|udp|ver_rc|x?rc|uc|ud)_[a-z_]+"
 _TITLE: Final = re.compile(rf"\n({_TEST}):[ \t]*(?=\n)")
-_GROUPED: Final = rf"(?:[0-9]{{1,3}}(?:,[0-9]{{3}}){{1,5}}|{WHOLE})"
+_GROUPED: Final = rf"(?:{WHOLE}|[0-9]{{1,3}}(?:,[0-9]{{3}}){{1,5}})"
 # A body's last line end may have gone to the next title's pattern; its end is as good, all lines being whole.
 _FIELD: Final = re.compile(
     r"\n    (bw|send_bw|recv_bw|latency|msg_rate|msg_size) +=  *"
@@ -80,18 +80,20 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     named_device = option(words, "-i", "--id") is not None
     before, *parts = _TITLE.split(complete_lines(text))
     usage = _USAGE.search(before)
-    if usage:
-        yield failed(usage[1] or "qperf", _metric(usage[1] or ""), usage[2])
-    yield from chain.from_iterable(map(_test, parts[::2], parts[1::2], repeat(sizes), repeat(named_device)))
+    refused = [failed(usage[1] or "qperf", _metric(usage[1] or ""), usage[2])] if usage else []
+    tests = map(_test, parts[::2], parts[1::2], repeat(sizes), repeat(named_device))
     seen = {usage[1] if usage else None, *parts[::2]}
-    for case in dict.fromkeys(word for word in words if re.fullmatch(_TEST, word)):
-        if case not in seen:
-            yield failed(case, _metric(case), "it never began: qperf stopped before it")
+    never_began = [
+        failed(case, _metric(case), "it never began: qperf stopped before it")
+        for case in dict.fromkeys(word for word in words if re.fullmatch(_TEST, word))
+        if case not in seen
+    ]
+    return chain(refused, chain.from_iterable(tests), never_began)
 
 
 def _test(case: str, body: str, sizes: list[int], named_device: bool) -> list[Reading]:
     """Readings of the lines below one test's name."""
-    if _UNUSED_SIZE in body:
+    if sizes and _UNUSED_SIZE in body:
         sizes = []
     size = sizes[0] if len(sizes) == 1 else None
     status = _UNKNOWN_SIZE if len(sizes) > 1 else OK

@@ -3,7 +3,8 @@
 Values are logarithms, turned so that worse is smaller. A healthy night's draw is normal about the reference,
 with a few outliers, nearly all of them to the worse side, since what disturbs a measurement slows it:
 
-    f(r) = (1-ε)·N(r; 0, σ²) + ε·w(r)/W,      w = 1 below 0, `OUTLIERS_ABOVE` above
+    f(r) = (1-ε)·N(r; 0, σ²) + ε·w(r)/W,      w = (1 - exp(-r²/(2·`OUTLIERS_FROM`²·σ²))) · (1 below 0,
+                                              `OUTLIERS_ABOVE` above)
 
 Reference and noise (location, σ, ε) are those of up to `WINDOW` earlier nights, by EM (Dempster, Laird and
 Rubin, 1977); only quiet nights enter, so that neither a fault nor a recovery becomes the new normal by
@@ -54,6 +55,8 @@ MIN_EFFECT: Final = math.log(1.02)
 
 #: Height of the outliers' uniform density above the location, relative to below.
 OUTLIERS_ABOVE: Final = 0.005
+#: Outliers lie where noise does not reach: within so many σ of the location their density falls to 0.
+OUTLIERS_FROM: Final = 4.0
 #: One outlier in twenty nights, as if that had been seen in twenty nights.
 PRIOR_OUTLIERS: Final = 0.05
 PRIOR_NIGHTS: Final = 20.0
@@ -295,7 +298,8 @@ def _parts(residuals: Floats, sigma: Floats, outliers: Floats) -> tuple[Floats, 
     normal = np.exp(residuals * residuals * (-0.5 / sigma**2)[:, None])
     normal *= ((1 - outliers) / (_SQRT_2PI * sigma))[:, None]
     below = (outliers / OUTLIER_WIDTH)[:, None]
-    return normal, np.where(residuals < 0, below, OUTLIERS_ABOVE * below)
+    near = -np.expm1(residuals * residuals * (-0.5 / (OUTLIERS_FROM * sigma) ** 2)[:, None])
+    return normal, near * np.where(residuals < 0, below, OUTLIERS_ABOVE * below)
 
 
 def _density(residuals: Floats, sigma: Floats, outliers: Floats) -> Floats:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from npc.fabric import Topology
 
 #: Score from which on a single series is worse (or better) than it was; one in 40 000 quiet nights.
-THRESHOLD: Final = 4.08
+THRESHOLD: Final = 4.06
 #: Score of tonight's draws alone from which on a series is watched.
 WATCHED: Final = 3.0
 #: Expected share of false names among the series called DEGRADED in one night.

@@ -295,11 +295,17 @@ def _median(values: Floats) -> Floats:
 
 def _parts(residuals: Floats, sigma: Floats, outliers: Floats) -> tuple[Floats, Floats]:
     """The normal and the outliers' part of f(r)."""
-    normal = np.exp(residuals * residuals * (-0.5 / sigma**2)[:, None])
+    wide = residuals * residuals
+    wide *= (-0.5 / (OUTLIERS_FROM * sigma) ** 2)[:, None]
+    np.exp(wide, out=wide)
+    normal = wide * wide
+    for _ in range(3):  # the normal density is `wide` to the power of OUTLIERS_FROM², which is 2⁴
+        normal *= normal
     normal *= ((1 - outliers) / (_SQRT_2PI * sigma))[:, None]
     below = (outliers / OUTLIER_WIDTH)[:, None]
-    near = -np.expm1(residuals * residuals * (-0.5 / (OUTLIERS_FROM * sigma) ** 2)[:, None])
-    return normal, near * np.where(residuals < 0, below, OUTLIERS_ABOVE * below)
+    outlier = np.subtract(1.0, wide, out=wide)
+    outlier *= np.where(residuals < 0, below, OUTLIERS_ABOVE * below)
+    return normal, outlier
 
 
 def _density(residuals: Floats, sigma: Floats, outliers: Floats) -> Floats:

@@ -38,7 +38,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 
 from cron.lines import append_whole
 from npc.history import REMEASURED, completed, months
-from npc.record import COLUMNS, OK, InvalidRecord, Record, from_row, replace, to_cells
+from npc.record import COLUMNS, OK, InvalidRecord, Record, from_cells, from_row, replace, to_cells
 from npc.units import METRICS
 
 CACHE: Final = ".cache.sqlite"
@@ -223,13 +223,18 @@ class History:
         for name, of_file in groupby(places, itemgetter(0)):
             path = self.folder / name
             header = _header(path)
+            current = header == list(COLUMNS)
             with path.open("rb") as stream:
                 number = stream.fileno()
                 for _, start, length in of_file:
                     text = os.pread(number, length, start).decode("utf-8", "replace")
                     try:
                         cells = next(csv.reader((text,)))
-                        yield from_row(completed(header, cells))
+                        yield (
+                            from_cells(cells)
+                            if current and len(cells) == len(COLUMNS)
+                            else from_row(completed(header, cells))
+                        )
                     except (InvalidRecord, csv.Error, StopIteration) as error:
                         self.problems.append(f"{path}:{start}: {error}")
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from cron.gate import Booleans, Floats
     from npc.fabric import Topology
 
-#: Score from which on a single series is worse (or better) than it was; one in 40 000 quiet nights.
-THRESHOLD: Final = 4.06
+#: Score from which on a single series is worse (or better) than it was; one in 46 000 quiet nights.
+THRESHOLD: Final = 4.09
 #: Score of tonight's draws alone from which on a series is watched.
 WATCHED: Final = 3.0
 #: Expected share of false names among the series called DEGRADED in one night.

@@ -197,13 +197,16 @@ class Gate:
         self, rows: Integers, residuals: Floats, sense: int, scores: Floats, effect: Floats
     ) -> None:
         """Fill in the scores, and the effects, of those series that are low (or high) in enough nights."""
-        noise = _of(self.noise, rows)
-        for nights in (3, 2):
-            found = evidence(residuals[:, EVIDENCE - nights :].reshape(len(rows), -1), noise)
-            value = found.score - (FEWER_NIGHTS if nights < EVIDENCE else 0.0)
-            value = np.where(sense * found.delta >= MIN_EFFECT, value, 0.0)
-            more = value > scores[rows]
-            scores[rows[more]], effect[rows[more]] = value[more], found.delta[more]
+        three = residuals.reshape(len(rows), -1)
+        two = three.copy()
+        two[:, : residuals.shape[2]] = np.nan
+        # at once, since for few series most of the time is that of the calls
+        found = evidence(np.concatenate((three, two)), _of(self.noise, np.concatenate((rows, rows))))
+        value = np.where(sense * found.delta >= MIN_EFFECT, found.score, 0.0).reshape(2, -1)
+        value[1] -= FEWER_NIGHTS
+        for nights, delta in zip(value, found.delta.reshape(2, -1), strict=True):
+            more = nights > scores[rows]
+            scores[rows[more]], effect[rows[more]] = nights[more], delta[more]
 
 
 def _of(noise: Noise, rows: Integers) -> Noise:

@@ -55,8 +55,10 @@ MIN_EFFECT: Final = math.log(1.02)
 
 #: Height of the outliers' uniform density above the location, relative to below.
 OUTLIERS_ABOVE: Final = 0.005
-#: Outliers lie where noise does not reach: within so many σ of the location their density falls to 0.
-OUTLIERS_FROM: Final = 4.0
+#: Outliers lie where noise does not reach: within so many σ of the location their density falls to 0. A
+#: power of √2, so that one exponential squared so often makes both densities.
+_SQUARINGS: Final = 4
+OUTLIERS_FROM: Final = 2.0 ** (_SQUARINGS / 2)
 #: One outlier in twenty nights, as if that had been seen in twenty nights.
 PRIOR_OUTLIERS: Final = 0.05
 PRIOR_NIGHTS: Final = 20.0
@@ -301,8 +303,8 @@ def _parts(residuals: Floats, sigma: Floats, outliers: Floats) -> tuple[Floats, 
     wide = residuals * residuals
     wide *= (-0.5 / (OUTLIERS_FROM * sigma) ** 2)[:, None]
     np.exp(wide, out=wide)
-    normal = wide * wide
-    for _ in range(3):  # the normal density is `wide` to the power of OUTLIERS_FROM², which is 2⁴
+    normal = wide.copy()
+    for _ in range(_SQUARINGS):
         normal *= normal
     normal *= ((1 - outliers) / (_SQRT_2PI * sigma))[:, None]
     below = (outliers / OUTLIER_WIDTH)[:, None]

@@ -122,13 +122,12 @@ class Results:
     def _records(self, launch: Launch, readings: Sequence[Reading]) -> list[Record]:
         """One record a reading; a failed launch without readings has one, with its reason."""
         size = swept_size(launch.params)
-        # One row of a sweep that has no result says nothing against the other rows.
-        of_one_reading = any(reading.status == launch.status for reading in readings)
+        one_row = launch.failed_in_one_row(readings)
         found = []
         for reading in readings or (
             [Reading(tool_of(launch.argv), "time", None)] if launch.status != OK else []
         ):
-            status = reading.status if reading.status != OK or of_one_reading else launch.status
+            status = reading.status if reading.status != OK or one_row else launch.status
             found.append(
                 Record.of(
                     reading._replace(status=status, size=reading.size if reading.size is not None else size),

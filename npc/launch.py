@@ -15,13 +15,13 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Any, Final
 
-from npc.record import OK
+from npc.record import OK, Reading
 
 LAUNCHES: Final = "launches.jsonl"
 RAW: Final = "raw"
@@ -55,6 +55,11 @@ class Launch:
     nodes: int = 1
     hosts: tuple[str, ...] = ()
     raw: str = ""
+
+    def failed_in_one_row(self, readings: Iterable[Reading]) -> bool:
+        """Whether its status is that of one of its readings: a row of a sweep that has no result says nothing
+        against the other rows."""
+        return any(reading.status == self.status for reading in readings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,8 @@ OK: Final = "ok"
 
 _NO_PARAMS: Final[Mapping[str, str]] = MappingProxyType({})
 
+_as_json: Final = json.JSONEncoder(sort_keys=True).encode
+
 
 class Reading(NamedTuple):
     """What one line of a tool's output says, in the metric's SI base unit (`npc.units.METRICS`).
@@ -138,8 +140,6 @@ class Record:
             _as_json(dict(self.params)),
         )
 
-
-_as_json: Final = json.JSONEncoder(sort_keys=True).encode
 
 COLUMNS: Final = (
     "time", "platform", "benchmark", "case", "metric", "value", "unit", "size", "nodes", "hosts", "job",

@@ -91,9 +91,9 @@ def _count(folder: Path, group: str) -> tuple[FlopCounter | PapiCounter | None, 
     host = socket.gethostname()
     if group == "-":
         return None, None
-    if ":" in group or group.startswith("PAPI_"):
-        from observe.papi import PapiCounter
+    from observe.papi import EVENT, PapiCounter  # only if asked for
 
+    if EVENT.fullmatch(group):
         papi = PapiCounter(folder, f"{host}.{_first(RANK, '0')}", group)
         os.environ.update(papi.environment())
         return papi, {"group": group}

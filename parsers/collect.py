@@ -148,8 +148,7 @@ def _records_of_readings(
     readings: list[Reading], launch: Launch, provenance: Mapping[str, Any]
 ) -> Iterator[Record]:
     measured = any(reading.value is not None for reading in readings)
-    # One row of a sweep that has no result says nothing against the other rows.
-    of_one_reading = any(reading.status == launch.status for reading in readings)
+    one_row = launch.failed_in_one_row(readings)
     for reading in readings:
         params = {
             name: value
@@ -166,7 +165,7 @@ def _records_of_readings(
         if asked and record.ok and str(ran) != asked:
             # The launcher of one MPI with the library of another starts every process as a world of its own.
             record = replace(record, status=f"invalid: {ran} MPI ranks ran, {asked} were asked for")
-        if launch.status != OK and not of_one_reading and (record.ok or not measured):
+        if launch.status != OK and not one_row and (record.ok or not measured):
             # The numbers of a launch that failed are kept, and nobody uses them unasked. Where there are
             # none, who made the launch knows better than the parser of an empty text why.
             record = replace(record, status=launch.status)

@@ -7,13 +7,11 @@ read as plain cells and never become records: only nights, and how nodes compare
 from __future__ import annotations
 
 import csv
-import gc
 import json
 import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain
@@ -162,25 +160,12 @@ def read_history(
         raise NoHistory(f"{folder} holds no history (no YYYY-MM.csv, no PLATFORM/YYYY-MM.csv)")
     reading = _Reading()
     folders = {folder, *(path.parent for path in files)}
-    with _without_collection():
-        for number, path in enumerate(files, 1):
-            say(f"reading {path.parent.name}/{path.name}, {number} of {len(files)}")
-            reading.read(path)
-        if not reading.series:
-            raise NoHistory(f"{folder}: no file of it holds a row")
-        return reading.history(folder, _verdicts(folders), _by_night(folders))
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Looking for cycles among a million things that have none takes a quarter of the time of reading."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
+    for number, path in enumerate(files, 1):
+        say(f"reading {path.parent.name}/{path.name}, {number} of {len(files)}")
+        reading.read(path)
+    if not reading.series:
+        raise NoHistory(f"{folder}: no file of it holds a row")
+    return reading.history(folder, _verdicts(folders), _by_night(folders))
 
 
 def _files(folder: Path, platforms: Sequence[str]) -> list[Path]:

@@ -211,4 +211,4 @@ def test_hpcc_under_jube_gives_a_record_of_every_test(tmp_path: Path) -> None:
     (row,) = results(tmp_path)["hpcc"]
     (hpl,) = (r.value for r in records if (r.case, r.metric) == ("HPL", "flops"))
     assert hpl == pytest.approx(float(row["HPL best [TFLOP/s]"]) * 1e12, rel=1e-4)
-    assert not list((tmp_path / "000000").glob("*/work/hpcc.*")), "folders of its runs are left"
+    assert not list((tmp_path / "000000").rglob("work/hpcc.*")), "folders of its runs are left"

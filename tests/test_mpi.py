@@ -143,7 +143,7 @@ def test_one_run_compares_all_mpis_on_c_programs_built_from_a_source(tmp_path: P
     for record in measured:
         assert record.value and record.value < 0.1 and record.tool_version == "7.4"
         assert record.size in (1, 2, 4, 8, 16) and record.params["ranks"] == "2"
-    for environment in (tmp_path / "000000").glob("*/work/environment.json"):
+    for environment in (tmp_path / "000000").rglob("work/environment.json"):
         log = (environment.parent / "submit.job").read_text()
         name = next(mpi for mpi in MPIS if f"--param mpi={mpi} " in log)
         assert MPIS[name] in json.loads(environment.read_text())["mpi"]["library"]

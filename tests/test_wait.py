@@ -462,7 +462,7 @@ def wait_on(cluster: Cluster, run: Path, *options: str) -> subprocess.Popen[Any]
     return cluster.popen("head", words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def of_any() -> list[str]:
+def command_lines() -> list[str]:
     """Command lines of living processes."""
     found = []
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
@@ -473,7 +473,7 @@ def of_any() -> list[str]:
 
 def of_run(run: Path) -> list[str]:
     """Those that name the run."""
-    return [words for words in of_any() if str(run) in words or str(run.parent) in words]
+    return [words for words in command_lines() if str(run) in words or str(run.parent) in words]
 
 
 @pytest.mark.slow
@@ -517,7 +517,7 @@ def test_a_stop_is_heard_while_the_controller_hangs(cluster: Cluster, tmp_path: 
     try:
         waiting = wait_on(cluster, run)
         asks = f"squeue --jobs={jobs(run)['fine']} "
-        until(lambda: any(asks in words for words in of_any()), "it has asked Slurm")
+        until(lambda: any(asks in words for words in command_lines()), "it has asked Slurm")
         began = time.monotonic()
         waiting.terminate()
         assert waiting.wait(30) == 143

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from roofline.models.estimate import Parameter
-from roofline.models.fitted import OfPieces
+from roofline.models.fitted import PiecewiseLinear
 from roofline.models.piecewise import Sweep, fit_pieces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bsp(OfPieces):
+class Bsp(PiecewiseLinear):
     """g and l of one number of processes."""
 
     model: ClassVar[str] = "BSP"

@@ -15,7 +15,7 @@ from roofline.models.piecewise import Pieces, Sweep
 #: The error of a prediction is bounded with this probability where there are sizes enough.
 HELD_OUT_LEVEL: Final = 0.95
 
-M = TypeVar("M", bound="OfPieces")
+M = TypeVar("M", bound="PiecewiseLinear")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class Fitted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OfPieces(Fitted):
+class PiecewiseLinear(Fitted):
     """A model whose parameters are those of the lines of `pieces`, which predict."""
 
     pieces: Pieces

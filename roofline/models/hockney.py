@@ -12,12 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from roofline.models.fitted import OfPieces, line_parameters
+from roofline.models.fitted import PiecewiseLinear, line_parameters
 from roofline.models.piecewise import MOST_PIECES, Sweep, fit_pieces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hockney(OfPieces):
+class Hockney(PiecewiseLinear):
     """α and β of each piece; `pieces` predicts."""
 
     model: ClassVar[str] = "Hockney"

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from npc.statistics import MIN_SAMPLES
 from roofline.models.estimate import Number, Parameter
-from roofline.models.fitted import Fitted, OfPieces, line_parameters
+from roofline.models.fitted import Fitted, PiecewiseLinear, line_parameters
 from roofline.models.piecewise import Sweep, design_of, fit_linear, fit_pieces, weighted_fit
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class LogGP(Fitted):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gap(OfPieces):
+class Gap(PiecewiseLinear):
     """g and G of each protocol from a windowed bandwidth test."""
 
     model: ClassVar[str] = "LogGP gap"

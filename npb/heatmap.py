@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from npb.suspects import PairResult, Verdict
-from npc.fabric import Topology, natural
+from npc.fabric import Topology, in_order, neighbours
 from npc.units import format_quantity
 
 if TYPE_CHECKING:
@@ -61,9 +61,9 @@ def draw(
     if not results:
         raise ValueError("no pairs to draw")
     names = {result.a for result in results} | {result.b for result in results}
-    hosts = topology.order(names) if topology else sorted(names, key=natural)
+    hosts = in_order(names, topology)
     ratio, failed = _matrix(results, hosts, verdict)
-    groups = _groups(hosts, topology) if len(hosts) > MAX_NODES else None
+    groups = neighbours(hosts, topology, MAX_GROUPS) if len(hosts) > MAX_NODES else None
     if groups is None:
         size = min(max(5.0, 0.14 * len(hosts) + 3.0), 13.0)
         figure, axes = pyplot.subplots(figsize=(size + 1.2, size), layout="constrained")
@@ -109,19 +109,6 @@ def _matrix(results: Sequence[PairResult], hosts: Sequence[str], verdict: Verdic
         ratio[cell] = float(np.median(some)) / (verdict.typical or 1.0)
     ratio = np.where(np.isnan(ratio), ratio.T, ratio)
     return ratio, np.where(np.isnan(ratio), np.maximum(failed, failed.T), 0)
-
-
-def _groups(hosts: Sequence[str], topology: Topology | None) -> list[tuple[str, list[int]]]:
-    """Neighbouring hosts in groups: those of a leaf switch, else equally many by name."""
-    leaves: dict[str, list[int]] = {}
-    if topology:
-        for i, host in enumerate(hosts):
-            leaves.setdefault(topology.leaf(host) or "?", []).append(i)
-    if 1 < len(leaves) <= 2 * MAX_GROUPS:
-        return list(leaves.items())
-    step = math.ceil(len(hosts) / MAX_GROUPS)
-    starts = range(0, len(hosts), step)
-    return [(hosts[at], list(range(at, min(at + step, len(hosts))))) for at in starts]
 
 
 def _norm(ratio: Matrix) -> Any:
@@ -187,16 +174,18 @@ def _draw_groups(
     ratio: Matrix,
     failed: Matrix,
     hosts: Sequence[str],
-    groups: Sequence[tuple[str, list[int]]],
+    groups: Sequence[tuple[str, tuple[str, ...]]],
     verdict: Verdict,
 ) -> Any:
     import numpy as np
 
+    number = {host: i for i, host in enumerate(hosts)}
+    places = [[number[host] for host in members] for _, members in groups]
     blocks = np.full((len(groups), len(groups)), np.nan)
     lost = np.zeros_like(blocks)
-    for row, (_, servers) in enumerate(groups):
+    for row, servers in enumerate(places):
         band, band_failed = ratio[servers], failed[servers]
-        for column, (_, clients) in enumerate(groups):
+        for column, clients in enumerate(places):
             cell = band[:, clients]
             cell = cell[np.isfinite(cell)]
             if len(cell):
@@ -210,7 +199,7 @@ def _draw_groups(
     axes.set(xlabel=f"client, median of each group (about {each} nodes)", ylabel="server")
     blamed = {host for suspect in verdict.suspects for host in suspect.nodes}
     step = math.ceil(len(groups) / _MAX_NAMES)
-    ill = [any(hosts[i] in blamed for i in members) for _, members in groups]
+    ill = [not blamed.isdisjoint(members) for _, members in groups]
     ticks = [i for i in range(len(groups)) if i % step == 0 or ill[i]]
     ticks = [i for i in ticks if ill[i] or step == 1 or not any(ill[max(i - 1, 0) : i + 2])]
     axes.set_xticks(ticks, [groups[i][0] for i in ticks], rotation=90, fontsize=6)

@@ -18,6 +18,7 @@ Both may stand in one file. Nodes are matched to hosts by their full or their sh
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 import subprocess
@@ -103,6 +104,26 @@ class Topology:
             return [natural(group.name) for group in reversed(above)], natural(host)
 
         return sorted(hosts, key=key)
+
+
+def in_order(hosts: Iterable[str], topology: Topology | None) -> list[str]:
+    """Hosts as a picture shows them: by their switches where a topology is known, else by name."""
+    return topology.order(hosts) if topology else sorted(hosts, key=natural)
+
+
+def neighbours(
+    hosts: Sequence[str], topology: Topology | None, most: int
+) -> list[tuple[str, tuple[str, ...]]]:
+    """Hosts `in_order` as named groups: those of each leaf switch, unless there is one leaf only or more than
+    twice `most`; else at most `most` of equal size, called by their first."""
+    leaves: dict[str, list[str]] = {}
+    if topology:
+        for host in hosts:
+            leaves.setdefault(topology.leaf(host) or "?", []).append(host)
+    if 1 < len(leaves) <= 2 * most:
+        return [(leaf, tuple(members)) for leaf, members in leaves.items()]
+    step = max(1, math.ceil(len(hosts) / most))
+    return [(hosts[at], tuple(hosts[at : at + step])) for at in range(0, len(hosts), step)]
 
 
 @lru_cache(maxsize=2**16)

@@ -255,6 +255,49 @@ def test_many_nodes_are_drawn_in_groups_and_the_slow_one_still_stands_out(tmp_pa
     assert 300 + 60 <= len(cells) <= 300 + 60 * 60
 
 
+def drawn_pairs(path: Path) -> tuple[list[str], list[str]]:
+    """The names beside the matrix of pairs from the top down, and what its cells are said to be."""
+    text = path.read_text()
+    svg = re.findall(
+        r'<svg[^>]*class="chart cells"(?:(?!</svg>).)*Pairs: (?:(?!</svg>).)*</svg>', text, re.DOTALL
+    )
+    names = re.findall(r">(\w+)</text>", svg[0])
+    return names, re.findall(r'data-tip="([^"]*)"', svg[0])
+
+
+def test_pairs_are_drawn_by_leaf_switch_where_somebody_says_which(
+    tmp_path: Path, folders: Mapping[str, Path]
+) -> None:
+    path = tmp_path / "page.html"
+    (tmp_path / "topology").write_text("b: n[1-3]\na: n[0,4-7]\n")
+    assert npc_report(folders["pairs"], "--topology", tmp_path / "topology", "--output", path).exit_code == 0
+    names, _ = drawn_pairs(path)
+    assert names[:8] == ["n0", "n4", "n5", "n6", "n7", "n1", "n2", "n3"]
+
+
+def test_pairs_of_many_nodes_are_drawn_as_leaf_switches(tmp_path: Path) -> None:
+    (first, *_) = records("qperf", "tcp_bw", 1e9, nodes=2, size=65536)
+    # every tenth node hangs on the same leaf, whose uplink is slow
+    ring = [
+        replace(
+            first,
+            hosts=(f"n{a}", f"n{(a + step) % 200}"),
+            value=0.7e9 if (a % 10 == 3) != ((a + step) % 10 == 3) else 1e9,
+        )
+        for step in (1, 10)
+        for a in range(200)
+    ]
+    save_csv(ring, tmp_path / "records.csv")
+    leaves = [f"leaf{digit}: {','.join(f'n{a}' for a in range(digit, 200, 10))}" for digit in range(10)]
+    (tmp_path / "topology").write_text("\n".join(leaves))
+    assert npc_report(tmp_path, "--topology", tmp_path / "topology").exit_code == 0
+    names, tips = drawn_pairs(tmp_path / "report.html")
+    assert names[:10] == [f"leaf{digit}" for digit in range(10)]
+    assert "medians of leaf switches" in Page((tmp_path / "report.html").read_text()).inside["pairs"]
+    slow = {tip.partition("\n")[0] for tip in tips if "(worst 0.7)" in tip}
+    assert len(slow) == 4 and all("leaf3" in tip for tip in slow)
+
+
 TOPOLOGY = "leaf1: n[0-2]\nleaf2: n[3-5]\nspine: leaf[1-2]\n"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,16 +9,16 @@ from functools import cached_property
 from statistics import median
 from typing import Any, NamedTuple
 
+from npc.fabric import Topology, in_order, neighbours
 from npc.units import METRICS, format_quantity, format_size
 from report.blocks import Block, Cell, Figure, Listing, Table, Text, count, grid_figure, quantity
 from report.charts import Cell as GridCell
 from report.charts import Grid, State
 from report.runs import Report, Run, Series, better, median_ratio
 from report.sections import Absent
-from report.sections.allocation import natural
 
 TITLE = "Pairs of nodes"
-#: More nodes than this are drawn as groups of neighbours.
+#: More nodes than this are drawn as groups of neighbours; by leaf switch where a topology is given.
 _MOST_NODES = 64
 #: Pairs in the table of numbers: the worst ones.
 _MOST_ROWS = 300
@@ -63,7 +62,7 @@ def _of_run(report: Report, run: Run) -> Iterator[Block]:
     shown = list(tests.items())[:_MOST_TESTS]
     for test, series in shown:
         verdict = next((entry["verdict"] for entry in verdicts if _is_of(entry, test)), None)
-        yield _figure(report, run, _matrix(run, test, series), verdict)
+        yield _figure(report, run, _matrix(run, test, series, report.topology), verdict)
         if verdict:
             yield from _verdict(verdict)
     if len(tests) > len(shown):
@@ -103,10 +102,18 @@ class _Matrix:
     test: _Test
     values: Mapping[_Pair, list[float]]
     idents: Mapping[_Pair, str]
+    topology: Topology | None
 
     @cached_property
     def hosts(self) -> list[str]:
-        return sorted({host for pair in self.values for host in pair}, key=natural)
+        return in_order({host for pair in self.values for host in pair}, self.topology)
+
+    @cached_property
+    def groups(self) -> list[tuple[str, tuple[str, ...]]]:
+        """Name and hosts of each row and column: a host, or neighbours where there are too many hosts."""
+        if len(self.hosts) > _MOST_NODES:
+            return neighbours(self.hosts, self.topology, _MOST_NODES)
+        return [(host, (host,)) for host in self.hosts]
 
     @cached_property
     def normal(self) -> float:
@@ -128,7 +135,7 @@ class _Matrix:
         return f"{format_quantity(median(self.values[pair]), METRICS[self.test.metric].unit)}, {ratio:.3g}"
 
 
-def _matrix(run: Run, test: _Test, found: Sequence[Series]) -> _Matrix:
+def _matrix(run: Run, test: _Test, found: Sequence[Series], topology: Topology | None) -> _Matrix:
     values: defaultdict[_Pair, list[float]] = defaultdict(list)
     idents: dict[_Pair, str] = {}
     for series in found:
@@ -140,37 +147,42 @@ def _matrix(run: Run, test: _Test, found: Sequence[Series]) -> _Matrix:
             pair = (record.hosts[0], record.hosts[-1])
             if not values[pair]:
                 idents.setdefault(pair, run.idents[id(record)])
-    return _Matrix(test, values, idents)
+    return _Matrix(test, values, idents, topology)
 
 
 def _figure(report: Report, run: Run, matrix: _Matrix, verdict: Mapping[str, Any] | None) -> Figure:
     blamed = {host for suspect in verdict["suspects"] for host in suspect["nodes"]} if verdict else set()
-    name, hosts = matrix.test.name, matrix.hosts
-    each = math.ceil(len(hosts) / _MOST_NODES)
+    name, groups = matrix.test.name, matrix.groups
+    grouped = len(groups) < len(matrix.hosts)
     measured = sum(map(bool, matrix.values.values()))
     normal = format_quantity(matrix.normal, METRICS[matrix.test.metric].unit)
-    shows = f"{name}: {measured} pairs of {len(hosts)} nodes as ratios to their median, {normal}."
-    if each > 1:
-        shows += f" Squares are medians of groups of {each} neighbouring nodes, called by their first."
+    shows = f"{name}: {measured} pairs of {len(matrix.hosts)} nodes as ratios to their median, {normal}."
+    if grouped:
+        each = max(len(members) for _, members in groups)
+        by_first = all(label == members[0] for label, members in groups)
+        called = (
+            f"groups of {each} neighbouring nodes, called by their first" if by_first else "leaf switches"
+        )
+        shows += f" Squares are medians of {called}."
     title = f"Pairs: {name}" + (f", {run.label}" if len(report.runs) > 1 else "")
-    names = tuple(hosts[::each])
+    names = tuple(label for label, _ in groups)
     grid = Grid(
         ident=report.ident(),
         title=title,
         text=f"{shows} The table below has the numbers, the worst first.",
         rows=names,
         columns=names,
-        cells=tuple(_pairs(matrix) if each == 1 else _groups(matrix, each)),
+        cells=tuple(_of_groups(matrix) if grouped else _of_pairs(matrix)),
         row_title="server",
         column_title="client",
-        blamed=frozenset(hosts[place // each * each] for place, host in enumerate(hosts) if host in blamed),
+        blamed=frozenset(label for label, members in groups if not blamed.isdisjoint(members)),
         filled=True,
         side=24.0,
     )
     return grid_figure(grid, shows, _READING, _table(title, matrix))
 
 
-def _pairs(matrix: _Matrix) -> Iterator[GridCell]:
+def _of_pairs(matrix: _Matrix) -> Iterator[GridCell]:
     """A cell a pair; what was measured one way round only stands on both sides of the diagonal."""
     number = {host: place for place, host in enumerate(matrix.hosts)}
     for pair, ratio in matrix.ratios.items():
@@ -183,9 +195,9 @@ def _pairs(matrix: _Matrix) -> Iterator[GridCell]:
             yield GridCell(number[client], number[server], ratio, tip, record, state)
 
 
-def _groups(matrix: _Matrix, each: int) -> Iterator[GridCell]:
+def _of_groups(matrix: _Matrix) -> Iterator[GridCell]:
     """A cell for two groups of neighbouring hosts, whichever way round their pairs were measured."""
-    group = {host: place // each for place, host in enumerate(matrix.hosts)}
+    group = {host: place for place, (_, members) in enumerate(matrix.groups) for host in members}
     found: defaultdict[tuple[int, int], list[float | None]] = defaultdict(list)
     for (server, client), ratio in matrix.ratios.items():
         found[group[server], group[client]].append(ratio)
@@ -195,7 +207,7 @@ def _groups(matrix: _Matrix, each: int) -> Iterator[GridCell]:
         known = [ratio for ratio in ratios if ratio is not None]
         middle = median(known) if known else None
         said = "all failed" if middle is None else f"{middle:.3g} (worst {min(known):.3g})"
-        names = f"{matrix.hosts[column * each]} … with {matrix.hosts[row * each]} …"
+        names = f"{matrix.groups[column][0]} … with {matrix.groups[row][0]} …"
         yield GridCell(
             row, column, middle, f"{names}\n{len(ratios)} pairs: {said}",
             state="failed" if middle is None else "",

@@ -22,13 +22,29 @@ npc_wrap() { # NAME PROGRAM: a script and no link, because launchers look for th
     mkdir -p mpi/bin && printf '#!/bin/sh\nexec %s "$@"\n' "$2" > "mpi/bin/$1" && chmod +x "mpi/bin/$1"
 }
 
+npc_find_module() { # the command is a function of bash, and a /bin/sh between may not have passed it on
+    command -v module > /dev/null && return
+    npc_path=$PATH
+    for npc_profile in "${MODULESHOME:-}/init/bash" /etc/profile; do
+        if [ -r "$npc_profile" ]; then
+            . "$npc_profile"
+            PATH=$npc_path:$PATH # a profile may begin its own
+        fi
+        command -v module > /dev/null && return
+    done
+}
+
 npc_use_mpi() { # NAME CACHE
     case $1 in
         default) return 0 ;;
         openmpi | mpich | impi) ;;
         *)
-            command -v module > /dev/null || { echo "unavailable: mpi=$1: this is none of openmpi, mpich, impi, and there is no module command" >&2; return 1; }
+            npc_find_module || { echo "unavailable: mpi=$1: this is none of openmpi, mpich, impi, and there is no module command" >&2; return 1; }
             module load "$1" || { echo "unavailable: mpi=$1: module load $1 failed" >&2; return 1; }
+            case $(npc_mpi_family mpirun) in
+                openmpi) export MPI4PY_MPIABI=openmpi ;;
+                mpich | impi) export MPI4PY_MPIABI=mpich ;;
+            esac
             return 0
             ;;
     esac

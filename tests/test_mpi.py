@@ -92,10 +92,12 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return archive
 
 
-def in_job(mpi: str, cache: Path, folder: Path, command: str) -> subprocess.CompletedProcess[str]:
+def in_job(
+    mpi: str, cache: Path, folder: Path, command: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
     script = f". {ROOT}/benchmarks/mpi.sh {mpi} {cache}\n{command}\n"
     return subprocess.run(
-        ["bash", "-c", script], cwd=folder, env=environment_of_test({}),
+        ["bash", "-c", script], cwd=folder, env=environment_of_test(environment),
         capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
 
@@ -105,6 +107,26 @@ def test_an_mpi_that_is_not_here_is_unavailable_and_ends_the_job(tmp_path: Path)
         ended = in_job(mpi, tmp_path / "none", tmp_path, "echo went on")
         assert ended.returncode == 1 and not ended.stdout
         assert ended.stderr.startswith(f"unavailable: mpi={mpi}: ") and reason in ended.stderr
+
+
+@pytest.fixture
+def modules(tmp_path: Path) -> dict[str, str]:
+    """A site's modules, whose command a /bin/sh between did not pass on: one of them, Open MPI as it is here."""
+    (tmp_path / "site/init").mkdir(parents=True)
+    (tmp_path / "site/init/bash").write_text(
+        'module() { [ "$*" = "load OpenMPI/4.1.5" ] && export LOADED=yes; }\nPATH=/usr/bin\n'
+    )
+    return {"MODULESHOME": f"{tmp_path}/site"}
+
+
+def test_a_module_is_loaded_where_the_command_was_lost_on_the_way(
+    tmp_path: Path, modules: dict[str, str]
+) -> None:
+    ended = in_job("OpenMPI/4.1.5", tmp_path, tmp_path, 'echo "$LOADED $MPI4PY_MPIABI $PATH"', **modules)
+    loaded, abi, path = ended.stdout.strip().split(" ", 2)
+    assert (loaded, abi) == ("yes", "openmpi") and path.startswith(environment_of_test({})["PATH"])
+    ended = in_job("NoSuch/1", tmp_path, tmp_path, "echo went on", **modules)
+    assert ended.stderr == "unavailable: mpi=NoSuch/1: module load NoSuch/1 failed\n" and not ended.stdout
 
 
 def test_the_default_changes_nothing(tmp_path: Path) -> None:
@@ -151,6 +173,23 @@ def test_one_run_compares_all_mpis_on_c_programs_built_from_a_source(tmp_path: P
     assert lacking and all(
         status.startswith("unavailable: no osu_bw below") or "osu_" in status for status in lacking
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("benchmark", ["osu", "imb"])
+def test_a_module_may_have_a_slash_in_its_name(
+    tmp_path: Path, modules: dict[str, str], benchmark: str
+) -> None:
+    run_jube(
+        f"benchmarks/{benchmark}/benchmark.xml", tmp_path, **modules, NPC_MPI="OpenMPI/4.1.5",
+        NPC_OSU_KINDS="pt2pt", NPC_OSU_MAX_SIZE="2", NPC_OSU_PREFIX="/opt/{mpi}",
+        NPC_IMB_PREFIX="/opt/{mpi}",
+    )  # fmt: skip
+    finish(NPC, "collect", tmp_path)
+    records = list(read_csv(tmp_path / "000000/records.csv"))
+    assert records
+    for record in records:
+        assert record.status.startswith("unavailable: no ") and "_prefix /opt/OpenMPI/4.1.5" in record.status
 
 
 @pytest.mark.slow

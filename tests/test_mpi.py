@@ -111,7 +111,7 @@ def test_an_mpi_that_is_not_here_is_unavailable_and_ends_the_job(tmp_path: Path)
 
 @pytest.fixture
 def modules(tmp_path: Path) -> dict[str, str]:
-    """A site's modules, whose command a /bin/sh between did not pass on: one of them, Open MPI as it is here."""
+    """A site's modules, whose command a /bin/sh between dropped: one of them, Open MPI as it is here."""
     (tmp_path / "site/init").mkdir(parents=True)
     (tmp_path / "site/init/bash").write_text(
         'module() { [ "$*" = "load OpenMPI/4.1.5" ] && export LOADED=yes; }\nPATH=/usr/bin\n'

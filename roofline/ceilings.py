@@ -156,6 +156,11 @@ class Curve:
     params: Mapping[str, str]
     points: tuple[Point, ...]
 
+    @property
+    def times(self) -> list[tuple[float, float]]:
+        """(bytes, seconds of one such message) of a bandwidth's medians, from small to large."""
+        return [(p.size, p.size / p.summary.median) for p in self.points if p.size and p.summary.median]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roofline:
@@ -190,6 +195,15 @@ class Roofline:
     def of_kind(self, *kinds: Kind) -> list[Ceiling]:
         """Ceilings of some kinds, in order."""
         return [ceiling for ceiling in self.ceilings if ceiling.kind in kinds]
+
+    def curve_of(self, ceiling: Ceiling) -> Curve | None:
+        """The curve over the message size that a network ceiling is a point of; None without two sizes."""
+        key = ("bandwidth", ceiling.benchmark, ceiling.case, ceiling.nodes)
+        for curve in self.curves:
+            its_own = (curve.metric, curve.benchmark, curve.case, curve.nodes) == key
+            if its_own and curve.params.items() <= ceiling.params.items() and len(curve.times) > 1:
+                return curve
+        return None
 
     @property
     def ridges(self) -> list[Ridge]:

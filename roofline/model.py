@@ -9,7 +9,8 @@ two numbers of one program: FLOP per byte of memory traffic, and FLOP per byte o
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 
 
 def attainable(peak: float, paths: Iterable[tuple[float, float]] = ()) -> float:
@@ -20,13 +21,18 @@ def attainable(peak: float, paths: Iterable[tuple[float, float]] = ()) -> float:
     that is not positive and finite, and for a negative intensity.
     """
     _positive("peak", peak)
-    lowest = peak
-    for intensity, bandwidth in paths:
-        _positive("bandwidth", bandwidth)
-        if not intensity >= 0:
-            raise ValueError(f"operational intensity: {intensity} FLOP/byte")
-        lowest = min(lowest, intensity * bandwidth)
-    return lowest
+    return min([peak, *(path_limit(intensity, bandwidth) for intensity, bandwidth in paths)])
+
+
+def path_limit(intensity: float, bandwidth: float) -> float:
+    """FLOP/s that a path of `bandwidth` B/s allows at `intensity` FLOP/byte: I·b.
+
+    Raises ValueError for a bandwidth that is not positive and finite, and for a negative intensity.
+    """
+    _positive("bandwidth", bandwidth)
+    if not intensity >= 0:
+        raise ValueError(f"operational intensity: {intensity} FLOP/byte")
+    return intensity * bandwidth
 
 
 def ridge_point(peak: float, bandwidth: float) -> float:
@@ -37,6 +43,22 @@ def ridge_point(peak: float, bandwidth: float) -> float:
     _positive("peak", peak)
     _positive("bandwidth", bandwidth)
     return peak / bandwidth
+
+
+def message_seconds(times: Sequence[tuple[float, float]], size: float) -> float:
+    """Seconds of one message of `size` bytes, on straight lines between (size, seconds) measured, ascending.
+
+    Below the smallest size it is that of the smallest, above the largest it grows with the bytes.
+    """
+    place = bisect_left(times, (size, 0.0))
+    if place == 0:
+        return times[0][1]
+    before, seconds = times[place - 1]
+    if place == len(times):
+        return size / before * seconds
+    after, longer = times[place]
+    part = (size - before) / (after - before)
+    return (1 - part) * seconds + part * longer
 
 
 def _positive(name: str, value: float) -> None:

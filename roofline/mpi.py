@@ -12,7 +12,6 @@ take at least Σ n_k·t(s_k), so it makes at most Σ n_k / Σ n_k·t(s_k) messag
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from typing import Final, NamedTuple
 from npc.record import Record
 from npc.units import format_quantity
 from roofline.ceilings import Curve, measured_curves
+from roofline.model import message_seconds
 from roofline.points import OBSERVED, by_launch, program_of
 
 BACK_TO_BACK: Final = "messages back to back"
@@ -74,19 +74,8 @@ class MpiCeiling:
         return f"{self.kind} ({self.source}, {where})"
 
     def seconds(self, size: float) -> float:
-        """Time of one operation of `size` bytes, on straight lines between the sizes measured.
-
-        Below the smallest size it is that of the smallest, above the largest it grows with the bytes.
-        """
-        sizes = [rate.size for rate in self.rates]
-        place = bisect_left(sizes, size)
-        if place == 0:
-            return 1 / self.rates[0].rate
-        if place == len(sizes):
-            return size / sizes[-1] / self.rates[-1].rate
-        before, after = self.rates[place - 1], self.rates[place]
-        part = (size - before.size) / (after.size - before.size)
-        return (1 - part) / before.rate + part / after.rate
+        """Time of one operation of `size` bytes (`roofline.model.message_seconds`)."""
+        return message_seconds([(rate.size, 1 / rate.rate) for rate in self.rates], size)
 
 
 @dataclass(frozen=True, slots=True)

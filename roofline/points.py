@@ -6,7 +6,10 @@ one launch: what the program says of its FLOP, and the bytes that `npc observe` 
 program on the same nodes are one application, with medians and their intervals.
 
 How long the network must have taken at least is counted by the busier direction, because links carry both at
-once; removing a part f of a run's time makes it at most 1/(1 − f) times as fast (Amdahl 1967).
+once, at what the fastest test between nodes reaches with the program's own message sizes where MPI counted
+them. That part f of the run's time is a lower bound of the network's share, so a network that cost nothing
+makes the program at least 1/(1 − f) times as fast (Amdahl 1967) where nothing overlaps; at most it gets to
+the next ceiling.
 """
 
 from __future__ import annotations
@@ -22,18 +25,35 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from npc.record import OK, Record
 from npc.statistics import Summary, summarise
 from npc.units import format_quantity
+from roofline.model import attainable, message_seconds, path_limit
 
 if TYPE_CHECKING:
     from roofline.ceilings import Ceiling, Roofline
 
+#: Metrics that make a program with a rate an application, and not a kernel.
+_TELLING: Final = frozenset(("flop", "time", "traffic"))
 #: The case of what npc observe saw.
 OBSERVED: Final = "observed"
 #: A program that does several tests in one run is placed by this one.
 _MAIN_TEST: Final = "HPL"
-_OTHERS: Final = "its FLOP are those of {case} alone, its bytes those of the whole run"
+_OTHERS: Final = (
+    "its FLOP are those of {case} alone, the bytes counted those of all tests of the run, so nothing can be "
+    "said of its network"
+)
+#: A rate alone, and the time of npc observe has the program's start and end in it.
+_RATE_ALONE: Final = (
+    "its rate is known, but not for how long it computed at it (the run has a start and an end), so its "
+    "FLOP, its place on the network's axis and the network's part are not known; tell npc observe the FLOP "
+    "by --flop, or where the program prints the rate's seconds by --seconds"
+)
 #: A part of the run time that nobody could measure.
 _NO_MATTER: Final = 0.005
 _MEMORY_LEVEL: Final = "MEM"
+#: The middle of a class of message sizes, which holds sizes up to twice its least.
+_MIDDLE: Final = 1.5
+#: A ceiling that is a library's rate, which others may beat, and a whole program's, which bounds nobody.
+_LIBRARY: Final = "DGEMM"
+_PROGRAM: Final = "HPL"
 
 
 class Run(NamedTuple):
@@ -41,7 +61,8 @@ class Run(NamedTuple):
 
     sent, received: mean over the nodes; None where no bytes were counted. intensity: FLOP per byte on the
     network; infinite where nothing was sent, None where that is not known. memory_bandwidth: B/s a node as
-    the program itself counts them, None if it does not say.
+    the program itself counts them, None if it does not say. messages: (least bytes of a class, number) of all
+    ranks, as far as MPI counted them; ranks: their number, 0 if unknown.
     """
 
     time: str
@@ -52,6 +73,8 @@ class Run(NamedTuple):
     intensity: float | None
     memory_bandwidth: float | None
     raw: str
+    messages: tuple[tuple[int, float], ...] = ()
+    ranks: int = 0
 
     def times(self, nodes: int) -> Run:
         """What `nodes` such nodes did together."""
@@ -137,6 +160,26 @@ class Application:
             if run.received is not None and run.sent is not None and run.seconds
         ]
 
+    @cached_property
+    def messages(self) -> list[tuple[float, float]]:
+        """(bytes of a message, share of all messages that are not empty), by class; empty if not counted."""
+        counts: defaultdict[int, float] = defaultdict(float)
+        for run in self.runs:
+            for size, count in run.messages:
+                counts[size] += count
+        total = math.fsum(counts.values())
+        return [(_MIDDLE * size, count / total) for size, count in sorted(counts.items())]
+
+    @property
+    def message_size(self) -> float | None:
+        """Mean bytes of the messages that are not empty; None where they were not counted."""
+        return math.fsum(size * share for size, share in self.messages) if self.messages else None
+
+    @property
+    def ranks_a_node(self) -> int:
+        """How many ranks may send at once from a node; 1 where nobody counted them."""
+        return max(1, self.runs[-1].ranks // self.nodes)
+
 
 def _median(values: Sequence[float]) -> float | None:
     return median(values) if values else None
@@ -158,7 +201,7 @@ def find_applications(records: Iterable[Record]) -> list[Application]:
                 rate.params.get("precision", "double"),
                 note,
             )
-            groups[key].append(_run(rate, launch))
+            groups[key].append(_run(rate, launch, whole=not note))
     return [
         Application(
             name=name,
@@ -198,40 +241,61 @@ def _rate(launch: Sequence[Record]) -> tuple[Record, str] | None:
     An application is a program whose FLOP and time, or whose traffic, are known; a kernel that says nothing
     but its FLOP/s is a ceiling.
     """
-    rates = [record for record in launch if record.metric == "flops" and record.value]
-    if not rates:
-        return None
-    cases = {record.case for record in launch if record.metric in ("flop", "time", "traffic")}
+    rates: list[Record] = []
+    cases = set()
+    counted = False
+    for record in launch:
+        metric = record.metric
+        if metric == "flops":
+            if record.value:
+                rates.append(record)
+        elif metric in _TELLING:
+            cases.add(record.case)
+            counted = counted or metric == "flop"
     known = [record for record in rates if record.case in cases] or (rates if OBSERVED in cases else [])
     if not known:
         return None
     rate = next((record for record in known if record.case == _MAIN_TEST), known[0])
-    alone = all(record.case == rate.case for record in rates)
-    return rate, "" if alone else _OTHERS.format(case=rate.case)
+    if rate.case == _MAIN_TEST and any(record.case != _MAIN_TEST for record in rates):
+        return rate, _OTHERS.format(case=_MAIN_TEST)
+    return rate, _RATE_ALONE if rate.case == OBSERVED and not counted else ""
 
 
-def _run(rate: Record, launch: Sequence[Record]) -> Run:
-    """Each figure is the first of its metric that belongs to the rate: of its own case, or of the launch."""
-    first: dict[str, float | None] = {}
-    seconds = None
-    traffic: dict[str, defaultdict[str, float]] = {"received": defaultdict(float), "sent": defaultdict(float)}
+def _run(rate: Record, launch: Sequence[Record], whole: bool) -> Run:
+    """Each figure is the first of its metric that belongs to the rate: of its own case, or of the launch.
+
+    whole: whether FLOP and bytes are of the same time; without that the run has no bytes.
+    """
+    flop = memory = seconds = None
+    ranks = 0
+    messages: list[tuple[int, float]] = []
+    traffic: dict[str, dict[str, float]] = {"received": {}, "sent": {}}
     for record in launch:
-        metric, params = record.metric, record.params
+        metric = record.metric
         if metric == "traffic":
+            params = record.params
             by_node = traffic.get(params.get("direction", ""))
             if by_node is not None:
-                by_node[params.get("node", "")] += record.value or 0.0
+                node = params.get("node", "")
+                by_node[node] = by_node.get(node, 0.0) + (record.value or 0.0)
         elif metric == "time":
             # Only the program's own time belongs to its rate; what npc observe saw includes start and end.
-            if seconds is None and record.case == rate.case and "part" not in params:
+            own = record.case == rate.case != OBSERVED
+            if seconds is None and own and "part" not in record.params:
                 seconds = record.value
-        elif record.case in (rate.case, OBSERVED):
-            first.setdefault(metric, record.value)
-    flop, memory = first.get("flop"), first.get("bandwidth")
+        elif metric == "messages":
+            if record.size and record.value:
+                messages.append((record.size, record.value))
+                ranks = int(record.params.get("ranks", "0"))
+        elif record.case == rate.case or record.case == OBSERVED:
+            if metric == "flop" and flop is None:
+                flop = record.value
+            elif metric == "bandwidth" and memory is None:
+                memory = record.value
     if flop is None and seconds is not None and rate.value is not None:
         flop = rate.value * seconds
     flop = None if flop is None else flop / rate.nodes
-    received, sent = map(_mean, traffic.values())
+    received, sent = (_mean(traffic[way]) if whole else None for way in ("received", "sent"))
     return Run(
         time=rate.time,
         flops=(rate.value or 0.0) / rate.nodes,
@@ -241,6 +305,8 @@ def _run(rate: Record, launch: Sequence[Record]) -> Run:
         intensity=_per_byte(flop, received, sent),
         memory_bandwidth=None if memory is None else memory / rate.nodes,
         raw=rate.raw,
+        messages=tuple(messages),
+        ranks=ranks,
     )
 
 
@@ -269,35 +335,77 @@ class Bound:
     share: float
 
 
+@dataclass(frozen=True, slots=True)
+class Link:
+    """The network as an application sees it: a test between nodes, and what it allows a node in B/s.
+
+    own_sizes: whether that is with the application's own message sizes. best: B/s at the best size.
+    """
+
+    ceiling: Ceiling
+    bandwidth: float
+    own_sizes: bool
+    best: float
+
+
 def bounds(application: Application, roofline: Roofline) -> list[Bound]:
     """What each ceiling allows the application, the tightest first; only those whose intensity is known.
 
-    The network's is that of the busier direction, over the fastest test between nodes.
+    Compute: the peak of its precision; the best library where no peak was measured. The network's is that of
+    the busier direction (`own_link`).
     """
-    found = []
-    for ceiling in roofline.of_kind("compute"):
-        if ceiling.precision == application.precision and ceiling.benchmark != _benchmark(application):
-            found.append((ceiling, ceiling.value))
+    found = [(c, c.value) for c in [_peak(application, roofline)] if c is not None]
     memory = next((c for c in roofline.of_kind("memory") if c.level == _MEMORY_LEVEL), None)
     if memory is not None and application.memory_intensity is not None:
-        found.append((memory, application.memory_intensity * memory.value))
-    network = link(roofline)
+        found.append((memory, path_limit(application.memory_intensity, memory.value)))
+    network = own_link(application, roofline)
     if network is not None and application.busier_intensity is not None and application.nodes > 1:
-        found.append((network, application.busier_intensity * network.value))
+        found.append((network.ceiling, path_limit(application.busier_intensity, network.bandwidth)))
     speed = application.flops.median
     return sorted(
         (Bound(ceiling, flops, speed / flops) for ceiling, flops in found), key=lambda bound: bound.flops
     )
 
 
-def _benchmark(application: Application) -> str:
-    return application.name.split(" ")[0]
+def _peak(application: Application, roofline: Roofline) -> Ceiling | None:
+    """What bounds the arithmetic: the highest peak of the precision; DGEMM's rate where there is none."""
+    compute = [c for c in roofline.of_kind("compute") if c.precision == application.precision]
+    peaks = [c for c in compute if c.name not in (_LIBRARY, _PROGRAM)]
+    return max(
+        peaks or [c for c in compute if c.name == _LIBRARY], key=lambda ceiling: ceiling.value, default=None
+    )
 
 
 def link(roofline: Roofline) -> Ceiling | None:
     """The fastest network ceiling between nodes; None where none was measured."""
     between = [ceiling for ceiling in roofline.of_kind("network") if ceiling.nodes > 1]
     return max(between, key=lambda ceiling: ceiling.value, default=None)
+
+
+def own_link(application: Application, roofline: Roofline) -> Link | None:
+    """The fastest test between nodes for the application's own message sizes; None where none was measured.
+
+    n_k messages of s_k bytes take Σ n_k·s_k/b(s_k), where b(s) is the test's curve times the ranks that send
+    from a node at once, and no more than its best. Without counted sizes, or without a test at several sizes,
+    it is the fastest test at its best size.
+    """
+    found = []
+    for ceiling in roofline.of_kind("network") if application.messages else ():
+        curve = roofline.curve_of(ceiling) if ceiling.nodes > 1 else None
+        if curve is None:
+            continue
+        times = curve.times
+        best = max(size / seconds for size, seconds in times)
+        least = math.fsum(
+            share * max(message_seconds(times, size) / application.ranks_a_node, size / best)
+            for size, share in application.messages
+        )
+        mean = application.message_size or 0.0
+        found.append(Link(ceiling, roofline.job_nodes * mean / least, True, roofline.job_nodes * best))
+    if found:
+        return max(found, key=lambda each: each.bandwidth)
+    fastest = link(roofline)
+    return None if fastest is None else Link(fastest, fastest.value, False, fastest.value)
 
 
 def verdict(application: Application, roofline: Roofline) -> str:
@@ -308,60 +416,113 @@ def verdict(application: Application, roofline: Roofline) -> str:
         f"{application.name} on {where}: {format_quantity(application.flops.median, 'FLOP/s', 3)}{a_node}."
     ]
     found = bounds(application, roofline)
-    if found:
-        parts.append(_bound_text(found[0]))
-    else:
-        parts.append("No ceiling of its precision was measured, so nothing can be said of what bounds it.")
-    if all(run.memory_bandwidth is None for run in application.runs):
+    known = application.memory_intensity is not None
+    parts += [_exceeded_text(bound) for bound in found if bound.share > 1]
+    within = [bound for bound in found if bound.share <= 1]
+    if within:
+        parts.append(_bound_text(within[0], own_link(application, roofline), known))
+    elif not found:
+        parts.append(
+            "No ceiling of its precision was measured, so nothing can be said of what bounds it: give npc "
+            "roofline the folder of a run that has them as well."
+        )
+    if not known:
         parts.append("How many bytes of memory it moves is not known, so memory may bound it lower.")
-    parts += _network_text(application, roofline)
+    parts += _network_text(application, roofline, found)
     if application.note:
         parts.append(f"Note: {application.note}.")
     return " ".join(parts)
 
 
-def _bound_text(tightest: Bound) -> str:
+def _exceeded_text(bound: Bound) -> str:
+    """What it means that the application is faster than a ceiling."""
+    name, allowed = bound.ceiling.name, format_quantity(bound.flops, "FLOP/s", 3)
+    if bound.ceiling.kind == "memory":
+        why = "part of its data came out of the caches"
+    elif name == _LIBRARY:
+        why = "a library is no limit, and the peak of this precision was not measured"
+    else:
+        why = "one of the two was measured under other conditions"
+    return f"That is {bound.share:.3g} times what {name} allows ({allowed}): {why}."
+
+
+def _bound_text(tightest: Bound, network: Link | None, memory_known: bool) -> str:
     ceiling = tightest.ceiling
     allowed = format_quantity(tightest.flops, "FLOP/s", 3)
-    if tightest.share > 1:
-        return (
-            f"That is {tightest.share:.3g} times what {ceiling.name} allows ({allowed}): one of the two was "
-            "measured under other conditions."
-        )
+    faster = f"{1 / tightest.share:.3g}"
+    name = ceiling.name
+    if ceiling.kind == "network" and network is not None and network.own_sizes:
+        name += " at its own message sizes"
     beyond = {
-        "compute": "no further on this processor",
+        "compute": "a library's rate, which is no hard limit, for no peak was measured"
+        if name == _LIBRARY
+        else "for no program is faster on this processor",
         "memory": "beyond only by fewer bytes a FLOP (blocking, smaller types) or faster memory",
-        "network": "beyond only by fewer bytes between nodes or a faster link",
+        "network": "beyond only by fewer bytes between nodes, larger messages or a faster link",
     }[ceiling.kind]
+    room = f"Up to there it can become {faster} times as fast, {beyond}."
+    if ceiling.kind != "memory" and not memory_known:
+        room = f"It can become not more than {faster} times as fast, {beyond}."
     return (
-        f"The tightest ceiling known is {ceiling.name}, which allows {allowed}; it reaches "
-        f"{100 * tightest.share:.3g} % of that. Up to there it can become {1 / tightest.share:.3g} times as "
-        f"fast, {beyond}."
+        f"The tightest ceiling known is {name}, which allows {allowed}; it reaches "
+        f"{100 * tightest.share:.3g} % of that. {room}"
     )
 
 
-def _network_text(application: Application, roofline: Roofline) -> list[str]:
-    """The least part of its time that the network took, and what its absence would bring at most."""
-    if application.nodes == 1:
+def _network_text(application: Application, roofline: Roofline, found: Sequence[Bound]) -> list[str]:
+    """The least part of its time that the network took, and what less of it would bring."""
+    if application.nodes == 1 or application.note:
         return []
-    network = link(roofline)
+    network = own_link(application, roofline)
     if application.intensity is None or not application.transfers:
         return ["Its bytes on the network were not counted: run it by npc observe."]
     if network is None:
         return ["No network ceiling between nodes was measured, so the network's part is not known."]
-    least = median(size / network.value / seconds for size, seconds in application.transfers)
+
+    def part(bandwidth: float) -> float:
+        return median(size / bandwidth / seconds for size, seconds in application.transfers)
+
+    least, at_best = part(network.bandwidth), part(network.best)
+    rate = f"At the {format_quantity(network.bandwidth, 'B/s', 3)} of {network.ceiling.name}"
+    if network.own_sizes and application.message_size is not None:
+        size = format_quantity(application.message_size, "B", 3)
+        rate += f" with its own message sizes ({size} on average)"
     if least >= 1:
         return [
-            f"Its bytes alone would take {least:.3g} times its run time at the rate of {network.name}: "
-            "the ceiling was measured on a slower path, or the bytes are not its own."
+            f"{rate} its bytes alone would take {least:.3g} times its run time: the ceiling was measured "
+            "on a slower path, or the bytes are not its own."
         ]
     if least < _NO_MATTER:
         return [
-            f"At the rate of {network.name} its bytes take less than {100 * _NO_MATTER:.2g} % of its time: "
-            "more bandwidth would not help. Latency and waiting for other ranks are not in that."
+            f"{rate} its bytes take less than {100 * _NO_MATTER:.2g} % of its time: more bandwidth would not "
+            "help. Latency and waiting for other ranks are not in that."
         ]
-    return [
-        f"At the rate of {network.name} its bytes take at least {100 * least:.2g} % of its time; a network "
-        f"that cost nothing but that would make it at most {1 / (1 - least):.4g} times as fast. Latency and "
-        "waiting for other ranks come on top."
+    said = [
+        f"{rate} its bytes need at least {100 * least:.2g} % of its time. A network that cost nothing would "
+        f"make it at least {1 / (1 - least):.4g} times as fast if it does not compute meanwhile"
+        + _at_most(application, found)
     ]
+    if least - at_best >= _NO_MATTER:
+        said.append(
+            f"Large messages alone, at the {format_quantity(network.best, 'B/s', 3)} that they reach, would "
+            f"make it at least {1 / (1 - least + at_best):.4g} times as fast then."
+        )
+    said.append("Latency and waiting for other ranks come on top.")  # hence "at least"
+    return said
+
+
+def _at_most(application: Application, found: Sequence[Bound]) -> str:
+    """How fast it could be at most if the network cost nothing: the lowest of its other ceilings."""
+    others = [bound for bound in found if bound.ceiling.kind != "network"]
+    peak = next((bound for bound in others if bound.ceiling.kind == "compute"), None)
+    if peak is None:
+        return "; by how much at most is not known."
+    paths = [
+        (application.memory_intensity, bound.ceiling.value)
+        for bound in others
+        if bound.ceiling.kind == "memory" and application.memory_intensity is not None
+    ]
+    most = attainable(peak.flops, paths) / application.flops.median
+    if most <= 1:
+        return "; by how much at most is not known."
+    return f", and at most {most:.3g} times, for there {others[0].ceiling.name} is the limit."

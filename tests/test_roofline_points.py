@@ -11,7 +11,7 @@ import pytest
 from npc.record import Record, replace
 from npc.units import METRICS
 from roofline.ceilings import Roofline, find_ceilings
-from roofline.points import Application, bounds, find_applications, verdict
+from roofline.points import Application, bounds, find_applications, own_link, verdict
 from tests.measured import level, peak, records
 
 #: Bartelheimer, Zhu, Neuwirth 2023, FUCHS-CSC: program, nodes, MFLOP/s and FLOP of all nodes, 4-byte words
@@ -103,10 +103,113 @@ def test_a_sentence_says_what_bounds_it_and_what_the_network_costs() -> None:
     words = verdict(one(), machine())
     assert words.startswith("app on 2 nodes: 10 GFLOP/s a node. The tightest ceiling known is")
     assert "reaches 10 % of that" in words
-    # 1 GB at 1 GB/s is 1 s of 10 s: without it 1/0.9
-    assert "at least 10 % of its time" in words
-    assert "at most 1.111 times as fast" in words
+    assert "not more than 10 times as fast" in words
     assert "memory may bound it lower" in words
+    # 1 GB at 1 GB/s is 1 s of 10 s: without it at least 1/0.9, and no more than the peak over the rate
+    assert "at least 10 % of its time" in words
+    assert "at least 1.111 times as fast" in words
+    assert "at most 10 times, for there peak double is the limit" in words
+
+
+def sizes(*counts: tuple[int, float], ranks: int = 2) -> Iterator[Record]:
+    """What MPI counted of `launch`'s run: (least bytes of a class, messages of all ranks)."""
+    (model,) = [r for r in launch("app", 2, 20e9, 200e9, 1.0, 0.0) if r.params.get("direction") == "sent"]
+    params = {"layer": "mpi", "kind": "by size", "ranks": str(ranks), "program": "app"}
+    for size, count in counts:
+        yield replace(model, metric="messages", unit="1", value=count, size=size, params=params)
+
+
+def sweep(*curve: tuple[int, float]) -> Roofline:
+    """`machine` with a network test of a bandwidth at each size instead."""
+    return find_ceilings([
+        *peak("peakflops_avx_fma", 100e9),
+        *(r for size, bandwidth in curve for r in records("osu", "osu_bw", bandwidth, nodes=2, size=size)),
+    ])  # fmt: skip
+
+
+def test_small_messages_are_judged_by_what_the_network_does_with_small_messages() -> None:
+    """Network: 768 B at 50 MB/s, 3 MiB at 1 GB/s. Program: messages of 512 to 1023 B, 0.1 GB in 10 s."""
+    network = sweep((768, 50e6), (3 * 2**20, 1e9))
+    run = [*launch("app", 2, 20e9, 200e9, 0.1e9, 0.1e9)]
+    (large,) = find_applications(run)
+    (small,) = find_applications([*run, *sizes((512, 1000.0))])
+    assert bounds(large, network)[-1].flops == pytest.approx(100e9 / 0.1e9 * 1e9)
+    assert bounds(small, network)[0].flops == pytest.approx(100e9 / 0.1e9 * 50e6)
+    words = verdict(small, network)
+    # 0.1 GB take 2 s at 50 MB/s, of 10 s, and 0.1 s at 1 GB/s
+    assert "osu_bw at its own message sizes, which allows 50 GFLOP/s; it reaches 20 % of that" in words
+    assert "At the 50 MB/s of osu_bw with its own message sizes (768 B on average)" in words
+    assert "at least 20 % of its time" in words
+    assert "at least 1.25 times as fast" in words
+    assert (
+        f"Large messages alone, at the 1 GB/s that they reach, would make it at least {1 / 0.81:.4g}" in words
+    )
+
+
+def test_ranks_that_send_at_once_share_what_the_link_does_at_best() -> None:
+    network = sweep((768, 50e6), (3 * 2**20, 1e9))
+    run = [*launch("app", 2, 20e9, 200e9, 0.1e9, 0.1e9)]
+    for ranks, bandwidth in ((8, 4 * 50e6), (2000, 1e9)):
+        (found,) = find_applications([*run, *sizes((512, 1000.0), ranks=ranks)])
+        link = own_link(found, network)
+        assert link is not None
+        assert link.bandwidth == pytest.approx(bandwidth)
+
+
+def test_a_mix_of_sizes_takes_the_sum_of_its_messages_times() -> None:
+    network = sweep((768, 50e6), (768 * 1024, 1e9))
+    (found,) = find_applications(
+        [*launch("app", 2, 20e9, 200e9, 0.1e9, 0.1e9), *sizes((0, 99.0), (512, 1024.0), (512 * 1024, 1.0))]
+    )
+    link = own_link(found, network)
+    assert link is not None
+    # as many bytes in small messages as in the large one: the harmonic mean
+    assert link.bandwidth == pytest.approx(2 / (1 / 50e6 + 1 / 1e9))
+    assert link.own_sizes
+
+
+def test_a_rate_over_the_whole_run_makes_no_flop() -> None:
+    """3 s of start, 0.5 s of computing: the rate times the time that npc observe saw is no count of FLOP."""
+
+    def observed(metric: str, value: float) -> Record:
+        (model,) = [r for r in launch("app", 2, 2e9, 1e9, 1.0, 0.0) if r.params.get("direction") == "sent"]
+        return replace(
+            model, metric=metric, unit=METRICS[metric].unit, value=value, params={"program": "app"}
+        )
+
+    traffic = [r for r in launch("app", 2, 2e9, 1e9, 80e6, 81e6) if r.metric == "traffic"]
+    rate = [observed("flops", 2e9), observed("time", 3.5), *traffic]
+    (application,) = find_applications(rate)
+    assert application.intensity is None
+    assert application.runs[0].flop is None
+    words = verdict(application, machine())
+    assert "not for how long it computed" in words
+    assert "--flop" in words
+    assert "at least" not in words
+    (told,) = find_applications([*rate, observed("flop", 1e9)])
+    assert told.intensity is not None
+    assert told.intensity.median == pytest.approx(0.5e9 / 161e6)
+
+
+def test_hpl_bounds_nobody_and_dgemm_only_where_no_peak_is_known() -> None:
+    def hpcc(case: str, value: float, **params: str) -> Iterator[Record]:
+        return records("hpcc", case, value, metric="flops", params=params)
+
+    library = [*hpcc("StarDGEMM", 40e9, statistic="sum"), *hpcc("HPL", 20e9)]
+    application = one()
+    with_peak = find_ceilings([*peak("peakflops_avx_fma", 100e9), *library])
+    assert [bound.ceiling.name for bound in bounds(application, with_peak)] == ["peak double"]
+    words = verdict(application, find_ceilings(library))
+    assert "DGEMM, which allows 40 GFLOP/s" in words
+    assert "a library's rate, which is no hard limit" in words
+
+
+def test_faster_than_memory_allows_means_caches() -> None:
+    words = verdict(one(bandwidth=200e9), machine())  # 100 GB/s a node of 50
+    assert (
+        "That is 2 times what MEM load allows (5 GFLOP/s): part of its data came out of the caches." in words
+    )
+    assert "The tightest ceiling known is peak double" in words
 
 
 def test_a_program_that_counts_its_memory_traffic_is_bounded_by_memory() -> None:
@@ -146,7 +249,19 @@ def test_of_several_tests_in_one_run_hpl_is_the_point_and_the_note_says_so() -> 
     other = next(record for record in launch("HPL", 2, 99e9, 200e9) if record.metric == "flops")
     (application,) = find_applications([replace(other, case="StarDGEMM"), *several])
     assert application.runs[0].flops == 10e9
-    assert "those of HPL alone" in verdict(application, machine())
+    assert application.intensity is None
+    assert [bound.ceiling.kind for bound in bounds(application, machine())] == ["compute"]
+    words = verdict(application, machine())
+    assert "those of HPL alone" in words
+    assert "at least" not in words
+
+
+def test_the_parts_that_hpcg_names_belong_to_its_run() -> None:
+    whole = [*launch("HPCG", 2, 20e9, 200e9, 1e9, 1e9)]
+    part = next(replace(record, case="HPCG_MG") for record in whole if record.metric == "flops")
+    (application,) = find_applications([part, *whole])
+    assert (application.runs[0].flops, application.note) == (10e9, "")
+    assert application.intensity is not None
 
 
 def test_a_kernel_alone_is_a_ceiling_and_no_application() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shlex
@@ -34,7 +35,7 @@ _NOT_STARTED: Final = 127
 _RANK: Final = Path(__file__).with_name("rank.py")
 _FLOPS: Final = re.compile(r"([kKMGTP]?)FLOP(?:/s|S)", re.IGNORECASE)
 #: Programs whose reports have a parser.
-_KNOWN: Final = {"xhpcg": "hpcg", "hpcc": "hpcc", "himeno": "himeno"}
+_KNOWN: Final = {"xhpcg": "hpcg", "xhpl": "hpl", "hpcc": "hpcc", "himeno": "himeno"}
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -56,6 +57,11 @@ _KNOWN: Final = {"xhpcg": "hpcg", "hpcc": "hpcc", "himeno": "himeno"}
 )
 @click.option(
     "--flops-unit", default="FLOP/s", show_default=True, help="Unit of that number: MFLOP/s, GFLOP/s, …"
+)
+@click.option(
+    "--seconds",
+    metavar="REGEX",
+    help="Where the program says for how many seconds it computed at that rate; the FLOP follow from both.",
 )
 @click.option(
     "--flop", type=click.FloatRange(0, min_open=True), help="FLOP of the whole run, where you know them."
@@ -93,6 +99,7 @@ def observe(
     report: str | None,
     flops: str | None,
     flops_unit: str,
+    seconds: str | None,
     flop: float | None,
     counters: str | None,
     mpi: bool,
@@ -114,21 +121,24 @@ def observe(
     npc observe --flops 'rate: ([0-9.]+)' --flops-unit GFLOP/s -- mpirun -n 8 ./app
     npc observe --counters FLOPS_DP -- mpirun -n 8 ./app
     """
+    import parsers
     from observe.launcher import UnknownProgram, program_index
     from observe.papi import EVENT
 
     try:
         place = program_index(command, program)
         scale = _scale(flops_unit)
-        pattern = re.compile(flops) if flops else None
-        if pattern is not None and pattern.groups < 1:
-            raise ValueError(f"--flops {flops!r}: it has no group; put parentheses around the number")
+        pattern, duration = _pattern("--flops", flops), _pattern("--seconds", seconds)
+        if duration is not None and (pattern is None or flop is not None):
+            raise ValueError("--seconds: it goes with --flops, and not with --flop")
+        if tool is not None:
+            parsers.load(tool)
         if counters is not None and not (re.fullmatch(r"\w+", counters) or EVENT.fullmatch(counters)):
             raise ValueError(
                 f"--counters {counters!r}: expected a group of LIKWID's, such as FLOPS_DP, "
                 "or an event of PAPI's, such as PAPI_DP_OPS"
             )
-    except (UnknownProgram, ValueError, re.error) as error:
+    except (UnknownProgram, parsers.UnknownParser, ValueError, re.error) as error:
         raise click.UsageError(str(error)) from None
     if shutil.which(command[0]) is None:
         click.echo(f"npc observe: {command[0]}: no such program (neither a path nor in PATH)", err=True)
@@ -148,11 +158,11 @@ def observe(
     stem = (folder / RAW / "0000").absolute()
     started, before, began = now(), time.monotonic(), time.time()
     code = _run(command, place, _ranks(stem), mpi, watch, stem)
-    seconds = time.monotonic() - before
+    lasted = time.monotonic() - before
     if report:
         _append_report(report, began, stem.with_suffix(".out"))
     said = stem.with_suffix(".out").read_text(encoding="utf-8", errors="replace")
-    reported = _reported(said, pattern, scale, flop)
+    reported = _reported(said, pattern, scale, duration, flop)
     observation = _observation(stem, command, reported)
     status = OK if code == 0 else f"failed: exit code {code}: {last_words(stem.with_suffix('.err'))}"
     hosts = tuple(node.host for node in observation.nodes) or job_hosts()
@@ -160,7 +170,7 @@ def observe(
     argv = tuple(command)
     log.append(
         Launch(
-            id=0, argv=argv, started=started, seconds=seconds, exit=code, status=status,
+            id=0, argv=argv, started=started, seconds=lasted, exit=code, status=status,
             params={"program": name or _name(command[place:])}, nodes=len(hosts), hosts=hosts, raw=raw,
         )
     )  # fmt: skip
@@ -171,7 +181,9 @@ def observe(
     if as_json:
         click.echo(stem.with_suffix(f".{OBSERVED}").read_text(encoding="utf-8"))
     else:
-        _show(observation, folder, pattern is not None and "flops" not in reported)
+        lacking = [("--flops", pattern is not None and "flops" not in reported)]
+        lacking.append(("--seconds", duration is not None and "flops" in reported and "flop" not in reported))
+        _show(observation, folder, [option for option, silent in lacking if silent])
     sys.exit(code)
 
 
@@ -271,7 +283,9 @@ def _copy(source: IO[bytes], terminal: IO[bytes], path: Path) -> None:
 
 def _append_report(pattern: str, began: float, path: Path) -> None:
     """Add the file that the program wrote its report to, if there is a new one, to its kept output."""
-    candidates = [file for file in Path().glob(pattern) if file.stat().st_mtime >= began - 1]
+    root = Path(Path(pattern).anchor)
+    found = root.glob(str(Path(pattern).relative_to(root)))
+    candidates = [file for file in found if file.is_file() and file.stat().st_mtime >= began - 1]
     if not candidates:
         click.echo(f"npc observe: the program left no new {pattern}", err=True)
         return
@@ -288,20 +302,45 @@ def _scale(unit: str) -> float:
     return PREFIXES[match[1]]
 
 
+def _pattern(option: str, text: str | None) -> re.Pattern[str] | None:
+    """The pattern of an option, if it was given. Raises ValueError and re.error."""
+    pattern = re.compile(text) if text else None
+    if pattern is not None and pattern.groups < 1:
+        raise ValueError(f"{option} {text!r}: it has no group; put parentheses around the number")
+    return pattern
+
+
 def _reported(
-    text: str, pattern: re.Pattern[str] | None, scale: float, flop: float | None
+    text: str,
+    pattern: re.Pattern[str] | None,
+    scale: float,
+    duration: re.Pattern[str] | None,
+    flop: float | None,
 ) -> dict[str, float]:
-    """What the program says of itself by `pattern` (its last match counts), and what the user knows."""
+    """What the program says of itself by `pattern` and `duration`, and what the user knows."""
     reported = {}
-    if pattern is not None:
-        for match in pattern.finditer(text):
-            try:
-                reported["flops"] = float(match[1]) * scale
-            except (TypeError, ValueError):
-                continue
+    rate = _last_number(pattern, text)
+    if rate is not None:
+        reported["flops"] = rate * scale
+        seconds = _last_number(duration, text)
+        if seconds is not None:
+            reported["flop"] = rate * scale * seconds
     if flop is not None:
         reported["flop"] = flop
     return reported
+
+
+def _last_number(pattern: re.Pattern[str] | None, text: str) -> float | None:
+    """The first group of the last match that is a number above zero."""
+    found = None
+    for match in pattern.finditer(text) if pattern is not None else ():
+        try:
+            number = float(match[1])
+        except (TypeError, ValueError):
+            continue
+        if math.isfinite(number) and number > 0:
+            found = number
+    return found
 
 
 def _observation(stem: Path, command: Sequence[str], reported: Mapping[str, float]) -> Observation:
@@ -315,7 +354,7 @@ def _observation(stem: Path, command: Sequence[str], reported: Mapping[str, floa
     return observation
 
 
-def _show(observation: Observation, folder: Path, silent: bool) -> None:
+def _show(observation: Observation, folder: Path, silent: Sequence[str]) -> None:
     """The table of nodes and ports, MPI's own count, and what was odd."""
     from npc.units import format_quantity
 
@@ -344,8 +383,8 @@ def _show(observation: Observation, folder: Path, silent: bool) -> None:
     if counted is not None:
         found = format_quantity(counted.flop, "FLOP", 4) if counted.flop is not None else counted.reason
         click.echo(f"counted: {found}", err=True)
-    if silent:
-        click.echo("note: --flops matches nothing that the program printed", err=True)
+    for option in silent:
+        click.echo(f"note: {option} catches no number above 0 in what the program printed", err=True)
     for note in observation.notes:
         click.echo(f"note: {note}", err=True)
     click.echo(f"kept in {folder}; under the ceilings: npc roofline RUN {folder}", err=True)

@@ -36,7 +36,8 @@ def read_counters(root: Path = Path("/")) -> dict[str, dict[str, int]]:
     """{port or interface: {"received": n, "sent": n, "unit": bytes a count}} of this node.
 
     Ports are named ``mlx5_0/1``. Left out are the loopback, interfaces that are down or only pass on what
-    another one counts (bridges, bonds, IP over InfiniBand), and counters that cannot be read.
+    another one counts (those above a lower one: bridges, bonds, teams, VLANs; IP over InfiniBand), and
+    counters that cannot be read.
     """
     found = {}
     for port in sorted((root / "sys/class/infiniband").glob("*/ports/*")):
@@ -48,7 +49,7 @@ def read_counters(root: Path = Path("/")) -> dict[str, dict[str, int]]:
     for interface in sorted((root / "sys/class/net").glob("*")):
         if interface.name == "lo" or _text(interface / "operstate") == "down":
             continue
-        if any((interface / kind).exists() for kind in ("bridge", "bonding")):
+        if (interface / "bridge").exists() or any(interface.glob("lower_*")):
             continue
         if ports and _text(interface / "type") == _INFINIBAND_TYPE:
             continue

@@ -6,6 +6,7 @@ launcher to launcher, so the known ones are named here, and what remains doubtfu
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path, PurePath
@@ -76,4 +77,5 @@ def program_index(command: Sequence[str], program: str = "") -> int:
 
 
 def _is_program(word: str) -> bool:
-    return shutil.which(word) is not None or Path(word).is_file()
+    # mpirun also starts what lies in its folder without a path before it.
+    return shutil.which(word) is not None or (Path(word).is_file() and os.access(word, os.X_OK))

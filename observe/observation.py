@@ -20,9 +20,11 @@ from observe.monitoring import Flow, read_flows
 SCHEMA: Final = 1
 #: Foreign traffic below this part of what was measured changes no digit that anybody looks at.
 _NOTICED: Final = 0.01
-#: TCP/IP over Ethernet adds 66 bytes to 1448, more to small messages. What exceeds MPI's own count by half is
-#: somebody else's, or the program's own that is not MPI's (files).
-_MUCH_MORE: Final = 1.5
+#: How far MPI's own count may be exceeded before it is somebody else's, or the program's own that is not
+#: MPI's (files). TCP/IP over Ethernet sends 1514 bytes for 1448, and 66 to acknowledge two of these: 7 %.
+_PROTOCOL: Final = 1.08
+#: A message has MPI's header, and a packet each way of its own if it is small.
+_BYTES_A_MESSAGE: Final = 250
 #: Below this many bytes connections and name service are most of what is seen.
 _LITTLE: Final = 1_000_000
 
@@ -55,8 +57,9 @@ class Node:
 class Messages:
     """What MPI counted, over all ranks: bytes and messages by kind, and what went between nodes.
 
-    sent, received: bytes of user, internal and one-sided messages to and from other nodes, by host. None in
-    `between_nodes` where it is not known which rank ran where.
+    sent, received: bytes of user, internal and one-sided messages to and from other nodes, by host;
+    exchanged: the number of these messages. None in `between_nodes` where it is not known which rank ran
+    where.
     """
 
     kinds: Mapping[str, tuple[int, int]]
@@ -64,6 +67,7 @@ class Messages:
     between_nodes: int | None
     sent: Mapping[str, int]
     received: Mapping[str, int]
+    exchanged: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +125,7 @@ def read_observation(
     total = max((rank["ranks"] for rank in seen), default=0)
     notes = [
         *_missing(total, placed, nodes, hosts),
+        *_uncounted(profiles, placed),
         *(f"{node.host} {port.name}: {port.note}" for node in nodes for port in node.ports if port.note),
         *_foreign(nodes, messages),
     ]
@@ -174,6 +179,7 @@ def _messages(flows: Iterable[Flow], placed: Mapping[int, str]) -> Messages:
     by_size: list[int] = []
     sent: defaultdict[str, int] = defaultdict(int)
     received: defaultdict[str, int] = defaultdict(int)
+    exchanged: defaultdict[str, int] = defaultdict(int)
     known = True
     between = 0
     for flow in flows:
@@ -191,9 +197,13 @@ def _messages(flows: Iterable[Flow], placed: Mapping[int, str]) -> Messages:
             between += flow.bytes
             sent[source] += flow.bytes
             received[target] += flow.bytes
+            for host in (source, target):
+                exchanged[host] += flow.messages
     while by_size and not by_size[-1]:
         by_size.pop()
-    return Messages(kinds, tuple(by_size), between if known else None, dict(sent), dict(received))
+    return Messages(
+        kinds, tuple(by_size), between if known else None, dict(sent), dict(received), dict(exchanged)
+    )
 
 
 def _missing(
@@ -211,6 +221,19 @@ def _missing(
         yield f"no rank ran on {', '.join(absent)}, of the job's nodes"
 
 
+def _uncounted(profiles: Sequence[Path], placed: Mapping[int, str]) -> Iterable[str]:
+    """Ranks that MPI counted and nobody watched, and the reverse; `profiles` are ``NAME.RANK.prof``."""
+    counted = {int(rank) for path in profiles if (rank := path.stem.rpartition(".")[2]).isdecimal()}
+    unseen, silent = sorted(counted - set(placed)), sorted(set(placed) - counted)
+    if unseen:
+        yield (
+            f"MPI ran {len(counted)} ranks, of which {len(unseen)} were not watched: their nodes may be "
+            "missing; put npc observe -- directly before mpirun or srun"
+        )
+    if counted and silent:
+        yield f"{len(silent)} of {len(placed)} ranks left no count of MPI's: its bytes are a lower bound"
+
+
 def _foreign(nodes: Sequence[Node], messages: Messages | None) -> Iterable[str]:
     for node in nodes:
         total = sum((port.received or 0) + (port.sent or 0) for port in node.ports)
@@ -225,7 +248,8 @@ def _foreign(nodes: Sequence[Node], messages: Messages | None) -> Iterable[str]:
                 )
         if messages is not None and messages.between_nodes is not None:
             own = messages.sent.get(node.host, 0) + messages.received.get(node.host, 0)
-            if total > _LITTLE and total > _MUCH_MORE * own:
+            small = _BYTES_A_MESSAGE * messages.exchanged.get(node.host, 0)
+            if total > _PROTOCOL * own + small + _LITTLE:
                 yield (
                     f"{node.host}: {format_quantity(total, 'B', 3)} passed its ports, MPI accounts for "
                     f"{format_quantity(own, 'B', 3)}: the rest is protocol, files, or somebody else's"

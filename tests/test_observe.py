@@ -88,12 +88,14 @@ def test_prefers_the_64_bit_forms_of_infiniband_counters(tmp_path: Path) -> None
 
 
 def test_counts_no_byte_twice(tmp_path: Path) -> None:
-    """Left out: the loopback, bonds and bridges, IP over a port that counts itself, what is down."""
-    for name in ("lo", "bond0", "br0", "ib0", "eth0", "eth1"):
+    """Left out: the loopback, what lies above another interface, IP over a port that counts itself, what is
+    down."""
+    for name in ("lo", "bond0", "br0", "ib0", "eth0", "eth0.100", "eth1"):
         port(tmp_path / f"sys/class/net/{name}/statistics", {"rx_bytes": 1, "tx_bytes": 1})
     port(tmp_path / INFINIBAND / "counters", {"port_rcv_data": 1, "port_xmit_data": 1})
     port(tmp_path / "sys/class/net", {
-        "bond0/bonding/mode": "x", "br0/bridge/id": "x", "ib0/type": 32, "eth1/operstate": "down",
+        "bond0/lower_eth0": "x", "br0/bridge/id": "x", "eth0.100/lower_eth0": "x", "ib0/type": 32,
+        "eth1/operstate": "down",
     })  # fmt: skip
     assert list(read_counters(tmp_path)) == ["mlx5_0/1", "eth0"]
 
@@ -286,9 +288,35 @@ def test_says_that_others_used_the_port(tmp_path: Path) -> None:
 def test_says_that_the_ports_saw_more_than_mpi_sent(tmp_path: Path) -> None:
     seen(tmp_path, "n1", 0, 2, (0, 0, 9_000_000))
     seen(tmp_path, "n2", 1, 2, (0, 0, 1_100_000))
-    (tmp_path / "mpi.1.prof").write_text("E\t0\t1\t1000000 bytes\t1 msgs sent\t0\n")
+    (tmp_path / "mpi.0.prof").write_text("E\t0\t1\t1000000 bytes\t1 msgs sent\t0\n")
+    (tmp_path / "mpi.1.prof").write_text("")
     (note,) = read_observation(tmp_path, ["app"]).notes
     assert note.startswith("n1: 9 MB passed its ports, MPI accounts for 1 MB")
+
+
+@pytest.mark.parametrize(("extra", "said"), [(0, False), (30_000_000, True)])
+def test_tells_somebody_elses_bytes_from_the_headers_of_messages(
+    tmp_path: Path, extra: int, said: bool
+) -> None:
+    """80 MB in large messages with 7 % for TCP, a million bytes in small ones that need 160 bytes each."""
+    ports = int(80e6 * 1.07) + 1_000_000 + 160 * 20_000
+    seen(tmp_path, "n1", 0, 2, (0, 0, ports + extra))
+    seen(tmp_path, "n2", 1, 2, (0, 0, ports))
+    (tmp_path / "mpi.0.prof").write_text(
+        "E\t0\t1\t80000000 bytes\t80 msgs sent\t0\nI\t0\t1\t1000000 bytes\t20000 msgs sent\n"
+    )
+    (tmp_path / "mpi.1.prof").write_text("")
+    notes = read_observation(tmp_path, ["app"]).notes
+    assert [note.partition(":")[0] for note in notes] == ["n1"] * said
+
+
+def test_says_which_ranks_were_not_watched_or_not_counted(tmp_path: Path) -> None:
+    seen(tmp_path, "n1", 0, 1, (0, 0, 10))
+    (tmp_path / "mpi.1.prof").write_text("")
+    (tmp_path / "mpi.2.prof").write_text("")
+    unwatched, uncounted = read_observation(tmp_path, ["app"]).notes
+    assert unwatched.startswith("MPI ran 2 ranks, of which 2 were not watched")
+    assert uncounted.startswith("1 of 1 ranks left no count")
 
 
 def test_reads_open_mpi_s_flows() -> None:
@@ -358,6 +386,24 @@ def test_counts_what_a_program_sends_and_leaves_its_output_alone(tmp_path: Path,
 
 
 @pytest.mark.slow
+def test_the_flop_follow_from_the_rate_and_the_seconds_that_it_is_for(tmp_path: Path) -> None:
+    words = ["-c", "print('setup 3 s; 2.0 GFLOP/s in 0.5 s')"]
+    done = observe(
+        tmp_path, "--flops", "([0-9.]+) GFLOP/s", "--flops-unit", "GFLOP/s", "--seconds", "in ([0-9.]+) s",
+        "--", sys.executable, *words,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    records = list(read_csv(tmp_path / "observed/records.csv"))
+    assert (values(records, "flops"), values(records, "flop")) == ([2e9], [1e9])
+    silent = observe(
+        tmp_path, "--output", "o", "--flops", "([0-9.]+) GFLOP/s", "--seconds", "for ([0-9]+) s",
+        "--", sys.executable, *words,
+    )  # fmt: skip
+    assert "note: --seconds catches no number" in silent.stderr
+    assert values(list(read_csv(tmp_path / "o/records.csv")), "flop") == []
+
+
+@pytest.mark.slow
 def test_hands_back_the_program_s_exit_code(tmp_path: Path, program: Path) -> None:
     done = observe(tmp_path, "--output", "o", "--", "mpirun", "-n", 2, sys.executable, program, 3)
     assert done.returncode == 3
@@ -371,7 +417,9 @@ def test_hands_back_the_program_s_exit_code(tmp_path: Path, program: Path) -> No
         (["--", "mpirun", "-n", "2"], 2, "--program"),
         (["--flops", "rate", "--", "true"], 2, "no group"),
         (["--flops-unit", "MB/s", "--", "true"], 2, "expected FLOP/s"),
+        (["--seconds", "([0-9]+) s", "--", "true"], 2, "it goes with --flops"),
         (["--output", "/proc/observed", "--", "true"], 1, "cannot write"),
+        (["--parser", "linpack", "--", "true"], 2, "there is no parser 'linpack'; there are: "),
     ],
 )
 def test_bad_input_ends_in_one_clear_line(
@@ -381,6 +429,19 @@ def test_bad_input_ends_in_one_clear_line(
     assert done.returncode == code
     assert words in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_a_program_s_report_is_read_wherever_it_lies(tmp_path: Path) -> None:
+    """As xhpl leaves it: HPL.out on a scratch file system, named by an absolute path, beside a folder."""
+    report, scratch = Path(__file__).parent / "data/hpl/four_problems.txt", tmp_path / "scratch"
+    (scratch / "HPL.old").mkdir(parents=True)
+    copy = ["cp", "--", str(report), str(scratch / "HPL.out")]
+    done = observe(tmp_path, "--parser", "hpl", "--report", f"{scratch}/HPL*", "--", *copy)
+    assert done.returncode == 0, done.stderr
+    records = read_csv(tmp_path / "observed" / "records.csv")
+    rates = [record.value for record in records if (record.case, record.metric) == ("HPL", "flops")]
+    assert rates == pytest.approx([2.535e9, 2.653e8, 8.354e8, 1.223e9])
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import mul
 from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -262,11 +263,15 @@ def _rate(launch: Sequence[Record]) -> tuple[Record, str] | None:
 
 
 def _run(rate: Record, launch: Sequence[Record], whole: bool) -> Run:
-    """Each figure is the first of its metric that belongs to the rate: of its own case, or of the launch.
+    """What the launch did: results of the rate's case together, since a run of HPL may solve many systems.
 
-    whole: whether FLOP and bytes are of the same time; without that the run has no bytes.
+    FLOP that `npc observe` was told count where the program says none. whole: whether FLOP and bytes are of
+    the same time; without that the run has no bytes.
     """
-    flop = memory = seconds = None
+    told = memory = None
+    rates: list[float] = []
+    seconds: list[float] = []
+    flop: list[float] = []
     ranks = 0
     messages: list[tuple[int, float]] = []
     traffic: dict[str, dict[str, float]] = {"received": {}, "sent": {}}
@@ -280,29 +285,37 @@ def _run(rate: Record, launch: Sequence[Record], whole: bool) -> Run:
                 by_node[node] = by_node.get(node, 0.0) + (record.value or 0.0)
         elif metric == "time":
             # Only the program's own time belongs to its rate; what npc observe saw includes start and end.
-            own = record.case == rate.case != OBSERVED
-            if seconds is None and own and "part" not in record.params:
-                seconds = record.value
+            if record.case == rate.case != OBSERVED and "part" not in record.params:
+                seconds.append(record.value or 0.0)
         elif metric == "messages":
             if record.size and record.value:
                 messages.append((record.size, record.value))
                 ranks = int(record.params.get("ranks", "0"))
         elif record.case == rate.case or record.case == OBSERVED:
-            if metric == "flop" and flop is None:
-                flop = record.value
+            if metric == "flops":
+                rates.append(record.value or 0.0)
+            elif metric == "flop":
+                if record.case != OBSERVED:
+                    flop.append(record.value or 0.0)
+                elif told is None:
+                    told = record.value
             elif metric == "bandwidth" and memory is None:
                 memory = record.value
-    if flop is None and seconds is not None and rate.value is not None:
-        flop = rate.value * seconds
-    flop = None if flop is None else flop / rate.nodes
+    flops, done = rate.value or 0.0, math.fsum(flop) if flop else told
+    lasted = math.fsum(seconds)
+    if lasted and len(seconds) == len(rates):
+        product = math.fsum(map(mul, rates, seconds))
+        flops = product / lasted if len(rates) > 1 else flops
+        done = product if done is None else done
+    a_node = None if done is None else done / rate.nodes
     received, sent = (_mean(traffic[way]) if whole else None for way in ("received", "sent"))
     return Run(
         time=rate.time,
-        flops=(rate.value or 0.0) / rate.nodes,
-        flop=flop,
+        flops=flops / rate.nodes,
+        flop=a_node,
         received=received,
         sent=sent,
-        intensity=_per_byte(flop, received, sent),
+        intensity=_per_byte(a_node, received, sent),
         memory_bandwidth=None if memory is None else memory / rate.nodes,
         raw=rate.raw,
         messages=tuple(messages),

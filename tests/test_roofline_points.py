@@ -264,6 +264,17 @@ def test_the_parts_that_hpcg_names_belong_to_its_run() -> None:
     assert application.intensity is not None
 
 
+def test_the_systems_that_one_run_of_hpl_solves_are_one_point() -> None:
+    """20 GFLOP at 2 GFLOP/s and 10 GFLOP at 10: 30 GFLOP in 11 s, as its bytes are of both."""
+    first = [*launch("HPL", 2, 2e9, 20e9, 1e9, 1e9, time=10.0)]
+    second = [r for r in launch("HPL", 2, 10e9, 10e9, time=1.0) if r.metric != "traffic"]
+    (application,) = find_applications([*first, *second])
+    assert application.runs[0].flop == 15e9
+    assert application.flops.median == pytest.approx(30e9 / 11 / 2)
+    assert application.intensity is not None
+    assert application.intensity.median == pytest.approx(15e9 / 2e9)
+
+
 def test_a_kernel_alone_is_a_ceiling_and_no_application() -> None:
     assert find_applications(peak("peakflops_avx", 100e9)) == []
 

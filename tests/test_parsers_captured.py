@@ -3,45 +3,94 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from itertools import zip_longest
+from typing import Any
 
 import captured
 import pytest
 
 import parsers
-from npc.record import OK, Record
+from npc.record import OK, InvalidRecord, Reading, Record
 from npc.units import METRICS
-
-ALL = list(captured.all_outputs())
 
 
 @pytest.mark.parametrize("folder", captured.FOLDERS)
 def test_expected_names_every_captured_output(folder: str) -> None:
-    expected = json.loads((captured.DATA / folder / captured.EXPECTED).read_text())
-    assert list(expected) == [path.name for path in captured.outputs(folder)]
+    assert list(expected(folder)) == [path.name for path in captured.outputs(folder)]
     assert (captured.DATA / folder / "README.md").is_file()
 
 
-@pytest.mark.parametrize(("tool", "path"), ALL, ids=lambda value: getattr(value, "name", value))
-def test_captured_output_gives_the_expected_readings(tool: str, path: Path) -> None:
-    expected = json.loads((path.parent / captured.EXPECTED).read_text())[path.name]
-    readings = [captured.as_json(reading) for reading in captured.read(tool, path)]
-    assert readings == [[*row[:2], pytest.approx(row[2], rel=1e-12), *row[3:]] for row in expected]
+@pytest.mark.parametrize("folder", captured.FOLDERS)
+def test_captured_outputs_give_the_expected_readings(folder: str) -> None:
+    rows = expected(folder)
+    wrong = [
+        f"{name}, reading {number}: {read}\n    expected: {row}"
+        for name, readings in readings_of(folder).items()
+        for number, (read, row) in enumerate(zip_longest(map(captured.as_json, readings), rows[name]), 1)
+        if not agree(read, row)
+    ]
+    assert not wrong, listed(folder, wrong)
 
 
-@pytest.mark.parametrize(("tool", "path"), ALL, ids=lambda value: getattr(value, "name", value))
-def test_every_reading_makes_a_record(tool: str, path: Path) -> None:
-    for reading in captured.read(tool, path):
-        record = Record.of(reading, time="2026-11-21T09:00:00Z", platform="localhost", benchmark=tool)
-        assert record.unit == METRICS[reading.metric].unit
-        assert record.value is not None or record.status.startswith(("failed: ", "unavailable: "))
+@pytest.mark.parametrize("folder", captured.FOLDERS)
+def test_every_reading_makes_a_record(folder: str) -> None:
+    wrong = []
+    for name, readings in readings_of(folder).items():
+        for reading in readings:
+            try:
+                record = Record.of(
+                    reading,
+                    time="2026-11-21T09:00:00Z",
+                    platform="localhost",
+                    benchmark=captured.FOLDERS[folder],
+                )
+            except InvalidRecord as error:
+                wrong.append(f"{name}: {reading}: {error}")
+                continue
+            told = record.value is not None or record.status.startswith(("failed: ", "unavailable: "))
+            if not told or record.unit != METRICS[reading.metric].unit:
+                wrong.append(f"{name}: {record}")
+    assert not wrong, listed(folder, wrong)
 
 
-@pytest.mark.parametrize(("tool", "path"), ALL, ids=lambda value: getattr(value, "name", value))
-def test_failures_are_told_and_have_no_usable_number(tool: str, path: Path) -> None:
-    if not path.name.startswith("fail_") or path.name in LIES:
-        return
-    assert not any(reading.status == OK for reading in captured.read(tool, path)) or path.name in PARTLY_GOOD
+@pytest.mark.parametrize("folder", captured.FOLDERS)
+def test_failures_are_told_and_have_no_usable_number(folder: str) -> None:
+    wrong = [
+        f"{name}: {reading}"
+        for name, readings in readings_of(folder).items()
+        for reading in readings
+        if name.startswith("fail_") and name not in {*LIES, *PARTLY_GOOD} and reading.status == OK
+    ]
+    assert not wrong, listed(folder, wrong)
+
+
+def expected(folder: str) -> dict[str, list[list[Any]]]:
+    """The readings of each captured output of a folder, as they were checked against its text."""
+    found: dict[str, list[list[Any]]] = json.loads((captured.DATA / folder / captured.EXPECTED).read_text())
+    return found
+
+
+def readings_of(folder: str) -> dict[str, list[Reading]]:
+    """What the parser reads in each captured output of a folder now."""
+    found = {}
+    for path in captured.outputs(folder):
+        try:
+            found[path.name] = captured.read(captured.FOLDERS[folder], path)
+        except Exception as error:
+            raise AssertionError(f"{folder}/{path.name}: the parser raises {error!r}") from error
+    return found
+
+
+def agree(read: list[Any] | None, row: list[Any] | None) -> bool:
+    """Whether a reading is the expected one, its value (third in the list) within what floats lose."""
+    if read is None or row is None:
+        return False
+    return read == [*row[:2], pytest.approx(row[2], rel=1e-12), *row[3:]]
+
+
+def listed(folder: str, wrong: list[str]) -> str:
+    """All that is wrong in a folder, a line each."""
+    return f"{folder}:\n  " + "\n  ".join(wrong)
 
 
 #: Failures that neither the text nor the command line shows.
@@ -69,11 +118,9 @@ def test_unknown_parser_lists_those_there_are(name: str) -> None:
 
 
 @pytest.mark.parametrize("tool", sorted(set(captured.FOLDERS.values())))
-@pytest.mark.parametrize(
-    "text", ["", "\n", " ", "\0", "#@ cmd:", "#@ cmd: 'unbalanced\n", "no tool's text\n"]
-)
-def test_text_of_no_tool_gives_nothing(tool: str, text: str) -> None:
-    assert [reading for reading in parsers.parse(tool, text) if reading.value is not None] == []
+def test_text_of_no_tool_gives_nothing(tool: str) -> None:
+    for text in ("", "\n", " ", "\0", "#@ cmd:", "#@ cmd: 'unbalanced\n", "no tool's text\n"):
+        assert [reading for reading in parsers.parse(tool, text) if reading.value is not None] == [], text
 
 
 def test_the_header_line_gives_the_command_unless_one_is_given() -> None:

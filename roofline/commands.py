@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import csv
+import gc
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -71,6 +73,8 @@ def roofline(
     from roofline.document import to_document
     from roofline.table import format_roofline
 
+    # Else the interpreter, when it ends, walks through all of Matplotlib for cycles, and more than once.
+    atexit.register(gc.freeze)
     read = _read(records)
     size = _message_size(message_size, read)
     folder = output or (_folder(records[0]) if len(records) == 1 else Path())
@@ -106,7 +110,8 @@ def write_pictures(found: Roofline, folder: Path) -> list[Path]:
     """Write roofline.json, the pictures and the page where there is a roof, and the MPI roofline's pictures
     where there are MPI operations; give back their paths.
 
-    Makes `folder`. Each file replaces an older one only when it is whole. Raises OSError.
+    Makes `folder`. Each file replaces an older one only when it is whole; a picture that these records do not
+    make is removed, for it would be that of others. What fails later leaves the files before. Raises OSError.
     """
     from roofline.document import to_document
     from roofline.mpi_plot import draw_mpi
@@ -116,12 +121,23 @@ def write_pictures(found: Roofline, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     names = ("roofline.json", "roofline.png", "roofline.svg", "roofline.html", "mpi-roofline.png")
     paths = [folder / name for name in (*names, "mpi-roofline.svg")]
-    with contextlib.ExitStack() as whole:
-        document, png, svg, html, *mpi = [whole.enter_context(replacing(path)) for path in paths]
+    with replacing(paths[0]) as document:
         document.write_text(json.dumps(to_document(found), indent=1) + "\n", encoding="utf-8")
+    with _replacing(paths[1:4]) as (png, svg, html):
         roof = draw(found, [png, svg]) and write_page(found, html)
+    with _replacing(paths[4:]) as mpi:
         operations = draw_mpi(found, mpi)
-    return paths[:1] + (paths[1:4] if roof else []) + (paths[4:] if operations else [])
+    absent = ([] if roof else paths[1:4]) + ([] if operations else paths[4:])
+    for path in absent:
+        path.unlink(missing_ok=True)
+    return [path for path in paths if path not in absent]
+
+
+@contextlib.contextmanager
+def _replacing(paths: Sequence[Path]) -> Iterator[list[Path]]:
+    """`npc.files.replacing` for files that are drawn together."""
+    with contextlib.ExitStack() as whole:
+        yield [whole.enter_context(replacing(path)) for path in paths]
 
 
 def _overlay(

@@ -42,6 +42,8 @@ def draw_mpi(roofline: Roofline, paths: Sequence[Path]) -> bool:
                 _DASHES[number // len(_COLOURS) % len(_DASHES)],
             )
         for number, caller in enumerate(roofline.callers):
+            if not caller.size:
+                continue  # barriers alone: no bytes, so no operations per byte
             axes.plot(
                 1 / caller.size,
                 caller.rate,

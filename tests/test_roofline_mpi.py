@@ -14,6 +14,7 @@ from npc.record import Record, replace, save_csv
 from npc.units import METRICS
 from roofline.analyse import analyse
 from roofline.commands import roofline as command
+from roofline.commands import write_pictures
 from roofline.mpi import BACK_TO_BACK, ONE_AT_A_TIME, find_callers, mpi_ceilings, verdict
 from roofline.mpi_plot import draw_mpi
 from roofline.overlay import MOST, draw_overlay, split
@@ -136,6 +137,35 @@ def test_the_command_writes_the_mpi_roofline_too(file: Path) -> None:
     document = json.loads(file.with_name("roofline.json").read_text())
     assert document["mpi"][0]["rates"][0]["rate"] == pytest.approx(1e6)
     assert document["callers"][0]["name"] == "app"
+
+
+def test_a_program_of_barriers_alone_has_no_place_and_breaks_nothing(tmp_path: Path) -> None:
+    measured = [*machine(), *latency(8, 1e-6), *caller_records({0: 100})]
+    save_csv(measured, tmp_path / "records.csv")
+    done = invoke(tmp_path)
+    assert done.exit_code == 0, done.output
+    assert "of 0 B on average" in done.output
+    assert "app" not in (tmp_path / "mpi-roofline.svg").read_text()
+
+
+def test_a_picture_that_cannot_be_drawn_leaves_those_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> bool:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("roofline.mpi_plot.draw_mpi", broken)
+    with pytest.raises(ZeroDivisionError):
+        write_pictures(analyse([*machine(), *latency(8, 1e-6)]), tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "roofline.html", "roofline.json", "roofline.png", "roofline.svg",
+    ]  # fmt: skip
+
+
+def test_pictures_of_an_earlier_run_do_not_stay(tmp_path: Path) -> None:
+    write_pictures(analyse([*machine(), *latency(8, 1e-6)]), tmp_path)
+    written = write_pictures(analyse(list(records("qperf", "tcp_bw", 1e9, nodes=2))), tmp_path)
+    assert sorted(tmp_path.iterdir()) == written == [tmp_path / "roofline.json"]
 
 
 def test_without_mpi_operations_there_is_no_such_picture(tmp_path: Path) -> None:

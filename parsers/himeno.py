@@ -6,6 +6,10 @@ single-precision arrays; the grid of cells and that of processes are params wher
 (``imax = …``, ``I-decomp = …``). Metric flop counts the rehearsal's loops with the others, because counters
 read around the program count it too.
 
+Metric bandwidth follows from the rate: for a cell and loop the kernel loads 13 floats and stores one, and the
+copy after it loads and stores one, so 34 FLOP go with 64 bytes; lines that a store loads first are not
+counted, as STREAM does not count them.
+
 The rate is invalid where it is not the printed loops' FLOP over the printed time, and where the residual
 (``Gosa``) is no number or is not below the rehearsal's: Jacobi's method reduces it with every loop.
 
@@ -36,6 +40,7 @@ _RESULT: Final = re.compile(
 _STARTED: Final = re.compile(r"\n *(?:Start rehearsal|Now, start the actual) measurement process")
 _ERROR: Final = re.compile(r"\n(himeno: [^\n]*)")
 _FLOP_PER_CELL: Final = 34
+_BYTES_PER_CELL: Final = 4 * 16
 _ARRAYS: Final = 14
 #: Times are printed to a microsecond, rates in the original to six digits.
 _TOLERANCE: Final = 1e-3
@@ -83,6 +88,8 @@ def _result(before: str, result: re.Match[str]) -> Iterator[Reading]:
     elif not math.isclose(flop, mflops * 1e6 * seconds, rel_tol=_TOLERANCE, abs_tol=mflops):
         status = "invalid: the rate is not the loops' FLOP over the time"
     yield Reading("himeno", "flops", mflops * 1e6, size, status, params)
+    moved = mflops * 1e6 / _FLOP_PER_CELL * _BYTES_PER_CELL
+    yield Reading("himeno", "bandwidth", moved, size, status, params)
     yield Reading("himeno", "time", seconds, size, status, params)
     if a_loop is not None:
         all_loops = loops + (int(rehearsed[1]) if rehearsed else 0)

@@ -22,14 +22,15 @@ Source: ``perftest_parameters.h``, ``perftest_resources.c`` of its sources; ``--
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from math import isfinite
+from itertools import chain
+from math import inf, isfinite, nan
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
 from npc.record import OK, Reading
-from parsers import NUMBER, WHOLE, complete_lines, failed, option, reading_of, words_after
+from parsers import NUMBER, WHOLE, complete_lines, failed, option, readings_of_rows, words_after
 
 _PROGRAM: Final = re.compile(r"ib_(?:send|write|read|atomic)_(?:bw|lat)")
 _TITLE: Final = re.compile(
@@ -41,7 +42,7 @@ _SET_UP: Final = {
     "qps": re.compile(r"\n Number of qps +: ([0-9]{1,9})\b"),
 }
 _SERVER: Final = "* Waiting for client to connect... *"
-_HEADING: Final = re.compile(r"\n (#bytes[^\n]*)(?=\n)")
+_HEADING: Final = "\n #bytes"
 _COLUMN: Final = re.compile(r"#\w+|\S+(?: \S+)*")
 _PART: Final = re.compile(r"\n (Local|Remote) results:")
 _BARE: Final = re.compile(rf"\n({NUMBER})[ \t]*(?=\n)")
@@ -78,6 +79,8 @@ _DEFAULT_SIZE: Final = {"bw": "65536", "lat": "2"}
 _CYCLES: Final = re.compile(r"-[aebFgNORHUz]*C|--report-cycles")
 _IN_CYCLES: Final = "invalid: -C prints clock cycles under a heading of microseconds"
 _OF_SERVER: Final = "invalid: printed by the server: the client's figures count"
+#: Half a unit of the last digit of a number with so many decimals.
+_HALF_A_UNIT: Final = tuple(0.5 * 10.0**-decimals for decimals in range(19))
 #: How far bandwidth and message rate may differ beyond their rounding.
 _SLACK: Final = 1e-3
 
@@ -91,14 +94,20 @@ class _Test(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """A table: the columns' names without their units, what its bandwidths are in, and what a row is like.
+    """A table: the columns' places and what its bandwidths are in.
 
-    unit: in bytes per second, 0 where there are no bandwidths.
+    unit: in bytes per second, 0 where there are no bandwidths. average, rate: the places of average and
+    message rate, if unit is not 0. others: place, factor and divisor into the SI unit of all other numbers.
+    metrics, params: of a row's readings, bandwidth and message rate first.
     """
 
-    names: tuple[str, ...]
+    size: int
     unit: float
-    row: re.Pattern[str]
+    average: int
+    rate: int
+    others: list[tuple[int, float, float]]
+    metrics: list[str]
+    params: list[Mapping[str, str]]
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
@@ -109,14 +118,12 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     reason = _REASON.search(text)
     spoilt = f"invalid: {reason[1].strip()}" if reason else OK
     before, *parts = _TITLE.split(text)
-    for title, body in zip(parts[::2], parts[1::2], strict=True):
-        status = _OF_SERVER if _SERVER in before else spoilt
-        if status == OK and any(map(_CYCLES.fullmatch, words)):
-            status = _IN_CYCLES
-        yield from _test(title, body, status)
-        before = body
     if not parts:
-        yield from _json(text, spoilt) or _without_title(text, program, words)
+        return iter(_json(text, spoilt) or _without_title(text, program, words))
+    clients = _IN_CYCLES if not reason and any(map(_CYCLES.fullmatch, words)) else spoilt
+    titles, bodies = parts[::2], parts[1::2]
+    statuses = [_OF_SERVER if _SERVER in above else clients for above in (before, *bodies)]
+    return chain.from_iterable(map(_test, titles, bodies, statuses))
 
 
 @lru_cache
@@ -129,24 +136,24 @@ def _case(title: str) -> tuple[str, dict[str, str]]:
     return f"ib_{words[0].lower()}_{'bw' if 'BW' in words else 'lat'}", params
 
 
-def _test(title: str, body: str, status: str) -> Iterator[Reading]:
+def _test(title: str, body: str, status: str) -> Iterable[Reading]:
     """Readings of a test's tables; of a test without a row, its failure."""
     case, params = _case(title)
     params = _qualified(
         params, {name: match[1] for name, pattern in _SET_UP.items() if (match := pattern.search(body))}
     )
-    before, *parts = _HEADING.split(body)
-    found = False
-    for heading, rows in zip(parts[::2], parts[1::2], strict=True):
-        layout = _layout(heading)
-        part = _PART.search(before)
-        test = _Test(case, {**params, "part": part[1].lower()} if part else params, status)
-        for cells in layout.row.findall(rows):
-            found = True
-            yield from _row(dict(zip(layout.names, cells, strict=True)), layout.unit, test)
-        before = rows
-    if not found:
-        yield _failure(case, body, params)
+    found: list[Iterator[Reading]] = []
+    before, *tables = body.split(_HEADING)
+    for table in tables:
+        heading, line_end, lines = table.partition("\n")
+        row, layout = _heading(heading)
+        rows = row.findall(line_end + lines)
+        if rows:
+            part = _PART.search(before) if " results:" in before else None
+            test = _Test(case, {**params, "part": part[1].lower()} if part else params, status)
+            found.append(_rows(rows, layout, test))
+        before = lines
+    return chain.from_iterable(found) if found else [_failure(case, body, params)]
 
 
 def _qualified(params: dict[str, str], set_up: dict[str, str]) -> dict[str, str]:
@@ -155,53 +162,85 @@ def _qualified(params: dict[str, str], set_up: dict[str, str]) -> dict[str, str]
 
 
 @lru_cache
-def _layout(heading: str) -> _Layout:
-    """The columns that a heading names."""
-    names = _COLUMN.findall(heading)
+def _heading(heading: str) -> tuple[re.Pattern[str], _Layout]:
+    """What a row is like below a heading, of which this is what follows its first word, and its columns."""
+    names = ["#bytes", *_COLUMN.findall(heading)]
     unit = next((size for unit, size in _UNITS.items() if f"BW average[{unit}]" in names), 0.0)
-    cells = [f"({WHOLE})" if name.startswith("#") else rf"({NUMBER}|-?nan|-?inf)" for name in names]
+    number = rf"({WHOLE}\.{WHOLE}|{WHOLE}|-?nan|-?inf)"
+    cells = [f"({WHOLE})" if name.startswith("#") else number for name in names]
     row = re.compile(r"\n[ \t]*" + r"[ \t]+".join(cells) + r"[ \t]*(?=\n)")
-    return _Layout(tuple(name.partition("[")[0] for name in names), unit, row)
+    return row, _layout([name.partition("[")[0] for name in names], unit)
 
 
-def _row(cells: Mapping[str, str], unit: float, test: _Test) -> Iterator[Reading]:
-    """Readings of a row: column's name → cell."""
-    size = int(cells["#bytes"])
-    if unit and "MsgRate" in cells:
-        yield from _bandwidth(size, cells["BW average"], cells["MsgRate"], unit, test)
-        peak = float(cells.get("BW peak", "nan"))
-        if isfinite(peak) and peak > 0:
-            params = {**test.params, "statistic": "max"}
-            yield Reading(test.case, "bandwidth", peak * unit, size, test.status, params)
-    used = float(cells.get("CPU_Util", "nan"))
-    if isfinite(used):
-        yield Reading(test.case, "cpu", used / 100, size, test.status, {**test.params, "side": "client"})
-    for name, statistic in _STATISTICS.items():
-        value = float(cells.get(name, "nan"))
-        if isfinite(value):
-            params = {**test.params, **statistic}
-            yield reading_of((test.case, "latency", value / 1e6, size, test.status, params, ""))
+def _layout(names: Sequence[str], unit: float) -> _Layout:
+    """The layout of a table whose columns have these names, without their units."""
+    places = {name: place for place, name in enumerate(names)}
+    average, rate = places.get("BW average", 0), places.get("MsgRate", 0)
+    unit = unit if rate else 0.0
+    numbers: list[tuple[str, str, float, float, dict[str, str]]] = [
+        ("BW peak" if unit else "", "bandwidth", unit, 1.0, {"statistic": "max"}),
+        ("CPU_Util", "cpu", 1.0, 100.0, {"side": "client"}),
+        *((name, "latency", 1.0, 1e6, params) for name, params in _STATISTICS.items()),
+    ]
+    numbers = [number for number in numbers if number[0] in places]
+    headline = ["bandwidth", "message_rate"] if unit else []
+    return _Layout(
+        places["#bytes"],
+        unit,
+        average,
+        rate,
+        [(places[name], factor, divisor) for name, _, factor, divisor, _ in numbers],
+        [*headline, *(metric for _, metric, *_ in numbers)],
+        [*({} for _ in headline), *(params for *_, params in numbers)],
+    )
 
 
-def _bandwidth(size: int, average: str, rate: str, unit: float, test: _Test) -> Iterator[Reading]:
-    """Bandwidth and message rate, both from the one of the two that was printed more exactly."""
-    bandwidth, bandwidth_error = (number * unit for number in _printed(average))
-    from_rate, rate_error = (number * 1e6 * size for number in _printed(rate))
-    if not (isfinite(bandwidth + from_rate) and bandwidth + from_rate > 0):
-        yield failed(test.case, "bandwidth", f"the result is {average}", size, test.params)
-        return
-    status = test.status
+def _rows(rows: Sequence[Sequence[str]], layout: _Layout, test: _Test) -> Iterator[Reading]:
+    """Readings of a table, row by row."""
+    size_place, unit, average_place, rate_place, others, metrics, params = layout
+    sizes = [int(row[size_place]) for row in rows]
+    values: list[float] = []
+    statuses: list[str] = []
+    of_others = [test.status] * len(others)
+    for row, size in zip(rows, sizes, strict=True):
+        if unit:
+            bandwidth, status = _bandwidth(size, row[average_place], row[rate_place], unit, test.status)
+            values += (bandwidth, bandwidth / (size or nan))
+            statuses += (status, status)
+        for place, factor, divisor in others:
+            values.append(float(row[place]) * factor / divisor)
+        statuses += of_others
+    readings = readings_of_rows(
+        test.case,
+        metrics,
+        values,
+        sizes,
+        statuses,
+        [{**test.params, **qualifiers} if qualifiers else test.params for qualifiers in params],
+    )
+    return readings if isfinite(sum(values)) and 0.0 not in values else _measured(readings)
+
+
+def _measured(readings: Iterable[Reading]) -> Iterator[Reading]:
+    """Those that were measured, and the failures: 0 is no bandwidth, but may be a latency's deviation."""
+    for reading in readings:
+        value = reading.value or 0.0
+        if isfinite(value) and (value or reading.metric != "bandwidth"):
+            yield reading
+        elif reading.status.startswith("failed") and reading.metric == "bandwidth":
+            yield reading._replace(value=None)
+
+
+def _bandwidth(size: int, average: str, rate: str, unit: float, status: str) -> tuple[float, str]:
+    """The bandwidth, from the one of the two that was printed more exactly, nan if it failed; its status."""
+    bandwidth, from_rate = float(average) * unit, float(rate) * 1e6 * size
+    if not (size and 0 < bandwidth + from_rate < inf):
+        return nan, f"failed: the result is {average}"
+    bandwidth_error = _HALF_A_UNIT[len(average.partition(".")[2])] * unit
+    rate_error = _HALF_A_UNIT[len(rate.partition(".")[2])] * 1e6 * size
     if status == OK and abs(bandwidth - from_rate) > bandwidth_error + rate_error + _SLACK * from_rate:
         status = f"invalid: {average} and the message rate {rate} contradict each other: a wrong unit"
-    if bandwidth_error * from_rate > rate_error * bandwidth:
-        bandwidth = from_rate
-    yield reading_of((test.case, "bandwidth", bandwidth, size, status, test.params, ""))
-    yield reading_of((test.case, "message_rate", bandwidth / size, size, status, test.params, ""))
-
-
-def _printed(number: str) -> tuple[float, float]:
-    """A printed number and half of its last digit's unit."""
-    return float(number), 0.5 * 10.0 ** -len(number.partition(".")[2])
+    return from_rate if bandwidth_error * from_rate > rate_error * bandwidth else bandwidth, status
 
 
 def _failure(case: str, text: str, params: Mapping[str, str]) -> Reading:
@@ -239,7 +278,7 @@ def _json(text: str, status: str) -> list[Reading]:
     """Readings of a ``--out_json`` file; none if `text` is no such file, or only a part of one."""
     fields = dict(_JSON_FIELD.findall(text)) if text.startswith("\n{") and text.endswith("}\n") else {}
     test, size = fields.get("test", ""), fields.get("MsgSize", "")
-    if not test.endswith("_Test") or not size.isdecimal():
+    if not test.endswith("_Test") or not re.fullmatch(WHOLE, size):
         return []
     case, params = _case(test.removesuffix("_Test"))
     set_up = {name: fields[key] for key, name in _JSON_SET_UP.items() if key in fields}
@@ -253,4 +292,5 @@ def _json(text: str, status: str) -> list[Reading]:
         printed = float(cells["BW average"])
         expected = float(cells["MsgRate"]) * 1e6 * int(size)
         unit = min(_UNITS.values(), key=lambda unit: abs(printed * unit - expected))
-    return list(_row(cells, unit, _Test(case, _qualified(params, set_up), status)))
+    layout = _layout(list(cells), unit)
+    return list(_rows([list(cells.values())], layout, _Test(case, _qualified(params, set_up), status)))

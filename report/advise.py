@@ -1,8 +1,10 @@
-"""``npc advise RUN``: bottlenecks and hints in plain words, each with its evidence."""
+"""``npc advise RUN…``: bottlenecks and hints in plain words, each with its evidence."""
 
 from __future__ import annotations
 
+import csv
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,48 +12,56 @@ import click
 
 if TYPE_CHECKING:
     from report.advice import Advice
+    from report.runs import Run
 
 SCHEMA: Final = 1
 
 
 @click.command(short_help="What holds this machine back, and what a change would bring.")
-@click.argument("run", type=click.Path(path_type=Path, exists=True), required=False)
+@click.argument("runs", type=click.Path(path_type=Path, exists=True), nargs=-1, metavar="RUN...")
 @click.option(
-    "--platform", default="", help="Platform whose nominal limits hold (default: the records' own)."
+    "--platform",
+    default="",
+    help="Platform whose nominal limits hold (default: the records' own); it chooses among several.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object (docs/advise.md).")
 @click.option("--rules", "list_rules", is_flag=True, help="List the rules with their sources.")
-def advise(run: Path | None, platform: str, as_json: bool, list_rules: bool) -> None:
-    """What holds the machine of RUN back: a run's folder, a folder of runs (the newest), or a records.csv.
+def advise(runs: tuple[Path, ...], platform: str, as_json: bool, list_rules: bool) -> None:
+    """What holds the machine of RUN... back: run folders, folders of runs (the newest), or records.csv files.
 
-    Every hint has its evidence in the records or in environment.json, and says what it would bring at most.
-    Exit codes: 0, also where nothing is found; 2 usage.
+    Several are judged as one: applications that npc observe saw meet the ceilings of the other runs, and
+    pairs of nodes that npb measured are named. Every hint has its evidence in the records or in
+    environment.json, and says what it would bring at most.
+
+    Exit codes: 0, also where nothing is found; 1 no record is usable, so nothing could be judged; 2 usage.
     """
     from report.advice import advise as judge
-    from report.advice import all_rules, gather
+    from report.advice import all_rules, evidence_of, gather
 
     if list_rules:
         for rule in all_rules():
             click.echo(f"{rule.name:15} {rule.title}\n{'':15} {rule.source}")
         return
-    if run is None:
+    if not runs:
         raise click.UsageError("name a run's folder or a records.csv")
-    from npc.platform import InvalidPlatform, find_platform
-    from npc.run import records_file
+    from npc.platform import find_platform
 
     if platform and find_platform(platform) is None:
         raise click.UsageError(f"--platform {platform}: there is no such platform.toml")
     try:
-        evidence = gather(records_file(run), platform)
-    except (FileNotFoundError, InvalidPlatform) as error:
+        run = gather(runs, platform)
+    except (OSError, ValueError, csv.Error) as error:
         raise click.UsageError(str(error)) from None
-    found = judge(evidence)
-    click.echo(json.dumps(_document(found), indent=1) if as_json else _text(found, len(evidence.records)))
+    found = judge(evidence_of(run))
+    click.echo(json.dumps(_document(run, found), indent=1) if as_json else _text(run, found))
+    if not run.usable:
+        sys.exit(1)
 
 
-def _document(advice: Advice) -> dict[str, Any]:
+def _document(run: Run, advice: Advice) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
+        **run.document,
         "hints": [
             {
                 "rule": rule.name,
@@ -70,8 +80,11 @@ def _document(advice: Advice) -> dict[str, Any]:
     }
 
 
-def _text(advice: Advice, records: int) -> str:
-    parts = []
+def _text(run: Run, advice: Advice) -> str:
+    from report.advice import conclusion
+    from report.runs import shown
+
+    parts = [run.words]
     for number, (rule, hint) in enumerate(advice.hints, 1):
         gain = (
             f"at most {hint.gain:.3g} times as fast" if hint.gain else "how much, nobody can tell from this"
@@ -84,10 +97,11 @@ def _text(advice: Advice, records: int) -> str:
             f"   source: {rule.source}",
         ]
         if hint.raw:
-            lines.append(f"   raw:    {', '.join(hint.raw[:3])}{', …' if len(hint.raw) > 3 else ''}")
+            files = ", ".join(shown(run.folder / raw) for raw in hint.raw[:3])
+            lines.append(f"   raw:    {files}{', …' if len(hint.raw) > 3 else ''}")
         parts.append("\n".join(lines))
-    if not parts:
-        parts.append(f"Nothing found that holds this machine back, in {records} records.")
+    words, _ = conclusion(run, advice)
+    parts += [words] if words else []
     if advice.silent:
         parts.append(f"Looked and found nothing: {', '.join(advice.silent)}.")
     if advice.lacking:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from npc.fabric import Topology
     from report.history import History
     from report.page import Section
-    from report.runs import Report
+    from report.runs import Report, Run
 
 SCHEMA: Final = 1
 PAGE: Final = "report.html"
@@ -55,12 +56,12 @@ def report(
     cannot be read, or a page that cannot be written.
     """
     from report.page import build, render
-    from report.runs import Report, read_runs
+    from report.runs import Report, read_runs, under_ceilings
 
     if not runs and not history:
         raise click.UsageError("name a run (runs/000003), a records.csv, or --history FOLDER")
     try:
-        found = read_runs(runs)
+        found = under_ceilings(read_runs(runs))
     except FileNotFoundError as error:
         raise _failure(f"{error.filename}: no such file" if error.filename else str(error)) from None
     except OSError as error:
@@ -69,7 +70,7 @@ def report(
         raise _failure(f"no records: {error}") from None
     path = output or _beside(runs)
     fabric = _read_topology(topology)
-    read = _read_history(history, [run.records[0].platform for run in found if run.records])
+    read = _read_history(history, [run.platform_name for run in found if run.records])
     made = Report(found, path.parent, read, fabric)
     sections, absent = build(made, _say)
     _say("writing the page")
@@ -80,9 +81,18 @@ def report(
         click.echo(json.dumps(_document(made, sections, absent, path, page), indent=1))
     else:
         click.echo(f"{path}: {len(page.encode()) / 1e6:.1f} MB, {', '.join(s.title for s in sections)}")
-    usable = any(record.ok for run in found for record in run.records)
-    if not usable and not (read and read.nights):
+    if not any(run.usable for run in found) and not (read and read.nights):
+        click.echo(f"npc report: nothing in it was measured: {_nothing(found)}", err=True)
         raise click.exceptions.Exit(1)
+
+
+def _nothing(runs: Sequence[Run]) -> str:
+    """Why no record of some runs is usable."""
+    statuses = Counter(record.status for run in runs for record in run.records)
+    if not statuses:
+        return "there are no records" if runs else "the history has no nights"
+    reason, times = statuses.most_common(1)[0]
+    return f"no record is usable; {times} of {sum(statuses.values())}: {reason}"
 
 
 def _beside(runs: Sequence[Path]) -> Path:
@@ -151,9 +161,10 @@ def _document(
             {
                 "label": run.label,
                 "folder": str(run.folder),
-                "platform": run.records[0].platform if run.records else "",
+                "joined": [str(guest.folder) for guest in run.guests],
+                "platform": run.platform_name,
                 "records": len(run.records),
-                "usable": sum(record.ok for record in run.records),
+                "usable": run.usable,
                 "series": len(run.series),
             }
             for run in made.runs

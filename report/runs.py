@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from npc.launch import Launch
 from npc.platform import InvalidPlatform, Platform
-from npc.record import Record
+from npc.record import Record, replace
 from npc.run import read_run, records_file
 from npc.statistics import Summary, summarise
 from npc.units import METRICS
@@ -89,6 +89,8 @@ class Run:
     platform: Platform | None
     #: Why the platform's limits cannot be read, in words.
     problem: str = ""
+    #: Runs whose records are among its own (`joined`).
+    guests: tuple[Run, ...] = ()
 
     @cached_property
     def series(self) -> list[Series]:
@@ -164,13 +166,45 @@ class Run:
 
     def verdicts(self) -> list[tuple[Path, list[Mapping[str, Any]]]]:
         """``verdict.json`` of every measurement of pairs: its folder, and its entries (docs/files.md)."""
-        folders = {self.folder, *(self.folder / Path(launch.raw).parent.parent for launch in self.launches)}
+        own = {self.folder, *(guest.folder for guest in self.guests)}
+        folders = own | {self.folder / Path(launch.raw).parent.parent for launch in self.launches}
+        folders |= {file.parent for folder in own for file in folder.glob("*/verdict.json")}
         found = []
         for folder in sorted(folders):
             entries = _read_json(folder / "verdict.json")
             if isinstance(entries, list) and all(map(_is_verdict, entries)):
                 found.append((folder, entries))
         return found
+
+    @property
+    def platform_name(self) -> str:
+        """What its records call the platform; empty without records."""
+        return self.records[0].platform if self.records else ""
+
+    @cached_property
+    def usable(self) -> int:
+        """How many of its records may be used."""
+        return sum(record.ok for record in self.records)
+
+    @property
+    def words(self) -> str:
+        """Which folders it is, what is in them, and whose limits it is held to where that is not its own."""
+        folders = " and ".join(shown(run.folder) for run in (self, *self.guests))
+        limits = self.platform.name if self.platform else ""
+        held = f", held to the nominal limits of {limits}" if limits not in ("", self.platform_name) else ""
+        of = f" of {self.platform_name}" if self.platform_name else ""
+        return f"{folders}: {self.usable} of {len(self.records)} records{of} usable{held}"
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The same for ``--json``; raw files are relative to the first folder."""
+        return {
+            "folders": [str(run.folder) for run in (self, *self.guests)],
+            "platform": self.platform_name,
+            "limits": self.platform.name if self.platform else None,
+            "records": len(self.records),
+            "usable": self.usable,
+        }
 
     @property
     def hosts(self) -> list[str]:
@@ -221,8 +255,10 @@ class Report:
         return f"NPC report: {shown}" if shown else "NPC report"
 
 
-def read_runs(paths: Sequence[Path]) -> list[Run]:
+def read_runs(paths: Sequence[Path], limits: str = "") -> list[Run]:
     """A `Run` for each path and platform in it; a path that is named twice counts once.
+
+    limits: the platform whose nominal limits hold (default: the records' own).
 
     Raises FileNotFoundError, OSError, `npc.InvalidRecord`, all with the file in their message.
     """
@@ -239,11 +275,57 @@ def read_runs(paths: Sequence[Path]) -> list[Run]:
     for number, (label, (folder, name, records)) in enumerate(zip(labels, found, strict=True)):
         platform, problem = None, ""
         try:
-            platform = platform_of(records, name)
+            platform = platform_of(records, limits or name)
         except (OSError, InvalidPlatform) as error:
             problem = str(error)
         runs.append(Run(number, label, folder, records, platform, problem))
     return runs
+
+
+def joined(host: Run, guests: Sequence[Run]) -> Run:
+    """`host` with the records, launches and environments of other runs of its platform as its own; their raw
+    paths lead from its folder to theirs."""
+    environments, launches = dict(host.circumstances.environments), dict(host.circumstances.launches)
+    records = list(host.records)
+    for guest in guests:
+        way = Path(os.path.relpath(guest.folder, host.folder))
+        moved = {raw: (way / raw).as_posix() if raw else "" for raw in {each.raw for each in guest.records}}
+        records += [replace(record, raw=moved[record.raw]) for record in guest.records]
+        environments |= {moved[raw]: found for raw, found in guest.circumstances.environments.items()}
+        launches |= {moved[raw]: launch for raw, launch in guest.circumstances.launches.items()}
+    whole = Run(host.number, host.label, host.folder, records, host.platform, host.problem, tuple(guests))
+    whole.circumstances = Circumstances(host.platform, environments, launches)
+    return whole
+
+
+def under_ceilings(runs: Sequence[Run]) -> list[Run]:
+    """The runs; those that are applications alone are joined to the newest of their platform with ceilings.
+
+    What `npc observe` saw has no ceilings of its own, and says nothing without them. What both measured is
+    there to be compared, so such runs stay apart.
+    """
+    if len(runs) < 2:
+        return list(runs)
+    hosts: dict[str, Run] = {}
+    for run in sorted(runs, key=lambda run: max((record.time for record in run.records), default="")):
+        if run.roofline.ceilings:
+            hosts[run.platform_name] = run
+    guests: defaultdict[int, list[Run]] = defaultdict(list)
+    for run in runs:
+        host = hosts.get(run.platform_name)
+        alone = run.roofline.applications and not run.roofline.ceilings
+        if host and alone and not _tests(run) & _tests(host):
+            guests[host.number].append(run)
+    gone = {run.number for some in guests.values() for run in some}
+    return [
+        joined(run, guests[run.number]) if run.number in guests else run
+        for run in runs
+        if run.number not in gone
+    ]
+
+
+def _tests(run: Run) -> set[tuple[object, ...]]:
+    return {record.series for record in run.records}
 
 
 def _labels(named: Sequence[tuple[Path, str]]) -> list[str]:
@@ -257,6 +339,13 @@ def _labels(named: Sequence[tuple[Path, str]]) -> list[str]:
         if len(set(found)) == len(found):
             return found
     return [f"{name} {number}" for number, (_, name) in enumerate(named)]
+
+
+def shown(path: Path) -> str:
+    """A path as one would type it here: relative to the current folder if it is below it."""
+    path = Path(os.path.normpath(path.absolute()))
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def better(metric: str) -> str:

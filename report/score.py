@@ -16,6 +16,7 @@ what Bonferroni leaves of each coverage.
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import sys
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 
 if TYPE_CHECKING:
+    from report.runs import Run
     from roofline.ceilings import Ceiling, Roofline
 
 SCHEMA: Final = 1
@@ -152,30 +154,26 @@ def score(run: Path, platform: str, as_json: bool) -> None:
 
     Exit codes: 0, 1 no part has both a measurement and a nominal limit, 2 usage.
     """
-    from npc.platform import InvalidPlatform, find_platform
-    from npc.run import read_run, records_file
-    from npc.validity.run import platform_of
-    from roofline.ceilings import find_ceilings
+    from npc.platform import find_platform
+    from report.advice import gather
 
     if platform and find_platform(platform) is None:
         raise click.UsageError(f"--platform {platform}: there is no such platform.toml")
     try:
-        records = read_run(records_file(run))
-        limits = platform_of(records, platform)
-    except (FileNotFoundError, InvalidPlatform) as error:
+        found = gather([run], platform)
+    except (OSError, ValueError, csv.Error) as error:
         raise click.UsageError(str(error)) from None
-    scores = find_scores(find_ceilings(records, limits))
-    name = limits.name if limits else records[0].platform if records else "unknown"
-    click.echo(json.dumps(to_document(name, scores), indent=1) if as_json else _text(name, scores))
+    scores = find_scores(found.roofline)
+    click.echo(json.dumps(to_document(found, scores), indent=1) if as_json else _text(found, scores))
     if scores.whole is None:
         sys.exit(1)
 
 
-def to_document(name: str, scores: Scores) -> dict[str, Any]:
+def to_document(run: Run, scores: Scores) -> dict[str, Any]:
     """What ``--json`` prints."""
     return {
         "schema": SCHEMA,
-        "platform": name,
+        **run.document,
         "score": None if scores.whole is None else asdict(scores.whole),
         "parts": {
             part: {**asdict(scores.parts[part]), "shares": [asdict(share) for share in shares]}
@@ -185,10 +183,10 @@ def to_document(name: str, scores: Scores) -> dict[str, Any]:
     }
 
 
-def _text(name: str, scores: Scores) -> str:
+def _text(run: Run, scores: Scores) -> str:
     from npc.units import format_quantity
 
-    lines = [f"{name}: share of the nominal limits"]
+    lines = [f"{run.words}\nShare of the nominal limits:"]
     for part, shares in scores.shares.items():
         lines.append(f"\n{part:9} {_score(scores.parts[part])}")
         lines += [

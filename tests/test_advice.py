@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 import parsers
-from npc.launch import Launch
+from npc.launch import Launch, LaunchLog
 from npc.platform import Interface, Platform
 from npc.record import Record, replace, save_csv
 from npc.validity import Circumstances
-from report.advice import Evidence, Hint, advise, all_rules, gather
+from report.advice import Evidence, Hint, advise, all_rules, evidence_of, gather
 from tests.jube_job import NPC
 from tests.measured import AROUND, level, peak, records
 from tests.test_roofline_points import launch
@@ -255,7 +255,7 @@ def test_an_eager_limit_too_low_or_too_high() -> None:
 def test_the_eager_limit_of_a_real_sweep() -> None:
     """Open MPI's shared memory sends up to 4096 bytes eagerly, headers included (btl_vader_eager_limit)."""
     example = Path(__file__).parent.parent / "docs" / "example" / "localhost"
-    hint = one("eager_limit", gather(example))
+    hint = one("eager_limit", evidence_of(gather([example])))
     assert "behind the switch at 2K … 4K" in hint.seen and "the limit is too low" in hint.seen
 
 
@@ -350,11 +350,16 @@ def test_suspects_of_measured_pairs_are_passed_on(tmp_path: Path) -> None:
         "slowdown": 0.2,
         "closer": "look",
     }
-    verdict = [{"series": "tcp_bw", "verdict": {"suspects": [suspect]}}]
+    judged = {"healthy": False, "judged": 8, "nodes": 8, "rule": "", "suspects": [suspect], "undecided": []}
+    verdict = [{"series": "tcp_bw", "verdict": judged}]
     (tmp_path / "pairs").mkdir()
     (tmp_path / "pairs" / "verdict.json").write_text(json.dumps(verdict))
     save_csv(healthy(), tmp_path / "records.csv")
-    hint = one("slow_node", gather(tmp_path))
+    (tmp_path / "run").mkdir()
+    save_csv(healthy(), tmp_path / "run" / "records.csv")
+    save_csv([], tmp_path / "pairs" / "records.csv")
+    for named in ([tmp_path], [tmp_path / "run", tmp_path / "pairs"]):
+        hint = one("slow_node", evidence_of(gather(named)))
     assert hint.seen == "uplink leaf1 in tcp_bw: slower in 9 of 9"
     assert (hint.do, hint.gain) == ("look", pytest.approx(1.25))
 
@@ -381,15 +386,64 @@ def test_an_application_bound_by_memory() -> None:
         for record in hpcg
     ]  # fmt: skip
     assert told("memory_bound", evidence([*light, *ceilings])) == []
+    # 2 % of the memory's bandwidth: that is not what holds it up
+    slow = [
+        replace(record, value=(record.value or 0) / 40) if record.metric in ("flops", "bandwidth") else record
+        for record in hpcg
+    ]
+    lacking = advise(evidence([*slow, *ceilings])).lacking["memory_bound"]
+    assert "no ceiling explains" in lacking and "HPCG reaches 0.02 of the tightest, MEM load" in lacking
 
 
 def test_an_application_that_the_network_holds_up() -> None:
-    """100 s of FLOP; 155 GB at 6.2 GB/s need 25 of them: at most 1/(1 − 0.25) times as fast."""
+    """100 s of FLOP; 155 GB at 6.2 GB/s need 25 of them. Without them the peak is what is left."""
     busy = [*launch("Himeno", 2, 8e9, 8e11, received=155e9, sent=155e9), *network()]
-    hint = one("network_bound", evidence(busy))
-    assert hint.gain == pytest.approx(1 / 0.75, rel=1e-3)
+    assert one("network_bound", evidence(busy)).gain is None
+    hint = one("network_bound", evidence([*busy, *peak("peakflops_avx", 10e9)]))
+    assert hint.gain == pytest.approx(2.5)  # 4 GFLOP/s a node
     quiet = [*launch("Himeno", 2, 8e9, 8e11, received=1e9, sent=1e9), *network()]
     assert told("network_bound", evidence(quiet)) == []
+    # 632 GB need 102 % of the time
+    all_of_it = [*launch("Himeno", 2, 8e9, 8e11, received=632e9, sent=1e9), *network()]
+    hint = one("network_bound", evidence([*all_of_it, *peak("peakflops_avx", 10e9)]))
+    assert "its bytes alone would take 1.02 times its run time" in hint.seen and hint.gain is None
+
+
+def test_an_application_observed_apart_meets_the_ceilings_of_a_run(tmp_path: Path) -> None:
+    """Both folders have a raw file of one name; what is known of it stays its own."""
+    busy = list(launch("Himeno", 2, 8e9, 8e11, received=155e9, sent=155e9))
+    raw = busy[0].raw
+    run, observed = tmp_path / "runs" / "000001", tmp_path / "observed"
+    for folder, found in ((run, [replace(record, raw=raw) for record in network()]), (observed, busy)):
+        made = LaunchLog((folder / raw).parent.parent, "osu", 1)
+        made.append(Launch(id=0, argv=(folder.name,), started="", seconds=1.0, exit=0, raw="raw/0000.out"))
+        made.close()
+        save_csv(found, folder / "records.csv")
+        (folder / "environment.json").write_text(json.dumps(machine(host={"name": folder.name})))
+    assert advise(evidence_of(gather([run]))).lacking["network_bound"].startswith("no application")
+    assert advise(evidence_of(gather([observed]))).lacking["network_bound"].startswith("no network")
+    both = evidence_of(gather([tmp_path / "runs", observed]))
+    hint = one("network_bound", both)
+    assert hint.raw == (f"../../observed/{raw}",)
+    assert {raw: each.argv for raw, each in both.launches.items()} == {
+        raw: ("000001",), hint.raw[0]: ("observed",)
+    }  # fmt: skip
+    assert [name for name, _ in both.facts("cpu")] == ["000001", "observed"]
+    assert both.circumstances.environments[hint.raw[0]]["host"]["name"] == "observed"
+    shown = subprocess.run(
+        [NPC, "advise", "runs", "observed"], cwd=tmp_path, capture_output=True, text=True, check=True
+    ).stdout
+    count = len(both.records)
+    assert shown.startswith(f"runs/000001 and observed: {count} of {count} records of fuchs usable\n")
+    assert "(rule network_bound)" in shown and f"raw:    observed/{raw}\n" in shown
+    document = json.loads(npc(tmp_path / "runs", observed, "--json").stdout)
+    assert document["folders"] == [str(run), str(observed)] and document["platform"] == "fuchs"
+    save_csv([replace(record, platform="localhost") for record in busy], observed / "records.csv")
+    several = npc(run, observed)
+    assert several.returncode == 2
+    assert "records of several platforms (fuchs, localhost): choose one by --platform" in several.stderr
+    chosen = npc(run, observed, "--platform", "localhost")
+    assert chosen.stdout.startswith(f"{observed}: {len(busy)} of {len(busy)} records of localhost usable\n")
 
 
 # --- the command --------------------------------------------------------------------------------------
@@ -417,7 +471,9 @@ def test_the_command_on_a_healthy_machine_and_on_bad_input(tmp_path: Path) -> No
     save_csv(healthy(), tmp_path / "records.csv")
     (tmp_path / "environment.json").write_text(json.dumps(machine()))
     count = len(healthy())
-    assert f"Nothing found that holds this machine back, in {count} records." in npc(tmp_path).stdout
+    shown = npc(tmp_path).stdout
+    assert shown.startswith(f"{tmp_path}: {count} of {count} records of fuchs usable\n")
+    assert "Nothing was found that holds fuchs back." in shown
     for words, message in (
         ((), "name a run's folder"),
         ((tmp_path, "--platform", "nowhere"), "there is no such platform.toml"),
@@ -425,4 +481,10 @@ def test_the_command_on_a_healthy_machine_and_on_bad_input(tmp_path: Path) -> No
     ):
         ended = npc(*words)
         assert ended.returncode == 2 and message in ended.stderr and "Traceback" not in ended.stderr
+    broken = [replace(record, value=None, status="failed: exit code 1") for record in healthy()]
+    for found, words in ((broken, "none of its records is usable"), ([], "it has no records")):
+        save_csv(found, tmp_path / "records.csv")
+        ended = npc(tmp_path)
+        assert ended.returncode == 1 and f": {words}.\n" in ended.stdout
+        assert "Nothing could be judged" in ended.stdout and "Nothing was found" not in ended.stdout
     assert npc("--rules").stdout.count("\n") == 2 * len(all_rules())

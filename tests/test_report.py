@@ -37,6 +37,7 @@ from report.sections.allocation import natural
 from tests.jube_job import NPC
 from tests.measured import records
 from tests.run_folder import HOSTILE, everything, make_history, make_pairs, make_run, sweep
+from tests.test_roofline_points import launch
 
 _VOID = {"meta", "input", "br", "img", "link"}
 
@@ -462,9 +463,62 @@ def test_a_run_in_which_nothing_worked_has_a_page_and_is_one(tmp_path: Path) -> 
     make_run(tmp_path / "run", [replace(first, value=None, status="failed: no route to host")])
     ended = npc_report(tmp_path / "run")
     assert ended.exit_code == 1
+    assert ended.stderr == (
+        "npc report: nothing in it was measured: no record is usable; 1 of 1: failed: no route to host\n"
+    )
     read = Page((tmp_path / "run" / "report.html").read_text())
     assert "no route to host" in read.inside["failures"]
     assert "0 of 1 record usable (1 failed)" in read.inside["summary"]
+    assert "Nothing could be judged of fuchs: none of its records is usable." in read.inside["advice"]
+    assert "Nothing to do" not in read.text and "Nothing was found" not in read.text
+
+
+def test_nothing_is_well_of_a_run_without_records(tmp_path: Path) -> None:
+    """Nor of one whose benchmarks were all unavailable."""
+    save_csv([], tmp_path / "records.csv")
+    ended = npc_report(tmp_path)
+    assert ended.exit_code == 1 and "nothing in it was measured: there are no records" in ended.stderr
+    read = Page((tmp_path / "report.html").read_text())
+    assert "nothing could be judged, because it has no records" in read.inside["summary"]
+    (first, *_) = records("osu", "osu_bw", 1.0)
+    save_csv([replace(first, value=None, status="unavailable: no mpirun")], tmp_path / "records.csv")
+    assert npc_report(tmp_path).exit_code == 1
+    other = Page((tmp_path / "report.html").read_text())
+    assert "none of its records is usable" in other.inside["summary"]
+    for page in (read, other):
+        assert not {"Nothing to do", "Nothing failed", "Nothing was found"} & set(
+            re.findall(r"Nothing (?:to do|failed|was found)", page.text)
+        )
+        assert all("good" not in attributes.get("class", "") for attributes in page.all("p"))
+
+
+def test_applications_observed_apart_are_shown_under_the_ceilings(tmp_path: Path) -> None:
+    """Raw files of both folders have one name, and lead to where they are."""
+    raw = "1_Himeno/launches/raw/0000.out"
+    ceilings = [
+        *records("qperf", "tcp_bw", 1e9, nodes=2),
+        *records("likwid", "peakflops", 9e9, metric="flops"),
+    ]
+    ceilings = [replace(record, raw=raw, hosts=("n0", "n1")[: record.nodes]) for record in ceilings]
+    himeno = list(launch("Himeno", 2, 8e9, 8e11, received=25e9, sent=25e9))
+    folders = {"run": ceilings, "observed": himeno, "again": [*ceilings, *himeno]}
+    for name, found in folders.items():
+        (tmp_path / name).mkdir()
+        save_csv(found, tmp_path / name / "records.csv")
+    page = tmp_path / "page.html"
+    ended = npc_report(tmp_path / "run", tmp_path / "observed", "--output", page, "--json")
+    assert ended.exit_code == 0, ended.output
+    (run,) = json.loads(ended.stdout)["runs"]
+    assert run["joined"] == [str(tmp_path / "observed")] and run["records"] == len(ceilings) + 4
+    read = Page(page.read_text())
+    # 25 GB at 1 GB/s are 25 of 100 s
+    words = "its bytes need at least 25 % of its time"
+    assert words in read.inside["roofline"] and words in read.inside["advice"]
+    assert "fewer and larger messages" in read.inside["summary"]
+    assert f"observed/{raw}" in {attributes.get("href") for attributes in read.all("a")}
+    # what both measured is to be compared
+    ended = npc_report(tmp_path / "again", tmp_path / "observed", "--output", page, "--json")
+    assert len(json.loads(ended.stdout)["runs"]) == 2
 
 
 def test_a_folder_of_several_platforms_is_shown_platform_by_platform(tmp_path: Path) -> None:

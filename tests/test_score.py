@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from npc.platform import Interface, Platform
 from npc.record import Record, replace, save_csv
+from npc.run import read_run
 from report.score import PARTS, Score, find_scores, geometric_mean
 from roofline.ceilings import find_ceilings
 from tests.jube_job import NPC
@@ -94,6 +95,10 @@ def test_the_command_shows_the_parts_before_the_whole(tmp_path: Path) -> None:
     assert "I/O       not known: no benchmark of this suite measures it" in lines
     document = json.loads(subprocess.run([*words, "--json"], capture_output=True, check=True).stdout)
     assert document["schema"] == 1 and document["score"]["value"] == pytest.approx(0.621, abs=1e-3)
+    count = len(read_run(tmp_path))
+    assert lines[0].startswith(f"{tmp_path}: {count} of {count} records of ")
+    assert lines[0].endswith(", held to the nominal limits of machine")
+    assert (document["folders"], document["limits"]) == ([str(tmp_path)], "machine")
     nothing = subprocess.run([NPC, "score", tmp_path], capture_output=True, text=True, check=False)
     assert nothing.returncode == 1 and "No score" in nothing.stdout
     unknown = subprocess.run([*words[:-1], "nowhere"], capture_output=True, text=True, check=False)

@@ -14,19 +14,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from npc.launch import Launch
-from npc.platform import Platform
+from npc.platform import InvalidPlatform, Platform
 from npc.record import Record
-from npc.run import read_run
 from npc.validity import Circumstances, Finding, find_lies
-from npc.validity.run import circumstances_of, platform_of
+from report.runs import Run, joined, read_runs
 from roofline.analyse import analyse
 from roofline.ceilings import Ceiling, Estimate, Roofline
-
-#: How `npb --pairs` names its judgement of nodes and links.
-_VERDICTS: Final = "verdict.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,34 +122,38 @@ def kind_of(estimate: Estimate) -> str:
     return "tcp" if case.startswith("tcp") else "other"
 
 
-def gather(run: Path, platform: str = "") -> Evidence:
-    """The evidence in a run's folder, judged by the nominal limits of `platform` (default: the records' own).
+def gather(paths: Sequence[Path], platform: str = "") -> Run:
+    """The runs that `paths` mean as one, judged by the nominal limits of `platform` (default: the records'
+    own); of records of several platforms those of `platform`.
 
-    Raises FileNotFoundError, OSError, `npc.InvalidRecord` and `npc.platform.InvalidPlatform`.
+    Raises FileNotFoundError, OSError, `npc.InvalidRecord`, `npc.platform.InvalidPlatform`, and ValueError for
+    several platforms none of which is chosen.
     """
-    records = read_run(run)
-    folder = run if run.is_dir() else run.parent
-    circumstances = circumstances_of(folder, records, platform_of(records, platform))
-    environments = [*_documents(folder.glob("environment.json")), *circumstances.environments.values()]
-    by_host: dict[str, Mapping[str, Any]] = {}
-    for environment in environments:
-        if environment:
-            by_host.setdefault(str((environment.get("host") or {}).get("name")), environment)
+    runs = read_runs(paths, platform)
+    names = sorted({run.platform_name for run in runs} - {""})
+    if len(names) > 1:
+        if platform not in names:
+            raise ValueError(f"records of several platforms ({', '.join(names)}): choose one by --platform")
+        runs = [run for run in runs if run.platform_name == platform]
+    if problem := next(filter(None, (run.problem for run in runs)), ""):
+        raise InvalidPlatform(problem)
+    return runs[0] if len(runs) == 1 else joined(runs[0], runs[1:])
+
+
+def evidence_of(run: Run) -> Evidence:
+    """The evidence of a run that is read already, and of those that are joined to it."""
+    environments: dict[str, Mapping[str, Any]] = {}
+    own = (each.environment for each in (run, *run.guests))
+    for each in (*own, *run.circumstances.environments.values()):
+        if each:
+            environments.setdefault(str((each.get("host") or {}).get("name")), each)
     suspects = [
-        {**suspect, "series": judged.get("series", "")}
-        for verdicts in _documents(sorted(folder.glob(f"**/{_VERDICTS}")))
-        for judged in (verdicts if isinstance(verdicts, list) else [])
-        for suspect in judged.get("verdict", {}).get("suspects", [])
+        {**suspect, "series": entry.get("series", "")}
+        for _, entries in run.verdicts()
+        for entry in entries
+        for suspect in entry["verdict"]["suspects"]
     ]
-    return Evidence(records, circumstances, tuple(by_host.values()), tuple(suspects))
-
-
-def _documents(paths: Any) -> Iterator[Any]:
-    for path in paths:
-        try:
-            yield json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            continue
+    return Evidence(run.records, run.circumstances, tuple(environments.values()), tuple(suspects))
 
 
 _RULES: Final[dict[str, Rule]] = {}
@@ -201,3 +201,18 @@ def advise(evidence: Evidence) -> Advice:
             silent.append(each.name)
     hints.sort(key=lambda found: -(found[1].gain or 0))
     return Advice(tuple(hints), tuple(silent), lacking)
+
+
+Tone = Literal["good", "note", "bad"]
+
+
+def conclusion(run: Run, advice: Advice) -> tuple[str, Tone]:
+    """What to say where there are no hints, or where they come from the machine alone; else an empty text."""
+    if not run.usable:
+        none = "none of its records is usable" if run.records else "it has no records"
+        return f"Nothing could be judged of {run.label}: {none}.", "bad"
+    if advice.hints:
+        return "", "note"
+    if not advice.silent:
+        return f"Nothing could be judged of {run.label}: no rule has the evidence that it needs.", "note"
+    return f"Nothing was found that holds {run.label} back.", "good"

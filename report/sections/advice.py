@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from npc.units import format_quantity
-from report.advice import Advice, Evidence, advise
+from report.advice import Advice, advise, conclusion, evidence_of
 from report.blocks import Block, Cell, Table, Text
 from report.runs import Report, Run
 from report.score import Score, find_scores
@@ -23,21 +22,6 @@ def build(report: Report) -> Iterator[Block]:
         where = f": {run.label}" if len(report.runs) > 1 else ""
         yield from _hints(report, run, advise(evidence_of(run)), where)
         yield from _scores(run, where)
-
-
-def evidence_of(run: Run) -> Evidence:
-    """The evidence of a run that is read already."""
-    environments: dict[str, Mapping[str, Any]] = {}
-    for each in (run.environment, *run.circumstances.environments.values()):
-        if each:
-            environments.setdefault(str((each.get("host") or {}).get("name")), each)
-    suspects = [
-        {**suspect, "series": entry.get("series", "")}
-        for _, entries in run.verdicts()
-        for entry in entries
-        for suspect in entry["verdict"]["suspects"]
-    ]
-    return Evidence(run.records, run.circumstances, tuple(environments.values()), tuple(suspects))
 
 
 def _hints(report: Report, run: Run, advice: Advice, where: str) -> Iterator[Block]:
@@ -58,8 +42,9 @@ def _hints(report: Report, run: Run, advice: Advice, where: str) -> Iterator[Blo
     if rows:
         columns = ("hint", "what was seen", "what to do", "what it brings", "source")
         yield Table(f"Hints{where}", columns, tuple(rows))
-    else:
-        yield Text(f"Nothing was found that holds {run.label} back.", "good")
+    words, tone = conclusion(run, advice)
+    if words:
+        yield Text(words, tone)
     if advice.silent:
         yield Text(f"Looked and found nothing: {', '.join(advice.silent)}.")
     if advice.lacking:

@@ -32,7 +32,9 @@ def build(report: Report) -> Iterator[Block]:
         bad = [record for record in run.records if not record.ok]
         notes = [finding for finding in run.findings if finding.rule.level == "note"]
         where = f": {run.label}" if len(report.runs) > 1 else ""
-        if not bad and not notes:
+        if not run.records:
+            yield Text(f"There are no records{where}.", "bad")
+        elif not bad and not notes:
             yield Text(f"Nothing failed, and no rule doubts a number{where}.", "good")
         if bad:
             yield _statuses(report, run, bad, where)

@@ -8,11 +8,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from npc.statistics import MIN_SAMPLES
-from report.advice import advise
+from report.advice import advise, evidence_of
 from report.blocks import Block, Cell, Listing, Table, Text, count, plural, quantity
 from report.history import History
-from report.runs import Report, Run
-from report.sections.advice import evidence_of
+from report.runs import Report, Run, shown
 from roofline.ceilings import Estimate
 from roofline.table import interval_text, notes, size_text, source_text
 
@@ -49,8 +48,9 @@ def build(report: Report) -> Iterator[Block]:
 def _verdict(run: Run) -> Iterator[Block]:
     kinds = Counter(record.status.partition(":")[0] for record in run.records)
     usable = kinds.pop("ok", 0)
+    with_guests = f" with {', '.join(shown(guest.folder) for guest in run.guests)}" if run.guests else ""
     words = [f"{number} {kind}" for kind, number in sorted(kinds.items())]
-    text = f"{run.label}: {usable} of {plural(len(run.records), 'record')} usable"
+    text = f"{run.label}{with_guests}: {usable} of {plural(len(run.records), 'record')} usable"
     text += f" ({', '.join(words)})." if words else "."
     bad = kinds["failed"] + kinds["timeout"] + kinds["invalid"]
     yield Text(text, "bad" if not usable else "note" if bad else "good")
@@ -136,6 +136,9 @@ def _judged(row: Mapping[str, Any], series: Any) -> Cell:
 def _todo(run: Run, report: Report) -> Iterator[Cell]:
     """One line for each thing that somebody should do about a run."""
     where = shlex.quote(str(run.folder))
+    if not run.usable:
+        none = "none of its records is usable" if run.records else "it has no records"
+        yield Cell(f"{run.label}: nothing could be judged, because {none}; mend that, and measure again")
     hints = [f"{run.label}: {rule.title}: {hint.do}" for rule, hint in advise(evidence_of(run)).hints]
     yield from (Cell(hint, href="#advice") for hint in dict.fromkeys(hints))
     kinds = Counter(record.status.partition(":")[0] for record in run.records)

@@ -6,10 +6,13 @@ from statistics import median
 from typing import Final
 
 from report.advice import Evidence, Hint, Judgement, rule
-from roofline.points import Application, bounds, link, verdict
+from roofline.ceilings import Roofline
+from roofline.points import Application, bounds, own_link, verdict
 
 #: A network that takes less of the time is not what to work on.
 _WORTH: Final = 0.1
+#: A program further below a ceiling than this is held up by something else: waiting, latency, serial parts.
+_NEAR: Final = 0.5
 
 
 @rule(
@@ -18,60 +21,70 @@ _WORTH: Final = 0.1
     "Williams, Waterman, Patterson, CACM 52(4), 2009: roofline; docs/roofline.md, Applications",
 )
 def memory_bound(evidence: Evidence) -> Judgement:
-    """Applications whose tightest known ceiling is main memory."""
+    """Applications whose tightest known ceiling is main memory, and that come near to it."""
     applications = evidence.roofline.applications
     if not any(run.memory_bandwidth for each in applications for run in each.runs):
         return "no application that tells its memory traffic beside a measured memory bandwidth"
-    found = []
+    found, far = [], []
     for each in applications:
         tightest = next(iter(bounds(each, evidence.roofline)), None)
-        if tightest is not None and tightest.ceiling.kind == "memory":
+        if tightest is not None and tightest.share < _NEAR:
+            far.append(f"{each.name} reaches {tightest.share:.2g} of the tightest, {tightest.ceiling.name}")
+        elif tightest is not None and tightest.ceiling.kind == "memory":
             found.append(
                 Hint(
                     seen=verdict(each, evidence.roofline),
                     do="fewer bytes a FLOP: blocking for the caches, smaller types, fused loops; all "
                     "sockets' memory",
                     of=each.name,
-                    gain=max(1.0, 1 / tightest.share),
+                    gain=1 / tightest.share if tightest.share < 1 else None,
                     raw=_raw(each),
                 )
             )
+    if far and not found:
+        return (
+            f"no ceiling explains what was reached (waiting, latency, serial parts may): {'; '.join(far)}"
+        )
     return found
 
 
 @rule(
     "network_bound",
     "an application that the network holds up",
-    "Amdahl, AFIPS 1967: without a part f of its time a program is at most 1/(1 − f) times as fast",
+    "Amdahl, AFIPS 1967: what takes a part f of the time; without it the next ceiling of the roofline bounds",
 )
 def network_bound(evidence: Evidence) -> Judgement:
     """Applications whose bytes alone need a tenth of their time or more at the measured rate."""
-    network = link(evidence.roofline)
     applications = [each for each in evidence.roofline.applications if each.nodes > 1]
     if not applications:
         return "no application on several nodes (npc observe, tag apps)"
-    if network is None:
+    if not any(ceiling.nodes > 1 for ceiling in evidence.roofline.of_kind("network")):
         return "no network bandwidth between nodes"
     found = []
     for each in applications:
-        parts = [
-            max(run.received, run.sent) / network.value / run.seconds
-            for run in each.runs
-            if run.received is not None and run.sent is not None and run.seconds
-        ]
-        if parts and _WORTH <= median(parts) < 1:
+        network = own_link(each, evidence.roofline)
+        parts = [size / network.bandwidth / seconds for size, seconds in each.transfers] if network else []
+        if parts and median(parts) >= _WORTH:
             found.append(
                 Hint(
                     seen=verdict(each, evidence.roofline),
                     do="fewer and larger messages, overlap with computing, ranks placed so that neighbours "
-                    "share a "
-                    "node; MPI on the fast path (rules mpi_over_tcp, eager_limit)",
+                    "share a node; MPI on the fast path (rules mpi_over_tcp, eager_limit)",
                     of=each.name,
-                    gain=1 / (1 - median(parts)),
+                    gain=_without_network(each, evidence.roofline) if median(parts) < 1 else None,
                     raw=_raw(each),
                 )
             )
     return found
+
+
+def _without_network(application: Application, roofline: Roofline) -> float | None:
+    """How many times as fast it could be at most if the network cost nothing; None if that is not known."""
+    others = [bound for bound in bounds(application, roofline) if bound.ceiling.kind != "network"]
+    if not any(bound.ceiling.kind == "compute" for bound in others):
+        return None
+    most = min(bound.flops for bound in others) / application.flops.median
+    return most if most > 1 else None
 
 
 def _raw(application: Application) -> tuple[str, ...]:

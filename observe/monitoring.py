@@ -7,6 +7,16 @@ Lines of a point-to-point table, tab-separated (ompi/mca/common/monitoring, READ
 
 and under ``# OSC`` one-sided operations, S (put) and R (get). Collectives appear as the internal messages
 that they are made of, whatever the algorithm: user and internal together are what went through the network.
+The messages by size are both together, on the line of either.
+
+Under ``# COLLECTIVES`` the calls themselves, of each communicator below its members::
+
+    D    MPI_COMM_WORLD  procs: 0,1,2,3
+    O2A  0  12000 bytes  500 msgs sent         one to all (bcast, scatter), at their roots
+    A2O  0  4800 bytes   50 msgs sent          all to one (reduce, gather), at their roots
+    A2A  0  32700 bytes  1324 msgs sent        all to all (allreduce, alltoall, barrier), at every rank
+
+whose bytes are the call's own times the number of the other members.
 """
 
 from __future__ import annotations
@@ -18,6 +28,11 @@ from typing import Final, NamedTuple
 _LINE: Final = re.compile(
     r"^([EISR])\t(\d+)\t(\d+)\t(\d+) bytes\t(\d+) msgs (?:sent|received)(?:\t([\d,]+))?", re.M
 )
+_CALLS: Final = re.compile(
+    r"^D\t[^\t\n]*\tprocs: ([\d,]+)\n((?:(?:O2A|A2O|A2A)\t\d+\t\d+ bytes\t\d+ msgs sent\n?)+)", re.M
+)
+_CALL: Final = re.compile(r"^(O2A|A2O|A2A)\t\d+\t(\d+) bytes\t(\d+) msgs sent", re.M)
+CLASSES: Final = {"O2A": "one to all", "A2O": "all to one", "A2A": "all to all"}
 KINDS: Final = {"E": "user", "I": "internal", "S": "put", "R": "get"}
 
 
@@ -34,6 +49,31 @@ class Flow(NamedTuple):
     bytes: int
     messages: int
     by_size: tuple[int, ...] = ()
+
+
+class Calls(NamedTuple):
+    """Collective calls of a class, one for each rank that took part; bytes: the calls' own, as often."""
+
+    bytes: float
+    calls: int
+
+
+def read_calls(texts: Iterable[str]) -> dict[str, Calls]:
+    """Class (`CLASSES`) → collective calls of all ranks' files; those of one rank with itself are none."""
+    found: dict[str, Calls] = {}
+    for text in texts:
+        for members, lines in _CALLS.findall(text):
+            others = members.count(",")
+            for kind, size, count in _CALL.findall(lines):
+                if not others or not int(count):
+                    continue
+                # At its root a call stands for all its members, else for the rank itself.
+                taking_part = 1 if kind == "A2A" else others + 1
+                bytes_, calls = found.get(CLASSES[kind], Calls(0.0, 0))
+                found[CLASSES[kind]] = Calls(
+                    bytes_ + taking_part * int(size) / others, calls + taking_part * int(count)
+                )
+    return found
 
 
 def read_flows(texts: Iterable[str]) -> list[Flow]:

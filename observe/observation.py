@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from npc.units import format_quantity
 from observe.counters import RECEIVED, SENT, passed
-from observe.monitoring import Flow, read_flows
+from observe.monitoring import Calls, Flow, read_calls, read_flows
 
 SCHEMA: Final = 1
 #: Foreign traffic below this part of what was measured changes no digit that anybody looks at.
@@ -59,7 +59,7 @@ class Messages:
 
     sent, received: bytes of user, internal and one-sided messages to and from other nodes, by host;
     exchanged: the number of these messages. None in `between_nodes` where it is not known which rank ran
-    where.
+    where. collectives: calls by class (`observe.monitoring.CLASSES`).
     """
 
     kinds: Mapping[str, tuple[int, int]]
@@ -68,6 +68,7 @@ class Messages:
     sent: Mapping[str, int]
     received: Mapping[str, int]
     exchanged: Mapping[str, int]
+    collectives: Mapping[str, Calls]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +121,8 @@ def read_observation(
     nodes = tuple(_node(host, ranks) for host, ranks in sorted(by_host.items()))
     placed = {rank["rank"]: rank["host"] for rank in seen}
     profiles = sorted(folder.glob("*.prof"))
-    flows = read_flows(path.read_text(encoding="utf-8", errors="replace") for path in profiles)
-    messages = _messages(flows, placed) if profiles else None
+    texts = [path.read_text(encoding="utf-8", errors="replace") for path in profiles]
+    messages = _messages(read_flows(texts), read_calls(texts), placed) if profiles else None
     total = max((rank["ranks"] for rank in seen), default=0)
     notes = [
         *_missing(total, placed, nodes, hosts),
@@ -174,7 +175,7 @@ def _counted(by_host: Mapping[str, Sequence[Mapping[str, Any]]]) -> Counted | No
     return Counted(groups[0], math.fsum(each["flop"] for counted in found.values() for each in counted))
 
 
-def _messages(flows: Iterable[Flow], placed: Mapping[int, str]) -> Messages:
+def _messages(flows: Iterable[Flow], collectives: Mapping[str, Calls], placed: Mapping[int, str]) -> Messages:
     kinds: dict[str, tuple[int, int]] = {}
     by_size: list[int] = []
     sent: defaultdict[str, int] = defaultdict(int)
@@ -202,7 +203,13 @@ def _messages(flows: Iterable[Flow], placed: Mapping[int, str]) -> Messages:
     while by_size and not by_size[-1]:
         by_size.pop()
     return Messages(
-        kinds, tuple(by_size), between if known else None, dict(sent), dict(received), dict(exchanged)
+        kinds,
+        tuple(by_size),
+        between if known else None,
+        dict(sent),
+        dict(received),
+        dict(exchanged),
+        collectives,
     )
 
 

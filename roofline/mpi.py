@@ -6,8 +6,9 @@ bandwidth is a slope and a message rate is flat: the same picture as the rooflin
 a kind: messages back to back (OSU bandwidth tests: bandwidth/size), one at a time (latency tests:
 1/latency), and collectives.
 
-An application's own mix decides which part of a curve counts: n_k messages of size s_k, one after another,
-take at least Σ n_k·t(s_k), so it makes at most Σ n_k / Σ n_k·t(s_k) messages a second and rank.
+An application's own mix decides which part of which curve counts: n_k operations of kind k and size s_k, one
+after another, take at least Σ n_k·t_k(s_k), so it makes at most Σ n_k / Σ n_k·t_k(s_k) operations a second
+and rank. Which collective it was Open MPI does not tell, only its class: the quickest of the class counts.
 """
 
 from __future__ import annotations
@@ -49,6 +50,14 @@ KINDS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 
 
+#: The class of collective calls (`observe.monitoring.CLASSES`) → kinds that belong to it.
+CLASSES: Final[Mapping[str, tuple[str, ...]]] = {
+    "one to all": ("bcast",),
+    "all to one": ("reduce",),
+    "all to all": ("allreduce", "allgather", "alltoall"),
+}
+
+
 class Rate(NamedTuple):
     """Operations of `size` bytes a second, by their median; low and high as far as there is an interval."""
 
@@ -78,12 +87,21 @@ class MpiCeiling:
         return message_seconds([(rate.size, 1 / rate.rate) for rate in self.rates], size)
 
 
+class Operations(NamedTuple):
+    """Operations of a run, a rank: their kind or class, how many, and their mean bytes."""
+
+    kind: str
+    number: float
+    size: float
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
     """An application's MPI messages: medians over its runs, a rank.
 
     rate: messages a second and rank. size: mean bytes of a message. by_size: (least bytes of the class,
-    messages of all ranks); an entry stands for sizes up to twice its own.
+    messages of all ranks); an entry stands for sizes up to twice its own. calls: its own messages and its
+    collectives, as the program made them; none where collectives were not counted.
     """
 
     name: str
@@ -93,6 +111,18 @@ class Caller:
     rate: float
     size: float
     by_size: tuple[tuple[int, float], ...]
+    calls: tuple[Operations, ...] = ()
+
+    @property
+    def call_rate(self) -> float:
+        """MPI operations a second and rank, as far as collectives were counted."""
+        return sum(call.number for call in self.calls) / self.seconds
+
+    @property
+    def call_size(self) -> float:
+        """Mean bytes of an operation."""
+        made = sum(call.number for call in self.calls)
+        return sum(call.number * call.size for call in self.calls) / made if made else 0.0
 
     def bound(self, ceiling: MpiCeiling) -> float | None:
         """Messages a second and rank that `ceiling` allows its mix; None without sizes."""
@@ -132,12 +162,12 @@ def _rates(curve: Curve) -> Iterable[Rate]:
 
 def find_callers(records: Iterable[Record]) -> list[Caller]:
     """Applications whose MPI messages were counted, by name and number of nodes."""
-    groups: defaultdict[tuple[str, int, int], list[tuple[float, float, float, dict[int, float]]]]
-    groups = defaultdict(list)
+    groups: defaultdict[tuple[str, int, int], list[_Run]] = defaultdict(list)
     observed = [
         record
         for record in records
-        if record.case == OBSERVED and (record.metric == "time" or record.params.get("layer") == "mpi")
+        if record.case == OBSERVED
+        and (record.metric == "time" or record.params.get("layer", "").startswith("mpi"))
     ]
     for launch in by_launch(observed):
         mpi = [record for record in launch if record.params.get("layer") == "mpi"]
@@ -150,19 +180,48 @@ def find_callers(records: Iterable[Record]) -> list[Caller]:
         traffic = sum(_value(r) for r in mpi if r.metric == "traffic")
         sizes = {r.size: _value(r) for r in mpi if r.metric == "messages" and r.size is not None}
         key = (program_of(mpi[0]), mpi[0].nodes, int(mpi[0].params.get("ranks", "1")))
-        groups[key].append((seconds[0], messages, traffic, sizes))
+        groups[key].append(_Run(seconds[0], messages, traffic, sizes, _calls(launch, key[2])))
     return [
         Caller(
             name=name,
             nodes=nodes,
             ranks=ranks,
-            seconds=median(seconds for seconds, *_ in runs),
-            rate=median(messages / seconds / ranks for seconds, messages, _, _ in runs),
-            size=median(traffic / messages for _, messages, traffic, _ in runs),
-            by_size=tuple(sorted(runs[-1][3].items())),
+            seconds=median(run.seconds for run in runs),
+            rate=median(run.messages / run.seconds / ranks for run in runs),
+            size=median(run.traffic / run.messages for run in runs),
+            by_size=tuple(sorted(runs[-1].by_size.items())),
+            calls=runs[-1].calls,
         )
         for (name, nodes, ranks), runs in sorted(groups.items())
     ]
+
+
+class _Run(NamedTuple):
+    """One observed run: seconds; messages, bytes and messages by size of all ranks; its calls, a rank."""
+
+    seconds: float
+    messages: float
+    traffic: float
+    by_size: dict[int, float]
+    calls: tuple[Operations, ...]
+
+
+def _calls(launch: Iterable[Record], ranks: int) -> tuple[Operations, ...]:
+    """What the program itself called, messages and collectives; nothing if these were not counted."""
+    found: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for record in launch:
+        kind = record.params.get("kind", "")
+        if record.params.get("layer") == "mpi collectives":
+            found[kind][record.metric] = _value(record)
+        elif kind == "user":
+            found[ONE_AT_A_TIME][record.metric] = _value(record)
+    if not found.keys() & CLASSES.keys():
+        return ()
+    return tuple(
+        Operations(kind, each["messages"] / ranks, each["traffic"] / each["messages"])
+        for kind, each in sorted(found.items())
+        if each.get("messages")
+    )
 
 
 def _value(record: Record) -> float:
@@ -176,8 +235,11 @@ def verdict(caller: Caller, ceilings: Sequence[MpiCeiling]) -> str:
         f"{caller.name}, {where}: each rank sends {format_quantity(caller.rate, '1/s', 3)} messages, of "
         f"{format_quantity(caller.size, 'B', 3)} on average."
     )
-    fitting = [c for c in ceilings if c.kind == ONE_AT_A_TIME and (c.nodes > 1) == (caller.nodes > 1)]
-    allowed = [(rate, c) for c in fitting if (rate := caller.bound(c)) is not None]
+    fitting = [c for c in ceilings if (c.nodes > 1) == (caller.nodes > 1)]
+    single = [c for c in fitting if c.kind == ONE_AT_A_TIME]
+    if caller.calls and single:
+        return f"{said} {_mix(caller, fitting)}"
+    allowed = [(rate, c) for c in single if (rate := caller.bound(c)) is not None]
     if not allowed:
         return said + " No latency test over as many nodes was measured, so their least time is not known."
     rate, ceiling = max(allowed, key=lambda pair: pair[0])
@@ -185,4 +247,26 @@ def verdict(caller: Caller, ceilings: Sequence[MpiCeiling]) -> str:
     return (
         f"{said} One after another, its own mix of sizes could go at {format_quantity(rate, '1/s', 3)} "
         f"({ceiling.source}): they need {100 * part:.3g} % of the run time if nothing overlaps."
+    )
+
+
+def _mix(caller: Caller, ceilings: Sequence[MpiCeiling]) -> str:
+    """The calls that the program made, and their least time: each kind by its own quickest test, a collective
+    that none measured by the least that it needs, one message."""
+    seconds, sources, named = 0.0, [], []
+    for call in caller.calls:
+        kinds = CLASSES.get(call.kind, (call.kind,))
+        of_kind = [c for c in ceilings if c.kind in kinds] or [c for c in ceilings if c.kind == ONE_AT_A_TIME]
+        quickest = min(of_kind, key=lambda c: c.seconds(call.size))
+        seconds += call.number * quickest.seconds(call.size)
+        sources.append(quickest.source)
+        kind = "messages" if call.kind == ONE_AT_A_TIME else f"collectives {call.kind}"
+        named.append(f"{call.number:.4g} {kind} of {format_quantity(call.size, 'B', 3)}")
+    rate = sum(call.number for call in caller.calls) / seconds
+    part = caller.call_rate / rate
+    return (
+        f"The program's own calls, a rank: {', '.join(named)}; {format_quantity(caller.call_rate, '1/s', 3)} "
+        f"in all. One after another this mix could go at {format_quantity(rate, '1/s', 3)} "
+        f"({', '.join(dict.fromkeys(sources))}): it needs {100 * part:.3g} % of the run time if nothing "
+        "overlaps."
     )

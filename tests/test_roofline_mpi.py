@@ -55,8 +55,14 @@ def test_times_lie_on_straight_lines_between_the_sizes_measured() -> None:
     assert ceiling.seconds(600) == pytest.approx(6e-6)  # the bandwidth stays
 
 
-def caller_records(sizes: dict[int, int], seconds: float = 10.0, ranks: int = 4) -> Iterator[Record]:
-    """An observed run on two nodes with so many messages of each size class."""
+def caller_records(
+    sizes: dict[int, int],
+    seconds: float = 10.0,
+    ranks: int = 4,
+    collectives: dict[str, tuple[int, int]] | None = None,
+) -> Iterator[Record]:
+    """An observed run on two nodes with so many messages of each size class, and so many collective calls of
+    each class and size, one for each rank."""
 
     def record(metric: str, value: float, size: int | None = None, **params: str) -> Record:
         return Record(
@@ -71,6 +77,10 @@ def caller_records(sizes: dict[int, int], seconds: float = 10.0, ranks: int = 4)
     yield record("traffic", sum(size * count for size, count in sizes.items()), kind="user", **mpi)
     for size, count in sizes.items():
         yield record("messages", count, size, kind="by size", **mpi)
+    for kind, (count, size) in (collectives or {}).items():
+        calls = {"layer": "mpi collectives", "ranks": str(ranks), "kind": kind}
+        yield record("messages", count, **calls)
+        yield record("traffic", count * size, **calls)
 
 
 def test_an_application_is_bound_by_its_own_mix_of_sizes() -> None:
@@ -83,6 +93,30 @@ def test_an_application_is_bound_by_its_own_mix_of_sizes() -> None:
     words = verdict(caller, [ceiling])
     assert words.startswith("app, 4 ranks on 2 nodes: each rank sends 25 /s messages, of 320 B on average.")
     assert "could go at 200 k/s (osu_latency): they need 0.0125 % of the run time" in words
+
+
+def test_an_application_is_bound_by_its_own_mix_of_calls() -> None:
+    """A rank's 100 messages of 192 B at 2 µs, 50 broadcasts of 8 B at 5 µs, 200 synchronisations that no test
+    of their class measured and that take a message at least, 2 µs: 350 in 850 µs, once in 10 s."""
+    calls = {"one to all": (4 * 50, 8), "all to all": (4 * 200, 0)}
+    (caller,) = find_callers(caller_records({192: 400}, collectives=calls))
+    measured = [*latency(192, 2e-6), *latency(8, 5e-6, "osu_bcast"), *latency(8, 1e-3, "osu_reduce")]
+    assert caller.call_rate == pytest.approx(35)
+    assert caller.call_size == pytest.approx((100 * 192 + 50 * 8) / 350)
+    words = verdict(caller, mpi_ceilings(measured))
+    assert (
+        "200 collectives all to all of 0 B, 100 messages of 192 B, 50 collectives one to all of 8 B" in words
+    )
+    assert "35 /s in all" in words
+    assert "could go at 412 k/s (osu_latency, osu_bcast): it needs 0.0085 % of the run time" in words
+
+
+def test_a_program_that_only_synchronises_is_judged_and_the_picture_is_drawn(tmp_path: Path) -> None:
+    found = [*machine(), *latency(8, 2e-6), *caller_records({0: 400}, collectives={"all to all": (400, 0)})]
+    roofline = analyse(found)
+    assert roofline.callers[0].call_size == 0
+    assert draw_mpi(roofline, [tmp_path / "mpi.png"])
+    assert "100 collectives all to all of 0 B" in verdict(roofline.callers[0], roofline.mpi)
 
 
 def test_a_latency_within_a_node_does_not_bound_messages_between_nodes() -> None:

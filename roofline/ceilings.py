@@ -5,8 +5,8 @@ is best. It is never the best single sample, because a maximum over noise grows 
 (Hoefler, Belli, SC'15). Only records with status ``ok`` and the tool's headline number count.
 
 Compute: LIKWID's ``peakflops`` kernels, one ceiling a precision, of the best SIMD variant measured. Of HPC
-Challenge on one node, DGEMM (all processes at once, their rates added) and HPL are two more, of double
-precision: what a tuned library, and a whole program on top of it, make of that peak.
+Challenge, DGEMM (all processes of a node at once, their rates added; no network is in it) and HPL on one node
+are two more, of double precision: what a tuned library, and a whole program on top of it, make of that peak.
 
 Memory: one ceiling a level (L1, L2, L3, MEM), of bytes as the core sees them (the cache-aware roofline:
 Ilic, Pratas, Sousa, IEEE Computer Architecture Letters 13(1), 2014), from LIKWID's ``load`` kernel. Loads
@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from npc.platform import PRECISION_BITS, Platform, Precision
 from npc.record import Record
+from npc.record import replace as replaced
 from npc.statistics import MIN_SAMPLES, Summary, summarise
 from npc.units import METRICS, format_quantity
 from roofline.model import ridge_point
@@ -287,13 +288,24 @@ def _compute(records: Iterable[Record], platform: Platform | None) -> Iterator[C
 
 
 def _library(records: Sequence[Record], platform: Platform | None) -> Iterator[Ceiling]:
-    """DGEMM and HPL of one node; over several, the network has its part in them."""
-    of_hpcc = [r for r in records if r.benchmark == "hpcc" and r.metric == "flops" and r.nodes == 1]
+    """DGEMM and HPL of one node; in HPL over several the network has its part, in DGEMM it has none."""
+    of_hpcc = [r for r in records if r.benchmark == "hpcc" and r.metric == "flops"]
     for name, wanted in _LIBRARY.items():
         found = [r for r in of_hpcc if (r.case, r.params.get("statistic", "")) == wanted]
+        if name == "DGEMM":
+            found = [_a_node(record) for record in found]
+        else:
+            found = [record for record in found if record.nodes == 1]
         if found:
             nominal = platform.peak_flops("double") if platform else None
-            yield _ceiling("compute", name, _best(_series(found)), nominal, precision="double")
+            ceiling = _ceiling("compute", name, _best(_series(found)), nominal, precision="double")
+            several = f"the mean of {ceiling.nodes} nodes that computed at once" if ceiling.nodes > 1 else ""
+            yield _noted(ceiling, several)
+
+
+def _a_node(record: Record) -> Record:
+    """What one of its nodes did, on average."""
+    return record if record.nodes == 1 else replaced(record, value=(record.value or 0.0) / record.nodes)
 
 
 def _memory(
@@ -389,9 +401,12 @@ def _latencies(series: _Series) -> tuple[Estimate, ...]:
         enough = _enough(sizes.values())
         smallest = min((size for size in sizes if len(sizes[size]) >= enough), key=lambda size: size or 0)
         groups[benchmark, case, nodes].append(sizes[smallest])
+    spans = Counter((benchmark, case) for benchmark, case, _ in groups)
     found = []
     for (benchmark, case, nodes), candidates in groups.items():
         name = case if case.startswith(benchmark) else f"{benchmark} {case}"
+        if spans[benchmark, case] > 1:
+            name += f", {nodes} node{'s' if nodes > 1 else ''}"
         enough = _enough(candidates)
         samples = min((each for each in candidates if len(each) >= enough), key=_median)
         found.append(Estimate(name=name, **_measured(samples)))

@@ -54,6 +54,17 @@ def notes(roofline: Roofline) -> list[str]:
     network = roofline.of_kind("network")
     if network and all(ceiling.nodes == 1 for ceiling in network):
         found.append("Both ends of every network test were on one node: loopback or shared memory, no link.")
+    kinds = {
+        "compute (a peak)": any(c.name.startswith("peak ") for c in roofline.of_kind("compute")),
+        "memory": bool(roofline.of_kind("memory")),
+        "network": any(c.nodes > 1 for c in network) or all(a.nodes == 1 for a in roofline.applications),
+    }
+    lacking = [kind for kind, measured in kinds.items() if not measured]
+    if roofline.applications and lacking:
+        found.append(
+            f"Ceilings that were not measured here: {', '.join(lacking)}. An earlier run of this platform "
+            "that has them can be given as well: npc roofline EARLIER_RUN RUN."
+        )
     if roofline.dropped:
         reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(roofline.dropped.items()))
         found.append(f"Records not used: {reasons}.")
@@ -63,8 +74,11 @@ def notes(roofline: Roofline) -> list[str]:
 def format_roofline(roofline: Roofline) -> str:
     """The tables of ceilings, ridge points, latencies and applications, and the notes, for a terminal."""
     parts = [f"{roofline.title}: {host_text(roofline.hosts)}, {date_text(roofline)}"]
-    if roofline.ceilings:
-        rows = [(*_row(ceiling), share_text(ceiling)) for ceiling in roofline.ceilings]
+    rows = [(*_row(ceiling), share_text(ceiling)) for ceiling in roofline.ceilings]
+    for name, peak in roofline.theoretical.items():
+        value = format_quantity(peak, "FLOP/s", _DIGITS)
+        rows.append((f"theoretical peak {name}", value, "", "", "", "platform.toml", ""))
+    if rows:
         parts.append(_table(("ceiling", *_COLUMNS, "of nominal"), rows))
     if roofline.ridges:
         header = ("ridge point of", "with", "at", "interval")

@@ -212,6 +212,18 @@ def test_latencies_are_taken_at_the_smallest_size() -> None:
     assert not found.ceilings
 
 
+def test_a_latency_within_a_node_and_one_between_nodes_have_names_of_their_own() -> None:
+    measured = [
+        record
+        for nodes, seconds in ((1, 7e-6), (2, 30e-6))
+        for record in records("qperf", "tcp_lat", seconds, metric="latency", nodes=nodes)
+    ]
+    assert [(each.name, each.value) for each in find_ceilings(measured).latencies] == [
+        ("qperf tcp_lat, 1 node", 7e-6),
+        ("qperf tcp_lat, 2 nodes", 30e-6),
+    ]
+
+
 def test_ridge_points_are_peak_over_bandwidth_with_combined_intervals() -> None:
     found = find_ceilings([*peak("peakflops_avx", 100e9), *level("MEM", "load_avx", 25e9)])
     (ridge,) = found.ridges
@@ -324,6 +336,17 @@ def test_impossible_limits_are_refused(wrong: float) -> None:
     if not wrong > 0:
         with pytest.raises(ValueError, match=r"intensity|bandwidth"):
             attainable(1.0, [(wrong - 1, 1.0)])
+
+
+def test_dgemm_of_several_nodes_is_a_ceiling_of_one_and_their_hpl_is_none() -> None:
+    measured = [
+        *records("hpcc", "StarDGEMM", 80e9, metric="flops", nodes=2, params={"statistic": "sum"}),
+        *records("hpcc", "HPL", 60e9, metric="flops", nodes=2),
+    ]
+    (ceiling,) = find_ceilings(measured).of_kind("compute")
+    assert (ceiling.name, ceiling.value, ceiling.nodes) == ("DGEMM", 40e9, 2)
+    assert (ceiling.low, ceiling.high) == (pytest.approx(36e9), pytest.approx(44e9))
+    assert "the mean of 2 nodes" in ceiling.note
 
 
 def test_dgemm_and_hpl_of_one_node_are_ceilings_below_the_peak() -> None:

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from npc.record import Record, replace, save_csv
 from roofline.commands import roofline
 from tests.measured import level, peak, records
+from tests.test_roofline_points import launch
 
 PICTURES = ["roofline.html", "roofline.json", "roofline.png", "roofline.svg"]
 
@@ -55,6 +56,30 @@ def test_a_run_gives_tables_and_pictures_beside_its_records(tmp_path: Path, as_f
     assert made(tmp_path / "run") == ["records.csv", *PICTURES]
     for name in PICTURES:
         assert str(path.parent / name) in result.stdout
+
+
+def test_theoretical_peaks_are_in_the_table(tmp_path: Path) -> None:
+    data_sheet = tmp_path / "fuchs/platform.toml"
+    data_sheet.parent.mkdir()
+    data_sheet.write_text(
+        "[node]\ncores = 20\nclock_hz = 2.5e9\nsimd_bits = 256\nsimd_units = 2\nfma = false\n"
+    )
+    result = run(saved(tmp_path, machine()), "--platform", data_sheet)
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    assert "theoretical peak double 400 GFLOP/s platform.toml" in lines
+    assert "theoretical peak single 800 GFLOP/s platform.toml" in lines
+
+
+def test_applications_without_ceilings_say_how_to_have_an_earlier_run_s(tmp_path: Path) -> None:
+    application = list(launch("app", 2, 20e9, 200e9, 1e9, 1e9))
+    alone = run(saved(tmp_path / "apps", application))
+    assert "not measured here: compute (a peak), memory, network" in alone.stdout
+    assert "npc roofline EARLIER_RUN RUN" in alone.stdout
+    between = records("osu", "osu_bw", 1e9, size=65536, nodes=2)
+    both = run(saved(tmp_path / "earlier", [*machine(), *between]), tmp_path / "apps", "--output", tmp_path)
+    assert both.exit_code == 0, both.output
+    assert "EARLIER_RUN" not in both.stdout
+    assert "The tightest ceiling known is peak double" in both.stdout
 
 
 def test_json_is_the_document_that_is_written(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@
 the rehearsal's rate (``MFLOPS: … time(s): …``) is no result. `case` is ``himeno``, size the bytes of the 14
 single-precision arrays; the grid of cells and that of processes are params where they are printed
 (``imax = …``, ``I-decomp = …``). Metric flop counts the rehearsal's loops with the others, because counters
-read around the program count it too.
+read around the program count it too; there is none where their number is neither printed nor 0, as the
+option ``-n`` of this project's variant makes it.
 
 Metric bandwidth follows from the rate: for a cell and loop the kernel loads 13 floats and stores one, and the
 copy after it loads and stores one, so 34 FLOP go with 64 bytes; lines that a store loads first are not
@@ -24,7 +25,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from npc.record import OK, Reading
-from parsers import NUMBER, WHOLE, complete_lines, failed
+from parsers import NUMBER, WHOLE, complete_lines, failed, option, words_after
 
 _FLOAT: Final = rf"{NUMBER}(?:[eE][-+]?[0-9]{{1,3}})?|nan|-nan|inf"
 _CELLS: Final = re.compile(rf"\n *imax *= *({WHOLE}) +jmax *= *({WHOLE}) +kmax *= *({WHOLE}) *(?=\n)")
@@ -49,9 +50,10 @@ _TOLERANCE: Final = 1e-3
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """A reading for each result; the failure of a run that began or was asked for and has none."""
     text = complete_lines(text)
+    alone = option(words_after(argv, "himeno"), "-n") is not None
     end = 0
     for result in _RESULT.finditer(text):
-        yield from _result(text[end : result.start() + 1], result)
+        yield from _result(text[end : result.start() + 1], result, alone)
         end = result.end()
     rest = text[end:]
     error = _ERROR.search(rest)
@@ -59,8 +61,11 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
         yield failed("himeno", "flops", error[1] if error else "it ended before its result")
 
 
-def _result(before: str, result: re.Match[str]) -> Iterator[Reading]:
-    """The readings of the closing lines; `before` is what the run printed above them."""
+def _result(before: str, result: re.Match[str], alone: bool) -> Iterator[Reading]:
+    """The readings of the closing lines; `before` is what the run printed above them.
+
+    alone: the number of loops was asked for, so that none rehearse them.
+    """
     cells, processes, rehearsal = (_last(p, before) for p in (_CELLS, _PROCESSES, _REHEARSAL))
     rehearsed = _last(_REHEARSAL_LOOPS, before)
     seconds, loops, gosa, mflops = map(float, result.groups())
@@ -91,9 +96,9 @@ def _result(before: str, result: re.Match[str]) -> Iterator[Reading]:
     moved = mflops * 1e6 / _FLOP_PER_CELL * _BYTES_PER_CELL
     yield Reading("himeno", "bandwidth", moved, size, status, params)
     yield Reading("himeno", "time", seconds, size, status, params)
-    if a_loop is not None:
-        all_loops = loops + (int(rehearsed[1]) if rehearsed else 0)
-        yield Reading("himeno", "flop", a_loop * all_loops, size, status, params)
+    rehearsal_loops = int(rehearsed[1]) if rehearsed else 0 if alone and not rehearsal else None
+    if a_loop is not None and rehearsal_loops is not None:
+        yield Reading("himeno", "flop", a_loop * (loops + rehearsal_loops), size, status, params)
 
 
 def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:

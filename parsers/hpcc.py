@@ -5,7 +5,8 @@ a random word. `case` is the name of the test in the summary. Of the ``Star`` te
 all at once) the number is the mean over the processes; a second reading with {"statistic": "sum"} is that
 times the number of processes. ``Single`` is one process while the others wait. Ping-pong has {"statistic":
 "min"} and "max" beside the mean. size: the bytes of the matrix (HPL, PTRANS), of the three matrices or arrays
-(DGEMM, STREAM), of the table (RandomAccess), of the vector of complex numbers (FFT), of the message.
+(DGEMM, STREAM), of the table (RandomAccess), of the vector of complex numbers (FFT), of the message; none
+where the summary lacks the length.
 
 A test is invalid where the text says so: HPL's residual FAILED, RandomAccess has errors, PTRANS failed
 checks, DGEMM or STREAM failed on a node, the FFT's error is above 16 eps log2 n, or STREAM took less
@@ -119,7 +120,7 @@ def _run(version: str, body: str, asked: str | None) -> Iterator[Reading]:
         if version:
             yield failed("HPL", "flops", "the run ended before HPCC's summary")
         return
-    entries = {key: float(value) for key, value in _ENTRY.findall(sections["Summary"])}
+    entries = _entries(sections["Summary"])
     processes = entries.get("CommWorldProcs", 0)
     params = {"processes": f"{processes:.0f}"} if processes else {}
     singletons = f"invalid: HPCC ran with {processes:.0f} processes, the starter was told {asked}"
@@ -132,8 +133,8 @@ def _run(version: str, body: str, asked: str | None) -> Iterator[Reading]:
             yield failed(test.case, test.metric, f"HPCC did not run it: {test.key}={value:g}", params=params)
             continue
         status = _validity(test.case, entries, sections) if right_size else singletons
-        length = entries.get(test.length, 1.0) if test.length else 1.0
-        size = int(length) ** test.power * test.element_bytes
+        length = entries.get(test.length) if test.length else 1.0
+        size = None if length is None else int(length) ** test.power * test.element_bytes
         own = {**params, **_grid(test.case, entries)}
         if test.statistic:
             own["statistic"] = test.statistic
@@ -141,6 +142,14 @@ def _run(version: str, body: str, asked: str | None) -> Iterator[Reading]:
         if test.case.startswith("Star") and processes:
             total = {**own, "statistic": "sum"}
             yield Reading(test.case, test.metric, value * test.unit * processes, size, status, total, version)
+
+
+def _entries(summary: str) -> dict[str, float]:
+    """The entries of a summary without those that it has twice with different numbers: nobody knows which."""
+    found: dict[str, set[str]] = {}
+    for key, value in _ENTRY.findall(summary):
+        found.setdefault(key, set()).add(value)
+    return {key: float(values.pop()) for key, values in found.items() if len(values) == 1}
 
 
 def _sections(body: str) -> dict[str, str]:

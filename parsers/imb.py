@@ -10,6 +10,9 @@ MB is 10^6 bytes, times are µs. Columns count by their headings:
   (2 · bytes), Exchange four messages. At size 0 it says nothing.
 - ``ranks`` are the processes that took part, ``waiting`` those that looked on (without ``-npmin``).
 
+A table counts where its title stands between rule and processes as IMB prints it and its sizes ascend, one
+row each: rows of another table would not. Rows that went where they fit, nobody can tell from its own.
+
 An unknown name runs all benchmarks and exits 0, too few processes or too little time or memory as well:
 each is a failure here.
 
@@ -22,6 +25,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, compress, repeat
+from operator import lt
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
@@ -30,6 +34,9 @@ from parsers import NUMBER, WHOLE, cells_of_rows, column, complete_lines, failed
 
 _TITLE: Final = re.compile(r"\n# Benchmarking (\S+)(?: \([^)\n]*\))?[ \t]*(?=\n)")
 _HEADING: Final = re.compile(r"\n[ \t]*((?:Group +)?(?:#bytes +)?#repetitions [^\n]+)(?=\n)")
+#: What the line above a title and the one below it begin with.
+_RULE: Final = ("#-------", "-------")  # ranks that are each a run of their own write over each other
+_BELOW_TITLE: Final = ("\n# #processes", "\n# (")
 _PROGRAM_TITLE: Final = re.compile(r"MPI Benchmarks (\S+), (?:IMB|MPI)-(\w+) part[ \t]*\n")
 _PROGRAM_TITLE_BEGINS: Final = "MPI Benchmarks "
 _RANKS: Final = re.compile(
@@ -95,9 +102,13 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
 def _tables(parts: list[str]) -> Iterator[Iterable[Reading]]:
     """The readings of each table; `parts`: what precedes the first title, then titles and bodies in turn."""
     program, version = "", ""
+    above = ""
     for name, body in zip(["", *parts[1::2]], parts[::2], strict=True):
-        if name:
+        if name and above.startswith(_RULE, above.rfind("\n") + 1) and body.startswith(_BELOW_TITLE):
             yield _table(name, body, program, version)
+        elif name:
+            yield [failed(name, "latency", "the lines around its title are not IMB's")]
+        above = body
         place = body.find(_PROGRAM_TITLE_BEGINS)
         told = _PROGRAM_TITLE.search(body, place) if place >= 0 else None
         if told:  # of the run that begins behind this table
@@ -137,14 +148,21 @@ def _columns(
     found: list[Iterator[Reading]] = []
     sizes: Iterable[int | None] = repeat(None)
     if layout.sizes is not None:
-        sizes = whole_numbers(" ".join(columns[layout.sizes]))
+        sizes = shown = whole_numbers(" ".join(columns[layout.sizes]))
+        mixed = not all(map(lt, shown, shown[1:]))
+    else:
+        mixed = len(columns[0]) > 1
+    if mixed:
+        return iter(
+            (failed(name, "latency", "rows of several tables: sizes do not ascend", params=layout.params),)
+        )
     for place, metric, printed, params in layout.columns:
-        numbers, shown = list(map(float, columns[place])), sizes
+        numbers, measured = list(map(float, columns[place])), sizes
         if metric != "overlap" and not all(numbers):
-            numbers, shown = list(filter(None, numbers)), compress(sizes, numbers)
+            numbers, measured = list(filter(None, numbers)), compress(sizes, numbers)
         values = [number / printed for number in numbers]
         found.append(
-            column(name, metric, values, shown, None, {**params, **group} if group else params, version)
+            column(name, metric, values, measured, None, {**params, **group} if group else params, version)
         )
     return chain.from_iterable(found)
 

@@ -77,7 +77,9 @@ def _json(document: str) -> Iterator[Reading]:
     block = _amount(test, "blksize")
     size = None if block is None else int(block)
     run = _Run(str(test.get("protocol", "TCP")).lower(), size, params, version)
-    if "error" in result or "sum_received" not in end:
+    if "error" not in result and "protocol" not in test:
+        yield failed(run.case, "bandwidth", "the JSON names no protocol", run.size, params)
+    elif "error" in result or "sum_received" not in end:
         reason = result.get("error", "no sum of what was received")
         yield failed(run.case, "bandwidth", str(reason), run.size, params)
     elif "sum_received_bidir_reverse" in end:
@@ -148,6 +150,9 @@ def _text(text: str, words: Sequence[str]) -> Iterator[Reading]:
         runs = [""]
     for run_text in runs:
         body = run_text + "\n"
+        end = _RUN_END.search(body)
+        if end:
+            body = body[: end.start()] + "\n"
         udp = "-u" in words or "--udp" in words or " Datagrams\n" in body
         blocks, asked = _BLOCK.search(body), option(words, "-l", "--length")
         size = int(blocks[1]) if blocks else _bytes(asked)
@@ -156,9 +161,8 @@ def _text(text: str, words: Sequence[str]) -> Iterator[Reading]:
         if bitrate:
             params["bitrate"] = bitrate
         run = _Run("udp" if udp else "tcp", size, params)
-        end = _RUN_END.search(body)
         if end:
-            yield from _summaries(body[: end.start()] + "\n", run)
+            yield from _summaries(body, run)
         else:
             reason = error[1] if error else "the text ends before the summary"
             yield failed(run.case, "bandwidth", reason, size, params)
@@ -170,14 +174,19 @@ def _summaries(body: str, run: _Run) -> Iterator[Reading]:
     if any(line[0] == "SUM" for line in lines):
         lines = [line for line in lines if line[0] == "SUM"]
     directions: dict[str, dict[str, tuple[str, ...]]] = {}
+    mixed = any(bool(line[6]) != (run.case == "udp") for line in lines)
     for line in lines:
         direction = "reverse" if "\nReverse mode, " in body else ""
         if line[1]:
             sends = line[1] + line[2] in ("TXC", "RXS")
             direction = "bidir_forward" if sends else "bidir_reverse"
-        directions.setdefault(direction, {})[line[-1]] = line
-    if not directions:
-        yield failed(run.case, "bandwidth", "the summary is missing", run.size, run.params)
+        sides = directions.setdefault(direction, {})
+        mixed = mixed or line[-1] in sides
+        sides[line[-1]] = line
+    if mixed or not directions:
+        reason = "is not that of one run" if mixed else "is missing"
+        yield failed(run.case, "bandwidth", f"the summary {reason}", run.size, run.params)
+        return
     for direction, sides in directions.items():
         sender, receiver = sides.get("sender"), sides.get("receiver")
         yield from _readings(

@@ -11,8 +11,10 @@ and may hold thousands commas; ``-uu`` fixes bytes/sec and ns. Latency is one wa
 - Sizes: the exact number in parentheses, else the printed one (``1 KB`` is 1000), which the command line
   makes exact where three digits do not. A loop over msg_size that does not print it (no ``-vu``) leaves
   its values without their size: invalid.
-- A block counts when the line with the longest name is there, the one that set the width of the column:
-  before it the size may still be missing.
+- A block counts when the line with the longest name is there, the one that set the width of the column
+  (before it the size may still be missing), and when its lines are those of one result of its test: each
+  once, and what a test of its name ends with. Lines that went from one block whole into another, or changed
+  places, nobody can tell from lines of their own.
 
 Source: qperf(1), ``qperf --help tests``, ``--help options``.
 """
@@ -21,6 +23,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import chain, repeat
 from typing import Final
 
@@ -36,6 +39,7 @@ _FIELD: Final = re.compile(
     r"\n    (bw|send_bw|recv_bw|latency|msg_rate|msg_size) +=  *"
     rf"({_GROUPED}(?:\.[0-9]{{1,18}})?) (\S*)(?: \(({_GROUPED})\))?[ \t]*(?=\n|\Z)"
 )
+_TIME: Final = "\n    time "
 _LONGEST_NAME: Final = re.compile(r"\n    \w+  =")
 #: Without a device; without the kernel's part of RDMA; the latter with -cm1. Said by the client, or by the
 #: server through it: both look at once, and the one that is first ends the other.
@@ -66,9 +70,19 @@ _UNITS: Final = {
     **{f"{prefix}b/sec": ("bits", power) for prefix, power in _DECIMAL.items()},
     **{f"{prefix}B": ("size", power) for prefix, power in _DECIMAL.items()},
 }
+#: What the results of one test are, beside a message rate: of TCP and the like by its name.
+_RESULTS: Final = (
+    (re.compile(r"\w+_lat"), {frozenset({"latency"})}),
+    (re.compile(r"(?:tcp|sctp|sdp)_bw"), {frozenset({"bw"})}),
+    (re.compile(r"udp_bw"), {frozenset({"send_bw", "recv_bw"})}),
+    (re.compile(r"\w+_bw"), {frozenset({"bw"}), frozenset({"send_bw", "recv_bw"})}),
+    (re.compile(r"\w+"), {frozenset({"bw"}), frozenset({"latency"}), frozenset()}),
+)
+_MIXED: Final = "its lines are not those of one result"
 _SENT: Final = {"side": "send"}
 _NOTHING: Final[dict[str, str]] = {}
-#: Atomic operations have a size of their own.
+#: Atomic operations have a size of their own, and qperf says that it does not use another.
+_ATOMIC: Final = re.compile("compare_swap|fetch_add")
 _UNUSED_SIZE: Final = "\nwarning: --msg_size set but not used"
 _UNKNOWN_SIZE: Final = "invalid: message size unknown: a loop prints it only with -vu"
 
@@ -93,13 +107,17 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
 
 def _test(case: str, body: str, sizes: list[int], named_device: bool) -> list[Reading]:
     """Readings of the lines below one test's name."""
-    if sizes and _UNUSED_SIZE in body:
+    if sizes and (_ATOMIC.search(case) or _UNUSED_SIZE in body):
         sizes = []
     size = sizes[0] if len(sizes) == 1 else None
     status = _UNKNOWN_SIZE if len(sizes) > 1 else OK
     values = []
     received = False
-    for name, number, unit, exact in _FIELD.findall(body) if _LONGEST_NAME.search(body) else ():
+    fields = _FIELD.findall(body) if _LONGEST_NAME.search(body) else []
+    shown = frozenset([field[0] for field in fields])
+    if fields and (len(shown) < len(fields) or body.count(_TIME) > 1 or not _of_one_result(case, shown)):
+        return [failed(case, _metric(case), _MIXED)]
+    for name, number, unit, exact in fields:
         kind, power = _UNITS.get(unit, ("", ""))
         if name != "msg_size":
             metric = _METRICS[name]
@@ -127,6 +145,13 @@ def _test(case: str, body: str, sizes: list[int], named_device: bool) -> list[Re
         for _, metric, value in values
         if value
     ]
+
+
+@lru_cache
+def _of_one_result(case: str, shown: frozenset[str]) -> bool:
+    """Whether a test of this name ends with these fields."""
+    allowed = next(results for name, results in _RESULTS if name.fullmatch(case))
+    return shown - {"msg_rate", "msg_size"} in allowed
 
 
 def _reason(body: str) -> str:

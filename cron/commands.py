@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shlex
 import sys
 from collections.abc import Sequence
-from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from npc.duration import Duration
-from npc.files import write_whole
+from npc.parameters import TAGS, Duration, PathParameter
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cron.nightly import Options, Outcome
     from npc.fabric import Topology
 
@@ -24,7 +21,7 @@ HISTORY: Final = "history"
 NIGHTS: Final = "runs/nightly"
 
 _history = click.option(
-    "--history", type=click.Path(path_type=Path, file_okay=False), help="Folder of histories (history/)."
+    "--history", type=PathParameter(file_okay=False), help="Folder of histories (history/)."
 )
 _platform = click.option(
     "--platform", default="localhost", show_default=True, help="Folder in platforms/, or any other."
@@ -37,9 +34,7 @@ _platform = click.option(
 @click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="A parameter of a benchmark.")
 @click.option("--benchmark", help="This one alone, as npc characterise has it.")
 @_history
-@click.option(
-    "--output", type=click.Path(path_type=Path, file_okay=False), help="Raw runs (runs/nightly/PLATFORM)."
-)
+@click.option("--output", type=PathParameter(file_okay=False), help="Raw runs (runs/nightly/PLATFORM).")
 @click.option(
     "--limit", type=Duration(), default="3h", show_default=True, help="For all of it: 90s, 10m, 3h."
 )
@@ -53,7 +48,7 @@ _platform = click.option(
 @click.option("--no-pairs", is_flag=True, help="Do not confirm suspects by a matrix of pairs.")
 @click.option("--drain", is_flag=True, help="Drain the nodes that are named, and confirmed where possible.")
 @click.option(
-    "--textfile", type=click.Path(path_type=Path, file_okay=False, exists=True),
+    "--textfile", type=PathParameter(file_okay=False, exists=True),
     help="Folder of node_exporter's textfile collector.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print verdict.json instead of the table.")
@@ -77,16 +72,12 @@ def nightly(
     Exit codes by the worst verdict: 0 all as always, 10 CHANGED, 11 MISSING, 12 INVALID, 13 DEGRADED, 14
     FAIL; 1 it could not run or be written down, 2 usage, 130 and 143 stopped (what was measured is kept).
     """
+    from pathlib import Path
+
     from cron.history import InvalidHistory
     from cron.lock import Held, only_one
     from cron.nightly import Options, Stopped, Watch
-    from npc.characterise import (
-        TAGS,
-        benchmark_file,
-        checkout,
-        environment_of_settings,
-        platform_folder,
-    )
+    from npc.characterise import benchmark_file, checkout, environment_of_settings, platform_folder
     from npc.jube import Stop
 
     home = checkout()
@@ -152,6 +143,8 @@ def _words(tags: Sequence[str], given: Sequence[str], file: Path | None) -> tupl
 
 def _write(history: Path, outcome: Outcome, drain: bool, textfile: Path | None, as_json: bool) -> None:
     """Write and print the verdict; drain whom it names, if that is wanted and the verdict is bad enough."""
+    import json
+
     from cron import drain as draining
     from cron.outputs import table
     from cron.publish import write_verdict
@@ -197,6 +190,8 @@ def accept(pattern: str, reason: str, platform: str, history: Path | None, night
 
     Exit codes: 0 done, 1 nothing to accept, 2 usage.
     """
+    from datetime import datetime
+
     from cron.acceptance import InvalidAcceptance
     from cron.acceptance import accept as record
     from cron.history import History, InvalidHistory
@@ -295,6 +290,10 @@ def install(platform: str, at: str, kind: str | None, history: Path | None, word
 
 def _install_units(units: dict[str, str], place: Path) -> None:
     """Write the unit files and say what makes systemd take them."""
+    import shlex
+
+    from npc.files import write_whole
+
     for name, text in units.items():
         write_whole(place / name, text)
         click.echo(f"# {place / name}\n{text}")
@@ -341,6 +340,8 @@ def show(history: Path | None) -> None:
 @click.option("--scrontab", is_flag=True, help="From Slurm's scrontab.")
 def remove(platform: str, scrontab: bool) -> None:
     """Take the line for a platform out of the crontab again; history and runs stay."""
+    from pathlib import Path
+
     from cron import schedule
 
     table = schedule.SCRONTAB if scrontab else schedule.CRONTAB

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from npc.parameters import PathParameter
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cron.history import History, Point, SeriesKey
     from cron.variation import Variation
     from npc.platform import Platform
@@ -19,12 +21,8 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("pattern", default="*")
 @click.option("--platform", default="localhost", show_default=True, help="Whose history: platforms/, or any.")
-@click.option(
-    "--history", type=click.Path(path_type=Path, file_okay=False), help="Folder of histories (history/)."
-)
-@click.option(
-    "--figures", type=click.Path(path_type=Path, file_okay=False), help="Draw into this folder, as PNG."
-)
+@click.option("--history", type=PathParameter(file_okay=False), help="Folder of histories (history/).")
+@click.option("--figures", type=PathParameter(file_okay=False), help="Draw into this folder, as PNG.")
 @click.option("--topology", help="Switches and racks: slurm, or a file (docs/blame.md).")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the tables.")
 def history(
@@ -45,6 +43,8 @@ def history(
 
     Exit codes: 0, 1 nothing to show, 2 usage.
     """
+    import json
+
     from cron.history import History, InvalidHistory
     from cron.series import matches
     from cron.variation import variations
@@ -77,6 +77,8 @@ def history(
 
 
 def _folder(history: Path | None, platform: str) -> Path:
+    from pathlib import Path
+
     from npc.characterise import checkout
 
     return ((history or checkout() / "history") / Path(platform).name).resolve()

@@ -1,4 +1,4 @@
-"""``npc characterise``: the main job. Runs ``jube.yml`` or one benchmark, waits, collects, draws.
+"""What ``npc characterise`` does, the main job: runs ``jube.yml`` or one benchmark, waits, collects, draws.
 
 JUBE does the running and is driven by its command line alone; what happens meanwhile is read from the
 folders that it and the launches write. Whatever stops the run, what was measured before is collected.
@@ -22,7 +22,6 @@ from typing import IO, Final
 import click
 
 from npc import jube
-from npc.duration import Duration
 from npc.progress import Display, rows_of
 from npc.record import Record
 from npc.run import RECORDS, read_run
@@ -41,7 +40,6 @@ from npc.workpackages import WORKPACKAGES, NoRun, Workpackage, read_workpackages
 
 #: In the folder of the runs: held by whoever characterises this machine.
 LOCK: Final = ".characterise.lock"
-TAGS: Final = ("network", "memory", "compute", "rdma", "apps", "models", "tools")
 #: As npc/setup.sh refuses them; the colon parts the folders of a PATH.
 _READ_BY_SHELLS: Final = re.compile(r"""[\s"'`$\\&;|<>()*?\[\]{}#!:]""")
 _SETTING: Final = re.compile(r"\$\{NPC_([A-Z0-9_]+):-")
@@ -190,58 +188,7 @@ def step(home: Path, *words: str) -> int:
     return subprocess.run([sys.executable, "-m", "npc", *words], cwd=home).returncode
 
 
-@click.command()
-@click.option(
-    "--platform", default="localhost", show_default=True, help="Folder in platforms/, or any other."
-)
-@click.option(
-    "--tag", "tags", multiple=True, help=f"Part of the benchmarks: {', '.join(TAGS)}; may be repeated."
-)
-@click.option(
-    "--set", "given", multiple=True, metavar="NAME=VALUE", help="A parameter of a benchmark: samples=10."
-)
-@click.option("--benchmark", help="This one alone: a folder in benchmarks/, or a JUBE file.")
-@click.option(
-    "--output", type=click.Path(path_type=Path, file_okay=False), help="Where runs go (default: runs/)."
-)
-@click.option("--limit", type=Duration(), help="Do not wait longer for jobs: 90s, 10m, 2h (default: never).")
-@click.option("--json", "as_json", is_flag=True, help="Print roofline.json instead of the tables.")
-def characterise(
-    platform: str,
-    tags: tuple[str, ...],
-    given: tuple[str, ...],
-    benchmark: str | None,
-    output: Path | None,
-    limit: float | None,
-    as_json: bool,
-) -> None:
-    """Characterise a machine: run jube.yml, wait, collect, show the ceilings, draw the roofline.
-
-    Exit codes: 0 all was measured (or was unavailable here), 1 nothing usable, 2 usage, 5 jobs have not
-    ended by the limit, 6 some of it failed, 130 and 143 stopped (what was measured before is collected).
-    """
-    home = checkout()
-    for tag in tags:
-        if tag not in TAGS:
-            raise click.UsageError(f"--tag {tag}: there are {', '.join(TAGS)}")
-    folder = platform_folder(home, platform)
-    file = benchmark_file(home, benchmark) if benchmark else home / "jube.yml"
-    variables = environment_of_settings(home, folder, given, file if benchmark else None)
-    outpath = (output or home / "runs").resolve()
-    from npc.tools import search_path
-
-    env = {**os.environ, **variables}
-    env["PATH"] = search_path()
-    try:
-        outpath.mkdir(parents=True, exist_ok=True)
-        with only_one(outpath):
-            code = _characterise(home, file, folder, tags, outpath, env, Patience(limit_s=limit), as_json)
-    except OSError as error:
-        raise click.ClickException(f"cannot write into {outpath}: {error.strerror}") from None
-    sys.exit(code)
-
-
-def _characterise(
+def measure_and_draw(
     home: Path,
     file: Path,
     platform: Path,
@@ -251,6 +198,7 @@ def _characterise(
     patience: Patience,
     as_json: bool,
 ) -> int:
+    """One characterisation from its beginning to its picture; its exit code."""
     number = next_id(outpath)
     run = outpath / f"{number:06d}"
     begun = time.monotonic()

@@ -11,10 +11,9 @@ from __future__ import annotations
 import errno
 import gc
 import importlib
-import re
+import os
 import sys
 from functools import lru_cache
-from pathlib import Path
 from typing import Final
 
 import click
@@ -132,13 +131,9 @@ def entry_points() -> dict[str, str]:
 def _entry_points(path: tuple[str, ...]) -> dict[str, str]:
     found: dict[str, str] = {}
     for folder in path:
-        for file in sorted(Path(folder or ".").glob("*-info/entry_points.txt")):
+        for package in _installed_in(folder or "."):
             section = ""
-            try:
-                text = file.read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError):
-                continue  # somebody else's broken package
-            for line in text.splitlines():
+            for line in _text(f"{package}/entry_points.txt").splitlines():
                 line = line.strip()
                 if line.startswith("["):
                     section = line.strip("[]").strip()
@@ -149,28 +144,37 @@ def _entry_points(path: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-_DECORATOR: Final = re.compile(r"^@click\.(?:command|group)\((.*)", re.MULTILINE)
-_SHORT_HELP: Final = re.compile(r'short_help="([^"]*)"')
-#: The first paragraph of a function's docstring.
-_DOCSTRING: Final = re.compile(r'\n    r?"""(.*?)(?:\n\n|""")', re.DOTALL)
+def _installed_in(folder: str) -> list[str]:
+    """The folders that describe the distributions in `folder`, ``*.dist-info`` and ``*.egg-info``."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entry.path for entry in entries if entry.name.endswith("-info"))
+    except OSError:
+        return []  # a ZIP file, or nothing
+
+
+def _text(path: str) -> str:
+    """The text of a file; empty where it cannot be read, or is somebody else's broken one."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def _summary(target: str, width: int) -> str:
     """What the command does in a line, read in its module's source; empty where it is not found there."""
     module, _, attribute = target.partition(":")
-    for folder in sys.path:
-        path = Path(folder or ".", *module.split(".")).with_suffix(".py")
-        try:
-            head, _, body = path.read_text(encoding="utf-8").partition(f"\ndef {attribute}(")
-        except (OSError, UnicodeDecodeError):
-            continue
-        decorators = _DECORATOR.findall(head)
-        docstring = _DOCSTRING.search(body)
-        if not decorators or not docstring:
-            return ""
-        short = _SHORT_HELP.search(decorators[-1])
-        return short[1] if short else click.utils.make_default_short_help(docstring[1], width)
-    return ""
+    file = f"{module.replace('.', '/')}.py"
+    text = next(filter(None, (_text(f"{folder or '.'}/{file}") for folder in sys.path)), "")
+    head, _, body = text.partition(f"\ndef {attribute}(")
+    decorator = max(head.rfind("\n@click.command("), head.rfind("\n@click.group("))
+    docstring = body.partition('"""')[2].partition('"""')[0]
+    if decorator < 0 or not docstring:
+        return ""
+    first_line = head[decorator + 1 :].partition("\n")[0]
+    short = first_line.partition('short_help="')[2].partition('"')[0]
+    return short or click.utils.make_default_short_help(docstring, width)
 
 
 def _load(name: str, target: str) -> click.Command:

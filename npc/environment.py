@@ -1,4 +1,4 @@
-"""``npc environment``: everything about this machine that a measurement may depend on, as JSON.
+"""Everything about this machine that a measurement may depend on, as JSON: what ``npc environment`` prints.
 
 The fields are described in docs/files.md. What a machine does not tell (a container, another
 architecture, no git) is null; nothing here raises because something is missing.
@@ -6,7 +6,6 @@ architecture, no git) is null; nothing here raises because something is missing.
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import re
@@ -14,20 +13,17 @@ import shlex
 import socket
 import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
-
-import click
+from typing import Any, Final
 
 import npc
 from npc import sysfs
 from npc.interfaces import interfaces, rdma_ports
 from npc.launch import now
 from npc.load import limits, load_average
+from npc.tools import Found, find, find_all, os_release, run_bounded, search_path
 from npc.topology import processors
-
-if TYPE_CHECKING:
-    from npc.tools import Found
 
 #: Raised whenever a field is renamed or changes its meaning; new fields do not raise it.
 SCHEMA: Final = 1
@@ -56,10 +52,6 @@ def collect_environment(
     watch_s: seconds to watch for processes that compute meanwhile, before anything else is done.
     """
     load = load_average(watch_s=watch_s)
-    from concurrent.futures import ThreadPoolExecutor  # `npc environment --help` does not wait for these
-
-    from npc.tools import find_all
-
     with ThreadPoolExecutor() as pool:
         # What has to ask other programs runs while the rest is read.
         looked_up = pool.submit(find_all) if tools is None else None
@@ -98,8 +90,6 @@ def collect_environment(
 
 def mpi_library() -> str | None:
     """What the MPI library that mpi4py finds calls itself, in one line; None if it cannot be loaded."""
-    from npc.tools import run_bounded, search_path
-
     # In a process of its own: a library that does not fit may end the process that loads it.
     program = (
         "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; "
@@ -178,8 +168,6 @@ def _kernel() -> dict[str, Any]:
 
 
 def _os() -> dict[str, str | None]:
-    from npc.tools import os_release
-
     release = os_release()
     return {
         "id": release.get("ID"),
@@ -241,8 +229,6 @@ def _slurm(variables: Mapping[str, str]) -> dict[str, str] | None:
 
 def _checkout() -> dict[str, Any]:
     """Commit and cleanness of the checkout that this NPC runs from; None each where it is none."""
-    from npc.tools import find, run_bounded
-
     unknown: dict[str, Any] = {"commit": None, "dirty": None}
     folder = Path(npc.__file__).resolve().parent.parent
     if not (folder / ".git").exists() or find("git") is None:
@@ -253,24 +239,3 @@ def _checkout() -> dict[str, Any]:
         return unknown  # no commit yet, or git does not trust somebody else's folder
     changes, problem = run_bounded([*git, "status", "--porcelain", "--untracked-files=no"])
     return {"commit": commit.strip(), "dirty": None if problem else bool(changes.strip())}
-
-
-@click.command(short_help="Describe this machine as JSON (environment.json).")
-@click.option(
-    "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file, not to stdout."
-)
-@click.option(
-    "--watch",
-    default=0.5,
-    show_default=True,
-    envvar="NPC_WATCH",
-    type=click.FloatRange(0, 60),
-    help="Seconds to watch for other processes that compute; 0 does not.",
-)
-def environment(output: Path | None, watch: float) -> None:
-    """Describe this machine and its software as JSON, as every run keeps it in environment.json."""
-    text = json.dumps(collect_environment(watch_s=watch), indent=2) + "\n"
-    if output is None:
-        click.echo(text, nl=False)
-    else:
-        output.write_text(text, encoding="utf-8")

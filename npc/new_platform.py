@@ -1,4 +1,4 @@
-"""``npc platform new``: a platform for this cluster, written from what Slurm and one of its nodes say.
+"""What ``npc platform new`` writes: a platform for this cluster, from what Slurm and one of its nodes say.
 
 Slurm is asked for its partitions (``sinfo``, ``scontrol``); a node describes itself in a short job
 (``srun npc environment``). What neither knows stands in the files as a comment with what to look up.
@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any, Final
 
 import click
+
+from npc.platform import PLATFORM_FILE, link_data_rate, read_platform
 
 #: The platform that new ones are written over, and what they share with it.
 BASE: Final = "slurm"
@@ -44,6 +48,14 @@ class Partition:
     gres: tuple[str, ...]
     time_limit: str
     exclusive: str
+
+
+def partitions() -> list[Partition]:
+    """What Slurm says of this cluster. Raises click.ClickException where it does not answer."""
+    return parse_partitions(
+        ask(["sinfo", "--noheader", "--Node", f"--format={_SINFO}"]),
+        ask(["scontrol", "--oneliner", "show", "partition"]),
+    )
 
 
 def parse_partitions(nodes: str, partitions: str) -> list[Partition]:
@@ -150,8 +162,6 @@ def _clock_of_name(model: str) -> float | None:
 
 def _links(node: Mapping[str, Any]) -> dict[str, str]:
     """Interface → its link, of those whose rate the node knows."""
-    from npc.platform import link_data_rate
-
     rates = {port["device"]: port for port in node.get("rdma", ()) if port.get("rate")}
     links = {}
     for interface in node.get("interfaces", ()):
@@ -179,8 +189,6 @@ def _quoted(text: str) -> str:
 
 def platform_xml(name: str, partition: Partition, account: str) -> str:
     """platform.xml: the differences from platforms/slurm, and in comments what to check."""
-    from html import escape
-
     notes = [
         f"{partition.nodes} nodes in the partition {partition.name}, each with {partition.cores} cores, "
         f"{partition.cpus} CPUs, {partition.memory_mb / 1000:.0f} GB"
@@ -233,8 +241,6 @@ def platform_xml(name: str, partition: Partition, account: str) -> str:
 
 def ask(command: Sequence[str], timeout_s: float = SLURM_TIMEOUT_S) -> str:
     """What a command of Slurm prints. Raises click.ClickException with its own words if it fails."""
-    import subprocess
-
     try:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
     except FileNotFoundError:
@@ -263,63 +269,22 @@ def describe_node(partition: Partition, account: str, patience_s: float) -> dict
     return found
 
 
-@click.group()
-def platform() -> None:
-    """Platforms: what NPC knows of a cluster."""
+def write_platform(folder: Path, partition: Partition, node: Mapping[str, Any], account: str) -> None:
+    """The platform that `folder`, which is made, is to hold.
 
-
-@platform.command()
-@click.argument("name")
-@click.option("--partition", "wanted", help="Slurm's partition (default: its default one).")
-@click.option("--account", default="", help="Slurm's account, where jobs need one.")
-@click.option(
-    "--node/--no-node", "ask_node", default=True, help="Ask a node in a short job; else Slurm alone."
-)
-@click.option(
-    "--patience", type=float, default=60.0, show_default=True, help="Seconds for a node to be free."
-)
-def new(name: str, wanted: str | None, account: str, ask_node: bool, patience: float) -> None:
-    """Write platforms/NAME from what Slurm and one of its nodes say.
-
-    Exit codes: 0, 1 (Slurm does not answer, nothing can be written), 2 usage.
+    Raises OSError, and `InvalidPlatform` where what the node said makes none.
     """
-    from npc.characterise import checkout
-    from npc.platform import PLATFORM_FILE, PLATFORMS, InvalidPlatform, read_platform
-
-    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
-        raise click.UsageError(f"{name!r} is no name for a folder: letters, digits, - _ .")
-    folder = checkout() / PLATFORMS / name
-    if folder.exists():
-        raise click.UsageError(f"{folder} exists: choose another name, or remove it first")
-    partitions = parse_partitions(
-        ask(["sinfo", "--noheader", "--Node", f"--format={_SINFO}"]),
-        ask(["scontrol", "--oneliner", "show", "partition"]),
-    )
-    chosen = _choose(partitions, wanted)
-    node: dict[str, Any] = {}
-    if ask_node:
-        try:
-            node = describe_node(chosen, account, patience)
-        except click.ClickException as error:
-            click.echo(
-                f"no node could be asked ({error.message}): platform.toml has only what Slurm knows", err=True
-            )
-    try:
-        folder.mkdir()
-        for shared in SHARED:
-            (folder / shared).symlink_to(Path("..") / BASE / shared)
-        (folder / "platform.xml").write_text(platform_xml(name, chosen, account), encoding="utf-8")
-        (folder / PLATFORM_FILE).write_text(platform_toml(name, chosen, node), encoding="utf-8")
-        read_platform(folder / PLATFORM_FILE)
-    except OSError as error:
-        raise click.ClickException(f"cannot write {folder}: {error.strerror}") from None
-    except InvalidPlatform as error:
-        raise click.ClickException(f"what the node said makes no platform: {error}") from None
-    click.echo(f"{folder}: partition {chosen.name}, {chosen.nodes} nodes with {chosen.cores} cores")
-    click.echo(f"Look through both files, then: npc characterise --platform {name}")
+    folder.mkdir()
+    for shared in SHARED:
+        (folder / shared).symlink_to(Path("..") / BASE / shared)
+    name = folder.name
+    (folder / "platform.xml").write_text(platform_xml(name, partition, account), encoding="utf-8")
+    (folder / PLATFORM_FILE).write_text(platform_toml(name, partition, node), encoding="utf-8")
+    read_platform(folder / PLATFORM_FILE)
 
 
-def _choose(partitions: Sequence[Partition], wanted: str | None) -> Partition:
+def choose(partitions: Sequence[Partition], wanted: str | None) -> Partition:
+    """The partition that is wanted, else Slurm's default one. Raises click.UsageError."""
     names = ", ".join(partition.name for partition in partitions)
     if wanted is None:
         fitting = [partition for partition in partitions if partition.default]

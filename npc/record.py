@@ -17,34 +17,14 @@ from datetime import datetime
 from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path
-from types import MappingProxyType
-from typing import IO, Any, Final, NamedTuple
+from typing import IO, Any, Final
 
 from npc.files import replacing
+from npc.reading import OK as OK  # who has records wants both names, too
+from npc.reading import Reading as Reading
 from npc.units import METRICS
 
-OK: Final = "ok"
-
-_NO_PARAMS: Final[Mapping[str, str]] = MappingProxyType({})
-
 _as_json: Final = json.JSONEncoder(sort_keys=True).encode
-
-
-class Reading(NamedTuple):
-    """What one line of a tool's output says, in the metric's SI base unit (`npc.units.METRICS`).
-
-    A light tuple, because a parser makes millions of them; `Record` checks it. `value` is None
-    exactly where `status` is not ``ok`` and nothing was printed; `size` is the message or working-set
-    size in bytes, None where the test has none.
-    """
-
-    case: str
-    metric: str
-    value: float | None
-    size: int | None = None
-    status: str = OK
-    params: Mapping[str, str] = _NO_PARAMS
-    tool_version: str = ""
 
 
 class InvalidRecord(ValueError):

@@ -1,4 +1,4 @@
-"""``npc sample``: the same command in fresh processes, several times, every outcome on record.
+"""What ``npc sample`` does: the same command in fresh processes, several times, every outcome on record.
 
 Launches differ more than the iterations inside one launch do (Hunold and Carpen-Amarie,
 arXiv:1505.07734), so a sample is a launch. The order of all launches is shuffled, so that a machine that
@@ -13,18 +13,16 @@ import dataclasses
 import itertools
 import json
 import os
+import random
 import re
 import shlex
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
-
-import click
 
 from npc import session
 from npc.launch import RAW, Launch, LaunchLog, last_words, now
@@ -107,8 +105,6 @@ def plan(cases: Sequence[Case], seed: int | None) -> list[tuple[Case, int]]:
     """(case, sample) of every launch: in order, or shuffled by `seed`."""
     launches = [(case, sample) for case in cases for sample in range(case.runs)]
     if seed is not None:
-        import random  # `npc sample --help` does not wait for it
-
         random.Random(seed).shuffle(launches)
     return launches
 
@@ -277,125 +273,3 @@ def sample_all(
         if stopped:
             raise stopped
     return done
-
-
-def _parse_params(texts: Sequence[str]) -> dict[str, str]:
-    params = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not re.fullmatch(r"\w+", name):
-            raise click.UsageError(f"--param {text!r}: expected NAME=VALUE")
-        params[name] = value
-    return {name: value for name, value in params.items() if value}
-
-
-def _parse_each(texts: Sequence[str]) -> list[tuple[str, list[str]]]:
-    each = []
-    for text in texts:
-        name, equals, values = text.partition("=")
-        if not equals or not re.fullmatch(r"\w+", name) or not values:
-            raise click.UsageError(f"--each {text!r}: expected NAME=VALUE,VALUE,…")
-        each.append((name, values.split(",")))
-    return each
-
-
-@click.command(context_settings={"ignore_unknown_options": True})
-@click.option("--tool", required=True, help="Name of the parser that reads the outputs later.")
-@click.option(
-    "--runs", default=6, show_default=True, type=click.IntRange(1, 10_000), help="Launches of each case."
-)
-@click.option(
-    "--each", multiple=True, metavar="NAME=V1,V2,…", help="Values of {NAME} in the command; may be repeated."
-)
-@click.option(
-    "--cases", type=click.Path(path_type=Path, dir_okay=False, exists=True), help="JSON lines with the cases."
-)
-@click.option(
-    "--param",
-    "params",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="What every record of these launches notes beside its value; may be repeated.",
-)
-@click.option(
-    "--seed", type=int, help="Order of the launches: shuffled by this seed (default: from the clock)."
-)
-@click.option("--in-order", is_flag=True, help="Do not shuffle.")
-@click.option(
-    "--timeout",
-    "timeout_s",
-    default=300.0,
-    show_default=True,
-    type=click.FloatRange(0, 1e6, min_open=True),
-    help="Seconds that one launch may take.",
-)
-@click.option("--require", metavar="REGEX", help="What the output of a launch that worked has.")
-@click.option(
-    "--output", type=click.Path(path_type=Path, file_okay=False), default=Path("launches"), show_default=True
-)
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-def sample(
-    tool: str,
-    runs: int,
-    each: tuple[str, ...],
-    cases: Path | None,
-    params: tuple[str, ...],
-    seed: int | None,
-    in_order: bool,
-    timeout_s: float,
-    require: str | None,
-    output: Path,
-    command: tuple[str, ...],
-) -> None:
-    """Run COMMAND several times in fresh processes and keep every output.
-
-    Writes a folder of launches: launches.jsonl and raw/NNNN.out, .err. Exit codes: 0 all launches
-    worked, 1 none did, 2 usage, 6 some failed, 128+N stopped by signal N.
-
-    \b
-    npc sample --tool osu --each test=latency,bw -- mpirun -n 2 osu_{test}
-    """
-    try:
-        if cases is not None and each:
-            raise click.UsageError("--cases and --each exclude each other")
-        varied = _parse_each(each)
-        for name, _ in varied:
-            if f"{{{name}}}" not in " ".join(command):
-                raise click.UsageError(f"--each {name}: the command has no {{{name}}}")
-        todo = read_cases(cases, runs) if cases else cases_of_product(varied, runs)
-        todo = note(todo, _parse_params(params))
-        for case in todo:
-            fill_in(command, case.values)
-        if require:
-            re.compile(require)
-    except (ValueError, re.error) as error:
-        raise click.UsageError(str(error)) from None
-    seed = None if in_order else seed if seed is not None else time.time_ns() % 2**32
-    launches = plan(todo, seed)
-    if not launches:
-        raise click.ClickException(f"{cases} asks for no launch: nothing to measure")
-    try:
-        log = LaunchLog(output, tool, len(launches), seed)
-    except FileExistsError:
-        raise click.UsageError(f"{output} holds launches already: name another --output") from None
-    except OSError as error:
-        raise click.ClickException(f"cannot write into {output}: {error.strerror}") from None
-    stop = Stop()
-    stop.listen()
-    try:
-        done = sample_all(command, launches, log, timeout_s, require, _report_failure, stop)
-    except Stopped as stopped:
-        click.echo(f"npc sample: stopped by {signal.Signals(stopped.number).name}", err=True)
-        sys.exit(128 + stopped.number)
-    finally:
-        log.close()
-    failed = sum(launch.status != OK for launch in done)
-    click.echo(f"{len(done) - failed} of {len(done)} launches of {len(todo)} cases worked: {output}")
-    if failed:
-        sys.exit(EXIT_NOTHING if failed == len(done) else EXIT_PARTLY)
-
-
-def _report_failure(launch: Launch) -> None:
-    if launch.status != OK:
-        click.echo(f"npc sample: {launch.case or 'launch'} #{launch.sample}: {launch.status}", err=True)
-        click.echo(f"  by hand: {shlex.join(launch.argv)}", err=True)

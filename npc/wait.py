@@ -1,4 +1,4 @@
-"""``npc wait RUN``: drives ``jube continue`` until every workpackage has ended, however its job ended.
+"""What ``npc wait`` does: drives ``jube continue`` until every workpackage has ended, however its job ended.
 
 JUBE looks for the files that a job writes at its end and nothing else: a job that was cancelled, hit its
 limit or lost its node stays RUNNING for ever. So Slurm is asked, and what it says is told to JUBE in JUBE's
@@ -8,9 +8,7 @@ own way, by the ``<do>``'s ``error_file``.
 from __future__ import annotations
 
 import enum
-import json
 import os
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,8 +19,7 @@ from typing import Final
 import click
 
 from npc import jube, slurm
-from npc.duration import Duration
-from npc.progress import Display, Row, as_json, row_of
+from npc.progress import Display, Row, row_of
 from npc.slurm import Job
 from npc.workpackages import (
     REASON,
@@ -30,7 +27,6 @@ from npc.workpackages import (
     BatchJob,
     NoRun,
     Workpackage,
-    find_run,
     read_workpackages,
 )
 
@@ -331,70 +327,6 @@ def verdict(workpackages: Sequence[Workpackage]) -> int:
     if not done:
         return EXIT_NOTHING
     return EXIT_PARTLY if failed else 0
-
-
-@click.command()
-@click.argument("run", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option("--limit", type=Duration(), help="Give up after this time: 90s, 10m, 2h (default: never).")
-@click.option(
-    "--pending-limit",
-    type=Duration(),
-    default="5m",
-    show_default=True,
-    help="Give up a job that pends so long for a reason that lasts, and cancel it.",
-)
-@click.option(
-    "--least", type=Duration(), default="2s", show_default=True, help="Between two questions to Slurm."
-)
-@click.option(
-    "--most", type=Duration(), default="1m", show_default=True, help="The same, when nothing has changed."
-)
-@click.option("--json", "as_json_", is_flag=True, help="Print the workpackages as JSON at the end.")
-def wait(
-    run: Path, limit: float | None, pending_limit: float, least: float, most: float, as_json_: bool
-) -> None:  # fmt: skip
-    """Wait until every job of a JUBE run has ended, however it ended.
-
-    RUN is a run's folder (runs/000003) or the folder above it (the newest run is meant). Drives `jube
-    continue`, asks Slurm how the jobs are, and tells JUBE of those that ended without a word. May be stopped
-    and started again at any time; the jobs go on.
-
-    Exit codes: 0 all done (or unavailable here), 1 nothing usable, 2 usage, 5 gave up at the limit, 6 some
-    failed, 130 and 143 stopped.
-    """
-    if least > most:
-        raise click.UsageError(f"--least {least:g} s is more than --most {most:g} s")
-    try:
-        folder = find_run(run).resolve()
-        if not folder.name.isdecimal():
-            raise NoRun(f"{folder}: JUBE knows its runs by number, and this folder's name is none")
-        read_workpackages(folder)
-    except NoRun as error:
-        raise click.UsageError(str(error)) from None
-    from npc.tools import search_path
-
-    patience = Patience(limit_s=limit, least_s=least, most_s=most, pending_s=pending_limit)
-    env = {**os.environ, "PATH": search_path()}
-    display = Display()
-    with jube.Stop().listening() as stop:
-        try:
-            ending, rows = wait_for(folder, patience, env, stop, display)
-        except NoRun as error:
-            raise click.ClickException(str(error)) from None
-        except FileNotFoundError as error:
-            raise click.ClickException(missing(error)) from None
-        finally:
-            display.close()
-    workpackages = read_workpackages(folder, WRITING_S)
-    if ending is Ending.ALL_ENDED:
-        code = verdict(workpackages)
-    else:
-        code = EXIT_UNFINISHED if ending is Ending.GAVE_UP else 128 + (stop.number or 0)
-    if as_json_:
-        document = {"schema": 1, "run": str(folder), "exit": code, "workpackages": list(map(as_json, rows))}
-        click.echo(json.dumps(document, indent=2))
-    click.echo(summary(workpackages, ending, folder), err=True)
-    sys.exit(code)
 
 
 def missing(error: FileNotFoundError) -> str:

@@ -24,12 +24,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from itertools import chain, cycle, repeat
-from pathlib import PurePath
 from typing import Final, Protocol, cast
 
-from npc.record import OK, Reading
+from npc.reading import OK, Reading
 
-_NOT_PARSERS: Final = frozenset({"collect", "commands"})
+_NOT_PARSERS: Final = frozenset({"collect", "commands", "outputs"})
 _COMMAND_HEADER: Final = "#@ cmd:"
 _NO_PARAMS: Final[Mapping[str, str]] = Reading("", "", None).params
 #: A `Reading` of the tuple of all its fields, in a third of the time that the class itself takes.
@@ -114,7 +113,7 @@ def words_after(argv: Sequence[str], *programs: str) -> list[str]:
     All of `argv` where none of them is named.
     """
     for place, word in enumerate(argv):
-        if PurePath(word).name in programs:
+        if word.rpartition("/")[2] in programs:
             return list(argv[place + 1 :])
     return list(argv)
 

@@ -1,4 +1,4 @@
-"""``npc collect RUN``: a JUBE run becomes ``records.csv``, every row with its raw file.
+"""What ``npc collect RUN`` does: a JUBE run becomes ``records.csv``, every row with its raw file.
 
 Reads what JUBE leaves behind (``workpackages.xml`` and the folders of the workpackages) and the folders
 of launches in them. What went wrong becomes a record too: a launch that failed, one that was planned and
@@ -10,22 +10,17 @@ from __future__ import annotations
 import re
 import shutil
 import socket
-import sys
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Final
 
-import click
-
 import parsers
 from npc.launch import LAUNCHES, Launch, Launches, read_launches
-from npc.platform import InvalidPlatform
-from npc.record import OK, InvalidRecord, Reading, Record, replace, save_csv
-from npc.run import RECORDS
-from npc.validity import INVALID, find_lies, judged
+from npc.record import OK, InvalidRecord, Reading, Record, replace
+from npc.validity import find_lies, judged
 from npc.validity.run import circumstances_of, platform_of
-from npc.workpackages import WORKPACKAGES, NoRun, find_run, read_workpackages
+from npc.workpackages import WORKPACKAGES, read_workpackages
 
 ENVIRONMENT: Final = "environment.json"
 #: What `npc observe` leaves beside a launch's output.
@@ -178,40 +173,6 @@ def save_environment(run: Path) -> None:
         found = sorted(run.glob(f"*/work/{ENVIRONMENT}"))
         if found:
             shutil.copyfile(found[0], run / ENVIRONMENT)
-
-
-@click.command()
-@click.argument("run", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option("--platform", default="", help="Name of the platform (default: as the platform file says).")
-@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Default: RUN/records.csv.")
-def collect(run: Path, platform: str, output: Path | None) -> None:
-    """Records of a JUBE run: RUN/records.csv.
-
-    RUN is a run's folder (runs/000003), the folder above it (the newest run is meant), or a folder of
-    launches. Exit codes: 0, 1 no usable record at all (the file is written), 2 usage.
-    """
-    try:
-        folder = find_run(run)
-        records = collect_run(folder, platform)
-    except (NoRun, InvalidPlatform) as error:
-        raise click.UsageError(str(error)) from None
-    target = output or folder / RECORDS
-    try:
-        save_csv(records, target)
-        if output is None:  # who writes elsewhere wants the run left as it is
-            save_environment(folder)
-    except OSError as error:
-        raise click.ClickException(
-            f"cannot write {target}: {error.strerror}; the raw output is untouched"
-        ) from None
-    usable = sum(record.ok for record in records)
-    click.echo(f"{len(records)} records, {usable} of them usable: {target}")
-    for status, count in count_failures(records).items():
-        click.echo(f"  {count} × {status}", err=True)
-    if any(record.status.startswith(INVALID) for record in records):
-        click.echo(f"  which rule says so: npc check {folder}", err=True)
-    if not usable:
-        sys.exit(1)
 
 
 def count_failures(records: list[Record]) -> dict[str, int]:

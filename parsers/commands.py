@@ -1,24 +1,63 @@
-"""``npc parse``: a tool's raw text as readings, without a run around it."""
+"""``npc collect RUN`` and ``npc parse``: a run's records, and a tool's raw text without a run around it."""
 
 from __future__ import annotations
 
-import csv
-import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 import parsers
-from npc.record import OK, Reading
-from npc.units import METRICS, format_quantity, format_size
+from npc.parameters import PathParameter
+from npc.reading import OK
 
-_COLUMNS: Final = ("case", "metric", "value", "unit", "size", "status", "params")
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from npc.reading import Reading
+
 _STDIN: Final = "-"
 
-_Row = dict[str, object]
+
+@click.command()
+@click.argument("run", type=PathParameter(exists=True, file_okay=False))
+@click.option("--platform", default="", help="Name of the platform (default: as the platform file says).")
+@click.option("--output", type=PathParameter(dir_okay=False), help="Default: RUN/records.csv.")
+def collect(run: Path, platform: str, output: Path | None) -> None:
+    """Records of a JUBE run: RUN/records.csv.
+
+    RUN is a run's folder (runs/000003), the folder above it (the newest run is meant), or a folder of
+    launches. Exit codes: 0, 1 no usable record at all (the file is written), 2 usage.
+    """
+    from npc.platform import InvalidPlatform
+    from npc.record import save_csv
+    from npc.run import RECORDS
+    from npc.validity import INVALID
+    from npc.workpackages import NoRun, find_run
+    from parsers.collect import collect_run, count_failures, save_environment
+
+    try:
+        folder = find_run(run)
+        records = collect_run(folder, platform)
+    except (NoRun, InvalidPlatform) as error:
+        raise click.UsageError(str(error)) from None
+    target = output or folder / RECORDS
+    try:
+        save_csv(records, target)
+        if output is None:  # who writes elsewhere wants the run left as it is
+            save_environment(folder)
+    except OSError as error:
+        raise click.ClickException(
+            f"cannot write {target}: {error.strerror}; the raw output is untouched"
+        ) from None
+    usable = sum(record.ok for record in records)
+    click.echo(f"{len(records)} records, {usable} of them usable: {target}")
+    for status, count in count_failures(records).items():
+        click.echo(f"  {count} × {status}", err=True)
+    if any(record.status.startswith(INVALID) for record in records):
+        click.echo(f"  which rule says so: npc check {folder}", err=True)
+    if not usable:
+        sys.exit(1)
 
 
 @click.command()
@@ -36,12 +75,14 @@ def parse(tool: str, files: tuple[str, ...], form: str, command: str) -> None:
 
     Exit code 1 if a FILE holds no usable reading, 2 if TOOL is unknown or a FILE cannot be read.
     """
+    from parsers.outputs import FORMATS
+
     if tool not in parsers.names():
         raise click.UsageError(f"there is no parser {tool!r}; there are: {', '.join(parsers.names())}")
     argv = parsers.split_command(command)
     texts = {name: _read(name) for name in dict.fromkeys(files)}
     readings = {name: parsers.parse(tool, text, argv) for name, text in texts.items()}
-    _FORMATS[form](readings)
+    FORMATS[form](readings)
     complaints = [_complaint(tool, name, texts[name], found) for name, found in readings.items()]
     if any(complaints):
         sys.stdout.flush()
@@ -50,6 +91,8 @@ def parse(tool: str, files: tuple[str, ...], form: str, command: str) -> None:
 
 def _read(name: str) -> str:
     """The text of a file, bytes that are no UTF-8 replaced. Raises `click.UsageError`."""
+    from pathlib import Path
+
     try:
         data = sys.stdin.buffer.read() if name == _STDIN else Path(name).read_bytes()
     except OSError as error:
@@ -67,63 +110,3 @@ def _complaint(tool: str, name: str, text: str, found: list[Reading]) -> str:
     if not found:
         return f"{where}: no reading of {tool} in it: another tool's output, or cut off before a result"
     return f"{where}: no usable reading: {found[0].case} {found[0].status}"
-
-
-def _rows(readings: Mapping[str, list[Reading]]) -> Iterator[_Row]:
-    """One row a reading, with the file it is from if there are several."""
-    for name, found in readings.items():
-        for reading in found:
-            row: _Row = {"file": name} if len(readings) > 1 else {}
-            row.update({column: getattr(reading, column, None) for column in _COLUMNS})
-            row["unit"] = METRICS[reading.metric].unit
-            row["params"] = dict(reading.params)
-            yield row
-
-
-def _print_json(readings: Mapping[str, list[Reading]]) -> None:
-    json.dump(list(_rows(readings)), sys.stdout, indent=1)
-    sys.stdout.write("\n")
-
-
-def _print_csv(readings: Mapping[str, list[Reading]]) -> None:
-    columns = ("file", *_COLUMNS) if len(readings) > 1 else _COLUMNS
-    writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
-    writer.writeheader()
-    for row in _rows(readings):
-        row["params"] = json.dumps(row["params"], sort_keys=True) if row["params"] else ""
-        writer.writerow(row)
-
-
-def _print_table(readings: Mapping[str, list[Reading]]) -> None:
-    """Aligned columns; a heading a file if there are several."""
-    for name, found in readings.items():
-        lines = [("case", "size", "metric", "value", "params", "status"), *map(_cells, found)]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        if len(readings) > 1:
-            click.echo(f"{name}:")
-        for line in lines if found else ():
-            cells = [
-                cell.rjust(width) if place in (1, 3) else cell.ljust(width)
-                for place, (cell, width) in enumerate(zip(line, widths, strict=True))
-            ]
-            click.echo("  ".join(cells).rstrip())
-
-
-def _cells(reading: Reading) -> tuple[str, ...]:
-    """A reading as people read it: engineering prefixes, sizes as powers of 1024 where they are."""
-    value, unit = reading.value, METRICS[reading.metric].unit
-    return (
-        reading.case,
-        "" if reading.size is None else format_size(reading.size),
-        reading.metric,
-        "" if value is None else format_quantity(value, unit),
-        " ".join(f"{key}={value}" for key, value in reading.params.items()),
-        reading.status,
-    )
-
-
-_FORMATS: Final[dict[str, Callable[[Mapping[str, list[Reading]]], None]]] = {
-    "table": _print_table,
-    "csv": _print_csv,
-    "json": _print_json,
-}

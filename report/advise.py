@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from npc.parameters import PathParameter
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from report.advice import Advice
     from report.runs import Run
 
@@ -18,7 +19,7 @@ SCHEMA: Final = 1
 
 
 @click.command(short_help="What holds this machine back, and what a change would bring.")
-@click.argument("runs", type=click.Path(path_type=Path, exists=True), nargs=-1, metavar="RUN...")
+@click.argument("runs", type=PathParameter(exists=True), nargs=-1, metavar="RUN...")
 @click.option(
     "--platform",
     default="",
@@ -35,6 +36,9 @@ def advise(runs: tuple[Path, ...], platform: str, as_json: bool, list_rules: boo
 
     Exit codes: 0, also where nothing is found; 1 no record is usable, so nothing could be judged; 2 usage.
     """
+    import csv
+    import json
+
     from report.advice import advise as judge
     from report.advice import all_rules, evidence_of, gather
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from npc.parameters import PathParameter
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from npc.fabric import Topology
     from report.history import History
     from report.page import Section
@@ -26,18 +27,18 @@ _OF_PLATFORM: Final = "history"
 
 
 @click.command()
-@click.argument("runs", nargs=-1, type=click.Path(path_type=Path), metavar="[RUN]...")
+@click.argument("runs", nargs=-1, type=PathParameter(), metavar="[RUN]...")
 @click.option(
     "--history",
     is_flag=False,
     flag_value=_OF_PLATFORM,
-    type=click.Path(path_type=Path),
+    type=PathParameter(),
     metavar="[FOLDER]",
     help="Show the nights of a history, too: its folder; if none is named, history/ here or in the checkout.",
 )
 @click.option(
     "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=PathParameter(dir_okay=False),
     metavar="FILE",
     help=f"The page; by default {PAGE} beside the run, or here if there are several.",
 )
@@ -55,6 +56,9 @@ def report(
     Exit codes: 0; 1 if nothing in it was measured (the page says why); 2 for bad arguments, files that
     cannot be read, or a page that cannot be written.
     """
+    import csv
+    import json
+
     from report.page import build, render
     from report.runs import Report, read_runs, under_ceilings
 
@@ -97,6 +101,8 @@ def _nothing(runs: Sequence[Run]) -> str:
 
 def _beside(runs: Sequence[Path]) -> Path:
     """Where the page goes if nobody says."""
+    from pathlib import Path
+
     from npc.run import records_file
 
     if len(runs) != 1:
@@ -108,6 +114,8 @@ def _beside(runs: Sequence[Path]) -> Path:
 def _read_history(folder: Path | None, platforms: Sequence[str]) -> History | None:
     if folder is None:
         return None
+    from pathlib import Path
+
     from npc.characterise import checkout
     from report.history import NoHistory, read_history
 

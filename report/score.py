@@ -1,4 +1,4 @@
-"""``npc score RUN``: how much of its nominal limits a machine reaches, in parts, and one number beside them.
+"""The score of a machine: how much of its nominal limits it reaches, in parts, and one number beside them.
 
 A share is a measured ceiling over its nominal limit (`npc.platform`). A part (compute, memory, network, I/O)
 is the geometric mean of its shares, and the score that of the parts, so that a part counts once however many
@@ -16,16 +16,12 @@ what Bonferroni leaves of each coverage.
 
 from __future__ import annotations
 
-import csv
-import json
 import math
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-import click
+from npc.units import format_quantity
 
 if TYPE_CHECKING:
     from report.runs import Run
@@ -143,32 +139,6 @@ def _fastest(ceilings: Iterable[Ceiling]) -> list[Ceiling]:
     return list(by_link.values())
 
 
-@click.command(short_help="How much of its nominal limits the machine reaches.")
-@click.argument("run", type=click.Path(path_type=Path, exists=True))
-@click.option(
-    "--platform", default="", help="Platform whose nominal limits hold (default: the records' own)."
-)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object (docs/advise.md).")
-def score(run: Path, platform: str, as_json: bool) -> None:
-    """The share of its nominal limits that the machine of RUN reaches: compute, memory, network, and all.
-
-    Exit codes: 0, 1 no part has both a measurement and a nominal limit, 2 usage.
-    """
-    from npc.platform import find_platform
-    from report.advice import gather
-
-    if platform and find_platform(platform) is None:
-        raise click.UsageError(f"--platform {platform}: there is no such platform.toml")
-    try:
-        found = gather([run], platform)
-    except (OSError, ValueError, csv.Error) as error:
-        raise click.UsageError(str(error)) from None
-    scores = find_scores(found.roofline)
-    click.echo(json.dumps(to_document(found, scores), indent=1) if as_json else _text(found, scores))
-    if scores.whole is None:
-        sys.exit(1)
-
-
 def to_document(run: Run, scores: Scores) -> dict[str, Any]:
     """What ``--json`` prints."""
     return {
@@ -183,9 +153,8 @@ def to_document(run: Run, scores: Scores) -> dict[str, Any]:
     }
 
 
-def _text(run: Run, scores: Scores) -> str:
-    from npc.units import format_quantity
-
+def format_scores(run: Run, scores: Scores) -> str:
+    """The shares by part, the score of each part, and that of all."""
     lines = [f"{run.words}\nShare of the nominal limits:"]
     for part, shares in scores.shares.items():
         lines.append(f"\n{part:9} {_score(scores.parts[part])}")

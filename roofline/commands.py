@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import csv
 import gc
-import json
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from npc.files import replacing
+from npc.parameters import PathParameter
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from npc.platform import Platform
     from npc.record import Record
     from roofline.ceilings import Roofline
@@ -25,10 +24,10 @@ _USAGE: Final = 2
 
 
 @click.command()
-@click.argument("records", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("records", nargs=-1, required=True, type=PathParameter())
 @click.option(
     "--output",
-    type=click.Path(path_type=Path),
+    type=PathParameter(),
     metavar="DIR",
     help="Folder of the pictures; by default beside the records, or here if there are several.",
 )
@@ -69,6 +68,9 @@ def roofline(
 
     Exit code: 0; 1 if no record could be used; 2 for bad arguments or a folder that cannot be written.
     """
+    import json
+    from pathlib import Path
+
     from roofline.analyse import analyse
     from roofline.document import to_document
     from roofline.table import format_roofline
@@ -113,6 +115,9 @@ def write_pictures(found: Roofline, folder: Path) -> list[Path]:
     Makes `folder`. Each file replaces an older one only when it is whole; a picture that these records do not
     make is removed, for it would be that of others. What fails later leaves the files before. Raises OSError.
     """
+    import json
+
+    from npc.files import replacing
     from roofline.document import to_document
     from roofline.mpi_plot import draw_mpi
     from roofline.page import write_page
@@ -136,6 +141,8 @@ def write_pictures(found: Roofline, folder: Path) -> list[Path]:
 @contextlib.contextmanager
 def _replacing(paths: Sequence[Path]) -> Iterator[list[Path]]:
     """`npc.files.replacing` for files that are drawn together."""
+    from npc.files import replacing
+
     with contextlib.ExitStack() as whole:
         yield [whole.enter_context(replacing(path)) for path in paths]
 
@@ -150,6 +157,8 @@ def _overlay(
     as_json: bool,
 ) -> None:
     """Analyse each platform, node or night by itself, and draw them in one picture."""
+    import json
+
     from roofline.analyse import analyse
     from roofline.document import SCHEMA, to_document
     from roofline.overlay import draw_overlay, split
@@ -205,6 +214,8 @@ def _message_size(text: str | None, records: Sequence[Record]) -> int | None:
 
 def _read(paths: Sequence[Path]) -> list[Record]:
     """Records of all paths; the same file named twice counts once, since repeats would narrow intervals."""
+    import csv
+
     from npc.run import read_run, records_file
 
     found: list[Record] = []

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import csv
-import json
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from npc.files import replacing
+from npc.parameters import PathParameter
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _USAGE: Final = 2
 
 
 @click.command()
-@click.argument("records", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("records", nargs=-1, required=True, type=PathParameter())
 @click.option(
     "--case", "cases", multiple=True, metavar="PATTERN",
     help="Tests to show: osu_allreduce, 'imb/*'; may be repeated. By default what measures a link.",
 )  # fmt: skip
 @click.option(
-    "--output", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+    "--output", type=PathParameter(file_okay=False), metavar="DIR",
     help="Folder of the pictures; by default beside the records, or here if there are several.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print every point instead of the table.")
@@ -32,6 +32,11 @@ def sweep(records: tuple[Path, ...], cases: tuple[str, ...], output: Path | None
 
     Exit code: 0; 1 if no test was measured at two sizes; 2 for bad arguments or an unwritable folder.
     """
+    import csv
+    import json
+    from pathlib import Path
+
+    from npc.files import replacing
     from npc.run import read_run, records_file
     from roofline.comparison import draw_sweeps, find_sweeps, format_sweeps
 

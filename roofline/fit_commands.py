@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from npc.files import replacing
+from npc.parameters import PathParameter
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from npc.record import Record
 
 _USAGE: Final = 2
@@ -23,13 +21,13 @@ _OPERATIONS: Final = ("send", "bcast", "allreduce", "alltoall", "barrier")
 
 
 @click.command()
-@click.argument("records", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("records", nargs=-1, required=True, type=PathParameter())
 @click.option(
-    "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    "--output", type=PathParameter(dir_okay=False), metavar="FILE",
     help="Write the fits as JSON, for npc predict.",
 )  # fmt: skip
 @click.option(
-    "--plot", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    "--plot", type=PathParameter(dir_okay=False), metavar="FILE",
     help="Draw measured times and fitted lines (.png, .svg, .pdf).",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the JSON instead of the tables.")
@@ -41,6 +39,8 @@ def fit(records: tuple[Path, ...], output: Path | None, plot: Path | None, as_js
 
     Exit code: 0; 1 if there is no sweep to fit; 2 for bad arguments or a file that cannot be written.
     """
+    import json
+
     from roofline.fit_document import to_document
     from roofline.fit_table import format_fits
     from roofline.fits import fit_records
@@ -57,6 +57,7 @@ def fit(records: tuple[Path, ...], output: Path | None, plot: Path | None, as_js
     if output:
         _write(output, lambda path: path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8"))
     if plot:
+        from npc.files import replacing
         from roofline.fit_plot import draw
 
         try:
@@ -69,7 +70,7 @@ def fit(records: tuple[Path, ...], output: Path | None, plot: Path | None, as_js
 
 
 @click.command()
-@click.argument("fits", metavar="FIT.json", type=click.Path(path_type=Path))
+@click.argument("fits", metavar="FIT.json", type=PathParameter())
 @click.option("--sweep", metavar="NAME", help="The sweep whose fit is used, e.g. osu_latency.")
 @click.option(
     "--operation", multiple=True, type=click.Choice(_OPERATIONS), help="Repeat for several; default: all."
@@ -100,6 +101,9 @@ def predict(
     Exit code: 0; 1 if FIT.json has no fit of a message's time; 2 for bad arguments or a file that is no
     FIT.json.
     """
+    import json
+    from dataclasses import asdict
+
     from roofline.fit_document import InvalidDocument, predictable, read_pieces
     from roofline.fit_table import format_predictions
     from roofline.prediction import predict as predict_times
@@ -162,6 +166,8 @@ def _choose(candidates: list[dict[str, Any]], name: str | None) -> dict[str, Any
 
 
 def _document(path: Path) -> Any:
+    import json
+
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -195,6 +201,8 @@ def _sizes(text: str) -> list[int]:
 
 def _read(paths: Sequence[Path]) -> list[Record]:
     """Records of all paths; the same file named twice counts once, since repeats would narrow intervals."""
+    import csv
+
     from npc.run import read_run, records_file
 
     found: list[Record] = []
@@ -213,6 +221,8 @@ def _read(paths: Sequence[Path]) -> list[Record]:
 
 def _write(path: Path, write: Callable[[Path], object]) -> None:
     """A whole file or none."""
+    from npc.files import replacing
+
     try:
         with replacing(path) as partial:
             write(partial)

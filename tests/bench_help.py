@@ -9,7 +9,7 @@ runs than the clock does; beside them the bare interpreter and click. Fails abov
 from __future__ import annotations
 
 import argparse
-import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -22,10 +22,10 @@ NPC = Path(sys.executable).with_name("npc")
 
 def cpu_seconds(*words: str | Path) -> float:
     """User and system time of one process."""
-    before = os.times()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(list(map(str, words)), check=True, stdout=subprocess.DEVNULL)
-    after = os.times()
-    return after.children_user + after.children_system - before.children_user - before.children_system
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def least(repeat: int, *words: str | Path) -> float:

@@ -85,23 +85,45 @@ def test_the_launcher_loads_nothing_heavy() -> None:
     assert not foreign
 
 
-@pytest.mark.parametrize("module", sorted({target.partition(":")[0] for target in entry_points().values()}))
-def test_a_command_loads_heavy_packages_only_when_it_runs(module: str) -> None:
-    heavy = {"numpy", "matplotlib", "plotly", "rich", "mpi4py", "scipy", "ruptures"}
-    found = {name: asking for name, asking in loaded_by(module).items() if name.partition(".")[0] in heavy}
-    assert not found
+#: A command's help as click alone makes it.
+BARE = """
+import sys, click
+bare = click.Command("bare", params=[click.Option(["--path"], type=click.Path(), help="A path.")])
+bare(["--help"], standalone_mode=False)
+print(*sys.modules)
+"""
+HELP = """
+import sys
+from npc.cli import main
+main([*sys.argv[1:], "--help"], standalone_mode=False)
+print(*sys.modules)
+"""
+#: What a command's module may load besides: all of it is small.
+LIGHT = {
+    *sys.builtin_module_names, "importlib._abc", "importlib.util", "npc", "npc.cli", "npc.parameters",
+    "npc.reading", "pkgutil", "shlex",
+}  # fmt: skip
 
 
-def test_the_help_of_no_command_waits_for_what_only_running_it_needs() -> None:
-    dear = {
-        "concurrent", "email", "fractions", "html", "http", "numpy", "random", "rich", "sqlite3", "ssl",
-        "statistics", "tempfile", "npc.tools", "urllib.request", "xml.etree", "xml.sax",
-    }  # fmt: skip
-    modules = sorted({target.partition(":")[0] for target in entry_points().values()})
-    program = f"import sys, npc.cli, {', '.join(modules)}; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert set(modules) <= set(loaded.stdout.split())
-    assert not dear & set(loaded.stdout.split())
+def modules_after(program: str, *arguments: str) -> set[str]:
+    """What a fresh Python has loaded when it has run `program`, which prints it last."""
+    command = [sys.executable, "-c", program, *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    return set(ended.stdout.splitlines()[-1].split())
+
+
+@pytest.fixture(scope="module")
+def modules_of_click() -> set[str]:
+    return modules_after(BARE)
+
+
+@pytest.mark.parametrize("name", ["", *sorted(entry_points())])
+def test_help_loads_only_click_and_the_module_of_the_command(name: str, modules_of_click: set[str]) -> None:
+    own = entry_points()[name].partition(":")[0] if name else "npc.cli"
+    packages = {own[:place] for place, letter in enumerate(own) if letter == "."}
+    loaded = modules_after(HELP, *filter(None, [name]))
+    assert own in loaded
+    assert not loaded - modules_of_click - LIGHT - packages - {own}
 
 
 def test_the_command_line_itself_loads_no_records() -> None:

@@ -13,8 +13,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npc.characterise import TAGS
 from npc.cli import entry_points
+from npc.parameters import TAGS
 from npc.run import read_run
 from report.plan.durations import STEPS, duration
 from report.plan.planning import GOALS, Machine, make_plan

@@ -13,8 +13,9 @@ from pathlib import Path
 import click
 import pytest
 
-from npc.characterise import TAGS, settings
+from npc.characterise import settings
 from npc.cli import entry_points, main
+from npc.parameters import TAGS
 from tests.jube_job import NPC, ROOT, finish
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])

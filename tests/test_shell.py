@@ -10,7 +10,7 @@ import click
 import pytest
 
 from npc.cli import _summary, entry_points, main
-from npc.completion import SHELLS
+from npc.commands.completion import SHELLS
 from npc.man_pages import write
 from tests.jube_job import NPC
 

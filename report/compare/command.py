@@ -5,12 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from itertools import combinations
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from npc.parameters import PathParameter
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from report.compare.pairs import Comparison
     from report.compare.sides import Side
 
@@ -45,7 +48,7 @@ EXIT_DIFFERS: Final = 7
     help="How much runs of one machine differ (standard deviation), where there are too few runs to see it.",
 )  # fmt: skip
 @click.option(
-    "--history", type=click.Path(path_type=Path, file_okay=False),
+    "--history", type=PathParameter(file_okay=False),
     help="Folder of the histories that PLATFORM@DATE means (default: history/ here, or in the checkout).",
 )  # fmt: skip
 @click.option("--all", "everything", is_flag=True, help="Show also what is the same or not comparable.")
@@ -55,7 +58,7 @@ EXIT_DIFFERS: Final = 7
 )  # fmt: skip
 @click.option("--json", "form", flag_value="json", help="The same as --format json.")
 @click.option(
-    "--plot", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+    "--plot", type=PathParameter(file_okay=False), metavar="DIR",
     help="Write compare-sizes and compare-rooflines (.png, .svg) there.",
 )  # fmt: skip
 @click.option(
@@ -105,6 +108,8 @@ def compare(
 
 def _usual_history() -> Path:
     """``history/`` here; where there is none, the checkout's."""
+    from pathlib import Path
+
     import npc
 
     here = Path("history")

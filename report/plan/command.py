@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from report.plan.planning import Machine, Plan
 
 SCHEMA: Final = 1
@@ -37,6 +36,8 @@ def plan(goal: str, budget_text: str, platform: str, nodes: int | None, as_json:
     GOAL: accept (is a new cluster as promised), slow (why is my MPI application slow), compare (two machines
     or states), watch (one machine, night by night). Exit codes: 0, 2 usage.
     """
+    import json
+
     from npc.cli import entry_points
     from npc.units import parse_duration
     from report.plan.planning import make_plan
@@ -97,7 +98,9 @@ def _shown(folder: Path, home: Path) -> str:
 
 
 def _document(plan: Plan) -> dict[str, Any]:
-    document = dataclasses.asdict(plan)
+    from dataclasses import asdict
+
+    document = asdict(plan)
     document["machine"]["missing"] = sorted(plan.machine.missing)
     for step, row in zip(plan.steps, document["steps"], strict=True):
         row["expected_s"] = step.duration(plan.samples)

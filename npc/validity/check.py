@@ -1,19 +1,20 @@
-"""``npc check``: which records must not be believed, why, and who says so."""
+"""What ``npc check`` says: which records must not be believed, why, and who says so."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
+from npc.platform import InvalidPlatform, find_platform
 from npc.record import Record, to_row
-from npc.validity import INVALID, Finding, Rule, all_rules, find_lies
+from npc.run import read_run, records_file
+from npc.validity import INVALID, Finding, Rule, find_lies
+from npc.validity.run import circumstances_of, platform_of
 
 SCHEMA: Final = 1
 #: What a parser found out alone; which words of the text say so, its documentation tells.
@@ -22,40 +23,11 @@ PRINTED: Final = Rule(
 )
 
 
-@click.command()
-@click.argument("records", type=click.Path(path_type=Path, exists=True), required=False)
-@click.option(
-    "--platform", default="", help="Platform whose nominal limits hold (default: the records' own)."
-)
-@click.option("--json", "as_json", is_flag=True, help="One object with every finding, record by record.")
-@click.option("--rules", "list_rules", is_flag=True, help="List the rules with their sources.")
-def check(records: Path | None, platform: str, as_json: bool, list_rules: bool) -> None:
-    """Which of RECORDS must not be believed, and why: a run's folder or a records.csv.
+def examine(path: Path, platform_name: str) -> tuple[list[Record], list[Finding]]:
+    """The records of a run or file, and what the rules and the parsers say about them.
 
-    Prints every finding with its rule, reason and source; notes are about numbers that may be used. Exit
-    codes: 0 nothing is invalid, 1 something is, 2 usage.
+    Raises click.UsageError where there is nothing to read, or no such platform.
     """
-    if list_rules:
-        for rule in all_rules():
-            click.echo(f"{rule.level:7}  {rule.name:15} {rule.title}\n{'':9}{rule.source}")
-        return
-    if records is None:
-        raise click.UsageError("name a run's folder or a records.csv")
-    found, findings = _findings(records, platform)
-    if as_json:
-        click.echo(json.dumps(_document(found, findings), indent=1))
-    else:
-        _print(found, findings)
-    if any(finding.rule.level == "invalid" for finding in findings):
-        sys.exit(1)
-
-
-def _findings(path: Path, platform_name: str) -> tuple[list[Record], list[Finding]]:
-    """The records of a run or file, and what the rules and the parsers say about them."""
-    from npc.platform import InvalidPlatform, find_platform
-    from npc.run import read_run, records_file
-    from npc.validity.run import circumstances_of, platform_of
-
     path = records_file(path)
     try:
         records = read_run(path)
@@ -79,7 +51,8 @@ def _findings(path: Path, platform_name: str) -> tuple[list[Record], list[Findin
     return records, sorted(findings, key=lambda finding: (finding.rule.level, finding.place))
 
 
-def _document(records: Sequence[Record], findings: Sequence[Finding]) -> dict[str, Any]:
+def to_document(records: Sequence[Record], findings: Sequence[Finding]) -> dict[str, Any]:
+    """What ``--json`` prints."""
     return {
         "schema": SCHEMA,
         "records": len(records),
@@ -96,7 +69,7 @@ def _document(records: Sequence[Record], findings: Sequence[Finding]) -> dict[st
     }
 
 
-def _print(records: Sequence[Record], findings: Sequence[Finding]) -> None:
+def show(records: Sequence[Record], findings: Sequence[Finding]) -> None:
     """Findings that differ in their numbers only are one, under the words of the first."""
     groups: dict[tuple[str, ...], list[Finding]] = {}
     for finding in findings:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 
 import click
@@ -16,7 +15,8 @@ def doctor(as_json: bool, missing: bool) -> None:
 
     Exit code 1 if the main job (npc characterise) cannot run, else 0.
     """
-    # Here, so that --help does not wait for what it does not need.
+    import json
+
     from npc import diagnosis
     from npc.tools import Site
 

@@ -1,0 +1,72 @@
+"""``npc characterise``: the main job."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from npc.parameters import TAGS, Duration, PathParameter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command()
+@click.option(
+    "--platform", default="localhost", show_default=True, help="Folder in platforms/, or any other."
+)
+@click.option(
+    "--tag", "tags", multiple=True, help=f"Part of the benchmarks: {', '.join(TAGS)}; may be repeated."
+)
+@click.option(
+    "--set", "given", multiple=True, metavar="NAME=VALUE", help="A parameter of a benchmark: samples=10."
+)
+@click.option("--benchmark", help="This one alone: a folder in benchmarks/, or a JUBE file.")
+@click.option("--output", type=PathParameter(file_okay=False), help="Where runs go (default: runs/).")
+@click.option("--limit", type=Duration(), help="Do not wait longer for jobs: 90s, 10m, 2h (default: never).")
+@click.option("--json", "as_json", is_flag=True, help="Print roofline.json instead of the tables.")
+def characterise(
+    platform: str,
+    tags: tuple[str, ...],
+    given: tuple[str, ...],
+    benchmark: str | None,
+    output: Path | None,
+    limit: float | None,
+    as_json: bool,
+) -> None:
+    """Characterise a machine: run jube.yml, wait, collect, show the ceilings, draw the roofline.
+
+    Exit codes: 0 all was measured (or was unavailable here), 1 nothing usable, 2 usage, 5 jobs have not
+    ended by the limit, 6 some of it failed, 130 and 143 stopped (what was measured before is collected).
+    """
+    from npc.characterise import (
+        benchmark_file,
+        checkout,
+        environment_of_settings,
+        measure_and_draw,
+        only_one,
+        platform_folder,
+    )
+    from npc.tools import search_path
+    from npc.wait import Patience
+
+    home = checkout()
+    for tag in tags:
+        if tag not in TAGS:
+            raise click.UsageError(f"--tag {tag}: there are {', '.join(TAGS)}")
+    folder = platform_folder(home, platform)
+    file = benchmark_file(home, benchmark) if benchmark else home / "jube.yml"
+    variables = environment_of_settings(home, folder, given, file if benchmark else None)
+    outpath = (output or home / "runs").resolve()
+    env = {**os.environ, **variables}
+    env["PATH"] = search_path()
+    try:
+        outpath.mkdir(parents=True, exist_ok=True)
+        with only_one(outpath):
+            code = measure_and_draw(home, file, folder, tags, outpath, env, Patience(limit_s=limit), as_json)
+    except OSError as error:
+        raise click.ClickException(f"cannot write into {outpath}: {error.strerror}") from None
+    sys.exit(code)

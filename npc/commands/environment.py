@@ -1,0 +1,35 @@
+"""``npc environment``: everything about this machine that a measurement may depend on, as JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from npc.parameters import PathParameter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command(short_help="Describe this machine as JSON (environment.json).")
+@click.option("--output", type=PathParameter(dir_okay=False), help="Write to this file, not to stdout.")
+@click.option(
+    "--watch",
+    default=0.5,
+    show_default=True,
+    envvar="NPC_WATCH",
+    type=click.FloatRange(0, 60),
+    help="Seconds to watch for other processes that compute; 0 does not.",
+)
+def environment(output: Path | None, watch: float) -> None:
+    """Describe this machine and its software as JSON, as every run keeps it in environment.json."""
+    import json
+
+    from npc.environment import collect_environment
+
+    text = json.dumps(collect_environment(watch_s=watch), indent=2) + "\n"
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        output.write_text(text, encoding="utf-8")

@@ -1,0 +1,56 @@
+"""``npc platform new``: a platform for this cluster, written from what Slurm and one of its nodes say."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import click
+
+
+@click.group()
+def platform() -> None:
+    """Platforms: what NPC knows of a cluster."""
+
+
+@platform.command()
+@click.argument("name")
+@click.option("--partition", "wanted", help="Slurm's partition (default: its default one).")
+@click.option("--account", default="", help="Slurm's account, where jobs need one.")
+@click.option(
+    "--node/--no-node", "ask_node", default=True, help="Ask a node in a short job; else Slurm alone."
+)
+@click.option(
+    "--patience", type=float, default=60.0, show_default=True, help="Seconds for a node to be free."
+)
+def new(name: str, wanted: str | None, account: str, ask_node: bool, patience: float) -> None:
+    """Write platforms/NAME from what Slurm and one of its nodes say.
+
+    Exit codes: 0, 1 (Slurm does not answer, nothing can be written), 2 usage.
+    """
+    from npc.characterise import checkout
+    from npc.new_platform import choose, describe_node, partitions, write_platform
+    from npc.platform import PLATFORMS, InvalidPlatform
+
+    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
+        raise click.UsageError(f"{name!r} is no name for a folder: letters, digits, - _ .")
+    folder = checkout() / PLATFORMS / name
+    if folder.exists():
+        raise click.UsageError(f"{folder} exists: choose another name, or remove it first")
+    chosen = choose(partitions(), wanted)
+    node: dict[str, Any] = {}
+    if ask_node:
+        try:
+            node = describe_node(chosen, account, patience)
+        except click.ClickException as error:
+            click.echo(
+                f"no node could be asked ({error.message}): platform.toml has only what Slurm knows", err=True
+            )
+    try:
+        write_platform(folder, chosen, node, account)
+    except OSError as error:
+        raise click.ClickException(f"cannot write {folder}: {error.strerror}") from None
+    except InvalidPlatform as error:
+        raise click.ClickException(f"what the node said makes no platform: {error}") from None
+    click.echo(f"{folder}: partition {chosen.name}, {chosen.nodes} nodes with {chosen.cores} cores")
+    click.echo(f"Look through both files, then: npc characterise --platform {name}")

@@ -1,0 +1,79 @@
+"""Readings as a table, CSV or JSON on standard output."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+import click
+
+from npc.reading import Reading
+from npc.units import METRICS, format_quantity, format_size
+
+_COLUMNS: Final = ("case", "metric", "value", "unit", "size", "status", "params")
+
+_Row = dict[str, object]
+
+
+def _rows(readings: Mapping[str, list[Reading]]) -> Iterator[_Row]:
+    """One row a reading, with the file it is from if there are several."""
+    for name, found in readings.items():
+        for reading in found:
+            row: _Row = {"file": name} if len(readings) > 1 else {}
+            row.update({column: getattr(reading, column, None) for column in _COLUMNS})
+            row["unit"] = METRICS[reading.metric].unit
+            row["params"] = dict(reading.params)
+            yield row
+
+
+def print_json(readings: Mapping[str, list[Reading]]) -> None:
+    json.dump(list(_rows(readings)), sys.stdout, indent=1)
+    sys.stdout.write("\n")
+
+
+def print_csv(readings: Mapping[str, list[Reading]]) -> None:
+    columns = ("file", *_COLUMNS) if len(readings) > 1 else _COLUMNS
+    writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
+    writer.writeheader()
+    for row in _rows(readings):
+        row["params"] = json.dumps(row["params"], sort_keys=True) if row["params"] else ""
+        writer.writerow(row)
+
+
+def print_table(readings: Mapping[str, list[Reading]]) -> None:
+    """Aligned columns; a heading a file if there are several."""
+    for name, found in readings.items():
+        lines = [("case", "size", "metric", "value", "params", "status"), *map(_cells, found)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        if len(readings) > 1:
+            click.echo(f"{name}:")
+        for line in lines if found else ():
+            cells = [
+                cell.rjust(width) if place in (1, 3) else cell.ljust(width)
+                for place, (cell, width) in enumerate(zip(line, widths, strict=True))
+            ]
+            click.echo("  ".join(cells).rstrip())
+
+
+def _cells(reading: Reading) -> tuple[str, ...]:
+    """A reading as people read it: engineering prefixes, sizes as powers of 1024 where they are."""
+    value, unit = reading.value, METRICS[reading.metric].unit
+    return (
+        reading.case,
+        "" if reading.size is None else format_size(reading.size),
+        reading.metric,
+        "" if value is None else format_quantity(value, unit),
+        " ".join(f"{key}={value}" for key, value in reading.params.items()),
+        reading.status,
+    )
+
+
+#: What prints readings as ``--format`` names it.
+FORMATS: Final[dict[str, Callable[[Mapping[str, list[Reading]]], None]]] = {
+    "table": print_table,
+    "csv": print_csv,
+    "json": print_json,
+}

@@ -171,6 +171,9 @@ def test_a_setting_and_locked_memory_are_named_beside_the_evidence() -> None:
     slow = one("mpi_over_tcp", evidence([*network(mpi=2.8e9)], environment))
     assert "OMPI_MCA_btl=tcp,self is set" in slow.seen and "ulimit -l is 64 KiB on n1" in slow.seen
     assert told("mpi_over_tcp", evidence([*network()], environment)) == []  # it is fast all the same
+    latency_alone = [record for record in network() if record.case in ("osu_latency", "ib_write_bw")]
+    setting = one("mpi_over_tcp", evidence(latency_alone, environment))
+    assert setting.seen.startswith("mlx5_0/1 of n1 is active; OMPI_MCA_btl=tcp,self is set; ulimit")
 
 
 def test_small_messages_between_nodes_are_held_to_the_path_below() -> None:
@@ -248,6 +251,12 @@ def test_an_eager_limit_too_low_or_too_high() -> None:
     assert "the limit is too high" in high.seen
     # at 128 KiB: 66.5 µs for 17.1
     assert high.gain == pytest.approx(66.5 / 17.1, rel=0.05)
+    both = [
+        replace(record, params={"mpi": mpi}) for mpi in ("openmpi", "mpich") for record in switching_at(512)
+    ]
+    assert {hint.seen.partition(":")[0] for hint in told("eager_limit", evidence(both))} == {
+        "osu_latency (mpi openmpi)", "osu_latency (mpi mpich)"
+    }  # fmt: skip
     assert told("eager_limit", evidence(switching_at(8192))) == []
     assert told("eager_limit", evidence(sweep(lambda m: 1e-6 + m / 2e9))) == []
 
@@ -294,13 +303,20 @@ def test_a_governor_that_saves_power() -> None:
     assert "powersave on 20 CPUs of n1" in hint.seen and hint.gain == pytest.approx(2.5)
     slow = one("governor", evidence([*peak("peakflops_avx", 200e9)], machine(cpu=cpu), PLATFORM))
     assert "peak double reached 50% of its nominal limit" in slow.seen and slow.gain == pytest.approx(2.0)
+    fast = evidence([*peak("peakflops_avx", 390e9)], machine(cpu=cpu), PLATFORM)
+    assert told("governor", fast) == []
+    # its clocks follow the load, so nobody knows what it costs
+    cpu["frequency"]["driver"] = "intel_pstate"
+    dynamic = one("governor", evidence(healthy(), machine(cpu=cpu)))
+    assert "intel_pstate: clocks follow the load" in dynamic.seen and dynamic.gain is None
 
 
 def test_huge_pages_off() -> None:
     off = machine(memory={"transparent_huge_pages": "never"})
     hint = one("huge_pages", evidence([*memory()], off, PLATFORM))
     assert hint.gain == pytest.approx(102.4 / 80)
-    assert one("huge_pages", evidence([*memory()], off)).gain is None
+    lacking = advise(evidence([*memory()], off)).lacking["huge_pages"]
+    assert lacking.startswith("no nominal bandwidth of main memory")
     assert told("huge_pages", evidence([*memory(101e9)], off, PLATFORM)) == []
 
 
@@ -312,6 +328,13 @@ def test_ranks_that_are_not_bound() -> None:
     named = evidence(healthy(), machine(variables={"OMP_PROC_BIND": "false"}))
     assert "OMP_PROC_BIND=false" in one("pinning", named).seen
     assert told("pinning", evidence(healthy(), argv=["mpirun", "-n", "20", "xhpl"])) == []
+    bare = ["env", "OMP_NUM_THREADS=20", "./stream"]
+    free = one("pinning", evidence([*memory()], argv=bare))
+    assert free.seen.startswith("OMP_PROC_BIND is not set for 20 threads on n1; the best launch of triad")
+    assert told("pinning", evidence([*memory()], argv=[*bare[:2], "OMP_PROC_BIND=spread", bare[2]])) == []
+    asked = evidence([*memory()], argv=[*bare[:2], "OMP_PROC_BIND=false", bare[2]])
+    assert one("pinning", asked).seen.startswith("OMP_PROC_BIND=false on n1")
+    assert told("pinning", evidence([*memory()], machine(variables={"OMP_PLACES": "cores"}), argv=bare)) == []
     single = machine()["cpu"] | {"sockets": 1, "numa_nodes": [{"node": 0, "cpus": "0-19"}]}
     assert told("pinning", evidence(healthy(), machine(cpu=single), argv=unbound)) == []
 

@@ -13,7 +13,7 @@ from npc.record import Record
 from npc.sysfs import parse_cpus
 from npc.validity import Circumstances, rule
 
-_STARTERS: Final = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "prun", "srun"})
+MPI_STARTERS: Final = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "prun", "srun"})
 _RANKS: Final = frozenset({"-n", "-np", "--np", "-c", "--n", "--ntasks"})
 
 
@@ -69,7 +69,7 @@ def ends_share_a_cpu(records: Sequence[Record], _: Circumstances) -> Iterator[tu
 def _ranks(launch: Launch) -> int | None:
     """The number of ranks that an MPI starter was told; None if it was not, or there is none."""
     starter = next(
-        (place for place, word in enumerate(launch.argv) if PurePath(word).name in _STARTERS), None
+        (place for place, word in enumerate(launch.argv) if PurePath(word).name in MPI_STARTERS), None
     )
     if starter is None:
         return None

@@ -42,9 +42,7 @@ def memory_bound(evidence: Evidence) -> Judgement:
                 )
             )
     if far and not found:
-        return (
-            f"no ceiling explains what was reached (waiting, latency, serial parts may): {'; '.join(far)}"
-        )
+        return f"no ceiling explains what was reached (waiting, latency, serial parts may): {'; '.join(far)}"
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -43,6 +44,17 @@ def _rate(evidence: Evidence) -> tuple[float, str] | None:
     return (max(rates) / 8, f"the port carries {format_quantity(max(rates) / 8, 'B/s')}") if rates else None
 
 
+def _named(name: str, params: Mapping[str, str], nodes: int = 1) -> str:
+    """An MPI test with what tells it from others of its name: the MPI and whatever else was varied."""
+    told = [f"{key} {text}" for key, text in sorted(params.items()) if text]
+    told += [f"{nodes} nodes"] if nodes > 1 else []
+    return f"{name} ({', '.join(told)})" if told else name
+
+
+def _of(estimate: Estimate) -> str:
+    return _named(estimate.name, estimate.params)
+
+
 def _text(estimate: Estimate) -> str:
     return format_quantity(estimate.value, estimate.unit, 3)
 
@@ -70,12 +82,12 @@ def mpi_over_tcp(evidence: Evidence) -> Judgement:
         tcp = evidence.links("tcp")
         if not tcp or bandwidths[0].value < 1.5 * tcp[0].value:
             beside = f", TCP {_text(tcp[0])}" if tcp else ""
-            told.append(f"{bandwidths[0].name} reached {_text(bandwidths[0])}{beside}, but {rate[1]}")
+            told.append(f"{_of(bandwidths[0])} reached {_text(bandwidths[0])}{beside}, but {rate[1]}")
             gains.append(rate[0] / bandwidths[0].value)
     quick = evidence.latencies("rdma")
     if latencies and tcp_latency and latencies[0].value > _LIKE_TCP * tcp_latency[0].value:
         told.append(
-            f"{latencies[0].name} took {_text(latencies[0])}, {tcp_latency[0].name} {_text(tcp_latency[0])}"
+            f"{_of(latencies[0])} took {_text(latencies[0])}, {tcp_latency[0].name} {_text(tcp_latency[0])}"
             + (f", {quick[0].name} {_text(quick[0])}" if quick else "")
         )
         gains += [latencies[0].value / quick[0].value] if quick else []
@@ -83,17 +95,24 @@ def mpi_over_tcp(evidence: Evidence) -> Judgement:
     if not told and not (chosen and not bandwidths):
         return []
     memlock = [
-        f"; ulimit -l is {limits['memlock_bytes'] // 1024} KiB on {host}, which keeps MPI off RDMA"
+        f"ulimit -l is {limits['memlock_bytes'] // 1024} KiB on {host}, which keeps MPI off RDMA"
         for host, limits in evidence.facts("limits")
         if limits.get("memlock_bytes") is not None and limits["memlock_bytes"] < ENOUGH_MEMLOCK
     ]
     host, port = ports[0]
     return [
         Hint(
-            seen="; ".join(told)
-            + f"; {port['device']}/{port['port']} of {host} is active"
-            + (f"; {chosen} is set" if chosen else "")
-            + "".join(memlock[:1]),
+            seen="; ".join(
+                filter(
+                    None,
+                    (
+                        *told,
+                        f"{port['device']}/{port['port']} of {host} is active",
+                        f"{chosen} is set" if chosen else "",
+                        *memlock[:1],
+                    ),
+                )
+            ),
             do="have MPI use verbs: an Open MPI or MPICH built with UCX (ompi_info | grep ucx), no setting "
             "that "
             "forces tcp, memlock unlimited",
@@ -142,7 +161,7 @@ def small_messages(evidence: Evidence) -> Judgement:
         if between[0].value > 2 * raw[0].value and between[0].value - raw[0].value > allowed:
             found.append(
                 Hint(
-                    seen=f"{between[0].name} takes {_text(between[0])}, the path below ({raw[0].name}) "
+                    seen=f"{_of(between[0])} takes {_text(between[0])}, the path below ({raw[0].name}) "
                     f"{_text(raw[0])}",
                     do="look at what the library does on it: its transport (OMPI_MCA_pml_base_verbose=10, "
                     "UCX_LOG_LEVEL="
@@ -156,7 +175,7 @@ def small_messages(evidence: Evidence) -> Judgement:
     if within and within[0].value > _SHARED_MEMORY_S + (_PYTHON_S if _in_python(within[0], evidence) else 0):
         found.append(
             Hint(
-                seen=f"{within[0].name} takes {_text(within[0])} within a node; through shared memory it "
+                seen=f"{_of(within[0])} takes {_text(within[0])} within a node; through shared memory it "
                 "is below "
                 f"{format_quantity(_SHARED_MEMORY_S, 's')}",
                 do="see whether ranks yield the CPU (--oversubscribe, mpi_yield_when_idle) or share one, "
@@ -334,9 +353,10 @@ def eager_limit(evidence: Evidence) -> Judgement:
         worst = max(filter(None, switches), key=lambda switch: switch[2], default=None)
         if worst is not None:
             seen, sizes, gain = worst
+            test = _named(fit.source.name, json.loads(fit.source.params), fit.source.nodes)
             found.append(
                 Hint(
-                    seen=f"{fit.source.name}: {seen}",
+                    seen=f"{test}: {seen}",
                     do="try another limit: btl_vader_eager_limit, btl_sm_eager_limit or btl_tcp_eager_limit "
                     "(Open MPI), UCX_RNDV_THRESH, I_MPI_EAGER_THRESHOLD; sweep again and compare",
                     of=f"messages of {sizes}",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
+from pathlib import PurePath
 from statistics import median
 from typing import Final
 
@@ -10,6 +12,7 @@ from npc.record import Record
 from npc.sysfs import parse_cpus
 from npc.units import METRICS, format_quantity
 from npc.validity.kinds import of_memory
+from npc.validity.rules.placement import MPI_STARTERS
 from report.advice import Evidence, Hint, Judgement, rule
 from roofline.ceilings import Ceiling
 
@@ -17,6 +20,11 @@ from roofline.ceilings import Ceiling
 _SECOND: Final = 1.3
 #: Nodes differ by this; more is worth a name.
 _SLOW: Final = 0.05
+#: What reaches so much of its nominal limit is held back by nothing.
+_NEAR_NOMINAL: Final = 0.9
+#: Drivers whose powersave changes the clock with the load (intel_pstate.rst, amd-pstate.rst, active mode);
+#: that of the others holds the lowest.
+_DYNAMIC_POWERSAVE: Final = ("intel_pstate", "amd-pstate-epp")
 _LEAST_NODES: Final = 3
 _LEAST_SERIES: Final = 3
 
@@ -114,30 +122,36 @@ def _confined(evidence: Evidence, host: str) -> str:
     "Linux, Documentation/admin-guide/pm/cpufreq.rst and intel_pstate.rst: powersave",
 )
 def governor(evidence: Evidence) -> Judgement:
-    """powersave where latencies or compute were measured; bounded by the clocks, or by the nominal peak."""
+    """powersave where the measured peak is not near the nominal one; bounded by that, or by the clocks."""
     clocks = [(host, found) for host, found in evidence.facts("cpu", "frequency") if found.get("governors")]
     if not clocks:
         return "the machine does not tell its governors (virtual machines do not)"
     found = [(host, clock) for host, clock in clocks if clock["governors"].get("powersave")]
-    if not found:
+    compute = max(
+        (each for each in evidence.roofline.of_kind("compute") if each.share),
+        key=lambda each: each.share or 0.0,
+        default=None,
+    )
+    share = compute.share if compute else None
+    if not found or (share is not None and share > _NEAR_NOMINAL):
         return []
     host, clock = found[0]
-    compute = [each for each in evidence.roofline.of_kind("compute") if each.share]
-    gain = None
-    if clock.get("min_hz") and clock.get("max_hz"):
+    dynamic = clock.get("driver") in _DYNAMIC_POWERSAVE
+    told, gain = "", None
+    if compute and share:
+        gain = 1 / share
+        told = f"; {compute.name} reached {share:.0%} of its nominal limit"
+    elif clock.get("min_hz") and clock.get("max_hz") and not dynamic:
         gain = clock["max_hz"] / clock["min_hz"]
-    told = ""
-    if compute and compute[0].share:
-        gain = max(1.0, 1 / compute[0].share)
-        told = f"; {compute[0].name} reached {compute[0].share:.0%} of its nominal limit"
+    of = f" ({clock['driver']}: clocks follow the load, late)" if dynamic else ""
     return [
         Hint(
-            seen=f"governor powersave on {clock['governors']['powersave']} CPUs of {host}{told}",
+            seen=f"governor powersave on {clock['governors']['powersave']} CPUs of {host}{of}{told}",
             do="cpupower frequency-set -g performance (root), or Slurm's --cpu-freq=performance; then "
             "measure again",
             of="what waits for messages, and what follows a wait",
             gain=gain,
-            raw=tuple(raw for each in compute[:1] for raw in each.raw),
+            raw=compute.raw if compute else (),
         )
     ]
 
@@ -153,22 +167,25 @@ def huge_pages(evidence: Evidence) -> Judgement:
     ceilings = _memory(evidence)
     if not told or not ceilings:
         return "no bandwidth of main memory, or the machine does not tell its setting"
-    off = [(host, setting) for host, setting in told if setting == "never"]
+    off = [host for host, setting in told if setting == "never"]
+    if not off:
+        return []
     best = max(ceilings, key=lambda each: each.value)
-    if not off or (best.share is not None and best.share > 0.9):
+    if best.share is None:
+        return "no nominal bandwidth of main memory (memory_bandwidth in platform.toml)"
+    if best.share > _NEAR_NOMINAL:
         return []
     return [
         Hint(
-            seen=f"transparent huge pages are off on {off[0][0]}; {best.name} reached "
-            f"{format_quantity(best.value, 'B/s', 3)}"
-            + (f", {best.share:.0%} of its nominal limit" if best.share else ""),
+            seen=f"transparent huge pages are off on {off[0]}; {best.name} reached "
+            f"{format_quantity(best.value, 'B/s', 3)}, {best.share:.0%} of its nominal limit",
             do="echo madvise > /sys/kernel/mm/transparent_hugepage/enabled (root), or huge pages in the "
             "program",
             of="what goes through much memory",
-            gain=1 / best.share if best.share else None,
+            gain=1 / best.share,
             raw=best.raw,
         )
-    ]  # fmt: skip
+    ]
 
 
 #: Words and settings that let ranks and threads wander.
@@ -185,6 +202,8 @@ _UNBINDING: Final = {
     "OMP_PROC_BIND": ("false",),
     "SLURM_CPU_BIND": ("none",),
 }
+#: One of these binds the threads of OpenMP; without any they wander. LIKWID binds by itself.
+_THREADS_BOUND_BY: Final = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
 
 
 @rule(
@@ -195,7 +214,7 @@ _UNBINDING: Final = {
     "and Engineers, appendix A",
 )  # fmt: skip
 def pinning(evidence: Evidence) -> Judgement:
-    """Binding switched off on a machine of several NUMA nodes, with the spread that its launches have."""
+    """Launches that were not bound on a machine of several NUMA nodes, with the spread that they have."""
     machines = [
         host for host, cpu in evidence.facts("cpu")
         if (cpu.get("sockets") or 0) > 1 or len(cpu.get("numa_nodes") or ()) > 1
@@ -204,27 +223,16 @@ def pinning(evidence: Evidence) -> Judgement:
         return "no environment.json"
     if not machines:
         return []
-    named = [
-        f"{name}={variables[name]}"
-        for _, variables in evidence.facts("variables")
-        for name, values in _UNBINDING.items()
-        if variables.get(name, "").lower() in values
-    ]
-    by_launch = {
-        raw: " ".join(filter(None, words)) for raw, launch in evidence.launches.items() for words in _UNBOUND
-        if words[0] in launch.argv and (not words[1] or words[1] in launch.argv)
-    }  # fmt: skip
-    if not named and not by_launch:
+    unbound = {record.raw: why for record in evidence.records if (why := _unbound(record, evidence))}
+    if not unbound:
         return []
-    wanted = None if named else set(by_launch)
-    spread = _widest(evidence, wanted)
+    spread = _widest(evidence, unbound)
     if spread is None:
         return "too few launches to show what wandering costs"
     record, gain = spread
     return [
         Hint(
-            seen=f"{(named or list(by_launch.values()))[0]} on {machines[0]}; the best launch of "
-            f"{record.case} is {gain:.3g} "
+            seen=f"{unbound[record.raw]} on {machines[0]}; the best launch of {record.case} is {gain:.3g} "
             "times as good as the median",
             do="bind: mpirun --bind-to core --map-by …, OMP_PROC_BIND=spread OMP_PLACES=cores, srun "
             "--cpu-bind=cores",
@@ -232,22 +240,39 @@ def pinning(evidence: Evidence) -> Judgement:
             gain=gain,
             raw=(record.raw,),
         )
-    ]  # fmt: skip
+    ]
 
 
-def _widest(evidence: Evidence, raws: set[str] | None) -> tuple[Record, float] | None:
-    """A record of the series whose best launch is furthest from its median, and how far.
+def _unbound(record: Record, evidence: Evidence) -> str:
+    """Why the record's ranks or threads could wander: what its command line or its variables say; or nothing.
 
-    raws: of these raw files only.
+    What stands before the program on the command line (``env NAME=VALUE …``) counts before the job's.
     """
+    launch = evidence.launches.get(record.raw)
+    argv = launch.argv if launch else ()
+    for words in _UNBOUND:
+        if words[0] in argv and (not words[1] or words[1] in argv):
+            return " ".join(filter(None, words))
+    known = evidence.circumstances.environment(record, "variables")
+    if known is None:
+        return ""
+    variables = {**known, **dict(word.split("=", 1) for word in argv if "=" in word)}
+    for name, values in _UNBINDING.items():
+        if variables.get(name, "").lower() in values:
+            return f"{name}={variables[name]}"
+    threads = record.params.get("threads", "")
+    by_mpi = any(PurePath(word).name in MPI_STARTERS for word in argv)
+    alone = argv and not by_mpi and record.benchmark != "likwid"
+    if alone and threads.isdecimal() and int(threads) > 1 and not variables.keys() & set(_THREADS_BOUND_BY):
+        return f"OMP_PROC_BIND is not set for {threads} threads"
+    return ""
+
+
+def _widest(evidence: Evidence, raws: Collection[str]) -> tuple[Record, float] | None:
+    """A record of the series whose best launch is furthest from its median, and how far; of `raws` only."""
     series: defaultdict[tuple[object, ...], list[Record]] = defaultdict(list)
     for record in evidence.records:
-        if (
-            record.ok
-            and record.value
-            and "statistic" not in record.params
-            and (raws is None or record.raw in raws)
-        ):
+        if record.ok and record.value and "statistic" not in record.params and record.raw in raws:
             series[record.series].append(record)
     found = []
     for records in series.values():

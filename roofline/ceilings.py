@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,8 +35,8 @@ from npc.platform import PRECISION_BITS, Platform, Precision
 from npc.record import Record
 from npc.record import replace as replaced
 from npc.statistics import MIN_SAMPLES, Summary, summarise
-from npc.units import METRICS, format_quantity
-from roofline.model import ridge_point
+from npc.units import METRICS, format_quantity, format_size
+from roofline.model import message_seconds, ridge_point
 from roofline.sweeps import size_params
 
 if TYPE_CHECKING:
@@ -226,7 +227,8 @@ def find_ceilings(
 ) -> Roofline:
     """The roofline of one platform's records; `platform` gives the nominal limits.
 
-    message_size: network ceilings at that size in bytes; without one, each at its best size.
+    message_size: network ceilings at that size in bytes, interpolated where a test has sizes on both sides of
+    it only; without one, each at its best size.
 
     Records that are not ``ok`` are counted and never used. An empty `Roofline.ceilings` means that nothing
     could be used.
@@ -363,23 +365,73 @@ def _outdone(load: Ceiling, others: Iterable[Ceiling]) -> str:
 def _network(series: _Series, platform: Platform | None, message_size: int | None) -> Iterator[Ceiling]:
     """One ceiling a tool, test, number of nodes and interface, the fastest first."""
     groups: defaultdict[tuple[str, str, int, str], _Series] = defaultdict(dict)
-    for key, every_size in series.items():
+    for key, sizes in series.items():
         benchmark, case, nodes, params = key
-        sizes = {s: found for s, found in every_size.items() if message_size in (None, s)}
-        if not sizes:
-            continue
         groups[benchmark, case, nodes, json.loads(params).get("interface", "")][key] = sizes
-    spans = Counter((benchmark, case) for benchmark, case, _, _ in groups)
-    found = []
-    for (benchmark, case, nodes, interface), variants in groups.items():
+    found = {}
+    for group, variants in groups.items():
+        nominal = _link_rate(platform, group[2], group[3])
+        if message_size is None:
+            found[group] = _ceiling("network", "", _best(variants), nominal)
+        elif (ceiling := _at_size(variants, message_size, nominal)) is not None:
+            found[group] = ceiling
+    spans = Counter((benchmark, case) for benchmark, case, _, _ in found)
+    named = []
+    for (benchmark, case, nodes, interface), ceiling in found.items():
         name = case if case.startswith(benchmark) else f"{benchmark} {case}"
         if spans[benchmark, case] > 1:
             name += f", {nodes} node{'s' if nodes > 1 else ''}" + (f", {interface}" if interface else "")
-        samples = _best(variants)
-        sent = samples[0].params.get("side") == "send"
-        ceiling = _ceiling("network", name, samples, _link_rate(platform, nodes, interface))
-        found.append(_noted(ceiling, "counts what was sent, not what arrived" if sent else ""))
-    yield from sorted(found, key=lambda ceiling: (-ceiling.value, ceiling.name))
+        sent = ceiling.params.get("side") == "send"
+        noted = _noted(ceiling, "counts what was sent, not what arrived" if sent else "")
+        named.append(replace(noted, name=name))
+    yield from sorted(named, key=lambda ceiling: (-ceiling.value, ceiling.name))
+
+
+def _at_size(variants: _Series, wanted: int, nominal: float | None) -> Ceiling | None:
+    """The network ceiling at one message size: as measured, else between neighbours; None outside them."""
+    exact: _Series = {key: {wanted: sizes[wanted]} for key, sizes in variants.items() if wanted in sizes}
+    if exact:
+        return _ceiling("network", "", _best(exact), nominal)
+    between = [_between(sizes, wanted, nominal) for sizes in variants.values()]
+    return max((c for c in between if c is not None), key=lambda ceiling: ceiling.value, default=None)
+
+
+def _between(
+    sizes: Mapping[int | None, Sequence[Record]], wanted: int, nominal: float | None
+) -> Ceiling | None:
+    """The ceiling at a size between two that were measured, where a message's time lies between theirs.
+
+    Its interval takes both lows and both highs, which hold together with at least its coverage (Bonferroni).
+    """
+    known = sorted(size for size in sizes if size)
+    place = bisect_left(known, wanted)
+    if not 0 < place < len(known):
+        return None
+    small, large = known[place - 1], known[place]
+    below, above = (_ceiling("network", "", sizes[size], nominal) for size in (small, large))
+
+    def at(first: float | None, second: float | None) -> float | None:
+        if not first or not second:
+            return None
+        return wanted / message_seconds([(small, small / first), (large, large / second)], wanted)
+
+    coverage = None
+    if below.coverage is not None and above.coverage is not None:
+        coverage = below.coverage + above.coverage - 1
+    return _noted(
+        replace(
+            below,
+            value=at(below.value, above.value) or 0.0,
+            low=at(below.low, above.low),
+            high=at(below.high, above.high),
+            coverage=coverage,
+            n=min(below.n, above.n),
+            size=wanted,
+            hosts=tuple(sorted({*below.hosts, *above.hosts})),
+            raw=tuple(sorted({*below.raw, *above.raw})),
+        ),
+        f"not measured at this size: interpolated between {format_size(small)} and {format_size(large)}",
+    )
 
 
 def _link_rate(platform: Platform | None, nodes: int, interface: str) -> float | None:

@@ -195,9 +195,9 @@ def _overlay(
 
 
 def _message_size(text: str | None, records: Sequence[Record]) -> int | None:
-    """Bytes of the size asked for, if some network test used it."""
+    """Bytes of the size asked for, if a network test used it or sizes on both sides of it."""
     from npc.units import format_size, parse_size
-    from roofline.ceilings import NETWORK_BANDWIDTH
+    from roofline.ceilings import find_ceilings
 
     if text is None:
         return None
@@ -205,10 +205,18 @@ def _message_size(text: str | None, records: Sequence[Record]) -> int | None:
         size = parse_size(text)
     except ValueError as error:
         raise _failure(f"--message-size {error}", _USAGE) from None
-    sizes = {r.size for r in records if r.ok and r.metric == "bandwidth" and r.benchmark in NETWORK_BANDWIDTH}
-    if size not in sizes:
-        known = ", ".join(format_size(known) for known in sorted(filter(None, sizes))) or "none with a size"
-        raise _failure(f"--message-size {text}: nothing was measured at that size; there are {known}", _USAGE)
+    curves = [
+        {point.size for point in curve.points if point.size}
+        for curve in find_ceilings(records).curves
+        if curve.metric == "bandwidth"
+    ]
+    if not any(sizes and min(sizes) <= size <= max(sizes) for sizes in curves):
+        known = ", ".join(map(format_size, sorted(set().union(*curves)))) or "none with a size"
+        raise _failure(
+            f"--message-size {text}: nothing was measured at that size or on both sides of it; "
+            f"there are {known}",
+            _USAGE,
+        )
     return size
 
 

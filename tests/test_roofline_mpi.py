@@ -151,6 +151,17 @@ def test_the_network_s_ceiling_at_one_message_size() -> None:
     assert [c.value for c in found.of_kind("compute", "memory")] == [100e9, 50e9]
 
 
+def test_a_size_between_two_that_were_measured_is_interpolated_and_said_to_be() -> None:
+    """1024 B in 10.24 µs and 65536 B in 65.536 µs: in the middle 33280 B take 37.888 µs."""
+    found = analyse(machine(), message_size=33280)
+    (ceiling,) = found.of_kind("network")
+    assert (ceiling.value, ceiling.size) == (pytest.approx(33280 / 37.888e-6), 33280)
+    assert ceiling.low == pytest.approx(0.9 * ceiling.value)
+    assert ceiling.coverage == pytest.approx(2 * 0.984375 - 1)
+    assert "interpolated between 1K and 64K" in ceiling.note
+    assert analyse(machine(), message_size=10).of_kind("network") == []
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     save_csv([*machine(), *latency(8, 1e-6), *caller_records({128: 9})], tmp_path / "records.csv")
@@ -208,7 +219,7 @@ def test_without_mpi_operations_there_is_no_such_picture(tmp_path: Path) -> None
 
 
 def test_a_message_size_that_nothing_was_measured_at_is_refused_with_those_there_are(file: Path) -> None:
-    done = invoke(file, "--message-size", "2K")
+    done = invoke(file, "--message-size", "128K")
     assert done.exit_code == 2
     assert "there are 1K, 64K" in done.stderr
     assert invoke(file, "--message-size", "lots").exit_code == 2

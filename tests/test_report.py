@@ -531,6 +531,14 @@ def test_a_folder_of_several_platforms_is_shown_platform_by_platform(tmp_path: P
     assert "comparison" in [section.name for section in sections]
 
 
+def test_a_number_that_must_not_be_believed_has_not_failed(tmp_path: Path) -> None:
+    (first, *rest) = records("stream", "triad", 78e9)
+    save_csv([replace(first, status="invalid: faster than light"), *rest], tmp_path / "records.csv")
+    assert npc_report(tmp_path).exit_code == 0
+    read = Page((tmp_path / "report.html").read_text())
+    assert "7 records, 1 of them not usable (failed or invalid)" in read.inside["allocation"]
+
+
 def test_links_to_raw_files_with_odd_names_lead_to_them(tmp_path: Path) -> None:
     odd = "a b#c?d%41&é.out"
     (first, *_) = records("stream", "triad", 78e9)

@@ -26,13 +26,13 @@ _ELSEWHERE = "elsewhere"
 _READING = (
     "each square is a node, {order}. White is as the others, red slower, blue faster, "
     "grey has nothing "
-    "to be compared with, a cross failed in everything. Point at a square for its name and numbers."
+    "to be compared with, a cross has no usable number. Point at a square for its name and numbers."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node: rows that name it, how many failed, and the median of its ratios to what is normal."""
+    """A node: rows that name it, how many are not usable, and the median of its ratios to what is normal."""
 
     name: str
     rows: int
@@ -64,7 +64,7 @@ def _of_run(report: Report, run: Run) -> Iterator[Block]:
         yield Text(
             f"All of {run.label} was measured on one node, {node.name}: there is no other to compare it "
             "with. "
-            f"{node.rows} records, {node.failed} of them failed."
+            f"{node.rows} records, {node.failed} of them not usable (failed or invalid)."
         )
         return
     yield _figure(report, f"Health of the nodes{where}", _placed(nodes, report.topology))
@@ -229,7 +229,7 @@ def _ratios(nodes: Sequence[Node]) -> dict[str, float]:
 
 def _tip(node: Node) -> str:
     ratio = "not compared" if node.ratio is None else f"{node.ratio:.3g} of normal, over {node.series} tests"
-    lines = [node.name, node.place, ratio, node.worst, f"{node.rows} rows, {node.failed} failed"]
+    lines = [node.name, node.place, ratio, node.worst, f"{node.rows} rows, {node.failed} not usable"]
     return "\n".join(filter(None, lines))
 
 
@@ -252,7 +252,7 @@ def _table(title: str, nodes: Sequence[Node]) -> Table:
         for node in nodes
     )
     where = ["rack or switch"] if nodes[0].place else []
-    columns = ("node", *where, "ratio to normal", "tests compared", "records", "failed", "worst test")
+    columns = ("node", *where, "ratio to normal", "tests compared", "records", "not usable", "worst test")
     return Table(f"Numbers: {title}", columns, rows, folded=True, filtered=len(nodes) > 16)
 
 

@@ -39,7 +39,11 @@ def analyse(
 
 
 def _job(roofline: Roofline, nodes: int) -> Roofline:
-    """The ceilings of `nodes` nodes that work side by side and share no link (full bisection bandwidth)."""
+    """The ceilings of `nodes` nodes that work side by side and share no link (full bisection bandwidth).
+
+    What a network test reached within one node is no ceiling of a job's network.
+    """
+    ceilings = [each for each in roofline.ceilings if each.kind != "network" or each.nodes > 1]
 
     def times(estimate: Any) -> Any:
         return replace(estimate, **_scaled(estimate, nodes))
@@ -47,7 +51,7 @@ def _job(roofline: Roofline, nodes: int) -> Roofline:
     return replace(
         roofline,
         job_nodes=nodes,
-        ceilings=tuple(map(times, roofline.ceilings)),
+        ceilings=tuple(map(times, ceilings)),
         kernels=tuple(map(times, roofline.kernels)),
         theoretical={precision: peak * nodes for precision, peak in roofline.theoretical.items()},
     )

@@ -161,14 +161,19 @@ def _overlay(
 
     from roofline.analyse import analyse
     from roofline.document import SCHEMA, to_document
-    from roofline.overlay import draw_overlay, split
+    from roofline.overlay import check, draw_overlay, split
     from roofline.table import format_roofline
 
     if by != "platform":
         records = _one_platform(records, _platform(platform_name, records))
+    groups = split(records, by)
+    try:
+        check(groups)
+    except ValueError as error:
+        raise _failure(f"--overlay {by}: {error}; give fewer RECORDS", _USAGE) from None
     found = {
         name: analyse(some, _platform(platform_name, some), nodes, message_size)
-        for name, some in split(records, by).items()
+        for name, some in groups.items()
     }
     document = {"schema": SCHEMA, "overlay": by, "rooflines": {n: to_document(r) for n, r in found.items()}}
     if as_json:
@@ -182,8 +187,6 @@ def _overlay(
         folder.mkdir(parents=True, exist_ok=True)
         drawn = draw_overlay(found, f"Rooflines by {by}", paths)
         (folder / "overlay.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    except ValueError as error:
-        raise _failure(f"--overlay {by}: {error}; give fewer RECORDS", _USAGE) from None
     except OSError as error:
         raise _failure(
             f"cannot write to {folder}: {error.strerror or error}; choose one by --output", _USAGE
@@ -192,6 +195,9 @@ def _overlay(
         click.echo(path, err=as_json)
     if not drawn:
         raise _failure(f"--overlay {by}: none of them has a compute ceiling, so there is no roof to draw", 1)
+    roofless = [name for name, each in found.items() if not (each.of_kind("compute") or each.theoretical)]
+    if roofless:
+        click.echo(f"Not in the picture, without a compute ceiling: {', '.join(roofless)}.", err=True)
 
 
 def _message_size(text: str | None, records: Sequence[Record]) -> int | None:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from npc.record import Record
 from roofline.ceilings import Ceiling, Roofline
 from roofline.plot import DPI, INCHES, SHAPES, STYLE, log_log, save
+from roofline.points import link
 from roofline.scene import BLACK, BLUE, GREEN, INTENSITIES, ORANGE, PURPLE, SKY_BLUE, VERMILLION, compose
 from roofline.table import value_text
 
@@ -46,13 +47,22 @@ def split(records: Iterable[Record], by: By) -> dict[str, list[Record]]:
 
 
 def leading(roofline: Roofline) -> list[Ceiling]:
-    """The highest peak of double precision (else of any), main memory, and the fastest network test."""
+    """The highest peak of double precision (else of any), main memory, and the fastest network test between
+    nodes (within one where there is no other)."""
     compute = roofline.of_kind("compute")
     double = [ceiling for ceiling in compute if ceiling.precision == "double"] or compute
     memory = [ceiling for ceiling in roofline.of_kind("memory") if ceiling.level == "MEM"]
     network = roofline.of_kind("network")
-    found = [max(some, key=lambda c: c.value, default=None) for some in (double, memory[:1], network)]
+    between = link(roofline)
+    lists = (double, memory[:1], network if between is None else [between])
+    found = [max(some, key=lambda ceiling: ceiling.value, default=None) for some in lists]
     return [ceiling for ceiling in found if ceiling is not None]
+
+
+def check(names: Collection[str]) -> None:
+    """Raises ValueError for more rooflines than `MOST`."""
+    if len(names) > MOST:
+        raise ValueError(f"{len(names)} rooflines in one picture: more than {MOST} cannot be told apart")
 
 
 def draw_overlay(rooflines: Mapping[str, Roofline], title: str, paths: Sequence[Path]) -> bool:
@@ -60,8 +70,7 @@ def draw_overlay(rooflines: Mapping[str, Roofline], title: str, paths: Sequence[
 
     Raises OSError, and ValueError for more than `MOST` rooflines.
     """
-    if len(rooflines) > MOST:
-        raise ValueError(f"{len(rooflines)} rooflines in one picture: more than {MOST} cannot be told apart")
+    check(rooflines)
     scenes = {name: scene for name, found in rooflines.items() if (scene := compose(found)) is not None}
     if not scenes:
         return False

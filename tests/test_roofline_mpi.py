@@ -17,7 +17,7 @@ from roofline.commands import roofline as command
 from roofline.commands import write_pictures
 from roofline.mpi import BACK_TO_BACK, ONE_AT_A_TIME, find_callers, mpi_ceilings, verdict
 from roofline.mpi_plot import draw_mpi
-from roofline.overlay import MOST, draw_overlay, split
+from roofline.overlay import MOST, draw_overlay, leading, split
 from tests.measured import level, peak, records
 from tests.test_roofline_points import launch
 
@@ -145,6 +145,17 @@ def test_a_job_of_n_nodes_has_n_times_the_ceilings_and_the_same_ridge_points() -
     assert job.applications[0].intensity == one.applications[0].intensity
 
 
+def test_what_a_network_test_reached_within_a_node_is_no_ceiling_of_a_job() -> None:
+    shared = records("osu", "osu_bw", 8e9, size=65536)
+    assert [c.name for c in analyse([*machine(), *shared], nodes=4).of_kind("network")] == ["qperf tcp_bw"]
+
+
+def test_an_overlay_s_network_is_between_nodes_where_one_was_measured() -> None:
+    shared = [*records("osu", "osu_bw", 8e9, size=65536)]
+    assert leading(analyse([*machine(), *shared]))[-1].name == "qperf tcp_bw"
+    assert leading(analyse([*peak("peakflops_avx_fma", 100e9), *shared]))[-1].name == "osu_bw"
+
+
 def test_the_network_s_ceiling_at_one_message_size() -> None:
     found = analyse(machine(), message_size=1024)
     assert [(c.value, c.size) for c in found.of_kind("network")] == [(0.1e9, 1024)]
@@ -250,6 +261,24 @@ def test_more_rooflines_than_can_be_told_apart_are_refused(tmp_path: Path) -> No
     one = analyse(machine())
     with pytest.raises(ValueError, match="told apart"):
         draw_overlay({str(number): one for number in range(MOST + 1)}, "many", [tmp_path / "x.png"])
+
+
+def test_too_many_for_an_overlay_are_refused_before_anything_is_printed(tmp_path: Path) -> None:
+    many = [replace(record, hosts=(f"n{n:02d}",)) for n in range(MOST + 1) for record in machine()[:7]]
+    save_csv(many, tmp_path / "records.csv")
+    done = invoke(tmp_path, "--overlay", "node", "--output", tmp_path / "o")
+    assert done.exit_code == 2
+    assert "29 rooflines in one picture" in done.stderr
+    assert done.stdout == ""
+    assert not (tmp_path / "o").exists()
+
+
+def test_those_without_a_roof_are_named(tmp_path: Path) -> None:
+    lacking = [replace(record, hosts=("n9",)) for record in records("qperf", "tcp_bw", 1e9, nodes=2)]
+    save_csv([*machine(), *lacking], tmp_path / "records.csv")
+    done = invoke(tmp_path, "--overlay", "node")
+    assert done.exit_code == 0, done.output
+    assert "Not in the picture, without a compute ceiling: n9." in done.stderr
 
 
 def test_an_overlay_without_a_roof_is_said(tmp_path: Path) -> None:

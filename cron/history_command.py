@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from npc import status_line
 from npc.parameters import PathParameter
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from cron.history import History, Point, SeriesKey
     from cron.variation import Variation
     from npc.platform import Platform
+    from npc.record import Record
     from roofline.ceilings import Ceiling
 
 
@@ -50,11 +52,14 @@ def history(
     from cron.variation import variations
 
     past = History(_folder(history, platform))
+    status_line.show(f"reading {past.folder}")
     try:
         points = [point for point in past.points() if matches(pattern, point.key)]
     except InvalidHistory as error:
+        status_line.show("")
         raise click.ClickException(str(error)) from None
-    found = variations(points)
+    found = variations(points, status_line.show)
+    status_line.show("")
     if not found:
         raise click.ClickException(f"{past.folder} has nothing that {pattern!r} names: npc nightly fills it")
     for problem in past.problems:
@@ -88,8 +93,15 @@ def _shares(past: History, platform: str, keys: set[SeriesKey]) -> list[Ceiling]
     """The ceilings of all nights together, those first that have a nominal limit."""
     from roofline.ceilings import find_ceilings
 
-    records = [record for key in sorted(keys, key=str) for record in past.records(key)]
-    found = find_ceilings(records, _limits(platform)).ceilings
+    limits = _limits(platform)
+    if limits is None:
+        return []
+    records: list[Record] = []
+    for number, key in enumerate(sorted(keys, key=str), 1):
+        status_line.show(f"nominal limits: series {number} of {len(keys)}")
+        records += past.records(key)
+    found = find_ceilings(records, limits).ceilings
+    status_line.show("")
     return [ceiling for ceiling in found if ceiling.share is not None]
 
 

@@ -9,7 +9,7 @@ looked at over the number of the measurement.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean, median, pstdev
 from typing import Any, Final
@@ -60,19 +60,21 @@ class Variation:
         return plain
 
 
-def variations(points: Iterable[Point]) -> list[Variation]:
+def variations(points: Iterable[Point], say: Callable[[str], None] = lambda _: None) -> list[Variation]:
     """Every series with a usable value, in the order of the points. Re-measurements are left out: they were
-    made because a night was low."""
+    made because a night was low. say: is told which series is looked at."""
     nights: dict[SeriesKey, dict[str, list[float]]] = {}
     begun: dict[str, str] = {}
     for point in points:
         if point.status == OK and point.value is not None and not point.remeasured:
             nights.setdefault(point.key, {}).setdefault(point.run, []).append(point.value)
             begun[point.run] = min(begun.get(point.run, point.time), point.time)
-    return [
-        _variation(key, {run: found[run] for run in sorted(found, key=lambda run: (begun[run], run))})
-        for key, found in nights.items()
-    ]
+    varied = []
+    for number, (key, found) in enumerate(nights.items(), 1):
+        say(f"series {number} of {len(nights)}")
+        runs = sorted(found, key=lambda run: (begun[run], run))
+        varied.append(_variation(key, {run: found[run] for run in runs}))
+    return varied
 
 
 def _variation(key: SeriesKey, nights: dict[str, list[float]]) -> Variation:

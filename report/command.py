@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from npc import status_line
 from npc.parameters import PathParameter
 
 if TYPE_CHECKING:
@@ -76,10 +76,10 @@ def report(
     fabric = _read_topology(topology)
     read = _read_history(history, [run.platform_name for run in found if run.records])
     made = Report(found, path.parent, read, fabric)
-    sections, absent = build(made, _say)
-    _say("writing the page")
+    sections, absent = build(made, status_line.show)
+    status_line.show("writing the page")
     page = render(made, sections, absent)
-    _say("")
+    status_line.show("")
     _write(page, path)
     if as_json:
         click.echo(json.dumps(_document(made, sections, absent, path, page), indent=1))
@@ -122,7 +122,7 @@ def _read_history(folder: Path | None, platforms: Sequence[str]) -> History | No
     if folder == Path(_OF_PLATFORM) and not folder.exists():
         folder = checkout() / _OF_PLATFORM  # where npc nightly keeps it
     try:
-        return read_history(folder, platforms, _say)
+        return read_history(folder, platforms, status_line.show)
     except NoHistory as error:
         raise _failure(str(error)) from None
     except OSError as error:
@@ -136,12 +136,6 @@ def _read_topology(source: str | None) -> Topology | None:
         return load(source) if source else None
     except InvalidTopology as error:
         raise _failure(str(error)) from None
-
-
-def _say(text: str) -> None:
-    """What is being done, on one line of a terminal; nothing elsewhere."""
-    if sys.stderr.isatty():
-        click.echo(f"\r\x1b[K{text}", nl=False, err=True)
 
 
 def _write(page: str, path: Path) -> None:

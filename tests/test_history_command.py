@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -49,6 +50,17 @@ def npc_history(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         check=False,
         timeout=120,
     )
+
+
+def test_says_on_a_terminal_what_it_does_and_clears_that_line(folder: Path) -> None:
+    terminal, stderr = os.openpty()
+    command = [NPC, "history", "--platform", "fuchs-csc", "--history", folder]
+    with open(terminal, "rb", buffering=0) as shown:
+        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=stderr, check=True, timeout=120)
+        os.close(stderr)
+        said = shown.read(65536).decode()
+    assert "series 2 of 2" in said and said.endswith("\r\x1b[K")
+    assert npc_history(folder).stderr == ""
 
 
 def nights_of(samples: Sequence[Sequence[float]]) -> list[Point]:

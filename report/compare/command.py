@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from npc import status_line
 from npc.parameters import PathParameter
 
 if TYPE_CHECKING:
@@ -90,9 +91,14 @@ def compare(
     """
     from report.compare.pairs import Choice, compare_sides
 
+    status_line.show(f"reading {' '.join(what)}")
     sides = _sides(what, by, history or _usual_history(), reference, cases)
     choice = Choice(by=by, ignore=ignore, statistics=statistics, least_effect=least, run_to_run=run_to_run)
-    comparisons = [compare_sides(a, b, choice) for a, b in _couples(sides, by, reference)]
+    comparisons = []
+    for a, b in _couples(sides, by, reference):
+        status_line.show(f"comparing {b.name} with {a.name}")
+        comparisons.append(compare_sides(a, b, choice))
+    status_line.show("")
     if by == "benchmark":  # tools that measure something else have nothing to compare
         comparisons = [each for each in comparisons if any("only in" not in p.reason for p in each.pairs)]
     _show(comparisons, by, form, everything)

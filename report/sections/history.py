@@ -186,10 +186,12 @@ def _figure(report: Report, history: History, series: HistorySeries, most: int) 
         traces.append(Trace("nights without a usable number", "bad", marks=marks, shape=4, hollow=True))
     for name, words, colour, dashes in (
         ("reference", "usual value", "ink", (1.5, 2.5)),
-        ("limit", "gate of a single night", "orange", (7.0, 3.0)),
+        ("limit", "gate: measured again beyond", "orange", (7.0, 3.0)),
         ("floor", "hard floor", "vermillion", (12.0, 2.0)),
     ):
         level = judged.get(name)
+        if name == "limit" and level == judged.get("reference"):
+            continue  # after a low night everything below the usual value is measured again
         if level is not None and math.isfinite(level):
             label = f"{words}: {format_quantity(level, unit)}"
             traces.append(Trace(label, colour, lines=(((x.low, level), (x.high, level)),), dashes=dashes))
@@ -226,7 +228,8 @@ def _reading(traces: Sequence[Trace]) -> str:
         words.append("dotted is the usual value")
     if "gate" in names:
         words.append(
-            "dashed the gate: a night beyond it is measured again, and two of three count as DEGRADED"
+            "dashed the gate beyond which a night is measured again; DEGRADED is what two or three nights "
+            "say together (docs/acceptance.md)"
         )
     if "floor" in names:
         words.append("the long dashes are the hard floor, beyond which one night is a failure")

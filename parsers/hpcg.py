@@ -18,16 +18,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from npc.record import OK, Reading
-from parsers import complete_lines, failed
+from parsers import complete_lines, failed, reading_of
 
 _RUN: Final = re.compile(r"\nHPCG-Benchmark\nversion=(\S{1,40})(?=\n)")
-_ENTRY: Final = re.compile(r"^([A-Z][^=\n]{0,200})=([^\n]*)$", re.MULTILINE)
 _NUMBER: Final = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,18})?(?:e[-+]?[0-9]{1,3})?")
 _RATING: Final = "Final Summary::HPCG result is VALID with a GFLOP/s rating of"
 _SHORT: Final = "Final Summary::Official results execution time (sec) must be at least"
+_REFERENCE: Final = "Final Summary::Reference version of"
 _LAST_LINES: Final = (_SHORT, "Final Summary::Please upload results from the YAML file contents to")
 _PARTS: Final = ("DDOT", "WAXPBY", "SpMV", "MG")
 _WITH_OVERHEAD: Final = "Total with convergence and optimization phase overhead"
@@ -62,29 +63,31 @@ _TOLERANCE: Final = 1e-4
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of every result file in the text; nothing of a text without one."""
     parts = _RUN.split(complete_lines(text))
-    for version, body in zip(parts[1::2], parts[2::2], strict=True):
-        yield from _run(version, dict(_ENTRY.findall(body)))
+    return chain.from_iterable(map(_run, parts[1::2], parts[2::2]))
 
 
-def _run(version: str, entries: Mapping[str, str]) -> Iterator[Reading]:
+def _run(version: str, body: str) -> list[Reading]:
     """Readings of one result file."""
+    entries = dict([line.split("=", 1) for line in body.split("\n") if "=" in line])
     invalid = "Final Summary::HPCG result is" in entries
     if not invalid and not (_RATING in entries and any(line in entries for line in _LAST_LINES)):
-        yield failed("HPCG", "flops", "the result file ends before its summary does")
-        return
+        return [failed("HPCG", "flops", "the result file ends before its summary does")]
     params = {name: entries[key] for name, key in _PARAMS.items() if key in entries}
     params["official"] = "no" if invalid or _SHORT in entries else "yes"
-    reference = any(key.startswith("Final Summary::Reference version of") for key in entries)
+    reference = _REFERENCE in body and any(key.startswith(_REFERENCE) for key in entries)
     params["kernels"] = "reference" if reference else "optimised"
     memory = _number(entries, _MEMORY)
     size = None if memory is None else round(memory * 1e9)
     status = "invalid: HPCG's own checks failed: its result is INVALID" if invalid else _arithmetic(entries)
+    found = []
     for case, metric, key, unit, qualifiers in _QUANTITIES:
         value = _number(entries, key)
         if value is not None:
-            yield Reading(case, metric, value * unit, size, status, {**params, **qualifiers}, version)
+            own = {**params, **qualifiers} if qualifiers else params
+            found.append(reading_of((case, metric, value * unit, size, status, own, version)))
     if invalid and _number(entries, "GFLOP/s Summary::Raw Total") is None:
-        yield failed("HPCG", "flops", "HPCG's own checks failed: its result is INVALID", size, params)
+        found.append(failed("HPCG", "flops", "HPCG's own checks failed: its result is INVALID", size, params))
+    return found
 
 
 def _arithmetic(entries: Mapping[str, str]) -> str:

@@ -23,6 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import chain, repeat
 from typing import Final, NamedTuple
 
 from npc.record import OK, Reading
@@ -43,11 +44,12 @@ _LOST: Final = re.compile(
     rf" # out-of-order messages = ({WHOLE})(?=\n)"
 )
 _POINT: Final = re.compile(
-    rf"\nsockperf: ---> (?:percentile ({NUMBER})|<(MAX|MIN)> observation) = *({NUMBER})(?=\n)"
+    rf"\nsockperf: ---> (percentile {NUMBER}|<MAX> observation|<MIN> observation) = *({NUMBER})(?=\n|\Z)"
 )
 _REASON: Final = re.compile(
-    r"\n(?:sockperf: )?(ERROR: [^\n]*(?:\n \([^\n]*\))?|'-[^\n]* Invalid [^\n]*|Usage: sockperf <subcommand>"
-    r"|No messages were (?:sent|received from)[^\n]*|No valid observations [^\n]*)"
+    r"\n(?:sockperf: |)(?=['ENU])(ERROR: [^\n]*(?:\n \([^\n]*\))?|'-[^\n]* Invalid [^\n]*"
+    r"|Usage: sockperf <subcommand>|No messages were (?:sent|received from)[^\n]*"
+    r"|No valid observations [^\n]*)"
 )
 _SUBCOMMANDS: Final = {
     "ping-pong": "ping_pong",
@@ -79,12 +81,13 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of one or several runs of a client; of a server, its failure."""
     words = words_after(argv, "sockperf")
     parts = _BANNER.split(_COLOUR.sub("", complete_lines(text)))
-    for version, body in zip(parts[1::2] or [""], parts[2::2] or parts, strict=True):
-        yield from _readings(body + "\n", words, version)
+    versions, bodies = parts[1::2] or [""], parts[2::2] or parts
+    return chain.from_iterable(map(_readings, bodies, repeat(words), versions))
 
 
-def _readings(body: str, words: Sequence[str], version: str) -> Iterator[Reading]:
+def _readings(body: str, words: Sequence[str], version: str) -> list[Reading]:
     """Readings of one run; `body` is what follows its banner."""
+    body += "\n"
     target = _TARGET.search(body)
     protocol = target[1].lower() if target else "tcp" if "--tcp" in words else "udp" if words else ""
     subcommand = _SUBCOMMANDS.get(words[0], "") if words else ""
@@ -101,7 +104,7 @@ def _readings(body: str, words: Sequence[str], version: str) -> Iterator[Reading
         found = [
             failed(_case(protocol, test), metric, reason[1] if reason else "no result was printed", run.size)
         ]
-    yield from found
+    return found
 
 
 def _case(protocol: str, test: str) -> str:
@@ -110,7 +113,7 @@ def _case(protocol: str, test: str) -> str:
 
 def _message_size(body: str, words: Sequence[str]) -> int | None:
     """Bytes of a message: as the text says, else the command line, else the default; None without either."""
-    printed = _SIZE.search(body)
+    printed = _SIZE.search(body) if "test was performed" in body else None
     asked = printed[1] if printed else option(words, "-m", "--msg-size")
     if asked is None:
         return _DEFAULT_SIZE if words else None
@@ -119,13 +122,13 @@ def _message_size(body: str, words: Sequence[str]) -> int | None:
 
 def _throughput(body: str, run: _Run) -> list[Reading]:
     """Message rate and bandwidth of what was sent."""
-    rate, mib = _RATE.search(body), _MIB.search(body)
+    rate = _RATE.search(body) if "Message Rate is " in body else None
     if not rate or not int(rate[1]):
         return []
     values = [("message_rate", float(rate[1]))]
     if run.size is not None:
         values.append(("bandwidth", float(rate[1]) * run.size))
-    elif mib:
+    elif mib := _MIB.search(body):
         values.append(("bandwidth", float(mib[1]) * 2**20))
     case, params = _case(run.protocol, "throughput"), {**run.params, "side": "send"}
     return [
@@ -145,13 +148,11 @@ def _latencies(body: str, run: _Run) -> list[Reading]:
         over = 1e6 if average[1] == "latency" else 2e6
         status = _validity(block) if run.status == OK else run.status
         params = run.params if server == "0" else {**run.params, "server": server}
-        points = [("", "", average[2]), ("stdev", "", average[3]), *_POINT.findall(block + "\n")]
+        points = [("average", average[2]), ("stdev", average[3]), *_POINT.findall(block)]
+        labels, numbers = zip(*points, strict=True)
         found += [
             reading_of((case, "latency", float(number) / over, run.size, status, qualifiers, run.version))
-            for kind, extreme, number in points
-            for qualifiers in (
-                {**params, **_statistic(kind, extreme)} if params else _statistic(kind, extreme),
-            )
+            for number, qualifiers in zip(numbers, _qualifiers(labels, tuple(params.items())), strict=True)
         ]
     return found
 
@@ -167,8 +168,11 @@ def _validity(block: str) -> str:
 
 
 @lru_cache
-def _statistic(percentile: str, extreme: str) -> dict[str, str]:
-    """The qualifier of a line of the distribution: ``99.900`` → p99.9."""
-    if percentile == "":
-        return {"statistic": extreme.lower()} if extreme else {}
-    return {"statistic": percentile if percentile == "stdev" else f"p{float(percentile):g}"}
+def _qualifiers(labels: tuple[str, ...], params: tuple[tuple[str, str], ...]) -> list[dict[str, str]]:
+    """The params of a distribution's lines: ``percentile 99.900`` is p99.9."""
+    found = []
+    for label in labels:
+        kind, _, percentile = label.partition(" ")
+        name = f"p{float(percentile):g}" if kind == "percentile" else kind.strip("<>").lower()
+        found.append(dict(params) if name == "average" else {**dict(params), "statistic": name})
+    return found

@@ -55,7 +55,7 @@ def npc_history(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_says_on_a_terminal_what_it_does_and_clears_that_line(folder: Path) -> None:
     terminal, stderr = os.openpty()
     command = [NPC, "history", "--platform", "fuchs-csc", "--history", folder]
-    with open(terminal, "rb", buffering=0) as shown:
+    with os.fdopen(terminal, "rb", buffering=0) as shown:
         subprocess.run(command, stdout=subprocess.DEVNULL, stderr=stderr, check=True, timeout=120)
         os.close(stderr)
         said = shown.read(65536).decode()

@@ -11,12 +11,14 @@ import textwrap
 from collections.abc import Iterator
 from html import escape
 from importlib.util import find_spec
+from math import isfinite
 from pathlib import Path
 from typing import Any, Final
 
+from npc.statistics import Summary
 from npc.units import format_quantity
 from roofline.ceilings import Ceiling, Roofline
-from roofline.points import verdict
+from roofline.points import Application, verdict
 from roofline.scene import GREY, INTENSITIES, Line, Mark, Scene, Stroke, compose
 from roofline.table import (
     application_text,
@@ -28,6 +30,7 @@ from roofline.table import (
     share_text,
     size_text,
     source_text,
+    summary_text,
     value_text,
 )
 
@@ -144,24 +147,33 @@ def _traces(scene: Scene, roofline: Roofline) -> Iterator[dict[str, Any]]:
 
 def _mark(mark: Mark, verdict: str) -> Iterator[dict[str, Any]]:
     """The traces of an application: its runs, the trail of its days, and its median."""
-    name = application_text(mark.application)
+    application = mark.application
+    name = application_text(application)
+    here = f"<b>{_plain(name)}</b><br>%{{text}}<br>%{{x:.3~g}} FLOP/byte, %{{y:.3~s}}FLOP/s<extra></extra>"
     if len(mark.runs) > 1:
         yield _trace(name, *zip(*mark.runs, strict=True)) | {
             "mode": "markers",
             "marker": {"size": 4, "color": mark.colour, "opacity": 0.35},
-            "hoverinfo": "skip",
+            "text": [
+                _plain(f"{run.time[:19]}, raw: {run.raw}")
+                for run in application.runs
+                if run.intensity is not None and isfinite(run.intensity)
+            ],
+            "hovertemplate": here,
             "showlegend": False,
         }
     if mark.trail:
-        yield _trace(name, *zip(*mark.trail, strict=True)) | {
-            "mode": "lines",
-            "line": {"width": 1, "color": mark.colour},
-            "hoverinfo": "skip",
-            "showlegend": False,
-        }
-    facts = [f"<b>{escape(name)}</b>", *textwrap.wrap(escape(verdict), 90)]
-    facts.append(f"raw: {escape(mark.application.runs[0].raw)}")
+        yield from _trail(mark, name, here)
+    facts = [
+        f"<b>{_plain(name)}</b>",
+        f"{summary_text(application.flops, 'FLOP/s')}{'' if application.whole_job else ' a node'}",
+        *([summary_text(application.intensity, "FLOP/byte")] if application.intensity is not None else []),
+        _plain(_runs(application)),
+        *textwrap.wrap(_plain(verdict), 90),
+    ]
     yield _trace(name, [mark.x], [mark.y]) | {
+        "error_x": _bar(mark, application.intensity),
+        "error_y": _bar(mark, application.flops),
         "mode": "markers",
         "marker": {
             "size": 12,
@@ -170,8 +182,66 @@ def _mark(mark: Mark, verdict: str) -> Iterator[dict[str, Any]]:
             "line": {"color": "white", "width": 1},
         },
         "name": escape(name),
-        "hovertemplate": "<br>".join(facts).replace("%{", "% {") + "<extra></extra>",
+        "hovertemplate": "<br>".join(facts) + "<extra></extra>",
     }
+
+
+def _trail(mark: Mark, name: str, here: str) -> Iterator[dict[str, Any]]:
+    """The medians of an application's days, from hollow to filled, with the first and the last day's date."""
+    xs, ys = zip(*mark.trail, strict=True)
+    raw = dict.fromkeys(mark.days, "")
+    for run in reversed(mark.application.runs):
+        raw[run.time[:10]] = run.raw
+    yield _trace(name, xs, ys) | {
+        "mode": "lines+markers",
+        "line": {"width": 1, "color": mark.colour},
+        "marker": {
+            "size": 6,
+            "color": list(range(len(xs))),
+            "colorscale": [[0, "#FFFFFF"], [1, mark.colour]],
+            "line": {"width": 1, "color": mark.colour},
+        },
+        "text": [_plain(f"median of {day}, raw: {raw[day]}") for day in mark.days],
+        "hovertemplate": here,
+        "showlegend": False,
+    }
+    lower, upper = sorted((0, -1), key=lambda end: ys[end])
+    yield _trace(name, [xs[lower], xs[upper]], [ys[lower], ys[upper]]) | {
+        "mode": "text",
+        "text": [f" <br>{mark.days[lower]}", f"{mark.days[upper]}<br> "],  # a line away from the mark
+        "textposition": ["bottom center", "top center"],
+        "textfont": {"size": 11, "color": mark.colour},
+        "hoverinfo": "skip",
+        "showlegend": False,
+    }
+
+
+def _bar(mark: Mark, summary: Summary | None) -> dict[str, Any]:
+    """Plotly's error bar: the interval of a median."""
+    if summary is None or summary.low is None or summary.high is None:
+        return {"visible": False}
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [summary.high - summary.median],
+        "arrayminus": [summary.median - summary.low],
+        "color": mark.colour,
+        "thickness": 1.5,
+    }
+
+
+def _runs(application: Application) -> str:
+    """How many runs it was, when, where, and their first raw file."""
+    runs, coverage = application.runs, application.flops.coverage
+    days = " to ".join(dict.fromkeys((runs[0].time[:10], runs[-1].time[:10])))
+    more = f" and {len(runs) - 1} more" if len(runs) > 1 else ""
+    intervals = f", in brackets the {100 * coverage:.1f} % interval" if coverage else ""
+    return f"{len(runs)} runs, {days}, on {host_text(application.hosts)}{intervals}; raw: {runs[0].raw}{more}"
+
+
+def _plain(text: str) -> str:
+    """Text from files for a template of Plotly's, which reads markup and %{…}."""
+    return escape(text).replace("%{", "% {")
 
 
 def _trace(group: str, xs: Any, ys: Any) -> dict[str, Any]:

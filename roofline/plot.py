@@ -193,7 +193,9 @@ def _marks(axes: Axes, marks: Sequence[Mark]) -> None:
             )
     for mark in marks:
         if mark.trail:
-            axes.plot(*zip(*mark.trail, strict=True), "-", lw=1.0, color=mark.colour, alpha=0.8, zorder=7)
+            _trail(axes, mark)
+        for ends, cap in zip(mark.bars, _caps(mark), strict=True):
+            axes.plot(*zip(*ends, strict=True), "-", marker=cap, ms=7, lw=1.2, color=mark.colour, zorder=7.5)
         axes.plot(
             mark.x,
             mark.y,
@@ -203,6 +205,38 @@ def _marks(axes: Axes, marks: Sequence[Mark]) -> None:
             mew=1.2,
             color=mark.colour,
             zorder=8,
+        )
+
+
+def _caps(mark: Mark) -> list[str]:
+    """The ends of its bars: across the line."""
+    return ["|" if low[1] == high[1] else "_" for low, high in mark.bars]
+
+
+def _trail(axes: Axes, mark: Mark) -> None:
+    """The medians of an application's days, from hollow to filled, with the first and the last day's date."""
+    from matplotlib.colors import to_rgb
+
+    axes.plot(*zip(*mark.trail, strict=True), "-", lw=1.0, color=mark.colour, alpha=0.8, zorder=7)
+    if len(mark.trail) <= _MANY:
+        last = len(mark.trail) - 1
+        colour = to_rgb(mark.colour)
+        filled = [[1 - (1 - part) * place / last for part in colour] for place in range(last + 1)]
+        xs, ys = zip(*mark.trail, strict=True)
+        axes.scatter(xs, ys, s=14, c=filled, edgecolors=mark.colour, linewidths=0.7, zorder=7.2)
+    lower, upper = sorted((0, -1), key=lambda end: mark.trail[end][1])
+    for end, away, side in ((lower, -7, "top"), (upper, 7, "bottom")):
+        axes.annotate(
+            mark.days[end],
+            mark.trail[end],
+            xytext=(0, away),
+            textcoords="offset points",
+            ha="center",
+            va=side,
+            fontsize=_LABEL_POINTS - 1,
+            color=_darker(mark.colour),
+            bbox=_GROUND,
+            zorder=7.8,
         )
 
 

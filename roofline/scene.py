@@ -89,7 +89,7 @@ class Mark:
     """An application in the picture, at its medians: x in FLOP per byte on the network, y in FLOP/s.
 
     colour, shape: what it is drawn in; shapes are counted, and each way of drawing has a list of them. runs:
-    its single runs. trail: the medians of its days, where there are several.
+    its single runs. trail: the medians of its days, where there are several; days: which these are.
     """
 
     application: Application
@@ -99,6 +99,18 @@ class Mark:
     y: float
     runs: tuple[tuple[float, float], ...]
     trail: tuple[tuple[float, float], ...]
+    days: tuple[str, ...] = ()
+
+    @property
+    def bars(self) -> list[tuple[tuple[float, float], tuple[float, float]]]:
+        """The ends of its medians' intervals, along x and along y, as far as there are intervals."""
+        across, up = self.application.intensity, self.application.flops
+        found = []
+        if across is not None and across.low is not None and across.high is not None:
+            found.append(((across.low, self.y), (across.high, self.y)))
+        if up.low is not None and up.high is not None:
+            found.append(((self.x, up.low), (self.x, up.high)))
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +191,7 @@ def _marks(applications: Iterable[Application]) -> Iterator[Mark]:
             y=application.flops.median,
             runs=tuple(runs),
             trail=tuple((x, y) for _, x, y in nights) if len(nights) > 1 else (),
+            days=tuple(day for day, _, _ in nights) if len(nights) > 1 else (),
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from npc.statistics import MIN_SAMPLES
+from npc.statistics import MIN_SAMPLES, Summary
 from npc.units import PREFIXES, format_quantity, format_size
 from roofline.ceilings import Ceiling, Estimate, Ridge, Roofline
 from roofline.mpi import verdict as mpi_verdict
@@ -27,6 +27,21 @@ def interval_text(estimate: Estimate) -> str:
     prefix = value_text(estimate).split(" ")[1].removesuffix(estimate.unit)
     low, high = (_number(value / PREFIXES[prefix]) for value in (estimate.low, estimate.high))
     return f"[{low}, {high}]"
+
+
+def summary_text(summary: Summary, unit: str) -> str:
+    """``10 GFLOP/s [9.1, 10.4]``, in one prefix; ``n = 3`` in place of an interval that there is none of.
+
+    FLOP/byte have no prefix.
+    """
+    value = format_quantity(summary.median, unit, _DIGITS)
+    prefix = value.split(" ")[1].removesuffix(unit)
+    if unit == "FLOP/byte":
+        value, prefix = f"{_number(summary.median)} {unit}", ""
+    if summary.low is None or summary.high is None:
+        return f"{value}, n = {summary.n}"
+    low, high = (_number(end / PREFIXES[prefix]) for end in (summary.low, summary.high))
+    return f"{value} [{low}, {high}]"
 
 
 def intensity_text(intensity: float) -> str:

@@ -17,12 +17,14 @@ from hypothesis import strategies as st
 
 from npc.platform import Platform
 from npc.record import Record, replace
+from roofline.analyse import analyse
 from roofline.ceilings import Roofline, find_ceilings
 from roofline.page import write_page
 from roofline.plot import _spread, draw
 from roofline.png import write_png
 from roofline.scene import compose
 from tests.measured import level, peak, records
+from tests.test_roofline_points import launch
 
 NODE = Platform(name="fuchs", cores=20, clock_hz=2.5e9, simd_bits=256, simd_units=2, fma=False)
 
@@ -224,6 +226,65 @@ def test_the_page_fetches_nothing_and_forbids_it(tmp_path: Path) -> None:
     (policy,) = loads.policies
     assert "default-src 'none'" in policy
     assert "http" not in policy
+
+
+def nights() -> Roofline:
+    """An application under a machine's ceilings: three nights of three runs, ever slower."""
+    runs = [
+        record
+        for night in range(3)
+        for sample in range(3)
+        for record in launch(
+            "app",
+            2,
+            (20 - 2 * night + 0.1 * sample) * 1e9,
+            200e9,
+            1e9,
+            1e9,
+            sample=sample,
+            day=f"2026-11-1{night}",
+        )
+    ]
+    return analyse([*machine(), *runs])
+
+
+def test_hovering_over_an_application_tells_its_intervals_and_every_point_its_record(tmp_path: Path) -> None:
+    data = [trace for trace in traces(_page(nights(), tmp_path)) if trace["legendgroup"].startswith("app")]
+    runs, trail, dates, middle = data
+    assert len(runs["x"]) == 9
+    assert runs["text"][0] == "2026-11-10T08:00:00, raw: 1_app/launches/raw/0000.out"
+    assert "%{text}<br>%{x" in runs["hovertemplate"]
+    assert [text.split(",")[0] for text in trail["text"]] == [f"median of 2026-11-1{n}" for n in range(3)]
+    assert "raw: 1_app/launches/raw/0000.out" in trail["text"][0]
+    assert trail["y"] == pytest.approx([10.05e9, 9.05e9, 8.05e9])
+    assert trail["marker"]["color"] == [0, 1, 2]
+    assert [text.strip(" <br>") for text in dates["text"]] == ["2026-11-12", "2026-11-10"]
+    (application,) = nights().applications
+    assert application.flops.low is not None
+    for fact in (
+        "9.05 GFLOP/s [8.05, 10.1] a node",
+        "50 FLOP/byte [50, 50]",
+        "9 runs, 2026-11-10 to 2026-11-12, on n0, n1, in brackets the 96.1 % interval",
+        "raw: 1_app/launches/raw/0000.out and 8 more",
+    ):
+        assert fact in middle["hovertemplate"], middle["hovertemplate"]
+    assert middle["error_y"]["arrayminus"] == [pytest.approx(9.05e9 - application.flops.low)]
+
+
+def test_the_picture_shows_where_a_trail_begins_and_ends_and_the_interval_of_its_median(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "roofline.svg"
+    assert draw(nights(), [path])
+    texts = svg_texts(path)
+    assert "2026-11-10" in texts
+    assert "2026-11-12" in texts
+    assert "2026-11-11" not in texts
+    scene = compose(nights())
+    assert scene is not None
+    (mark,) = scene.marks
+    application = mark.application
+    assert mark.bars[-1] == ((mark.x, application.flops.low), (mark.x, application.flops.high))
 
 
 def test_hovering_tells_the_source_and_the_legend_switches_whole_ceilings(tmp_path: Path) -> None:

@@ -22,10 +22,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Final
 
 from npc.record import OK, Reading
-from parsers import NUMBER, WHOLE, complete_lines, failed, option, words_after
+from parsers import NUMBER, WHOLE, complete_lines, failed, option, reading_of, words_after
 
 _FLOAT: Final = rf"{NUMBER}(?:[eE][-+]?[0-9]{{1,3}})?|nan|-nan|inf"
 _CELLS: Final = re.compile(rf"\n *imax *= *({WHOLE}) +jmax *= *({WHOLE}) +kmax *= *({WHOLE}) *(?=\n)")
@@ -61,48 +62,47 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
         yield failed("himeno", "flops", error[1] if error else "it ended before its result")
 
 
-def _result(before: str, result: re.Match[str], alone: bool) -> Iterator[Reading]:
+def _result(before: str, result: re.Match[str], alone: bool) -> list[Reading]:
     """The readings of the closing lines; `before` is what the run printed above them.
 
     alone: the number of loops was asked for, so that none rehearse them.
     """
-    cells, processes, rehearsal = (_last(p, before) for p in (_CELLS, _PROCESSES, _REHEARSAL))
-    rehearsed = _last(_REHEARSAL_LOOPS, before)
+    cells, processes = _CELLS.findall(before), _PROCESSES.findall(before)
+    rehearsals, rehearsed = _REHEARSAL.findall(before), _REHEARSAL_LOOPS.findall(before)
     seconds, loops, gosa, mflops = map(float, result.groups())
-    params = {"precision": "single"}
-    size = flop = a_loop = None
-    if cells:
-        extent = [int(number) for number in cells.groups()]
-        params["cells"] = "x".join(cells.groups())
-        size = 4 * _ARRAYS * math.prod(extent)
-        a_loop = _FLOP_PER_CELL * math.prod(number - 2 for number in extent)
-        flop = a_loop * loops
-    if processes:
-        params["decomposition"] = "x".join(processes.groups())
-        params["processes"] = str(math.prod(map(int, processes.groups())))
+    size, a_loop, params = _grid(cells[-1] if cells else None, processes[-1] if processes else None)
+    flop = None if a_loop is None else a_loop * loops
     if not 0 < mflops < math.inf:
-        yield failed("himeno", "flops", "the printed rate is no number", size, params)
-        return
+        return [failed("himeno", "flops", "the printed rate is no number", size, params)]
     status = OK
     if not math.isfinite(gosa):
         status = "invalid: the residual is no number"
-    elif rehearsal and float(rehearsal[1]) <= gosa:
+    elif rehearsals and float(rehearsals[-1]) <= gosa:
         status = "invalid: the residual is not below the rehearsal's"
     elif flop is None:
         status = "invalid: the grid is not printed"
     elif not math.isclose(flop, mflops * 1e6 * seconds, rel_tol=_TOLERANCE, abs_tol=mflops):
         status = "invalid: the rate is not the loops' FLOP over the time"
-    yield Reading("himeno", "flops", mflops * 1e6, size, status, params)
-    moved = mflops * 1e6 / _FLOP_PER_CELL * _BYTES_PER_CELL
-    yield Reading("himeno", "bandwidth", moved, size, status, params)
-    yield Reading("himeno", "time", seconds, size, status, params)
-    rehearsal_loops = int(rehearsed[1]) if rehearsed else 0 if alone and not rehearsal else None
-    if a_loop is not None and rehearsal_loops is not None:
-        yield Reading("himeno", "flop", a_loop * (loops + rehearsal_loops), size, status, params)
+    flops = mflops * 1e6
+    values = [("flops", flops), ("bandwidth", flops / _FLOP_PER_CELL * _BYTES_PER_CELL), ("time", seconds)]
+    if a_loop is not None and (rehearsed or (alone and not rehearsals)):
+        values.append(("flop", a_loop * (loops + int(rehearsed[-1] if rehearsed else 0))))
+    return [reading_of(("himeno", metric, value, size, status, params, "")) for metric, value in values]
 
 
-def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
-    found = None
-    for found in pattern.finditer(text):
-        pass
-    return found
+@lru_cache
+def _grid(
+    cells: tuple[str, ...] | None, processes: tuple[str, ...] | None
+) -> tuple[int | None, int | None, dict[str, str]]:
+    """Bytes of the arrays, FLOP of a loop, and the params of a grid; None where its cells are not printed."""
+    params = {"precision": "single"}
+    size = a_loop = None
+    if cells:
+        extent = [int(number) for number in cells]
+        params["cells"] = "x".join(cells)
+        size = 4 * _ARRAYS * math.prod(extent)
+        a_loop = _FLOP_PER_CELL * math.prod(number - 2 for number in extent)
+    if processes:
+        params["decomposition"] = "x".join(processes)
+        params["processes"] = str(math.prod(map(int, processes)))
+    return size, a_loop, params

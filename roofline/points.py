@@ -467,14 +467,14 @@ def _bound_text(tightest: Bound, network: Link | None, memory_known: bool) -> st
     if ceiling.kind == "network" and network is not None and network.own_sizes:
         name += " at its own message sizes"
     beyond = {
-        "compute": "a library's rate, which is no hard limit, for no peak was measured"
-        if name == _LIBRARY
-        else "for no program is faster on this processor",
+        "compute": "for no program is faster on this processor",
         "memory": "beyond only by fewer bytes a FLOP (blocking, smaller types) or faster memory",
         "network": "beyond only by fewer bytes between nodes, larger messages or a faster link",
     }[ceiling.kind]
     room = f"Up to there it can become {faster} times as fast, {beyond}."
-    if ceiling.kind != "memory" and not memory_known:
+    if name == _LIBRARY:
+        room = f"Up to there it can become {faster} times as fast; a library's rate is no hard limit."
+    elif ceiling.kind != "memory" and not memory_known:
         room = f"It can become not more than {faster} times as fast, {beyond}."
     return (
         f"The tightest ceiling known is {name}, which allows {allowed}; it reaches "

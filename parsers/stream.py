@@ -18,11 +18,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 from npc.record import OK, Reading
 from npc.validity.arithmetic import contradiction
-from parsers import NUMBER, WHOLE, complete_lines, failed
+from parsers import NUMBER, WHOLE, complete_lines, failed, reading_of
 
 _VERSION: Final = re.compile(r"\nSTREAM version (?:\$Revision: )?([^\s$]+)[^\n]*(?=\n)")
 _RATE: Final = re.compile(rf"\n(Copy|Scale|Add|Triad): +({NUMBER}) +{NUMBER} +({NUMBER}) +{NUMBER} *(?=\n)")
@@ -43,15 +44,15 @@ _ROUNDING_MIB: Final = 0.051
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of one or several runs, kernel by kernel; a run without a kernel's rate has failed."""
     parts = _VERSION.split(complete_lines(text))
-    for version, body in zip(parts[1::2] or [""], parts[2::2] or parts, strict=True):
-        yield from _run(version, body + "\n")
+    return chain.from_iterable(map(_run, parts[1::2] or [""], parts[2::2] or parts))
 
 
-def _run(version: str, body: str) -> Iterator[Reading]:
+def _run(version: str, body: str) -> list[Reading]:
     """Readings of one run; nothing if it shows neither STREAM's banner nor its table."""
+    body += "\n"
     rates = {kernel: (rate, best_s) for kernel, rate, best_s in _RATE.findall(body)}
     if not rates and not version:
-        return
+        return []
     element, length, threads = _ELEMENT.search(body), _LENGTH.search(body), dict(_THREADS.findall(body))
     size = 3 * int(element[1]) * int(length[1]) if element and length else None
     params = {"array_size": length[1]} if length else {}
@@ -59,25 +60,30 @@ def _run(version: str, body: str) -> Iterator[Reading]:
         params["precision"] = "single"
     if "counted" in threads or "requested" in threads:
         params["threads"] = threads.get("counted") or threads["requested"]
-    stores = _STORES.search(body)
+    stores = _STORES.search(body) if "\nStores = " in body else None
     if stores and stores[1] != "ordinary":
         params["stores"] = stores[1]
     status = _validity(body, size, threads)
+    found = []
     for kernel, arrays in _KERNELS.items():
-        rate, best_s = rates.get(kernel, ("0", "0"))
-        if not float(rate):
-            yield failed(kernel.lower(), "bandwidth", "no rate was printed", size, params)
-            continue
+        printed, best_s = rates.get(kernel, ("0", "0"))
+        rate = float(printed) * 1e6
         own = status
-        if status == OK and size and (wrong := _contradiction(rate, best_s, size * arrays / 3)):
-            own = f"invalid: {wrong}"
-        yield Reading(kernel.lower(), "bandwidth", float(rate) * 1e6, size, own, params, version)
+        if not rate:
+            found.append(failed(kernel.lower(), "bandwidth", "no rate was printed", size, params))
+            continue
+        if status == OK and size:
+            wrong = contradiction(
+                rate, size * arrays / 3, float(best_s), _last_digit(printed) * 1e6, _last_digit(best_s)
+            )
+            own = f"invalid: {wrong}" if wrong else OK
+        found.append(reading_of((kernel.lower(), "bandwidth", rate, size, own, params, version)))
+    return found
 
 
-def _contradiction(rate_mb: str, best_s: str, moved_bytes: float) -> str:
-    """What is wrong between a printed rate (MB/s), its best time (s) and the bytes that were moved."""
-    steps = [10.0 ** -len(printed.partition(".")[2]) for printed in (rate_mb, best_s)]
-    return contradiction(float(rate_mb) * 1e6, moved_bytes, float(best_s), steps[0] * 1e6, steps[1])
+def _last_digit(printed: str) -> float:
+    """One unit of the last digit of a printed number."""
+    return 10.0 ** -len(printed.partition(".")[2])
 
 
 def _validity(body: str, size: int | None, threads: dict[str, str]) -> str:

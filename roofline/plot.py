@@ -34,6 +34,8 @@ SHAPES: Final = "osD^vPX"
 _MANY: Final = 100
 #: Rows of a legend in labels' size that fit below the roof.
 _LEGEND_ROWS: Final = 20
+#: From one of its rows to the next, in em.
+_LEGEND_PITCH: Final = 1.446
 
 #: What a label stands on, so that a line below it does not strike it out.
 _GROUND: Final[dict[str, Any]] = {"facecolor": "white", "alpha": 0.9, "lw": 0, "pad": 0.3}
@@ -303,37 +305,53 @@ def _label(axes: Axes, scene: Scene) -> None:
     corner, unit_slope = axes.transData.transform([(left, scene.y[0]), (left * 10, scene.y[0] * 10)])
     angle = math.atan2(unit_slope[1] - corner[1], unit_slope[0] - corner[0])
     left_out = _label_along(axes, sloped, angle, at_end=False) + _label_along(axes, flat, 0.0, at_end=True)
-    if left_out or scene.marks:
-        from matplotlib.lines import Line2D
-
-        handles = [
-            Line2D(
-                [],
-                [],
-                color=mark.colour,
-                marker=SHAPES[mark.shape % len(SHAPES)],
-                ls="",
-                label=application_text(mark.application),
-            )
-            for mark in scene.marks
-        ] + [
-            Line2D(
-                [],
-                [],
-                color=run.stroke.colour,
-                lw=run.stroke.width,
-                ls=_linestyle(run.stroke),
-                label=run.words,
-            )
-            for run in left_out
-        ]
-        legend = axes.legend(
-            handles=handles,
-            loc="lower right",
-            fontsize=_LABEL_POINTS * min(1.0, _LEGEND_ROWS / len(handles)),
-            framealpha=1,
+    entries: list[tuple[str, dict[str, Any]]] = [
+        (
+            application_text(mark.application),
+            {"color": mark.colour, "marker": SHAPES[mark.shape % len(SHAPES)], "ls": ""},
         )
-        legend.set_zorder(7)
+        for mark in scene.marks
+    ] + [
+        (
+            run.words,
+            {"color": run.stroke.colour, "lw": run.stroke.width, "ls": _linestyle(run.stroke)},
+        )
+        for run in left_out
+    ]
+    if entries:
+        _legend(axes, entries)
+
+
+def _legend(axes: Axes, entries: Sequence[tuple[str, dict[str, Any]]]) -> None:
+    """A frame in the lower right corner with words, each beside a line or marker of some properties.
+
+    It looks like Matplotlib's, whose boxes in boxes take as long to lay out as all the rest of a picture.
+    """
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import FancyBboxPatch
+    from matplotlib.transforms import Affine2D
+
+    em = _LABEL_POINTS * min(1.0, _LEGEND_ROWS / len(entries))
+    in_points = Affine2D().scale(1 / 72) + axes.figure.dpi_scale_trans
+    shown: dict[str, Any] = {"transform": in_points, "zorder": 7}
+    right = 72 * INCHES[0] * (_PLACE[0] + _PLACE[2]) - 0.5 * em
+    bottom = 72 * INCHES[1] * _PLACE[1] + 0.5 * em
+    height = 0.3 * em + _LEGEND_PITCH * em * len(entries)
+    box = FancyBboxPatch(
+        (0, bottom), 1, height, f"round,pad=0,rounding_size={0.2 * em}", fc="white", ec="0.8", lw=1, **shown
+    )
+    axes.add_patch(box)
+    baselines = [bottom + 0.6 * em + _LEGEND_PITCH * em * row for row in reversed(range(len(entries)))]
+    texts = [
+        axes.text(0, y, words, fontsize=em, **shown) for y, (words, _) in zip(baselines, entries, strict=True)
+    ]
+    left = right - 0.4 * em - max(text.get_window_extent().width for text in texts) * 72 / DPI
+    for text, y, (_, properties) in zip(texts, baselines, entries, strict=True):
+        text.set_x(left)
+        ends = [left - 1.8 * em] if "marker" in properties else [left - 2.8 * em, left - 0.8 * em]
+        axes.add_artist(Line2D(ends, [y + 0.35 * em] * len(ends), **properties, **shown))
+    box.set_x(left - 3.2 * em)
+    box.set_width(right - left + 3.2 * em)
 
 
 def _label_along(axes: Axes, lines: list[_Ends], angle: float, at_end: bool) -> list[_Run]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -40,29 +42,32 @@ def plan(goal: str, budget_text: str, platform: str, nodes: int | None, as_json:
 
     from npc.cli import entry_points
     from npc.units import parse_duration
-    from report.plan.planning import make_plan
+    from report.plan.planning import TooLittleTime, make_plan
 
     try:
         budget = parse_duration(budget_text)
     except ValueError as error:
         raise click.UsageError(f"--time: {error}") from None
-    found = make_plan(goal, _machine(platform, nodes), budget, entry_points())
+    try:
+        found = make_plan(goal, _machine(platform, nodes), budget, entry_points())
+    except TooLittleTime as error:
+        raise click.UsageError(f"--time {budget_text}: {error}") from None
     click.echo(json.dumps(_document(found), indent=1) if as_json else _text(found))
 
 
 def _machine(name: str, nodes: int | None) -> Machine:
     """What this machine, and the platform's file, say."""
-    from npc.characterise import checkout, platform_folder
+    from npc.characterise import checkout, platform_folder, settings
     from npc.interfaces import rdma_ports
     from npc.platform import PLATFORM_FILE, InvalidPlatform, read_platform
     from npc.tools import TOOLS, find
+    from report.plan.durations import SITE_PROGRAMS
     from report.plan.planning import Machine
 
     home = checkout()
     folder = platform_folder(home, name)
-    one_machine = (
-        "sbatch" not in (folder / "platform.xml").read_text(encoding="utf-8") and folder.name == "localhost"
-    )
+    said = (folder / "platform.xml").read_text(encoding="utf-8")
+    one_machine = "sbatch" not in said and folder.name == "localhost"
     if one_machine and (nodes or 1) > 1:
         raise click.UsageError(
             f"--nodes {nodes}: the platform {name} is one machine; --platform names a cluster"
@@ -74,15 +79,31 @@ def _machine(name: str, nodes: int | None) -> Machine:
     active = any(port["state"] == "ACTIVE" for port in rdma_ports())
     links = " ".join(interface.link for interface in limits.interfaces.values()) if limits else ""
     rdma = active if one_machine else True if active or "x " in links else None
-    missing = frozenset(tool.command for tool in TOOLS if not _there(tool.command, find))
+    missing = {tool.command for tool in TOOLS if not _there(tool.command, find)}
+    missing |= {
+        program
+        for program, names in SITE_PROGRAMS.items()
+        if not any(os.environ.get(f"NPC_{name.upper()}") for name in names) and find(program) is None
+    }
+    named = re.search(r'name="platform_name">([^<]+)<', said)
     return Machine(
         platform=name,
+        name=named[1] if named else folder.name,
         folder=_shown(folder, home),
         nodes=nodes or (1 if one_machine else 2),
         one_machine=one_machine,
-        missing=missing,
+        missing=frozenset(missing),
         rdma=rdma,
+        queue=_setting("NPC_QUEUE", said),
+        account=_setting("NPC_ACCOUNT", said),
+        timed="timelimit" in settings(home, folder),
     )
+
+
+def _setting(name: str, platform: str) -> str:
+    """What a setting has here: from the environment, else the default in the text of the platform's file."""
+    found = re.search(rf"\$\{{{name}:-([^}}]*)\}}", platform)
+    return os.environ.get(name) or (found[1] if found else "")
 
 
 def _there(command: str, find: Any) -> bool:
@@ -103,6 +124,8 @@ def _document(plan: Plan) -> dict[str, Any]:
     document = asdict(plan)
     document["machine"]["missing"] = sorted(plan.machine.missing)
     for step, row in zip(plan.steps, document["steps"], strict=True):
+        row["sizes"] = dict(step.sizes)
+        row["nodes"], row["all_nodes"] = max(step.nodes), list(step.nodes)
         row["expected_s"] = step.duration(plan.samples)
     return {"schema": SCHEMA, **document}
 
@@ -110,20 +133,21 @@ def _document(plan: Plan) -> dict[str, Any]:
 def _text(plan: Plan) -> str:
     from npc.units import format_duration
 
-    rows = [("benchmark", "tag", "nodes", "jobs", "launches", "expected", "measures")]
+    rows = [("benchmark", "tag", "nodes", "jobs", "launches", "expected", "sizes", "measures")]
     for step in plan.steps:
         gone = set(step.commands) & plan.machine.missing
         launches = step.launches * plan.samples + step.fixed
         expected = "unavailable" if gone else format_duration(step.duration(plan.samples))
-        nodes = min(step.nodes, plan.machine.nodes)
+        nodes = dict.fromkeys(str(min(number, plan.machine.nodes)) for number in step.nodes)
         rows.append(
             (
                 step.name,
                 "/".join(step.tags),
-                str(nodes),
+                ", ".join(nodes),
                 str(step.jobs),
                 str(launches),
                 expected,
+                "; ".join(dict(step.sizes).values()) or "–",
                 step.measures,
             )
         )
@@ -138,7 +162,8 @@ def _text(plan: Plan) -> str:
             (
                 f"To know: {plan.question}\nModel:   {plan.model}.\n"
                 f"Expect:  {format_duration(plan.seconds)} of {format_duration(plan.budget_s)}{times}, "
-                f"{plan.samples} samples of each case, waiting for nodes not counted.",
+                f"{plan.samples} sample{'s' if plan.samples > 1 else ''} of each case, "
+                "waiting for nodes not counted.",
                 table,
                 "\n".join(plan.notes),
                 "Type in the checkout:\n" + "\n".join(f"  {line}" for line in plan.lines),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Final
 from npc.statistics import MIN_SAMPLES
 from npc.units import format_duration
 from report.compare.difference import ENOUGH_RUNS
-from report.plan.durations import Step, duration, steps_of
+from report.plan.durations import SITE_PROGRAMS, Step, duration, steps_of
 
 #: More launches make an interval hardly narrower.
 MOST_SAMPLES: Final = 20
@@ -19,6 +20,9 @@ MOST_SAMPLES: Final = 20
 _ROUNDS: Final = 8
 #: Fewer nodes have nobody to be compared with.
 _PAIRS_FROM: Final = 5
+#: What platforms/slurm gives a job by default, and how much longer than expected it may take.
+_TIME_LIMIT_S: Final = 1800
+_SPARE: Final = 2.0
 #: Of a measurement of all pairs in a round, with start and farewell.
 _ROUND_S: Final = 5.0
 
@@ -28,7 +32,8 @@ class Goal:
     """question: what the user wants to know. tags: the first is needed, the others while there is time.
 
     runs: how often everything is measured. model: what the numbers are turned into. after: what to type then;
-    {run} is the folder of runs, {tags} the options that choose them. by: the command that measures.
+    {run} is the folder of runs, {tags} the options that choose them, {pairs} the folder of pairs where they
+    are measured, {records} the option that gives records the platform's name. by: the command that measures.
     """
 
     question: str
@@ -44,13 +49,14 @@ GOALS: Final[Mapping[str, Goal]] = MappingProxyType({
         "is a new cluster as fast as promised, and all of its nodes?",
         ("network", "memory", "compute", "rdma", "apps", "models", "tools"), 1,
         "the ceilings of the roofline against the nominal limits of platform.toml; which node is to blame",
-        ("npc score {run}", "npc check {run}", "npc advise {run}", "npc report {run}"),
+        ("npc score {run}", "npc check {run}", "npc advise {run}{pairs}", "npc report {run}{pairs}"),
     ),
     "slow": Goal(
         "why is my MPI application slow?",
         ("network", "memory", "compute", "rdma", "models"), 1,
         "the roofline with the application in it; Hockney by pieces for its messages (npc predict)",
-        ("npc observe -- mpirun -n RANKS ./app", "npc roofline {run} observed", "npc advise {run}"),
+        ("npc observe{records} -- mpirun -n RANKS ./app", "npc roofline {run} observed",
+         "npc advise {run} observed", "npc report {run} observed"),
     ),
     "compare": Goal(
         "which of two machines, or of two states of one, is faster at what?",
@@ -71,16 +77,22 @@ GOALS: Final[Mapping[str, Goal]] = MappingProxyType({
 class Machine:
     """What plans depend on. missing: commands that are not there. rdma: whether it has RDMA, None if unknown.
 
-    platform: as `npc characterise` takes it. nodes: there are, or are to be measured. one_machine: no
-    scheduler, so both ends of every test are on one node.
+    platform: as `npc characterise` takes it. name: as its records have it. nodes: there are, or are to be
+    measured. one_machine: no scheduler, so both ends of every test are on one node. queue, account: what jobs
+    are to name, empty where nothing. timed: whether jobs have a time limit
+    to set.
     """
 
     platform: str
+    name: str
     folder: str
     nodes: int
     one_machine: bool
     missing: frozenset[str] = frozenset()
     rdma: bool | None = None
+    queue: str = ""
+    account: str = ""
+    timed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,20 +116,28 @@ class Plan:
     notes: tuple[str, ...]
 
 
+class TooLittleTime(ValueError):
+    """Less than the least that answers anything; the message says how long that takes."""
+
+
 def make_plan(goal: str, machine: Machine, budget_s: float, commands: Collection[str]) -> Plan:
     """The plan that answers most within the time. commands: names of npc's commands that are installed.
 
-    The first tag is measured whatever the time; the others follow in their order while six samples of each
-    fit; then the samples grow.
+    The first tag is always measured; the others follow in their order while six samples of each
+    fit; then the samples grow. Raises `TooLittleTime`.
     """
     chosen = GOALS[goal]
     possible = [tag for tag in chosen.tags if tag != "rdma" or machine.rdma]
     extra = _pairs_s(goal, machine)
 
     def needed(tags: Sequence[str], samples: int) -> float:
-        return chosen.runs * duration(tags, samples, machine.missing) + extra
+        return chosen.runs * duration(tags, samples, machine.missing, machine.nodes) + extra
 
     tags: list[str] = possible[:1]
+    if needed(tags, 1) > budget_s:
+        raise TooLittleTime(
+            f"a single launch of each test of the tag {tags[0]} takes {format_duration(needed(tags, 1))}"
+        )
     for tag in possible[1:]:
         if needed([*tags, tag], MIN_SAMPLES) <= budget_s:
             tags.append(tag)
@@ -131,7 +151,7 @@ def make_plan(goal: str, machine: Machine, budget_s: float, commands: Collection
         machine=machine,
         tags=tuple(tags),
         left_out=tuple(tag for tag in possible if tag not in tags),
-        steps=tuple(steps_of(tags)),
+        steps=tuple(steps_of(tags, machine.nodes)),
         samples=samples,
         runs=chosen.runs,
         seconds=needed(tags, samples),
@@ -139,21 +159,28 @@ def make_plan(goal: str, machine: Machine, budget_s: float, commands: Collection
         characterise=characterise,
         jube=jube,
         lines=tuple(_lines(chosen, machine, characterise, tags, commands)),
-        notes=tuple(_notes(chosen, machine, samples, needed(tags, samples), budget_s, possible, tags)),
+        notes=tuple(_notes(chosen, machine, samples, possible, tags)),
     )
 
 
 def command_lines(machine: Machine, tags: Sequence[str], samples: int) -> tuple[str, str]:
     """The line of `npc characterise`, and that of JUBE alone, in the checkout."""
-    words = ["npc", "characterise"]
+    words, jube = ["npc", "characterise"], ["jube", "run", "jube.yml"]
     if machine.platform != "localhost":
         words += ["--platform", machine.platform]
-    words += [word for tag in tags for word in ("--tag", tag)] + ["--set", f"samples={samples}"]
-    jube = ["jube", "run", "jube.yml"]
-    if machine.platform != "localhost":
         jube += ["--include-path", machine.folder]
-    jube += ["--tag", *tags]
-    return shlex.join(words), f"NPC_SAMPLES={samples} {shlex.join(jube)}"
+    settings = {"samples": str(samples)}
+    steps = [step for step in steps_of(tags, machine.nodes) if not set(step.commands) & machine.missing]
+    settings |= {
+        step.scales: ",".join(map(str, step.nodes)) for step in steps if step.scales and len(step.nodes) > 1
+    }
+    longest = max((step.longest_job(samples) for step in steps), default=0.0)
+    if machine.timed and _SPARE * longest > _TIME_LIMIT_S:
+        settings["timelimit"] = f"{math.ceil(_SPARE * longest / 3600):02d}:00:00"
+    words += [word for tag in tags for word in ("--tag", tag)]
+    words += [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+    variables = [f"NPC_{name.upper()}={value}" for name, value in settings.items()]
+    return shlex.join(words), f"{' '.join(variables)} {shlex.join([*jube, '--tag', *tags])}"
 
 
 def _pairs_s(goal: str, machine: Machine) -> float:
@@ -170,28 +197,32 @@ def _lines(
         lines = [
             f"for run in {numbers}; do {characterise} --output {name}; done" for name in ("FIRST", "SECOND")
         ]
-    if goal is GOALS["accept"] and machine.nodes >= _PAIRS_FROM:
+    name = shlex.join(["--platform", machine.name])
+    pairs = goal is GOALS["accept"] and machine.nodes >= _PAIRS_FROM
+    if pairs:
+        jobs = {"--partition": machine.queue, "--account": machine.account}
+        asked = "".join(f" {option}={shlex.quote(value)}" for option, value in jobs.items() if value)
         lines.append(
-            f"srun -N {machine.nodes} --ntasks-per-node=1 --mpi=pmix npb --pairs sample:{_ROUNDS} "
-            '--killserver --servercmd qperf --clientcmd "qperf HOSTNAME -t 2 -uu tcp_bw" --output pairs'
+            f"srun -N {machine.nodes} --ntasks-per-node=1{asked} --mpi=pmix npb --pairs sample:{_ROUNDS} "
+            '--killserver --servercmd qperf --clientcmd "qperf HOSTNAME -t 2 -uu tcp_bw" '
+            f"{name} --output pairs"
         )
-    options = " ".join(f"--tag {tag}" for tag in tags)
-    for line in goal.after:
-        if line.split()[1] in commands:
-            lines.append(line.format(run="runs", platform=machine.platform, tags=options))
+    words = {
+        "run": "runs",
+        "platform": shlex.quote(machine.platform),
+        "tags": " ".join(f"--tag {tag}" for tag in tags),
+        "pairs": " pairs" if pairs else "",
+        "records": f" {name}" if machine.name != "localhost" else "",
+    }
+    after = [line.format(**words) for line in goal.after]
+    lines += [line for line in after if line.split()[1] in commands]
     return lines
 
 
 def _notes(
-    goal: Goal, machine: Machine, samples: int, seconds: float, budget_s: float, possible: Sequence[str],
-    tags: Sequence[str],
-) -> list[str]:  # fmt: skip
+    goal: Goal, machine: Machine, samples: int, possible: Sequence[str], tags: Sequence[str]
+) -> list[str]:
     found = []
-    if seconds > budget_s:
-        found.append(
-            f"{format_duration(budget_s)} is too little even for one launch of the tag {tags[0]}: expect "
-            f"{format_duration(seconds)}."
-        )
     if samples < MIN_SAMPLES:
         found.append(
             f"Fewer than {MIN_SAMPLES} samples give no 95 % interval; take more time to judge by it."
@@ -207,11 +238,16 @@ def _notes(
             "how runs of one machine differ."
         )  # fmt: skip
     lacking = sorted({c for step in steps_of(tags) for c in step.commands if c in machine.missing})
-    if lacking:
-        found.append(f"Missing here: {', '.join(lacking)} (npc doctor --missing says how to get them).")
+    tools = [command for command in lacking if command not in SITE_PROGRAMS]
+    if tools:
+        found.append(f"Missing here: {', '.join(tools)} (npc doctor --missing says how to get them).")
+    for command in lacking:
+        if command in SITE_PROGRAMS:
+            names = " or ".join(f"--set {name}=FOLDER" for name in SITE_PROGRAMS[command])
+            found.append(f"Missing here: {command}; {names} names a build.")
     left = [tag for tag in possible if tag not in tags]
     if left:
-        more = goal.runs * duration([*tags, left[0]], MIN_SAMPLES, machine.missing)
+        more = goal.runs * duration([*tags, left[0]], MIN_SAMPLES, machine.missing, machine.nodes)
         found.append(
             f"Left out for lack of time: {', '.join(left)}; {left[0]} too takes {format_duration(more)}."
         )

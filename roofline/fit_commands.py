@@ -83,6 +83,10 @@ def fit(records: tuple[Path, ...], output: Path | None, plot: Path | None, as_js
     "--reduction", type=click.FloatRange(min=0), metavar="S_PER_BYTE",
     help="Time to reduce one byte in all-reduce; default: from STREAM's add, if the records had it.",
 )  # fmt: skip
+@click.option(
+    "--extrapolate", is_flag=True,
+    help="Also messages of more than 4 times the largest size fitted, of which little is known.",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
 def predict(
     fits: Path,
@@ -91,21 +95,24 @@ def predict(
     processes: str,
     size: str,
     reduction: float | None,
+    extrapolate: bool,
     as_json: bool,
 ) -> None:
     """Times of messages and collectives never measured, from FIT.json (npc fit --output).
 
     Sizes count as in the OSU benchmarks: of all-to-all, bytes to each process. What lies outside of the sizes
-    fitted is marked as extrapolated.
+    fitted is marked as extrapolated, and left out where a message has more than 4 times the largest of them.
 
     Exit code: 0; 1 if FIT.json has no fit of a message's time; 2 for bad arguments or a file that is no
     FIT.json.
     """
     import json
+    import math
     from dataclasses import asdict
 
     from roofline.fit_document import InvalidDocument, predictable, read_pieces
     from roofline.fit_table import format_predictions
+    from roofline.prediction import REACH
     from roofline.prediction import predict as predict_times
 
     document = _document(fits)
@@ -116,7 +123,10 @@ def predict(
     except InvalidDocument as error:
         raise _failure("predict", f"{fits}: {error}", _USAGE) from None
     reduction = document.get("reduction") if reduction is None else reduction
-    found = list(predict_times(pieces, operation or _OPERATIONS, ranks, sizes, reduction))
+    if reduction is not None and not math.isfinite(reduction):
+        raise click.BadParameter(f"{reduction} is no time", param_hint="--reduction")
+    every = list(predict_times(pieces, operation or _OPERATIONS, ranks, sizes, reduction))
+    found = [each for each in every if extrapolate or not each.far]
     if as_json:
         answer = {
             "schema": 1,
@@ -126,7 +136,13 @@ def predict(
         }
         click.echo(json.dumps(answer, indent=1))
         return
-    click.echo(format_predictions(found, list(_said(chosen, reduction, found, operation))))
+    said = _said(chosen, reduction, found, operation)
+    if len(found) < len(every):
+        said.append(
+            f"Left out: {len(every) - len(found)} with messages of more than {REACH:.0f} times the largest "
+            "size fitted (--extrapolate); a sweep over larger sizes tells more."
+        )
+    click.echo(format_predictions(found, said))
 
 
 def _said(

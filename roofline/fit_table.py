@@ -81,7 +81,8 @@ def quantity_texts(value: float, unit: str, low: float | None, high: float | Non
         return text, ""
     if unit == "B":
         return text, f"({_bytes(low)}, {_bytes(high)}]"
-    return text, "[" + ", ".join(f"{each / factor:.{_DIGITS}g}" for each in (low, high)) + "]"
+    ends = [f"{each / factor:.{_DIGITS}g}" if math.isfinite(each) else "∞" for each in (low, high)]
+    return text, f"[{', '.join(ends)}]"
 
 
 def _heading(fit: Fit) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from roofline.models.collectives import OPERATIONS, Round
 from roofline.models.fitted import held_out_bound
@@ -21,9 +21,15 @@ if TYPE_CHECKING:
     from roofline.models.piecewise import Pieces
 
 
+#: How many times the largest size fitted a message may have: beyond, another protocol, another cache and the
+#: small error of a slope make any number.
+REACH: Final = 4.0
+
+
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """A time in s. size: bytes, None of a barrier. beyond: sizes of messages outside of what was fitted."""
+    """A time in s. size: bytes, None of a barrier. beyond: sizes of messages outside of what was fitted.
+    far: whether one of these is more than `REACH` times the largest fitted."""
 
     operation: str
     algorithm: str
@@ -34,6 +40,7 @@ class Predicted:
     high: float | None
     coverage: float | None
     beyond: tuple[int, ...]
+    far: bool
     fastest: bool = False
 
 
@@ -45,11 +52,12 @@ def predict(
     reduction: float | None = None,
 ) -> Iterator[Predicted]:
     """Predictions for every operation, number of processes and size; `fastest` marks the best algorithm of
-    each.
+    each, where none is `far`.
 
     reduction: seconds that reducing a byte takes; None leaves arithmetic out. Raises KeyError for an
     operation that is none of `OPERATIONS`.
     """
+
     for operation in operations:
         for ranks in processes if operation != "send" else (2,):
             for size in sizes if operation != "barrier" else (None,):
@@ -58,8 +66,9 @@ def predict(
                     for algorithm in OPERATIONS[operation]
                 ]
                 best = min(each.time for each in found)
+                marked = len(found) > 1 and not any(each.far for each in found)
                 for each in found:
-                    yield _marked(each) if each.time == best and len(found) > 1 else each
+                    yield _marked(each) if each.time == best and marked else each
 
 
 def _marked(predicted: Predicted) -> Predicted:
@@ -81,6 +90,7 @@ def _predict(
     highs = [each.high for each in intervals if each.high is not None]
     known = len(lows) == len(numbers) and math.isfinite(bound)
     coverage = min((each.coverage or 0.0 for each in intervals), default=0.0) + kept - 1
+    beyond = tuple(sorted({each.size for each in rounds if pieces.outside(each.size)}))
     return Predicted(
         operation,
         algorithm,
@@ -90,7 +100,8 @@ def _predict(
         max(0.0, min(lows) * math.exp(-bound)) + arithmetic if known else None,
         max(highs) * math.exp(bound) + arithmetic if known else None,
         coverage if known else None,
-        tuple(sorted({each.size for each in rounds if pieces.outside(each.size)})),
+        beyond,
+        max(beyond, default=0) > REACH * float(pieces.x[-1]),
     )
 
 

@@ -271,16 +271,25 @@ def test_another_sweep_can_be_named(fits: Path) -> None:
 
 
 def test_the_table_marks_extrapolation_and_the_fastest(fits: Path) -> None:
-    result = run(
-        predict, fits, "--operation", "allreduce", "--processes", "16", "--size", "1K,64M", "--reduction", "0"
-    )
-    assert result.exit_code == 0
-    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
-    assert any(
-        line.startswith("allreduce recursive doubling 16 1K 12.") and "fastest" in line for line in lines
-    )
-    assert any(line.startswith("allreduce ring 16 64M") and "extrapolated to 4M" in line for line in lines)
-    assert any("No link is shared" in line for line in lines)
+    words = ("--operation", "allreduce", "--processes", "16", "--size", "1K,16M", "--reduction", "0")
+    shown = {
+        flags: [" ".join(line.split()) for line in run(predict, fits, *words, *flags).stdout.splitlines()]
+        for flags in ((), ("--extrapolate",))
+    }
+    for lines in shown.values():
+        assert any(
+            line.startswith("allreduce recursive doubling 16 1K 12.") and "fastest" in line for line in lines
+        )
+        assert any(
+            line.startswith("allreduce ring 16 16M") and "extrapolated to 1M" in line for line in lines
+        )
+        assert any("No link is shared" in line for line in lines)
+    # 16M in one message is 32 times what was fitted; of 16M no algorithm is the fastest of all.
+    doubling = "allreduce recursive doubling 16 16M"
+    assert not any(line.startswith(doubling) for line in shown[()])
+    assert any(line.startswith("Left out: 2 with messages of more than 4 times") for line in shown[()])
+    assert any(line.startswith(doubling) for line in shown["--extrapolate",])
+    assert not any("16M" in line and "fastest" in line for lines in shown.values() for line in lines)
 
 
 def test_reduction_is_measured_given_or_said_to_be_left_out(fits: Path, tmp_path: Path) -> None:
@@ -298,6 +307,8 @@ def test_reduction_is_measured_given_or_said_to_be_left_out(fits: Path, tmp_path
     [
         (["--processes", "1"], "numbers from 2 on"),
         (["--processes", "many"], "numbers from 2 on"),
+        (["--reduction", "inf"], "inf is no time"),
+        (["--reduction", "nan"], "nan"),
         (["--size", "huge"], "not a size in bytes"),
         (["--sweep", "imb"], "--sweep imb: there are osu_latency, qperf tcp_lat"),
         (["--operation", "gather"], "gather"),

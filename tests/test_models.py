@@ -231,6 +231,28 @@ def test_hockney_s_intervals_cover(launches: int, shared: float) -> None:
     assert min(counts) >= ENOUGH, counts
 
 
+@pytest.mark.parametrize("launches", [1, 6])
+def test_what_noise_would_make_negative_is_zero_with_an_interval_that_covers(launches: int) -> None:
+    """Small messages, whose bytes cost 0.3 % of their start: half of the slopes come out below zero."""
+    sizes, alpha, beta = 2.0 ** np.arange(9), 30e-6, 3e-10
+    rng, covered_slopes, bounded = np.random.default_rng(7), 0, 0
+    for _ in range(TRIALS):
+        times = noisy(alpha + beta * sizes, launches, rng, own=0.03)
+        fitted = hockney.fit(Sweep(sizes, times), most=1)
+        values = {each.name: each for each in fitted.parameters}
+        slope = values["β"]
+        assert slope.value >= 0 and slope.low is not None and slope.low >= 0
+        assert values["α"].value == pytest.approx(alpha, rel=0.1)
+        assert (fitted.pieces.predict(256.0).numbers[0].value) > 0
+        covered_slopes += covered(slope, beta)
+        if slope.value == 0:
+            bounded += 1
+            assert "not told apart from 0" in slope.meaning
+            assert values["1/β"].value == math.inf
+    assert covered_slopes >= ENOUGH
+    assert 0.2 < bounded / TRIALS < 0.6
+
+
 def test_intervals_are_not_wider_than_they_must_be() -> None:
     """The 97 % of six launches hold the truth more often than 95 %, but not always."""
     (count,) = count_covered(lambda rng: hockney.fit(measured(TRUTH, 6, rng)), [("α", ALPHA[0])])

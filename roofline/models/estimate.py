@@ -94,12 +94,37 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """Coefficients θ fitted together: values (p), covariance (p×p) with dof, one row a launch (J×p)."""
+    """Coefficients θ fitted together: values (p), covariance (p×p) with dof, one row a launch (J×p).
+
+    free: the fit in which those that are zero here were negative, if there are such.
+    """
 
     values: Vector
     covariance: Vector
     dof: float
     launches: Vector
+    free: Linear | None = None
+
+    def placed(self, at: NDArray[np.bool_], free: Linear) -> Linear:
+        """The same coefficients where `at` is True; those between are zero, `free` was fitted with them."""
+        import numpy as np
+
+        (places,) = at.nonzero()
+        values, launches = np.zeros(len(at)), np.zeros((len(self.launches), len(at)))
+        covariance = np.zeros((len(at), len(at)))
+        values[places], launches[:, places] = self.values, self.launches
+        covariance[np.ix_(places, places)] = self.covariance
+        return Linear(values, covariance, self.dof, launches, free)
+
+    def number(self, place: int) -> Number:
+        """The estimate of one coefficient. One that is zero because it would be below has the error that it
+        had without that bound."""
+        weights = [0.0] * len(self.values)
+        weights[place] = 1.0
+        if self.free is None or self.values[place] != 0:
+            return self.combine(weights)
+        free = self.free.combine(weights)
+        return Number(0.0, free.launches, free.variance, free.dof)
 
     def combine(self, weights: Sequence[float]) -> Number:
         """The estimate of Σ weights·θ, with the errors' correlation."""
@@ -133,19 +158,24 @@ class Parameter:
 
     @classmethod
     def of(cls, name: str, number: Number, unit: str, meaning: str, valid: tuple[float, float]) -> Parameter:
-        """The parameter with the interval of `number`."""
-        return cls(name, number.value, unit, *number.interval(), meaning, *valid)
+        """The parameter with the interval of `number`, as far as it lies above zero: nothing takes less."""
+        low, high, coverage = number.interval()
+        if number.value == 0:
+            meaning += " (not told apart from 0)"
+        if low is not None:
+            low = max(low, min(number.value, 0.0))
+        return cls(name, number.value, unit, low, high, coverage, meaning, *valid)
 
     @classmethod
     def inverse(
         cls, name: str, number: Number, unit: str, meaning: str, valid: tuple[float, float]
     ) -> Parameter:
-        """One over `number`; infinite where that is not positive, without an interval that reaches zero."""
+        """One over `number`, which is not negative; infinite at zero, as is the end of an interval there."""
         low, high, coverage = number.interval()
         value = 1 / number.value if number.value > 0 else math.inf
-        if low is None or high is None or low <= 0:
+        if low is None or high is None or high <= 0:
             return cls(name, value, unit, *NO_INTERVAL, meaning, *valid)
-        return cls(name, value, unit, 1 / high, 1 / low, coverage, meaning, *valid)
+        return cls(name, value, unit, 1 / high, 1 / low if low > 0 else math.inf, coverage, meaning, *valid)
 
 
 @lru_cache(maxsize=256)

@@ -16,6 +16,9 @@ piece has at least three sizes, so that its residuals say something.
 The lines are then fitted once more with weights from the fitted times instead of the measured ones, which
 takes away the bias towards small values (iteratively reweighted least squares).
 
+Neither a message's start nor a byte takes less than no time: where the best line of a piece would have α or β
+below zero, the other one alone is fitted.
+
 Every size is also left out once, the pieces searched and fitted without it, and its time predicted:
 `Pieces.held_out`. That is the error on sizes not shown.
 """
@@ -115,7 +118,7 @@ class Pieces:
 
     def line(self, piece: int) -> tuple[Number, Number]:
         """(α, β) of a piece."""
-        return self.combine({piece: (1.0, 0.0)}), self.combine({piece: (0.0, 1.0)})
+        return self.fit.number(2 * piece), self.fit.number(2 * piece + 1)
 
     def range(self, piece: int) -> tuple[float, float]:
         """The smallest and the largest x that a piece was fitted on."""
@@ -230,13 +233,17 @@ def _predicted(x: Array, middle: Array, shown: Array) -> Array:
 
 
 def _solve(uu: Array, uv: Array, vv: Array, u: Array, v: Array) -> tuple[Array, Array, Array]:
-    """α and β that minimise Σ (1 − αu − βv)² from its sums of products, and how far it lies below Σ 1."""
+    """α and β, not below zero, that minimise Σ (1 − αu − βv)² from its sums of products, and how far it lies
+    below Σ 1."""
     import numpy as np
 
     with np.errstate(divide="ignore", invalid="ignore"):
         determinant = uu * vv - uv * uv
         determinant = np.where(determinant > 0, determinant, np.nan)
         alpha, beta = (vv * u - uv * v) / determinant, (uu * v - uv * u) / determinant
+        falling, through_zero = beta < 0, alpha < 0
+        alpha = np.where(falling, u / uu, np.where(through_zero, 0.0, alpha))
+        beta = np.where(falling, 0.0, np.where(through_zero, v / vv, beta))
     return alpha, beta, alpha * u + beta * v
 
 
@@ -319,16 +326,26 @@ def design_of(x: Array, splits: Splits) -> Array:
 
 
 def _fit(sweep: Sweep, splits: Splits, shown: NDArray[np.bool_]) -> Linear:
-    """Weighted least squares of all pieces, with the evidence that the launches give."""
+    """Weighted least squares of all pieces, with the evidence that the launches give; nothing below zero."""
     import numpy as np
 
     design = design_of(sweep.x, splits)
     launches = sweep.whole_launches
     if launches.shape[1] >= MIN_SAMPLES:
-        return fit_linear(design, sweep.middle, launches)
+        return _not_below_zero(design, sweep.middle, launches)
     known = ~np.isnan(sweep.times) & shown[:, None]
     rows = np.repeat(np.arange(len(sweep.x)), known.sum(axis=1))
-    return fit_linear(design[rows], sweep.times[known])
+    return _not_below_zero(design[rows], sweep.times[known], None)
+
+
+def _not_below_zero(design: Array, times: Array, launches: Array | None) -> Linear:
+    """`fit_linear`, with coefficients that would be negative left out. What is left of its piece is a single
+    column of positive numbers, so that one is positive."""
+    free = fit_linear(design, times, launches)
+    positive = free.values >= 0
+    if positive.all():
+        return free
+    return fit_linear(design[:, positive], times, launches).placed(positive, free)
 
 
 def fit_linear(

@@ -24,29 +24,29 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import chain, repeat
-from typing import Final
+from itertools import chain, pairwise, repeat
+from typing import Final, NamedTuple
 
 from npc.record import OK, Reading
 from npc.units import parse_size
 from parsers import WHOLE, complete_lines, failed, option, reading_of, words_after
 
-_TEST: Final = r"(?:rds|sctp|sdp|tcp|udp|ver_rc|x?rc|uc|ud)_[a-z_]+"
-_TITLE: Final = re.compile(rf"\n({_TEST}):[ \t]*(?=\n)")
+_TEST: Final = re.compile(r"(?:rds|sctp|sdp|tcp|udp|ver_rc|x?rc|uc|ud)_[a-z_]+")
+_TITLE: Final = re.compile(rf"\n(?! )({_TEST.pattern}):[ \t]*(?=\n)")
 _GROUPED: Final = rf"(?:{WHOLE}|[0-9]{{1,3}}(?:,[0-9]{{3}}){{1,5}})"
 # A body's last line end may have gone to the next title's pattern; its end is as good, all lines being whole.
 _FIELD: Final = re.compile(
-    r"\n    (bw|send_bw|recv_bw|latency|msg_rate|msg_size) +=  *"
+    r"\n    (bw|send_bw|recv_bw|latency|msg_rate|msg_size)( +)=  *"
     rf"({_GROUPED}(?:\.[0-9]{{1,18}})?) (\S*)(?: \(({_GROUPED})\))?[ \t]*(?=\n|\Z)"
 )
-_TIME: Final = "\n    time "
 _LONGEST_NAME: Final = re.compile(r"\n    \w+  =")
 #: Without a device; without the kernel's part of RDMA; the latter with -cm1. Said by the client, or by the
 #: server through it: both look at once, and the one that is first ends the other.
 _NO_DEVICE: Final = re.compile(
     r"(?:server: )?(?:failed to find (?:any )?InfiniBand devices?\b.*|rdma_create_event_channel failed\b.*)"
 )
-_USAGE: Final = re.compile(r"\n(?:(\w+): )?([^\n]*); try: qperf --help")
+_TRY_HELP: Final = "; try: qperf --help"
+_USAGE: Final = re.compile(rf"\n(?:(\w+): )?([^\n]*){_TRY_HELP}")
 _METRICS: Final = {
     "bw": "bandwidth",
     "recv_bw": "bandwidth",
@@ -78,6 +78,7 @@ _RESULTS: Final = (
     (re.compile(r"\w+_bw"), {frozenset({"bw"}), frozenset({"send_bw", "recv_bw"})}),
     (re.compile(r"\w+"), {frozenset({"bw"}), frozenset({"latency"}), frozenset()}),
 )
+_NOTHING_ARRIVED: Final = "nothing arrived: the result is 0"
 _MIXED: Final = "its lines are not those of one result"
 _SENT: Final = {"side": "send"}
 _NOTHING: Final[dict[str, str]] = {}
@@ -87,19 +88,37 @@ _UNUSED_SIZE: Final = "\nwarning: --msg_size set but not used"
 _UNKNOWN_SIZE: Final = "invalid: message size unknown: a loop prints it only with -vu"
 
 
+class _Layout(NamedTuple):
+    """What the fields of a result hold.
+
+    numbers: of all but the message size the place, the power of ten to append, and the divisor. metrics, params:
+    of the readings that these give, no metric where the unit is of none. arrived: which of them tell what
+    arrived. size: the place of the message size and its power, None without one and where it is no size.
+    """
+
+    numbers: list[tuple[int, str, float]]
+    metrics: list[str]
+    params: list[dict[str, str]]
+    arrived: list[int]
+    size: tuple[int, str | None] | None
+
+
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of qperf's client, in its order; failures last those that never began."""
     words = words_after(argv, "qperf")
     sizes = _sizes(words)
     named_device = option(words, "-i", "--id") is not None
     before, *parts = _TITLE.split(complete_lines(text))
-    usage = _USAGE.search(before)
+    usage = _USAGE.search(before) if _TRY_HELP in before else None
     refused = [failed(usage[1] or "qperf", _metric(usage[1] or ""), usage[2])] if usage else []
-    tests = map(_test, parts[::2], parts[1::2], repeat(sizes), repeat(named_device))
+    bodies = parts[1::2]
+    if "" in bodies[:-1]:  # qperf stops at a test without a result: this name went astray
+        bodies[1:] = [body if above else "" for above, body in pairwise(bodies)]
+    tests = map(_test, parts[::2], bodies, repeat(sizes), repeat(named_device))
     seen = {usage[1] if usage else None, *parts[::2]}
     never_began = [
         failed(case, _metric(case), "it never began: qperf stopped before it")
-        for case in dict.fromkeys(word for word in words if re.fullmatch(_TEST, word))
+        for case in dict.fromkeys(word for word in words if _TEST.fullmatch(word))
         if case not in seen
     ]
     return chain(refused, chain.from_iterable(tests), never_began)
@@ -111,47 +130,71 @@ def _test(case: str, body: str, sizes: list[int], named_device: bool) -> list[Re
         sizes = []
     size = sizes[0] if len(sizes) == 1 else None
     status = _UNKNOWN_SIZE if len(sizes) > 1 else OK
-    values = []
-    received = False
-    fields = _FIELD.findall(body) if _LONGEST_NAME.search(body) else []
-    shown = frozenset([field[0] for field in fields])
-    if fields and (len(shown) < len(fields) or body.count(_TIME) > 1 or not _of_one_result(case, shown)):
+    fields = _FIELD.findall(body)
+    # The line with the longest name mostly is the last of these.
+    if not fields or (fields[-1][1] != "  " and not _LONGEST_NAME.search(body)):
+        return _without_result(case, _reason(body), [], size, named_device)
+    names, _, printed, units, exact = zip(*fields, strict=True)
+    layout = _layout(case, names, units)
+    if layout is None:
         return [failed(case, _metric(case), _MIXED)]
-    for name, number, unit, exact in fields:
-        kind, power = _UNITS.get(unit, ("", ""))
-        if name != "msg_size":
-            metric = _METRICS[name]
-            value = float((number.replace(",", "") if "," in number else number) + power)
-            if kind == metric:
-                values.append((name, metric, value))
-            elif kind == "bits" and metric == "bandwidth":
-                values.append((name, metric, value / 8))
-            received = received or (name != "send_bw" and value > 0)
-        elif exact:
-            size, status = int(exact.replace(",", "")), OK
-        elif kind == "size":
-            size, status = _exact(round(float(number.replace(",", "") + power)), sizes), OK
-    if received:
-        return [
-            reading_of((case, metric, value, size, status, _SENT if name == "send_bw" else _NOTHING, ""))
-            for name, metric, value in values
-            if value
-        ]
-    reason = "nothing arrived: the result is 0" if values else _reason(body)
+    digits = [number.replace(",", "") for number in printed]
+    values = [float(digits[place] + power) / divisor for place, power, divisor in layout.numbers]
+    if layout.size:
+        place, power = layout.size
+        if exact[place]:
+            size, status = int(exact[place].replace(",", "")), OK
+        elif power is not None:
+            size, status = _exact(round(float(digits[place] + power)), sizes), OK
+    found = [
+        reading_of((case, metric, value, size, status, params, ""))
+        for metric, value, params in zip(layout.metrics, values, layout.params, strict=True)
+        if metric
+    ]
+    if not any([values[place] for place in layout.arrived]):
+        return _without_result(case, _NOTHING_ARRIVED if found else _reason(body), found, size, named_device)
+    return found if all(values) else [reading for reading in found if reading.value]
+
+
+def _without_result(
+    case: str, reason: str, sent: list[Reading], size: int | None, named_device: bool
+) -> list[Reading]:
+    """The failure of a test, and beside it what was sent to nobody."""
     if _NO_DEVICE.fullmatch(reason) and not named_device:
         return [Reading(case, _metric(case), None, size, f"unavailable: no RDMA device: {reason}")]
     return [failed(case, _metric(case), reason, size=size)] + [
-        Reading(case, metric, value, size, "invalid: nothing was received", _SENT)
-        for _, metric, value in values
-        if value
+        reading._replace(status="invalid: nothing was received", params=_SENT)
+        for reading in sent
+        if reading.value
     ]
 
 
+@lru_cache(maxsize=1024)
+def _layout(case: str, names: tuple[str, ...], units: tuple[str, ...]) -> _Layout | None:
+    """The layout of these fields, None if they are not those of one result."""
+    if not _of_one_result(case, names):
+        return None
+    layout = _Layout([], [], [], [], None)
+    for place, (name, unit) in enumerate(zip(names, units, strict=True)):
+        kind, power = _UNITS.get(unit, ("", ""))
+        if name == "msg_size":
+            layout = layout._replace(size=(place, power if kind == "size" else None))
+            continue
+        metric = _METRICS[name]
+        bits = kind == "bits" and metric == "bandwidth"
+        if name != "send_bw":
+            layout.arrived.append(len(layout.numbers))
+        layout.numbers.append((place, power, 8.0 if bits else 1.0))
+        layout.metrics.append(metric if bits or kind == metric else "")
+        layout.params.append(_SENT if name == "send_bw" else _NOTHING)
+    return layout
+
+
 @lru_cache
-def _of_one_result(case: str, shown: frozenset[str]) -> bool:
-    """Whether a test of this name ends with these fields."""
+def _of_one_result(case: str, shown: tuple[str, ...]) -> bool:
+    """Whether a test of this name ends with these fields, each once."""
     allowed = next(results for name, results in _RESULTS if name.fullmatch(case))
-    return shown - {"msg_rate", "msg_size"} in allowed
+    return len(set(shown)) == len(shown) and set(shown) - {"msg_rate", "msg_size"} in allowed
 
 
 def _reason(body: str) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cron.commands import folder_of, of_history
 from npc import status_line
 from npc.parameters import PathParameter
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("pattern", default="*")
 @click.option("--platform", default="localhost", show_default=True, help="Whose history: platforms/, or any.")
-@click.option("--history", type=PathParameter(file_okay=False), help="Folder of histories (history/).")
+@of_history
 @click.option("--figures", type=PathParameter(file_okay=False), help="Draw into this folder, as PNG.")
 @click.option("--topology", help="Switches and racks: slurm, or a file (docs/blame.md).")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the tables.")
@@ -46,12 +47,13 @@ def history(
     Exit codes: 0, 1 nothing to show, 2 usage.
     """
     import json
+    from pathlib import Path
 
     from cron.history import History, InvalidHistory
     from cron.series import matches
     from cron.variation import variations
 
-    past = History(_folder(history, platform))
+    past = History(folder_of(history, Path(platform).name))
     status_line.show(f"reading {past.folder}")
     try:
         points = [point for point in past.points() if matches(pattern, point.key)]
@@ -79,14 +81,6 @@ def history(
     if figures:
         for path in _draw(points, found, figures, topology):
             click.echo(f"drawn: {path}", err=True)
-
-
-def _folder(history: Path | None, platform: str) -> Path:
-    from pathlib import Path
-
-    from npc.characterise import checkout
-
-    return ((history or checkout() / "history") / Path(platform).name).resolve()
 
 
 def _shares(past: History, platform: str, keys: set[SeriesKey]) -> list[Ceiling]:

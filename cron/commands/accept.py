@@ -1,0 +1,70 @@
+"""``npc accept``: what nights are compared with."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from cron.commands import folder_of, of_history, of_platform
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command()
+@click.argument("pattern", default="*")
+@click.option("--reason", required=True, help="Why: it is recorded, with the time and who said it.")
+@of_platform
+@of_history
+@click.option("--night", help="The night whose state is taken (default: the last one).")
+def accept(pattern: str, reason: str, platform: str, history: Path | None, night: str | None) -> None:
+    """Take the present state as the baseline of the series that PATTERN names (default: of all).
+
+    PATTERN: benchmark, case, metric, size, as many as given, each a shell pattern: "qperf tcp_*". A changed
+    or degraded series is accepted as it is since its change began; one that is missing is given up.
+
+    Exit codes: 0 done, 1 nothing to accept, 2 usage.
+    """
+    from datetime import datetime
+
+    from cron.acceptance import InvalidAcceptance
+    from cron.acceptance import accept as record
+    from cron.history import History, InvalidHistory
+    from cron.journal import Journal
+    from cron.nightly import judge_night
+    from cron.series import label
+    from npc.characterise import checkout, platform_folder
+    from npc.units import METRICS, format_quantity
+
+    folder = folder_of(history, platform_folder(checkout(), platform).name)
+    past = History(folder)
+    try:
+        nights = {each.run: each.begun for each in past.nights()}
+        for each in Journal(folder).nights():  # one that measured nothing is none of the history's
+            nights.setdefault(each.name, each.begun.isoformat())
+        chosen = night or max(nights, key=lambda run: nights[run], default="")
+        if chosen not in nights:
+            last = ", ".join(sorted(nights)[-3:])
+            known = f"the last are {last}" if last else "it is empty: npc nightly fills it"
+            raise click.ClickException(f"no night {chosen} in {folder}: {known}")
+        begun = datetime.fromisoformat(nights[chosen].replace("Z", "+00:00"))
+        verdict = judge_night(platform_folder(checkout(), platform), past, chosen, begun)
+        taken = record(folder, verdict, reason, _who(), pattern)
+    except (InvalidAcceptance, InvalidHistory) as error:
+        raise click.ClickException(str(error)) from None
+    for key, baseline in taken.baselines.items():
+        unit = METRICS[key.metric].unit
+        value = "given up" if baseline.value is None else format_quantity(baseline.value, unit)
+        since = f"  since {baseline.since}" if baseline.since else ""
+        click.echo(f"{label(key)}: {value}{since}")
+
+
+def _who() -> str:
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # no such user here
+        return str(os.getuid())

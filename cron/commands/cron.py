@@ -1,0 +1,135 @@
+"""``npc cron``: when nights come."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from cron.commands import HISTORY, folder_of, of_history, of_platform
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.group()
+def cron() -> None:
+    """When nights run: install, show or remove the line for cron, Slurm's scrontab or systemd."""
+
+
+@cron.command()
+@of_platform
+@click.option("--at", default="02:30", show_default=True, help="Time of day.")
+@click.option("--scrontab", "kind", flag_value="scrontab", help="As a job of Slurm's scrontab.")
+@click.option("--systemd", "kind", flag_value="systemd", help="As a systemd service and timer.")
+@of_history
+@click.argument("words", nargs=-1)
+def install(platform: str, at: str, kind: str | None, history: Path | None, words: tuple[str, ...]) -> None:
+    """Run npc nightly every night; WORDS, behind two hyphens, are its further options.
+
+    npc cron install --at 02:30 --platform mycluster -- --tag network --limit 2h
+
+    What is in the crontab already stays. Exit codes: 0 installed, 1 it could not be, 2 usage.
+    """
+    from cron import schedule
+    from cron.commands.nightly import nightly
+    from npc.characterise import checkout, platform_folder
+
+    try:
+        moment = schedule.At.parse(at)
+    except ValueError as error:
+        raise click.UsageError(f"--at {error}") from None
+    if any(word.startswith(("--platform", "--history")) for word in words):
+        raise click.UsageError("--platform and --history stand before the two hyphens")
+    given = nightly.make_context("nightly", list(words), resilient_parsing=False).params
+    folder = platform_folder(checkout(), platform)
+    place = folder_of(history, folder.name)
+    place.mkdir(parents=True, exist_ok=True)
+    arguments = ["--platform", str(folder), "--history", str(place.parent), *words]
+    script = place / schedule.SCRIPT
+    script.write_text(schedule.script_text(checkout(), arguments), encoding="utf-8")
+    script.chmod(0o755)
+    if kind == "systemd":
+        _install_units(schedule.systemd_units(folder.name, moment, script, given["limit"]), place)
+        return
+    table = schedule.SCRONTAB if kind else schedule.CRONTAB
+    options = schedule.scron_options(folder.name, given["limit"], place / "nightly.log") if kind else ()
+    block = schedule.cron_block(folder.name, moment, script, options)
+    try:
+        table.write(schedule.with_block(table.read(), folder.name, block))
+    except schedule.NotInstalled as error:
+        raise click.ClickException(
+            f"{error}\nThe script is {script}; have it run by other means (npc cron install --systemd), or "
+            f"put these lines into a table of cron:\n{block}"
+        ) from None
+    click.echo(f"installed in {table.program}:\n{block}", nl=False)
+
+
+def _install_units(units: dict[str, str], place: Path) -> None:
+    """Write the unit files and say what makes systemd take them."""
+    import shlex
+
+    from npc.files import write_whole
+
+    for name, text in units.items():
+        write_whole(place / name, text)
+        click.echo(f"# {place / name}\n{text}")
+    service, timer = (place / name for name in sorted(units))
+    user = "" if os.geteuid() == 0 else " --user"
+    click.echo("To have systemd take them:")
+    click.echo(f"  systemctl{user} link {shlex.quote(str(service))}")
+    click.echo(f"  systemctl{user} enable --now {shlex.quote(str(timer))}")
+    if user:
+        click.echo("  loginctl enable-linger   # or it runs only while you are logged in")
+
+
+@cron.command()
+@of_history
+def show(history: Path | None) -> None:
+    """What is installed, and how the last nights went."""
+    from cron import lock, schedule
+    from cron.journal import Journal
+    from npc.characterise import checkout
+
+    for table in (schedule.CRONTAB, schedule.SCRONTAB):
+        try:
+            found = schedule.blocks(table.read())
+        except schedule.NotInstalled as error:
+            click.echo(str(error))
+            continue
+        for name, lines in found.items():
+            click.echo(f"{table.program}: {name}: {lines.strip().splitlines()[-1]}")
+        if not found:
+            click.echo(f"{table.program}: no nights")
+    home = (history or checkout() / HISTORY).resolve()
+    for folder in sorted(path.parent for path in home.glob("*/nights.jsonl")):
+        holder = lock.holder(folder)
+        running = f"; running now: {holder}" if holder and holder.alive() else ""
+        click.echo(f"{folder.name}{running}")
+        for night in Journal(folder).nights()[-7:]:
+            ended = night.verdict or "not ended"
+            cut = ", was cut off" if night.cut else ""
+            click.echo(f"  {night.name}  {ended}{cut}{'' if night.pruned else f'  {night.folder}'}")
+
+
+@cron.command()
+@of_platform
+@click.option("--scrontab", is_flag=True, help="From Slurm's scrontab.")
+def remove(platform: str, scrontab: bool) -> None:
+    """Take the line for a platform out of the crontab again; history and runs stay."""
+    from pathlib import Path
+
+    from cron import schedule
+
+    table = schedule.SCRONTAB if scrontab else schedule.CRONTAB
+    try:
+        before = table.read()
+        name = platform if platform in schedule.blocks(before) else Path(platform).resolve().name
+        if name not in schedule.blocks(before):
+            there = ", ".join(schedule.blocks(before)) or "none"
+            raise click.ClickException(f"{table.program} has no nights of {name}; it has: {there}")
+        table.write(schedule.without_block(before, name))
+    except schedule.NotInstalled as error:
+        raise click.ClickException(str(error)) from None
+    click.echo(f"removed from {table.program}: {name}")

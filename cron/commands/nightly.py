@@ -1,0 +1,159 @@
+"""``npc nightly``: a night."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from cron.commands import folder_of, of_history, of_platform
+from npc.parameters import TAGS, Duration, PathParameter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cron.nightly import Options, Outcome
+    from npc.fabric import Topology
+
+NIGHTS: Final = "runs/nightly"
+
+
+@click.command()
+@of_platform
+@click.option("--tag", "tags", multiple=True, help="Part of the benchmarks, as npc characterise has it.")
+@click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="A parameter of a benchmark.")
+@click.option("--benchmark", help="This one alone, as npc characterise has it.")
+@of_history
+@click.option("--output", type=PathParameter(file_okay=False), help="Raw runs (runs/nightly/PLATFORM).")
+@click.option(
+    "--limit", type=Duration(), default="3h", show_default=True, help="For all of it: 90s, 10m, 3h."
+)
+@click.option(
+    "--keep-runs", type=click.IntRange(0), default=14, show_default=True,
+    help="Good nights whose raw runs stay; those of bad nights always do.",
+)  # fmt: skip
+@click.option(
+    "--topology", default="", help="slurm, or a file of switches and racks, which may be to blame, too."
+)
+@click.option("--no-pairs", is_flag=True, help="Do not confirm suspects by a matrix of pairs.")
+@click.option("--drain", is_flag=True, help="Drain the nodes that are named, and confirmed where possible.")
+@click.option(
+    "--textfile", type=PathParameter(file_okay=False, exists=True),
+    help="Folder of node_exporter's textfile collector.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print verdict.json instead of the table.")
+def nightly(
+    platform: str,
+    tags: tuple[str, ...],
+    given: tuple[str, ...],
+    benchmark: str | None,
+    history: Path | None,
+    output: Path | None,
+    limit: float,
+    keep_runs: int,
+    topology: str,
+    no_pairs: bool,
+    drain: bool,
+    textfile: Path | None,
+    as_json: bool,
+) -> None:
+    """One night: characterise, append to the history, judge, measure the suspicious again, say who it is.
+
+    Exit codes by the worst verdict: 0 all as always, 10 CHANGED, 11 MISSING, 12 INVALID, 13 DEGRADED, 14
+    FAIL; 1 it could not run or be written down, 2 usage, 130 and 143 stopped (what was measured is kept).
+    """
+    from pathlib import Path
+
+    from cron.history import InvalidHistory
+    from cron.lock import Held, only_one
+    from cron.nightly import Options, Stopped, Watch
+    from npc.characterise import benchmark_file, checkout, environment_of_settings, platform_folder
+    from npc.jube import Stop
+
+    home = checkout()
+    for tag in tags:
+        if tag not in TAGS:
+            raise click.UsageError(f"--tag {tag}: there are {', '.join(TAGS)}")
+    folder = platform_folder(home, platform)
+    file = benchmark_file(home, benchmark) if benchmark else None
+    environment_of_settings(home, folder, given, file)  # before the night, not in it
+    options = Options(
+        platform=folder,
+        history=folder_of(history, folder.name),
+        runs=(output or home / NIGHTS / folder.name).resolve(),
+        words=_words(tags, given, file),
+        keep_runs=keep_runs,
+        limit_s=limit,
+        pairs=not no_pairs,
+        topology=topology if topology in ("", "slurm") else str(Path(topology).resolve()),
+        fabric=_fabric(topology),
+    )
+    options.history.mkdir(parents=True, exist_ok=True)
+    try:
+        with Stop().listening() as stop, only_one(options.history, 2 * limit) as died:
+            watch = Watch(options, stop)
+            if died:
+                watch.notes.append(f"the night before died ({died})")
+            try:
+                outcome = watch.run()
+                _write(options.history, outcome, drain, textfile, as_json)
+                watch.end(outcome.night)
+            except Stopped:
+                click.echo("stopped: what was measured is kept; the next night judges it", err=True)
+                sys.exit(128 + (stop.number or 0))
+            except OSError as error:
+                raise click.ClickException(_cannot_write(error, options)) from None
+    except (Held, InvalidHistory) as error:
+        raise click.ClickException(str(error)) from None
+    sys.exit(outcome.night.exit_code)
+
+
+def _fabric(topology: str) -> Topology | None:
+    """Switches and racks. Raises click.UsageError where they cannot be read."""
+    from npc.fabric import InvalidTopology, load
+
+    try:
+        return load(topology) if topology else None
+    except InvalidTopology as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _words(tags: Sequence[str], given: Sequence[str], file: Path | None) -> tuple[str, ...]:
+    """The same for ``npc characterise``."""
+    words = [word for tag in tags for word in ("--tag", tag)]
+    words += [word for setting in given for word in ("--set", setting)]
+    return (*words, *(["--benchmark", str(file)] if file else []))
+
+
+def _write(history: Path, outcome: Outcome, drain: bool, textfile: Path | None, as_json: bool) -> None:
+    """Write and print the verdict; drain whom it names, if that is wanted and the verdict is bad enough."""
+    import json
+
+    from cron import drain as draining
+    from cron.outputs import table
+    from cron.publish import write_verdict
+    from cron.verdict import Verdict
+
+    nodes = draining.to_drain(outcome.night, outcome.matrix)
+    lasting = not outcome.night.verdict < Verdict.DEGRADED
+    for node, reason in nodes.items() if drain and lasting else ():
+        problem = draining.drain(node, reason)
+        outcome.notes.append(
+            f"{node} was not drained: {problem}" if problem else f"{node} was drained: {reason}"
+        )
+    written = write_verdict(history, outcome.night, outcome.notes, outcome.matrix, textfile)
+    if as_json:
+        click.echo(json.dumps(written, indent=1, ensure_ascii=False))
+        return
+    lines = [] if drain else [draining.drain_line(node, reason) for node, reason in nodes.items()]
+    click.echo(table(outcome.night, outcome.notes, outcome.matrix, lines), nl=False)
+
+
+def _cannot_write(error: OSError, options: Options) -> str:
+    where = f": {error.filename}" if error.filename else ""
+    return (
+        f"{error.strerror or error}{where}; what this night measured is in {options.runs}, and the next one "
+        f"goes on from there"
+    )

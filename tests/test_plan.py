@@ -156,6 +156,7 @@ def test_records_get_the_platform_s_name() -> None:
     lines = make_plan("slow", CLUSTER, 900, COMMANDS).lines
     assert "npc observe --platform fuchs-csc -- mpirun -n RANKS ./app" in lines
     assert "npc observe -- mpirun -n RANKS ./app" in make_plan("slow", HERE, 900, COMMANDS).lines
+    assert any("npc observe --help" in note for note in make_plan("slow", HERE, 900, COMMANDS).notes)
     machine = _machine("deep-cm", None)
     assert (machine.name, machine.queue, machine.account, machine.timed) == ("deep-cm", "dp-cn", "", True)
 

@@ -237,6 +237,11 @@ def _notes(
             "run cannot show "
             "how runs of one machine differ."
         )  # fmt: skip
+    if goal is GOALS["slow"]:
+        found.append(
+            "Without its FLOP the application has no place under the ceilings: npc observe --help says how "
+            "to count or name them (--counters, --flops, --flop)."
+        )
     lacking = sorted({c for step in steps_of(tags) for c in step.commands if c in machine.missing})
     tools = [command for command in lacking if command not in SITE_PROGRAMS]
     if tools:

@@ -30,6 +30,7 @@ _LABEL_POINTS: Final = 9.5
 _GAP_POINTS: Final = 2.0
 #: Marks of applications.
 SHAPES: Final = "osD^vPX"
+_MARK_POINTS: Final = 9.0
 #: More runs than this are one image in the SVG, not an element each.
 _MANY: Final = 100
 #: Rows of a legend in labels' size that fit below the roof.
@@ -193,16 +194,14 @@ def _marks(axes: Axes, marks: Sequence[Mark]) -> None:
                 zorder=7,
                 rasterized=len(mark.runs) > _MANY,
             )
+    _trails(axes, [mark for mark in marks if mark.trail])
+    _bars(axes, marks)
     for mark in marks:
-        if mark.trail:
-            _trail(axes, mark)
-        for ends, cap in zip(mark.bars, _caps(mark), strict=True):
-            axes.plot(*zip(*ends, strict=True), "-", marker=cap, ms=7, lw=1.2, color=mark.colour, zorder=7.5)
         axes.plot(
             mark.x,
             mark.y,
             SHAPES[mark.shape % len(SHAPES)],
-            ms=9,
+            ms=_MARK_POINTS,
             mec="white",
             mew=1.2,
             color=mark.colour,
@@ -210,36 +209,81 @@ def _marks(axes: Axes, marks: Sequence[Mark]) -> None:
         )
 
 
-def _caps(mark: Mark) -> list[str]:
-    """The ends of its bars: across the line."""
-    return ["|" if low[1] == high[1] else "_" for low, high in mark.bars]
+def _trails(axes: Axes, marks: Sequence[Mark]) -> None:
+    """The medians of applications' days, from hollow to filled, with the first and the last day's date.
 
-
-def _trail(axes: Axes, mark: Mark) -> None:
-    """The medians of an application's days, from hollow to filled, with the first and the last day's date."""
+    One artist for all lines and one for all days, because each takes its time in each file.
+    """
     from matplotlib.colors import to_rgb
 
-    axes.plot(*zip(*mark.trail, strict=True), "-", lw=1.0, color=mark.colour, alpha=0.8, zorder=7)
-    if len(mark.trail) <= _MANY:
-        last = len(mark.trail) - 1
-        colour = to_rgb(mark.colour)
-        filled = [[1 - (1 - part) * place / last for part in colour] for place in range(last + 1)]
-        xs, ys = zip(*mark.trail, strict=True)
-        axes.scatter(xs, ys, s=14, c=filled, edgecolors=mark.colour, linewidths=0.7, zorder=7.2)
-    lower, upper = sorted((0, -1), key=lambda end: mark.trail[end][1])
-    for end, away, side in ((lower, -7, "top"), (upper, 7, "bottom")):
-        axes.annotate(
-            mark.days[end],
-            mark.trail[end],
-            xytext=(0, away),
-            textcoords="offset points",
-            ha="center",
-            va=side,
-            fontsize=_LABEL_POINTS - 1,
-            color=_darker(mark.colour),
-            bbox=_GROUND,
-            zorder=7.8,
-        )
+    _lines(axes, [(mark.trail, mark.colour) for mark in marks], lw=1.0, alpha=0.8, zorder=7)
+    days = []
+    for mark in marks:
+        if len(mark.trail) <= _MANY:
+            last = len(mark.trail) - 1
+            colour = to_rgb(mark.colour)
+            for place, (x, y) in enumerate(mark.trail):
+                days.append((x, y, [1 - (1 - part) * place / last for part in colour], colour))
+    if days:
+        xs, ys, filled, edges = zip(*days, strict=True)
+        many = len(days) > _MANY
+        axes.scatter(xs, ys, s=14, c=filled, edgecolors=edges, linewidths=0.7, zorder=7.2, rasterized=many)
+    half = _MARK_POINTS / 2 * DPI / 72
+    places: Any = axes.transData.transform([(mark.x, mark.y) for mark in marks]) if marks else ()
+    taken = [_Box(x - half, x + half, y - half, y + half) for x, y in places]
+    for mark in marks:
+        lower, upper = sorted((0, -1), key=lambda end: mark.trail[end][1])
+        _date(axes, mark, lower, below=True, taken=taken)
+        _date(axes, mark, upper, below=False, taken=taken)
+
+
+def _date(axes: Axes, mark: Mark, end: int, below: bool, taken: list[_Box]) -> None:
+    """The date of a trail's end below or above it, unless something `taken` is there; adds its place."""
+    text = axes.annotate(
+        mark.days[end],
+        mark.trail[end],
+        xytext=(0, -7 if below else 7),
+        textcoords="offset points",
+        ha="center",
+        va="top" if below else "bottom",
+        fontsize=_LABEL_POINTS - 1,
+        color=_darker(mark.colour),
+        bbox=_GROUND,
+        zorder=7.8,
+    )
+    extent = text.get_window_extent()
+    box = _Box(extent.x0, extent.x1, extent.y0, extent.y1)
+    if any(box.meets(other) for other in taken):
+        text.remove()
+    else:
+        taken.append(box)
+
+
+def _bars(axes: Axes, marks: Sequence[Mark]) -> None:
+    """The intervals of applications' medians, with caps across their ends."""
+    bars = [(ends, mark.colour) for mark in marks for ends in mark.bars]
+    _lines(axes, bars, lw=1.2, zorder=7.5)
+    for cap, level in (("|", True), ("_", False)):
+        caps = [
+            (*end, colour) for ends, colour in bars if (ends[0][1] == ends[1][1]) == level for end in ends
+        ]
+        if caps:
+            xs, ys, colours = zip(*caps, strict=True)
+            axes.scatter(xs, ys, s=49, c=colours, marker=cap, linewidths=1.0, zorder=7.5)
+
+
+def _lines(axes: Axes, lines: Iterable[tuple[Sequence[tuple[float, float]], str]], **style: Any) -> None:
+    """Lines of some colours as one artist."""
+    from matplotlib.collections import LineCollection
+
+    paths, colours = [], []
+    for path, colour in lines:
+        paths.append(path)
+        colours.append(colour)
+    axes.add_collection(
+        LineCollection(paths, colors=colours, capstyle="projecting", joinstyle="round", **style),
+        autolim=False,
+    )
 
 
 def _linestyle(stroke: Stroke) -> Any:
@@ -333,7 +377,7 @@ def _legend(axes: Axes, entries: Sequence[tuple[str, dict[str, Any]]]) -> None:
 
     em = _LABEL_POINTS * min(1.0, _LEGEND_ROWS / len(entries))
     in_points = Affine2D().scale(1 / 72) + axes.figure.dpi_scale_trans
-    shown: dict[str, Any] = {"transform": in_points, "zorder": 7}
+    shown: dict[str, Any] = {"transform": in_points, "zorder": 7.9}  # above all but the medians
     right = 72 * INCHES[0] * (_PLACE[0] + _PLACE[2]) - 0.5 * em
     bottom = 72 * INCHES[1] * _PLACE[1] + 0.5 * em
     height = 0.3 * em + _LEGEND_PITCH * em * len(entries)

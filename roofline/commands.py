@@ -86,7 +86,7 @@ def roofline(
     platform = _platform(platform_name, read)
     read = _one_platform(read, platform)
     found = analyse(read, platform, nodes, size)
-    if not found.ceilings and not found.latencies and not found.applications:
+    if not (found.ceilings or found.latencies or found.applications or found.callers):
         raise _failure(_nothing_usable(found, len(read)), 1)
     if as_json:
         click.echo(json.dumps(to_document(found), indent=1))

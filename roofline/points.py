@@ -435,14 +435,11 @@ def verdict(application: Application, roofline: Roofline) -> str:
     if within:
         parts.append(_bound_text(within[0], own_link(application, roofline), known))
     elif not found:
-        parts.append(
-            "No ceiling of its precision was measured, so nothing can be said of what bounds it: give npc "
-            "roofline the folder of a run that has them as well."
-        )
+        parts.append("No ceiling of its precision was measured, so nothing can be said of what bounds it.")
     if not known:
         parts.append("How many bytes of memory it moves is not known, so memory may bound it lower.")
     parts += _network_text(application, roofline, found)
-    if application.note:
+    if application.note and application.nodes > 1:  # of the network
         parts.append(f"Note: {application.note}.")
     return " ".join(parts)
 

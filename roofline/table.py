@@ -69,8 +69,9 @@ def notes(roofline: Roofline) -> list[str]:
     network = roofline.of_kind("network")
     if network and all(ceiling.nodes == 1 for ceiling in network):
         found.append("Both ends of every network test were on one node: loopback or shared memory, no link.")
+    peaks = {ceiling.precision for ceiling in roofline.of_kind("compute") if ceiling.name.startswith("peak ")}
     kinds = {
-        "compute (a peak)": any(c.name.startswith("peak ") for c in roofline.of_kind("compute")),
+        "compute (a peak)": peaks >= {application.precision for application in roofline.applications},
         "memory": bool(roofline.of_kind("memory")),
         "network": any(c.nodes > 1 for c in network) or all(a.nodes == 1 for a in roofline.applications),
     }

@@ -75,10 +75,13 @@ def test_applications_without_ceilings_say_how_to_have_an_earlier_run_s(tmp_path
     alone = run(saved(tmp_path / "apps", application))
     assert "not measured here: compute (a peak), memory, network" in alone.stdout
     assert "npc roofline EARLIER_RUN RUN" in alone.stdout
-    between = records("osu", "osu_bw", 1e9, size=65536, nodes=2)
+    between = list(records("osu", "osu_bw", 1e9, size=65536, nodes=2))
     both = run(saved(tmp_path / "earlier", [*machine(), *between]), tmp_path / "apps", "--output", tmp_path)
     assert both.exit_code == 0, both.output
     assert "EARLIER_RUN" not in both.stdout
+    single = [replace(r, params={**r.params, "precision": "single"}) for r in application]
+    lacking = run(saved(tmp_path / "single", [*machine(), *between, *single]))
+    assert "not measured here: compute (a peak). An" in lacking.stdout
     assert "The tightest ceiling known is peak double" in both.stdout
 
 

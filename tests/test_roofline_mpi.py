@@ -204,6 +204,13 @@ def test_a_program_of_barriers_alone_has_no_place_and_breaks_nothing(tmp_path: P
     assert "app" not in (tmp_path / "mpi-roofline.svg").read_text()
 
 
+def test_what_mpi_counted_is_said_without_any_ceiling(tmp_path: Path) -> None:
+    save_csv(caller_records({0: 100}), tmp_path / "records.csv")
+    done = invoke(tmp_path)
+    assert done.exit_code == 0, done.output
+    assert "app, 4 ranks on 2 nodes" in done.output
+
+
 def test_a_picture_that_cannot_be_drawn_leaves_those_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

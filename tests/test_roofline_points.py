@@ -186,6 +186,8 @@ def test_a_rate_over_the_whole_run_makes_no_flop() -> None:
     assert "not for how long it computed" in words
     assert "--flop" in words
     assert "at least" not in words
+    (alone,) = find_applications(replace(record, nodes=1) for record in rate)
+    assert "Note:" not in verdict(alone, machine()), "on one node it needs no place on the network's axis"
     (told,) = find_applications([*rate, observed("flop", 1e9)])
     assert told.intensity is not None
     assert told.intensity.median == pytest.approx(0.5e9 / 161e6)

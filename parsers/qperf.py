@@ -25,11 +25,11 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, pairwise, repeat
-from typing import Final, NamedTuple
+from typing import Final
 
 from npc.record import OK, Reading
 from npc.units import parse_size
-from parsers import WHOLE, complete_lines, failed, option, reading_of, words_after
+from parsers import NUMBER, WHOLE, complete_lines, failed, option, reading_of, words_after
 
 _TEST: Final = re.compile(r"(?:rds|sctp|sdp|tcp|udp|ver_rc|x?rc|uc|ud)_[a-z_]+")
 _TITLE: Final = re.compile(rf"\n(?! )({_TEST.pattern}):[ \t]*(?=\n)")
@@ -37,7 +37,7 @@ _GROUPED: Final = rf"(?:{WHOLE}|[0-9]{{1,3}}(?:,[0-9]{{3}}){{1,5}})"
 # A body's last line end may have gone to the next title's pattern; its end is as good, all lines being whole.
 _FIELD: Final = re.compile(
     r"\n    (bw|send_bw|recv_bw|latency|msg_rate|msg_size)( +)=  *"
-    rf"({_GROUPED}(?:\.[0-9]{{1,18}})?) (\S*)(?: \(({_GROUPED})\))?[ \t]*(?=\n|\Z)"
+    rf"({NUMBER}|{_GROUPED}(?:\.[0-9]{{1,18}})?) (\S*)(?: \(({_GROUPED})\))?[ \t]*(?=\n|\Z)"
 )
 _LONGEST_NAME: Final = re.compile(r"\n    \w+  =")
 #: Without a device; without the kernel's part of RDMA; the latter with -cm1. Said by the client, or by the
@@ -70,6 +70,15 @@ _UNITS: Final = {
     **{f"{prefix}b/sec": ("bits", power) for prefix, power in _DECIMAL.items()},
     **{f"{prefix}B": ("size", power) for prefix, power in _DECIMAL.items()},
 }
+#: Field → unit → metric, the power of ten to append, and what to divide by.
+_QUANTITIES: Final = {
+    name: {
+        unit: (metric, power, 8.0 if kind == "bits" else 1.0)
+        for unit, (kind, power) in _UNITS.items()
+        if kind == metric or (kind == "bits" and metric == "bandwidth")
+    }
+    for name, metric in _METRICS.items()
+}
 #: What the results of one test are, beside a message rate: of TCP and the like by its name.
 _RESULTS: Final = (
     (re.compile(r"\w+_lat"), {frozenset({"latency"})}),
@@ -78,7 +87,6 @@ _RESULTS: Final = (
     (re.compile(r"\w+_bw"), {frozenset({"bw"}), frozenset({"send_bw", "recv_bw"})}),
     (re.compile(r"\w+"), {frozenset({"bw"}), frozenset({"latency"}), frozenset()}),
 )
-_NOTHING_ARRIVED: Final = "nothing arrived: the result is 0"
 _MIXED: Final = "its lines are not those of one result"
 _SENT: Final = {"side": "send"}
 _NOTHING: Final[dict[str, str]] = {}
@@ -86,21 +94,6 @@ _NOTHING: Final[dict[str, str]] = {}
 _ATOMIC: Final = re.compile("compare_swap|fetch_add")
 _UNUSED_SIZE: Final = "\nwarning: --msg_size set but not used"
 _UNKNOWN_SIZE: Final = "invalid: message size unknown: a loop prints it only with -vu"
-
-
-class _Layout(NamedTuple):
-    """What the fields of a result hold.
-
-    numbers: of all but the message size the place, the power of ten to append, and the divisor. metrics, params:
-    of the readings that these give, no metric where the unit is of none. arrived: which of them tell what
-    arrived. size: the place of the message size and its power, None without one and where it is no size.
-    """
-
-    numbers: list[tuple[int, str, float]]
-    metrics: list[str]
-    params: list[dict[str, str]]
-    arrived: list[int]
-    size: tuple[int, str | None] | None
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
@@ -130,64 +123,48 @@ def _test(case: str, body: str, sizes: list[int], named_device: bool) -> list[Re
         sizes = []
     size = sizes[0] if len(sizes) == 1 else None
     status = _UNKNOWN_SIZE if len(sizes) > 1 else OK
+    values = []
+    received = False
     fields = _FIELD.findall(body)
-    # The line with the longest name mostly is the last of these.
-    if not fields or (fields[-1][1] != "  " and not _LONGEST_NAME.search(body)):
-        return _without_result(case, _reason(body), [], size, named_device)
-    names, _, printed, units, exact = zip(*fields, strict=True)
-    layout = _layout(case, names, units)
-    if layout is None:
+    # Where no others are printed, the last of these mostly has the longest name.
+    if fields and fields[-1][1] != "  " and not _LONGEST_NAME.search(body):
+        fields = []
+    if fields and not _of_one_result(case, tuple([field[0] for field in fields])):
         return [failed(case, _metric(case), _MIXED)]
-    digits = [number.replace(",", "") for number in printed]
-    values = [float(digits[place] + power) / divisor for place, power, divisor in layout.numbers]
-    if layout.size:
-        place, power = layout.size
-        if exact[place]:
-            size, status = int(exact[place].replace(",", "")), OK
-        elif power is not None:
-            size, status = _exact(round(float(digits[place] + power)), sizes), OK
-    found = [
-        reading_of((case, metric, value, size, status, params, ""))
-        for metric, value, params in zip(layout.metrics, values, layout.params, strict=True)
-        if metric
-    ]
-    if not any([values[place] for place in layout.arrived]):
-        return _without_result(case, _NOTHING_ARRIVED if found else _reason(body), found, size, named_device)
-    return found if all(values) else [reading for reading in found if reading.value]
-
-
-def _without_result(
-    case: str, reason: str, sent: list[Reading], size: int | None, named_device: bool
-) -> list[Reading]:
-    """The failure of a test, and beside it what was sent to nobody."""
+    for name, _, number, unit, exact in fields:
+        if name == "msg_size":
+            if exact:
+                size, status = int(exact.replace(",", "")), OK
+            elif (printed_size := _printed_size(number, unit)) is not None:
+                size, status = _exact(printed_size, sizes), OK
+            continue
+        metric, power, divisor = _QUANTITIES[name].get(unit) or ("", "", 1.0)
+        value = float((number.replace(",", "") if "," in number else number) + power) / divisor
+        if metric:
+            values.append((metric, value, _SENT if name == "send_bw" else _NOTHING))
+        if value and name != "send_bw":
+            received = True
+    if received:
+        return [
+            reading_of((case, metric, value, size, status, params, ""))
+            for metric, value, params in values
+            if value
+        ]
+    reason = "nothing arrived: the result is 0" if values else _reason(body)
     if _NO_DEVICE.fullmatch(reason) and not named_device:
         return [Reading(case, _metric(case), None, size, f"unavailable: no RDMA device: {reason}")]
     return [failed(case, _metric(case), reason, size=size)] + [
-        reading._replace(status="invalid: nothing was received", params=_SENT)
-        for reading in sent
-        if reading.value
+        Reading(case, metric, value, size, "invalid: nothing was received", _SENT)
+        for metric, value, _ in values
+        if value
     ]
 
 
-@lru_cache(maxsize=1024)
-def _layout(case: str, names: tuple[str, ...], units: tuple[str, ...]) -> _Layout | None:
-    """The layout of these fields, None if they are not those of one result."""
-    if not _of_one_result(case, names):
-        return None
-    layout = _Layout([], [], [], [], None)
-    for place, (name, unit) in enumerate(zip(names, units, strict=True)):
-        kind, power = _UNITS.get(unit, ("", ""))
-        if name == "msg_size":
-            layout = layout._replace(size=(place, power if kind == "size" else None))
-            continue
-        metric = _METRICS[name]
-        bits = kind == "bits" and metric == "bandwidth"
-        if name != "send_bw":
-            layout.arrived.append(len(layout.numbers))
-        layout.numbers.append((place, power, 8.0 if bits else 1.0))
-        layout.metrics.append(metric if bits or kind == metric else "")
-        layout.params.append(_SENT if name == "send_bw" else _NOTHING)
-    return layout
+@lru_cache
+def _printed_size(number: str, unit: str) -> int | None:
+    """A message size in bytes, to the digits that are printed; None where the unit is not of bytes."""
+    kind, power = _UNITS.get(unit, ("", ""))
+    return round(float(number.replace(",", "") + power)) if kind == "size" else None
 
 
 @lru_cache

@@ -228,35 +228,40 @@ def _trails(axes: Axes, marks: Sequence[Mark]) -> None:
         xs, ys, filled, edges = zip(*days, strict=True)
         many = len(days) > _MANY
         axes.scatter(xs, ys, s=14, c=filled, edgecolors=edges, linewidths=0.7, zorder=7.2, rasterized=many)
-    half = _MARK_POINTS / 2 * DPI / 72
-    places: Any = axes.transData.transform([(mark.x, mark.y) for mark in marks]) if marks else ()
-    taken = [_Box(x - half, x + half, y - half, y + half) for x, y in places]
+    if marks:
+        _dates(axes, marks)
+
+
+def _dates(axes: Axes, marks: Sequence[Mark]) -> None:
+    """The dates of trails' ends below and above them; not those that would lie on a median or each other."""
+    size, gap = _LABEL_POINTS - 1, 7.0
+    sample = axes.text(1, 1, marks[0].days[0], fontsize=size)
+    extent = sample.get_window_extent()
+    sample.remove()
+    half, pixels = _MARK_POINTS / 2 * DPI / 72, DPI / 72
+    medians = axes.transData.transform([(mark.x, mark.y) for mark in marks])
+    taken = [_Box(x - half, x + half, y - half, y + half) for x, y in medians]
     for mark in marks:
         lower, upper = sorted((0, -1), key=lambda end: mark.trail[end][1])
-        _date(axes, mark, lower, below=True, taken=taken)
-        _date(axes, mark, upper, below=False, taken=taken)
-
-
-def _date(axes: Axes, mark: Mark, end: int, below: bool, taken: list[_Box]) -> None:
-    """The date of a trail's end below or above it, unless something `taken` is there; adds its place."""
-    text = axes.annotate(
-        mark.days[end],
-        mark.trail[end],
-        xytext=(0, -7 if below else 7),
-        textcoords="offset points",
-        ha="center",
-        va="top" if below else "bottom",
-        fontsize=_LABEL_POINTS - 1,
-        color=_darker(mark.colour),
-        bbox=_GROUND,
-        zorder=7.8,
-    )
-    extent = text.get_window_extent()
-    box = _Box(extent.x0, extent.x1, extent.y0, extent.y1)
-    if any(box.meets(other) for other in taken):
-        text.remove()
-    else:
-        taken.append(box)
+        for end, way in ((lower, -1), (upper, 1)):
+            x, y = axes.transData.transform(mark.trail[end])
+            bottom = y + gap * pixels if way > 0 else y - gap * pixels - extent.height
+            box = _Box(x - extent.width / 2, x + extent.width / 2, bottom, bottom + extent.height)
+            if any(box.meets(other) for other in taken):
+                continue
+            taken.append(box)
+            axes.annotate(
+                mark.days[end],
+                mark.trail[end],
+                xytext=(0, way * gap),
+                textcoords="offset points",
+                ha="center",
+                va="bottom" if way > 0 else "top",
+                fontsize=size,
+                color=_darker(mark.colour),
+                bbox=_GROUND,
+                zorder=7.8,
+            )
 
 
 def _bars(axes: Axes, marks: Sequence[Mark]) -> None:

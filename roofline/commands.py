@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from roofline.overlay import By
 
 _USAGE: Final = 2
+#: How many more objects there must be before the collector of cycles looks at them; 10 000 runs make 200 000.
+_ALLOCATIONS: Final = 1_000_000
 
 
 @click.command()
@@ -75,7 +77,9 @@ def roofline(
     from roofline.document import to_document
     from roofline.table import format_roofline
 
-    # Else the interpreter, when it ends, walks through all of Matplotlib for cycles, and more than once.
+    # Neither records nor Matplotlib's modules are garbage: the collector would walk through all of them while
+    # they are made, and the interpreter once more when it ends.
+    gc.set_threshold(_ALLOCATIONS)
     atexit.register(gc.freeze)
     read = _read(records)
     size = _message_size(message_size, read)

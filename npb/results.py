@@ -13,7 +13,7 @@ from typing import Final
 
 from npb.measure import Outcome
 from npb.verdict import tool_of
-from npc.launch import RAW, Launch, LaunchLog, batch_job
+from npc.launch import INTERFACE, RAW, Launch, LaunchLog, batch_job
 from npc.record import OK, Reading, Record, save_csv, to_row, write_csv
 from npc.run import RECORDS
 from npc.statistics import summarise
@@ -21,10 +21,11 @@ from npc.units import METRICS, format_quantity, format_size, parse_size
 
 #: Repeats that mean the message size, for tools that do not print it.
 _SIZE_NAMES: Final = ("m", "msg_size", "msg-size", "size", "s", "l")
+INVALID: Final = "invalid: "
 #: A table is for reading; all pairs of a cluster are for a file.
 MAX_ROWS: Final = 100
 #: Parameters of a launch that no sweep varied.
-_NOT_VARIED: Final = frozenset({"server_cpus", "client_cpus", "received"})
+_NOT_VARIED: Final = frozenset({"server_cpus", "client_cpus", INTERFACE, "received"})
 
 
 class Results:
@@ -89,8 +90,10 @@ class Results:
                     stream.write(data)
 
     def close(self) -> str:
-        """Write the records and close; the place of what was kept, empty if nothing was."""
+        """Judge and write the records, and close; the place of what was kept, empty if nothing was."""
         self._log.close()
+        if self.records:
+            self.records = self._judged()
         if self._temporary and all(launch.status == OK for launch in self.launches):
             import shutil  # 4 ms, and mostly not needed
 
@@ -116,6 +119,19 @@ class Results:
         sys.stdout.flush()
         sys.stderr.flush()
 
+    def _judged(self) -> list[Record]:
+        """The records as `npc.validity` judges them, which `npc collect` asks as well."""
+        from npc.platform import InvalidPlatform
+        from npc.validity import find_lies, judged
+        from npc.validity.run import circumstances_of, platform_of
+
+        try:
+            limits = platform_of(self.records)
+        except InvalidPlatform:  # npc check and npc doctor say what is wrong with it
+            limits = None
+        circumstances = circumstances_of(self.folder, self.records, limits)
+        return judged(self.records, find_lies(self.records, circumstances))
+
     def _write(self, name: str, data: bytes) -> None:
         (self.folder / name).write_bytes(data)
 
@@ -138,7 +154,7 @@ class Results:
                     job=batch_job(),
                     hosts=launch.hosts,
                     sample=launch.sample,
-                    params=dict(launch.params),
+                    params=launch.params_of(reading),
                     raw=launch.raw,
                 )
             )
@@ -155,6 +171,12 @@ class Results:
             _print_columns(rows)
         if len(series) > MAX_ROWS:
             print(f"… {len(series) - MAX_ROWS} more rows: see --output, --format csv")
+        for line in dict.fromkeys(
+            f"{record.case} {record.metric}: {record.status}"
+            for record in self.records
+            if record.status.startswith(INVALID)
+        ):
+            print(line)
         for launch in self.launches:
             if launch.status != OK:
                 print(_failure_line(launch))

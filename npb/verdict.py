@@ -101,7 +101,8 @@ def _read(parser: str, argv: Sequence[str], ended: Ended) -> tuple[Reading, ...]
         return ()
     import parsers
 
-    return tuple(parsers.parse(parser, (ended.out + ended.err).decode(errors="replace"), argv))
+    out, err = (stream.decode(errors="replace") for stream in (ended.out, ended.err))
+    return tuple(parsers.parse(parser, parsers.joined(out, err), argv))
 
 
 def _unavailable(readings: Sequence[Reading]) -> str:

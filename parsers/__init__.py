@@ -107,6 +107,14 @@ def complete_lines(text: str) -> str:
     return "\n" + text[: text.rfind("\n") + 1]
 
 
+def joined(out: str, err: str) -> str:
+    """A launch's stdout with its stderr behind it, without a last line that stdout did not end.
+
+    stderr may begin with a line end, and half of a number would look whole.
+    """
+    return complete_lines(out)[1:] + err
+
+
 def words_after(argv: Sequence[str], *programs: str) -> list[str]:
     """The arguments that `argv` gives to the first of `programs` in it (``timeout 9 mpirun … qperf HOST``).
 

@@ -101,12 +101,12 @@ def _records_of_folder(
 
 def read_output(launches: Launches, launch: Launch) -> list[Reading]:
     """What the parser reads in a launch's raw output; one failed reading where it finds nothing."""
-    text = ""
-    for path in (launches.folder / launch.raw, (launches.folder / launch.raw).with_suffix(".err")):
-        if launch.raw and path.is_file():
-            text += path.read_text(encoding="utf-8", errors="replace")
+    out, err = (
+        path.read_text(encoding="utf-8", errors="replace") if launch.raw and path.is_file() else ""
+        for path in (launches.folder / launch.raw, (launches.folder / launch.raw).with_suffix(".err"))
+    )
     try:
-        readings = parsers.parse(launches.tool, text, launch.argv)
+        readings = parsers.parse(launches.tool, parsers.joined(out, err), launch.argv)
     except parsers.UnknownParser as error:
         return [Reading(launch.case, UNREAD, None, None, f"failed: {error}")]
     if readings:
@@ -147,7 +147,7 @@ def _records_of_readings(
     for reading in readings:
         params = {
             name: value
-            for name, value in launch.params.items()
+            for name, value in launch.params_of(reading).items()
             if reading.size is None or name not in _SIZE_PARAMS
         }
         try:

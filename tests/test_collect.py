@@ -257,6 +257,13 @@ def test_stderr_names_the_reason_too(run: Run) -> None:
     assert record.case == "osu_bw" and "requires exactly two processes" in record.status
 
 
+def test_half_a_number_stays_none_beside_a_line_end_of_stderr(run: Run) -> None:
+    text = "# OSU MPI Bandwidth Test v7.4\n# Size      Bandwidth (MB/s)\n1    6.25\n2    12"
+    folder = write_launches(run.add("osu", "done") / "launches", (launch(argv=("osu_bw",)), text), tool="osu")
+    (folder / "raw/0000.err").write_text("\nslurmstepd: error: *** JOB 7 ON n1 CANCELLED ***\n")
+    assert [record.value for record in collect_run(run.folder)] == [6.25e6]
+
+
 def test_a_half_written_last_line_costs_only_itself(run: Run) -> None:
     folder = write_launches(
         run.add("stream") / "launches", (launch(0), STREAM), (launch(1), STREAM), planned=6

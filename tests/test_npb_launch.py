@@ -26,9 +26,14 @@ def test_sockperf_as_the_readme_writes_it(tmp_path: Path) -> None:
         "--killserver", "--output", str(tmp_path / "out"),
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
-    assert "bandwidth" in ended.stdout
     launch = read_launches(tmp_path / "out").launches[0]
-    assert 0 < float(launch.params["received"]) <= 1
+    received = float(launch.params["received"])
+    assert 0 < received <= 1
+    sent = [record for record in read_csv(tmp_path / "out/records.csv") if record.params["side"] == "send"]
+    assert {record.metric for record in sent} >= {"bandwidth", "message_rate"}
+    for record in sent:
+        assert record.ok if received >= 0.99 else "never arrived" in record.status
+    assert "bandwidth" in ended.stdout
     server = (tmp_path / "out/raw/0000.server.out").read_text()
     assert "messages received and handled" in server, "ended so that it could print its count"
 

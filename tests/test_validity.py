@@ -18,7 +18,7 @@ import parsers
 from npc.launch import Launch, LaunchLog
 from npc.load import load_average
 from npc.platform import Interface, Platform, link_data_rate, read_platform
-from npc.record import Record, save_csv
+from npc.record import Record, replace, save_csv
 from npc.units import METRICS
 from npc.validity import Circumstances, all_rules, find_lies, judged
 from npc.validity.arithmetic import contradiction
@@ -226,6 +226,31 @@ def imb(case: str, rows: list[tuple[int, float, float]]) -> list[Record]:
         records.append(record("imb", case, "bandwidth", mb_s * 1e6, size=size))
         records.append(record("imb", case, "latency", t_max_us / 1e6, size=size, params={"statistic": "max"}))
     return records
+
+
+def test_imb_p2p_counts_messages_and_not_the_time() -> None:
+    text = (ROOT / "tests/data/imb/p2p_pingpong.txt").read_text()
+    rows = [
+        Record.of(each, time="2026-11-21T08:00:00Z", platform="cluster", benchmark="imb", raw="raw/0000.out")
+        for each in parsers.parse("imb", text)
+    ]
+    assert len(rows) > 40
+    assert not {each.rule.name for each in find_lies(rows, Circumstances()) if each.rule.level == "invalid"}
+    wrong = [
+        replace(row, value=row.value * 1.024) if row.metric == "bandwidth" and row.value else row
+        for row in rows
+    ]
+    assert "message_rate" in {each.rule.name for each in find_lies(wrong, Circumstances())}
+
+
+def test_a_senders_count_stands_where_npb_saw_all_of_it_arrive() -> None:
+    def sent(**params: str) -> Record:
+        return record("sockperf", "udp_throughput", "bandwidth", 1e8, params={"side": "send", **params})
+
+    assert "nobody knows" in found(sent())["arrived"]
+    assert "nobody knows" in found(sent(received="much"))["arrived"]
+    assert found(sent(received="0.450"))["arrived"] == "55% of what was sent never arrived"
+    assert not found(sent(received="0.998"))
 
 
 @pytest.mark.parametrize(("case", "rows"), [("Sendrecv", SENDRECV), ("Exchange", EXCHANGE)])

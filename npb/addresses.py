@@ -78,6 +78,15 @@ def choose(
     return _shared_network(server, client, good)
 
 
+def interface_of(server: HostView, client: HostView, address: str) -> str:
+    """The name of the server's interface with this address; empty where both are one host, whose traffic
+    never leaves it, and for an address that none of its interfaces has."""
+    if server.identity == client.identity:
+        return ""
+    bare = address.partition("%")[0]
+    return next((own.name for own in server.interfaces if own.address == bare), "")
+
+
 def fill(argv: Sequence[str], address: str) -> tuple[str, ...]:
     """The command with HOSTNAME replaced; ``$HOSTNAME`` and longer words are left alone."""
     return tuple(_PLACE.sub(lambda _: address, argument) for argument in argv)

@@ -18,7 +18,7 @@ from npb import addresses
 from npb.nodes import CannotRun, Ended, HostLost, Node, Running
 from npb.sweep import Step
 from npb.verdict import Blame, Verdict, judge, last_line, tool_of, unavailable
-from npc.launch import now
+from npc.launch import INTERFACE, now
 
 #: A server that ends well may do so this long before its client has printed its results.
 CLIENT_AFTER_SERVER_S: Final = 1.0
@@ -86,6 +86,7 @@ class PairMeasurement:
         self._server_node = server
         self._client_node = client
         self._address = address
+        self._interface = addresses.interface_of(server.view, client.view, address)
         self._method = method
         self._server: Running | None = None
         self._client_running: Running | None = None
@@ -100,6 +101,8 @@ class PairMeasurement:
         server_argv = addresses.fill(step.server, self._address)
         client_argv = addresses.fill(step.client, self._address)
         outcome = Outcome(step, client_argv, server_argv, now(), Verdict("", Blame.NONE))
+        if self._interface:
+            outcome.placement[INTERFACE] = self._interface
         began = time.monotonic()
         self._server_output = (b"", b"")
         try:

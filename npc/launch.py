@@ -25,6 +25,10 @@ from npc.record import OK, Reading
 
 LAUNCHES: Final = "launches.jsonl"
 RAW: Final = "raw"
+#: The param that names the interface that a test went over.
+INTERFACE: Final = "interface"
+#: What the cases of tests over the kernel's sockets begin with.
+_SOCKETS: Final = ("tcp", "udp", "sctp")
 #: ``mpirun`` draws a line of hyphens above and below what it has to say itself.
 _RULE: Final = re.compile("-{40,}")
 #: What Slurm's daemon and ``mpirun`` say when a job is ended from outside.
@@ -37,7 +41,8 @@ class Launch:
 
     argv: the client's or the program's command line as started. sample: 0…n-1 among the repeats of the
     same case. params: what a sweep varied (``{"msg_size": "4096"}``) and the placement
-    (``server_cpus``, ``client_cpus``: Linux CPU lists such as ``0-3,8``). hosts: server first.
+    (``server_cpus``, ``client_cpus``: Linux CPU lists such as ``0-3,8``; ``interface``: the server's, between
+    two hosts). hosts: server first.
     started: ISO 8601 UTC. seconds: wall time. exit: the exit code, negative for a signal, None if it
     never started or was stopped. status: ``ok`` or the reason. raw: path of the tool's output relative to
     the folder.
@@ -60,6 +65,12 @@ class Launch:
         """Whether its status is that of one of its readings: a row of a sweep that has no result says nothing
         against the other rows."""
         return any(reading.status == self.status for reading in readings)
+
+    def params_of(self, reading: Reading) -> dict[str, str]:
+        """`params` as far as they hold for `reading`: what sockets send goes over the interface, RDMA's two
+        ends only meet at its address."""
+        over_sockets = reading.case.startswith(_SOCKETS)
+        return {name: value for name, value in self.params.items() if name != INTERFACE or over_sockets}
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ def network(
     """Tests between two nodes over InfiniBand and 25 Gbit/s Ethernet."""
     yield from named("osu", "osu_bw", mpi, size=1048576)
     yield from named("osu", "osu_latency", mpi_latency, metric="latency", size=1)
-    yield from named("qperf", "tcp_bw", tcp, size=61440, params=tcp_params)
+    yield from named("qperf", "tcp_bw", tcp, size=61440, params={"interface": "eth0", **tcp_params})
     yield from named("qperf", "tcp_lat", 20e-6, metric="latency", size=1)
     yield from named("perftest", "ib_write_bw", 6.2e9, size=1048576)
     yield from named("perftest", "ib_write_lat", 1.1e-6, metric="latency", size=2)
@@ -197,12 +197,12 @@ def test_real_ranks_that_yield_are_seen_within_a_node() -> None:
 def test_traffic_over_the_slow_interface() -> None:
     slow = dict(ETHERNET, name="eno1", speed_bit_s=1e9, mtu=1500)
     environment = machine(interfaces=[slow, ETHERNET])
-    by_rate = one("interface", evidence([*network(tcp=0.117e9)], environment))
-    assert "has the rate of eno1 (1 Gbit/s); eth0 has 25 Gbit/s" in by_rate.seen
-    assert by_rate.gain == pytest.approx(25 / 8 / 0.117)
+    with pytest.raises(AssertionError, match="no TCP test between nodes that names an interface"):
+        told("interface", evidence([*network(tcp=0.117e9, interface="")], environment))
     by_name = one("interface", evidence([*network(tcp=0.05e9, interface="eno1")], environment))
-    assert "was measured over eno1" in by_name.seen
-    assert told("interface", evidence([*network(tcp=2.9e9)], environment)) == []
+    assert "over eno1 (1 Gbit/s); eth0 has 25 Gbit/s" in by_name.seen
+    assert by_name.gain == pytest.approx(25 / 8 / 0.05)
+    assert told("interface", evidence([*network(tcp=2.9e9, interface="eth0")], environment)) == []
 
 
 def test_sockets_over_infiniband() -> None:

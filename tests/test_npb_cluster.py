@@ -11,6 +11,7 @@ import pytest
 
 from npc.launch import read_launches
 from npc.record import Record, read_csv
+from npc.run import read_run
 from tests.netns import Cluster
 from tests.npb_job import Job, needs_root
 
@@ -146,17 +147,18 @@ def test_the_interface_chosen_is_the_one_measured(cluster: Cluster, tmp_path: Pa
     (tmp_path / "addresses").write_text("n1 fd99::1\nn2 fd99::2\n")
     iperf3 = ("--servercmd", "iperf3 -s", "--clientcmd", "iperf3 -c HOSTNAME -t 1 -J", "--killserver")
 
-    def address(name: str, *options: str) -> str:
-        """What HOSTNAME became in a measurement that went well."""
+    def address(name: str, *options: str) -> tuple[str, str]:
+        """What HOSTNAME became in a measurement that went well, and the interface in its records."""
         out = tmp_path / name
         code, text = ended(cluster.job(*iperf3, *options, "--output", str(out), hosts=both))
         assert code == 0, text
-        return read_launches(out).launches[0].argv[2]
+        (interface,) = {record.params["interface"] for record in read_run(out)}
+        return read_launches(out).launches[0].argv[2], interface
 
-    assert address("default") == "10.99.0.1", "n1's address, not its loopback's"
-    assert address("replaced", "--replace-host", "n", "ib-n") == "10.98.0.1"
-    assert address("interface", "--interface", "ib0") == "fd98::1"
-    assert address("table", "--hostfile-addresses", str(tmp_path / "addresses")) == "fd99::1"
+    assert address("default") == ("10.99.0.1", "eth0"), "n1's address, not its loopback's"
+    assert address("replaced", "--replace-host", "n", "ib-n") == ("10.98.0.1", "eth0")
+    assert address("interface", "--interface", "ib0") == ("fd98::1", "ib0")
+    assert address("table", "--hostfile-addresses", str(tmp_path / "addresses")) == ("fd99::1", "eth0")
     code, text = ended(cluster.job(*iperf3, "--interface", "docker0", hosts=both))
     assert code == 2
     assert "is also the client's own" in text

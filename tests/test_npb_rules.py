@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npb import processes
-from npb.addresses import NoAddress, choose, fill, names_to_try
+from npb.addresses import NoAddress, choose, fill, interface_of, names_to_try
 from npb.cluster import Attempt, by_series, describe, judge_all, pairs_to_repeat
 from npb.interfaces import HostView, Interface
 from npb.messages import BadMessage, Decoder, encode
@@ -195,6 +195,14 @@ def test_a_second_network_by_name_by_interface_and_by_table() -> None:
     assert choose(A, B, {"a-ib": ["10.1.0.1"]}, replace=("a", "a-ib")) == "10.1.0.1"
     assert choose(A, B, {}, interface="ib0") == "10.1.0.1"
     assert choose(A, B, {}, table={"a": "198.51.100.7"}) == "198.51.100.7"
+
+
+def test_the_interface_of_an_address_is_known_between_two_hosts() -> None:
+    assert interface_of(A, B, "10.1.0.1") == "ib0"
+    assert interface_of(A, B, "198.51.100.7") == "", "an address that the host itself does not know"
+    assert interface_of(A, A, "10.1.0.1") == "", "what stays on one host goes over no interface"
+    local = HostView("a", "a", (LO, Interface("eth1", "fe80::1", 64)))
+    assert interface_of(local, B, "fe80::1%eth1") == "eth1"
 
 
 def test_a_wrong_second_network_is_an_error_that_says_why() -> None:

@@ -22,15 +22,15 @@ Source: Intel MPI Benchmarks User Guide, "MPI-1 Benchmarks", "Output Data Format
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, compress, repeat
-from operator import lt
+from operator import lt, truediv
 from pathlib import PurePath
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from npc.record import Reading
-from parsers import NUMBER, WHOLE, cells_of_rows, column, complete_lines, failed, whole_numbers
+from parsers import NUMBER, WHOLE, Column, columns_of_rows, complete_lines, failed
 
 _TITLE: Final = re.compile(r"\n# Benchmarking (\S+)(?: \([^)\n]*\))?[ \t]*(?=\n)")
 _HEADING: Final = re.compile(r"\n[ \t]*((?:Group +)?(?:#bytes +)?#repetitions [^\n]+)(?=\n)")
@@ -48,6 +48,7 @@ _FAILED_ROW_HAS: Final = "-o"  # both; a plain search is cheaper than the patter
 _REFUSED: Final = re.compile(
     r"\n(?:# !! Benchmark (\S+) (invalid for \d+ processes) !!|(Invalid benchmark name) (\S+)(?=\n))"
 )
+_REFUSED_HAS: Final = "nvalid "  # both; a plain search is cheaper
 _PROGRAM: Final = re.compile(r"IMB-[A-Z0-9]+(?:-GPU)?")
 
 #: Heading → metric, what one printed unit is in SI, qualifiers.
@@ -63,22 +64,25 @@ _QUANTITIES: Final[dict[str, tuple[str, float, dict[str, str]]]] = {
     "Mbytes/sec": ("bandwidth", 1e-6, {}),
     "Msg/sec": ("message_rate", 1.0, {}),
 }
+#: Heading → pattern of a cell, if it is no decimal number; a group's number is its name.
+_CELLS: Final = {"Group": rf"(?:{WHOLE})", "#bytes": WHOLE, "#repetitions": WHOLE}
 
 
-class _Column(NamedTuple):
-    """A measured column: its place, the metric, what one printed unit is in SI, and its qualifiers."""
+class _Measured(NamedTuple):
+    """A measured column: its place, what its numbers are divided by into SI, whether zeros count."""
 
     place: int
-    metric: str
-    printed: float
-    params: dict[str, str]
+    printed: Iterator[float]
+    zeros: bool
+    column: Column
 
 
 class _Layout(NamedTuple):
     """A table: the patterns of a row's cells, the measured columns, what they share, where sizes stand."""
 
+    name: str
     cells: tuple[str, ...]
-    columns: list[_Column]
+    measured: list[_Measured]
     params: dict[str, str]
     sizes: int | None
     grouped: bool
@@ -89,25 +93,28 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     text = complete_lines(text)
     readings = [
         failed(name or unknown, "latency", reason or invalid)
-        for name, reason, invalid, unknown in _REFUSED.findall(text)
+        for name, reason, invalid, unknown in (_REFUSED.findall(text) if _REFUSED_HAS in text else ())
     ]
     parts = _TITLE.split(text)
     if len(parts) > 1:
-        return chain(readings, chain.from_iterable(_tables(parts)))
+        return chain(readings, chain.from_iterable(chain.from_iterable(_tables(parts))))
     if not readings and any(_PROGRAM.fullmatch(PurePath(word).name) for word in argv):
         readings.append(failed(argv[-1], "latency", "no table was printed"))
     return iter(readings)
 
 
-def _tables(parts: list[str]) -> Iterator[Iterable[Reading]]:
-    """The readings of each table; `parts`: what precedes the first title, then titles and bodies in turn."""
+def _tables(parts: list[str]) -> Iterator[Iterable[Iterable[Reading]]]:
+    """The readings of each table, column by column.
+
+    `parts`: what precedes the first title, then titles and bodies in turn.
+    """
     program, version = "", ""
     above = ""
     for name, body in zip(["", *parts[1::2]], parts[::2], strict=True):
         if name and above.startswith(_RULE, above.rfind("\n") + 1) and body.startswith(_BELOW_TITLE):
             yield _table(name, body, program, version)
         elif name:
-            yield [failed(name, "latency", "the lines around its title are not IMB's")]
+            yield [[failed(name, "latency", "the lines around its title are not IMB's")]]
         above = body
         place = body.find(_PROGRAM_TITLE_BEGINS)
         told = _PROGRAM_TITLE.search(body, place) if place >= 0 else None
@@ -115,73 +122,79 @@ def _tables(parts: list[str]) -> Iterator[Iterable[Reading]]:
             version, program = told[1], f"IMB-{told[2].replace('1', 'MPI1')}"
 
 
-def _table(name: str, body: str, program: str, version: str) -> Iterable[Reading]:
+def _table(name: str, body: str, program: str, version: str) -> Iterable[Iterable[Reading]]:
     """Readings of what stands between one title and the next; `body` begins with the title's line end."""
     heading = _HEADING.search(body)
     if heading is None:
-        return [failed(name, "latency", "the table has no heading")]
-    layout = _layout(heading[1], body[: heading.start() + 1], program)
+        return [[failed(name, "latency", "the table has no heading")]]
+    head = (name, heading[1], body[: heading.start() + 1], program, version)
+    layout = _layout(*head)
     end = body.find("\n#", heading.end())
     rows = body[heading.end() : end + 1 if end >= 0 else len(body)]
-    readings = [
+    failures = [
         failed(name, "latency", reason, int(size), layout.params)
         for size, reason in (_FAILED_ROW.findall(rows) if _FAILED_ROW_HAS in rows else ())
     ]
-    cells = cells_of_rows(rows, layout.cells)
-    width = len(layout.cells)
-    if not cells:
-        return [*readings, failed(name, "latency", "the table has no row", params=layout.params)]
-    columns = [cells[place::width] for place in range(width)]
+    columns = columns_of_rows(rows, layout.cells)
+    if not columns[0]:
+        return [failures, [failed(name, "latency", "the table has no row", params=layout.params)]]
     if not layout.grouped:
-        return chain(readings, _columns(name, layout, columns, version))
+        return [failures, *_columns(layout, columns)]
+    readings: list[Iterable[Reading]] = [failures]
     for group in sorted(set(columns[0]), key=int):
         chosen = [of_row == group for of_row in columns[0]]
-        of_group = [list(compress(cells, chosen)) for cells in columns]
-        readings += _columns(name, layout, of_group, version, {"group": group})
+        readings += _columns(_layout(*head, group), [list(compress(cells, chosen)) for cells in columns])
     return readings
 
 
-def _columns(
-    name: str, layout: _Layout, columns: list[list[str]], version: str, group: Mapping[str, str] | None = None
-) -> Iterator[Reading]:
+def _columns(layout: _Layout, columns: Sequence[Sequence[Any]]) -> list[Iterable[Reading]]:
     """Readings of a table's columns. A zero is a number too small to be printed."""
-    found: list[Iterator[Reading]] = []
     sizes: Iterable[int | None] = repeat(None)
     if layout.sizes is not None:
-        sizes = shown = whole_numbers(" ".join(columns[layout.sizes]))
+        sizes = shown = columns[layout.sizes]
         mixed = not all(map(lt, shown, shown[1:]))
     else:
         mixed = len(columns[0]) > 1
     if mixed:
-        return iter(
-            (failed(name, "latency", "rows of several tables: sizes do not ascend", params=layout.params),)
-        )
-    for place, metric, printed, params in layout.columns:
-        numbers, measured = list(map(float, columns[place])), sizes
-        if metric != "overlap" and not all(numbers):
+        return [
+            [
+                failed(
+                    layout.name,
+                    "latency",
+                    "rows of several tables: sizes do not ascend",
+                    params=layout.params,
+                )
+            ]
+        ]
+    found: list[Iterable[Reading]] = []
+    for place, printed, zeros, column in layout.measured:
+        numbers, measured = columns[place], sizes
+        if not zeros and not all(numbers):
             numbers, measured = list(filter(None, numbers)), compress(sizes, numbers)
-        values = [number / printed for number in numbers]
-        found.append(
-            column(name, metric, values, measured, None, {**params, **group} if group else params, version)
-        )
-    return chain.from_iterable(found)
+        found.append(column.readings(map(truediv, numbers, printed), measured))
+    return found
 
 
-@lru_cache
-def _layout(heading: str, header: str, program: str) -> _Layout:
-    """The table's columns; `header` holds the lines between title and heading."""
+@lru_cache(maxsize=1024)
+def _layout(name: str, heading: str, header: str, program: str, version: str, group: str = "") -> _Layout:
+    """The table's columns, for one of its groups; `header` holds the lines between title and heading."""
     names = heading.split()
     shared = _params(header, program)
-    columns = [
-        _Column(place, metric, printed, {**shared, **own})
-        for place, name in enumerate(names)
-        if name in _QUANTITIES
-        for metric, printed, own in (_QUANTITIES[name],)
+    of_group = {"group": group} if group else {}
+    measured = [
+        _Measured(
+            place,
+            repeat(printed),
+            metric == "overlap",
+            Column(name, metric, {**shared, **own, **of_group}, version),
+        )
+        for place, title in enumerate(names)
+        if title in _QUANTITIES
+        for metric, printed, own in (_QUANTITIES[title],)
     ]
-    whole = ("Group", "#bytes", "#repetitions")
-    cells = tuple(WHOLE if name in whole else NUMBER for name in names)
+    cells = tuple(_CELLS.get(title, NUMBER) for title in names)
     sizes = names.index("#bytes") if "#bytes" in names else None
-    return _Layout(cells, columns, shared, sizes, names[0] == "Group")
+    return _Layout(name, cells, measured, shared, sizes, names[0] == "Group")
 
 
 def _params(header: str, program: str) -> dict[str, str]:

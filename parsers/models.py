@@ -9,12 +9,14 @@ whole round trip; ``prtt_burst`` and ``prtt_delayed`` are PRTT(n,0,s) and PRTT(n
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import chain, repeat
+from operator import truediv
 from typing import Final
 
 from npc.record import Reading
-from parsers import NUMBER, WHOLE, cells_of_rows, column, complete_lines, failed
+from parsers import NUMBER, WHOLE, Column, columns_of_rows, complete_lines, failed
 
 _TITLE: Final = re.compile(rf"\n# NPC ([A-Za-z][A-Za-z -]{{0,40}}) Test, ({WHOLE}) ranks(?=\n)")
 _HEADING: Final = re.compile(r"\A\n# Size \[B\]([^\n]{1,4000})(?=\n)")
@@ -39,29 +41,42 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of one or several tables, column by column; the failure of a run without a table."""
     text = complete_lines(text)
     parts = _TITLE.split(text)
-    for title, ranks, body in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
-        yield from _table(title, ranks, body)
     if len(parts) == 1 and (error := _ERROR.search(text)):
-        yield failed("models", "time", error[1])
+        return iter((failed("models", "time", error[1]),))
+    tables = map(_table, parts[1::3], parts[2::3], parts[3::3])
+    return chain.from_iterable(chain.from_iterable(tables))
 
 
-def _table(title: str, ranks: str, body: str) -> Iterator[Reading]:
-    heading = _HEADING.search(body)
-    names = _COLUMN.findall(heading[1]) if heading else []
-    width = len(names) + 1
-    cells = cells_of_rows(body[heading.end() :], [WHOLE] + [NUMBER] * len(names)) if heading else []
-    if not cells or not names:
-        yield failed(title.lower().replace(" ", "_").replace("-", "_"), "time", "the table has no row")
-        return
-    sizes = list(map(int, cells[::width]))
-    for place, name in enumerate(names, 1):
-        case, params = _case(name)
-        if case:
-            times = [time / 1e6 for time in map(float, cells[place::width])]
-            yield from column(case, "time", times, sizes, params={"ranks": ranks, **params})
+def _table(title: str, ranks: str, body: str) -> Iterable[Iterable[Reading]]:
+    """Readings of what stands between one title and the next, column by column."""
+    heading = _HEADING.match(body)
+    if heading:
+        cells, measured = _layout(heading[1], ranks)
+        sizes, *columns = columns_of_rows(body[heading.end() :], cells)
+        if columns and sizes:
+            return [
+                column.readings(map(truediv, columns[place], _MICROSECONDS), sizes)
+                for place, column in measured
+            ]
+    return [[failed(title.lower().replace(" ", "_").replace("-", "_"), "time", "the table has no row")]]
 
 
 @lru_cache
+def _layout(heading: str, ranks: str) -> tuple[tuple[str, ...], list[tuple[int, Column]]]:
+    """The patterns of a row's cells; the measured columns' places behind the size."""
+    names = _COLUMN.findall(heading)
+    cases = [_case(name) for name in names]
+    measured = [
+        (place, Column(case, "time", {"ranks": ranks, **params}))
+        for place, (case, params) in enumerate(cases)
+        if case
+    ]
+    return (WHOLE, *[NUMBER] * len(names)), measured
+
+
+_MICROSECONDS = repeat(1e6)
+
+
 def _case(heading: str) -> tuple[str, dict[str, str]]:
     """The case of a column and its params; no case for a heading that is not known."""
     for pattern, case in _CASES:

@@ -17,7 +17,7 @@ from pathlib import PurePath
 from typing import Final
 
 from npc.record import Reading
-from parsers import NUMBER, WHOLE, column, complete_lines, failed
+from parsers import NUMBER, WHOLE, Column, complete_lines, failed
 
 _FILE_ROW: Final = re.compile(rf"\n *({WHOLE}) ({NUMBER}) +(0\.[0-9]{{8}})(?=\n)")
 _ROW: Final = re.compile(
@@ -47,6 +47,6 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
         return
     messages = 2 if case == "bidirectional" and a_second == 1 else 1
     sizes = [int(size) // messages for size, _, _ in rows]
-    yield from column(case, "bandwidth", [float(rate) * 2**20 / 8 for _, rate, _ in rows], sizes)
+    yield from Column(case, "bandwidth").readings((float(rate) * 2**20 / 8 for _, rate, _ in rows), sizes)
     if case != "stream":
-        yield from column(case, "latency", [float(time) / a_second for _, _, time in rows], sizes)
+        yield from Column(case, "latency").readings((float(time) / a_second for _, _, time in rows), sizes)

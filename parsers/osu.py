@@ -20,16 +20,21 @@ Source: the benchmarks' README; headings in ``c/util/osu_util_mpi.c``; mpi4py ``
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, repeat
+from operator import mul, truediv
 from pathlib import PurePath
 from typing import Final, Literal, NamedTuple
 
 from npc.record import OK, Reading
-from parsers import NUMBER, WHOLE, cells_of_rows, column, complete_lines, failed, whole_numbers
+from parsers import NUMBER, WHOLE, Column, columns_of_rows, complete_lines, failed
 
-_TITLE: Final = re.compile(r"\n# (OSU )?(MPI[^\n]*?) Test(?: v(\S+))?[ \t]*(?=\n)")
+#: A title with the comments and empty lines below it, of which the last is usually the heading.
+_HEAD: Final = re.compile(
+    r"\n# ((?:OSU )?MPI[^\n]*? Test(?: v\S+)?[ \t]*(?=\n)(?:\n(?:#(?! (?:OSU )?MPI)[^\n]*)?(?=\n))*)"
+)
+_TITLE: Final = re.compile(r"(OSU )?(MPI[^\n]*?) Test(?: v(\S+))?[ \t]*(?=\n)")
 _HEADING: Final = re.compile(r"\n# (Size[^\n]{0,400}|[^\n]{0,400}[(\[]us[)\]][^\n]{0,400})(?=\n)")
 _COLUMN: Final = re.compile(
     r"Size(?: \[B\])?|Iterations|Validation|Transmit Size|MB/s|Messages/s"
@@ -54,29 +59,41 @@ _NAMES: Final = {
 }
 
 
-class _Column(NamedTuple):
-    """A measured column: its place, the metric, what one printed unit is, and its qualifiers."""
+#: What makes SI units of a printed number, by its unit.
+_IN_SI: Final[dict[str, tuple[Callable[[float, float], float], Iterator[float]]]] = {
+    "us": (truediv, repeat(1e6)),
+    "MB/s": (mul, repeat(1e6)),
+    "1/s": (mul, repeat(1.0)),
+    "%": (truediv, repeat(100.0)),
+}
+
+
+class _Measured(NamedTuple):
+    """A measured column: its place, what makes SI units of its numbers, and what its readings share."""
 
     place: int
-    metric: str
-    unit: Literal["us", "MB/s", "1/s", "%"]
-    params: dict[str, str]
+    in_si: Callable[[float, float], float]
+    unit: Iterator[float]
+    column: Column
 
 
 class _Layout(NamedTuple):
-    """A table: the patterns of a row's cells, the measured columns, the place of the validation."""
+    """A table: its program, the patterns of a row's cells, the measured columns, the places of sizes and
+    validation."""
 
+    case: str
     cells: tuple[str, ...]
-    columns: list[_Column]
+    measured: list[_Measured]
+    sizes: int | None
     validation: int | None
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of one or several tables, column by column; the failure of a run without a table."""
     text = complete_lines(text)
-    parts = _TITLE.split(text)
+    parts = _HEAD.split(text)
     if len(parts) > 1:
-        return chain.from_iterable(map(_table, parts[1::4], parts[2::4], parts[3::4], parts[4::4]))
+        return chain.from_iterable(chain.from_iterable(map(_table, parts[1::2], parts[2::2])))
     program = next((name[0] for word in argv if (name := _PROGRAM.match(PurePath(word).name))), "")
     error = _ERROR.search(text)
     if error or program:
@@ -84,45 +101,33 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     return iter(())
 
 
-def _table(osu: str | None, title: str, version: str | None, body: str) -> Iterable[Reading]:
-    """Readings of what stands between one title and the next; `body` begins with the title's line end."""
-    case = _case(title)
-    heading = _HEADING.search(body)
-    if heading is None:
-        return _start_up(case, version or "", body)
-    layout = _layout(heading[1], body[: heading.start()], title, bool(osu))
-    cells = cells_of_rows(body[heading.end() :], layout.cells)
-    if not cells:
-        return _failure(case, "the table has no row")
-    width = len(layout.cells)
-    sizes: Iterable[int | None] = repeat(None)
-    if heading[1].startswith("Size") and case != "osu_barrier":
-        sizes = whole_numbers(" ".join(cells[::width]))
-    statuses: list[str] | None = None
+def _table(head: str, body: str) -> list[Iterator[Reading]]:
+    """Readings of what stands between one title and the next, column by column."""
+    layout = _layout(head + body[:1])
+    if layout is None:  # other lines stand above the heading, or there is none
+        heading = _HEADING.search(body)
+        layout = _layout(head + body[: heading.end()] + "\n") if heading else None
+        if heading is None or layout is None:
+            return [_start_up(head + "\n", body)]
+        body = body[heading.end() :]
+    columns = columns_of_rows(body, layout.cells)
+    if not columns[0]:
+        return [_failure(layout.case, "the table has no row")]
+    sizes = columns[layout.sizes] if layout.sizes is not None else repeat(None)
+    statuses: Sequence[str] = ()
     if layout.validation is not None:
-        words = cells[layout.validation :: width]
+        words = columns[layout.validation]
         statuses = [OK if word == "Pass" else f"invalid: validation: {word}" for word in words]
-    return chain.from_iterable(
-        [
-            column(case, metric, _in_si(cells[place::width], unit), sizes, statuses, params, version or "")
-            for place, metric, unit, params in layout.columns
-        ]
-    )
+    return [
+        column.readings(map(in_si, columns[place], unit), sizes, statuses)
+        for place, in_si, unit, column in layout.measured
+    ]
 
 
-def _in_si(cells: Iterable[str], unit: str) -> list[float]:
-    """The printed numbers in the SI base unit."""
-    if unit == "us":
-        return [value / 1e6 for value in map(float, cells)]
-    if unit == "MB/s":
-        return [value * 1e6 for value in map(float, cells)]
-    if unit == "%":
-        return [value / 100 for value in map(float, cells)]
-    return list(map(float, cells))
-
-
-def _start_up(case: str, version: str, body: str) -> Iterator[Reading]:
+def _start_up(head: str, body: str) -> Iterator[Reading]:
     """Readings of osu_init; osu_hello measures nothing; any other test without a table has failed."""
+    _, title, version = _TITLE.findall(head)[0]
+    case = _case(title)
     times = _INIT.search(body)
     if times:
         ranks, *numbers = times.groups()
@@ -134,26 +139,32 @@ def _start_up(case: str, version: str, body: str) -> Iterator[Reading]:
     return iter(()) if case == "osu_hello" else _failure(case, "no table was printed")
 
 
-@lru_cache
-def _layout(heading: str, header: str, title: str, osu: bool) -> _Layout:
-    """The table's columns; `header` holds the lines between title and heading."""
-    varied = {key.strip().lower().replace(" ", "_"): value for key, value in _VARIED.findall(header)}
-    names = _COLUMN.findall(heading)
-    if not osu and title.endswith("Bandwidth"):  # mpi4py heads MB/s with "Latency [us]"
+@lru_cache(maxsize=1024)
+def _layout(head: str) -> _Layout | None:
+    """The table's columns; `head` goes from the title to the heading's line end. None without a heading."""
+    title = _TITLE.match(head)
+    heading = _HEADING.search(head, title.end()) if title else None
+    if title is None or heading is None:
+        return None
+    varied = {
+        key.strip().lower().replace(" ", "_"): value
+        for key, value in _VARIED.findall(head, title.end(), heading.start())
+    }
+    names = _COLUMN.findall(heading[1])
+    if not title[1] and title[2].endswith("Bandwidth"):  # mpi4py heads MB/s with "Latency [us]"
         names = [name.replace("Latency [us]", "MB/s") for name in names]
-    columns = [
-        _Column(place, metric, unit, {**varied, **params})
+    case = _case(title[2])
+    measured = [
+        _Measured(place, *_IN_SI[unit], Column(case, metric, {**varied, **params}, title[3] or ""))
         for place, name in enumerate(names)
         for metric, unit, params in _quantity(name)
     ]
-    whole = [place for place, name in enumerate(names) if name.startswith(("Size", "Iterations", "Transmit"))]
-    cells = [NUMBER] * len(names)
-    for place in whole:
-        cells[place] = WHOLE
+    cells = [WHOLE if name.startswith(("Size", "Iterations", "Transmit")) else NUMBER for name in names]
     validation = names.index("Validation") if "Validation" in names else None
     if validation is not None:
         cells[validation] = _WORD
-    return _Layout(tuple(cells), columns, validation)
+    sizes = 0 if heading[1].startswith("Size") and case != "osu_barrier" else None
+    return _Layout(case, tuple(cells), measured, sizes, validation)
 
 
 def _quantity(name: str) -> Iterator[tuple[str, Literal["us", "MB/s", "1/s", "%"], dict[str, str]]]:
@@ -172,7 +183,6 @@ def _quantity(name: str) -> Iterator[tuple[str, Literal["us", "MB/s", "1/s", "%"
         yield "latency", "us", params
 
 
-@lru_cache
 def _case(title: str) -> str:
     """The program's name, from the title: ``MPI Non-Blocking Broadcast Latency`` → ``osu_ibcast``."""
     kind, _, name = title.lower().partition(" ")

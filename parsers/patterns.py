@@ -11,11 +11,14 @@ Where the processes had to share CPUs (``# Oversubscribed:``) every number is in
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import chain, compress, cycle, repeat
+from operator import mul
+from typing import Final, NamedTuple
 
 from npc.record import OK, Reading
-from parsers import NUMBER, WHOLE, complete_lines, failed
+from parsers import NUMBER, WHOLE, complete_lines, failed, numbers, readings_of_rows
 
 _TITLE: Final = re.compile(
     rf"\n# NPC (\w{{1,40}}): ({WHOLE}) processes, {WHOLE} nodes, ({WHOLE}) threads each(?=\n)"
@@ -25,7 +28,7 @@ _OVERSUBSCRIBED: Final = re.compile(r"\n# Oversubscribed: ([^\n]{1,200})(?=\n)")
 _COLUMNS: Final = re.compile(r"\n# Columns: ([^\n]{1,400})(?=\n)")
 _B_EFF: Final = re.compile(rf"\n# b_eff: ({NUMBER}) MB/s(?=\n)")
 _ERROR: Final = re.compile(r"\n((?:rings|multirate|pingpong)\.py: [^\n]*)")
-_CELL: Final = r"[\w.-]{1,40}"
+_CELL: Final = r"[A-Za-z0-9_.-]{1,40}"
 #: column → metric, what one printed unit is, qualifiers.
 _QUANTITIES: Final[dict[str, tuple[str, float, dict[str, str]]]] = {
     "latency_us": ("latency", 1e-6, {}),
@@ -35,51 +38,93 @@ _QUANTITIES: Final[dict[str, tuple[str, float, dict[str, str]]]] = {
 }
 _SIZE: Final = "size_B"
 _NOTHING: Final = "-"
+_IS_OVERSUBSCRIBED: Final = "\n# Oversubscribed: "
+
+
+class _Layout(NamedTuple):
+    """A table: what a row is like, the places of size (if there is one) and qualifiers in it, and of the
+    measured columns the places, metrics, units and qualifiers."""
+
+    row: re.Pattern[str]
+    size: int | None
+    qualifiers: dict[str, int]
+    measured: list[int]
+    metrics: list[str]
+    units: list[float]
+    params: list[dict[str, str]]
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of every table, row by row; the failure of a table without an end, or of no table at all."""
     text = complete_lines(text)
     parts = _TITLE.split(text)
-    for program, processes, threads, body in zip(*(parts[place::4] for place in (1, 2, 3, 4)), strict=True):
-        yield from _table(program, {"processes": processes, "threads": threads}, body + "\n")
-    error = _ERROR.search(text)
-    if len(parts) == 1 and error:
-        yield failed(error[1].partition(".py")[0], "latency", error[1])
+    if len(parts) == 1 and (error := _ERROR.search(text)):
+        return iter((failed(error[1].partition(".py")[0], "latency", error[1]),))
+    return chain.from_iterable(map(_table, parts[1::4], parts[2::4], parts[3::4], parts[4::4]))
 
 
-def _table(program: str, params: dict[str, str], body: str) -> Iterator[Reading]:
+def _table(program: str, processes: str, threads: str, body: str) -> Iterable[Reading]:
     """Readings of one table; `body` begins with the title's line end."""
+    params = {"processes": processes, "threads": threads}
+    body += "\n"
     columns = _COLUMNS.search(body)
     end = body.find("\n# End\n")
     if columns is None or end < columns.end():
-        yield failed(program, "latency", "the table has no end", params=params)
-        return
-    library, shared = _MPI.search(body), _OVERSUBSCRIBED.search(body)
+        return [failed(program, "latency", "the table has no end", params=params)]
+    library = _MPI.search(body)
+    shared = _OVERSUBSCRIBED.search(body) if _IS_OVERSUBSCRIBED in body else None
     if library:
-        params = {**params, "mpi_library": library[1]}
+        params["mpi_library"] = library[1]
     status = f"invalid: oversubscribed: {shared[1]}" if shared else OK
-    names = columns[1].split()
-    cells = [rf"({NUMBER}|-)" if name in _QUANTITIES else rf"({_CELL})" for name in names]
-    rows = re.compile(r"^[ \t]*" + r"[ \t]+".join(cells) + r"[ \t]*$", re.MULTILINE)
-    for row in rows.findall(body, columns.end(), end + 1):
-        yield from _row(program, dict(zip(names, row, strict=True)), params, status)
+    layout = _layout(columns[1])
+    rows = layout.row.findall(body, columns.end(), end + 1)
+    readings = [_readings(program, rows, layout, params, status)] if rows else []
     b_eff = _B_EFF.search(body, columns.end())
     if b_eff:
-        yield Reading("b_eff", "bandwidth", float(b_eff[1]) * 1e6, None, status, params)
+        readings.append(iter((Reading("b_eff", "bandwidth", float(b_eff[1]) * 1e6, None, status, params),)))
+    return chain.from_iterable(readings)
 
 
-def _row(program: str, cells: dict[str, str], params: dict[str, str], status: str) -> Iterator[Reading]:
-    size = cells.pop(_SIZE, "")
-    qualifiers = {name: cell for name, cell in cells.items() if name not in _QUANTITIES}
-    for name, cell in cells.items():
-        if name in _QUANTITIES and cell != _NOTHING:
-            metric, unit, own = _QUANTITIES[name]
-            yield Reading(
-                program,
-                metric,
-                float(cell) * unit,
-                int(size) if size.isdecimal() else None,
-                status,
-                {**params, **qualifiers, **own},
-            )
+def _readings(
+    program: str, rows: list[tuple[str, ...]], layout: _Layout, params: Mapping[str, str], status: str
+) -> Iterator[Reading]:
+    """Readings of a table's rows, one after the other; rows that are qualified alike share their params."""
+    columns = list(zip(*rows, strict=True))
+    sizes: Sequence[int | None] = [None] * len(rows)
+    if layout.size is not None:
+        size_of = {cell: int(cell) if cell.isdecimal() else None for cell in set(columns[layout.size])}
+        sizes = [size_of[cell] for cell in columns[layout.size]]
+    qualifiers = [columns[place] for place in layout.qualifiers.values()]
+    alike = list(zip(*qualifiers, strict=True)) or [()] * len(rows)
+    params_of = {
+        cells: [
+            {**params, **dict(zip(layout.qualifiers, cells, strict=True)), **own} for own in layout.params
+        ]
+        for cells in set(alike)
+    }
+    cells = [row[place] for row in rows for place in layout.measured]
+    shown = [cell != _NOTHING for cell in cells]
+    if not all(shown):
+        cells = [cell if cell != _NOTHING else "0.0" for cell in cells]
+    values = map(mul, numbers(cells), cycle(layout.units))
+    of_all = list(chain.from_iterable(map(params_of.__getitem__, alike)))
+    readings = readings_of_rows(program, layout.metrics, values, sizes, repeat(status), of_all)
+    return readings if all(shown) else compress(readings, shown)
+
+
+@lru_cache
+def _layout(heading: str) -> _Layout:
+    """The columns that a heading names."""
+    names = heading.split()
+    cells = [rf"({NUMBER}|-)" if name in _QUANTITIES else rf"({_CELL})" for name in names]
+    places = {name: place for place, name in enumerate(names)}
+    measured = [name for name in places if name in _QUANTITIES]
+    return _Layout(
+        re.compile(r"\n[ \t]*" + r"[ \t]+".join(cells) + r"()[ \t]*(?=\n)"),  # two groups at least: tuples
+        places.get(_SIZE),
+        {name: place for name, place in places.items() if name not in _QUANTITIES and name != _SIZE},
+        [places[name] for name in measured],
+        [_QUANTITIES[name][0] for name in measured],
+        [_QUANTITIES[name][1] for name in measured],
+        [_QUANTITIES[name][2] for name in measured],
+    )

@@ -127,6 +127,34 @@ def test_both_directions_and_several_pairs_have_a_link_each(
         assert ("link" in found(bandwidth, platform=platform)) is caught
 
 
+@pytest.mark.parametrize(
+    ("benchmark", "case", "params", "caught"),
+    [
+        ("qperf", "rc_bi_bw", {}, False),
+        ("hpcc", "PingPong", {"processes": "4", "statistic": "max"}, False),
+        ("hpcc", "PingPong", {"processes": "4"}, False),
+        ("hpcc", "PingPong", {"processes": "4", "statistic": "min"}, True),
+        ("hpcc", "PingPong", {"processes": "2", "statistic": "max"}, True),
+        ("hpcc", "NaturallyOrderedRing", {"processes": "8"}, False),
+        ("patterns", "b_eff", {"processes": "8"}, False),
+        ("patterns", "rings", {"processes": "2"}, False),
+    ],
+)
+def test_messages_within_a_node_and_both_ways_may_be_above_one_link(
+    benchmark: str, case: str, params: Mapping[str, str], caught: bool
+) -> None:
+    bandwidth = record(benchmark, case, "bandwidth", 20e9, nodes=2, hosts=TWO, params=params)
+    assert ("link" in found(bandwidth, platform=cluster(interfaces=link("ib0", "4x EDR")))) is caught
+
+
+def test_nodes_without_a_rank_have_no_link() -> None:
+    platform = cluster(interfaces=link("ib0", "4x EDR"))
+    for ranks, caught in (("2", True), ("4", False)):
+        bandwidth = record("osu", "osu_bw", "bandwidth", 24e9, nodes=4, hosts=(*TWO, "n3", "n4"))
+        bandwidth = replace(bandwidth, params={"ranks": ranks})
+        assert ("link" in found(bandwidth, platform=platform)) is caught
+
+
 def test_the_kernels_speed_of_a_named_interface_is_a_ceiling_too() -> None:
     interfaces = [{"name": "eth1", "mtu": 1500, "speed_bit_s": 1e9}]
     bandwidth = record("iperf3", "tcp", "bandwidth", 940e6, nodes=2, hosts=TWO, params={"interface": "eth1"})
@@ -155,6 +183,7 @@ def test_memory_is_not_faster_than_its_channels() -> None:
         ("stream", "triad", {}, 125e9, True),
         ("stream", "triad", {}, 95e9, False),
         ("likwid", "load_avx", {"level": "MEM"}, 125e9, True),
+        ("hpcg", "HPCG_raw", {"direction": "read"}, 125e9, True),
         ("likwid", "load_avx", {"level": "L1"}, 2e12, False),
     ):
         bandwidth = record(benchmark, case, "bandwidth", value, params=params)
@@ -173,6 +202,24 @@ def test_a_raised_clock_is_noted_and_an_impossible_one_invalid() -> None:
         assert set(found(flops, platform=FUCHS, cpu=turbo)) == rules
     single = record("likwid", "peakflops_sp_avx", "flops", 790e9, params={"precision": "single"})
     assert not found(single, platform=FUCHS)
+
+
+def test_a_core_has_its_part_of_the_peak() -> None:
+    one = {"OMP_NUM_THREADS": "1"}
+    for benchmark, case, params, value, caught in (
+        ("likwid", "peakflops_avx", {"threads": "1"}, 45e9, True),
+        ("likwid", "peakflops_avx", {"threads": "1"}, 35e9, False),
+        ("likwid", "peakflops_avx", {"threads": "40"}, 430e9, False),
+        ("hpcc", "SingleDGEMM", {"processes": "20"}, 45e9, True),
+        ("hpcc", "StarDGEMM", {"processes": "20"}, 45e9, True),
+        ("hpcc", "StarDGEMM", {"processes": "20", "statistic": "sum"}, 390e9, False),
+        ("hpcg", "HPCG_raw", {"processes": "4", "threads": "2"}, 310e9, False),
+        ("hpcg", "HPCG_raw", {"processes": "4", "threads": "2"}, 330e9, True),
+    ):
+        flops = record(benchmark, case, "flops", value, params=params)
+        assert ("peak" in found(flops, platform=FUCHS, variables=one)) is caught, (case, value)
+    single = record("hpcc", "SingleDGEMM", "flops", 45e9, params={"processes": "1"})
+    assert "peak" not in found(single, platform=FUCHS), "its BLAS may have used all cores"
 
 
 CACHES = [

@@ -12,11 +12,12 @@ _MESSAGES_OF_HPCC: Final = frozenset({"PingPong", "NaturallyOrderedRing", "Rando
 
 
 def of_memory(record: Record) -> bool:
-    """Whether it is main memory's bandwidth: STREAM's kernels, alone or in HPCC, and LIKWID's level MEM."""
+    """Whether it is main memory's bandwidth: STREAM's kernels, alone or in HPCC, LIKWID's level MEM, and what
+    HPCG moves, whose problem has to be larger than the caches."""
     if record.metric != "bandwidth":
         return False
     return (
-        record.benchmark == "stream"
+        record.benchmark in ("stream", "hpcg")
         or record.params.get("level") == "MEM"
         or (record.benchmark == "hpcc" and "STREAM" in record.case)
     )

@@ -19,9 +19,11 @@ _TOLERANCE: Final = 1.01
 _FRAME: Final = 14
 _HEADERS: Final = 52
 _USUAL_MTU: Final = 1500
-#: Tests that add up what goes both ways (osu_bibw, IMB's Sendrecv, Exchange and Biband, NetPIPE's -2, rings
-#: of all processes; perftest's -b has it in its params).
-_BOTH_WAYS: Final = ("bibw", "sendrecv", "exchange", "biband", "bidirectional", "orderedring", "b_eff")
+#: Tests that add up what goes both ways (osu_bibw, IMB's Sendrecv, Exchange and Biband, qperf's rc_bi_bw,
+#: NetPIPE's -2, rings of all processes; perftest's -b has it in its params).
+_BOTH_WAYS: Final = ("bibw", "_bi_bw", "sendrecv", "exchange", "biband", "bidirectional", "ring", "b_eff")
+#: Tests over all processes in turn or at once: with several on a node, some messages stay within it.
+_ALL_PROCESSES: Final = {"hpcc": ("PingPong", "OrderedRing"), "patterns": ("rings", "b_eff")}
 
 
 class _Link(NamedTuple):
@@ -42,16 +44,18 @@ class _Link(NamedTuple):
 def above_link(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, str]]:
     """Every bandwidth between nodes, against the interface that the record names, or else all of a node's.
 
-    Several pairs of nodes have a link each; in tests of both directions every node sends over its own.
+    Several pairs of nodes have a link each; in tests of both directions every node sends over its own. Nodes
+    without a process have none.
     """
     for place, record in enumerate(records):
         if record.metric != "bandwidth" or record.value is None or not between_nodes(record):
             continue
         link = _link(record, circumstances)
-        if link is None:
+        if link is None or _within_a_node_too(record):
             continue
         ceiling, words = _goodput(link) if _over_tcp(record) else (link.data_rate, "")
-        links = record.nodes if _both_ways(record) else max(1, record.nodes // 2)
+        taking_part = min(record.nodes, _processes(record) or record.nodes)
+        links = taking_part if _both_ways(record) else max(1, taking_part // 2)
         if record.value > ceiling * links * _TOLERANCE:
             yield (
                 place,
@@ -99,6 +103,20 @@ def _goodput(link: _Link) -> tuple[float, str]:
     mtu = link.mtu or _USUAL_MTU
     share = (mtu - _HEADERS) / (mtu + _FRAME)
     return link.data_rate * share, f", TCP in frames of MTU {mtu}"
+
+
+def _processes(record: Record) -> int | None:
+    """The processes that took part, None where nothing tells."""
+    count = record.params.get("ranks", record.params.get("processes", ""))
+    return int(count) if count.isdecimal() else None
+
+
+def _within_a_node_too(record: Record) -> bool:
+    """Whether messages within a node are part of the number; HPCC's least ping-pong is a link's."""
+    if not any(word in record.case for word in _ALL_PROCESSES.get(record.benchmark, ())):
+        return False
+    least = record.case == "PingPong" and record.params.get("statistic") == "min"
+    return not least and (_processes(record) or 0) > record.nodes
 
 
 def _both_ways(record: Record) -> bool:

@@ -95,4 +95,25 @@ def _with_peak(
         for known in PRECISION_BITS:
             peak = circumstances.platform.peak_flops(known)
             if known == precision and peak is not None:
-                yield place, record, peak * record.nodes
+                yield place, record, peak * _nodes_worth(record, circumstances)
+
+
+def _nodes_worth(record: Record, circumstances: Circumstances) -> float:
+    """How many nodes' peak the cores that computed have: fewer than the nodes', where the record tells it.
+
+    LIKWID says how many threads ran, HPCG how many in each process; HPCC's Single and Star numbers are of one
+    process, whose threads the job's OMP_NUM_THREADS tells.
+    """
+    cores = circumstances.platform.cores if circumstances.platform else None
+    threads = record.params.get("threads", "")
+    alone = (
+        record.benchmark == "hpcc"
+        and record.case.startswith(("Single", "Star"))
+        and record.params.get("statistic") != "sum"
+    )
+    if alone:
+        threads = circumstances.environment(record, "variables", "OMP_NUM_THREADS")
+    if not cores or not str(threads or "").isdecimal():
+        return record.nodes
+    each = int(threads) / cores
+    return min(float(record.nodes), each * int(record.params.get("processes", "1")) if not alone else each)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from npb import rank
+from npc import __version__
 
 _EPILOG: Final = """\
 Start it with an MPI launcher, one process a node:
@@ -40,6 +41,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    parser.add_argument("--version", action="version", version=f"npb, version {__version__}")
     tool = parser.add_argument_group("the tool")
     tool.add_argument(
         "--servercmd", required=True, type=_command, metavar="CMD", help="the server's command line"

@@ -38,6 +38,7 @@ def sweep(records: tuple[Path, ...], cases: tuple[str, ...], output: Path | None
 
     from npc.files import replacing
     from npc.run import read_run, records_file
+    from npc.units import METRICS
     from roofline.comparison import draw_sweeps, find_sweeps, format_sweeps
 
     read = []
@@ -52,9 +53,17 @@ def sweep(records: tuple[Path, ...], cases: tuple[str, ...], output: Path | None
         raise _failure(f"none of the {usable} usable records is of a test at two message sizes or more", 1)
     if as_json:
         lines = [
-            {"name": one.name, "metric": one.metric, "mpi": one.mpi, "points": one.points} for one in found
+            {
+                "name": one.name,
+                "metric": one.metric,
+                "unit": METRICS[one.metric].unit,
+                "mpi": one.mpi,
+                "points": [{"size": size, **point._asdict()} for size, point in one.points.items()],
+            }
+            for one in found
         ]
-        click.echo(json.dumps(lines, indent=1))
+        platforms = sorted({record.platform for record in read})
+        click.echo(json.dumps({"schema": 1, "platforms": platforms, "sweeps": lines}, indent=1))
     else:
         click.echo(format_sweeps(found) + "\n")
     folder = output or (

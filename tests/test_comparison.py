@@ -87,8 +87,10 @@ def test_the_command_prints_the_table_and_draws(tmp_path: Path) -> None:
     assert (tmp_path / "sweep.png").read_bytes().startswith(b"\x89PNG")
     drawn = (tmp_path / "sweep.svg").read_text()
     assert "osu_bw · openmpi" in drawn and "Message size [bytes]" in drawn
-    points = json.loads(run(tmp_path, "--json", "--output", str(tmp_path / "other")).stdout)[0]["points"]
-    assert points["1024"][:2] == [7, 1024.0]
+    document = json.loads(run(tmp_path, "--json", "--output", str(tmp_path / "other")).stdout)
+    assert (document["schema"], document["sweeps"][0]["unit"]) == (1, "B/s")
+    (point,) = (each for each in document["sweeps"][0]["points"] if each["size"] == 1024)
+    assert (point["n"], point["median"]) == (7, 1024.0)
 
 
 def test_nothing_to_compare_is_one_and_no_records_two(tmp_path: Path) -> None:

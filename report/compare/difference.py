@@ -233,7 +233,8 @@ def _halves(sample: Sequence[Observation]) -> float | None:
     n = len(sample)
     if n < LEAST_LAUNCHES or any(each.value <= 0 for each in sample):
         return None
-    logs = [math.log(each.value) for each in sorted(sample)]
+    # launches of one moment stay as they came: sorted by value they would look like a drift
+    logs = [math.log(each.value) for each in sorted(sample, key=lambda each: each.time)]
     halves = logs[: n // 2], logs[n // 2 :]
     centres = [fmean(half) for half in halves]
     within = sum((x - c) ** 2 for half, c in zip(halves, centres, strict=True) for x in half) / (n - 2)

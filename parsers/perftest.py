@@ -24,7 +24,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, repeat
 from math import inf, isfinite, nan
 from pathlib import PurePath
 from typing import Final, NamedTuple
@@ -199,17 +199,20 @@ def _rows(rows: Sequence[Sequence[str]], layout: _Layout, test: _Test) -> Iterat
     """Readings of a table, row by row."""
     size_place, unit, average_place, rate_place, others, metrics, params = layout
     sizes = [int(row[size_place]) for row in rows]
-    values: list[float] = []
-    statuses: list[str] = []
-    of_others = [test.status] * len(others)
-    for row, size in zip(rows, sizes, strict=True):
-        if unit:
+    statuses: Iterable[str] = repeat(test.status)
+    if unit:
+        values: list[float] = []
+        of_rows: list[str] = []
+        of_others = [test.status] * len(others)
+        for row, size in zip(rows, sizes, strict=True):
             bandwidth, status = _bandwidth(size, row[average_place], row[rate_place], unit, test.status)
             values += (bandwidth, bandwidth / (size or nan))
-            statuses += (status, status)
-        for place, factor, divisor in others:
-            values.append(float(row[place]) * factor / divisor)
-        statuses += of_others
+            for place, factor, divisor in others:
+                values.append(float(row[place]) * factor / divisor)
+            of_rows += (status, status, *of_others)
+        statuses = of_rows
+    else:
+        values = [float(row[place]) * factor / divisor for row in rows for place, factor, divisor in others]
     readings = readings_of_rows(
         test.case,
         metrics,

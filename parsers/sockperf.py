@@ -162,7 +162,7 @@ def _validity(block: str) -> str:
     counts = _LOST.search(block)
     if not counts:
         return "invalid: the count of dropped messages is missing"
-    if all(int(count) == 0 for count in counts.groups()):
+    if not any(map(int, counts.groups())):
         return OK
     return "invalid: {} dropped, {} duplicated, {} out-of-order messages".format(*counts.groups())
 

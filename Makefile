@@ -9,6 +9,8 @@ PLATFORM ?=
 TAGS ?=
 NODES ?= 4
 python := .venv/bin/python
+# The tests start Python some thousand times: nothing is to be compiled each time.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup setup-test setup-mpi characterise check test test-rdma man cluster-up cluster-down clean
 

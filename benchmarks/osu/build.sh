@@ -5,7 +5,7 @@
 set -eu
 source=$1 cache=$2 mpi_cache=$3 log=$PWD/osu-build.log
 fail() { echo "osu_source $source: $*; the whole log: $log" >&2; exit 1; }
-[ -r "$source" ] || { echo "unavailable: osu_source: cannot read $source on $(hostname)" >&2; exit 1; }
+[ -r "$source" ] || { echo "osu_source: cannot read $source on $(hostname)" >&2; exit 1; }
 mpicc=$(command -v mpicc) || mpicc=
 # Intel MPI's runtime has no compiler wrapper; what MPICH's has built runs with it (MPICH ABI)
 if [ "${MPI4PY_MPIABI:-}" = mpich ] && { [ -z "$mpicc" ] || "$mpicc" -show 2>&1 | grep -q openmpi; }; then
@@ -13,7 +13,7 @@ if [ "${MPI4PY_MPIABI:-}" = mpich ] && { [ -z "$mpicc" ] || "$mpicc" -show 2>&1 
 fi
 command -v "${mpicc:-mpicc}" > /dev/null || { echo "unavailable: no mpicc on $(hostname) to build osu_source with: load an MPI module, or name a ready build (osu_prefix)" >&2; exit 1; }
 mpicxx=${mpicc%cc}cxx
-content=$( { if [ -d "$source" ]; then find "$source" -type f -newer / -printf '%P %s %T@\n' | sort; else cat "$source"; fi; "$mpicc" -show; "$mpicc" --version; } 2>&1 | sha256sum)
+content=$( { if [ -d "$source" ]; then (cd "$source" && find . -type f -print0 | sort -z | xargs -0 sha256sum); else cat "$source"; fi; "$mpicc" -show; "$mpicc" --version; } 2>&1 | sha256sum)
 prefix=$cache/${content%% *}
 mkdir -p "$cache"
 exec 9> "$prefix.lock"
@@ -22,9 +22,10 @@ if [ ! -e "$prefix/.installed" ]; then
     build=$(mktemp -d)
     trap 'rm -rf "$build"' EXIT
     rm -rf "$prefix"
-    if [ -d "$source" ]; then cp -r "$source/." "$build"; else tar -xf "$source" -C "$build" --strip-components=1 > "$log" 2>&1 || fail "is no archive"; fi
-    cd "$build"
-    [ -x configure ] || fail "has no configure at its top"
+    if [ -d "$source" ]; then cp -r "$source/." "$build"; else tar -xf "$source" -C "$build" > "$log" 2>&1 || fail "is no archive"; fi
+    top=$(find "$build" -maxdepth 2 -name configure -type f -perm -u+x -printf '%d %h\n' | sort -n | head -n 1)
+    [ -n "$top" ] || fail "has no configure at its top"
+    cd "${top#* }"
     { ./configure CC="$mpicc" CXX="$mpicxx" --prefix="$prefix" && make -j "$(nproc)" && make install; } < /dev/null >> "$log" 2>&1 9>&- \
         || fail "does not build: $(grep -iE '(^|[^a-z])error' "$log" | head -n 1)"
     : > "$prefix/.installed"

@@ -48,6 +48,7 @@ def characterise(
         environment_of_settings,
         measure_and_draw,
         only_one,
+        paths_from_here,
         platform_folder,
     )
     from npc.tools import search_path
@@ -61,7 +62,7 @@ def characterise(
     file = benchmark_file(home, benchmark) if benchmark else home / "jube.yml"
     variables = environment_of_settings(home, folder, given, file if benchmark else None)
     outpath = (output or home / "runs").resolve()
-    env = {**os.environ, **variables}
+    env = paths_from_here({**os.environ, **variables})
     env["PATH"] = search_path()
     try:
         outpath.mkdir(parents=True, exist_ok=True)

@@ -214,6 +214,7 @@ def _trails(axes: Axes, marks: Sequence[Mark]) -> None:
 
     One artist for all lines and one for all days, because each takes its time in each file.
     """
+    import numpy as np
     from matplotlib.colors import to_rgb
 
     _lines(axes, [(mark.trail, mark.colour) for mark in marks], lw=1.0, alpha=0.8, zorder=7)
@@ -227,7 +228,9 @@ def _trails(axes: Axes, marks: Sequence[Mark]) -> None:
     if days:
         xs, ys, filled, edges = zip(*days, strict=True)
         many = len(days) > _MANY
-        axes.scatter(xs, ys, s=14, c=filled, edgecolors=edges, linewidths=0.7, zorder=7.2, rasterized=many)
+        # As arrays: lists would be looked through for what is missing, one colour after the other.
+        colours: dict[str, Any] = {"c": np.array(filled), "edgecolors": np.array(edges)}
+        axes.scatter(xs, ys, s=14, linewidths=0.7, zorder=7.2, rasterized=many, **colours)
     if marks:
         _dates(axes, marks)
 

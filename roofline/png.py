@@ -27,7 +27,8 @@ def write_png(pixels: NDArray[np.uint8], dots_per_inch: float, path: Path) -> No
 
     height, width = pixels.shape[:2]
     rows = np.zeros((height, 1 + 3 * width), np.uint8)  # a row begins with its filter: 0, none
-    rows[:, 1:] = pixels[:, :, :3].reshape(height, 3 * width)
+    for channel in range(3):
+        rows[:, 1 + channel :: 3] = pixels[:, :, channel]
     dots_per_metre = round(dots_per_inch / _INCH)
     with path.open("wb") as stream:
         stream.write(_SIGNATURE)

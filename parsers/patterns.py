@@ -96,27 +96,25 @@ def _readings(
         sizes = [size_of[cell] for cell in columns[layout.size]]
     qualifiers = [columns[place] for place in layout.qualifiers.values()]
     alike = list(zip(*qualifiers, strict=True)) or [()] * len(rows)
-    params_of = {
-        cells: [
-            {**params, **dict(zip(layout.qualifiers, cells, strict=True)), **own} for own in layout.params
-        ]
-        for cells in set(alike)
-    }
-    cells = [row[place] for row in rows for place in layout.measured]
-    shown = [cell != _NOTHING for cell in cells]
-    if not all(shown):
-        cells = [cell if cell != _NOTHING else "0.0" for cell in cells]
-    values = map(mul, numbers(cells), cycle(layout.units))
+    params_of = {}
+    for cells in set(alike):
+        of_row = {**params, **dict(zip(layout.qualifiers, cells, strict=True))}
+        params_of[cells] = [{**of_row, **own} if own else of_row for own in layout.params]
+    printed = [row[place] for row in rows for place in layout.measured]
+    shown = [cell != _NOTHING for cell in printed] if _NOTHING in printed else None
+    if shown:
+        printed = [cell if cell != _NOTHING else "0.0" for cell in printed]
+    values = map(mul, numbers(printed), cycle(layout.units))
     of_all = list(chain.from_iterable(map(params_of.__getitem__, alike)))
     readings = readings_of_rows(program, layout.metrics, values, sizes, repeat(status), of_all)
-    return readings if all(shown) else compress(readings, shown)
+    return compress(readings, shown) if shown else readings
 
 
 @lru_cache
 def _layout(heading: str) -> _Layout:
     """The columns that a heading names."""
     names = heading.split()
-    cells = [rf"({NUMBER}|-)" if name in _QUANTITIES else rf"({_CELL})" for name in names]
+    cells = [rf"({WHOLE}\.{WHOLE}|{WHOLE}|-)" if name in _QUANTITIES else rf"({_CELL})" for name in names]
     places = {name: place for place, name in enumerate(names)}
     measured = [name for name in places if name in _QUANTITIES]
     return _Layout(

@@ -7,6 +7,7 @@ the protocol, size the block (``-l``) where it is known.
 - The JSON has bits per second. The text has bits in steps of 10^3 and, with ``-f K``, ``M`` or ``G``, bytes
   in steps of 2^10.
 - A server that sends (``-R``) does not know what arrived: its figure is the sent one alone.
+- Before 3.11 the JSON of UDP has one sum: the sender's rate, loss and jitter as the receiver told them.
 - ``-R`` is ``{"direction": "reverse"}``; ``--bidir`` gives ``bidir_forward`` and ``bidir_reverse``,
   each the bandwidth of one direction while both are loaded.
 - With ``-J`` errors exit 0 with an ``error`` key beside numbers of an unfinished run: failed, no number.
@@ -77,6 +78,9 @@ def _json(document: str) -> Iterator[Reading]:
     block = _amount(test, "blksize")
     size = None if block is None else int(block)
     run = _Run(str(test.get("protocol", "TCP")).lower(), size, params, version)
+    if run.case == "udp" and "sum_received" not in end and "sum" in end:
+        alone = _object(end, "sum")  # before 3.11: the sender's rate beside what the receiver told
+        end = {**end, "sum_sent": alone, "sum_received": {**alone, "bits_per_second": None}}
     if "error" not in result and "protocol" not in test:
         yield failed(run.case, "bandwidth", "the JSON names no protocol", run.size, params)
     elif "error" in result or "sum_received" not in end:

@@ -114,6 +114,8 @@ def sent_but_not_received(records: Sequence[Record], _: Circumstances) -> Iterat
             share = None
             if received and received[0] is not None:
                 share = received[0] / record.value if record.value else None
+            elif lost := [records[other].value for other in group if records[other].metric == "loss"]:
+                share = 1 - (lost[0] or 0.0)
             elif re.fullmatch(r"[01]\.[0-9]+", record.params.get(_RECEIVED, "")):
                 share = float(record.params[_RECEIVED])
             if share is None and not received:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from npc.record import Record
+    from roofline.prediction import Believed
 
 _USAGE: Final = 2
 #: Which sweep a prediction takes by default: MPI's own before a transport's; of more nodes before of fewer.
@@ -110,7 +111,7 @@ def predict(
     import math
     from dataclasses import asdict
 
-    from roofline.fit_document import InvalidDocument, predictable, read_pieces
+    from roofline.fit_document import InvalidDocument, predictable, read_believed
     from roofline.fit_table import format_predictions
     from roofline.prediction import REACH
     from roofline.prediction import predict as predict_times
@@ -119,24 +120,25 @@ def predict(
     ranks, sizes = _processes(processes), _sizes(size)
     try:
         chosen = _choose(predictable(document), sweep)
-        pieces = read_pieces(chosen)
+        believed = read_believed(document, chosen)
     except InvalidDocument as error:
         raise _failure("predict", f"{fits}: {error}", _USAGE) from None
     reduction = document.get("reduction") if reduction is None else reduction
     if reduction is not None and not math.isfinite(reduction):
         raise click.BadParameter(f"{reduction} is no time", param_hint="--reduction")
-    every = list(predict_times(pieces, operation or _OPERATIONS, ranks, sizes, reduction))
+    every = list(predict_times(believed, operation or _OPERATIONS, ranks, sizes, reduction))
     found = [each for each in every if extrapolate or not each.far]
     if as_json:
         answer = {
             "schema": 1,
             "sweep": chosen["sweep"],
+            "believed": [each._asdict() for each in believed.ranges],
             "reduction": reduction,
             "predictions": [asdict(each) for each in found],
         }
         click.echo(json.dumps(answer, indent=1))
         return
-    said = _said(chosen, reduction, found, operation)
+    said = _said(chosen, believed, reduction, found, operation)
     if len(found) < len(every):
         said.append(
             f"Left out: {len(every) - len(found)} with messages of more than {REACH:.0f} times the largest "
@@ -146,14 +148,21 @@ def predict(
 
 
 def _said(
-    chosen: dict[str, Any], reduction: float | None, found: Sequence[Any], operation: Sequence[str]
+    chosen: dict[str, Any],
+    believed: Believed,
+    reduction: float | None,
+    found: Sequence[Any],
+    operation: Sequence[str],
 ) -> list[str]:
     """What to know below the table."""
+    from roofline.fit_table import ranges_text
+
     coverage = min((each.coverage for each in found if each.coverage is not None), default=None)
     said = [
         f"From {chosen['sweep']['name']} on {chosen['sweep']['platform']}, "
         f"{chosen['first']:.0f} to {chosen['last']:.0f} bytes, {chosen['sweep']['nodes']} node(s). "
-        "No link is shared in these models: where links are, the true time is longer."
+        "No link is shared in these models: where links are, the true time is longer.",
+        f"Believed, by the errors on sizes not shown: {ranges_text(believed.ranges)}.",
     ]
     if coverage is not None:
         said.append(f"The intervals cover with at least {100 * coverage:.3g} %, if the model holds.")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from roofline.fits import Comparison, Fit, Fits
     from roofline.models.piecewise import Pieces
+    from roofline.prediction import Believed
     from roofline.sweeps import Source
 
 SCHEMA: Final = 1
@@ -71,6 +72,38 @@ def read_pieces(fit: Mapping[str, Any]) -> Pieces:
         raise InvalidDocument(f"an entry of `fits` is damaged: {error!r}") from None
 
 
+def read_believed(document: Mapping[str, Any], fit: Mapping[str, Any]) -> Believed:
+    """The models of the sweep of `fit`, an entry of ``fits``, each in the range of sizes where the comparison
+    says to believe it. Where that one has no lines, it is the one of least error among those that have.
+    Raises `InvalidDocument`.
+    """
+    from roofline.prediction import Believed, Range
+
+    name = fit.get("name", fit["model"])
+    pieces = {name: read_pieces(fit)}
+    try:
+        entries = {
+            each["name"]: each
+            for each in document["fits"]
+            if each["sweep"] == fit["sweep"] and each.get("lines")
+        }
+        compared = [each for each in document["comparisons"] if each["sweep"] == fit["sweep"]]
+        ranges = []
+        for each in compared:
+            order = [each["best"], *sorted(each["errors"], key=lambda model: _error(each["errors"][model]))]
+            believed = next(model for model in order if model in entries)
+            tied = tuple(model for model in each["tied"] if model in entries)
+            ranges.append(Range(float(each["first"]), float(each["last"]), believed, tied))
+            pieces[believed] = read_pieces(entries[believed])
+    except (KeyError, TypeError, ValueError, StopIteration) as error:
+        raise InvalidDocument(f"`comparisons` and `fits` do not go together: {error!r}") from None
+    return Believed(pieces, tuple(ranges)) if ranges else Believed.alone(name, pieces[name])
+
+
+def _error(value: float | None) -> float:
+    return math.inf if value is None else value
+
+
 def predictable(document: Any) -> list[dict[str, Any]]:
     """The entries of ``fits`` that tell the time of a message. Raises `InvalidDocument`."""
     if not isinstance(document, dict) or "fits" not in document:
@@ -101,6 +134,7 @@ def _fit(fit: Fit) -> dict[str, Any]:
     misses = lines.misses.tolist() if lines else [None] * len(fitted.x)
     aside = lines.set_aside.tolist() if lines else [False] * len(fitted.x)
     entry: dict[str, Any] = {
+        "name": fit.name,
         "model": fitted.model,
         "equation": fitted.equation,
         "reference": fitted.source,
@@ -150,6 +184,7 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
         "last": comparison.last,
         "errors": {name: _finite(error) for name, error in comparison.errors.items()},
         "best": comparison.best,
+        "tied": list(comparison.tied),
     }
 
 

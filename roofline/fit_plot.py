@@ -57,7 +57,7 @@ def _draw_fit(above: Axes, below: Axes, fit: Fit, colour: str, mark: str) -> Non
     pieces = fit.fitted.pieces  # type: ignore[attr-defined]
     x = np.maximum(pieces.x, 0.5)  # no bytes at all stand left of one
     above.plot(x, pieces.middle, mark, color=colour, markersize=5, markerfacecolor="none")
-    label = f"{fit.fitted.model}: {source_text(fit.source)}"
+    label = f"{fit.name}: {source_text(fit.source)}"
     for piece in range(len(pieces.splits)):
         first, last = pieces.range(piece)
         sizes = np.geomspace(max(first, 0.5), max(last, 1.0), _LINE_POINTS)

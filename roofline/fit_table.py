@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from roofline.fits import Comparison, Fit, Fits
     from roofline.models.estimate import Parameter
-    from roofline.prediction import Predicted
+    from roofline.prediction import Predicted, Range
     from roofline.sweeps import Source
 
 _DIGITS: Final = 4
@@ -86,7 +86,7 @@ def quantity_texts(value: float, unit: str, low: float | None, high: float | Non
 
 
 def _heading(fit: Fit) -> str:
-    return f"{fit.fitted.model}: {fit.fitted.equation}\n{source_text(fit.source)}"
+    return f"{fit.name}: {fit.fitted.equation}\n{source_text(fit.source)}"
 
 
 def _parameters(fit: Fit) -> Table:
@@ -134,8 +134,21 @@ def _believe(comparisons: Sequence[Comparison]) -> Table:
     for each in comparisons:
         cells = [_percent(each.errors[name]) if name in each.errors else "" for name in models]
         sizes = f"{_bytes(each.first)} … {_bytes(each.last)}"
-        table.add_row(source_text(each.source), sizes, *cells, each.best)
+        table.add_row(source_text(each.source), sizes, *cells, believed_text(each.best, each.tied))
     return table
+
+
+def believed_text(model: str, tied: Sequence[str]) -> str:
+    """The model to believe, with those that the errors do not tell from it."""
+    return f"{model} (ties with {', '.join(tied)})" if tied else model
+
+
+def ranges_text(ranges: Sequence[Range]) -> str:
+    """Which model is believed from which size to which."""
+    return "; ".join(
+        f"{_bytes(each.first)} … {_bytes(each.last)} {believed_text(each.model, each.tied)}"
+        for each in ranges
+    )
 
 
 def _percent(share: float) -> str:

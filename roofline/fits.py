@@ -2,12 +2,14 @@
 
 A ping-pong gives Hockney's model, a windowed test LogGP's g and G, the ``models`` benchmark the others.
 Every model of a message's time is held against the others on sizes that it was not shown: for each piece
-that was found in the sweep, the one with the least median error is the one to believe there (`Comparison`).
+that was found in the sweep, the one with the least median error is the one to believe there, or a simpler one
+that cannot be told from it (`Comparison`).
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,14 +21,17 @@ from roofline.sweeps import LEAST_SIZES, PATTERNS, Kind, Series, Source, find_se
 if TYPE_CHECKING:
     from npc.record import Record
     from roofline.models.fitted import Fitted
-    from roofline.models.hockney import Hockney
-    from roofline.models.piecewise import Pieces, Sweep
+    from roofline.models.piecewise import Sweep
 
 #: What STREAM's add does is what a reduction does: c = a + b. It counts three bytes for each byte reduced.
 _REDUCTION: Final = ("stream", "add", 3)
 #: Names of Hockney's model as a comparison has them.
 _ONE_LINE: Final = "Hockney, one line"
 _BY_PIECES: Final = "Hockney, by pieces"
+#: A median's standard error is this times the median absolute deviation over √n (√(π/2)·1.4826: normal).
+_OF_MEDIAN: Final = 1.858
+#: A relative error from which on it does not matter how large it is.
+_ENDLESS: Final = 10.0
 
 
 class _NoWholeLaunch(Exception):
@@ -35,8 +40,9 @@ class _NoWholeLaunch(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A model with the sweep (or the set of sweeps) it was fitted to."""
+    """A model with the sweep (or the set of sweeps) it was fitted to. name: as comparisons have it."""
 
+    name: str
     source: Source
     kind: Kind
     fitted: Fitted
@@ -45,17 +51,30 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Median relative errors on sizes not shown, of several models from `first` to `last` bytes."""
+    """Median relative errors on sizes not shown, of several models from `first` to `last` bytes.
+
+    best: the model to believe there: the simplest of those that tie with the one of least error. tied: the
+    others of these. A model ties where the median of its errors less those of the best, size by size, is not
+    more than its own standard error (the rule of one standard error: Breiman, Friedman, Olshen, Stone,
+    Classification and Regression Trees, 1984, 3.4.3).
+    """
 
     source: Source
     first: float
     last: float
     errors: Mapping[str, float]
+    best: str
+    tied: tuple[str, ...]
 
-    @property
-    def best(self) -> str:
-        """The model to believe there: the first of those with the least error, the simplest being first."""
-        return min(self.errors, key=lambda model: self.errors[model])
+    @classmethod
+    def of(
+        cls, source: Source, first: float, last: float, errors: Mapping[str, Sequence[float]]
+    ) -> Comparison:
+        """The comparison of models, the simplest first, by their relative errors at the same sizes."""
+        medians = {name: median(each) for name, each in errors.items()}
+        least = min(medians, key=lambda name: medians[name])
+        equal = [name for name in errors if name == least or _ties(errors[name], errors[least])]
+        return cls(source, first, last, medians, equal[0], tuple(equal[1:]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,29 +124,43 @@ def _fit_sweep(series: Series, fits: list[Fit], comparisons: list[Comparison]) -
 
     sweep = series.sweep()
     if series.kind == "interval between messages":
-        fits.append(Fit(series.source, series.kind, loggp.fit_gap(sweep), series.raw))
+        gap = loggp.fit_gap(sweep)
+        fits.append(Fit(gap.model, series.source, series.kind, gap, series.raw))
         return
     models = _hockney(sweep)
-    by_pieces = models[_BY_PIECES]
-    fits.append(Fit(series.source, series.kind, by_pieces, series.raw))
-    comparisons += compare(series.source, by_pieces.pieces, models)
+    fits += [Fit(name, series.source, series.kind, each, series.raw) for name, each in models.items()]
+    comparisons += compare(series.source, models)
 
 
-def _hockney(sweep: Sweep) -> dict[str, Hockney]:
-    """One line for all sizes, and lines by pieces."""
+def _hockney(sweep: Sweep) -> dict[str, Fitted]:
+    """One line for all sizes, and lines by pieces where there are several."""
     from roofline.models import hockney
 
-    return {_ONE_LINE: hockney.fit(sweep, most=1), _BY_PIECES: hockney.fit(sweep)}
+    by_pieces = hockney.fit(sweep)
+    several = {_BY_PIECES: by_pieces} if len(by_pieces.pieces.splits) > 1 else {}
+    return {_ONE_LINE: hockney.fit(sweep, most=1), **several}
 
 
-def compare(source: Source, pieces: Pieces, models: Mapping[str, Fitted]) -> Iterator[Comparison]:
-    """Held-out errors of models of the same sizes, piece by piece."""
+def compare(source: Source, models: Mapping[str, Fitted]) -> Iterator[Comparison]:
+    """Held-out errors of models of the same sizes, for each piece of Hockney's; none where that is not among
+    them."""
     from roofline.models.fitted import relative_errors
+    from roofline.models.hockney import Hockney
 
+    found = [model.pieces for model in models.values() if isinstance(model, Hockney)]
     errors = {name: relative_errors(model.held_out) for name, model in models.items()}
-    for piece, (first, last) in enumerate(pieces.splits):
-        medians = {name: median(each[first : last + 1]) for name, each in errors.items()}
-        yield Comparison(source, *pieces.range(piece), medians)
+    for pieces in found[-1:]:
+        for piece, (first, last) in enumerate(pieces.splits):
+            shown = {name: each[first : last + 1] for name, each in errors.items()}
+            yield Comparison.of(source, *pieces.range(piece), shown)
+
+
+def _ties(errors: Sequence[float], least: Sequence[float]) -> bool:
+    """Whether the errors are larger than the least ones by no more than the difference's standard error."""
+    more = [min(a, _ENDLESS) - min(b, _ENDLESS) for a, b in zip(errors, least, strict=True)]
+    middle = median(more)
+    spread = median(abs(each - middle) for each in more)
+    return middle <= _OF_MEDIAN * spread / math.sqrt(len(more))
 
 
 def _fit_patterns(
@@ -138,8 +171,6 @@ def _fit_patterns(
     skipped: dict[str, str],
 ) -> None:
     """The models that are made of several patterns, each where all of its patterns were measured."""
-    from roofline.models.hockney import Hockney
-
     rings = sorted((name for name in cases if name.startswith("ring_")), key=lambda name: int(name[5:]))
     recipes = {**_RECIPES, tuple(rings): _tau_lop} if "ring_1" in cases else _RECIPES
     for names, recipe in recipes.items():
@@ -153,12 +184,8 @@ def _fit_patterns(
             continue
         raw = tuple(sorted({path for each in used for path in each.raw}))
         found = recipe(used, sweeps)
-        fits += [
-            Fit(used[0].source, "pattern", each, raw) for name, each in found.items() if name != _ONE_LINE
-        ]
-        by_pieces = found.get(_BY_PIECES)
-        if isinstance(by_pieces, Hockney):
-            comparisons += compare(used[0].source, by_pieces.pieces, found)
+        fits += [Fit(name, used[0].source, "pattern", each, raw) for name, each in found.items()]
+        comparisons += compare(used[0].source, found)
     made = {name for names in recipes for name in names if cases.keys() >= set(names)}
     skipped.update({f"{PATTERNS} {name}": "not all patterns of its model" for name in cases.keys() - made})
 

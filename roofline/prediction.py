@@ -1,4 +1,6 @@
-"""Times that nobody measured: of a message, and of collectives made of messages, from a fitted model.
+"""Times that nobody measured: of a message, and of collectives made of messages, from fitted models.
+
+Each message's time is that of the model that is believed at its size (`Believed`).
 
 The interval has two parts. The parameters' own interval carries over to the time, which is linear in them.
 And a model is off by something at every size: the bound of its errors on sizes it was not shown
@@ -9,15 +11,17 @@ side. Both hold together with at least the sum of their coverages less one (Bonf
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from functools import reduce
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from roofline.models.collectives import OPERATIONS, Round
+from roofline.models.estimate import Number
 from roofline.models.fitted import held_out_bound
 
 if TYPE_CHECKING:
-    from roofline.models.estimate import Number
     from roofline.models.piecewise import Pieces
 
 
@@ -44,8 +48,54 @@ class Predicted:
     fastest: bool = False
 
 
+class Range(NamedTuple):
+    """From `first` to `last` bytes `model` is believed; `tied` are those that could not be told from it."""
+
+    first: float
+    last: float
+    model: str
+    tied: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Believed:
+    """Models of one sweep, and which of them is believed where: ranges ascend and do not overlap."""
+
+    models: Mapping[str, Pieces]
+    ranges: tuple[Range, ...]
+
+    @classmethod
+    def alone(cls, name: str, pieces: Pieces) -> Believed:
+        """A model without others beside it."""
+        return cls({name: pieces}, (Range(float(pieces.x[0]), float(pieces.x[-1]), name),))
+
+    @property
+    def misses(self) -> list[float]:
+        """`Pieces.misses` at each size of the model that is believed there."""
+        return [
+            miss
+            for each in self.ranges
+            for x, miss in zip(
+                self.models[each.model].x, self.models[each.model].misses.tolist(), strict=True
+            )
+            if each.first <= x <= each.last
+        ]
+
+    def outside(self, size: float) -> bool:
+        """Whether a size lies outside of what was measured."""
+        return not self.ranges[0].first <= size <= self.ranges[-1].last
+
+    def at(self, size: float, side: int) -> tuple[str, int]:
+        """(model, its piece) for a size; for one between two ranges, or pieces, those below (`side` 0) or
+        above it (-1)."""
+        after = next((at for at, each in enumerate(self.ranges) if size <= each.last), len(self.ranges) - 1)
+        between = after > 0 and size < self.ranges[after].first
+        name = self.ranges[after - 1 if between and side == 0 else after].model
+        return name, self.models[name].pieces_at(size)[side]
+
+
 def predict(
-    pieces: Pieces,
+    believed: Believed,
     operations: Sequence[str],
     processes: Sequence[int],
     sizes: Sequence[int],
@@ -62,7 +112,7 @@ def predict(
         for ranks in processes if operation != "send" else (2,):
             for size in sizes if operation != "barrier" else (None,):
                 found = [
-                    _predict(pieces, operation, algorithm, ranks, size, reduction or 0.0)
+                    _predict(believed, operation, algorithm, ranks, size, reduction or 0.0)
                     for algorithm in OPERATIONS[operation]
                 ]
                 best = min(each.time for each in found)
@@ -78,19 +128,19 @@ def _marked(predicted: Predicted) -> Predicted:
 
 
 def _predict(
-    pieces: Pieces, operation: str, algorithm: str, processes: int, size: int | None, reduction: float
+    believed: Believed, operation: str, algorithm: str, processes: int, size: int | None, reduction: float
 ) -> Predicted:
     rounds = OPERATIONS[operation][algorithm](processes, size or 0)
     arithmetic = reduction * sum(each.messages * each.reduced for each in rounds)
     # where a size lies between two protocols, the time is either one's
-    numbers = [_sum(pieces, rounds, side) for side in (0, -1)]
-    bound, kept = held_out_bound(pieces.misses.tolist())
+    numbers = [_sum(believed, rounds, side) for side in (0, -1)]
+    bound, kept = held_out_bound(believed.misses)
     intervals = [number.interval() for number in numbers]
     lows = [each.low for each in intervals if each.low is not None]
     highs = [each.high for each in intervals if each.high is not None]
     known = len(lows) == len(numbers) and math.isfinite(bound)
     coverage = min((each.coverage or 0.0 for each in intervals), default=0.0) + kept - 1
-    beyond = tuple(sorted({each.size for each in rounds if pieces.outside(each.size)}))
+    beyond = tuple(sorted({each.size for each in rounds if believed.outside(each.size)}))
     return Predicted(
         operation,
         algorithm,
@@ -101,15 +151,15 @@ def _predict(
         max(highs) * math.exp(bound) + arithmetic if known else None,
         coverage if known else None,
         beyond,
-        max(beyond, default=0) > REACH * float(pieces.x[-1]),
+        max(beyond, default=0) > REACH * believed.ranges[-1].last,
     )
 
 
-def _sum(pieces: Pieces, rounds: Sequence[Round], side: int) -> Number:
+def _sum(believed: Believed, rounds: Sequence[Round], side: int) -> Number:
     """The time of all messages, those between two pieces counted to the one on `side`."""
-    counts: dict[int, tuple[float, float]] = {}
+    counts: defaultdict[str, dict[int, tuple[float, float]]] = defaultdict(dict)
     for each in rounds:
-        piece = pieces.pieces_at(each.size)[side]
-        messages, volume = counts.get(piece, (0.0, 0.0))
-        counts[piece] = (messages + each.messages, volume + each.messages * each.size)
-    return pieces.combine(counts)
+        name, piece = believed.at(each.size, side)
+        messages, volume = counts[name].get(piece, (0.0, 0.0))
+        counts[name][piece] = (messages + each.messages, volume + each.messages * each.size)
+    return reduce(Number.along, (believed.models[name].combine(each) for name, each in counts.items()))

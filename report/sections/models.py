@@ -11,7 +11,7 @@ from report.blocks import Block, Cell, Columns, Table, Text, chart_figure
 from report.charts import CYCLE, Chart, Mark, Trace, quantity_axis, size_axis
 from report.runs import Report, Run
 from report.sections import Absent
-from roofline.fit_table import quantity_texts
+from roofline.fit_table import believed_text, quantity_texts
 from roofline.table import size_text
 
 TITLE = "Communication models"
@@ -28,6 +28,7 @@ _LINE_POINTS = 40
 #: What an entry of ``fit.json`` has (docs/models.md).
 _KEYS = frozenset(
     [
+        "name",
         "model",
         "equation",
         "reference",
@@ -84,7 +85,15 @@ def _document(run: Run) -> Mapping[str, Any]:
 
 def _of_run(report: Report, run: Run, document: Mapping[str, Any]) -> Iterator[Block]:
     where = f": {run.label}" if len(report.runs) > 1 else ""
-    drawn = [fit for fit in document["fits"] if fit.get("lines") and fit["kind"] == "half round trip"]
+    drawn = [
+        fit
+        for fit in document["fits"]
+        if fit.get("lines")
+        and fit["kind"] == "half round trip"
+        and any(
+            each["best"] == fit["name"] and each["sweep"] == fit["sweep"] for each in document["comparisons"]
+        )
+    ]
     if drawn:
         yield chart_figure(_chart(report, run, drawn, where), _SHOWS, _READING, _errors(run, drawn))
     yield _parameters(run, document["fits"], where)
@@ -100,6 +109,10 @@ def _name(fit: Mapping[str, Any]) -> str:
     nodes = f"{sweep['nodes']} node{'s' if sweep['nodes'] > 1 else ''}"
     params = "".join(f", {name} {text}" for name, text in sweep["params"].items() if text)
     return f"{sweep['name']} ({nodes}{params})"
+
+
+def _titled(fit: Mapping[str, Any]) -> str:
+    return f"{fit['name']}: {_name(fit)}"
 
 
 def _records(run: Run, fit: Mapping[str, Any], size: float | None = None) -> list[str]:
@@ -136,13 +149,13 @@ def _chart(report: Report, run: Run, fits: Sequence[Mapping[str, Any]], where: s
         for point in fit["points"]:
             error = _percent(point["held_out"])
             time = quantity_texts(point["time"], "s", None, None)[0]
-            tip = f"{_name(fit)}\n{size_text(round(point['x']))}: {time}"
+            tip = f"{_titled(fit)}\n{size_text(round(point['x']))}: {time}"
             tip += f"\nresidual {100 * point['residual']:.1f} %, held out {error}"
             records = _records(run, fit, point["x"])
             marks.append(Mark(max(point["x"], 0.5), point["time"], tip, records[0] if records else ""))
         traces.append(
             Trace(
-                _name(fit),
+                _titled(fit),
                 CYCLE[number % len(CYCLE)],
                 tuple(lines),
                 marks=tuple(marks),
@@ -154,7 +167,7 @@ def _chart(report: Report, run: Run, fits: Sequence[Mapping[str, Any]], where: s
     return Chart(
         ident=report.ident(),
         title=f"Time of a message and Hockney's model{where}",
-        text=f"{_SHOWS} {', '.join(map(_name, fits))}. The table below has the parameters.",
+        text=f"{_SHOWS} {', '.join(map(_titled, fits))}. The table below has the parameters.",
         x=size_axis("Message size [bytes]", [point["x"] for point in points]),
         y=quantity_axis("Half round trip [s]", [point["time"] for point in points], "s"),
         traces=tuple(traces),
@@ -172,7 +185,7 @@ def _errors(run: Run, fits: Sequence[Mapping[str, Any]]) -> Table:
     """The points of the picture: measured, residual, error held out."""
     rows = [
         (
-            Cell(_name(fit)),
+            Cell(_titled(fit)),
             Cell(size_text(round(point["x"])) or "0", sort=point["x"], kind="number"),
             Cell(
                 quantity_texts(point["time"], "s", None, None)[0],
@@ -186,7 +199,7 @@ def _errors(run: Run, fits: Sequence[Mapping[str, Any]]) -> Table:
         for fit in fits
         for point in fit["points"]
     ]
-    columns = ("sweep", "size", "measured", "residual", "error held out")
+    columns = ("model and sweep", "size", "measured", "residual", "error held out")
     return Table("Numbers: times and errors of the model", columns, tuple(rows), folded=True)
 
 
@@ -202,7 +215,7 @@ def _parameters(run: Run, fits: Sequence[Mapping[str, Any]], where: str) -> Tabl
             unit = "messages" if fit["model"] == "LogfP" else ""
             rows.append(
                 (
-                    Cell(f"{fit['model']}: {_name(fit)}"),
+                    Cell(_titled(fit)),
                     Cell(parameter["name"]),
                     Cell(text, records[:1], parameter["value"] or 0.0, kind="number"),
                     Cell(interval, sort="", kind="number"),
@@ -258,7 +271,7 @@ def _believe(comparisons: Sequence[Mapping[str, Any]], where: str) -> Table:
             for name in models
         ]
         sizes = Cell(_range(each["first"], each["last"], ""), sort=each["first"])
-        rows.append((Cell(_name(each)), sizes, *errors, Cell(each["best"])))
+        rows.append((Cell(_name(each)), sizes, *errors, Cell(believed_text(each["best"], each["tied"]))))
     return Table(
         f"Which model to believe where: median error on sizes it was not shown{where}",
         ("sweep", "sizes", *models, "believe"),

@@ -73,6 +73,13 @@ class Number:
             self.dof,
         )
 
+    def along(self, other: Number) -> Number:
+        """The sum of two numbers that were fitted to the same measurements: launch by launch, and else with
+        the largest error that it can have, the sum of both."""
+        error = math.sqrt(self.variance) + math.sqrt(other.variance)
+        launches = tuple(a + b for a, b in zip(self.launches, other.launches, strict=True))
+        return Number(self.value + other.value, launches, error**2, min(self.dof, other.dof))
+
     def __sub__(self, other: Number) -> Number:
         return self + other * -1.0
 

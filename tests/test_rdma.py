@@ -6,6 +6,7 @@ is collected here. Emulated and in software it is slow, but every packet and eve
 
 from __future__ import annotations
 
+import compileall
 import os
 import re
 from pathlib import Path
@@ -16,7 +17,7 @@ from test_jube import assert_same_numbers, collect
 from npc.record import Record, read_csv
 from npc.run import read_run
 from tests import rdma_guest
-from tests.jube_job import NPC, finish, platform, run_jube
+from tests.jube_job import NPC, ROOT, finish, platform, run_jube
 
 #: The guest takes about two minutes, and far longer where others compute as well.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
@@ -52,6 +53,8 @@ def outpaths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """JUBE runs whose jobs ran in the guest: the suite with sweeps, perftest alone at one size."""
     if rdma_guest.problem():
         pytest.skip(f"needs a guest with RDMA in software: {rdma_guest.problem()}")
+    for package in ("npb", "npc", "parsers"):  # which the guest would do at each start, and slowly
+        compileall.compile_dir(ROOT / package, quiet=2)
     folder = tmp_path_factory.mktemp("rdma")
     site = platform(folder / "guest", "guest", submit="true", env=ENVIRONMENT)
     (site / "submit.job.in").write_text(SUBMIT_JOB)

@@ -67,7 +67,8 @@ def report(
     try:
         found = under_ceilings(read_runs(runs))
     except FileNotFoundError as error:
-        raise _failure(f"{error.filename}: no such file" if error.filename else str(error)) from None
+        missing = f"{error.filename}: no such file; name a run (runs/000003) or a records.csv"
+        raise _failure(missing if error.filename else str(error)) from None
     except OSError as error:
         raise _failure(f"{error.filename}: {error.strerror}") from None
     except (ValueError, csv.Error) as error:

@@ -7,6 +7,7 @@ import io
 import json
 import math
 import random
+import shutil
 import subprocess
 from collections.abc import Sequence
 from itertools import combinations
@@ -18,8 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cron.history import History, of_night
-from npc.record import Record, replace, save_csv
+from npc.record import Record, replace, save_csv, write_csv
 from npc.statistics import false_discovery
+from report.blocks import Text
 from report.compare.difference import (
     Noise,
     Observation,
@@ -29,13 +31,18 @@ from report.compare.difference import (
     run_to_run,
     shift_interval,
 )
+from report.compare.outputs import remarks
 from report.compare.pairs import Choice, Pair, compare_sides
+from report.compare.plots import sweeps_of
 from report.compare.sides import NoSide, Side, read_side, split_side
+from report.runs import Report, read_runs
+from report.sections.comparison import build
 from tests.bench_compare import called, found, side, wrong
 from tests.jube_job import NPC
 from tests.launch_noise import NOISES, simulated
 from tests.measured import records
 
+EXAMPLE = Path(__file__).parent.parent / "docs" / "example" / "localhost"
 CAPTURED = Path(__file__).parent / "data" / "compare"
 VALUES = st.lists(st.floats(1e-9, 1e12), min_size=4, max_size=9)
 
@@ -245,9 +252,72 @@ def test_other_reasons_not_to_compare() -> None:
         ("not comparable", "only in A"),
     ]
     few = compared(a, a[:3])
-    assert few[0].reason == "too few samples: 7 and 3 launches, 4 each are needed"
-    several = compared([*a, *(replace(record, size=16) for record in a)], a, ignore=["size"])
-    assert several[0].reason == "several series on one side: size 8 and 16"
+    needed = "4 each are needed (npc characterise --set samples=4)"
+    assert few[0].reason == f"too few samples: 7 and 3 launches, {needed}"
+    several = compared([*a, *(replace(record, nodes=2) for record in a)], a, ignore=["nodes"])
+    assert several[0].reason == "several series on one side: node count 1 and 2"
+
+
+def test_a_reason_is_the_same_from_both_sides_and_names_what_to_ignore(tmp_path: Path) -> None:
+    a = [
+        record
+        for size in (8, 16)
+        for record in records("osu", "osu_bw", 1e9, size=size, tool_version="7.4", params={"ranks": "2"})
+    ]
+    b = [replace(record, tool_version="") for record in a]
+    pairs = compared(a, b)
+    assert {(pair.reason, pair.ignore) for pair in pairs} == {
+        ("other version: 7.4 in A, unknown in B", ("version",))
+    }
+    (remark,) = [
+        line
+        for line in remarks(compare_sides(side("A", a), side("B", b), Choice()))
+        if line.startswith("Not comparable")
+    ]
+    assert remark == ("Not comparable: 4 × other version: 7.4 in A, unknown in B (--ignore version).")
+    c = [replace(record, nodes=2) for record in b]
+    assert {pair.ignore for pair in compared(a, c)} == {("nodes", "version")}
+    assert {pair.verdict for pair in compared(a, c, ignore=("nodes", "version"))} == {"same"}
+
+
+def test_tools_with_other_sizes_are_compared_at_the_nearest() -> None:
+    of_run = [
+        *records("qperf", "tcp_bw", 1e9, size=4096),
+        *records("qperf", "tcp_bw", 2e9, size=61440),
+        *records("sockperf", "tcp_throughput", 1e9, size=64000, params={"side": "send"}),
+        *records("iperf3", "tcp", 1e9, size=131072),
+    ]
+    iperf3, qperf, sockperf = split_side([Side("run", {"run": of_run})], "benchmark")
+    comparison = compare_sides(qperf, sockperf, Choice(by="benchmark"))
+    near = comparison.pairs[0]
+    assert near.verdict == "worse" and near.ratio == pytest.approx(0.5) and near.size is None
+    assert near.a and near.b and (near.a.size, near.b.size) == (61440, 64000)
+    assert [pair.size for pair in comparison.pairs[1:]] == [4096]
+    assert any(
+        line.startswith("1 pair is of the nearest sizes, not of one (TCP bandwidth 60K/64000)")
+        for line in remarks(comparison)
+    )
+    # more than twice as large is another size, unless told to ignore that
+    apart = compare_sides(iperf3, qperf, Choice(by="benchmark")).pairs
+    assert {pair.reason for pair in apart} == {
+        "other size: 128K in iperf3, 60K in qperf",
+        "other size: 128K in iperf3, 4K in qperf",
+    }
+    assert {pair.ignore for pair in apart} == {("size",)}
+    told = compare_sides(iperf3, qperf, Choice(by="benchmark", ignore=["size"])).pairs
+    assert [(pair.verdict, pair.b and pair.b.size) for pair in told] == [
+        ("better", 61440),
+        ("not comparable", 4096),
+    ]
+    assert told[1].ignore == ()
+
+
+def test_runs_of_one_test_are_compared_at_the_same_size_only() -> None:
+    a = list(records("osu", "osu_bw", 1e9, size=1000))
+    assert [pair.verdict for pair in compared(a, [replace(record, size=1024) for record in a])] == [
+        "not comparable",
+        "not comparable",
+    ]
 
 
 def test_only_usable_headline_numbers_count_and_placement_does_not() -> None:
@@ -384,7 +454,7 @@ def test_how_it_ends(two: tuple[Path, Path], tmp_path: Path) -> None:
     assert npc(second, first, "--fail-on", "worse").returncode == 0
     assert npc(second, first, "--fail-on", "different").returncode == 7
     nothing = npc(first, second, "--case", "no_such_test")
-    assert nothing.returncode == 1 and "no series can be compared" in nothing.stderr
+    assert nothing.returncode == 1 and "no test is called no_such_test; there are osu/" in nothing.stderr
     for words, message in (
         ((first,), "name two sides to compare"),
         ((first, tmp_path / "nowhere"), "no run, no records.csv, and no PLATFORM@DATE"),
@@ -395,6 +465,54 @@ def test_how_it_ends(two: tuple[Path, Path], tmp_path: Path) -> None:
         ended = npc(*words, cwd=tmp_path)
         assert ended.returncode == 2 and message in " ".join(ended.stderr.split()), ended.stderr
         assert "Traceback" not in ended.stderr
+
+
+def test_what_environments_differ_in(two: tuple[Path, Path], tmp_path: Path) -> None:
+    """Another Open MPI, and another qperf; the same machine otherwise."""
+    environment = json.loads((EXAMPLE / "environment.json").read_text())
+    for place, run in enumerate(two):
+        shutil.copytree(run, tmp_path / run.name)
+        tools = environment["tools"] | {"qperf": {"path": None, "version": f"0.4.{place}"}}
+        mpi = {"launcher": f"Open MPI 4.1.{place}", "library": None}
+        seen = environment | {"tools": tools, "mpi": mpi, "command": f"npc {place}"}
+        (tmp_path / run.name / "environment.json").write_text(json.dumps(seen))
+    printed = npc("first", "second", cwd=tmp_path).stdout
+    table = [line.split() for line in printed[printed.index("environments differ in") :].splitlines()]
+    assert table[2:4] == [
+        ["MPI", "Open", "MPI", "4.1.0", "Open", "MPI", "4.1.1"],
+        ["qperf", "0.4.0", "0.4.1"],
+    ]
+    document = json.loads(npc("first", "second", "--json", cwd=tmp_path).stdout)
+    assert document["comparisons"][0]["environment"] == [
+        {"what": "MPI", "a": ["Open MPI 4.1.0"], "b": ["Open MPI 4.1.1"]},
+        {"what": "qperf", "a": ["0.4.0"], "b": ["0.4.1"]},
+    ]
+    markdown = npc("first", "second", "--format", "markdown", cwd=tmp_path).stdout
+    assert "\n| MPI | Open MPI 4.1.0 | Open MPI 4.1.1 |\n" in markdown
+    texts = [
+        block.text
+        for block in build(Report(read_runs([tmp_path / "first", tmp_path / "second"]), tmp_path))
+        if isinstance(block, Text)
+    ]
+    assert any(text.startswith("Their environments differ in MPI, qperf: see") for text in texts)
+    # the records.csv of a run has the run's environment; parts of one run have one and the same
+    rows = npc("first/records.csv", "second/records.csv", "--format", "markdown", cwd=tmp_path).stdout
+    assert "| qperf | 0.4.0 | 0.4.1 |" in rows
+    unknown = "no environment.json lies with"
+    assert "environments differ" not in npc("first", "first", cwd=tmp_path).stdout
+    assert unknown not in printed and unknown in npc(*two).stdout
+    assert json.loads(npc(*two, "--json").stdout)["comparisons"][0]["environment"] is None
+
+
+def test_markdown_without_rows_is_one_list(two: tuple[Path, Path], tmp_path: Path) -> None:
+    shutil.copytree(two[0], tmp_path / "a")
+    failed = replace(next(records("osu", "osu_bw", 1e9)), status="failed: it ended with 1")
+    with (tmp_path / "a" / "records.csv").open("a") as stream:
+        write_csv([failed], stream, header=False)
+    printed = npc(tmp_path / "a", two[0], "--format", "markdown").stdout
+    bullets = [part for part in printed.strip().split("\n\n") if "- " in part]
+    assert len(bullets) == 1 and bullets[0].count("\n- ") >= 2
+    assert "1 record of a is not ok and was not used" in printed
 
 
 def test_nights_of_a_history_are_runs(tmp_path: Path) -> None:
@@ -450,6 +568,21 @@ def test_pictures_of_both_sides(two: tuple[Path, Path], tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "pictures").iterdir()) == sorted(names)
     drawn = (tmp_path / "pictures" / "compare-sizes.svg").read_text()
     assert "osu_bw · a" in drawn and "osu_bw · b" in drawn
+
+
+def test_lines_of_a_picture_are_named_once() -> None:
+    of_run = [
+        record
+        for mpi in ("mpich", "openmpi")
+        for size in (8, 64)
+        for record in records("osu", "osu_bw", 1e9, size=size, params={"mpi": mpi})
+    ]
+    split = split_side([Side("run", {"run": of_run})], "params.mpi")
+    assert [sweep.name for sweep in sweeps_of(split)] == ["osu_bw · mpich", "osu_bw · openmpi"]
+    assert [sweep.name for sweep in sweeps_of([side("B", of_run)])] == [
+        "osu_bw · mpich · B",
+        "osu_bw · openmpi · B",
+    ]
 
 
 def test_real_runs_of_one_machine_compare_as_the_same() -> None:

@@ -412,7 +412,7 @@ def test_the_page_lies_beside_the_run_and_a_second_one_replaces_it(tmp_path: Pat
     ("words", "message"),
     [
         ([], "name a run"),
-        (["nowhere"], "no such file"),
+        (["nowhere"], "no such file; name a run (runs/000003) or a records.csv"),
         (["empty"], "npc collect"),
         (["broken.csv"], "broken.csv:2: value"),
         (["--history", "empty"], "holds no history"),

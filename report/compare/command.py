@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: A difference of the kind that ``--fail-on`` names.
 EXIT_DIFFERS: Final = 7
+#: Of the names of tests, so many are told.
+_MOST_NAMES: Final = 12
 
 
 @click.command(short_help="Platforms, nights, MPI implementations or tools side by side.")
@@ -128,7 +130,10 @@ def _sides(what: Sequence[str], by: str, history: Path, reference: str, cases: S
     from report.compare.sides import InvalidRecord, NoSide, name_sides, read_side, split_side
 
     try:
-        sides = [narrowed(read_side(word, history), cases) for word in what]
+        whole = [read_side(word, history) for word in what]
+        sides = [narrowed(side, cases) for side in whole]
+        if cases and not any(record for side in sides for record in side.all_records()):
+            raise _no_case(cases, whole)
         sides = split_side(sides, by) if by else name_sides(sides)
     except (NoSide, InvalidRecord) as error:
         raise click.UsageError(str(error)) from None
@@ -138,6 +143,15 @@ def _sides(what: Sequence[str], by: str, history: Path, reference: str, cases: S
     if reference and reference not in names:
         raise click.UsageError(f"--reference {reference}: there are {', '.join(names)}")
     return sorted(sides, key=lambda side: side.name != reference) if reference else sides
+
+
+def _no_case(cases: Sequence[str], sides: Sequence[Side]) -> click.ClickException:
+    """That no test has such a name, and which names there are."""
+    names = sorted(
+        {f"{record.benchmark}/{record.case}".strip("/") for side in sides for _, record in side.all_records()}
+    )
+    there = f"there are {', '.join(names[:_MOST_NAMES])}{', …' if len(names) > _MOST_NAMES else ''}"
+    return click.ClickException(f"no series can be compared: no test is called {' or '.join(cases)}; {there}")
 
 
 def _couples(sides: Sequence[Side], by: str, reference: str) -> list[tuple[Side, Side]]:
@@ -168,6 +182,9 @@ def _show(comparisons: Sequence[Comparison], by: str, form: str, everything: boo
                 console.print(table)
             for line in outputs.remarks(each, everything):
                 click.echo(line)
+            facts = outputs.to_facts(each)
+            if facts is not None:
+                console.print(facts)
 
 
 def _draw(sides: Sequence[Side], folder: Path) -> None:

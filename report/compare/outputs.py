@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from npc.units import format_quantity, format_size
+from report.blocks import plural
 from report.compare.pairs import FALSE_DISCOVERY, Comparison, Half, Pair, enough_runs, params_text
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ _HEADER: Final = (
 CSV_COLUMNS: Final = (
     "a", "b", "verdict", "test", "metric", "unit", "size", "nodes", "params", "median_a", "median_b", "ratio",
     "low", "high", "p", "adjusted", "launches_a", "launches_b", "runs_a", "runs_b", "reason",
+    "size_a", "size_b",
 )  # fmt: skip
 
 
@@ -48,6 +50,9 @@ def to_document(comparisons: Sequence[Comparison], by: str) -> dict[str, Any]:
                 "runs": {"a": each.runs[0], "b": each.runs[1]},
                 "unused": {"a": each.unused[0], "b": each.unused[1]},
                 "noise": {"a": asdict(each.noise_a), "b": asdict(each.noise_b)},
+                "environment": None
+                if each.environment is None
+                else [fact._asdict() for fact in each.environment],
                 "counts": dict(Counter(pair.verdict for pair in each.pairs)),
                 "pairs": [asdict(pair) for pair in each.pairs],
             }
@@ -75,6 +80,7 @@ def to_csv(comparisons: Sequence[Comparison]) -> str:
                         f"median_{side}": half.median,
                         f"launches_{side}": half.launches,
                         f"runs_{side}": half.runs,
+                        f"size_{side}": half.size,
                     }
             writer.writerow({name: "" if row.get(name) is None else row[name] for name in CSV_COLUMNS})
     return stream.getvalue()
@@ -82,14 +88,43 @@ def to_csv(comparisons: Sequence[Comparison]) -> str:
 
 def to_markdown(comparison: Comparison, everything: bool) -> str:
     """For an issue, a wiki, a mail."""
-    rows = [_cells(pair) for pair in _shown(comparison, everything)]
-    parts = [f"### {comparison.b} against {comparison.a}", headline(comparison)]
-    if rows:
-        lines = [_HEADER, tuple("---" for _ in _HEADER), *rows]
-        cells = [[cell.replace("|", "\\|") for cell in line] for line in lines]
-        parts.append("\n".join(f"| {' | '.join(line)} |" for line in cells))
-    parts += [f"- {line}" for line in remarks(comparison, everything)]
-    return "\n\n".join(parts[:3]) + "\n\n" + "\n".join(parts[3:])
+    parts = (
+        f"### {comparison.b} against {comparison.a}",
+        headline(comparison),
+        _markdown_table(_HEADER, [_cells(pair) for pair in _shown(comparison, everything)]),
+        "\n".join(f"- {line}" for line in remarks(comparison, everything)),
+        _markdown_table(_facts_header(comparison), _facts(comparison)),
+    )
+    return "\n\n".join(filter(None, parts))
+
+
+def _markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows] if rows else []
+    cells = [[cell.replace("|", "\\|") for cell in line] for line in lines]
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
+
+
+def to_facts(comparison: Comparison) -> Table | None:
+    """A rich table of what the environments differ in; None where nothing is known to."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    rows = _facts(comparison)
+    if not rows:
+        return None
+    table = Table(*_facts_header(comparison), box=box.SIMPLE_HEAD, pad_edge=False)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return table
+
+
+def _facts_header(comparison: Comparison) -> tuple[str, ...]:
+    return ("environments differ in", f"A = {comparison.a}", f"B = {comparison.b}")
+
+
+def _facts(comparison: Comparison) -> list[tuple[str, ...]]:
+    return [(fact.what, " | ".join(fact.a), " | ".join(fact.b)) for fact in comparison.environment or ()]
 
 
 def to_table(comparison: Comparison, everything: bool) -> Table | None:
@@ -120,7 +155,7 @@ def _cells(pair: Pair) -> tuple[str, ...]:
     return (
         pair.verdict,
         f"{pair.test} {pair.metric}{f' ({params})' if params else ''}",
-        "" if pair.size is None else format_size(pair.size),
+        _sizes(pair),
         str(pair.nodes),
         _median(pair.a, pair.unit),
         _median(pair.b, pair.unit),
@@ -128,6 +163,13 @@ def _cells(pair: Pair) -> tuple[str, ...]:
         _interval(pair) or pair.reason,
         _launches(pair),
     )
+
+
+def _sizes(pair: Pair) -> str:
+    """The size, or those of the two halves where these differ."""
+    halves = [half.size for half in (pair.a, pair.b) if half]
+    sizes = halves if pair.size is None else [pair.size]
+    return "/".join(format_size(size) for size in sizes if size is not None)
 
 
 def _median(half: Half | None, unit: str) -> str:
@@ -164,15 +206,24 @@ def remarks(comparison: Comparison, everything: bool = False) -> list[str]:
     if same and not everything:
         widest = max(same, key=lambda pair: (pair.high or 1) / (pair.low or 1))
         found.append(
-            f"{len(same)} series are the same: launches, drift and runs explain what differs "
+            f"{len(same)} series {'is' if len(same) == 1 else 'are'} the same: "
+            "launches, drift and runs explain what differs "
             f"(widest interval: {widest.test} {_interval(widest)})."
         )
     apart = comparison.of("not comparable")
     if apart and not everything:
-        reasons = Counter(pair.reason for pair in apart).most_common()
-        told = [f"{count} × {reason}" for reason, count in reasons[:4]]
-        rest = sum(count for _, count in reasons[4:])
-        found.append(f"Not comparable: {'; '.join(told)}{f'; {rest} others' if rest else ''}.")
+        reasons = Counter((pair.reason, pair.ignore) for pair in apart).most_common()
+        told = [f"{number} × {reason}{_hint(ignore)}" for (reason, ignore), number in reasons[:4]]
+        rest = sum(number for _, number in reasons[4:])
+        more = f"; {plural(rest, 'other')}" if rest else ""
+        found.append(f"Not comparable: {'; '.join(told)}{more}.")
+    near = [pair for pair in comparison.pairs if pair.a and pair.b and pair.a.size != pair.b.size]
+    if near:
+        some = ", ".join(f"{pair.test} {_sizes(pair)}" for pair in near[:3])
+        found.append(
+            f"{plural(len(near), 'pair')} {'is' if len(near) == 1 else 'are'} of the nearest sizes, not of "
+            f"one ({some}{', …' if len(near) > 3 else ''}): part of what differs there is the size."
+        )
     if enough_runs(comparison):
         found.append("The medians of runs were compared: a run is the unit of repetition.")
     elif same or comparison.of("better", "worse", "different"):
@@ -189,9 +240,22 @@ def remarks(comparison: Comparison, everything: bool = False) -> list[str]:
         )
     for name, unused in zip((comparison.a, comparison.b), comparison.unused, strict=True):
         if unused:
-            found.append(f"{unused} records of {name} are not ok and were not used (npc check).")
+            are, were = ("is", "was") if unused == 1 else ("are", "were")
+            found.append(
+                f"{plural(unused, 'record')} of {name} {are} not ok and {were} not used (npc check)."
+            )
+    if comparison.environment is None:
+        found.append(
+            "Whether machine and software are the same is not known: no environment.json lies with the "
+            "records of one side at least."
+        )
     if comparison.of("better", "worse", "different"):
         found.append(
             f"Of the differences called, {FALSE_DISCOVERY:.0%} at most may be wrong (Benjamini, Hochberg)."
         )
     return found
+
+
+def _hint(ignore: Sequence[str]) -> str:
+    """The options that would make a pair of it."""
+    return f" ({' '.join(f'--ignore {name}' for name in ignore)})" if ignore else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ from report.compare.difference import (
     design_effect,
     run_to_run,
 )
+from report.compare.environments import Fact, environments_differ
 from report.compare.sides import Side
 
 Verdict = Literal["better", "worse", "different", "same", "not comparable"]
@@ -34,6 +36,9 @@ LEAST_EFFECT: Final = 0.02
 _CIRCUMSTANCE: Final = frozenset({"client_cpus", "server_cpus", REMEASURED})
 #: What may be ignored beside params: ``--ignore size``.
 FIELDS: Final = ("size", "nodes", "version")
+#: Tools have message sizes of their own (60 KiB here, 64000 bytes there): those nearest to each other are a
+#: pair, up to this factor.
+NEAR: Final = 2.0
 
 #: Tests of different tools that measure the same: what it is, and (benchmark, case, metric) of each.
 _ALIKE: Final = {
@@ -95,8 +100,9 @@ class _Sample(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Half:
-    """One side of a pair: median in SI units, launches, runs, raw files."""
+    """One side of a pair: message size, median in SI units, launches, runs, raw files."""
 
+    size: int | None
     median: float
     launches: int
     runs: int
@@ -108,7 +114,8 @@ class Pair:
     """One series on two sides.
 
     ratio: B over A; low, high: its 95 % interval; p: two-sided, adjusted: after Benjamini and Hochberg. None
-    where there is none. verdict: of B, as seen from A. reason: why it is not comparable.
+    where there is none. verdict: of B, as seen from A. size: None where the halves have not the same one.
+    reason: why it is not comparable; ignore: what ``--ignore`` has to name so that it may be.
     """
 
     test: str
@@ -126,13 +133,15 @@ class Pair:
     p: float | None = None
     adjusted: float | None = None
     reason: str = ""
+    ignore: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """All pairs of two sides, what matters first. unused: records that were not ``ok``, by side.
 
-    noise_a, noise_b: what was taken into account beside the launches.
+    noise_a, noise_b: what was taken into account beside the launches. environment: what the runs'
+    environments differ in, None where they are not known.
     """
 
     a: str
@@ -142,6 +151,7 @@ class Comparison:
     noise_b: Noise
     runs: tuple[int, int]
     unused: tuple[int, int]
+    environment: tuple[Fact, ...] | None = None
 
     def of(self, *verdicts: Verdict) -> list[Pair]:
         """Pairs of some verdicts, in order."""
@@ -168,16 +178,17 @@ def compare_sides(a: Side, b: Side, choice: Choice) -> Comparison:
     found_a, found_b = (_samples(side, choice) for side in (a, b))
     noise_a, noise_b = (_noise(found, choice) for found in (found_a, found_b))
     pairs: list[Pair] = []
-    for key in dict.fromkeys((*found_a, *found_b)):
-        of_a, of_b = found_a.get(key, []), found_b.get(key, [])
-        if not of_a or not of_b:
-            here, there = (a.name, b.name) if of_a else (b.name, a.name)
-            reason = _why_alone(key, found_b if of_a else found_a, here, there)
-            pairs.append(_alone(key, of_a, of_b, reason))
+    for key_a, key_b in _matched(found_a, found_b, _most_apart(choice)):
+        key = key_a or key_b
+        assert key is not None
+        of_a, of_b = (found_a[key_a] if key_a else []), (found_b[key_b] if key_b else [])
+        if key_a is None or key_b is None:
+            why = _why_alone(key, found_b if key_a else found_a, (a.name, b.name), bool(key_a), choice)
+            pairs.append(replace(_alone(key, of_a, of_b, why.reason), ignore=why.ignore))
         elif len(of_a) > 1 or len(of_b) > 1:
             pairs.append(_alone(key, of_a, of_b, _why_several(of_a if len(of_a) > 1 else of_b)))
         else:
-            pairs.append(_pair(key, of_a[0], of_b[0], noise_a[key.test], noise_b[key.test]))
+            pairs.append(_pair(key, of_a[0], of_b[0], noise_a[key_a.test], noise_b[key_b.test]))
     return Comparison(
         a=a.name,
         b=b.name,
@@ -186,7 +197,44 @@ def compare_sides(a: Side, b: Side, choice: Choice) -> Comparison:
         noise_b=_widest(noise_b.values()),
         runs=(len(a.records), len(b.records)),
         unused=(_unused(a), _unused(b)),
+        environment=environments_differ(a, b),
     )
+
+
+def _most_apart(choice: Choice) -> float:
+    """The factor up to which two sizes are a pair."""
+    if "size" in choice.ignore:
+        return math.inf
+    return NEAR if choice.by == "benchmark" else 1.0
+
+
+def _matched(
+    ours: Iterable[Key], theirs: Iterable[Key], most: float
+) -> Iterator[tuple[Key | None, Key | None]]:
+    """Every key once: with the one of the other side that differs in size alone, nearest first; or alone."""
+    of_a, of_b = dict.fromkeys(ours), dict.fromkeys(theirs)
+    by_rest: defaultdict[Key, list[Key]] = defaultdict(list)
+    for key in of_b:
+        by_rest[key._replace(size=None)].append(key)
+    couples = [
+        (factor, mine, its)
+        for mine in of_a
+        for its in by_rest[mine._replace(size=None)]
+        if (factor := _factor(mine.size, its.size)) <= most
+    ]
+    for _, mine, its in sorted(couples, key=lambda couple: couple[0]):
+        if mine in of_a and its in of_b:
+            del of_a[mine], of_b[its]
+            yield mine, its
+    yield from ((mine, None) for mine in of_a)
+    yield from ((None, its) for its in of_b)
+
+
+def _factor(one: int | None, other: int | None) -> float:
+    """How many times the larger size is the smaller one."""
+    if one == other:
+        return 1.0
+    return max(one, other) / min(one, other) if one and other else math.inf
 
 
 def _samples(side: Side, choice: Choice) -> dict[Key, list[_Sample]]:
@@ -224,7 +272,6 @@ def _key(whole: Key, record: Record, choice: Choice) -> Key | None:
         kept = tuple((k, v) for k, v in whole.params if k in ("statistic", "mpi", "direction"))
         whole = whole._replace(test=kind, version="", params=kept)
     return whole._replace(
-        size=None if "size" in ignored else whole.size,
         nodes=0 if "nodes" in ignored else whole.nodes,
         version="" if "version" in ignored else whole.version,
         params=tuple((name, value) for name, value in whole.params if name not in ignored),
@@ -261,7 +308,7 @@ def _widest(noises: Iterable[Noise]) -> Noise:
 def _half(sample: _Sample) -> Half:
     values = [each.value for each in sample.observations]
     runs = len({each.run for each in sample.observations})
-    return Half(median=median(values), launches=len(values), runs=runs, raw=sample.raw)
+    return Half(size=sample.key.size, median=median(values), launches=len(values), runs=runs, raw=sample.raw)
 
 
 def _alone(key: Key, of_a: Sequence[_Sample], of_b: Sequence[_Sample], reason: str) -> Pair:
@@ -280,11 +327,12 @@ def _alone(key: Key, of_a: Sequence[_Sample], of_b: Sequence[_Sample], reason: s
 
 
 def _pair(key: Key, a: _Sample, b: _Sample, noise_a: Noise, noise_b: Noise) -> Pair:
-    pair = _alone(key, [a], [b], "")
+    pair = replace(_alone(key, [a], [b], ""), size=key.size if a.key.size == b.key.size else None)
     least = min(len(a.observations), len(b.observations))
     if least < LEAST_LAUNCHES:
         found = f"{len(a.observations)} and {len(b.observations)} launches"
-        return replace(pair, reason=f"too few samples: {found}, {LEAST_LAUNCHES} each are needed")
+        needed = f"{LEAST_LAUNCHES} each are needed (npc characterise --set samples={LEAST_LAUNCHES})"
+        return replace(pair, reason=f"too few samples: {found}, {needed}")
     told = compare_samples(a.observations, b.observations, noise_a, noise_b)
     return replace(pair, verdict="same", ratio=told.ratio, low=told.low, high=told.high, p=told.p)
 
@@ -330,13 +378,26 @@ def _sorted(pairs: Iterable[Pair]) -> list[Pair]:
     return sorted(pairs, key=place)
 
 
-def _why_alone(key: Key, others: Iterable[Key], here: str, there: str) -> str:
-    """What keeps a series of the side `here` from the nearest one of the side `there`."""
+class _Why(NamedTuple):
+    """A reason not to compare, the same from both sides, and what ``--ignore`` would have to name."""
+
+    reason: str
+    ignore: tuple[str, ...] = ()
+
+
+def _why_alone(key: Key, others: Iterable[Key], names: tuple[str, str], of_a: bool, choice: Choice) -> _Why:
+    """What keeps a series (of A, else of B) from the nearest one of the other side; names: of A and B."""
     near = [other for other in others if (other.test, other.metric) == (key.test, key.metric)]
     if not near:
-        return f"only in {here}"
-    what, mine, its = min((_differences(key, other) for other in near), key=lambda d: (len(d), d))[0]
-    return f"other {what}: {mine} in {here}, {its} in {there}"
+        return _Why(f"only in {names[0] if of_a else names[1]}")
+    nearest = min(near, key=lambda other: (len(_differences(key, other)), _factor(key.size, other.size)))
+    differences = _differences(key, nearest) if of_a else _differences(nearest, key)
+    what, in_a, in_b = differences[0]
+    ignore = tuple({"node count": "nodes"}.get(name, name) for name, _, _ in differences)
+    return _Why(
+        f"other {what}: {in_a} in {names[0]}, {in_b} in {names[1]}",
+        () if set(ignore) & set(choice.ignore) else ignore,
+    )
 
 
 def _differences(key: Key, other: Key) -> list[tuple[str, str, str]]:
@@ -380,7 +441,9 @@ def narrowed(side: Side, patterns: Sequence[str]) -> Side:
         names = (record.case, record.benchmark, f"{record.benchmark}/{record.case}")
         return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
 
-    return Side(side.name, {run: [r for r in records if wanted(r)] for run, records in side.records.items()})
+    return replace(
+        side, records={run: [r for r in records if wanted(r)] for run, records in side.records.items()}
+    )
 
 
 def params_text(params: dict[str, str]) -> str:

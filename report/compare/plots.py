@@ -30,7 +30,7 @@ def draw(sides: Sequence[Side], platforms: Mapping[str, Platform | None], folder
     for name in ("compare-sizes", "compare-rooflines"):
         paths = [folder / f"{name}.{suffix}" for suffix in ("png", "svg")]
         if name == "compare-sizes":
-            drawn = draw_sweeps(list(_sweeps(sides)), title, paths)
+            drawn = draw_sweeps(list(sweeps_of(sides)), title, paths)
         else:
             rooflines = {
                 side.name: analyse(_of_one_platform(side), platforms.get(side.name)) for side in sides[:MOST]
@@ -40,13 +40,15 @@ def draw(sides: Sequence[Side], platforms: Mapping[str, Platform | None], folder
     return written
 
 
-def _sweeps(sides: Sequence[Side]) -> Iterator[Sweep]:
+def sweeps_of(sides: Sequence[Side]) -> Iterator[Sweep]:
     """The sweeps of every side; a test has its colour, and each side (and MPI) its dashes."""
     from roofline.comparison import find_sweeps
 
     for side in sides:
         for sweep in find_sweeps([record for _, record in side.all_records()]):
-            yield replace(sweep, name=f"{sweep.name} · {side.name}", mpi=f"{sweep.mpi} {side.name}")
+            told = sweep.mpi == side.name  # --by params.mpi: the name ends with it already
+            name = sweep.name if told else f"{sweep.name} · {side.name}"
+            yield replace(sweep, name=name, mpi=f"{sweep.mpi} {side.name}")
 
 
 def _of_one_platform(side: Side) -> list[Record]:

@@ -10,7 +10,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -28,10 +28,14 @@ class NoSide(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """records: run → its records. A run's name is unique among those of the side."""
+    """records: run → its records. A run's name is unique among those of the side.
+
+    folders: run → where it lies, with its ``environment.json``; a night of a history has none.
+    """
 
     name: str
     records: Mapping[str, Sequence[Record]]
+    folders: Mapping[str, Path] = field(default_factory=dict)
 
     def all_records(self) -> Iterator[tuple[str, Record]]:
         """Every record with the name of its run."""
@@ -49,9 +53,10 @@ def read_side(word: str, history: Path) -> Side:
     if path.is_dir() and not (path / RECORDS).exists():
         runs = sorted(each.parent for each in path.glob(f"*/{RECORDS}"))
         if runs:
-            return Side(word, {str(run): read_run(run) for run in runs})
+            return Side(word, {str(run): read_run(run) for run in runs}, {str(run): run for run in runs})
     try:
-        return Side(word, {str(path.resolve()): read_run(path)})
+        folder = path if path.is_dir() else path.parent
+        return Side(word, {str(path.resolve()): read_run(path)}, {str(path.resolve()): folder})
     except FileNotFoundError as error:
         raise NoSide(
             str(error) if not error.filename else f"{word}: no run, no records.csv, and no PLATFORM@DATE"
@@ -94,8 +99,8 @@ def name_sides(sides: Sequence[Side]) -> list[Side]:
     for length in range(1, max(map(len, words)) + 1):
         short = ["/".join(part[-length:]) for part in words]
         if len(set(short)) == len(short):
-            return [Side(name, side.records) for name, side in zip(short, sides, strict=True)]
-    return [Side(f"{side.name} ({place})", side.records) for place, side in enumerate(sides, 1)]
+            return [replace(side, name=name) for name, side in zip(short, sides, strict=True)]
+    return [replace(side, name=f"{side.name} ({place})") for place, side in enumerate(sides, 1)]
 
 
 _FIELDS: Final[Mapping[str, Callable[[Record], str]]] = {
@@ -118,7 +123,9 @@ def split_side(sides: Iterable[Side], by: str) -> list[Side]:
     if by not in (*_FIELDS, "run") and not by.startswith("params."):
         raise NoSide(f"--by {by}: there are {', '.join(BY)}")
     groups: dict[str, dict[str, list[Record]]] = {}
+    folders: dict[str, Path] = {}
     for side in sides:
+        folders.update(side.folders)
         for run, record in side.all_records():
             value = (
                 run if by == "run" else _FIELDS[by](record) if by in _FIELDS else record.params.get(name, "")
@@ -128,7 +135,7 @@ def split_side(sides: Iterable[Side], by: str) -> list[Side]:
     if len(groups) < 2:
         found = f"only {next(iter(groups))}" if groups else "none"
         raise NoSide(f"--by {by}: nothing to compare, the records have {found}")
-    split = [Side(value, runs) for value, runs in sorted(groups.items())]
+    split = [Side(value, runs, folders) for value, runs in sorted(groups.items())]
     return name_sides(split) if by == "run" else split
 
 

@@ -10,7 +10,7 @@ from report.compare.outputs import headline, remarks
 from report.compare.pairs import Choice, Half, Pair, compare_sides, params_text
 from report.compare.sides import Side
 from report.runs import QUALIFIERS, Report, Run
-from report.sections import Absent
+from report.sections import Absent, environment
 
 TITLE = "Comparison"
 _SHOWN = ("worse", "better", "different")
@@ -31,6 +31,9 @@ def _compared(a: Run, b: Run) -> Iterator[Block]:
     yield Text(headline(found))
     for line in remarks(found):
         yield Text(line)
+    if found.environment:
+        names = ", ".join(fact.what for fact in found.environment)
+        yield Text(f"Their environments differ in {names}: see “{environment.TITLE}”.")
     differing = [pair for pair in found.pairs if pair.verdict in _SHOWN]
     if differing:
         yield _table(a, b, differing, f"What differs: {b.label} against {a.label}", folded=False)
@@ -40,7 +43,7 @@ def _compared(a: Run, b: Run) -> Iterator[Block]:
 
 
 def _side(run: Run) -> Side:
-    return Side(run.label, {str(run.folder): run.records})
+    return Side(run.label, {str(run.folder): run.records}, {str(run.folder): run.folder})
 
 
 def _table(a: Run, b: Run, pairs: list[Pair], caption: str, folded: bool) -> Table:

@@ -59,6 +59,19 @@ def _of_run(run: Run) -> Iterator[tuple[str, str]]:
     yield from _hardware(run.environment)
 
 
+def of_machine(seen: Mapping[str, Any]) -> dict[str, str]:
+    """What an ``environment.json`` says that two runs may be compared by; nothing of the run itself."""
+    if not seen:
+        return {}
+    whole = {**dict(_software(seen)), **dict(_hardware(seen))}
+    tools = _at(seen, "tools")
+    known = tools.items() if isinstance(tools, Mapping) else ()
+    # each tool by itself; that of mpirun stands with MPI
+    versions = {name: _text(tool, "version") for name, tool in known if name != "mpirun"}
+    facts = {what: text for what, text in whole.items() if what not in ("command", "tools", "Slurm job")}
+    return {what: text for what, text in (facts | versions).items() if text}
+
+
 def _software(seen: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "command", _text(seen, "command")
     changed = "and changes" if _at(seen, "npc", "dirty") else ""

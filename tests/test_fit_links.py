@@ -60,12 +60,14 @@ def test_a_shaped_link_gives_back_its_rate_and_its_latency(tmp_path: Path) -> No
     gap = {parameter["name"]: parameter for parameter in entries["tcp_bw"]["parameters"]}
     assert gap["1/G"]["value"] == pytest.approx(GOODPUT, rel=0.03)
     assert entries["tcp_bw"]["sweep"]["nodes"] == 2
+    assert entries["tcp_bw"]["held_out_median"] < 0.10
 
     alpha = entries["tcp_lat"]["parameters"][0]
     assert (alpha["name"], entries["tcp_lat"]["evidence"]) == ("α", "launches")
     small = summarise([record.value or 0 for record in read_csv(latency) if record.size == 1])
     assert small.n == 6 and small.low is not None and small.high is not None
-    assert alpha["low"] <= small.high and small.low <= alpha["high"]
+    assert small.low <= alpha["value"] <= small.high
+    assert alpha["low"] <= alpha["value"] <= alpha["high"]
 
     asked = ["--operation", "send", "--size", "100", "--json"]
     made = json.loads(CliRunner().invoke(predict, [str(latency.with_name("fit.json")), *asked]).stdout)

@@ -46,6 +46,8 @@ _INIT: Final = re.compile(
 )
 _ERROR: Final = re.compile(r"\n(This test requires[^\n]*|[^\n]*exited with non-zero status[^\n]*)")
 _PROGRAM: Final = re.compile(r"osu_\w+")
+#: The starter of this project, whose first argument is the test.
+_STARTER: Final = "osu.py"
 _WORD: Final = "[A-Za-z]+"
 _STATISTIC: Final = re.compile(r"(Min|Max|P\d+)\b")
 _NAMES: Final = {
@@ -57,7 +59,13 @@ _NAMES: Final = {
     "multi-process_latency": "latency_mp",
     "hello_world": "hello",
 }
-
+#: One-sided operations whose programs are named shorter than MPI's functions.
+_OPERATIONS: Final = {
+    "accumulate": "acc",
+    "get_accumulate": "get_acc",
+    "compare_and_swap": "cas",
+    "fetch_and_op": "fop",
+}
 
 #: What makes SI units of a printed number, by its unit.
 _IN_SI: Final[dict[str, tuple[Callable[[float, float], float], Iterator[float]]]] = {
@@ -94,7 +102,7 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     parts = _HEAD.split(text)
     if len(parts) > 1:
         return chain.from_iterable(chain.from_iterable(map(_table, parts[1::2], parts[2::2])))
-    program = next((name[0] for word in argv if (name := _PROGRAM.match(PurePath(word).name))), "")
+    program = _program(argv)
     error = _ERROR.search(text)
     if error or program:
         return _failure(program or "osu", error[1] if error else "no table was printed")
@@ -150,6 +158,9 @@ def _layout(head: str) -> _Layout | None:
         key.strip().lower().replace(" ", "_"): value
         for key, value in _VARIED.findall(head, title.end(), heading.start())
     }
+    accelerator = title[2].partition(" ")[0].partition("-")[2]
+    if accelerator:  # MPI-CUDA Latency: buffers in its memory
+        varied["accelerator"] = accelerator.lower()
     names = _COLUMN.findall(heading[1])
     if not title[1] and title[2].endswith("Bandwidth"):  # mpi4py heads MB/s with "Latency [us]"
         names = [name.replace("Latency [us]", "MB/s") for name in names]
@@ -194,11 +205,22 @@ def _case(title: str) -> str:
     nonblocking = name.startswith("non-blocking ")
     name = name.removeprefix("non-blocking ").replace(" ", "_")
     if kind.startswith("mpi_"):  # one-sided: MPI_Put Latency → osu_put_latency
-        return f"osu_{kind[4:]}_{_NAMES.get(name, name)}"
+        return f"osu_{_OPERATIONS.get(kind[4:], kind[4:])}_{_NAMES.get(name, name)}"
     name = _NAMES.get(name, name)
     if name not in ("latency", "latency_mt", "latency_mp", "multi_lat"):
         name = name.removesuffix("_latency")
     return f"osu_{'i' if nonblocking else ''}{name}"
+
+
+def _program(argv: Sequence[str]) -> str:
+    """The name of the C program or port that a command line starts; empty if none."""
+    for word, following in zip(argv, [*argv[1:], ""], strict=False):
+        name = PurePath(word).name
+        if name == _STARTER and re.fullmatch(r"\w+", following):
+            return f"osu_{following}"
+        if program := _PROGRAM.match(name):
+            return program[0]
+    return ""
 
 
 def _failure(case: str, reason: str) -> Iterator[Reading]:

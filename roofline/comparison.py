@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _COLOURS: Final = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY_BLUE, BLACK)
 _DASHES: Final = ("-", "--", ":", "-.")
 #: Params that tell lines apart, as people name them; others that differ make lines of their own as well.
-_SILENT: Final = frozenset({"ranks", "datatype", "program", "mpi", "client_cpus", "server_cpus"})
+_SILENT: Final = frozenset({"ranks", "datatype", "mpi", "client_cpus", "server_cpus"})
 _TITLES: Final = {"bandwidth": "Bandwidth", "latency": "Latency (half round trip)"}
 
 

@@ -310,6 +310,10 @@ class TestOsu:
             ("OSU MPI Non-blocking All-to-Allv Personalized Exchange Latency Test v5.6.3", "osu_ialltoallv"),
             ("OSU MPI Non-Blocking Broadcast Latency Test v7.4", "osu_ibcast"),
             ("OSU MPI_Put Latency Test v7.4", "osu_put_latency"),
+            ("OSU MPI_Accumulate latency Test v7.4", "osu_acc_latency"),
+            ("OSU MPI_Get_accumulate latency Test v7.4", "osu_get_acc_latency"),
+            ("OSU MPI_Compare_and_swap latency Test v7.4", "osu_cas_latency"),
+            ("OSU MPI_Fetch_and_op latency Test v7.4", "osu_fop_latency"),
             ("OSU MPI_Get Bandwidth Test v7.4", "osu_get_bw"),
             ("OSU MPI Reduce_scatter Latency Test v7.4", "osu_reduce_scatter"),
             ("MPI Allgather Latency Test", "osu_allgather"),
@@ -353,6 +357,14 @@ class TestOsu:
         (reading,) = self.read(text_of("osu", "osu_bw_np1.err"), "mpirun -np 1 /opt/osu/osu_bw")
         assert (reading.case, reading.metric, reading.value) == ("osu_bw", "bandwidth", None)
         assert reading.status == "failed: This test requires exactly two processes"
+
+    def test_the_starter_names_the_test_that_failed(self) -> None:
+        (reading,) = self.read("", "mpirun -n 2 python /npc/benchmarks/osu/osu.py ibcast --max-size 8")
+        assert (reading.case, reading.status) == ("osu_ibcast", "failed: no table was printed")
+
+    def test_buffers_of_an_accelerator_are_told_from_the_hosts(self) -> None:
+        (reading,) = self.read("# OSU MPI-CUDA Latency Test v7.4\n# Size  Latency (us)\n8  0.16\n")
+        assert (reading.case, reading.params) == ("osu_latency", {"accelerator": "cuda"})
 
     def test_a_title_without_a_row_is_a_failure(self) -> None:
         (reading,) = self.read(

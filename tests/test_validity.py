@@ -466,6 +466,26 @@ def test_more_threads_than_cpus_take_turns() -> None:
 
 
 @pytest.mark.parametrize(
+    ("mpi", "name", "value", "caught"),
+    [
+        ("openmpi", "OMPI_MCA_rmaps_base_oversubscribe", "1", True),
+        ("openmpi", "OMPI_MCA_rmaps_base_oversubscribe", "0", False),
+        ("openmpi", "PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe", True),
+        ("mpich", "OMPI_MCA_rmaps_base_oversubscribe", "1", False),
+    ],
+)
+def test_open_mpi_is_told_to_oversubscribe_by_a_variable_too(
+    mpi: str, name: str, value: str, caught: bool
+) -> None:
+    latency = record("osu", "osu_latency", "latency", 1e-6, params={"mpi": mpi})
+    rules = found(
+        latency, launch=mpi_launch("mpirun", "-n", "2"), limits={"cpus": 2}, variables={name: value}
+    )
+    assert ("oversubscribed" in rules) is caught
+    assert not caught or f"with {name}={value}" in rules["oversubscribed"]
+
+
+@pytest.mark.parametrize(
     ("server", "client", "hosts", "caught"),
     [
         ("0", "0", ("n1", "n1"), True),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import PurePath
 from typing import Final
@@ -13,6 +13,10 @@ from npc.record import Record
 from npc.sysfs import parse_cpus
 from npc.validity import Circumstances, rule
 
+#: The option --oversubscribe by Open MPI's variables, of version 4 and of 5.
+_OVERSUBSCRIBE: Final = "OMPI_MCA_rmaps_base_oversubscribe"
+_MAPPING: Final = "PRTE_MCA_rmaps_default_mapping_policy"
+_OTHERS: Final = frozenset({"mpich", "impi"})
 MPI_STARTERS: Final = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "prun", "srun"})
 _RANKS: Final = frozenset({"-n", "-np", "--np", "-c", "--n", "--ntasks"})
 
@@ -35,11 +39,11 @@ def oversubscribed(records: Sequence[Record], circumstances: Circumstances) -> I
         threads = record.params.get("threads", "")
         if ranks and ranks > cpus:
             yield place, f"{ranks} ranks a node on {cpus} CPUs: they took turns"
-        elif ranks and launch and _may_yield(launch):
+        elif ranks and launch and (how := _may_yield(record, launch, circumstances)):
             yield (
                 place,
                 (
-                    f"{ranks} ranks on {cpus} CPUs were started with --oversubscribe: Open MPI yields them "
+                    f"{ranks} ranks on {cpus} CPUs were started with {how}: Open MPI yields them "
                     "while ranks wait, which costs a hundredfold of a small message's latency"
                 ),
             )
@@ -79,5 +83,16 @@ def _ranks(launch: Launch) -> int | None:
     return found[0] if found else None
 
 
-def _may_yield(launch: Launch) -> bool:
-    return any(re.search(r"oversubscribe$", word, re.IGNORECASE) for word in launch.argv)
+def _may_yield(record: Record, launch: Launch, circumstances: Circumstances) -> str:
+    """What allows Open MPI to give ranks turns on a CPU: an option, else a variable; empty without."""
+    if any(re.search(r"oversubscribe$", word, re.IGNORECASE) for word in launch.argv):
+        return "--oversubscribe"
+    if record.params.get("mpi") in _OTHERS:
+        return ""
+    variables = circumstances.environment(record, "variables")
+    for name, value in (variables if isinstance(variables, Mapping) else {}).items():
+        if name == _OVERSUBSCRIBE and value.lower() in ("1", "true", "yes", "enabled"):
+            return f"{name}={value}"
+        if name == _MAPPING and re.search(r"oversubscribe$", value, re.IGNORECASE):
+            return f"{name}={value}"
+    return ""

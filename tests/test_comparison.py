@@ -29,6 +29,15 @@ def run(path: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([NPC, "sweep", path, *words], capture_output=True, text=True, check=False)
 
 
+def test_programs_whose_tests_have_one_name_are_lines_of_their_own() -> None:
+    lines = [
+        replace(record, params={**record.params, "program": program})
+        for program in ("IMB-MPI1", "IMB-P2P")
+        for record in swept("imb", "PingPong", "mpich")
+    ]
+    assert len(find_sweeps(lines)) == 2
+
+
 def test_a_line_for_each_tool_test_and_mpi() -> None:
     found = find_sweeps(
         [

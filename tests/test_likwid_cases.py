@@ -186,6 +186,13 @@ def test_the_threads_are_at_most_those_asked_for(threads: int) -> None:
     assert groups and all(group.endswith(f"kB:{expected}") for group in groups)
 
 
+@pytest.mark.parametrize("counts", ["0", "1,-3", "abc"])
+def test_numbers_of_threads_that_are_none_are_refused_by_the_settings_name(counts: str) -> None:
+    ended = write_cases("--counts", counts)
+    assert ended.returncode == 1 and not ended.stdout
+    assert f"likwid_threads {counts}: whole numbers of at least 1" in ended.stderr
+
+
 def test_no_likwid_is_unavailable(tmp_path: Path) -> None:
     ended = write_cases(PATH=str(tmp_path))
     assert ended.returncode == 1 and not ended.stdout

@@ -639,6 +639,8 @@ def test_the_list_of_rules_is_printed() -> None:
     assert shown.returncode == 0
     for rule in all_rules():
         assert rule.name in shown.stdout and rule.source in shown.stdout
+    rules = json.loads(npc("check", "--rules", "--json").stdout)["rules"]
+    assert [rule["name"] for rule in rules] == [rule.name for rule in all_rules()]
 
 
 def test_a_csv_of_ones_own_is_judged_as_well(tmp_path: Path) -> None:

@@ -142,7 +142,9 @@ def main() -> int:
         domains = chosen_domains(
             options.domains, domains_of(ask_likwid("-p")) if options.domains != "N" else whole
         )
-        counts = [int(word) for word in options.counts.split(",") if word]
+        counts = [int(word) for word in options.counts.split(",") if word.strip().isdecimal()]
+        if not all(counts) or len(counts) < len([word for word in options.counts.split(",") if word]):
+            raise ValueError(f"likwid_threads {options.counts}: whole numbers of at least 1, commas between")
     except FileNotFoundError:
         print(f"unavailable: likwid-bench: not found in PATH on {os.uname().nodename}", file=sys.stderr)
         return 1
@@ -155,7 +157,7 @@ def main() -> int:
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for domain, cpus in domains.items():
         usable = [cpu for cpu in cpus if cpu in allowed]
-        for threads in sorted({min(count, len(usable)) for count in counts if count > 0} or {len(usable)}):
+        for threads in sorted({min(count, len(usable)) for count in counts} or {len(usable)}):
             emit_kernels(options, available, flags, memory, domain, set(usable[:threads]))
     return 0
 

@@ -29,9 +29,16 @@ def check(records: Path | None, platform: str, as_json: bool, list_rules: bool) 
     import json
 
     from npc.validity import all_rules
-    from npc.validity.check import examine, show, to_document
+    from npc.validity.check import SCHEMA, examine, show, to_document
 
     if list_rules:
+        if as_json:
+            rules = [
+                {"name": rule.name, "level": rule.level, "title": rule.title, "source": rule.source}
+                for rule in all_rules()
+            ]
+            click.echo(json.dumps({"schema": SCHEMA, "rules": rules}, indent=1))
+            return
         for rule in all_rules():
             click.echo(f"{rule.level:7}  {rule.name:15} {rule.title}\n{'':9}{rule.source}")
         return

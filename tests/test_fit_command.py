@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -189,6 +191,53 @@ def test_held_out_sizes_of_real_captures_are_predicted_within_ten_per_cent_on_me
             errors += held_out
     assert len(errors) > 60
     assert median(errors) < 0.10
+
+
+def believed_points(document: dict[str, Any], fit: dict[str, Any]) -> list[dict[str, Any]]:
+    """The points of the sweep of `fit` as the model believed at each has them."""
+    compared = [each for each in document["comparisons"] if each["sweep"] == fit["sweep"]]
+    fits = {each["name"]: each for each in document["fits"] if each["sweep"] == fit["sweep"]}
+    ranges = [(each["first"], each["last"], fits[each["best"]]) for each in compared]
+    return [
+        point
+        for first, last, entry in ranges or [(fit["first"], fit["last"], fit)]
+        for point in entry["points"]
+        if first <= point["x"] <= last
+    ]
+
+
+def errors_and_scatter(folder: str, name: str, path: Path) -> dict[str, tuple[int, float, float]]:
+    """sweep → (sizes, median error held out, median distance from the line between a size's neighbours)."""
+    document = fitted(saved(path, of_output(folder, name)))
+    found = {}
+    for entry in document["fits"]:
+        points = believed_points(document, entry)
+        between = [
+            (
+                here["time"],
+                low["time"] + (high["time"] - low["time"]) * (here["x"] - low["x"]) / (high["x"] - low["x"]),
+            )
+            for low, here, high in zip(points, points[1:], points[2:], strict=False)
+        ]
+        found[entry["sweep"]["name"]] = (
+            len(points),
+            median(abs(math.expm1(point["held_out"])) for point in points),
+            median(abs(time / line - 1) for time, line in between),
+        )
+    return found
+
+
+def test_the_errors_of_every_capture_are_those_of_the_page_and_of_its_noise(tmp_path: Path) -> None:
+    """The table of docs/models.md. What is above ten per cent is in the data: neighbours differ as much."""
+    page = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\S+)/(\S+)` \| (.*?) \| (\d+) \| (\S+) % \| (\S+) % \|", page, re.MULTILINE)
+    assert len(rows) > 20
+    for folder, name, case, sizes, error, scatter in rows:
+        found = errors_and_scatter(folder, name, tmp_path)[case]
+        assert (str(found[0]), f"{100 * found[1]:.2g}", f"{100 * found[2]:.2g}") == (sizes, error, scatter), (
+            name
+        )
+        assert found[1] < max(0.10, 2.5 * found[2]), name
 
 
 def test_files_are_written_and_pictures_drawn(tmp_path: Path) -> None:

@@ -514,3 +514,9 @@ def test_no_compiler_is_unavailable_and_says_what_to_do(tmp_path: Path) -> None:
     (record,) = collect_failures(tmp_path / "runs", 1)
     assert record.status.startswith("unavailable: no C compiler 'no-such-cc -fast'")
     assert "NPC_STREAM_CC" in record.status
+
+
+def test_a_protocol_that_nuttcp_has_not_is_refused_with_those_it_has(tmp_path: Path) -> None:
+    ended = finish(*jube_run("benchmarks/nuttcp/benchmark.xml", tmp_path), NPC_NUTTCP_PROTOCOLS="UDP")
+    assert ended.returncode != 0
+    assert "nuttcp_protocols UDP: of tcp, udp" in ended.stdout + ended.stderr

@@ -30,7 +30,8 @@ _ONE_LINE: Final = "Hockney, one line"
 _BY_PIECES: Final = "Hockney, by pieces"
 #: A median's standard error is this times the median absolute deviation over √n (√(π/2)·1.4826: normal).
 _OF_MEDIAN: Final = 1.858
-#: A relative error from which on it does not matter how large it is.
+#: Relative errors below and above which it does not matter how small or large they are.
+_NOTHING: Final = 1e-4
 _ENDLESS: Final = 10.0
 
 
@@ -54,9 +55,9 @@ class Comparison:
     """Median relative errors on sizes not shown, of several models from `first` to `last` bytes.
 
     best: the model to believe there: the simplest of those that tie with the one of least error. tied: the
-    others of these. A model ties where the median of its errors less those of the best, size by size, is not
-    more than its own standard error (the rule of one standard error: Breiman, Friedman, Olshen, Stone,
-    Classification and Regression Trees, 1984, 3.4.3).
+    others of these. A model ties where the median factor of its errors over those of the best, size by size,
+    is not beyond its own standard error in ln (the rule of one standard error: Breiman, Friedman, Olshen,
+    Stone, Classification and Regression Trees, 1984, 3.4.3).
     """
 
     source: Source
@@ -156,11 +157,15 @@ def compare(source: Source, models: Mapping[str, Fitted]) -> Iterator[Comparison
 
 
 def _ties(errors: Sequence[float], least: Sequence[float]) -> bool:
-    """Whether the errors are larger than the least ones by no more than the difference's standard error."""
-    more = [min(a, _ENDLESS) - min(b, _ENDLESS) for a, b in zip(errors, least, strict=True)]
+    """Whether the errors are larger than the least ones by no factor beyond its own standard error."""
+    more = [_logarithm(a) - _logarithm(b) for a, b in zip(errors, least, strict=True)]
     middle = median(more)
     spread = median(abs(each - middle) for each in more)
     return middle <= _OF_MEDIAN * spread / math.sqrt(len(more))
+
+
+def _logarithm(error: float) -> float:
+    return math.log(min(max(error, _NOTHING), _ENDLESS))
 
 
 def _fit_patterns(

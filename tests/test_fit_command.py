@@ -383,6 +383,10 @@ def test_a_model_that_cannot_be_told_from_a_simpler_one_is_not_believed(tmp_path
     assert tie.errors["pieces"] < tie.errors["line"]
     clear = Comparison.of(source, 1, 16, {"line": [5 * each for each in line], "pieces": better})
     assert (clear.best, clear.tied) == ("pieces", ())
+    # errors of a line that bends away differ much from size to size, and are all far larger
+    bent = fitted(saved(tmp_path, of_output("osu-mpi4py", "osu_latency.py.txt")))["comparisons"][2]
+    assert bent["errors"]["Hockney, one line"] > 10 * bent["errors"]["Hockney, by pieces"]
+    assert (bent["best"], bent["tied"]) == ("Hockney, by pieces", [])
     endless = Comparison.of(source, 1, 16, {"line": [float("inf")] * 5, "pieces": better})
     assert endless.best == "pieces"
 

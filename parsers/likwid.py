@@ -8,6 +8,7 @@ each thread its part.
 
 - Threads that share a hardware thread spoil the rate (more threads than CPUs run at a fraction of a
   percent of the speed): invalid, told from the lines that place the threads.
+- A bandwidth that contradicts the printed data volume and time is invalid.
 - FLOP/s have ``{"precision": "single"}`` or ``double`` after the kernel's name.
 - Errors are on stderr; a run that shows no rate has failed.
 
@@ -22,11 +23,16 @@ from itertools import pairwise
 from typing import Final
 
 from npc.record import OK, Reading
+from npc.validity.arithmetic import contradiction
 from parsers import NUMBER, WHOLE, complete_lines, failed, option, words_after
 
 _TEST: Final = re.compile(r"\nTest: (\w+)[ \t]*(?=\n)")
 _RATE: Final = re.compile(rf"\n(MFlops|MByte)/s:[ \t]*({NUMBER})[ \t]*(?=\n)")
 _SIZE: Final = re.compile(rf"\nSize \(Byte\):[ \t]*({WHOLE})[ \t]*(?=\n)")
+_TIME: Final = re.compile(r"\nTime:[ \t]*([0-9.]{1,18}e[-+][0-9]{2}) sec[ \t]*(?=\n)")
+_VOLUME: Final = re.compile(rf"\nData volume \(Byte\):[ \t]*({WHOLE})[ \t]*(?=\n)")
+#: One step of a rate's last digit, in B/s.
+_STEP: Final = 1e4
 _THREADS: Final = re.compile(rf"\nUsing ({WHOLE}) threads(?=\n)")
 _PLACE: Final = re.compile(r"\nGroup: \d+ Thread \d+ Global Thread \d+ running on hwthread (\d+) ")
 _ERROR: Final = re.compile(
@@ -61,8 +67,13 @@ def _run(kernel: str, body: str, params: dict[str, str]) -> Iterator[Reading]:
         return
     places = _PLACE.findall(body)
     shared = len(places) - len(set(places))
-    status = f"invalid: {shared + 1} threads or more share a hardware thread" if shared else OK
+    sharing = f"invalid: {shared + 1} threads or more share a hardware thread" if shared else OK
+    time, volume = _TIME.search(body), _VOLUME.search(body)
     for name, rate in rates:
+        status = sharing
+        if name == "MByte" and status == OK and time and volume:
+            wrong = contradiction(rate * 1e6, float(volume[1]), float(time[1]), _STEP)
+            status = f"invalid: {wrong}" if wrong else OK
         if name == "MFlops":
             precision = {"precision": "single" if "_sp" in kernel else "double"}
             yield Reading(kernel, "flops", rate * 1e6, int(size[1]), status, {**params, **precision})

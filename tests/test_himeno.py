@@ -127,7 +127,8 @@ def test_coefficients_off_the_axes_need_the_edges_of_the_halo(tmp_path: Path) ->
 def test_what_it_prints_is_what_the_parser_reads(himeno: Path) -> None:
     ended = run(himeno, "S", "-t", "0.05", "-r", "2", ranks=2)
     readings = parsers.parse("himeno", ended.stdout)
-    assert [reading.metric for reading in readings] == ["flops", "time", "flop"]
+    assert [reading.metric for reading in readings] == ["flops", "bandwidth", "time", "flop"]
+    assert readings[1].value == pytest.approx((readings[0].value or 0.0) / 34 * 64)
     for reading in readings:
         assert (reading.status, reading.size) == (OK, 14 * 4 * 64 * 64 * 128)
         assert reading.params["cells"] == "64x64x128" and reading.params["processes"] == "2"

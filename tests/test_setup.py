@@ -58,9 +58,7 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
 
 def make_project(folder: Path) -> Path:
     """A checkout in `folder` that can be set up without a network; returns it."""
-    (folder / "npc").mkdir(parents=True)
-    for path in (*(ROOT / "npc").glob("*.py"), ROOT / "npc" / "setup.sh"):
-        shutil.copy(path, folder / "npc")
+    shutil.copytree(ROOT / "npc", folder / "npc", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "pyproject.toml").write_text(PYPROJECT, encoding="utf-8")
     (folder / "backend.py").write_text(BACKEND, encoding="utf-8")
     return folder

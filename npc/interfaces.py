@@ -25,13 +25,15 @@ def interfaces(root: Path = Path("/")) -> list[dict[str, Any]]:
         if not path.is_dir():
             continue  # bonding_masters is a file
         kind = sysfs.number(path / "type")
-        megabits = sysfs.number(path / "speed")
+        # veth and tun say 10 Gbit/s and 10 Mbit/s, whatever they carry; bonds and VLANs have lower interfaces
+        real = (path / "device").exists() or any(path.glob("lower_*"))
+        megabits = sysfs.number(path / "speed") if real else None
         driver = path / "device/driver"
         found.append({
             "name": path.name,
             "type": _KINDS.get(kind, str(kind)) if kind is not None else None,
             "state": sysfs.text(path / "operstate"),
-            # -1 is the kernel's word for unknown, as virtual interfaces have it
+            # -1 is the kernel's word for unknown, as virtual machines have it
             "speed_bit_s": megabits * 1_000_000 if megabits is not None and megabits > 0 else None,
             "mtu": sysfs.number(path / "mtu"),
             "driver": driver.resolve().name if driver.exists() else None,

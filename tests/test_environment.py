@@ -268,6 +268,17 @@ def test_interfaces_of_a_cluster_node(tmp_path: Path) -> None:
     assert (eth0["speed_bit_s"], eth0["mtu"], eth0["numa_node"]) == (None, None, None)
 
 
+def test_a_rate_that_a_virtual_interface_makes_up_is_none(tmp_path: Path) -> None:
+    """veth says 10 Gbit/s and carries what the processor copies; a bond's rate is that of its parts."""
+    files = {
+        "veth0/speed": "10000", "bond0/speed": "20000", "bond0/lower_eth0/type": "1", "eth0/speed": "10000",
+        "eth0/device/numa_node": "0",
+    }  # fmt: skip
+    root = tree(tmp_path, {f"sys/class/net/{name}": text for name, text in files.items()})
+    rates = {each["name"]: each["speed_bit_s"] for each in interfaces(root)}
+    assert rates == {"bond0": 20 * 10**9, "eth0": 10 * 10**9, "veth0": None}
+
+
 def test_rdma_ports_with_their_rate(tmp_path: Path) -> None:
     device = "sys/class/infiniband/mlx5_0"
     root = tree(

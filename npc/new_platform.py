@@ -140,8 +140,11 @@ def _interface_lines(node: Mapping[str, Any]) -> list[str]:
     virtual = {each["name"] for each in node["interfaces"] if each["driver"] is None}
     lines = []
     for interface, link in links.items():
-        table, rate = f"[interfaces.{_quoted(interface)}]", f"link = {_quoted(link)}"
-        if interface in virtual:
+        table = f"[interfaces.{_quoted(interface)}]"
+        rate = f"link = {_quoted(link or '100 GbE')}"
+        if link is None:
+            lines += ["", "# the node does not say how fast it is", f"# {table}", f"# {rate}"]
+        elif interface in virtual:
             why = "# no device of its own (a bond, a bridge, a container's): its rate may be made up"
             lines += ["", why, f"# {table}", f"# {rate}"]
         else:
@@ -160,10 +163,10 @@ def _clock_of_name(model: str) -> float | None:
     return float(match[1]) * 1e9 if match else None
 
 
-def _links(node: Mapping[str, Any]) -> dict[str, str]:
-    """Interface → its link, of those whose rate the node knows."""
+def _links(node: Mapping[str, Any]) -> dict[str, str | None]:
+    """Interface → its link, of those that are up; None where it has an address and the node knows no rate."""
     rates = {port["device"]: port for port in node.get("rdma", ()) if port.get("rate")}
-    links = {}
+    links: dict[str, str | None] = {}
     for interface in node.get("interfaces", ()):
         if interface["state"] != "up" or interface["type"] == "loopback":
             continue
@@ -174,12 +177,13 @@ def _links(node: Mapping[str, Any]) -> dict[str, str]:
         elif interface["speed_bit_s"]:
             link = f"{interface['speed_bit_s'] / 1e9:g} GbE"
         else:
-            continue
+            link = ""
         try:
             link_data_rate(link)
-        except ValueError:
-            continue
-        links[interface["name"]] = link
+            links[interface["name"]] = link
+        except ValueError:  # no rate, or none that links have
+            if interface["addresses"]:
+                links[interface["name"]] = None
     return links
 
 

@@ -41,7 +41,14 @@ def test_partitions_have_the_cores_of_their_smallest_nodes() -> None:
 
 
 def test_the_limits_are_those_of_the_node_and_unknown_ones_are_comments(tmp_path: Path) -> None:
-    link = {"driver": "mlx5_core", "state": "up", "rdma_devices": [], "speed_bit_s": None, "type": "ethernet"}
+    link = {
+        "driver": "mlx5_core",
+        "state": "up",
+        "rdma_devices": [],
+        "speed_bit_s": None,
+        "type": "ethernet",
+        "addresses": [],
+    }
     node = {
         "cpu": {"model": "Intel(R) Xeon(R) 6146 CPU @ 3.20GHz", "cores": 24, "flags": ["avx512f", "fma"]},
         "interfaces": [
@@ -49,6 +56,8 @@ def test_the_limits_are_those_of_the_node_and_unknown_ones_are_comments(tmp_path
             {**link, "name": "eno1", "speed_bit_s": 25_000_000_000},
             {**link, "name": "eno2", "speed_bit_s": 1_000_000_000, "state": "down"},
             {**link, "name": "bond0", "speed_bit_s": 20_000_000_000, "driver": None},
+            {**link, "name": "veth12", "driver": None},
+            {**link, "name": "eth0", "driver": None, "addresses": ["10.0.0.1"]},
             {**link, "name": "lo", "type": "loopback", "driver": None},
         ],
         "rdma": [{"device": "mlx5_0", "rate": "100 Gb/sec (4X EDR)"}],
@@ -61,6 +70,8 @@ def test_the_limits_are_those_of_the_node_and_unknown_ones_are_comments(tmp_path
     rates = {name: interface.data_rate for name, interface in platform.interfaces.items()}
     assert rates == {"ib0": 12.5e9, "eno1": 25e9 / 8}
     assert '# [interfaces."bond0"]\n# link = "20 GbE"' in path.read_text()
+    assert '# the node does not say how fast it is\n# [interfaces."eth0"]\n# link = "' in path.read_text()
+    assert "veth12" not in path.read_text(), "without an address nobody measures over it"
     assert "# simd_units = 2 " in path.read_text() and "# memory_bandwidth = " in path.read_text()
 
 

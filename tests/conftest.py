@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import subprocess
 from collections.abc import Generator
 
@@ -15,6 +16,11 @@ os.environ.setdefault("NPC_WATCH", "0")
 # Machines are loaded at times; no property depends on how long an example takes.
 settings.register_profile("npc", deadline=None, derandomize=os.environ.get("CI") == "true")
 settings.load_profile("npc")
+
+
+def pytest_configure() -> None:
+    # whoever starts the tests in the background of a shell has SIGINT ignored, and so would all children
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -21,7 +21,6 @@ from npc.units import METRICS, format_quantity, format_size, parse_size
 
 #: Repeats that mean the message size, for tools that do not print it.
 _SIZE_NAMES: Final = ("m", "msg_size", "msg-size", "size", "s", "l")
-INVALID: Final = "invalid: "
 #: A table is for reading; all pairs of a cluster are for a file.
 MAX_ROWS: Final = 100
 #: Parameters of a launch that no sweep varied.
@@ -161,6 +160,8 @@ class Results:
         return found
 
     def _print_table(self) -> None:
+        from npc.validity import INVALID
+
         rows: list[tuple[str, ...]] = [
             ("hosts", "case", "metric", "size", "varied", "n", "median", "95 % interval")
         ]

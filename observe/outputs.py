@@ -29,8 +29,8 @@ def show(observation: Observation, folder: Path, silent: Sequence[str]) -> None:
     if observation.messages:
         for kind, (size, count) in observation.messages.kinds.items():
             click.echo(f"MPI {kind}: {format_quantity(size, 'B', 4)} in {count} messages", err=True)
-        for kind, (amount_, calls) in observation.messages.collectives.items():
-            mean = format_quantity(amount_ / calls, "B", 4)
+        for kind, (total, calls) in observation.messages.collectives.items():
+            mean = format_quantity(total / calls, "B", 4)
             click.echo(f"MPI collectives, {kind}: {calls} calls of all ranks, {mean} each", err=True)
         between = observation.messages.between_nodes
         if between is not None:

@@ -22,6 +22,7 @@ _TITLE: Final = re.compile(rf"\n# NPC ([A-Za-z][A-Za-z -]{{0,40}}) Test, ({WHOLE
 _HEADING: Final = re.compile(r"\A\n# Size \[B\]([^\n]{1,4000})(?=\n)")
 _COLUMN: Final = re.compile(r"(\S{1,40}) \[us\]")
 _ERROR: Final = re.compile(r"\n(This test requires[^\n]*)")
+_MICROSECONDS: Final = repeat(1e6)
 #: A column's heading → its case, with what the heading's number stands for.
 _CASES: Final = (
     (re.compile(r"PRTT\(1,0,s\)"), "prtt"),
@@ -72,9 +73,6 @@ def _layout(heading: str, ranks: str) -> tuple[tuple[str, ...], list[tuple[int, 
         if case
     ]
     return (WHOLE, *[NUMBER] * len(names)), measured
-
-
-_MICROSECONDS = repeat(1e6)
 
 
 def _case(heading: str) -> tuple[str, dict[str, str]]:

@@ -187,6 +187,13 @@ class Run:
         return sum(record.ok for record in self.records)
 
     @property
+    def why_unusable(self) -> str:
+        """Why nothing can be judged of it; empty where a record is usable."""
+        if self.usable:
+            return ""
+        return "none of its records is usable" if self.records else "it has no records"
+
+    @property
     def words(self) -> str:
         """Which folders it is, what is in them, and whose limits it is held to where that is not its own."""
         folders = " and ".join(shown(run.folder) for run in (self, *self.guests))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import gc
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -21,8 +19,6 @@ if TYPE_CHECKING:
     from roofline.overlay import By
 
 _USAGE: Final = 2
-#: How many more objects there must be before the collector of cycles looks at them; 10 000 runs make 200 000.
-_ALLOCATIONS: Final = 1_000_000
 
 
 @click.command()
@@ -77,10 +73,6 @@ def roofline(
     from roofline.document import to_document
     from roofline.table import format_roofline
 
-    # Neither records nor Matplotlib's modules are garbage: the collector would walk through all of them while
-    # they are made, and the interpreter once more when it ends.
-    gc.set_threshold(_ALLOCATIONS)
-    atexit.register(gc.freeze)
     read = _read(records)
     size = _message_size(message_size, read)
     folder = output or (_folder(records[0]) if len(records) == 1 else Path())

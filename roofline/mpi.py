@@ -124,6 +124,13 @@ class Caller:
         made = sum(call.number for call in self.calls)
         return sum(call.number * call.size for call in self.calls) / made if made else 0.0
 
+    @property
+    def point(self) -> tuple[float, float] | None:
+        """Operations per byte, and operations a second and rank: of its calls where they are known, else of
+        its messages. None for barriers alone, which have no bytes."""
+        rate, size = (self.call_rate, self.call_size) if self.calls else (self.rate, self.size)
+        return (1 / size, rate) if size else None
+
     def bound(self, ceiling: MpiCeiling) -> float | None:
         """Messages a second and rank that `ceiling` allows its mix; None without sizes."""
         total = sum(count for _, count in self.by_size)

@@ -42,11 +42,10 @@ def draw_mpi(roofline: Roofline, paths: Sequence[Path]) -> bool:
                 _DASHES[number // len(_COLOURS) % len(_DASHES)],
             )
         for number, caller in enumerate(roofline.callers):
-            if not caller.size:
-                continue  # barriers alone: no bytes, so no operations per byte
+            if caller.point is None:
+                continue
             axes.plot(
-                1 / caller.size,
-                caller.rate,
+                *caller.point,
                 SHAPES[number % len(SHAPES)],
                 ms=10,
                 mec="white",

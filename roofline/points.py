@@ -521,18 +521,24 @@ def _network_text(application: Application, roofline: Roofline, found: Sequence[
     return said
 
 
-def _at_most(application: Application, found: Sequence[Bound]) -> str:
-    """How fast it could be at most if the network cost nothing: the lowest of its other ceilings."""
+def without_network(application: Application, found: Sequence[Bound]) -> tuple[float, Ceiling] | None:
+    """How many times as fast it could be at most if the network cost nothing, and the ceiling that bounds it
+    then: the lowest of its other `bounds`. None where that is not known."""
     others = [bound for bound in found if bound.ceiling.kind != "network"]
     peak = next((bound for bound in others if bound.ceiling.kind == "compute"), None)
     if peak is None:
-        return "; by how much at most is not known."
+        return None
     paths = [
         (application.memory_intensity, bound.ceiling.value)
         for bound in others
         if bound.ceiling.kind == "memory" and application.memory_intensity is not None
     ]
     most = attainable(peak.flops, paths) / application.flops.median
-    if most <= 1:
+    return (most, others[0].ceiling) if most > 1 else None
+
+
+def _at_most(application: Application, found: Sequence[Bound]) -> str:
+    best = without_network(application, found)
+    if best is None:
         return "; by how much at most is not known."
-    return f", and at most {most:.3g} times, for there {others[0].ceiling.name} is the limit."
+    return f", and at most {best[0]:.3g} times, for there {best[1].name} is the limit."

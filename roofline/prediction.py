@@ -107,7 +107,6 @@ def predict(
     reduction: seconds that reducing a byte takes; None leaves arithmetic out. Raises KeyError for an
     operation that is none of `OPERATIONS`.
     """
-
     for operation in operations:
         for ranks in processes if operation != "send" else (2,):
             for size in sizes if operation != "barrier" else (None,):

@@ -11,7 +11,7 @@ import os
 import re
 import subprocess
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -233,18 +233,16 @@ def test_the_slow_node_is_named_in_summary_matrix_and_map(page: Page) -> None:
     assert {cell["class"] for cell in cells} <= {"cell h1", "cell h2"}
 
 
-def test_many_nodes_are_drawn_in_groups_and_the_slow_one_still_stands_out(tmp_path: Path) -> None:
+def ring(folder: Path, nodes: int, steps: Sequence[int], slow: Callable[[int, int], bool]) -> None:
+    """Records of TCP from every node to those `steps` further on, 30 % less where it is `slow`."""
     (first, *_) = records("qperf", "tcp_bw", 1e9, nodes=2, size=65536)
-    ring = [
-        replace(
-            first,
-            hosts=(f"n{a}", f"n{(a + step) % 300}"),
-            value=0.7e9 if 41 in (a, (a + step) % 300) else 1e9,
-        )
-        for step in (1, 7)
-        for a in range(300)
-    ]
-    save_csv(ring, tmp_path / "records.csv")
+    pairs = [(a, (a + step) % nodes) for step in steps for a in range(nodes)]
+    found = [replace(first, hosts=(f"n{a}", f"n{b}"), value=0.7e9 if slow(a, b) else 1e9) for a, b in pairs]
+    save_csv(found, folder / "records.csv")
+
+
+def test_many_nodes_are_drawn_in_groups_and_the_slow_one_still_stands_out(tmp_path: Path) -> None:
+    ring(tmp_path, 300, (1, 7), lambda a, b: 41 in (a, b))
     assert npc_report(tmp_path).exit_code == 0
     read = Page((tmp_path / "report.html").read_text())
     assert "medians of groups of 5 neighbouring nodes" in read.inside["pairs"]
@@ -277,18 +275,8 @@ def test_pairs_are_drawn_by_leaf_switch_where_somebody_says_which(
 
 
 def test_pairs_of_many_nodes_are_drawn_as_leaf_switches(tmp_path: Path) -> None:
-    (first, *_) = records("qperf", "tcp_bw", 1e9, nodes=2, size=65536)
     # every tenth node hangs on the same leaf, whose uplink is slow
-    ring = [
-        replace(
-            first,
-            hosts=(f"n{a}", f"n{(a + step) % 200}"),
-            value=0.7e9 if (a % 10 == 3) != ((a + step) % 10 == 3) else 1e9,
-        )
-        for step in (1, 10)
-        for a in range(200)
-    ]
-    save_csv(ring, tmp_path / "records.csv")
+    ring(tmp_path, 200, (1, 10), lambda a, b: (a % 10 == 3) != (b % 10 == 3))
     leaves = [f"leaf{digit}: {','.join(f'n{a}' for a in range(digit, 200, 10))}" for digit in range(10)]
     (tmp_path / "topology").write_text("\n".join(leaves))
     assert npc_report(tmp_path, "--topology", tmp_path / "topology").exit_code == 0

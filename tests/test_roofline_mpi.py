@@ -103,6 +103,7 @@ def test_an_application_is_bound_by_its_own_mix_of_calls() -> None:
     measured = [*latency(192, 2e-6), *latency(8, 5e-6, "osu_bcast"), *latency(8, 1e-3, "osu_reduce")]
     assert caller.call_rate == pytest.approx(35)
     assert caller.call_size == pytest.approx((100 * 192 + 50 * 8) / 350)
+    assert caller.point == pytest.approx((350 / (100 * 192 + 50 * 8), 35))
     words = verdict(caller, mpi_ceilings(measured))
     assert (
         "200 collectives all to all of 0 B, 100 messages of 192 B, 50 collectives one to all of 8 B" in words
@@ -114,7 +115,7 @@ def test_an_application_is_bound_by_its_own_mix_of_calls() -> None:
 def test_a_program_that_only_synchronises_is_judged_and_the_picture_is_drawn(tmp_path: Path) -> None:
     found = [*machine(), *latency(8, 2e-6), *caller_records({0: 400}, collectives={"all to all": (400, 0)})]
     roofline = analyse(found)
-    assert roofline.callers[0].call_size == 0
+    assert roofline.callers[0].call_size == 0 and roofline.callers[0].point is None
     assert draw_mpi(roofline, [tmp_path / "mpi.png"])
     assert "100 collectives all to all of 0 B" in verdict(roofline.callers[0], roofline.mpi)
 

@@ -208,9 +208,8 @@ Tone = Literal["good", "note", "bad"]
 
 def conclusion(run: Run, advice: Advice) -> tuple[str, Tone]:
     """What to say where there are no hints, or where they come from the machine alone; else an empty text."""
-    if not run.usable:
-        none = "none of its records is usable" if run.records else "it has no records"
-        return f"Nothing could be judged of {run.label}: {none}.", "bad"
+    if run.why_unusable:
+        return f"Nothing could be judged of {run.label}: {run.why_unusable}.", "bad"
     if advice.hints:
         return "", "note"
     if not advice.silent:

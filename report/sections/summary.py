@@ -136,9 +136,8 @@ def _judged(row: Mapping[str, Any], series: Any) -> Cell:
 def _todo(run: Run, report: Report) -> Iterator[Cell]:
     """One line for each thing that somebody should do about a run."""
     where = shlex.quote(str(run.folder))
-    if not run.usable:
-        none = "none of its records is usable" if run.records else "it has no records"
-        yield Cell(f"{run.label}: nothing could be judged, because {none}; mend that, and measure again")
+    if why := run.why_unusable:
+        yield Cell(f"{run.label}: nothing could be judged, because {why}; mend that, and measure again")
     hints = [f"{run.label}: {rule.title}: {hint.do}" for rule, hint in advise(evidence_of(run)).hints]
     yield from (Cell(hint, href="#advice") for hint in dict.fromkeys(hints))
     kinds = Counter(record.status.partition(":")[0] for record in run.records)

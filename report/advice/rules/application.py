@@ -6,8 +6,7 @@ from statistics import median
 from typing import Final
 
 from report.advice import Evidence, Hint, Judgement, rule
-from roofline.ceilings import Roofline
-from roofline.points import Application, bounds, own_link, verdict
+from roofline.points import Application, bounds, own_link, verdict, without_network
 
 #: A network that takes less of the time is not what to work on.
 _WORTH: Final = 0.1
@@ -63,26 +62,18 @@ def network_bound(evidence: Evidence) -> Judgement:
         network = own_link(each, evidence.roofline)
         parts = [size / network.bandwidth / seconds for size, seconds in each.transfers] if network else []
         if parts and median(parts) >= _WORTH:
+            best = without_network(each, bounds(each, evidence.roofline))
             found.append(
                 Hint(
                     seen=verdict(each, evidence.roofline),
                     do="fewer and larger messages, overlap with computing, ranks placed so that neighbours "
                     "share a node; MPI on the fast path (rules mpi_over_tcp, eager_limit)",
                     of=each.name,
-                    gain=_without_network(each, evidence.roofline) if median(parts) < 1 else None,
+                    gain=best[0] if best and median(parts) < 1 else None,
                     raw=_raw(each),
                 )
             )
     return found
-
-
-def _without_network(application: Application, roofline: Roofline) -> float | None:
-    """How many times as fast it could be at most if the network cost nothing; None if that is not known."""
-    others = [bound for bound in bounds(application, roofline) if bound.ceiling.kind != "network"]
-    if not any(bound.ceiling.kind == "compute" for bound in others):
-        return None
-    most = min(bound.flops for bound in others) / application.flops.median
-    return most if most > 1 else None
 
 
 def _raw(application: Application) -> tuple[str, ...]:

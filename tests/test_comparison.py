@@ -88,6 +88,7 @@ def test_qualifiers_and_numbers_of_nodes_are_lines_of_their_own() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_command_prints_the_table_and_draws(tmp_path: Path) -> None:
     save_csv([*swept("osu", "osu_bw", "openmpi"), *swept("osu", "osu_bw", "impi")], tmp_path / "records.csv")
     ended = run(tmp_path)

@@ -61,6 +61,7 @@ def test_it_shows_every_tool_and_the_main_job_can_run() -> None:
     assert "\x1b" not in shown.stdout
 
 
+@pytest.mark.slow
 def test_the_json_holds_what_the_reference_says() -> None:
     shown = doctor("--json")
     document = json.loads(shown.stdout)
@@ -95,6 +96,7 @@ def test_without_any_tool_it_says_what_is_missing_and_exits_1(tmp_path: Path) ->
     assert json.loads(doctor("--json", PATH=str(tmp_path)).stdout)["ok"] is False
 
 
+@pytest.mark.slow
 def test_missing_says_nothing_where_nothing_is_missing() -> None:
     shown = doctor("--missing")
     assert (shown.returncode, shown.stdout) == (0, "")

@@ -240,6 +240,7 @@ def test_the_errors_of_every_capture_are_those_of_the_page_and_of_its_noise(tmp_
         assert found[1] < max(0.10, 2.5 * found[2]), name
 
 
+@pytest.mark.slow
 def test_files_are_written_and_pictures_drawn(tmp_path: Path) -> None:
     path = saved(tmp_path, sweep())
     result = run(fit, path, "--output", tmp_path / "fit.json", "--plot", tmp_path / "fit.png")

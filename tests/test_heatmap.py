@@ -30,6 +30,7 @@ def reddish_share(path: Path) -> float:
     return float(((red > green + 0.15) & (red > blue + 0.15)).mean())
 
 
+@pytest.mark.slow
 def test_a_slow_node_reddens_its_row_and_column(tmp_path: Path) -> None:
     drawn(tmp_path / "healthy.png", Cluster(12, noise=0.005).rounds())
     drawn(tmp_path / "slow.png", Cluster(12, slow_node(3, 0.7), noise=0.005).rounds())
@@ -38,12 +39,14 @@ def test_a_slow_node_reddens_its_row_and_column(tmp_path: Path) -> None:
     assert slow > healthy + 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [2, 6, 24, MAX_NODES])
 def test_any_ordinary_cluster_is_drawn_pair_by_pair(tmp_path: Path, n: int) -> None:
     height, width = drawn(tmp_path / "map.png", Cluster(n, slow_link(1, 2, 0.2)).rounds())
     assert 500 <= height <= 2000 and 500 <= width <= 2200
 
 
+@pytest.mark.slow
 def test_a_large_cluster_is_drawn_by_its_leaf_switches(tmp_path: Path) -> None:
     leaves = parse("\n".join(f"leaf{i}: n[{i * 32 + 1}-{i * 32 + 32}]" for i in range(16)))
     results = Cluster(512, crossing(range(33, 65), 0.8), topology=leaves).rounds("sample:8")
@@ -52,10 +55,12 @@ def test_a_large_cluster_is_drawn_by_its_leaf_switches(tmp_path: Path) -> None:
     assert reddish_share(tmp_path / "map.png") > 0.02
 
 
+@pytest.mark.slow
 def test_a_large_cluster_without_a_topology_is_drawn_in_groups(tmp_path: Path) -> None:
     assert drawn(tmp_path / "map.png", Cluster(1000, slow_node(7, 0.5)).rounds("sample:4")) > (500, 500)
 
 
+@pytest.mark.slow
 def test_failed_pairs_and_a_run_without_any_value_are_drawn(tmp_path: Path) -> None:
     drawn(tmp_path / "one.png", Cluster(8, slow_node(2, 0.0)).rounds())
     drawn(tmp_path / "all.png", Cluster(8, lambda a, b: 0.0).rounds())

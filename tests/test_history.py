@@ -82,7 +82,7 @@ _records = st.builds(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(ours=st.lists(_records, max_size=12), theirs=st.lists(_records, max_size=12))
 def test_merging_two_histories_is_a_union(
     ours: list[Record], theirs: list[Record], tmp_path_factory: pytest.TempPathFactory

@@ -52,6 +52,7 @@ def npc_history(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_says_on_a_terminal_what_it_does_and_clears_that_line(folder: Path) -> None:
     terminal, stderr = os.openpty()
     command = [NPC, "history", "--platform", "fuchs-csc", "--history", folder]

@@ -170,7 +170,7 @@ def test_a_line_lost_doubled_or_moved_among_alike_says_nothing_new(data: st.Data
 TABLES = ["imb", "models", "osu", "patterns"]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(data=st.data())
 def test_long_texts_are_read_as_short_ones(data: st.DataObject) -> None:
     """What reads the numbers of long texts faster gives the same, also where lines are damaged."""
@@ -306,6 +306,7 @@ def heads(tool: str) -> list[str]:
     return ["", *(text[:place] for place in places), *(text[: place + max(ends)] for place in places[:1])]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("tool", TOOLS)
 def test_work_grows_with_the_text_and_not_with_its_square(tool: str) -> None:

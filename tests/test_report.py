@@ -20,7 +20,7 @@ from urllib.parse import unquote
 
 import pytest
 from click.testing import CliRunner, Result
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from npc.record import COLUMNS, Record, replace, save_csv
@@ -710,6 +710,7 @@ def test_a_record_of_a_metric_without_direction_is_shown_and_not_judged(tmp_path
 CELL = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\n\r\0"), max_size=12)
 
 
+@settings(max_examples=40)
 @given(
     st.lists(st.lists(CELL | st.sampled_from(['{"a": "b, c"}', '"', '",', ',"']), min_size=17, max_size=17))
 )

@@ -452,6 +452,7 @@ def test_last_words_are_the_programs_and_not_the_launchers(tmp_path: Path, text:
     assert last_words(tmp_path / "err") == words
 
 
+@pytest.mark.slow
 def test_a_rank_that_fails_under_mpirun_is_quoted(tmp_path: Path) -> None:
     sample(tmp_path / "out", "--runs", "1", "--", mpirun(), "-n", "2", PYTHON, "-c", "raise OSError('gone')")
     assert launches(tmp_path / "out")[0].status == "failed: exit code 1: OSError: gone"

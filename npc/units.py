@@ -34,6 +34,7 @@ METRICS: Final[dict[str, Metric]] = {
     "overlap": Metric("1", "higher"),
     "traffic": Metric("B", "neither"),
     "messages": Metric("1", "neither"),
+    "clock": Metric("Hz", "neither"),
 }
 
 #: Decimal and binary prefixes as the tools use them; `m`, `u`, `n` only ever stand before seconds.

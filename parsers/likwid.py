@@ -1,4 +1,4 @@
-"""likwid-bench (LIKWID 5.x): bandwidth and FLOP rate of small assembly kernels at a chosen working set.
+"""likwid-bench and likwid-perfctr (LIKWID 5.x): rates of small assembly kernels, printed and counted.
 
 ``MByte/s`` and ``MFlops/s`` are 10^6 a second, over all threads; bytes are those the kernel loads and stores,
 without write-allocate. A rate of zero (``load`` has no FLOP) is no measurement and gives no reading.
@@ -12,7 +12,13 @@ each thread its part.
 - FLOP/s have ``{"precision": "single"}`` or ``double`` after the kernel's name.
 - Errors are on stderr; a run that shows no rate has failed.
 
-Source: likwid-bench(1), https://github.com/RRZE-HPC/likwid/wiki/Likwid-Bench.
+A table of likwid-perfctr gives what its group counted, told by the table's header and the units in its rows:
+`case` is the group (``MEM``), {"counted": "Memory read bandwidth"} what it was, {"region": …} where.
+Rates and volumes are the sum over the hardware threads (a socket's count stands at one of its threads, 0 at
+the others), the clock is their mean, the run time the longest. A count of zero gives no reading, as above.
+
+Source: likwid-bench(1), likwid-perfctr(1), https://github.com/RRZE-HPC/likwid/wiki/Likwid-Bench;
+``printOutput`` in likwid.lua.
 """
 
 from __future__ import annotations
@@ -38,17 +44,35 @@ _PLACE: Final = re.compile(r"\nGroup: \d+ Thread \d+ Global Thread \d+ running o
 _ERROR: Final = re.compile(
     r"\n(Error: [^\n]*|Cannot find domain [^\n]*|Misformated workgroup string[^\n]*|Unknown test case[^\n]*)"
 )
+#: The title of likwid-perfctr's tables (region, group), and their rows (name, cells).
+_TITLE: Final = re.compile(r"(?:Region (\S{1,100}), )?Group [0-9]+: (\w{1,40})[ \t]*")
+_ROW: Final = re.compile(r"\|([^|]{1,100})\|(.*)\|[ \t]*")
+_NAME: Final = re.compile(r"(.+) \[([^]]+)\](?: STAT)?")
+_COUNT: Final = re.compile(rf"{NUMBER}(?:e[-+][0-9]{{2}})?")
+#: Unit → metric, that unit in SI, and the column of a table over several threads that tells it.
+_COUNTED: Final = {
+    "MFLOP/s": ("flops", 1e6, "Sum"),
+    "MBytes/s": ("bandwidth", 1e6, "Sum"),
+    "GBytes": ("traffic", 1e9, "Sum"),
+    "MHz": ("clock", 1e6, "Avg"),
+    "s": ("time", 1.0, "Max"),
+}
+#: Of these units only this row: others are derived (unhalted time) or of a part (the uncore's clock).
+_ONLY: Final = {"MHz": "Clock", "s": "Runtime (RDTSC)"}
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
-    """Readings of one or several runs, FLOP/s before bandwidth; the failure of a run without a rate."""
+    """Readings of one or several runs, FLOP/s before bandwidth before what was counted; the failure of a run
+    without a rate."""
     words = words_after(argv, "likwid-bench")
     groups = [f"{flag} {value}" for flag, value in pairwise(words) if flag in ("-w", "-W")]
     params = {"workgroup": " ".join(groups)} if groups else {}
     text = complete_lines(text)
     parts = _TEST.split(text)
+    yield from _counted(parts[0], {})
     for kernel, body in zip(parts[1::2], parts[2::2], strict=True):
         yield from _run(kernel, body + "\n", params)
+        yield from _counted(body, {**params, "kernel": kernel})
     if len(parts) == 1:
         asked, error = option(words, "-t"), _ERROR.search(text)
         if asked or error:
@@ -79,6 +103,45 @@ def _run(kernel: str, body: str, params: dict[str, str]) -> Iterator[Reading]:
             yield Reading(kernel, "flops", rate * 1e6, int(size[1]), status, {**params, **precision})
         else:
             yield Reading(kernel, "bandwidth", rate * 1e6, int(size[1]), status, params)
+
+
+def _counted(body: str, params: dict[str, str]) -> Iterator[Reading]:
+    """Readings of likwid-perfctr's tables of metrics: one hardware thread's, or the statistics of several."""
+    titled: tuple[str, dict[str, str]] | None = None
+    column: dict[str, int] = {}
+    for line in body.split("\n") if "\n|" in body else ():
+        title, row = _TITLE.fullmatch(line), _ROW.fullmatch(line)
+        if title:
+            titled = title[2], params if title[1] is None else {**params, "region": title[1]}
+            column = {}
+        elif row and titled:
+            name, cells = row[1].strip(), [cell.strip() for cell in row[2].split("|")]
+            if name in ("Metric", "Event", "Region Info"):
+                column = _columns(cells) if name == "Metric" else {}
+            elif len(cells) == column.get("cells") and name.endswith(" STAT") == ("Sum" in column):
+                yield from _count(titled[0], name, cells, column, titled[1])
+
+
+def _columns(header: list[str]) -> dict[str, int]:
+    """Where the columns of a table of metrics are, by name; nothing of one with a column for each thread."""
+    if {"Sum", "Max", "Avg"} <= set(header):
+        return {**{name: place for place, name in enumerate(header)}, "cells": len(header)}
+    return {"cells": 1} if len(header) == 1 else {}
+
+
+def _count(
+    group: str, name: str, cells: list[str], column: dict[str, int], params: dict[str, str]
+) -> Iterator[Reading]:
+    """The reading of a row, if its unit is known and anything was counted."""
+    named = _NAME.fullmatch(name)
+    if not named or named[2] not in _COUNTED or _ONLY.get(named[2], named[1]) != named[1]:
+        return
+    metric, factor, statistic = _COUNTED[named[2]]
+    cell = cells[column.get(statistic, 0)]
+    if _COUNT.fullmatch(cell) and float(cell):
+        precision = {"DP": "double", "SP": "single"}.get(named[1].rpartition(" ")[2])
+        more = {"counted": named[1], **({"precision": precision} if precision else {})}
+        yield Reading(group, metric, float(cell) * factor, None, OK, {**params, **more})
 
 
 def _failure(kernel: str, reason: str, params: dict[str, str]) -> Reading:

@@ -445,6 +445,38 @@ class TestLikwid:
         readings = parsers.parse("likwid", text_of("likwid", "bench_two_groups.txt"))
         assert {r.status for r in readings} == {"invalid: 2 threads or more share a hardware thread"}
 
+    def test_what_was_counted_is_summed_over_threads_and_agrees_with_what_is_printed(self) -> None:
+        readings = parsers.parse("likwid", text_of("likwid", "perfctr_FLOPS_DP_8.txt"))
+        assert [(r.case, r.metric, r.value, r.params["counted"]) for r in readings] == [
+            ("FLOPS_DP", "time", 1.0671, "Runtime (RDTSC)"),
+            ("FLOPS_DP", "clock", pytest.approx(1897.1203e6), "Clock"),
+            ("FLOPS_DP", "flops", pytest.approx(241484.55e6, rel=1e-6), "DP"),
+        ]
+
+    def test_memory_traffic_of_one_thread_stands_behind_the_kernel_that_made_it(self) -> None:
+        table, kernel = text_of("likwid", "perfctr_MEM_1.txt"), text_of("likwid", "bench_triad_w_1GB.txt")
+        readings = parsers.parse("likwid", kernel + table)
+        counted = {r.params["counted"]: r for r in readings if "counted" in r.params}
+        assert counted["Memory bandwidth"].value == pytest.approx(42159.5705e6)
+        assert counted["Memory read data volume"][:3] == ("MEM", "traffic", pytest.approx(45.8748e9))
+        assert {r.params["kernel"] for r in counted.values()} == {"triad"}
+        assert "Runtime unhalted" not in counted and len(counted) == 8
+
+    @pytest.mark.parametrize(("column", "value"), [("Sum", 8.5368), ("Max", 1.0671)])
+    def test_columns_of_counted_tables_are_found_by_their_names(self, column: str, value: float) -> None:
+        table = text_of("likwid", "perfctr_FLOPS_DP_8.txt").rpartition("|           Metric")
+        swapped = table[2].replace("Sum", "?").replace("Max", "Sum").replace("?", "Max")
+        text = "".join(table[:2]) + (table[2] if column == "Max" else swapped)
+        (time,) = (r for r in parsers.parse("likwid", text) if r.metric == "time")
+        assert time.value == value
+
+    def test_an_old_name_of_threads_is_as_good_and_a_foreign_unit_is_passed_over(self) -> None:
+        text = text_of("likwid", "perfctr_MEM_1.txt")
+        assert parsers.parse("likwid", text.replace("HWThread", "Core")) == parsers.parse("likwid", text)
+        for unit in ("MBytes/s", "GBytes", "MHz", "s"):
+            text = text.replace(f"[{unit}]", "[MiB]")
+        assert not parsers.parse("likwid", text)
+
     def test_the_failure_on_stderr(self) -> None:
         (reading,) = parsers.parse(
             "likwid",

@@ -195,7 +195,7 @@ def emit_kernels(
     for group in filter(None, options.groups.split(",")):
         kernel = widest("triad", available, flags)
         words = (kernel, domain, levels["MEM"], threads, 10)
-        emit(*words, 1, {"level": "MEM", "counters": group}, group)
+        emit(*words, 1, {"counters": group}, group)  # no level: what was counted beside it is no ceiling
 
 
 def emit(
@@ -217,9 +217,8 @@ def emit(
         f"{domain}:0-{threads - 1}",
     ]
     program = shlex.join([*(counting if group else []), "likwid-bench"])
-    name = " ".join(
-        filter(None, (kernel, params.get("level", params.get("precision", "")), domain, str(threads), group))
-    )
+    of = params.get("level", params.get("precision", ""))
+    name = " ".join(filter(None, (kernel, of, domain, str(threads), group)))
     if domain != "N":
         params = {**params, "domain": domain}
     print(

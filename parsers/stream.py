@@ -8,10 +8,14 @@ that it stores past the caches (``Stores = …``, NPC's own source).
 A rate is invalid where the text itself tells so: the arrays did not validate, or the text ends before they
 were checked; the printed MiB are not those of the array size; rate × best time is not what the kernel moves
 (of doubles 16 bytes an element for copy and scale, 24 for add and triad); other threads ran than were asked
-for; a test took less than 20 ticks of the clock, STREAM's own limit. Whether the arrays exceed the caches
-(four times the last level, STREAM's rule 1) the text does not tell.
+for; more threads are bound to some CPUs than these are; a test took less than 20 ticks of the clock, STREAM's
+own limit. Whether the arrays exceed the caches (four times the last level, STREAM's rule 1) the text does not
+tell.
 
-Source: stream.c 5.10; https://www.cs.virginia.edu/stream/ref.html.
+Where the OpenMP library prints each thread's place (`AFFINITY_FORMAT`, with OMP_DISPLAY_AFFINITY; GCC's says
+nothing of a single thread), the CPUs of all threads are {"thread_cpus": "0-3"}.
+
+Source: stream.c 5.10; OpenMP 5.0, sections 6.13 and 6.14; https://www.cs.virginia.edu/stream/ref.html.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from itertools import chain
 from typing import Final
 
 from npc.record import OK, Reading
+from npc.sysfs import format_cpus, parse_cpus
 from npc.validity.arithmetic import contradiction
 from parsers import NUMBER, WHOLE, complete_lines, failed, reading_of
 
@@ -34,6 +39,12 @@ _TOTAL: Final = re.compile(rf"\nTotal memory required = ({NUMBER}) MiB")
 _STORES: Final = re.compile(r"\nStores = ([a-z-]{1,20})\.(?=\n)")
 _THREADS: Final = re.compile(rf"\nNumber of Threads (requested|counted) = ({WHOLE})(?=\n)")
 _TICKS: Final = re.compile(rf"\n +\(= ({WHOLE}) clock ticks\)(?=\n)")
+#: OMP_AFFINITY_FORMAT of what is read here; libraries differ in the format they have by default.
+AFFINITY_FORMAT: Final = "OpenMP thread %n of %N on CPUs %A"
+_PLACE: Final = re.compile(
+    r"\nOpenMP thread ([0-9]{1,5}) of ([0-9]{1,5}) on CPUs ([0-9,-]{1,4000})[ \t]*(?=\n)"
+)
+_CPU_LIST: Final = re.compile(r"[0-9]{1,5}(?:-[0-9]{1,5})?(?:,[0-9]{1,5}(?:-[0-9]{1,5})?)*")
 #: Kernel → how many of the three arrays it moves.
 _KERNELS: Final = {"Copy": 2, "Scale": 2, "Add": 3, "Triad": 3}
 _LEAST_TICKS: Final = 20
@@ -43,11 +54,24 @@ _ROUNDING_MIB: Final = 0.051
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of one or several runs, kernel by kernel; a run without a kernel's rate has failed."""
-    parts = _VERSION.split(complete_lines(text))
-    return chain.from_iterable(map(_run, parts[1::2] or [""], parts[2::2] or parts))
+    text = complete_lines(text)
+    parts = _VERSION.split(text)
+    places = _places(text) if len(parts) <= 3 else {}  # of several runs nobody knows whose they are
+    runs = zip(parts[1::2] or [""], parts[2::2] or parts, strict=True)
+    return chain.from_iterable(_run(version, body, places) for version, body in runs)
 
 
-def _run(version: str, body: str) -> list[Reading]:
+def _places(text: str) -> dict[int, frozenset[int]]:
+    """The CPUs that each thread is bound to; empty unless each of them is known."""
+    found = _PLACE.findall(text)
+    if not all(_CPU_LIST.fullmatch(cpus) for _, _, cpus in found):
+        return {}
+    places = {int(thread): parse_cpus(cpus) for thread, _, cpus in found}
+    complete = all(int(of) == len(places) == len(found) for _, of, _ in found)
+    return places if complete and set(places) == set(range(len(places))) else {}
+
+
+def _run(version: str, body: str, places: dict[int, frozenset[int]]) -> list[Reading]:
     """Readings of one run; nothing if it shows neither STREAM's banner nor its table."""
     body += "\n"
     rates = {kernel: (rate, best_s) for kernel, rate, best_s in _RATE.findall(body)}
@@ -60,10 +84,15 @@ def _run(version: str, body: str) -> list[Reading]:
         params["precision"] = "single"
     if "counted" in threads or "requested" in threads:
         params["threads"] = threads.get("counted") or threads["requested"]
+    bound = list(places.values()) if str(len(places)) == threads.get("counted") else []
+    if bound:
+        params["thread_cpus"] = format_cpus(chain.from_iterable(bound))
     stores = _STORES.search(body) if "\nStores = " in body else None
     if stores and stores[1] != "ordinary":
         params["stores"] = stores[1]
     status = _validity(body, size, threads)
+    if status == OK:
+        status = _sharing(bound)
     found = []
     for kernel, arrays in _KERNELS.items():
         printed, best_s = rates.get(kernel, ("0", "0"))
@@ -84,6 +113,15 @@ def _run(version: str, body: str) -> list[Reading]:
 def _last_digit(printed: str) -> float:
     """One unit of the last digit of a printed number."""
     return 10.0 ** -len(printed.partition(".")[2])
+
+
+def _sharing(places: list[frozenset[int]]) -> str:
+    """Invalid where more threads are bound to some CPUs than these are."""
+    for cpus in set(places):
+        threads = sum(place <= cpus for place in places)
+        if threads > len(cpus):
+            return f"invalid: {threads} threads took turns on CPU {format_cpus(cpus)}"
+    return OK
 
 
 def _validity(body: str, size: int | None, threads: dict[str, str]) -> str:

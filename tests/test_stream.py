@@ -14,6 +14,8 @@ import pytest
 
 import parsers
 from npc.record import OK
+from npc.sample import fill_in
+from npc.sysfs import parse_cpus
 
 FOLDER = Path(__file__).parent.parent / "benchmarks/stream"
 SOURCE = FOLDER / "stream.c"
@@ -249,6 +251,63 @@ def test_a_setting_that_does_not_exist_is_named(words: list[str]) -> None:
     ended = cases(*words)
     assert ended.returncode == 1 and not ended.stdout
     assert f"stream_{words[0][2:]} {words[1]}: " in ended.stderr and "Traceback" not in ended.stderr
+
+
+def run_case(stream: Path, case: dict[str, Any], *before: str) -> subprocess.CompletedProcess[str]:
+    """A case as `npc sample` starts it, with few elements."""
+    words = fill_in(["env", "{case}", ELEMENTS], case["values"])
+    return subprocess.run(
+        [*before, *words], cwd=stream.parent, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+@pytest.mark.parametrize("bind", ["spread", "close"])
+def test_the_cpus_that_the_threads_were_bound_to_are_noted(stream: Path, bind: str) -> None:
+    cpus = os.sched_getaffinity(0)
+    if len(cpus) < 2:
+        pytest.skip("one CPU: nothing is bound")
+    (case,) = read_cases("--threads", "2", "--bind", bind)
+    ended = run_case(stream, case)
+    for reading in parsers.parse("stream", parsers.joined(ended.stdout, ended.stderr)):
+        bound = parse_cpus(reading.params["thread_cpus"])
+        assert (reading.status, reading.params["threads"]) == (OK, "2")
+        assert bound <= cpus and len(bound) >= 2
+
+
+def test_threads_that_got_one_cpu_together_are_no_measurement(stream: Path) -> None:
+    """As under a batch system or an MPI starter that binds a process to a core."""
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("one CPU: more threads are never asked for")
+    (case,) = read_cases("--threads", "2")
+    cpu = str(min(os.sched_getaffinity(0)))
+    ended = run_case(stream, case, "taskset", "-c", cpu)
+    readings = parsers.parse("stream", parsers.joined(ended.stdout, ended.stderr))
+    assert {reading.status for reading in readings} == {f"invalid: 2 threads took turns on CPU {cpu}"}
+    assert {reading.params["thread_cpus"] for reading in readings} == {cpu}
+
+
+@pytest.mark.parametrize(
+    ("places", "cpus", "shared"),
+    [
+        (["0", "1", "2"], "0-2", ""),
+        (["0,64", "1,65", "2,66"], "0-2,64-66", ""),
+        (["0-2", "0-2", "0-2"], "0-2", ""),
+        (["0", "1", "1"], "0-1", "2 threads took turns on CPU 1"),
+        (["0", "0-1", "0-1"], "0-1", "3 threads took turns on CPU 0-1"),
+        (["0", "1"], None, ""),
+        (["0", "1", "2-1000000"], None, ""),
+        (["0", "1", "1-"], None, ""),
+    ],
+    ids=["one each", "hardware threads", "unbound", "two on one", "nested", "one unknown", "no CPUs", "cut"],
+)
+def test_threads_share_cpus_where_there_are_fewer(
+    stream: Path, places: list[str], cpus: str | None, shared: str
+) -> None:
+    lines = [f"OpenMP thread {thread} of 3 on CPUs {place}" for thread, place in enumerate(places)]
+    text = "\n".join([run(stream, ELEMENTS, threads=3).stdout, *lines, ""])
+    for reading in parsers.parse("stream", text):
+        assert reading.params.get("thread_cpus") == cpus
+        assert reading.status == (f"invalid: {shared}" if shared else OK)
 
 
 @pytest.mark.slow

@@ -2,7 +2,8 @@
 
 One case for each number of threads, way of spreading them, domain and kind of stores. A domain is the whole
 node (N) or a NUMA node by itself (M0, M1, …, as LIKWID calls them), whose threads are pinned to its cores, so
-that the pages they touch first lie in its memory. A place is a core with all its hardware threads.
+that the pages they touch first lie in its memory. A place is a core with all its hardware threads. The OpenMP
+library prints what became of that for each thread, as the parser reads it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from npc.sysfs import parse_cpus
 from npc.topology import processors
+from parsers.stream import AFFINITY_FORMAT
 
 CPUS = Path("/sys/devices/system/cpu")
 PROGRAMS = {"ordinary": "./stream", "non-temporal": "./stream_nontemporal"}
@@ -79,10 +81,20 @@ def emit(domain: str, cores: list[list[int]], threads: int, bind: str, kind: str
     """Print one case. More threads than cores get a place for each hardware thread."""
     units = cores if threads <= len(cores) else [[cpu] for core in cores for cpu in core]
     listed = ",".join("{" + ",".join(map(str, unit)) + "}" for unit in units)
-    words = [f"OMP_NUM_THREADS={threads}", f"OMP_PROC_BIND={bind}", f"OMP_PLACES={listed}", PROGRAMS[kind]]
+    displayed = ["OMP_DISPLAY_AFFINITY=true", f"'OMP_AFFINITY_FORMAT={AFFINITY_FORMAT}'"]
+    words = [f"OMP_NUM_THREADS={threads}", f"OMP_PROC_BIND={bind}", f"OMP_PLACES={listed}"]
     params = {"domain": domain, "bind": bind}
     name = f"{domain} {threads} {bind} {kind}"
-    print(json.dumps({"name": name, "values": {"case": " ".join(words)}, "runs": runs, "params": params}))
+    print(
+        json.dumps(
+            {
+                "name": name,
+                "values": {"case": " ".join([*words, *displayed, PROGRAMS[kind]])},
+                "runs": runs,
+                "params": params,
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

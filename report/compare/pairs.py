@@ -33,7 +33,7 @@ FALSE_DISCOVERY: Final = 0.05
 #: Less is of no interest to anybody, even where it is certain.
 LEAST_EFFECT: Final = 0.02
 #: Where processes were put, and that a night measured something again: no part of what was measured.
-_CIRCUMSTANCE: Final = frozenset({"client_cpus", "server_cpus", REMEASURED})
+_CIRCUMSTANCE: Final = frozenset({"client_cpus", "server_cpus", "thread_cpus", REMEASURED})
 #: What may be ignored beside params: ``--ignore size``.
 FIELDS: Final = ("size", "nodes", "version")
 #: Tools have message sizes of their own (60 KiB here, 64000 bytes there): those nearest to each other are a

@@ -23,9 +23,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from cron.lines import append_line, read_lines
-
-NAME: Final = "nights.jsonl"
+from cron.lines import append_line
+from npc.files import read_lines
+from npc.history import JOURNAL
 
 _DAY_S: Final = 86400.0
 _LEAST_S: Final = 20 * 3600.0
@@ -76,7 +76,7 @@ class Journal:
     """The journal of a history's folder; its lines are whole or not there. Raises OSError as files do."""
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder / NAME
+        self.path = folder / JOURNAL
 
     def note(self, night: str, event: str, **details: object) -> None:
         """Append a line and see it onto the disk."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 
 def append_line(path: Path, value: object) -> None:
@@ -33,16 +32,3 @@ def append_whole(stream: BinaryIO, whole: int, content: bytes) -> None:
     except OSError:
         os.ftruncate(stream.fileno(), whole)
         raise
-
-
-def read_lines(path: Path) -> Iterator[Any]:
-    """The values of all whole lines that are JSON; none of a file that does not exist."""
-    try:
-        lines = path.read_bytes().split(b"\n")[:-1]
-    except FileNotFoundError:
-        return
-    for line in lines:
-        try:
-            yield json.loads(line)
-        except ValueError:  # a disk that lost a block, or somebody's editor
-            continue

@@ -12,11 +12,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from npc.files import read_lines
 from npc.record import COLUMNS, OK
 from npc.units import METRICS
 
 #: Parameter of records that a night's automatic re-measurement made; it is no part of their series.
 REMEASURED: Final = "remeasured"
+#: The journal of the nights beside them, which `cron.journal` writes: a JSON object a line.
+JOURNAL: Final = "nights.jsonl"
 #: What a column means that a file of another schema does not have; ``unit`` follows from the metric.
 DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
     {**dict.fromkeys(COLUMNS, ""), "nodes": "1", "sample": "0", "status": OK}
@@ -30,6 +33,16 @@ def months(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
     return sorted(path for path in folder.iterdir() if _MONTH.fullmatch(path.name))
+
+
+def raw_folders(folder: Path) -> dict[str, Path]:
+    """By night, where its raw files were put, by the journal of a platform's history; pruned ones are gone.
+
+    The column ``raw`` is relative to it.
+    """
+    lines = (line for line in read_lines(folder / JOURNAL) if isinstance(line, dict))
+    named = ((line.get("night"), line.get("folder")) for line in lines)
+    return {night: Path(runs) for night, runs in named if isinstance(night, str) and isinstance(runs, str)}
 
 
 def completed(header: Sequence[str], cells: Sequence[str]) -> dict[str, str]:

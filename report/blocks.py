@@ -17,10 +17,20 @@ _MOST_RECORDS: Final = 6
 _DIGITS: Final = 4
 
 
+class Sample(NamedTuple):
+    """A measurement in a table: its value, its raw file (empty if that is gone), what there is to know of it,
+    and whether its value must not be used."""
+
+    text: str
+    href: str = ""
+    title: str = ""
+    bad: bool = False
+
+
 class Cell(NamedTuple):
     """A cell of a table. records: ids of the series that the number comes from. sort: what to sort it by,
     where that is not its text. href: a file to look at. kind: a class of the style sheet. picture: drawn
-    behind the text."""
+    behind the text. samples: measurements, before it."""
 
     text: str
     records: Sequence[str] = ()
@@ -28,6 +38,7 @@ class Cell(NamedTuple):
     href: str = ""
     kind: str = ""
     picture: Markup = Markup()
+    samples: Sequence[Sample] = ()
 
     @property
     def more_records(self) -> Sequence[str]:
@@ -44,7 +55,8 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table that can be sorted. wide: it is one, and may be scrolled sideways; folded: shown on request."""
+    """A table that can be sorted. folded: shown on request. idents: ids of its rows, where numbers lead to
+    them."""
 
     kind: ClassVar[str] = "table"
     caption: str
@@ -53,6 +65,7 @@ class Table:
     folded: bool = False
     filtered: bool = False
     note: str = ""
+    idents: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final, NamedTuple
 
-from npc.history import REMEASURED, completed, months
+from npc.history import REMEASURED, completed, months, raw_folders
 from npc.record import COLUMNS, OK
 from npc.units import METRICS, format_size
 
@@ -28,12 +28,15 @@ from npc.units import METRICS, format_size
 #: value, sample and what nobody looks at.
 _ALIKE: Final = itemgetter(1, 2, 3, 4, 7, 8, 15, 9, 11, 13)
 _SERIES: Final = 7
+_RUN: Final = 8
 _PARAMS: Final = COLUMNS.index("params")
+_RAW: Final = COLUMNS.index("raw")
 _FLOAT: Final = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
 VERDICT: Final = "verdict.json"
-#: Below the folder of a platform: the verdicts of every night. So many of the last are read.
+#: Below the folder of a platform: the verdicts of every night.
 VERDICTS: Final = "verdicts"
-_MOST_VERDICTS: Final = 60
+#: Of so many nights, the last ones, verdicts and names of raw files are read.
+_LAST_NIGHTS: Final = 60
 #: The version of ``verdict.json`` that is understood (docs/files.md).
 _SCHEMA: Final = 1
 
@@ -54,12 +57,26 @@ class Key(NamedTuple):
     params: str
 
 
+class Rows(NamedTuple):
+    """Rows of a series and a night that share hosts and status, in the order of the file.
+
+    again: whether the night measured them a second time. values: NaN where there is none. raw: the raw file
+    of each, relative to the folder of the night's raw runs; empty where that is gone, or the night long ago.
+    """
+
+    hosts: str
+    status: str
+    again: bool
+    values: Sequence[float]
+    raw: Sequence[str]
+
+
 class Night(NamedTuple):
     """A series in one night. time: seconds since 1970; median, low and high of `n` usable samples, NaN of
     none.
 
     status: the first that is not ``ok``. file: the CSV file that holds its rows. verdict: what that night
-    said of the series, where it is known and not PASS.
+    said of the series, where it is known and not PASS. rows: what was measured.
     """
 
     run: str
@@ -70,13 +87,60 @@ class Night(NamedTuple):
     n: int
     status: str
     file: str
-    verdict: str = ""
+    verdict: str
+    rows: Sequence[Rows]
+
+
+class RawFiles:
+    """Where the raw files of nights are: `npc nightly` prunes those of good nights after a while."""
+
+    def __init__(self) -> None:
+        self._folders: dict[Path, Mapping[str, Path]] = {}
+        self._there: dict[Path, frozenset[str]] = {}
+        self._names: dict[Path, frozenset[str]] = {}
+
+    def add(self, history: Path) -> frozenset[str]:
+        """Read a history's journal, once; those of the last nights whose raw runs are there."""
+        if history not in self._folders:
+            folders = self._folders[history] = raw_folders(history)
+            self._there[history] = frozenset(night for night in folders if folders[night].is_dir())
+        last = list(self._folders[history])[-_LAST_NIGHTS:]
+        return self._there[history].intersection(last)
+
+    def folder(self, night: Night) -> Path | None:
+        """The folder of the night's raw runs; None if it is not there."""
+        history = Path(night.file).parent
+        return self._folders[history][night.run] if night.run in self._there[history] else None
+
+    def why_none(self, night: Night) -> str:
+        """Why a folder is not there."""
+        known = night.run in self._folders[Path(night.file).parent]
+        return "raw runs pruned" if known else "where: not known"
+
+    def path(self, night: Night, raw: str) -> Path | None:
+        """A raw file of the night, None if it is not there."""
+        folder = self.folder(night)
+        path = folder / raw if folder and raw else None
+        return path if path and path.name in self._listed(path.parent) else None
+
+    def _listed(self, folder: Path) -> frozenset[str]:
+        """What is in a folder; a file system that is far away is asked once, and not for each file."""
+        if folder not in self._names:
+            try:
+                self._names[folder] = frozenset(path.name for path in folder.iterdir())
+            except OSError:
+                self._names[folder] = frozenset()
+        return self._names[folder]
 
 
 @dataclass(frozen=True, slots=True)
 class HistorySeries:
-    """A series over its nights, the oldest first. judged: its entry in ``verdict.json``, if there is one."""
+    """A series over its nights, the oldest first. judged: its entry in ``verdict.json``, if there is one.
 
+    ident: the id of its row in the page, with which those of its nights begin.
+    """
+
+    ident: str
     key: Key
     nights: tuple[Night, ...]
     judged: Mapping[str, Any] = field(default_factory=dict)
@@ -104,6 +168,16 @@ class HistorySeries:
         return [night for night in self.nights if night.n]
 
     @property
+    def last(self) -> int:
+        """The place among `nights` of the last one with a value; of the last one where none has."""
+        places = range(len(self.nights) - 1, -1, -1)
+        return next((place for place in places if self.nights[place].n), places[0])
+
+    def anchor(self, place: int) -> str:
+        """The id in the page of the row of the night at that place."""
+        return f"{self.ident}n{place}"
+
+    @property
     def verdict(self) -> str:
         """``PASS``, ``DEGRADED``, …; empty if nobody judged it."""
         return str(self.judged.get("verdict", ""))
@@ -112,7 +186,8 @@ class HistorySeries:
 @dataclass(frozen=True, slots=True)
 class Node:
     """How a node compares: how many rows name it, how many of them failed, and the median of the ratios of
-    its own medians to everybody's, over `series` series that others measured as well; below 1 is worse."""
+    its own medians to everybody's, over `series` series that others measured as well; below 1 is worse.
+    worst: the series with the least of these ratios, and that ratio."""
 
     name: str
     platform: str
@@ -121,6 +196,7 @@ class Node:
     ratio: float | None
     series: int
     by_month: Mapping[str, int]
+    worst: tuple[float, HistorySeries] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +212,7 @@ class History:
     series: tuple[HistorySeries, ...]
     nodes: tuple[Node, ...]
     verdicts: Mapping[str, Mapping[str, Any]]
+    raw_files: RawFiles
     #: Rows that could not be read.
     problems: int = 0
 
@@ -178,14 +255,12 @@ def _files(folder: Path, platforms: Sequence[str]) -> list[Path]:
 
 
 class _Gathered:
-    """What is gathered of one series: values and what was not ok, by night; values by hosts."""
+    """What is gathered of one series: its rows by night; values by hosts."""
 
-    __slots__ = ("again", "by_hosts", "statuses", "values")
+    __slots__ = ("by_hosts", "by_night")
 
     def __init__(self) -> None:
-        self.values: defaultdict[str, list[float]] = defaultdict(list)
-        self.again: defaultdict[str, list[float]] = defaultdict(list)
-        self.statuses: dict[str, str] = {}
+        self.by_night: defaultdict[str, list[Rows]] = defaultdict(list)
         self.by_hosts: defaultdict[str, list[float]] = defaultdict(list)
 
 
@@ -194,8 +269,9 @@ class _Reading:
 
     def __init__(self) -> None:
         self.series: defaultdict[Key, _Gathered] = defaultdict(_Gathered)
-        #: What tells a series, as in the files → where it is gathered.
-        self._told: dict[tuple[str, ...], tuple[_Gathered | None, defaultdict[str, list[float]]]] = {}
+        #: What tells a series, as in the files → where it is gathered, whether it was measured again.
+        self._told: dict[tuple[str, ...], tuple[_Gathered | None, bool]] = {}
+        self.raw_files = RawFiles()
         self.begun: dict[str, str] = {}
         self.files: dict[tuple[str, str], str] = {}
         #: (platform, hosts, month, whether ok) → rows
@@ -217,9 +293,13 @@ class _Reading:
         complete = tuple(header) == tuple(COLUMNS)
         rows = _rows(lines) if complete else (_completed(header, cells) for cells in _by_csv(lines))
         groups: dict[tuple[str, ...], list[str]] = {}
+        kept = self.raw_files.add(path.parent)
+        raw: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
         for row in rows:
             try:
                 alike = _ALIKE(row)
+                if alike[_RUN] in kept:
+                    raw[alike].append(row[_RAW])
             except IndexError:
                 self.problems += 1
                 continue
@@ -229,14 +309,16 @@ class _Reading:
             else:
                 found.append(row[5])
         for alike, (time, *values) in groups.items():
-            self._add(alike, time, values, str(path))
+            self._add(alike, time, values, raw.get(alike, ()), str(path))
 
-    def _add(self, alike: tuple[str, ...], time: str, values: Sequence[str], file: str) -> None:
-        """Rows that share everything but sample and value; `time` is of the first."""
+    def _add(
+        self, alike: tuple[str, ...], time: str, values: Sequence[str], raw: Sequence[str], file: str
+    ) -> None:
+        """Rows that share everything but sample, value and raw file; `time` is of the first."""
         told, (hosts, run, status) = alike[:_SERIES], alike[_SERIES:]
         if told not in self._told:
             self._told[told] = self._place(Key(*told))
-        found, by_run = self._told[told]
+        found, again = self._told[told]
         if found is None:
             self.problems += len(values)
             return
@@ -245,26 +327,26 @@ class _Reading:
             self.begun[run] = time
         self.files.setdefault((told[0], run), file)
         self.where[told[0], hosts, time[:7], status == OK] += len(values)
-        if status != OK:
-            found.statuses.setdefault(run, status)
-            return
         numbers = _numbers(values)
-        self.problems += len(values) - len(numbers)
+        if status == OK and not math.isfinite(sum(numbers)):
+            usable = [place for place, number in enumerate(numbers) if math.isfinite(number)]
+            self.problems += len(numbers) - len(usable)
+            numbers, raw = [numbers[place] for place in usable], [raw[place] for place in usable if raw]
         if numbers:
-            by_run[run] += numbers
-            if hosts:
+            found.by_night[run].append(Rows(hosts, status, again, numbers, raw))
+            if hosts and status == OK:
                 found.by_hosts[hosts] += numbers
 
-    def _place(self, key: Key) -> tuple[_Gathered | None, defaultdict[str, list[float]]]:
-        """Where the rows of a series are gathered, and its values by night; None of an unknown metric."""
+    def _place(self, key: Key) -> tuple[_Gathered | None, bool]:
+        """Where the rows of a series are gathered, and whether a night measured them again; None of an
+        unknown metric."""
         again = REMEASURED in key.params and REMEASURED in _params(key.params)
         if again:
             others = {name: text for name, text in _params(key.params).items() if name != REMEASURED}
             key = key._replace(params=json.dumps(others, sort_keys=True) if others else "")
         if key.metric not in METRICS:
-            return None, defaultdict(list)
-        found = self.series[key]
-        return found, found.again if again else found.values
+            return None, again
+        return self.series[key], again
 
     def history(
         self,
@@ -280,10 +362,10 @@ class _Reading:
             self.series, key=lambda key: (*key[:4], int(key.size) if key.size.isdecimal() else -1, *key[5:])
         )
         judged = {key: entry for each in verdicts.values() for key, entry in _entries(each)}
-        series = []
-        for key in keys:
+        series = {}
+        for number, key in enumerate(keys):
             nights = tuple(self._nights(key, moments, places, by_night))
-            series.append(HistorySeries(key, nights, judged.get(_plain(key), {})))
+            series[key] = HistorySeries(f"h{number}", key, nights, judged.get(_plain(key), {}))
         times = sorted(self.begun.values())
         return History(
             folder=folder,
@@ -292,9 +374,10 @@ class _Reading:
             nights=len(self.begun),
             first=times[0],
             last=times[-1],
-            series=tuple(series),
-            nodes=tuple(self._nodes()),
+            series=tuple(series.values()),
+            nodes=tuple(self._nodes(series)),
             verdicts=verdicts,
+            raw_files=self.raw_files,
             problems=self.problems,
         )
 
@@ -306,19 +389,23 @@ class _Reading:
         by_night: Mapping[tuple[str, ...], Mapping[str, str]],
     ) -> Iterator[Night]:
         """The nights of a series, in the order of their `places`."""
-        verdicts, gathered = by_night.get(_plain(key), {}), self.series[key]
-        runs = {*gathered.values, *gathered.again, *gathered.statuses}
-        for run in sorted(runs, key=places.__getitem__):
-            found = sorted(gathered.values.get(run) or gathered.again.get(run) or ())
+        verdicts, gathered = by_night.get(_plain(key), {}), self.series[key].by_night
+        for run in sorted(gathered, key=places.__getitem__):
+            rows = gathered[run]
+            usable = [each for each in rows if each.status == OK]
+            bad = [each.status for each in rows if each.status != OK]
+            first = [each for each in usable if not each.again] or usable
+            found = sorted(chain.from_iterable([each.values for each in first]))
             low, high = (found[0], found[-1]) if found else (math.nan, math.nan)
             n = len(found)
             middle = (found[(n - 1) // 2] + found[n // 2]) / 2 if found else math.nan
             yield Night(
                 run, moments[run], middle, low, high, n,
-                gathered.statuses.get(run, ""), self.files[key.platform, run], verdicts.get(run, ""),
+                bad[0] if bad else "",
+                self.files[key.platform, run], verdicts.get(run, ""), rows,
             )  # fmt: skip
 
-    def _nodes(self) -> Iterator[Node]:
+    def _nodes(self, series: Mapping[Key, HistorySeries]) -> Iterator[Node]:
         """Every node, with how it compares."""
         ratios = self._ratios()
         rows: Counter[tuple[str, str]] = Counter()
@@ -332,12 +419,15 @@ class _Reading:
                 months[node][month] += number
         for node, number in sorted(rows.items()):
             own = ratios.get(node, [])
-            ratio = median(own) if own else None
-            yield Node(node[1], node[0], number, failed[node], ratio, len(own), months[node])
+            ratio = median(ratio for ratio, _ in own) if own else None
+            least, key = min(own, default=(0.0, None))
+            worst = (least, series[key]) if key else None
+            yield Node(node[1], node[0], number, failed[node], ratio, len(own), months[node], worst)
 
-    def _ratios(self) -> Mapping[tuple[str, str], list[float]]:
-        """(platform, host) → its medians against everybody's, of each series that others measured as well."""
-        found: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+    def _ratios(self) -> Mapping[tuple[str, str], list[tuple[float, Key]]]:
+        """(platform, host) → its medians against everybody's, each with its series, as far as others measured
+        that as well."""
+        found: defaultdict[tuple[str, str], list[tuple[float, Key]]] = defaultdict(list)
         for key, gathered in self.series.items():
             better = METRICS[key.metric].better
             if better == "neither" or len(gathered.by_hosts) < 2:
@@ -348,12 +438,12 @@ class _Reading:
                 if middle > 0 and normal > 0:
                     ratio = normal / middle if better == "lower" else middle / normal
                     for host in hosts.split(";"):
-                        found[key.platform, host].append(ratio)
+                        found[key.platform, host].append((ratio, key))
         return found
 
 
 def _rows(lines: Iterator[str]) -> Iterator[list[str]]:
-    """The cells of rows in the order of `COLUMNS`, at least those up to the params; lines without their ends.
+    """The cells of rows in the order of `COLUMNS`; lines without their ends.
 
     Where quotes are about the params alone or about nothing, as in nearly every row, cutting at the commas
     takes half the time of the csv module.
@@ -365,6 +455,7 @@ def _rows(lines: Iterator[str]) -> Iterator[list[str]]:
             params, _, raw = after.rpartition('",')
             if len(cells) == _PARAMS + 1 and not cells[_PARAMS] and '"' not in raw:
                 cells[_PARAMS] = params.replace('""', '"')
+                cells.append(raw)
             else:
                 cells = next(_by_csv(chain((line,), lines)))
         yield cells
@@ -388,12 +479,11 @@ def _params(cell: str) -> dict[str, str]:
 
 
 def _numbers(cells: Sequence[str]) -> list[float]:
-    """The numbers of cells, without those that are none."""
+    """The numbers of cells, NaN for one that is none."""
     try:
-        found = list(map(float, cells))
+        return list(map(float, cells))
     except ValueError:
-        found = [float(cell) for cell in cells if _FLOAT.fullmatch(cell)]
-    return found if math.isfinite(sum(found)) else [number for number in found if math.isfinite(number)]
+        return [float(cell) if _FLOAT.fullmatch(cell) else math.nan for cell in cells]
 
 
 def _seconds(time: str) -> float:
@@ -419,7 +509,7 @@ def _by_night(folders: Iterable[Path]) -> Mapping[tuple[str, ...], Mapping[str, 
     """Series → night → verdict, of the last nights and where it is not PASS."""
     found: defaultdict[tuple[str, ...], dict[str, str]] = defaultdict(dict)
     for folder in folders:
-        for path in sorted((folder / VERDICTS).glob("*.json"))[-_MOST_VERDICTS:]:
+        for path in sorted((folder / VERDICTS).glob("*.json"))[-_LAST_NIGHTS:]:
             document = _read_verdict(path)
             for key, entry in _entries(document) if document else ():
                 if entry.get("verdict") != "PASS":

@@ -22,7 +22,7 @@ from markupsafe import Markup
 import npc
 from npc.record import Record
 from npc.units import format_quantity
-from report.blocks import Block
+from report.blocks import Block, Sample
 from report.runs import Report, Run, Series, better
 from report.sections import SECTIONS, Absent
 from roofline.table import size_text
@@ -40,14 +40,6 @@ class Section(NamedTuple):
     name: str
     title: str
     blocks: list[Block]
-
-
-class Sample(NamedTuple):
-    """A record in the table: its value, its raw file, and why it is not used."""
-
-    text: str
-    href: str
-    status: str
 
 
 def build(
@@ -197,4 +189,5 @@ def _sample(record: Record, run: Run, report: Report) -> Sample:
         text = record.status.partition(":")[0]
     else:
         text = format_quantity(record.value, record.unit, 3)
-    return Sample(text, report.href(run, record.raw or "records.csv"), "" if record.ok else record.status)
+    status = "" if record.ok else record.status
+    return Sample(text, report.href(run, record.raw or "records.csv"), status, not record.ok)

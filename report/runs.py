@@ -250,7 +250,7 @@ class Report:
 
     def link(self, path: str | Path) -> str:
         """A link from the page to a file; every byte of its name that means something in a link is quoted."""
-        return quote(os.path.relpath(Path(path).absolute(), self.folder.absolute()))
+        return quote(os.path.relpath(path, self.folder))
 
     @property
     def title(self) -> str:

@@ -116,18 +116,26 @@ def make_pairs(folder: Path, nodes: int = 8, slow: int = 3) -> Path:
     return folder
 
 
+#: Nights of `make_history` whose raw files are there.
+KEPT = 5
+
+
 def make_history(folder: Path, nights: int = 40, platform: str = "fuchs") -> Path:
-    """A judged history of three series, of which one is 15 % slower since its 30th night."""
+    """A judged history of three series, of which one is 15 % slower since its 30th night; beside it the raw
+    files of the last `KEPT` nights, but for those of the last night's second launches."""
     from cron.history import History, of_night
+    from cron.journal import Journal
     from cron.judge import judge
     from cron.publish import write_verdict
     from cron.series import panel
 
     chance = random.Random(2)
     begun = datetime(2026, 9, 1, 2, 30, tzinfo=timezone.utc)
-    history = History(folder / platform)
+    history, journal = History(folder / platform), Journal(folder / platform)
     for night in range(nights):
         moment = begun + timedelta(days=night)
+        name = moment.strftime("%Y%m%dT%H%M%SZ")
+        runs = folder.parent / "nights" / name
         found = []
         for case, metric, value in (
             ("tcp_bw", "bandwidth", 1.1e9),
@@ -144,12 +152,20 @@ def make_history(folder: Path, nights: int = 40, platform: str = "fuchs") -> Pat
                         platform=platform,
                         value=value * noise,
                         hosts=hosts,
+                        raw=f"first/{case}/{record.sample}.out",
                     )
                 )
         if night == 20:
             found[0] = replace(found[0], value=None, status="failed: connection refused")
             found[1:3] = [replace(each, value=None, status=found[0].status) for each in found[1:3]]
-        history.append(of_night(found, moment.strftime("%Y%m%dT%H%M%SZ")))
+        history.append(of_night(found, name))
+        if night:
+            journal.note(name, "begun", folder=str(runs), words=[])
+        for record in found if night >= nights - KEPT else ():
+            path = runs / record.raw
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if night < nights - 1 or record.sample != 1:
+                path.write_text(f"{record.value}\n")
     judged = judge(panel(history.points(), platform), platform)
     write_verdict(folder / platform, judged, ["the matrix of pairs was not measured"])
     history.close()

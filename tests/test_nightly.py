@@ -21,10 +21,11 @@ from hypothesis import strategies as st
 
 from cron.history import History
 from cron.journal import Journal, Night, missed
-from cron.lines import append_line, read_lines
+from cron.lines import append_line
 from cron.lock import NAME, Held, only_one
 from cron.nightly import Options, Watch, prunable
 from cron.schedule import At, blocks, script_text, systemd_units, with_block, without_block
+from npc.files import read_lines
 from npc.history import REMEASURED
 from npc.jube import Stop
 from npc.record import Record

@@ -354,6 +354,83 @@ def test_nights_show_the_verdict_the_usual_value_and_where_the_new_level_began(p
     assert "the matrix of pairs was not measured" in page.inside["summary"]
 
 
+def test_a_number_of_a_night_leads_to_its_samples_and_to_those_raw_files_that_are_there(
+    whole: tuple[Path, dict[str, Any]], page: Page
+) -> None:
+    """40 nights, the raw files of the last five kept; of the last night those of the second launch are lost,
+    and of the first night nobody noted the place."""
+    text = whole[0].read_text(encoding="utf-8")
+    (row,) = re.findall(r'<tr id="h\d+" [^>]*><th scope="row">qperf udp_bw, .*?</tr>', text)
+    (ident,) = re.findall(r'href="#(h\d+n\d+)"', row)
+    assert f'data-record="{ident}"/>' in text, "the mark in the picture leads there, too"
+    assert ident.endswith("n39")
+
+    def night(number: int) -> str:
+        (found,) = re.findall(rf'<tr id="{ident[:-2]}{number}" .*?</tr>', text)
+        return str(found)
+
+    files = re.findall(r'<a href="([^"]*)" title="n3, n0">[\d.]+ MB/s</a>', night(39))
+    assert [name.rpartition("nights/")[2] for name in files] == [
+        f"20261010T023000Z/first/udp_bw/{sample}.out" for sample in (0, 2)
+    ]
+    assert len(re.findall(r'<span title="n3, n0">[\d.]+ MB/s</span>', night(39))) == 1
+    assert night(36).count(".out") == 3 and ".out" not in night(34)
+    assert "raw runs pruned" in night(34) and "raw runs pruned" not in night(36)
+    assert "where: not known" in night(0)
+    (entry,) = re.findall(r'DEGRADED: qperf udp_bw.*?href="#(\w+)"', page_section(text, "summary"))
+    assert f"{entry}n39" == ident
+    (worst,) = re.findall(
+        r'<th scope="row">n3</th>.*?href="#(h\d+)".*worst: qperf', page_section(text, "allocation")
+    )
+    assert worst in page.ids
+
+
+def test_of_a_series_without_a_picture_the_last_night_is_shown_and_of_a_failed_one_why(
+    tmp_path: Path,
+) -> None:
+    text = ",".join(COLUMNS) + "\n" + rows("2026-10-01", [1, 2], case="once", raw="first/once.out")
+    text += rows("2026-10-01", [""], case="never", status="failed: x", raw="first/never.out")
+    text += "".join(
+        rows("2026-10-01", [10 + size], case="sweep", raw="a.out", size=str(size)) for size in (8, 9)
+    )
+    (tmp_path / "2026-10.csv").write_text(text)
+    runs = tmp_path / "runs of nights"
+    (runs / "first").mkdir(parents=True)
+    (runs / "first" / "never.out").write_text("x")
+    note = {"night": "2026-10-01", "event": "begun", "folder": str(runs)}
+    (tmp_path / "nights.jsonl").write_text(json.dumps(note) + "\n{}\n3\n")
+    assert npc_report("--history", tmp_path, "--output", tmp_path / "h.html").exit_code == 0
+    page = (tmp_path / "h.html").read_text()
+    assert len(re.findall(r'<tr id="h\dn0"', page)) == 4
+    assert (
+        '<a href="runs%20of%20nights/first/never.out" class="bad" title="a, b; failed: x">failed</a>' in page
+    )
+    assert "once.out" not in page and "2026-10.csv" in page
+
+
+def test_of_many_nights_only_the_last_are_linked_file_by_file_the_others_by_their_folder(
+    tmp_path: Path,
+) -> None:
+    names = [f"2026-{month:02d}-{day:02d}" for month in (7, 8, 9) for day in range(1, 29)]
+    notes = []
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.out").write_text("1")
+        notes.append(json.dumps({"night": name, "event": "begun", "folder": str(tmp_path / name)}))
+    (tmp_path / "nights.jsonl").write_text("\n".join(notes) + "\n")
+    text = "".join(rows(name, [1.5], raw="a.out") for name in names)
+    (tmp_path / "2026-07.csv").write_text(",".join(COLUMNS) + "\n" + text)
+    assert npc_report("--history", tmp_path, "--output", tmp_path / "h.html").exit_code == 0
+    page = (tmp_path / "h.html").read_text()
+    assert re.findall(r'href="([^"]*)/a\.out"', page) == names[-60:]
+    assert re.findall(r'href="([^"]*)">raw runs</a>', page) == names[:-60]
+
+
+def page_section(text: str, name: str) -> str:
+    """The markup of a section of a page."""
+    return text.partition(f'<section id="{name}"')[2].partition("</section>")[0]
+
+
 def test_hostile_names_stay_text(tmp_path: Path) -> None:
     found = [
         replace(

@@ -13,6 +13,7 @@ from report.blocks import Block, Cell, Figure, Table, Text, count, grid_figure
 from report.charts import Cell as GridCell
 from report.charts import Grid
 from report.history import History
+from report.history import Node as HistoryNode
 from report.runs import Report, Run, better, median_ratio
 from report.sections import Absent
 
@@ -106,14 +107,14 @@ def _nodes(run: Run) -> Iterator[Node]:
             ratio=median(ratio for ratio, _, _ in own) if own else None,
             series=len(own),
             record=worst[1] if worst else first_of[host],
-            worst=f"worst: {worst[2]}, {worst[0]:.3g} of normal" if worst else "",
+            worst=_worst(worst[2], worst[0]) if worst else "",
         )
 
 
 def _of_history(report: Report, history: History) -> Iterator[Block]:
     for platform in history.platforms:
         own = [node for node in history.nodes if node.platform == platform]
-        nodes = [Node(n.name, n.rows, n.failed, n.ratio, n.series) for n in own]
+        nodes = [_over_nights(node) for node in own]
         nodes = _placed(sorted(nodes, key=lambda node: natural(node.name)), report.topology)
         if len(nodes) < 2:
             continue
@@ -135,6 +136,19 @@ def _of_history(report: Report, history: History) -> Iterator[Block]:
             folded=True,
             filtered=True,
         )
+
+
+def _over_nights(node: HistoryNode) -> Node:
+    """A node of a history, which leads to its worst series."""
+    found = Node(node.name, node.rows, node.failed, node.ratio, node.series)
+    if node.worst is None:
+        return found
+    ratio, series = node.worst
+    return replace(found, record=series.ident, worst=_worst(series.name, ratio))
+
+
+def _worst(name: str, ratio: float) -> str:
+    return f"worst: {name}, {ratio:.3g} of normal"
 
 
 def _placed(nodes: Sequence[Node], topology: Topology | None) -> list[Node]:

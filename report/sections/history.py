@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
+from itertools import islice
 
 from markupsafe import Markup
 
+from npc.record import OK
 from npc.units import format_quantity
-from report.blocks import Block, Cell, Figure, Listing, Table, Text, chart_figure, count
+from report.blocks import Block, Cell, Figure, Listing, Sample, Table, Text, chart_figure, count
 from report.charts import Chart, Mark, Trace, quantity_axis, sparkline, time_axis
 from report.history import History, HistorySeries, Night
 from report.runs import Report, better
@@ -22,8 +24,12 @@ _RANK = {"FAIL": 0, "DEGRADED": 1, "INVALID": 2, "MISSING": 3, "CHANGED": 4, "WA
 _MOST_CHARTS = 24
 #: Rows of nights in the tables, all charts together.
 _MOST_NIGHTS = 3000
+#: Samples of a night that are shown, with their raw files.
+_MOST_SAMPLES = 8
 #: Nights whose range and values a chart marks one by one.
 _MOST_MARKS = 400
+#: The columns of a table of nights.
+_NIGHT = ("night", "median", "range", "samples", "run", "verdict", "what was not ok", "samples and raw files")
 #: Nights whose marks are drawn small.
 _CROWDED = 120
 
@@ -35,14 +41,18 @@ def build(report: Report) -> Iterator[Block]:
         raise Absent("no history was asked for (--history FOLDER; npc nightly keeps one)")
     yield Text(f"This is {history.words}. A night is a run; its value is the median of its usable samples.")
     order = sorted(history.series, key=_order)
-    yield _table(report, order)
+    yield _table(order)
     several = [series for series in _by_test(order) if len(series.measured) > 1]
-    shown = several[:_MOST_CHARTS]
-    for series in shown:
-        yield _figure(report, history, series, max(7, _MOST_NIGHTS // max(len(shown), 1)))
+    shown = {series.ident: series for series in several[:_MOST_CHARTS]}
+    most = max(7, _MOST_NIGHTS // max(len(shown), 1))
+    for series in shown.values():
+        yield _figure(report, history, series, most)
     if len(several) > len(shown):
         left = len(several) - len(shown)
-        yield Text(f"{left} more series of several nights are in the table only.")
+        yield Text(f"{left} more series of several nights are in the tables only.")
+    rest = [series for series in order if series.ident not in shown or series.last not in _last(series, most)]
+    if rest:
+        yield _last_nights(report, history, rest)
     yield from _rules(history)
 
 
@@ -81,7 +91,7 @@ def _day(time: float) -> str:
     return datetime.fromtimestamp(time, timezone.utc).strftime("%Y-%m-%d")
 
 
-def _table(report: Report, order: Sequence[HistorySeries]) -> Table:
+def _table(order: Sequence[HistorySeries]) -> Table:
     rows = []
     several = len({series.key.platform for series in order}) > 1
     for series in order:
@@ -90,16 +100,15 @@ def _table(report: Report, order: Sequence[HistorySeries]) -> Table:
         unit = series.unit
         usual, effect = judged.get("reference"), judged.get("effect")
         bad = series.verdict not in ("", "PASS", "WATCH")
-        name = f"{series.key.platform}: {series.name}" if several else series.name
         rows.append(
             (
-                Cell(name),
+                Cell(_name(series, several)),
                 Cell(series.key.metric),
                 Cell(series.verdict, sort=_RANK.get(series.verdict, 6), kind="bad" if bad else ""),
                 Cell(
                     format_quantity(last.median, unit) if last else "none",
                     sort=last.median if last else "",
-                    href=report.link(last.file) if last else "",
+                    records=(series.anchor(series.last),),
                     kind="number",
                 ),
                 Cell(
@@ -134,7 +143,13 @@ def _table(report: Report, order: Sequence[HistorySeries]) -> Table:
         ),
         tuple(rows),
         filtered=True,
+        idents=tuple(series.ident for series in order),
     )
+
+
+def _name(series: HistorySeries, several: bool) -> str:
+    """With its platform where there are several."""
+    return f"{series.key.platform}: {series.name}" if several else series.name
 
 
 def _spark(series: HistorySeries) -> Markup:
@@ -151,9 +166,9 @@ def _spark(series: HistorySeries) -> Markup:
 
 def _figure(report: Report, history: History, series: HistorySeries, most: int) -> Figure:
     unit, nights, judged = series.unit, series.measured, series.judged
-    title = f"{series.name}: {series.key.metric}" + (f", {series.verdict}" if series.verdict else "")
-    if len(history.platforms) > 1:
-        title = f"{series.key.platform}: {title}"
+    title = f"{_name(series, len(history.platforms) > 1)}: {series.key.metric}" + (
+        f", {series.verdict}" if series.verdict else ""
+    )
     levels = [judged.get(name) for name in ("reference", "limit", "floor")]
     values = [value for night in nights for value in (night.low, night.high)]
     x = time_axis("Night (UTC)", [night.time for night in series.nights])
@@ -161,6 +176,7 @@ def _figure(report: Report, history: History, series: HistorySeries, most: int) 
         f"{series.key.metric.capitalize()} [{unit}]", [*values, *(v for v in levels if v)], unit, log=False
     )
     marked = nights if len(nights) <= _MOST_MARKS else nights[-_MOST_MARKS:]
+    anchors = {series.nights[place].run: series.anchor(place) for place in _last(series, most)}
     band = [(night.time, night.low) for night in nights] + [
         (night.time, night.high) for night in reversed(nights)
     ]
@@ -170,18 +186,24 @@ def _figure(report: Report, history: History, series: HistorySeries, most: int) 
             "blue",
             lines=(tuple((night.time, night.median) for night in nights),),
             bands=(tuple(band),),
-            marks=tuple(Mark(night.time, night.median, _tip(night, unit)) for night in marked),
+            marks=tuple(_mark(night, unit, anchors) for night in marked),
             small=len(nights) > _CROWDED,
         )
     ]
     judged_bad = [night for night in nights if night.verdict]
     if judged_bad:
-        marks = tuple(Mark(night.time, night.median, _tip(night, unit)) for night in judged_bad)
+        marks = tuple(_mark(night, unit, anchors) for night in judged_bad)
         traces.append(Trace("nights that were not as usual", "bad", marks=marks, shape=0, hollow=True))
     lost = [night for night in series.nights if not night.n]
     if lost:
         marks = tuple(
-            Mark(n.time, y.low, f"{_day(n.time)}, {n.run}\n{n.status or 'no usable number'}") for n in lost
+            Mark(
+                n.time,
+                y.low,
+                f"{_day(n.time)}, {n.run}\n{n.status or 'no usable number'}",
+                anchors.get(n.run, ""),
+            )
+            for n in lost
         )
         traces.append(Trace("nights without a usable number", "bad", marks=marks, shape=4, hollow=True))
     for name, words, colour, dashes in (
@@ -217,7 +239,7 @@ def _figure(report: Report, history: History, series: HistorySeries, most: int) 
         tuple(traces),
         height=300,
     )
-    return chart_figure(chart, shows, _reading(traces), _nights(report, series, most))
+    return chart_figure(chart, shows, _reading(traces), _nights(report, history, series, most))
 
 
 def _reading(traces: Sequence[Trace]) -> str:
@@ -250,39 +272,98 @@ def _moment(series: HistorySeries, since: str) -> float | None:
     return None
 
 
+def _mark(night: Night, unit: str, anchors: Mapping[str, str]) -> Mark:
+    return Mark(night.time, night.median, _tip(night, unit), anchors.get(night.run, ""))
+
+
 def _tip(night: Night, unit: str) -> str:
     around = f"{format_quantity(night.low, unit)} – {format_quantity(night.high, unit)}, n = {night.n}"
     said = "".join(f"\n{text}" for text in (night.verdict, night.status) if text)
     return f"{_day(night.time)}, {night.run}\n{format_quantity(night.median, unit)}\n{around}{said}"
 
 
-def _nights(report: Report, series: HistorySeries, most: int) -> Table:
-    """The last nights with the file of the history that holds their records."""
-    unit = series.unit
-    rows = []
-    for night in series.nights[-most:]:
-        value = format_quantity(night.median, unit) if night.n else "none"
-        around = (
-            f"{format_quantity(night.low, unit)} – {format_quantity(night.high, unit)}" if night.n else ""
-        )
-        rows.append(
-            (
-                Cell(_day(night.time), sort=night.time),
-                Cell(
-                    value, sort=night.median if night.n else "", href=report.link(night.file), kind="number"
-                ),
-                Cell(around, kind="number"),
-                count(night.n),
-                Cell(night.run),
-                Cell(night.verdict, kind="bad" if night.verdict not in ("", "PASS", "WATCH") else ""),
-                Cell(night.status),
-            )
-        )
-    left = len(series.nights) - len(rows)
+# --- the records of nights -----------------------------------------------------------------------------
+
+
+def _last(series: HistorySeries, most: int) -> range:
+    """The places of the last nights of a series."""
+    return range(max(0, len(series.nights) - most), len(series.nights))
+
+
+def _nights(report: Report, history: History, series: HistorySeries, most: int) -> Table:
+    """The last nights of a series, each with its samples and their raw files."""
+    places = _last(series, most)
     return Table(
         f"Nights: {series.name} {series.key.metric}",
-        ("night", "median", "range", "samples", "run", "verdict", "what was not ok"),
-        tuple(rows),
+        _NIGHT,
+        tuple(_night(report, history, series, place) for place in places),
         folded=True,
-        note=f"{left} earlier nights are in the history's files." if left else "",
+        note=f"{places.start} earlier nights are in the history's files." if places.start else "",
+        idents=tuple(map(series.anchor, places)),
     )
+
+
+def _last_nights(report: Report, history: History, rest: Sequence[HistorySeries]) -> Table:
+    """The last night of each series that no figure shows."""
+    several = len(history.platforms) > 1
+    return Table(
+        "The last night of the other series",
+        ("series", "metric", *_NIGHT),
+        tuple(
+            (
+                Cell(_name(series, several)),
+                Cell(series.key.metric),
+                *_night(report, history, series, series.last),
+            )
+            for series in rest
+        ),
+        folded=True,
+        filtered=True,
+        idents=tuple(series.anchor(series.last) for series in rest),
+    )
+
+
+def _night(report: Report, history: History, series: HistorySeries, place: int) -> tuple[Cell, ...]:
+    """What the files have of a series in a night."""
+    night, unit = series.nights[place], series.unit
+    value = format_quantity(night.median, unit) if night.n else "none"
+    around = f"{format_quantity(night.low, unit)} – {format_quantity(night.high, unit)}" if night.n else ""
+    return (
+        Cell(_day(night.time), sort=night.time),
+        Cell(value, sort=night.median if night.n else "", kind="number"),
+        Cell(around, kind="number"),
+        count(night.n),
+        Cell(night.run, href=report.link(night.file)),
+        Cell(night.verdict, kind="bad" if night.verdict not in ("", "PASS", "WATCH") else ""),
+        Cell(night.status),
+        _raw(report, history, night, unit),
+    )
+
+
+def _raw(report: Report, history: History, night: Night, unit: str) -> Cell:
+    """The samples of a night with their raw files, its raw runs, or why there are none."""
+    files = history.raw_files
+    if samples := tuple(_samples(report, history, night, unit)):
+        return Cell("", samples=samples, kind="samples")
+    folder = files.folder(night)
+    return Cell("raw runs", href=report.link(folder)) if folder else Cell(files.why_none(night), kind="faint")
+
+
+def _samples(report: Report, history: History, night: Night, unit: str) -> Iterator[Sample]:
+    """The samples of a night, with links to those raw files that are still there."""
+    each = (
+        (rows, value, raw) for rows in night.rows for value, raw in zip(rows.values, rows.raw, strict=False)
+    )
+    for rows, value, raw in islice(each, _MOST_SAMPLES):
+        bad = rows.status != OK
+        path = history.raw_files.path(night, raw)
+        text = rows.status.partition(":")[0] if math.isnan(value) else format_quantity(value, unit, 3)
+        said = (
+            rows.hosts.replace(";", ", "),
+            "measured again" if rows.again else "",
+            rows.status if bad else "",
+        )
+        yield Sample(text, report.link(path) if path else "", "; ".join(filter(None, said)), bad)
+    more = sum(len(rows.raw) for rows in night.rows) - _MOST_SAMPLES
+    if more > 0:
+        yield Sample(f"and {more} more")

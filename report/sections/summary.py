@@ -10,7 +10,7 @@ from typing import Any
 from npc.statistics import MIN_SAMPLES
 from report.advice import advise, evidence_of
 from report.blocks import Block, Cell, Listing, Table, Text, count, plural, quantity
-from report.history import History
+from report.history import History, HistorySeries
 from report.runs import Report, Run, shown
 from roofline.ceilings import Estimate
 from roofline.table import interval_text, notes, size_text, source_text
@@ -123,11 +123,11 @@ def _of_history(history: History) -> Iterator[Block]:
             yield Listing("To blame, by the nights together", tuple(items), "bad")
 
 
-def _judged(row: Mapping[str, Any], series: Any) -> Cell:
+def _judged(row: Mapping[str, Any], series: HistorySeries | None) -> Cell:
     name = series.name if series else f"{row.get('benchmark')} {row.get('case')} {row.get('size') or ''}"
     since = f", since {row['since']}" if row.get("since") else ""
     text = f"{row.get('verdict')}: {name} {row.get('metric')}: {row.get('reason')}{since}"
-    return Cell(text, href="#history")
+    return Cell(text, href=f"#{series.ident}" if series else "#history")
 
 
 # --- what to do ----------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ help:
 	@echo "make test                                                    install what is missing, run all tests"
 	@echo "make test-rdma                                               RDMA benchmarks in a guest with software RoCE"
 	@echo "make check                                                   ruff, mypy and the quick tests"
-	@echo "make man                                                     man pages of npc and its commands"
+	@echo "make man                                                     man pages of npc, its commands and npb"
 	@echo "make cluster-up [NODES=4] | cluster-down                     a Slurm cluster on this machine (root)"
 	@echo "make setup-mpi                                               MPICH and Intel MPI beside the machine's own (100 MB)"
 	@echo "make setup | $(patsubst tests/bench_%.py,bench-%,$(wildcard tests/bench_*.py)) | clean"

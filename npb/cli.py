@@ -33,6 +33,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """The options. Exits with code 2 on a mistake, which one rank explains."""
+    return parser().parse_args(arguments)
+
+
+def parser() -> argparse.ArgumentParser:
+    """What the command line may be."""
     parser = _Parser(
         prog="npb",
         description="Start the server and the client of a network tool on two nodes, or on pairs of many.",
@@ -129,7 +134,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     )
     output.add_argument("--platform", metavar="NAME", help="in the records (default: the host name)")
     output.add_argument("--benchmark", metavar="NAME", help="in the records (default: the tool)")
-    return parser.parse_args(arguments)
+    return parser
 
 
 class _Parser(argparse.ArgumentParser):

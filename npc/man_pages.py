@@ -1,6 +1,7 @@
-"""``python -m npc.man_pages FOLDER``: a man page for npc and each of its commands (``make man``).
+"""``python -m npc.man_pages FOLDER``: man pages for npc, each of its commands, and npb (``make man``).
 
-click-man writes them from what ``--help`` says; it is installed with the tests' packages.
+click-man and argparse-manpage write them from what ``--help`` says; they are installed with the tests'
+packages.
 """
 
 from __future__ import annotations
@@ -16,9 +17,15 @@ from npc.cli import main
 
 
 def write(folder: Path) -> list[Path]:
-    """Write ``npc.1`` and ``npc-COMMAND.1`` of every command into `folder`, which is made."""
-    pages = importlib.import_module("click_man.core")
+    """Write ``npc.1``, ``npc-COMMAND.1`` of every command and ``npb.1`` into `folder`, which is made."""
     folder.mkdir(parents=True, exist_ok=True)
+    _write_npc(folder)
+    (folder / "npb.1").write_text(_npb(), encoding="utf-8")
+    return sorted(folder.glob("np[bc]*.1"))
+
+
+def _write_npc(folder: Path) -> None:
+    pages = importlib.import_module("click_man.core")
     context = click.Context(main, info_name="npc")
     commands = {name: main.get_command(context, name) for name in main.list_commands(context)}
     # The commands are loaded by name; click-man looks for them in the group.
@@ -30,11 +37,21 @@ def write(folder: Path) -> list[Path]:
         params=list(main.params),
     )
     pages.write_man_pages("npc", group, version=__version__, target_dir=str(folder))
-    return sorted(folder.glob("npc*.1"))
+
+
+def _npb() -> str:
+    parser = importlib.import_module("npb.cli").parser()
+    epilog, parser.epilog = parser.epilog, None  # which would become one paragraph
+    page = importlib.import_module("argparse_manpage.manpage").Manpage(parser)
+    page.description = parser.description
+    page.source, page.manual = f"npb {__version__}", "npb Manual"
+    lines = epilog.replace("\\", r"\e").replace("-", r"\-")
+    page.add_section("Examples and exit codes", "=", f".nf\n{lines}.fi")
+    return str(page)
 
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit("usage: python -m npc.man_pages FOLDER")
-    made = write(Path(sys.argv[1]))
-    print(f"{len(made)} pages: man -l {made[0]}")
+    folder = Path(sys.argv[1])
+    print(f"{len(write(folder))} pages: man -l {folder / 'npc.1'}")

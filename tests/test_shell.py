@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
+from npb.cli import parser
 from npc.cli import _summary, entry_points, main
 from npc.commands.completion import SHELLS
 from npc.man_pages import write
@@ -55,13 +56,18 @@ def test_an_unknown_shell_is_a_usage_error() -> None:
 
 def test_every_command_has_a_man_page_that_groff_takes(tmp_path: Path) -> None:
     pages = write(tmp_path)
-    assert {page.name for page in pages} >= {"npc.1", *(f"npc-{name}.1" for name in entry_points())}
-    for page in (tmp_path / "npc.1", tmp_path / "npc-compare.1"):
+    assert {page.name for page in pages} >= {"npc.1", "npb.1", *(f"npc-{name}.1" for name in entry_points())}
+    texts = []
+    for page in (tmp_path / "npc.1", tmp_path / "npc-compare.1", tmp_path / "npb.1"):
         groff = ["groff", "-ww", "-man", "-Tutf8", "-P-cbou", "-k", page]
         shown = subprocess.run(groff, capture_output=True, text=True, check=True)
         assert not shown.stderr, shown.stderr
         assert "NAME" in shown.stdout and "SYNOPSIS" in shown.stdout
-    assert "run-to-run" in shown.stdout
+        texts.append(shown.stdout)
+    assert "run-to-run" in texts[1]
+    assert "--modify_hostname OLD NEW" in texts[2]
+    epilog = parser().epilog
+    assert epilog and all(line.strip() in texts[2] for line in epilog.splitlines()), "as they are in --help"
 
 
 @pytest.mark.parametrize("name", sorted(entry_points()))

@@ -207,11 +207,16 @@ def _of_groups(matrix: _Matrix) -> Iterator[GridCell]:
         known = [ratio for ratio in ratios if ratio is not None]
         middle = median(known) if known else None
         said = "all failed" if middle is None else f"{middle:.3g} (worst {min(known):.3g})"
-        names = f"{matrix.groups[column][0]} … with {matrix.groups[row][0]} …"
+        names = f"{_name(*matrix.groups[column])} with {_name(*matrix.groups[row])}"
         yield GridCell(
             row, column, middle, f"{names}\n{len(ratios)} pairs: {said}",
             state="failed" if middle is None else "",
         )  # fmt: skip
+
+
+def _name(label: str, members: Sequence[str]) -> str:
+    """A group in words: neighbours are called by their first alone where there is no room."""
+    return f"{label} to {members[-1]}" if label == members[0] and len(members) > 1 else label
 
 
 def _table(title: str, matrix: _Matrix) -> Table:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from roofline.prediction import Believed
 
 _USAGE: Final = 2
-#: Which sweep a prediction takes by default: MPI's own before a transport's; of more nodes before of fewer.
-_PREFERRED: Final = ("osu", "imb", "netpipe", "models", "perftest", "qperf", "sockperf")
 _OPERATIONS: Final = ("send", "bcast", "allreduce", "alltoall", "barrier")
 
 
@@ -155,7 +153,7 @@ def _said(
     operation: Sequence[str],
 ) -> list[str]:
     """What to know below the table."""
-    from roofline.fit_table import ranges_text
+    from roofline.fit_table import NO_ARITHMETIC, ranges_text
 
     coverage = min((each.coverage for each in found if each.coverage is not None), default=None)
     said = [
@@ -167,14 +165,14 @@ def _said(
     if coverage is not None:
         said.append(f"The intervals cover with at least {100 * coverage:.3g} %, if the model holds.")
     if reduction is None and (not operation or "allreduce" in operation):
-        said.append(
-            "The arithmetic of all-reduce is not in it: --reduction names it, or records of STREAM's add."
-        )
+        said.append(NO_ARITHMETIC)
     return said
 
 
 def _choose(candidates: list[dict[str, Any]], name: str | None) -> dict[str, Any]:
     """The fit that is meant."""
+    from roofline.messages import preference
+
     names = [fit["sweep"]["name"] for fit in candidates]
     if not candidates:
         raise _failure("predict", "there is no fit of a message's time in it: a latency sweep gives one", 1)
@@ -182,12 +180,7 @@ def _choose(candidates: list[dict[str, Any]], name: str | None) -> dict[str, Any
         candidates = [fit for fit in candidates if name in (fit["sweep"]["name"], fit["sweep"]["case"])]
         if not candidates:
             raise _failure("predict", f"--sweep {name}: there are {', '.join(sorted(set(names)))}", _USAGE)
-    order = {benchmark: place for place, benchmark in enumerate(_PREFERRED)}
-
-    def preference(fit: dict[str, Any]) -> tuple[int, int]:
-        return -fit["sweep"]["nodes"], order.get(fit["sweep"]["benchmark"], len(order))
-
-    return min(candidates, key=preference)
+    return min(candidates, key=lambda fit: preference(fit["sweep"]["benchmark"], fit["sweep"]["nodes"]))
 
 
 def _document(path: Path) -> Any:

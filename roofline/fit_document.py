@@ -12,7 +12,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from roofline.fits import Comparison, Fit, Fits
+    from roofline.cross_validation import Comparison
+    from roofline.fits import Fit, Fits
+    from roofline.measured_collectives import Agreement
     from roofline.models.piecewise import Pieces
     from roofline.prediction import Believed
     from roofline.sweeps import Source
@@ -30,6 +32,7 @@ def to_document(fits: Fits) -> dict[str, Any]:
         "schema": SCHEMA,
         "fits": [_fit(fit) for fit in fits.fits],
         "comparisons": [_comparison(comparison) for comparison in fits.comparisons],
+        "collectives": [_agreement(agreement) for agreement in fits.collectives],
         "skipped": dict(fits.skipped),
         "reduction": fits.reduction,
     }
@@ -77,31 +80,38 @@ def read_believed(document: Mapping[str, Any], fit: Mapping[str, Any]) -> Believ
     says to believe it. Where that one has no lines, it is the one of least error among those that have.
     Raises `InvalidDocument`.
     """
-    from roofline.prediction import Believed, Range
+    from roofline.prediction import Believed
 
-    name = fit.get("name", fit["model"])
-    pieces = {name: read_pieces(fit)}
+    models = {fit.get("name", fit["model"]): read_pieces(fit)}
     try:
-        entries = {
-            each["name"]: each
-            for each in document["fits"]
-            if each["sweep"] == fit["sweep"] and each.get("lines")
-        }
+        for each in document["fits"]:
+            if each["sweep"] == fit["sweep"] and each.get("lines"):
+                models[each["name"]] = read_pieces(each)
         compared = [each for each in document["comparisons"] if each["sweep"] == fit["sweep"]]
-        ranges = []
-        for each in compared:
-            order = [each["best"], *sorted(each["errors"], key=lambda model: _error(each["errors"][model]))]
-            believed = next(model for model in order if model in entries)
-            tied = tuple(model for model in each["tied"] if model in entries)
-            ranges.append(Range(float(each["first"]), float(each["last"]), believed, tied))
-            pieces[believed] = read_pieces(entries[believed])
+        return Believed.among(models, [_read_comparison(each) for each in compared])
     except (KeyError, TypeError, ValueError, StopIteration) as error:
         raise InvalidDocument(f"`comparisons` and `fits` do not go together: {error!r}") from None
-    return Believed(pieces, tuple(ranges)) if ranges else Believed.alone(name, pieces[name])
 
 
-def _error(value: float | None) -> float:
-    return math.inf if value is None else value
+def _read_comparison(entry: Mapping[str, Any]) -> Comparison:
+    from roofline.cross_validation import Comparison
+    from roofline.sweeps import Source
+
+    sweep = entry["sweep"]
+    params = json.dumps(sweep["params"])
+    source = Source(
+        **{name: sweep[name] for name in Source._fields} | {"hosts": tuple(sweep["hosts"]), "params": params}
+    )
+    errors = {name: math.inf if each is None else float(each) for name, each in entry["errors"].items()}
+    return Comparison(
+        source,
+        entry.get("observable", ""),
+        entry["first"],
+        entry["last"],
+        errors,
+        entry["best"],
+        tuple(entry["tied"]),
+    )
 
 
 def predictable(document: Any) -> list[dict[str, Any]]:
@@ -180,11 +190,29 @@ def _fit(fit: Fit) -> dict[str, Any]:
 def _comparison(comparison: Comparison) -> dict[str, Any]:
     return {
         "sweep": _source(comparison.source),
+        "observable": comparison.observable,
         "first": comparison.first,
         "last": comparison.last,
         "errors": {name: _finite(error) for name, error in comparison.errors.items()},
         "best": comparison.best,
         "tied": list(comparison.tied),
+    }
+
+
+def _agreement(agreement: Agreement) -> dict[str, Any]:
+    return {
+        "sweep": _source(agreement.source),
+        "predicted_from": _source(agreement.predicted_from),
+        "operation": agreement.operation,
+        "processes": agreement.processes,
+        "first": agreement.first,
+        "last": agreement.last,
+        "sizes": agreement.sizes,
+        "algorithms": [
+            {key: _finite(value) for key, value in each._asdict().items()} for each in agreement.algorithms
+        ],
+        "nearest": agreement.nearest,
+        "tied": list(agreement.tied),
     }
 
 

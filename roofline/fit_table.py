@@ -7,7 +7,7 @@ import json
 import math
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from npc.statistics import MIN_SAMPLES
@@ -17,11 +17,18 @@ from roofline.table import size_text
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from roofline.fits import Comparison, Fit, Fits
+    from roofline.cross_validation import Comparison
+    from roofline.fits import Fit, Fits
+    from roofline.measured_collectives import Agreement
     from roofline.models.estimate import Parameter
     from roofline.prediction import Predicted, Range
     from roofline.sweeps import Source
 
+BELIEVE: Final = "Which model to believe where, by the median error on sizes it was not shown"
+NEAREST: Final = "Measured collectives against each algorithm's prediction (npc predict): median error"
+NO_ARITHMETIC: Final = (
+    "The arithmetic of all-reduce is not in it: --reduction names it, or records of STREAM's add."
+)
 _DIGITS: Final = 4
 #: Wide enough for every row where no terminal gives a width.
 _WIDTH: Final = 160
@@ -32,9 +39,12 @@ def format_fits(fits: Fits) -> str:
     tables: list[Table | str] = []
     for fit in fits.fits:
         tables += [_heading(fit), _parameters(fit), _quality(fit)]
-    if fits.comparisons:
-        said = "Which model to believe where: median error on sizes it was not shown"
-        tables += [said, _believe(fits.comparisons)]
+    for observable in dict.fromkeys(each.observable for each in fits.comparisons):
+        compared = [each for each in fits.comparisons if each.observable == observable]
+        tables += [f"{BELIEVE}: {observable}", _believe(compared), ""]
+    tables += [_alone(fit) for fit in fits.unrivalled]
+    if fits.collectives:
+        tables += [NEAREST, _collectives(fits.collectives), *_of_collectives(fits)]
     for name, reason in fits.skipped.items():
         tables.append(f"Not fitted: {name}: {reason}.")
     return _render(tables)
@@ -116,8 +126,8 @@ def _quality(fit: Fit) -> str:
         else f"intervals from the residuals: fewer than {MIN_SAMPLES} launches"
     )
     text = (
-        f"{len(fitted.x)} points, {launches}; residuals {_percent(fitted.residual_rms)} (rms); "
-        f"{_percent(fitted.held_out_median)} median error held out; {evidence}"
+        f"{len(fitted.x)} points, {launches}; residuals {percent_text(fitted.residual_rms)} (rms); "
+        f"{percent_text(fitted.held_out_median)} median error held out; {evidence}"
     )
     notes = [text]
     if fitted.set_aside:
@@ -128,11 +138,52 @@ def _quality(fit: Fit) -> str:
     return "\n".join(notes) + "\n"
 
 
+def _alone(fit: Fit) -> str:
+    """That nothing else predicts the same as a model, and how well that does."""
+    return (
+        f"Without a rival: {fit.name} of {source_text(fit.source)}, "
+        f"{percent_text(fit.fitted.held_out_median)} median error held out."
+    )
+
+
+def _collectives(agreements: Sequence[Agreement]) -> Table:
+    table = _table("measured", "sizes", "algorithm", "error", "measured/predicted", "in interval", "")
+    for each in agreements:
+        said = source_text(each.source)
+        sizes = "" if each.operation == "barrier" else f"{_bytes(each.first)} … {_bytes(each.last)}"
+        for algorithm in each.algorithms:
+            table.add_row(
+                said,
+                sizes,
+                algorithm.name,
+                percent_text(algorithm.error),
+                f"{algorithm.ratio:.3g}",
+                f"{algorithm.inside} of {each.sizes}",
+                nearness_text(algorithm.name, each.nearest, each.tied),
+            )
+            said, sizes = "", ""
+    return table
+
+
+def nearness_text(algorithm: str, nearest: str, tied: Sequence[str]) -> str:
+    """Whether an algorithm is the one whose formula lies nearest."""
+    return "nearest" if algorithm == nearest else "ties with it" if algorithm in tied else ""
+
+
+def _of_collectives(fits: Fits) -> Iterator[str]:
+    """What to know below their table."""
+    used = dict.fromkeys(source_text(each.predicted_from) for each in fits.collectives)
+    yield f"Predicted from {'; '.join(used)}. The nearest is probably what the MPI library uses there."
+    if fits.reduction is None and any(each.operation == "allreduce" for each in fits.collectives):
+        yield NO_ARITHMETIC
+
+
 def _believe(comparisons: Sequence[Comparison]) -> Table:
     models = list(dict.fromkeys(name for each in comparisons for name in each.errors))
-    table = _table("sweep", "sizes", *models, "believe")
+    messages = comparisons[0].observable == "burst of messages"
+    table = _table("sweep", "messages" if messages else "sizes", *models, "believe")
     for each in comparisons:
-        cells = [_percent(each.errors[name]) if name in each.errors else "" for name in models]
+        cells = [percent_text(each.errors[name]) if name in each.errors else "" for name in models]
         sizes = f"{_bytes(each.first)} … {_bytes(each.last)}"
         table.add_row(source_text(each.source), sizes, *cells, believed_text(each.best, each.tied))
     return table
@@ -151,8 +202,11 @@ def ranges_text(ranges: Sequence[Range]) -> str:
     )
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.2g} %" if share < 10 else "over 1000 %"
+def percent_text(share: float) -> str:
+    """A relative error: ``2.9 %``, ``180 %``."""
+    if share >= 10:
+        return "over 1000 %"
+    return f"{100 * share:.2g} %" if share < 1 else f"{100 * share:.0f} %"
 
 
 def _bytes(size: float) -> str:

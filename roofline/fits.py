@@ -1,9 +1,10 @@
 """All models that apply to some records, and which of them to believe where.
 
 A ping-pong gives Hockney's model, a windowed test LogGP's g and G, the ``models`` benchmark the others.
-Every model of a message's time is held against the others on sizes that it was not shown: for each piece
-that was found in the sweep, the one with the least median error is the one to believe there, or a simpler one
-that cannot be told from it (`Comparison`).
+Models that predict the same are held against each other on sizes that they were not shown
+(`roofline.cross_validation`): of a message's time all, for each piece that was found in the sweep; each of
+the others against what Hockney's and LogGP's models make of its observable. Measured collectives are held
+against the formulas of their algorithms (`roofline.measured_collectives`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,11 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
+from roofline.cross_validation import Comparison, compare
+from roofline.measured_collectives import Agreement, compare_collectives
+from roofline.messages import made_of, message_models
+from roofline.models.collectives import send, superstep
+from roofline.prediction import Believed, message_time
 from roofline.sweeps import LEAST_SIZES, PATTERNS, Kind, Series, Source, find_series
 
 if TYPE_CHECKING:
@@ -28,11 +34,6 @@ _REDUCTION: Final = ("stream", "add", 3)
 #: Names of Hockney's model as a comparison has them.
 _ONE_LINE: Final = "Hockney, one line"
 _BY_PIECES: Final = "Hockney, by pieces"
-#: A median's standard error is this times the median absolute deviation over √n (√(π/2)·1.4826: normal).
-_OF_MEDIAN: Final = 1.858
-#: Relative errors below and above which it does not matter how small or large they are.
-_NOTHING: Final = 1e-4
-_ENDLESS: Final = 10.0
 
 
 class _NoWholeLaunch(Exception):
@@ -51,36 +52,9 @@ class Fit:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """Median relative errors on sizes not shown, of several models from `first` to `last` bytes.
-
-    best: the model to believe there: the simplest of those that tie with the one of least error. tied: the
-    others of these. A model ties where the median factor of its errors over those of the best, size by size,
-    is not beyond its own standard error in ln (the rule of one standard error: Breiman, Friedman, Olshen,
-    Stone, Classification and Regression Trees, 1984, 3.4.3).
-    """
-
-    source: Source
-    first: float
-    last: float
-    errors: Mapping[str, float]
-    best: str
-    tied: tuple[str, ...]
-
-    @classmethod
-    def of(
-        cls, source: Source, first: float, last: float, errors: Mapping[str, Sequence[float]]
-    ) -> Comparison:
-        """The comparison of models, the simplest first, by their relative errors at the same sizes."""
-        medians = {name: median(each) for name, each in errors.items()}
-        least = min(medians, key=lambda name: medians[name])
-        equal = [name for name in errors if name == least or _ties(errors[name], errors[least])]
-        return cls(source, first, last, medians, equal[0], tuple(equal[1:]))
-
-
-@dataclass(frozen=True, slots=True)
 class Fits:
-    """Everything that was fitted. skipped: source's name → why nothing was.
+    """Everything that was fitted. skipped: source's name → why nothing was. collectives: those measured, and
+    what is predicted of them.
 
     reduction: seconds that one byte takes to be added to another (from STREAM's add), None if not measured.
     """
@@ -89,6 +63,13 @@ class Fits:
     comparisons: tuple[Comparison, ...]
     skipped: Mapping[str, str]
     reduction: float | None
+    collectives: tuple[Agreement, ...] = ()
+
+    @property
+    def unrivalled(self) -> list[Fit]:
+        """The fits of which nothing else predicts the same."""
+        compared = {(each.source, name) for each in self.comparisons for name in each.errors}
+        return [fit for fit in self.fits if (fit.source, fit.name) not in compared]
 
 
 def fit_records(records: Sequence[Record]) -> Fits:
@@ -102,7 +83,10 @@ def fit_series(series: Sequence[Series], reduction: float | None = None) -> Fits
     comparisons: list[Comparison] = []
     skipped: dict[str, str] = {}
     patterns: defaultdict[Source, dict[str, Series]] = defaultdict(dict)
+    collectives = [each for each in series if each.kind == "collective"]
     for each in series:
+        if each.kind == "collective":
+            continue
         if len(each.sizes) < LEAST_SIZES:
             skipped[each.source.name] = f"{len(each.sizes)} sizes, a model needs {LEAST_SIZES}"
         elif each.kind == "pattern":
@@ -111,7 +95,38 @@ def fit_series(series: Sequence[Series], reduction: float | None = None) -> Fits
             _fit_sweep(each, fits, comparisons)
     for source, cases in patterns.items():
         _fit_patterns(source, cases, fits, comparisons, skipped)
-    return Fits(tuple(fits), tuple(comparisons), skipped, reduction)
+    messages = message_models(fits, comparisons)
+    for fit in fits:
+        comparisons += _with_rivals(fit, messages)
+    agreements, without = compare_collectives(collectives, messages, reduction)
+    return Fits(tuple(fits), tuple(comparisons), skipped | without, reduction, tuple(agreements))
+
+
+def _with_rivals(fit: Fit, messages: Mapping[Source, Believed]) -> Iterator[Comparison]:
+    """The model of a fit held against those that say the same without parameters of their own."""
+    rivals = {**fit.fitted.rivals, **_of_messages(fit, messages)}
+    if rivals:
+        yield from compare(
+            fit.source, fit.fitted.x, {**rivals, fit.name: fit.fitted.held_out}, fit.fitted.parts
+        )
+
+
+def _of_messages(fit: Fit, messages: Mapping[Source, Believed]) -> dict[str, list[float]]:
+    """ln(measured/predicted) of what Hockney's model of a ping-pong makes of a superstep, or of a stream."""
+    from roofline.models.bsp import Bsp
+    from roofline.models.loggp import Gap
+
+    fitted = fit.fitted
+    if not isinstance(fitted, Bsp | Gap):
+        return {}
+    ping_pong = made_of(fit.source, messages)
+    if ping_pong is None:
+        return {}
+    processes = int(json.loads(fit.source.params).get("ranks") or 2)
+    pattern = superstep if isinstance(fitted, Bsp) else send
+    predicted = [message_time(messages[ping_pong], pattern(processes, int(size))) for size in fitted.x]
+    times = fitted.pieces.middle.tolist()
+    return {"Hockney": [math.log(time / made) for time, made in zip(times, predicted, strict=True)]}
 
 
 def _of_benchmark(source: Source) -> Source:
@@ -130,7 +145,7 @@ def _fit_sweep(series: Series, fits: list[Fit], comparisons: list[Comparison]) -
         return
     models = _hockney(sweep)
     fits += [Fit(name, series.source, series.kind, each, series.raw) for name, each in models.items()]
-    comparisons += compare(series.source, models)
+    comparisons += _compare_messages(series.source, models)
 
 
 def _hockney(sweep: Sweep) -> dict[str, Fitted]:
@@ -142,30 +157,14 @@ def _hockney(sweep: Sweep) -> dict[str, Fitted]:
     return {_ONE_LINE: hockney.fit(sweep, most=1), **several}
 
 
-def compare(source: Source, models: Mapping[str, Fitted]) -> Iterator[Comparison]:
-    """Held-out errors of models of the same sizes, for each piece of Hockney's; none where that is not among
-    them."""
-    from roofline.models.fitted import relative_errors
+def _compare_messages(source: Source, models: Mapping[str, Fitted]) -> Iterator[Comparison]:
+    """Models of a half round trip, for each piece of Hockney's; none where that is not among them."""
     from roofline.models.hockney import Hockney
 
-    found = [model.pieces for model in models.values() if isinstance(model, Hockney)]
-    errors = {name: relative_errors(model.held_out) for name, model in models.items()}
-    for pieces in found[-1:]:
-        for piece, (first, last) in enumerate(pieces.splits):
-            shown = {name: each[first : last + 1] for name, each in errors.items()}
-            yield Comparison.of(source, *pieces.range(piece), shown)
-
-
-def _ties(errors: Sequence[float], least: Sequence[float]) -> bool:
-    """Whether the errors are larger than the least ones by no factor beyond its own standard error."""
-    more = [_logarithm(a) - _logarithm(b) for a, b in zip(errors, least, strict=True)]
-    middle = median(more)
-    spread = median(abs(each - middle) for each in more)
-    return middle <= _OF_MEDIAN * spread / math.sqrt(len(more))
-
-
-def _logarithm(error: float) -> float:
-    return math.log(min(max(error, _NOTHING), _ENDLESS))
+    hockney = [model for model in models.values() if isinstance(model, Hockney)]
+    for fitted in hockney[-1:]:
+        held_out = {name: model.held_out for name, model in models.items()}
+        yield from compare(source, fitted.x, held_out, fitted.parts)
 
 
 def _fit_patterns(
@@ -190,7 +189,7 @@ def _fit_patterns(
         raw = tuple(sorted({path for each in used for path in each.raw}))
         found = recipe(used, sweeps)
         fits += [Fit(name, used[0].source, "pattern", each, raw) for name, each in found.items()]
-        comparisons += compare(used[0].source, found)
+        comparisons += _compare_messages(used[0].source, found)
     made = {name for names in recipes for name in names if cases.keys() >= set(names)}
     skipped.update({f"{PATTERNS} {name}": "not all patterns of its model" for name in cases.keys() - made})
 

@@ -22,6 +22,7 @@ from roofline.models.estimate import Number
 from roofline.models.fitted import held_out_bound
 
 if TYPE_CHECKING:
+    from roofline.cross_validation import Comparison
     from roofline.models.piecewise import Pieces
 
 
@@ -68,6 +69,22 @@ class Believed:
     def alone(cls, name: str, pieces: Pieces) -> Believed:
         """A model without others beside it."""
         return cls({name: pieces}, (Range(float(pieces.x[0]), float(pieces.x[-1]), name),))
+
+    @classmethod
+    def among(cls, models: Mapping[str, Pieces], comparisons: Sequence[Comparison]) -> Believed:
+        """Those of `models` that `comparisons` of one sweep say to believe; where that one is not among them,
+        the one of least error that is. Without comparisons the first one. Raises StopIteration for a
+        comparison of none of them.
+        """
+        if not comparisons:
+            return cls.alone(*next(iter(models.items())))
+        ranges = []
+        for each in comparisons:
+            order = [each.best, *sorted(each.errors, key=lambda name: each.errors[name])]
+            believed = next(name for name in order if name in models)
+            tied = tuple(name for name in each.tied if name in models)
+            ranges.append(Range(float(each.first), float(each.last), believed, tied))
+        return cls({each.model: models[each.model] for each in ranges}, tuple(ranges))
 
     @property
     def misses(self) -> list[float]:
@@ -131,8 +148,7 @@ def _predict(
 ) -> Predicted:
     rounds = OPERATIONS[operation][algorithm](processes, size or 0)
     arithmetic = reduction * sum(each.messages * each.reduced for each in rounds)
-    # where a size lies between two protocols, the time is either one's
-    numbers = [_sum(believed, rounds, side) for side in (0, -1)]
+    numbers = _times(believed, rounds)
     bound, kept = held_out_bound(believed.misses)
     intervals = [number.interval() for number in numbers]
     lows = [each.low for each in intervals if each.low is not None]
@@ -145,13 +161,27 @@ def _predict(
         algorithm,
         processes,
         size,
-        sum(number.value for number in numbers) / len(numbers) + arithmetic,
+        _middle(numbers) + arithmetic,
         max(0.0, min(lows) * math.exp(-bound)) + arithmetic if known else None,
         max(highs) * math.exp(bound) + arithmetic if known else None,
         coverage if known else None,
         beyond,
         max(beyond, default=0) > REACH * believed.ranges[-1].last,
     )
+
+
+def message_time(believed: Believed, rounds: Sequence[Round]) -> float:
+    """Seconds of messages one after the other."""
+    return _middle(_times(believed, rounds))
+
+
+def _times(believed: Believed, rounds: Sequence[Round]) -> list[Number]:
+    """The time of all messages: where a size lies between two protocols, either one's."""
+    return [_sum(believed, rounds, side) for side in (0, -1)]
+
+
+def _middle(numbers: Sequence[Number]) -> float:
+    return sum(number.value for number in numbers) / len(numbers)
 
 
 def _sum(believed: Believed, rounds: Sequence[Round], side: int) -> Number:

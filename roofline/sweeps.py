@@ -6,6 +6,7 @@ the launches, become its columns. What a test means decides what is made of it:
 - a ping-pong's latency is half the round trip of one message (OSU latency, IMB PingPong, qperf, perftest, …);
 - a windowed test's bandwidth tells the interval between messages, size/bandwidth, and nothing of latency;
 - IMB's PingPong prints a bandwidth, too, but that is size over latency: it is not used twice;
+- a collective's latency is what the formulas of its algorithms, made of messages, predict;
 - the ``models`` benchmark times the patterns that the other models are made of.
 """
 
@@ -24,7 +25,7 @@ from npc.units import parse_size
 if TYPE_CHECKING:
     from roofline.models.piecewise import Sweep
 
-Kind = Literal["half round trip", "interval between messages", "pattern"]
+Kind = Literal["half round trip", "interval between messages", "collective", "pattern"]
 
 #: benchmark → patterns of cases. Those that load both directions, or read remotely, measure something else.
 HALF_ROUND_TRIP: Final[Mapping[str, tuple[str, ...]]] = {
@@ -40,6 +41,16 @@ WINDOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "imb": ("uniband",),
     "qperf": ("tcp_bw", "udp_bw", "sctp_bw", "rds_bw", "sdp_bw", "rc_bw", "uc_bw", "ud_bw"),
     "perftest": ("ib_send_bw", "ib_write_bw"),
+}
+#: benchmark → case → operation (`roofline.models.collectives.OPERATIONS`).
+COLLECTIVES: Final[Mapping[str, Mapping[str, str]]] = {
+    "osu": {
+        "osu_allreduce": "allreduce",
+        "osu_bcast": "bcast",
+        "osu_alltoall": "alltoall",
+        "osu_barrier": "barrier",
+    },
+    "imb": {"Allreduce": "allreduce", "Bcast": "bcast", "Alltoall": "alltoall", "Barrier": "barrier"},
 }
 #: The benchmark whose cases are patterns; its times are in seconds.
 PATTERNS: Final = "models"
@@ -65,7 +76,7 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One sweep's times: size → launch → seconds. raw: the files that they were read from."""
+    """One sweep's times: size (a barrier's is 0) → launch → seconds. raw: the files they were read from."""
 
     source: Source
     kind: Kind
@@ -107,7 +118,11 @@ def find_series(records: Iterable[Record]) -> list[Series]:
 def kind_of(record: Record) -> Kind | None:
     """What the record's test means for a model; None for one that cannot be used."""
     headline = record.ok and not record.params.keys() & {"statistic", "side", "direction", "validation"}
-    if not headline or not record.value or record.size is None:  # a zero is below the tool's resolution
+    if not headline or not record.value:  # a zero is below the tool's resolution
+        return None
+    if record.metric == "latency" and record.case in COLLECTIVES.get(record.benchmark, {}):
+        return "collective"
+    if record.size is None:
         return None
     if record.benchmark == PATTERNS and record.metric == "time":
         return "pattern"
@@ -124,8 +139,8 @@ def _among(record: Record, tests: Mapping[str, Sequence[str]]) -> bool:
 
 def _time(record: Record, kind: Kind) -> float:
     """Seconds of one message."""
-    assert record.value and record.size is not None
-    return record.size / record.value if kind == "interval between messages" else record.value
+    assert record.value
+    return (record.size or 0) / record.value if kind == "interval between messages" else record.value
 
 
 def _source(record: Record, repeating: set[str]) -> Source:
@@ -154,11 +169,11 @@ def _series(source: Source, kind: Kind, records: Sequence[tuple[Record, float]])
     """The times by size and launch; what a launch says of a size a second time is a launch of its own."""
     times: defaultdict[int, dict[str, float]] = defaultdict(dict)
     for record, time in records:
-        assert record.size is not None
+        of_size = times[record.size or 0]
         again = 0
-        while (launch := f"{record.run}/{record.sample}/{again}") in times[record.size]:
+        while (launch := f"{record.run}/{record.sample}/{again}") in of_size:
             again += 1
-        times[record.size][launch] = time
+        of_size[launch] = time
     return Series(
         source, kind, dict(times), tuple(sorted({record.raw for record, _ in records if record.raw}))
     )

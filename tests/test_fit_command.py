@@ -100,7 +100,8 @@ def test_the_table_names_parameters_intervals_range_and_errors(tmp_path: Path) -
     assert any(line.startswith("α 1.99") or line.startswith("α 2") for line in lines)
     assert any("1 … 512K latency: time of a message before its first byte" in line for line in lines)
     assert any("20 points, 6 launches; residuals" in line and "held out" in line for line in lines)
-    assert "Which model to believe where: median error on sizes it was not shown" in lines
+    said = "Which model to believe where, by the median error on sizes it was not shown: half round trip"
+    assert said in lines
 
 
 def test_sweeps_of_different_places_are_not_mixed(tmp_path: Path) -> None:
@@ -167,8 +168,12 @@ def test_all_models_come_from_the_models_benchmark(tmp_path: Path) -> None:
     models = [entry["model"] for entry in document["fits"]]
     assert sorted(models) == sorted(["Hockney", "Hockney", "LogGP", "LogfP", "log_3P", "BSP", "τ-Lop"])
     assert not document["skipped"]
-    assert {tuple(each["errors"]) for each in document["comparisons"]} == {
-        ("Hockney, one line", "Hockney, by pieces", "LogGP")
+    assert {each["observable"]: tuple(each["errors"]) for each in document["comparisons"]} == {
+        "half round trip": ("Hockney, one line", "Hockney, by pieces", "LogGP"),
+        "burst of messages": ("Hockney", "LogGP", "LogfP"),
+        "half round trip of strided data": ("Hockney", "log_3P"),
+        "superstep": ("Hockney", "BSP"),
+        "2 concurrent transfers": ("Hockney", "τ-Lop"),
     }
     for each in document["comparisons"]:
         assert min(each["errors"], key=each["errors"].get) in (each["best"], *each["tied"])
@@ -278,8 +283,9 @@ def test_every_key_of_the_document_is_described(tmp_path: Path) -> None:
             return set(value) | {name for child in value.values() for name in keys(child)}
         return {name for child in value for name in keys(child)} if isinstance(value, list) else set()
 
-    document = fitted(saved(tmp_path, sweep()))
+    document = fitted(saved(tmp_path, [*sweep(), *sweep(case="osu_bcast", params={"ranks": "4"})]))
     document["comparisons"][0]["errors"] = {}
+    assert document["collectives"]
     assert not sorted(name for name in keys(document) if f"`{name}`" not in page)
 
 
@@ -374,21 +380,21 @@ def test_each_message_is_predicted_by_the_model_believed_at_its_size(tmp_path: P
 
 
 def test_a_model_that_cannot_be_told_from_a_simpler_one_is_not_believed(tmp_path: Path) -> None:
-    from roofline.fits import Comparison
+    from roofline.cross_validation import Comparison
 
     source = find_series(sweep())[0].source
     line = [0.02, 0.03, 0.01, 0.025, 0.015]
     better = [0.015, 0.035, 0.012, 0.021, 0.015]
-    tie = Comparison.of(source, 1, 16, {"line": line, "pieces": better})
+    tie = Comparison.of(source, "time", 1, 16, {"line": line, "pieces": better})
     assert (tie.best, tie.tied) == ("line", ("pieces",))
     assert tie.errors["pieces"] < tie.errors["line"]
-    clear = Comparison.of(source, 1, 16, {"line": [5 * each for each in line], "pieces": better})
+    clear = Comparison.of(source, "time", 1, 16, {"line": [5 * each for each in line], "pieces": better})
     assert (clear.best, clear.tied) == ("pieces", ())
     # errors of a line that bends away differ much from size to size, and are all far larger
     bent = fitted(saved(tmp_path, of_output("osu-mpi4py", "osu_latency.py.txt")))["comparisons"][2]
     assert bent["errors"]["Hockney, one line"] > 10 * bent["errors"]["Hockney, by pieces"]
     assert (bent["best"], bent["tied"]) == ("Hockney, by pieces", [])
-    endless = Comparison.of(source, 1, 16, {"line": [float("inf")] * 5, "pieces": better})
+    endless = Comparison.of(source, "time", 1, 16, {"line": [float("inf")] * 5, "pieces": better})
     assert endless.best == "pieces"
 
 

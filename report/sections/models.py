@@ -11,7 +11,14 @@ from report.blocks import Block, Cell, Columns, Table, Text, chart_figure
 from report.charts import CYCLE, Chart, Mark, Trace, quantity_axis, size_axis
 from report.runs import Report, Run
 from report.sections import Absent
-from roofline.fit_table import believed_text, quantity_texts
+from roofline.fit_table import (
+    BELIEVE,
+    NEAREST,
+    believed_text,
+    nearness_text,
+    percent_text,
+    quantity_texts,
+)
 from roofline.table import size_text
 
 TITLE = "Communication models"
@@ -97,8 +104,11 @@ def _of_run(report: Report, run: Run, document: Mapping[str, Any]) -> Iterator[B
     if drawn:
         yield chart_figure(_chart(report, run, drawn, where), _SHOWS, _READING, _errors(run, drawn))
     yield _parameters(run, document["fits"], where)
-    if document["comparisons"]:
-        yield _believe(document["comparisons"], where)
+    for observable in dict.fromkeys(each.get("observable", "") for each in document["comparisons"]):
+        compared = [each for each in document["comparisons"] if each.get("observable", "") == observable]
+        yield _believe(compared, f": {observable}{where}" if observable else where)
+    if document.get("collectives"):
+        yield _collectives(document["collectives"], where)
     if document["skipped"]:
         rows = tuple((Cell(name), Cell(reason)) for name, reason in document["skipped"].items())
         yield Table(f"Not fitted{where}", ("sweep", "why"), rows, folded=True)
@@ -255,7 +265,7 @@ def _range(first: float | None, last: float | None, unit: str) -> str:
 
 
 def _share(value: float | None) -> str:
-    return "" if value is None else f"{100 * value:.2g} %" if value < 10 else "over 1000 %"
+    return "" if value is None else percent_text(value)
 
 
 def _believe(comparisons: Sequence[Mapping[str, Any]], where: str) -> Table:
@@ -270,10 +280,33 @@ def _believe(comparisons: Sequence[Mapping[str, Any]], where: str) -> Table:
             )
             for name in models
         ]
-        sizes = Cell(_range(each["first"], each["last"], ""), sort=each["first"])
+        unit = "messages" if each.get("observable") == "burst of messages" else ""
+        sizes = Cell(_range(each["first"], each["last"], unit), sort=each["first"])
         rows.append((Cell(_name(each)), sizes, *errors, Cell(believed_text(each["best"], each["tied"]))))
     return Table(
-        f"Which model to believe where: median error on sizes it was not shown{where}",
+        f"{BELIEVE}{where}",
         ("sweep", "sizes", *models, "believe"),
         tuple(rows),
+    )
+
+
+def _collectives(agreements: Sequence[Mapping[str, Any]], where: str) -> Table:
+    rows = [
+        (
+            Cell(_name(each)),
+            Cell(_range(each["first"], each["last"], ""), sort=each["first"]),
+            Cell(algorithm["name"]),
+            Cell(_share(algorithm["error"]), sort=algorithm["error"], kind="number"),
+            Cell(f"{algorithm['ratio']:.3g}", sort=algorithm["ratio"], kind="number"),
+            Cell(f"{algorithm['inside']} of {each['sizes']}", sort=algorithm["inside"], kind="number"),
+            Cell(nearness_text(algorithm["name"], each["nearest"], each["tied"])),
+        )
+        for each in agreements
+        for algorithm in each["algorithms"]
+    ]
+    return Table(
+        f"{NEAREST}{where}",
+        ("measured", "sizes", "algorithm", "error", "measured/predicted", "in interval", ""),
+        tuple(rows),
+        note="The nearest is probably what the MPI library uses at these sizes.",
     )

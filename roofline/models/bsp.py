@@ -24,6 +24,7 @@ class Bsp(PiecewiseLinear):
     model: ClassVar[str] = "BSP"
     equation: ClassVar[str] = "T(h) = h·g + l"
     source: ClassVar[str] = "Valiant, CACM 33(8), 1990"
+    observable: ClassVar[str] = "superstep"
 
 
 def fit(sweep: Sweep) -> Bsp:

@@ -89,6 +89,12 @@ def barrier_dissemination(processes: int, size: int) -> list[Round]:
     return [Round(_steps(processes), 0)]
 
 
+def superstep(processes: int, size: int) -> list[Round]:
+    """An h-relation of `size` bytes out of every process, parted among the others, and its barrier."""
+    others = processes - 1
+    return [Round(others, _part(size, others)), *barrier_dissemination(processes, 0)]
+
+
 #: Operation → its algorithms. The size is that of the message, of the vector, and of all-to-all the bytes for
 #: each process, as the OSU and Intel benchmarks count it.
 OPERATIONS: Final[Mapping[str, Mapping[str, Algorithm]]] = {

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import median
-from typing import ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeVar
 
 from npc.statistics import MIN_SAMPLES
 from roofline.models.estimate import Parameter
 from roofline.models.piecewise import Pieces, Sweep
 
+if TYPE_CHECKING:
+    from roofline.models.piecewise import Splits
+
 #: The error of a prediction is bounded with this probability where there are sizes enough.
 HELD_OUT_LEVEL: Final = 0.95
 
 M = TypeVar("M", bound="PiecewiseLinear")
+
+
+class Part(NamedTuple):
+    """What a model is held against others by: `observable`, from the `first` to the `last` index of its x."""
+
+    observable: str
+    first: int
+    last: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +36,8 @@ class Fitted:
     x: sizes in bytes (of LogfP: numbers of messages). residuals: (measured − fitted)/fitted at each x.
     held_out: ln(measured/predicted) at each x by the model fitted without it. launches: how many were
     measured at every x. set_aside: those x whose measurement was disturbed, not fitted. note: what to know
-    before believing it.
+    before believing it. parts: where it is compared with other models of the same observable. rivals: such
+    models that say the same without parameters of their own, the simplest first, with their `held_out`.
     """
 
     model: ClassVar[str]
@@ -39,6 +51,8 @@ class Fitted:
     launches: int
     set_aside: tuple[float, ...] = ()
     note: str = ""
+    parts: tuple[Part, ...] = ()
+    rivals: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     @property
     def evidence(self) -> str:
@@ -61,6 +75,8 @@ class Fitted:
 class PiecewiseLinear(Fitted):
     """A model whose parameters are those of the lines of `pieces`, which predict."""
 
+    observable: ClassVar[str]
+
     pieces: Pieces
 
     @classmethod
@@ -73,8 +89,14 @@ class PiecewiseLinear(Fitted):
             held_out=tuple(pieces.held_out.tolist()),
             launches=sweep.whole_launches.shape[1],
             set_aside=tuple(pieces.x[pieces.set_aside].tolist()),
+            parts=parts_of(cls.observable, pieces.splits),
             pieces=pieces,
         )
+
+
+def parts_of(observable: str, splits: Splits, start: int = 0) -> tuple[Part, ...]:
+    """A part for each piece of a sweep that begins at index `start` of x."""
+    return tuple(Part(observable, start + first, start + last) for first, last in splits)
 
 
 def relative_errors(logarithms: Sequence[float]) -> list[float]:

@@ -23,6 +23,7 @@ class Hockney(PiecewiseLinear):
     model: ClassVar[str] = "Hockney"
     equation: ClassVar[str] = "T(m) = α + β·m"
     source: ClassVar[str] = "Hockney, Parallel Computing 20(3), 1994"
+    observable: ClassVar[str] = "half round trip"
 
 
 def fit(sweep: Sweep, most: int = MOST_PIECES) -> Hockney:

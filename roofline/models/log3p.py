@@ -10,7 +10,8 @@ receiver's memory,
 
 o_mw is what it takes to pack contiguous data, l_mw how much longer strided data take, both on one node;
 o_net is the rest of half a round trip of contiguous data. The half round trip of strided data is not used
-for the fit: it is what the model must predict, so its error there is the error on data not shown.
+for the fit: it is what the model must predict, so its error there is the error on data not shown. Hockney's
+model, for which the layout of data does not matter, predicts that of contiguous data.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from roofline.models.estimate import Number, Parameter
-from roofline.models.fitted import Fitted
+from roofline.models.fitted import Fitted, parts_of
 from roofline.models.piecewise import Pieces, Sweep, fit_on, fit_pieces
 
 
@@ -39,6 +40,7 @@ def fit(contiguous: Sweep, strided: Sweep, pack: Sweep, pack_strided: Sweep) -> 
     copy, gather = fit_on(pack, transfer.splits), fit_on(pack_strided, transfer.splits)
     parameters: list[Parameter] = []
     held_out: list[float] = []
+    contiguous_only: list[float] = []
     for piece, (first, last) in enumerate(transfer.splits):
         parameters += _parameters(transfer, copy, gather, piece)
         for place in range(first, last + 1):
@@ -46,12 +48,15 @@ def fit(contiguous: Sweep, strided: Sweep, pack: Sweep, pack_strided: Sweep) -> 
             whole, once, strides = (_at(each, piece, size).value for each in (transfer, copy, gather))
             predicted = whole + 2 * (strides - once)
             held_out.append(math.log(strided.middle[place] / predicted) if predicted > 0 else math.inf)
+            contiguous_only.append(math.log(strided.middle[place] / whole))
     return Log3P(
         parameters=tuple(parameters),
         x=tuple(transfer.x.tolist()),
         residuals=tuple(transfer.residuals.tolist()),
         held_out=tuple(held_out),
         launches=contiguous.whole_launches.shape[1],
+        parts=parts_of("half round trip of strided data", transfer.splits),
+        rivals={"Hockney": tuple(contiguous_only)},
     )
 
 

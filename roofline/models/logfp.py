@@ -10,18 +10,22 @@ two lines that meet at n = f. Each measured n between is tried for f, the least 
 kept if the second line earns its penalty (`roofline.models.piecewise`) and is the steeper one. Without it
 every message costs the gap from the first on: f = 1. Intervals of o, g and R are those at the f found; f
 itself lies between its two neighbours among the n measured.
+
+In LogGP every message costs the gap, R + (n − 1)·g, and in Hockney's model, which has no gap, each of the n
+and the answer are sent one after the other, (n + 1)·T: both are fitted to the same bursts, for comparison.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from npc.statistics import MIN_SAMPLES
 from roofline.models.estimate import Linear, Number, Parameter
-from roofline.models.fitted import Fitted
-from roofline.models.piecewise import LEAST, PENALTY, Sweep, fit_linear
+from roofline.models.fitted import Fitted, Part
+from roofline.models.piecewise import LEAST, PENALTY, Sweep, fit_linear, reweighted_fit, weighted_fit
 
 if TYPE_CHECKING:
     from roofline.models.piecewise import Array
@@ -38,46 +42,58 @@ class LogfP(Fitted):
 
 def fit(sweep: Sweep) -> LogfP:
     """The model of bursts over their number of messages."""
+    import numpy as np
+
     x, middle = sweep.x, sweep.middle
     knee = _knee(x, middle)
     linear = _fit(sweep, _design(x, knee))
     fitted = _design(x, knee) @ linear.values
+    others = ~np.eye(len(x), dtype=bool)
     return LogfP(
         parameters=_parameters(x, knee, linear),
         x=tuple(x.tolist()),
         residuals=tuple(((middle - fitted) / fitted).tolist()),
-        held_out=tuple(_held_out(x, middle)),
+        held_out=_held_out(_designs(x, [_knee(x[kept], middle[kept]) for kept in others]), middle),
         launches=sweep.whole_launches.shape[1],
         note="" if knee else "every message costs the gap: none is free",
+        parts=(Part("burst of messages", 0, len(x) - 1),),
+        rivals={
+            "Hockney": _held_out((x + 1)[:, None], middle),
+            "LogGP": _held_out(_design(x, None), middle),
+        },
     )
 
 
 def _design(x: Array, knee: float | None) -> Array:
+    """The columns of a design that has them."""
+    return _designs(x, [knee])[0, :, : 3 if knee else 2]
+
+
+def _designs(x: Array, knees: Sequence[float | None]) -> Array:
+    """Columns of R, o and g − o for each knee; the last is zero without one (knees × messages × 3)."""
     import numpy as np
 
-    columns = [np.ones(len(x)), x - 1]
-    return np.column_stack([*columns, np.maximum(0, x - knee)] if knee else columns)
+    knee = np.array([np.inf if each is None else each for each in knees])[:, None]
+    beyond = np.maximum(0, x - knee)
+    return np.stack([np.ones_like(beyond), np.broadcast_to(x - 1, beyond.shape), beyond], axis=2)
 
 
 def _knee(x: Array, y: Array) -> float | None:
     """The f that fits best, or None where one line does."""
     import numpy as np
 
-    def rss(knee: float | None) -> float:
-        design = _design(x, knee)
-        theta = np.linalg.lstsq(design / y[:, None], np.ones(len(y)), rcond=None)[0]
-        if knee and theta[2] <= 0:
-            return math.inf
-        return float((((y - design @ theta) / y) ** 2).sum())
-
     n = len(x)
-    candidates = [float(each) for each in x[1 : n - LEAST + 1]]
-    if n < 2 * LEAST or not candidates:
+    candidates = x[1 : n - LEAST + 1]
+    if n < 2 * LEAST or not len(candidates):
         return None
-    best = min(candidates, key=rss)
+    designs = _designs(x, [None, *candidates.tolist()])
+    theta, fitted = weighted_fit(designs, y[None], y[None])
+    rss = (((y - fitted) / y) ** 2).sum(axis=1)
+    line, bent = float(rss[0]), np.where(theta[1:, 2] > 0, rss[1:], np.inf)
+    best = int(bent.argmin())
     floor = n * 1e-10
-    one, two = max(rss(None), floor) / (n - 2), max(rss(best), floor) / (n - 4)
-    return best if n * math.log(two / one) + PENALTY * math.log(n) < 0 else None
+    one, two = max(line, floor) / (n - 2), max(float(bent[best]), floor) / (n - 4)
+    return float(candidates[best]) if n * math.log(two / one) + PENALTY * math.log(n) < 0 else None
 
 
 def _fit(sweep: Sweep, design: Array) -> Linear:
@@ -111,15 +127,13 @@ def _parameters(x: Array, knee: float | None, linear: Linear) -> tuple[Parameter
     return (*found, free)
 
 
-def _held_out(x: Array, y: Array) -> list[float]:
-    """ln(measured/predicted) of each n, its knee searched and fitted without it."""
+def _held_out(designs: Array, y: Array) -> tuple[float, ...]:
+    """ln(measured/predicted) of each n, fitted without it by the design in its place, or by that for all."""
     import numpy as np
 
-    errors = []
-    for left_out in range(len(x)):
-        kept = np.arange(len(x)) != left_out
-        knee = _knee(x[kept], y[kept])
-        theta = fit_linear(_design(x[kept], knee), y[kept]).values
-        predicted = float((_design(x, knee) @ theta)[left_out])
-        errors.append(math.log(y[left_out] / predicted) if predicted > 0 else math.inf)
-    return errors
+    n = len(y)
+    each = np.broadcast_to(designs, (n, *designs.shape[-2:]))
+    _, fitted, _ = reweighted_fit(each, np.broadcast_to(y, (n, n)), ~np.eye(n, dtype=bool))
+    predicted = fitted.diagonal()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return tuple(np.where(predicted > 0, np.log(y / predicted), np.inf).tolist())

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from npc.statistics import MIN_SAMPLES
 from roofline.models.estimate import Number, Parameter
-from roofline.models.fitted import Fitted, PiecewiseLinear, line_parameters
+from roofline.models.fitted import Fitted, PiecewiseLinear, line_parameters, parts_of
 from roofline.models.piecewise import Sweep, design_of, fit_linear, fit_pieces, weighted_fit
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class Gap(PiecewiseLinear):
     model: ClassVar[str] = "LogGP gap"
     equation: ClassVar[str] = "size/bandwidth = g + (s − 1)·G"
     source: ClassVar[str] = "Alexandrov et al., SPAA 1995"
+    observable: ClassVar[str] = "interval between messages"
 
 
 def fit_gap(sweep: Sweep) -> Gap:
@@ -97,6 +98,7 @@ def fit(messages: int, single: Sweep, burst: Sweep, delayed: Sweep, delay: Sweep
         note="L cannot be told from 0: the overheads of both ends are the whole half round trip"
         if vanishes
         else "",
+        parts=parts_of("half round trip", splits),
     )
 
 

@@ -358,11 +358,10 @@ def fit_linear(
     """
     import numpy as np
 
-    weight = times if scale_of_errors is None else scale_of_errors
-    theta, fitted = weighted_fit(design, times, weight)
-    for _ in range(_ROUNDS if scale_of_errors is None else 0):
-        # a fitted time may come out at or below zero for data that are no line: then the measured one counts
-        weight = np.where(fitted > 0.1 * times, fitted, times)
+    if scale_of_errors is None:
+        theta, fitted, weight = reweighted_fit(design, times)
+    else:
+        weight = scale_of_errors
         theta, fitted = weighted_fit(design, times, weight)
     weighted = design / weight[:, None]
     dof = len(times) - design.shape[1]
@@ -376,12 +375,37 @@ def fit_linear(
     return Linear(theta, variance * inverse, float(dof), each)
 
 
-def weighted_fit(design: Array, times: Array, weight: Array) -> tuple[Array, Array]:
-    """(θ, fitted times) that minimise Σ ((t − design·θ)/weight)², with columns scaled alike."""
+def reweighted_fit(
+    design: Array, times: Array, shown: NDArray[np.bool_] | None = None
+) -> tuple[Array, Array, Array]:
+    """(θ, fitted times, weight): errors relative to the fitted times.
+
+    As `weighted_fit`, with times that are not `shown` left out.
+    """
     import numpy as np
 
-    columns = design / weight[:, None]
-    scale = np.abs(columns).max(axis=0)
+    hidden = np.where(shown, 1.0, np.inf) if shown is not None else 1.0
+    weight = times * hidden
+    theta, fitted = weighted_fit(design, times, weight)
+    for _ in range(_ROUNDS):
+        # a fitted time may come out at or below zero for data that are no line: then the measured one counts
+        weight = np.where(fitted > 0.1 * times, fitted, times) * hidden
+        theta, fitted = weighted_fit(design, times, weight)
+    return theta, fitted, weight
+
+
+def weighted_fit(design: Array, times: Array, weight: Array) -> tuple[Array, Array]:
+    """(θ, fitted times) that minimise Σ ((t − design·θ)/weight)², with columns scaled alike.
+
+    design: times × coefficients, or several such; a time of infinite weight is left out.
+    """
+    import numpy as np
+
+    columns = design / weight[..., None]
+    scale = np.abs(columns).max(axis=-2, keepdims=True)
     scale[scale == 0] = 1
-    theta = np.linalg.lstsq(columns / scale, times / weight, rcond=None)[0] / scale
-    return theta, design @ theta
+    if design.ndim == 2:  # twice as quick as pinv, but only for one design
+        theta = np.linalg.lstsq(columns / scale, times / weight, rcond=None)[0] / scale[0]
+        return theta, design @ theta
+    theta = (np.linalg.pinv(columns / scale) @ (times / weight)[..., None])[..., 0] / scale[..., 0, :]
+    return theta, (design @ theta[..., None])[..., 0]

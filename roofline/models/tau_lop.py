@@ -8,7 +8,7 @@ between nodes s = 1.
 
 o is half a round trip before its first byte, L(m,τ) = m·λ(τ) a line through the origin beyond it, within the
 pieces of the half round trip. λ(τ)/λ(1) is what τ concurrent transfers cost each of them; the largest sizes
-tell it best, so the parameters are those of the last piece.
+tell it best, so the parameters are those of the last piece. In Hockney's model no transfer knows of others.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from roofline.models.estimate import Number, Parameter
-from roofline.models.fitted import Fitted
-from roofline.models.piecewise import Pieces, Sweep, fit_on, fit_pieces
+from roofline.models.fitted import Fitted, parts_of
+from roofline.models.piecewise import Pieces, Sweep, design_of, fit_on, fit_pieces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +57,26 @@ def fit(sweeps: Mapping[int, Sweep], nodes: int) -> TauLop:
         x=tuple(size for each in pieces.values() for size in each.x.tolist()),
         residuals=tuple(error for each in pieces.values() for error in each.residuals.tolist()),
         held_out=tuple(error for each in pieces.values() for error in each.held_out.tolist()),
+        parts=tuple(
+            part
+            for place, count in enumerate(pieces)
+            if count > 1
+            for part in parts_of(f"{count} concurrent transfers", alone.splits, place * len(alone.x))
+        ),
+        rivals={"Hockney": tuple(error for each in pieces.values() for error in _as_if_alone(each, alone))},
         launches=min(sweep.whole_launches.shape[1] for sweep in sweeps.values()),
         pieces=pieces,
     )
+
+
+def _as_if_alone(pieces: Pieces, alone: Pieces) -> list[float]:
+    """ln(measured/predicted) by the lines of a transfer that has the channel for itself."""
+    import numpy as np
+
+    if pieces is alone:
+        return list(alone.held_out.tolist())
+    fitted = design_of(alone.x, alone.splits) @ alone.fit.values
+    return list(np.log(pieces.middle / fitted).tolist())
 
 
 def _ratio(above: Number, below: Number) -> Number:

@@ -1,0 +1,79 @@
+"""Which model to believe where: models of one observable, by their errors on sizes that they were not shown.
+
+The model of least median error is the one to believe, or the simplest of those that cannot be told from it
+by the rule of one standard error (`Comparison`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from roofline.models.fitted import Part
+    from roofline.sweeps import Source
+
+#: A median's standard error is this times the median absolute deviation over √n (√(π/2)·1.4826: normal).
+_OF_MEDIAN: Final = 1.858
+#: Relative errors below and above which it does not matter how small or large they are.
+_NOTHING: Final = 1e-4
+_ENDLESS: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Median relative errors on sizes not shown, of several models from `first` to `last` bytes.
+
+    observable: what they predict. best: the model to believe there: the simplest of those that tie with the
+    one of least error. tied: the others of these. A model ties where the median factor of its errors over
+    those of the best, size by size, is not beyond its own standard error in ln (the rule of one standard
+    error: Breiman, Friedman, Olshen, Stone, Classification and Regression Trees, 1984, 3.4.3).
+    """
+
+    source: Source
+    observable: str
+    first: float
+    last: float
+    errors: Mapping[str, float]
+    best: str
+    tied: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls, source: Source, observable: str, first: float, last: float, errors: Mapping[str, Sequence[float]]
+    ) -> Comparison:
+        """The comparison of models, the simplest first, by their relative errors at the same sizes."""
+        medians = {name: median(each) for name, each in errors.items()}
+        least = min(medians, key=lambda name: medians[name])
+        equal = [name for name in errors if name == least or _ties(errors[name], errors[least])]
+        return cls(source, observable, first, last, medians, equal[0], tuple(equal[1:]))
+
+
+def compare(
+    source: Source, x: Sequence[float], held_out: Mapping[str, Sequence[float]], parts: Sequence[Part]
+) -> Iterator[Comparison]:
+    """A comparison for each part of `x`.
+
+    held_out: model → ln(measured/predicted) at each x, the simplest model first.
+    """
+    from roofline.models.fitted import relative_errors
+
+    errors = {name: relative_errors(each) for name, each in held_out.items()}
+    for observable, first, last in parts:
+        shown = {name: each[first : last + 1] for name, each in errors.items()}
+        yield Comparison.of(source, observable, x[first], x[last], shown)
+
+
+def _ties(errors: Sequence[float], least: Sequence[float]) -> bool:
+    """Whether the errors are larger than the least ones by no factor beyond its own standard error."""
+    more = [_logarithm(a) - _logarithm(b) for a, b in zip(errors, least, strict=True)]
+    middle = median(more)
+    spread = median(abs(each - middle) for each in more)
+    return middle <= _OF_MEDIAN * spread / math.sqrt(len(more))
+
+
+def _logarithm(error: float) -> float:
+    return math.log(min(max(error, _NOTHING), _ENDLESS))

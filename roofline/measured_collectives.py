@@ -1,0 +1,171 @@
+"""Measured collectives against what `npc predict` says of them, and which algorithm the MPI library uses.
+
+Every algorithm's formula (`roofline.models.collectives`) predicts each size from a ping-pong's models, which
+know nothing of the collective. The formula that lies nearest is probably the library's, which changes it with
+the size: the sizes are parted once at most, where the absolute ln(measured/predicted) of the nearest formula
+on each side fall by enough for Schwarz's criterion with the penalty of `roofline.models.piecewise` (the
+logarithms taken as Laplace's distribution has them, since single sizes may be far off).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from statistics import median
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from roofline.cross_validation import Comparison, compare
+from roofline.messages import made_of
+from roofline.models.fitted import parts_of
+from roofline.models.piecewise import LEAST, PENALTY
+from roofline.prediction import predict
+from roofline.sweeps import COLLECTIVES
+
+if TYPE_CHECKING:
+    from roofline.models.piecewise import Splits
+    from roofline.prediction import Believed, Predicted
+    from roofline.sweeps import Series, Source
+
+#: Absolute logarithms below this are rounding, not errors.
+_RESOLUTION: Final = 1e-5
+
+
+class Algorithm(NamedTuple):
+    """How an algorithm's formula does. error: median of |measured/predicted − 1|. ratio: median of
+    measured/predicted. inside: at how many sizes the measured time lies in the predicted interval."""
+
+    name: str
+    error: float
+    ratio: float
+    inside: int
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """A collective on `sizes` sizes from `first` to `last` bytes (0 of a barrier) as each algorithm has it.
+
+    nearest: the algorithm whose formula lies nearest, or the simplest that ties with it (`Comparison`).
+    """
+
+    source: Source
+    predicted_from: Source
+    operation: str
+    processes: int
+    first: float
+    last: float
+    sizes: int
+    algorithms: tuple[Algorithm, ...]
+    nearest: str
+    tied: tuple[str, ...]
+
+
+class _NothingToCompare(Exception):
+    """No prediction for a collective; the message says why."""
+
+
+def compare_collectives(
+    series: Iterable[Series], messages: Mapping[Source, Believed], reduction: float | None
+) -> tuple[list[Agreement], dict[str, str]]:
+    """(every measured collective against its predictions, by ranges of sizes; name → why there is none)."""
+    found: list[Agreement] = []
+    skipped: dict[str, str] = {}
+    for each in series:
+        try:
+            found += _agreements(each, messages, reduction)
+        except _NothingToCompare as reason:
+            skipped[each.source.name] = str(reason)
+    return found, skipped
+
+
+def _agreements(
+    series: Series, messages: Mapping[Source, Believed], reduction: float | None
+) -> list[Agreement]:
+    source = series.source
+    operation = COLLECTIVES[source.benchmark][source.case]
+    processes = int(json.loads(source.params).get("ranks", 0))
+    if processes < 2:
+        raise _NothingToCompare(
+            "a single process" if processes else "its number of processes is not known (param `ranks`)"
+        )
+    ping_pong = made_of(source, messages)
+    if ping_pong is None:
+        raise _NothingToCompare("no ping-pong of MPI beside it to predict it from")
+    times = {
+        size: median(launches.values())
+        for size, launches in series.times.items()
+        if size or operation == "barrier"  # without bytes there is nothing to do
+    }
+    predicted = _predicted(messages[ping_pong], operation, processes, sorted(times), reduction)
+    if not predicted:
+        raise _NothingToCompare("all of its messages are far larger than those of the ping-pong")
+    sizes = [float(size) for size in predicted]
+    held_out = {
+        name: [math.log(times[size] / each[name].time) for size, each in predicted.items()]
+        for name in next(iter(predicted.values()))
+    }
+    parts = parts_of(operation, _ranges(held_out))
+    return [
+        _agreement(comparison, ping_pong, processes, times, predicted)
+        for comparison in compare(source, sizes, held_out, parts)
+    ]
+
+
+def _predicted(
+    believed: Believed, operation: str, processes: int, sizes: Sequence[int], reduction: float | None
+) -> dict[int, dict[str, Predicted]]:
+    """size → algorithm → prediction, of sizes for which no algorithm's messages are far beyond the fit."""
+    found: defaultdict[int, dict[str, Predicted]] = defaultdict(dict)
+    for each in predict(believed, [operation], [processes], sizes, reduction):
+        found[each.size or 0][each.algorithm] = each
+    return {size: each for size, each in found.items() if not any(one.far for one in each.values())}
+
+
+def _agreement(
+    comparison: Comparison,
+    ping_pong: Source,
+    processes: int,
+    times: Mapping[int, float],
+    predicted: Mapping[int, Mapping[str, Predicted]],
+) -> Agreement:
+    sizes = [size for size in predicted if comparison.first <= size <= comparison.last]
+    algorithms = []
+    for name, error in comparison.errors.items():
+        made = [(times[size], predicted[size][name]) for size in sizes]
+        inside = sum(
+            each.low is not None and each.high is not None and each.low <= time <= each.high
+            for time, each in made
+        )
+        algorithms.append(Algorithm(name, error, median(time / each.time for time, each in made), inside))
+    return Agreement(
+        comparison.source,
+        ping_pong,
+        comparison.observable,
+        processes,
+        comparison.first,
+        comparison.last,
+        len(sizes),
+        tuple(algorithms),
+        comparison.best,
+        comparison.tied,
+    )
+
+
+def _ranges(held_out: Mapping[str, Sequence[float]]) -> Splits:
+    """(first, last) index of the sizes on each of which one algorithm is nearest: one range or two."""
+    sums = [list(accumulate(map(abs, each), initial=0.0)) for each in held_out.values()]
+    n = len(sums[0]) - 1
+
+    def distance(first: int, last: int) -> float:
+        return max(min(each[last] - each[first] for each in sums), n * _RESOLUTION)
+
+    places = range(LEAST, n - LEAST + 1)
+    best = min(places, key=lambda place: distance(0, place) + distance(place, n), default=0)
+    if best and 2 * n * math.log(
+        (distance(0, best) + distance(best, n)) / distance(0, n)
+    ) < -PENALTY * math.log(n):
+        return (0, best - 1), (best, n - 1)
+    return ((0, n - 1),)

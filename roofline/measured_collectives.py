@@ -101,7 +101,7 @@ def _agreements(
     }
     predicted = _predicted(messages[ping_pong], operation, processes, sorted(times), reduction)
     if not predicted:
-        raise _NothingToCompare("all of its messages are far larger than those of the ping-pong")
+        raise _NothingToCompare("the models of the ping-pong say nothing of messages of its sizes")
     sizes = [float(size) for size in predicted]
     held_out = {
         name: [math.log(times[size] / each[name].time) for size, each in predicted.items()]
@@ -117,11 +117,16 @@ def _agreements(
 def _predicted(
     believed: Believed, operation: str, processes: int, sizes: Sequence[int], reduction: float | None
 ) -> dict[int, dict[str, Predicted]]:
-    """size → algorithm → prediction, of sizes for which no algorithm's messages are far beyond the fit."""
+    """size → algorithm → prediction, of sizes that every algorithm has one for: no message far beyond the
+    fit, and none that takes no time, because the start of a message was not told apart from 0."""
     found: defaultdict[int, dict[str, Predicted]] = defaultdict(dict)
     for each in predict(believed, [operation], [processes], sizes, reduction):
         found[each.size or 0][each.algorithm] = each
-    return {size: each for size, each in found.items() if not any(one.far for one in each.values())}
+    return {
+        size: each
+        for size, each in found.items()
+        if all(one.time > 0 and not one.far for one in each.values())
+    }
 
 
 def _agreement(

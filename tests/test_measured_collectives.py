@@ -128,6 +128,17 @@ def test_sizes_that_need_far_larger_messages_than_were_fitted_are_left_out() -> 
     assert agreement.last == 2**18
 
 
+def test_messages_that_would_take_no_time_predict_nothing() -> None:
+    """Where a line through zero fits best the start of a message is not known, and so no barrier."""
+    steep = noisy(lambda size: 1e-9 * size**1.05, np.random.default_rng(1))
+    barrier = Series(
+        PING_PONG._replace(case="osu_barrier", params='{"ranks": "8"}'), "collective", {0: {"0": 1e-5}}, ()
+    )
+    found = fit_series([Series(PING_PONG, "half round trip", steep, ()), barrier])
+    assert not found.collectives
+    assert "say nothing of messages of its sizes" in found.skipped["osu_barrier"]
+
+
 @pytest.mark.parametrize(
     ("place", "reason"),
     [

@@ -36,6 +36,7 @@ _SUMMARY: Final = re.compile(
 )
 _RUN_END: Final = re.compile(r"\n(?:iperf Done\.|-{40,}\nServer listening [^\n]*\n-{40,})(?=\n)")
 _BEGIN: Final = re.compile(r"\n(?:Connecting to host |Accepted connection from )")
+_VERSION: Final = re.compile(r"\niperf (3\.[\w.+-]{1,40})(?=\n)")
 _ERROR: Final = re.compile(r"\niperf3: ([^\n]+)")
 _BLOCK: Final = re.compile(rf" ({WHOLE}) byte blocks,")
 _PREFIXES: Final = ("", "K", "M", "G", "T")
@@ -149,7 +150,7 @@ def _amount(parent: dict[str, Any], key: str) -> float | None:
 def _text(text: str, words: Sequence[str]) -> Iterator[Reading]:
     """Readings of the text form: each run from its first line to the line that ends its summary."""
     runs = _BEGIN.split(text)[1:]
-    error = _ERROR.search(text)
+    error, told = _ERROR.search(text), _VERSION.search(text)  # the version, where -V is given
     if not runs and (error or "-c" in words or "--client" in words):
         runs = [""]
     for run_text in runs:
@@ -164,7 +165,7 @@ def _text(text: str, words: Sequence[str]) -> Iterator[Reading]:
         params = {"streams": streams} if streams and streams != "1" else {}
         if bitrate:
             params["bitrate"] = bitrate
-        run = _Run("udp" if udp else "tcp", size, params)
+        run = _Run("udp" if udp else "tcp", size, params, told[1] if told else "")
         if end:
             yield from _summaries(body, run)
         else:

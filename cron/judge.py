@@ -209,7 +209,9 @@ def _series_verdict(
         )
         return dataclasses.replace(found, verdict=Verdict.WATCH, reason=reason, direction="worse")
     if found.reference is None:
-        return dataclasses.replace(found, reason=f"{found.nights} nights to compare with, too few to judge")
+        nights = np.count_nonzero(~np.isnan(panel.value[s, max(begin, 0) : -1]))
+        few = f"{nights} nights to compare with, too few to judge: {MIN_NIGHTS} quiet ones are needed"
+        return dataclasses.replace(found, reason=few)
     return found
 
 

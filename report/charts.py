@@ -55,6 +55,11 @@ _TOP: Final = 12
 _BOTTOM: Final = 48
 #: At most so many labels fit along an axis.
 _MOST_TICKS: Final = 9
+_DAY_S: Final = 86400
+#: From tick to tick of a time axis.
+_TIME_STEPS_S: Final = (
+    60, 300, 900, 3600, 7200, *(days * _DAY_S for days in (1, 2, 7, 14, 30, 61, 91, 182, 365))
+)  # fmt: skip
 
 Place = tuple[float, float]
 
@@ -163,17 +168,18 @@ def size_axis(title: str, sizes: Iterable[float]) -> Axis:
 
 
 def time_axis(title: str, moments: Iterable[float]) -> Axis:
-    """An axis of moments (seconds since 1970), labelled by days (UTC)."""
+    """An axis of moments (seconds since 1970), labelled by days (UTC), or by times if half a day has all."""
     known = list(moments) or [0.0]
     low, high = min(known), max(known)
-    room = max(0.02 * (high - low), 43200.0)
+    within_a_day = 0 < high - low < _DAY_S / 2
+    room = max(0.02 * (high - low), 60 if within_a_day else _DAY_S / 2)
     low, high = low - room, high + room
-    days = (high - low) / 86400
-    step = next((each for each in (1, 2, 7, 14, 30, 61, 91, 182, 365) if days / each <= _MOST_TICKS), 730)
-    first = math.ceil(low / 86400)
+    steps = [step for step in _TIME_STEPS_S if within_a_day or step >= _DAY_S]
+    step = next((step for step in steps if (high - low) / step <= _MOST_TICKS), 730 * _DAY_S)
+    base, form = (step, "%m-%d %H:%M") if step < _DAY_S else (_DAY_S, "%Y-%m-%d")
     ticks = tuple(
-        Tick(day * 86400.0, datetime.fromtimestamp(day * 86400, timezone.utc).strftime("%Y-%m-%d"))
-        for day in range(first, math.floor(high / 86400) + 1, step)
+        Tick(float(at), datetime.fromtimestamp(at, timezone.utc).strftime(form))
+        for at in range(math.ceil(low / base) * base, math.floor(high) + 1, step)
     )
     return Axis(title, low, high, False, ticks)
 

@@ -409,6 +409,18 @@ def test_of_a_series_without_a_picture_the_last_night_is_shown_and_of_a_failed_o
     assert "once.out" not in page and "2026-10.csv" in page
 
 
+def test_the_first_nights_are_told_apart_though_all_are_of_one_day_and_of_one_node(tmp_path: Path) -> None:
+    nights = [
+        rows(f"2026-10-01T0{hour}", [hour], time=f"2026-10-01T0{hour}:10:00+00:00") for hour in (1, 2, 4)
+    ]
+    text = ",".join(COLUMNS) + "\n" + "".join(nights).replace('"a;b"', '"a"')
+    (tmp_path / "2026-10.csv").write_text(text)
+    assert npc_report("--history", tmp_path, "--output", tmp_path / "h.html").exit_code == 0
+    inside = Page((tmp_path / "h.html").read_text()).inside
+    assert "10-01 02:00" in inside["history"] and "10-01 04:00" in inside["history"]
+    assert "All nights of p were measured on one node, a: there is no other" in inside["allocation"]
+
+
 def test_of_many_nights_only_the_last_are_linked_file_by_file_the_others_by_their_folder(
     tmp_path: Path,
 ) -> None:
@@ -690,6 +702,7 @@ def test_a_history_alone_makes_a_page_and_platforms_are_chosen_by_the_runs(
     ended = npc_report("--history", folders["history"], "--output", tmp_path / "h.html", "--json")
     told = json.loads(ended.stdout)
     assert [section["name"] for section in told["sections"]] == ["summary", "history", "allocation"]
+    assert set(told["absent"].values()) == {"a history alone does not show it; name a run as well"}
     other = tmp_path / "history"
     for name in ("p", "q"):
         (other / name).mkdir(parents=True)

@@ -6,7 +6,10 @@ these at its end. One more section is a module and its name below.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from report.runs import Report, Run
 
 #: In the order of the page.
 SECTIONS: Final = (
@@ -26,3 +29,10 @@ SECTIONS: Final = (
 
 class Absent(Exception):
     """There is nothing for this section; the message says why, and what would change that."""
+
+
+def runs_of(report: Report) -> list[Run]:
+    """The runs, for a section about runs alone. Raises `Absent` where there are none."""
+    if not report.runs:
+        raise Absent("a history alone does not show it; name a run as well")
+    return report.runs

@@ -9,16 +9,14 @@ from report.advice import Advice, advise, conclusion, evidence_of
 from report.blocks import Block, Cell, Table, Text
 from report.runs import Report, Run
 from report.score import Score, find_scores
-from report.sections import Absent
+from report.sections import runs_of
 
 TITLE = "Advice and score"
 
 
 def build(report: Report) -> Iterator[Block]:
     """Run by run the hints with their evidence, and the score with its parts."""
-    if not report.runs:
-        raise Absent("a history alone has no launches and no environment to judge; name a run as well")
-    for run in report.runs:
+    for run in runs_of(report):
         where = f": {run.label}" if len(report.runs) > 1 else ""
         yield from _hints(report, run, advise(evidence_of(run)), where)
         yield from _scores(run, where)

@@ -61,12 +61,7 @@ def _of_run(report: Report, run: Run) -> Iterator[Block]:
         return
     where = f": {run.label}" if len(report.runs) > 1 or report.history else ""
     if len(nodes) == 1:
-        node = nodes[0]
-        yield Text(
-            f"All of {run.label} was measured on one node, {node.name}: there is no other to compare it "
-            "with. "
-            f"{node.rows} records, {node.failed} of them not usable (failed or invalid)."
-        )
+        yield _alone(f"All of {run.label} was", nodes[0])
         return
     yield _figure(report, f"Health of the nodes{where}", _placed(nodes, report.topology))
 
@@ -116,6 +111,8 @@ def _of_history(report: Report, history: History) -> Iterator[Block]:
         own = [node for node in history.nodes if node.platform == platform]
         nodes = [_over_nights(node) for node in own]
         nodes = _placed(sorted(nodes, key=lambda node: natural(node.name)), report.topology)
+        if len(nodes) == 1:
+            yield _alone(f"All nights of {platform} were", nodes[0])
         if len(nodes) < 2:
             continue
         yield _figure(report, f"Health of the nodes of {platform} over all nights", nodes)
@@ -136,6 +133,13 @@ def _of_history(report: Report, history: History) -> Iterator[Block]:
             folded=True,
             filtered=True,
         )
+
+
+def _alone(what: str, node: Node) -> Text:
+    return Text(
+        f"{what} measured on one node, {node.name}: there is no other to compare it with. "
+        f"{node.rows} records, {node.failed} of them not usable (failed or invalid)."
+    )
 
 
 def _over_nights(node: HistoryNode) -> Node:

@@ -10,7 +10,7 @@ from report.compare.outputs import headline, remarks
 from report.compare.pairs import Choice, Half, Pair, compare_sides, params_text
 from report.compare.sides import Side
 from report.runs import QUALIFIERS, Report, Run
-from report.sections import Absent, environment
+from report.sections import Absent, environment, runs_of
 
 TITLE = "Comparison"
 _SHOWN = ("worse", "better", "different")
@@ -19,7 +19,7 @@ _KINDS = {"worse": "bad", "better": "good", "different": "note"}
 
 def build(report: Report) -> Iterator[Block]:
     """What differs between the first run and each other one."""
-    if len(report.runs) < 2:
+    if len(runs_of(report)) < 2:
         raise Absent("one run has nothing to be compared with; name several")
     first = report.runs[0]
     for other in report.runs[1:]:

@@ -11,7 +11,7 @@ from npc.launch import Launch
 from npc.units import format_duration, format_quantity
 from report.blocks import Block, Cell, Preformatted, Table, Text, count, plural
 from report.runs import Report, Run
-from report.sections import Absent
+from report.sections import runs_of
 
 TITLE = "Environment and provenance"
 #: Launches beyond so many are left to ``launches.jsonl``.
@@ -20,9 +20,7 @@ _MOST_LAUNCHES = 2000
 
 def build(report: Report) -> Iterator[Block]:
     """The facts side by side, the whole of each ``environment.json``, and the launches."""
-    if not report.runs:
-        raise Absent("a history alone has no environment.json; name a run as well")
-    known = [run for run in report.runs if run.environment]
+    known = [run for run in runs_of(report) if run.environment]
     if known:
         yield _facts(report)
     else:

@@ -11,7 +11,7 @@ from npc.record import Record
 from npc.validity import Finding, Rule
 from report.blocks import Block, Cell, Table, Text, count, plural
 from report.runs import Report, Run, hosts_of
-from report.sections import Absent
+from report.sections import runs_of
 
 TITLE = "What failed, and why"
 _MEANING = {
@@ -26,9 +26,7 @@ _MOST = 3
 
 def build(report: Report) -> Iterator[Block]:
     """Run by run what is not ``ok``, grouped by reason; then the notes on numbers that may be used."""
-    if not report.runs:
-        raise Absent("a history alone names no launches; name a run as well")
-    for run in report.runs:
+    for run in runs_of(report):
         bad = [record for record in run.records if not record.ok]
         notes = [finding for finding in run.findings if finding.rule.level == "note"]
         where = f": {run.label}" if len(report.runs) > 1 else ""

@@ -10,7 +10,7 @@ from typing import Any
 from report.blocks import Block, Cell, Columns, Table, Text, chart_figure
 from report.charts import CYCLE, Chart, Mark, Trace, quantity_axis, size_axis
 from report.runs import Report, Run
-from report.sections import Absent
+from report.sections import Absent, runs_of
 from roofline.fit_table import (
     BELIEVE,
     NEAREST,
@@ -53,7 +53,7 @@ _KEYS = frozenset(
 
 def build(report: Report) -> Iterator[Block]:
     """Run by run the fits, and the comparison of models on sizes that they were not shown."""
-    documents = {run.number: _document(run) for run in report.runs}
+    documents = {run.number: _document(run) for run in runs_of(report)}
     if not any(document["fits"] for document in documents.values()):
         raise Absent(
             "no sweep of at least five message sizes that a model could be fitted to (tag network or models)"

@@ -15,7 +15,7 @@ from report.blocks import Block, Cell, Figure, Listing, Table, Text, count, grid
 from report.charts import Cell as GridCell
 from report.charts import Grid, State
 from report.runs import Report, Run, Series, better, median_ratio
-from report.sections import Absent
+from report.sections import Absent, runs_of
 
 TITLE = "Pairs of nodes"
 #: More nodes than this are drawn as groups of neighbours; by leaf switch where a topology is given.
@@ -50,7 +50,7 @@ class _Test(NamedTuple):
 
 def build(report: Report) -> Iterator[Block]:
     """Run by run the matrix of each test, and the verdicts that lie with it."""
-    blocks = [block for run in report.runs for block in _of_run(report, run)]
+    blocks = [block for run in runs_of(report) for block in _of_run(report, run)]
     if not blocks:
         raise Absent("no test was measured on pairs of three nodes or more (npb --pairs all, or sample:8)")
     yield from blocks

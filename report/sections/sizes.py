@@ -10,7 +10,7 @@ from npc.units import METRICS, format_quantity, format_size
 from report.blocks import Block, Cell, Columns, Figure, Table, Text, chart_figure
 from report.charts import CYCLE, DASHES, Axis, Chart, Mark, Trace, quantity_axis, size_axis
 from report.runs import Report, Run
-from report.sections import Absent
+from report.sections import Absent, runs_of
 from roofline.comparison import Sweep, find_sweeps
 
 TITLE = "Bandwidth and latency over message size"
@@ -47,7 +47,7 @@ _KINDS = {
 
 def build(report: Report) -> Iterator[Block]:
     """For each kind of test a chart of every run, all to the same scale."""
-    found = {run.number: _sweeps(run) for run in report.runs}
+    found = {run.number: _sweeps(run) for run in runs_of(report)}
     if not any(found.values()):
         raise Absent("no test was measured at two message sizes (tag network: OSU, or qperf's sizes)")
     yield Text(

@@ -69,12 +69,12 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     params = {"workgroup": " ".join(groups)} if groups else {}
     text = complete_lines(text)
     parts = _TEST.split(text)
-    yield from _counted(parts[0], {})
+    asked = option(words, "-t")
     for kernel, body in zip(parts[1::2], parts[2::2], strict=True):
         yield from _run(kernel, body + "\n", params)
-        yield from _counted(body, {**params, "kernel": kernel})
+    yield from _counted(text, {**params, "kernel": asked} if asked else params)
     if len(parts) == 1:
-        asked, error = option(words, "-t"), _ERROR.search(text)
+        error = _ERROR.search(text)
         if asked or error:
             yield _failure(asked or "likwid-bench", error[1] if error else "no result was printed", params)
 
@@ -105,11 +105,11 @@ def _run(kernel: str, body: str, params: dict[str, str]) -> Iterator[Reading]:
             yield Reading(kernel, "bandwidth", rate * 1e6, int(size[1]), status, params)
 
 
-def _counted(body: str, params: dict[str, str]) -> Iterator[Reading]:
+def _counted(text: str, params: dict[str, str]) -> Iterator[Reading]:
     """Readings of likwid-perfctr's tables of metrics: one hardware thread's, or the statistics of several."""
     titled: tuple[str, dict[str, str]] | None = None
     column: dict[str, int] = {}
-    for line in body.split("\n") if "\n|" in body else ():
+    for line in text.split("\n") if "\n|" in text else ():
         title, row = _TITLE.fullmatch(line), _ROW.fullmatch(line)
         if title:
             titled = title[2], params if title[1] is None else {**params, "region": title[1]}

@@ -7,7 +7,8 @@ and may hold thousands commas; ``-uu`` fixes bytes/sec and ns. Latency is one wa
 - ``send_bw`` is what was sent, ``recv_bw`` what arrived: the first is kept under ``{"side": "send"}``.
 - A zero, with exit 0, is a test that moved nothing: failed. So is a name with nothing below it (the reason
   may stand there), and a test of the command line that never began because the one before it failed.
-- Without an RDMA device its tests are unavailable; where the command line names one (``-i``), failed.
+- Without an RDMA device its tests are unavailable; where the command line names one (``-i``), failed. So are
+  datagrams (``ud_*``) over RoCE, which demands a header that qperf does not send (GRH).
 - Sizes: the exact number in parentheses, else the printed one (``1 KB`` is 1000), which the command line
   makes exact where three digits do not. A loop over msg_size that does not print it (no ``-vu``) leaves
   its values without their size: invalid.
@@ -45,6 +46,7 @@ _LONGEST_NAME: Final = re.compile(r"\n    \w+  =")
 _NO_DEVICE: Final = re.compile(
     r"(?:server: )?(?:failed to find (?:any )?InfiniBand devices?\b.*|rdma_create_event_channel failed\b.*)"
 )
+_NO_GRH: Final = re.compile(r"(?:server: )?failed to create address handle: Invalid argument")
 _TRY_HELP: Final = "; try: qperf --help"
 _USAGE: Final = re.compile(rf"\n(?:(\w+): )?([^\n]*){_TRY_HELP}")
 _METRICS: Final = {
@@ -153,6 +155,8 @@ def _test(case: str, body: str, sizes: list[int], named_device: bool) -> list[Re
     reason = "nothing arrived: the result is 0" if values else _reason(body)
     if _NO_DEVICE.fullmatch(reason) and not named_device:
         return [Reading(case, _metric(case), None, size, f"unavailable: no RDMA device: {reason}")]
+    if _NO_GRH.fullmatch(reason):
+        return [Reading(case, _metric(case), None, size, f"unavailable: {case} needs InfiniBand: {reason}")]
     return [failed(case, _metric(case), reason, size=size)] + [
         Reading(case, metric, value, size, "invalid: nothing was received", _SENT)
         for metric, value, _ in values

@@ -415,6 +415,21 @@ def test_jubes_own_platform_runs_a_benchmark_with_stand_ins_for_slurm(tmp_path: 
     assert assert_same_numbers(benchmark, runs, records) > 0
 
 
+@pytest.mark.slow
+def test_datagrams_of_rdma_are_left_out_over_roce(tmp_path: Path) -> None:
+    site = platform(tmp_path / "site", "site", submit="true")
+    for cm, expected in (("", "rc_rdma_read_lat,ud_lat"), ("yes", "rc_rdma_read_lat")):
+        runs = tmp_path / f"runs{cm}"
+        benchmark = ("benchmarks/qperf/benchmark.xml", runs, "--include-path", site, "--tag", "rdma")
+        run_jube(*benchmark, NPC_QPERF_RDMA_CM=cm)
+        told = [
+            re.search(r"--repeat test:(\S+)", script) for _, script in job_scripts(runs / "000000").items()
+        ]
+        assert [found[1] for found in told if found and "_lat" in found[1]] == [
+            f"rc_lat,rc_rdma_write_lat,{expected}"
+        ]
+
+
 @needs_foreign
 @pytest.mark.slow
 def test_jubes_own_platform_makes_right_job_scripts_of_the_whole_suite(tmp_path: Path) -> None:

@@ -93,6 +93,11 @@ class TestQperf:
         (reading,) = self.read("sdp_bw:\nserver: unable to make SDP socket\n")
         assert reading.status == "failed: server: unable to make SDP socket"
 
+    def test_datagrams_over_roce_cannot_be_had(self) -> None:
+        out, err = (text_of("qperf-rdma", f"qperf_ud_lat{end}.txt") for end in ("", ".err"))
+        (reading,) = self.read(parsers.joined(out, err), "qperf 10.99.0.1 -cm1 -t 1 -vvs ud_lat")
+        assert reading.status.startswith("unavailable: ud_lat needs InfiniBand: server: failed to create")
+
     def test_tests_that_never_began_are_told_from_the_command(self) -> None:
         readings = self.read(text_of("qperf", "fail_good_then_bad.txt"), "qperf h -t 1 tcp_lat rc_bw udp_lat")
         assert [(r.case, r.status.split(":")[0]) for r in readings] == [
@@ -455,7 +460,8 @@ class TestLikwid:
 
     def test_memory_traffic_of_one_thread_stands_behind_the_kernel_that_made_it(self) -> None:
         table, kernel = text_of("likwid", "perfctr_MEM_1.txt"), text_of("likwid", "bench_triad_w_1GB.txt")
-        readings = parsers.parse("likwid", kernel + table)
+        words = ["likwid-perfctr", "-C", "N:0", "-g", "MEM", "-m", "likwid-bench", "-t", "triad"]
+        readings = parsers.parse("likwid", kernel + table, words)
         counted = {r.params["counted"]: r for r in readings if "counted" in r.params}
         assert counted["Memory bandwidth"].value == pytest.approx(42159.5705e6)
         assert counted["Memory read data volume"][:3] == ("MEM", "traffic", pytest.approx(45.8748e9))

@@ -77,6 +77,7 @@ MEANINGS: Final = {
             "rc_lat",
             "rc_rdma_write_lat",
             "rc_rdma_read_lat",
+            "ud_lat",
         )
     },
     # The parser takes the more exact one of the printed bandwidth and the printed message rate.

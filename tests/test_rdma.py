@@ -9,6 +9,7 @@ from __future__ import annotations
 import compileall
 import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,11 @@ SETTINGS = {
     "NPC_QPERF_RDMA_CM": "yes",
     "NPC_QPERF_RDMA_BANDWIDTH_SIZES": "4K",
     "NPC_QPERF_RDMA_LATENCY_SIZES": "16",
+    # With the header that RoCE demands and qperf does not send (`DATAGRAMS`): over RoCE it is no default.
+    "NPC_QPERF_RDMA_LATENCY_TESTS": "rc_lat,rc_rdma_write_lat,rc_rdma_read_lat,ud_lat",
 }
+#: The library that adds it.
+DATAGRAMS = Path(__file__).with_name("roce_datagrams.c")
 #: The guest's job script: nothing but the benchmark. Open MPI's own transport is not what is measured.
 SUBMIT_JOB = """#!/bin/sh
 exec >#STDOUTLOGFILE# 2>#STDERRLOGFILE#
@@ -44,7 +49,8 @@ exec >#STDOUTLOGFILE# 2>#STDERRLOGFILE#
 """
 ENVIRONMENT = (
     "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
-    "OMPI_MCA_pml=ob1 OMPI_MCA_btl=self,vader"
+    "OMPI_MCA_pml=ob1 OMPI_MCA_btl=self,vader "
+    f"LD_PRELOAD={rdma_guest.SHARED}/datagrams.so"
 )
 
 
@@ -63,6 +69,8 @@ def outpaths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     alone = ["benchmarks/perftest/benchmark.xml", folder / "alone", "--include-path", site]
     one_size = {"NPC_PERFTEST_KINDS": "sizes", "NPC_PERFTEST_SIZES": f"-s {SIZE}"}
     run_jube(*alone, **SETTINGS, **one_size, NPC_PERFTEST_TESTS=",".join(OF_ONE_SIZE))
+    compiled = ["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", DATAGRAMS, "-o", folder / "datagrams.so"]
+    subprocess.run(compiled, check=True)
     script = "for job in */000000/*/work; do (cd $job && sh ./submit.job); done"
     code, printed = rdma_guest.run(script, folder, limit_s=420.0)
     assert code == 0, printed
@@ -153,7 +161,7 @@ def test_qperf_measures_rdma_bandwidth(records: list[Record], case: str) -> None
     assert 1e5 < (record.value or 0.0) < 2e9
 
 
-@pytest.mark.parametrize("case", ["rc_lat", "rc_rdma_write_lat", "rc_rdma_read_lat"])
+@pytest.mark.parametrize("case", ["rc_lat", "rc_rdma_write_lat", "rc_rdma_read_lat", "ud_lat"])
 def test_qperf_measures_rdma_latency(records: list[Record], case: str) -> None:
     (record,) = of(records, "qperf", case, "latency")
     assert (record.unit, record.size) == ("s", 16)
@@ -168,13 +176,14 @@ def test_the_raw_output_is_kept_beside_every_record(records_of: dict[Path, list[
     ]
     assert sum("#bytes" in text for text in texts) == 8
     assert sum("use_cm" in text for text in texts) == 6
+    assert sum("ud_lat:\n" in text for text in texts) == 1
 
 
 def test_jubes_own_tables_have_the_same_numbers(records_of: dict[Path, list[Record]]) -> None:
     (suite, of_suite), (alone, of_alone) = records_of.items()
     assert assert_same_numbers("perftest", suite, of_suite) == 4
     assert assert_same_numbers("perftest", alone, of_alone) == 4
-    assert assert_same_numbers("qperf", suite, of_suite) == 6
+    assert assert_same_numbers("qperf", suite, of_suite) == 7
 
 
 # -- without a device --------------------------------------------------------------------------------------
@@ -188,12 +197,15 @@ without_device = pytest.mark.skipif(
 @pytest.mark.optional_skip("a machine with an RDMA device")
 @without_device
 def test_without_a_device_everything_is_unavailable_and_nothing_has_failed(tmp_path: Path) -> None:
-    settings = ["--set", "perftest_tests=ib_write_bw,ib_read_bw", "--set", "qperf_rdma_latency_tests=rc_lat"]
+    settings = ["--set", "perftest_tests=ib_write_bw,ib_read_bw", "--set", "qperf_rdma_latency_sizes=1"]
+    settings += ["--set", "samples=1"]
     ended = finish(NPC, "characterise", "--tag", "rdma", "--output", tmp_path, *settings)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     records = read_run(tmp_path / "000000")
     assert {record.benchmark for record in records} == {"qperf", "perftest"}
-    assert {record.case for record in records} >= {"ib_write_bw", "ib_read_bw", "ib_atomic_lat", "rc_lat"}
+    assert {record.case for record in records} >= {
+        "ib_write_bw", "ib_read_bw", "ib_atomic_lat", "rc_lat", "ud_lat",
+    }  # fmt: skip
     for record in records:
         assert record.value is None
         assert record.status.startswith("unavailable: no RDMA device: ")

@@ -45,7 +45,9 @@ class Launch:
     two hosts). hosts: server first.
     started: ISO 8601 UTC. seconds: wall time. exit: the exit code, negative for a signal, None if it
     never started or was stopped. status: ``ok`` or the reason. raw: path of the tool's output relative to
-    the folder.
+    the folder. load: ``{"cores": 1.9, "others": [{"name": "xhpl", "cores": 0.7}]}``, the CPUs that the
+    program and all it waited for used on average, and other processes, on the launcher's node; None if nobody
+    watched.
     """
 
     id: int
@@ -60,6 +62,7 @@ class Launch:
     nodes: int = 1
     hosts: tuple[str, ...] = ()
     raw: str = ""
+    load: Mapping[str, Any] | None = None
 
     def failed_in_one_row(self, readings: Iterable[Reading]) -> bool:
         """Whether its status is that of one of its readings: a row of a sweep that has no result says nothing

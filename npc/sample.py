@@ -15,6 +15,7 @@ import json
 import os
 import random
 import re
+import resource
 import shlex
 import signal
 import subprocess
@@ -22,16 +23,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from npc import session
 from npc.launch import RAW, Launch, LaunchLog, last_words, now
+from npc.load import Watch
 from npc.record import OK
 
 EXIT_NOTHING: Final = 1
 EXIT_PARTLY: Final = 6
 #: Tells the program where its launch's files are (``…/raw/0007``), so that one that watches can add its own.
 LAUNCH: Final = "NPC_LAUNCH"
+#: Where this variable is 0, nobody looks what others compute.
+WATCH: Final = "NPC_WATCH"
+#: Fewer ticks of the kernel's clock are too few to divide by the time of a short launch.
+LEAST_TICKS: Final = 10
 #: How long a launch that was told to end may take before it is killed.
 GRACE_S: Final = 1.5
 
@@ -227,6 +233,27 @@ def launch(
     return code, OK
 
 
+class Beside:
+    """What this node computes during one launch, the launch and others apart."""
+
+    def __init__(self) -> None:
+        self._others = Watch()
+        self._before = _cpu_of_children()
+
+    def load(self, seconds: float) -> dict[str, Any]:
+        """`Launch.load` of a launch that took so many seconds and has just ended."""
+        own = _cpu_of_children() - self._before
+        others = self._others.busy(least_ticks=LEAST_TICKS, kernel=False)
+        listed = [{"name": entry.name, "cores": round(entry.cores, 3)} for entry in others]
+        return {"cores": round(own / seconds, 3) if seconds else 0.0, "others": listed}
+
+
+def _cpu_of_children() -> float:
+    """CPU seconds of all that this process has waited for, and of what that had waited for (getrusage(2))."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def sample_all(
     command: Sequence[str],
     launches: Sequence[tuple[Case, int]],
@@ -245,6 +272,7 @@ def sample_all(
         stop.check()
         argv = fill_in(command, case.values)
         raw = f"{RAW}/{number:04d}"
+        beside = Beside() if os.environ.get(WATCH) != "0" else None
         started, before = now(), time.monotonic()
         stopped: Stopped | None = None
         try:
@@ -253,11 +281,12 @@ def sample_all(
             )
         except Stopped as signal_:
             stopped, code, status = signal_, None, f"failed: stopped by {signal.Signals(signal_.number).name}"
+        seconds = round(time.monotonic() - before, 6)
         made = Launch(
             id=number,
             argv=tuple(argv),
             started=started,
-            seconds=round(time.monotonic() - before, 6),
+            seconds=seconds,
             exit=code,
             status=status,
             case=case.name,
@@ -266,6 +295,7 @@ def sample_all(
             nodes=len(hosts),
             hosts=hosts,
             raw=f"{raw}.out",
+            load=beside.load(seconds) if beside else None,
         )
         log.append(made)
         done.append(made)

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from npc import session
 from npc.launch import Launch, last_words, read_launches
+from npc.load import Watch
 from npc.sample import Case, cases_of_product, fill_in, plan, read_cases
 from tests.jube_job import NPC
 from tests.npb_job import Job, mpirun
@@ -456,3 +457,42 @@ def test_last_words_are_the_programs_and_not_the_launchers(tmp_path: Path, text:
 def test_a_rank_that_fails_under_mpirun_is_quoted(tmp_path: Path) -> None:
     sample(tmp_path / "out", "--runs", "1", "--", mpirun(), "-n", "2", PYTHON, "-c", "raise OSError('gone')")
     assert launches(tmp_path / "out")[0].status == "failed: exit code 1: OSError: gone"
+
+
+# -- what others compute meanwhile -------------------------------------------------------------------------
+
+COMPUTE = "import time; end = time.monotonic() + 0.7\nwhile time.monotonic() < end: pass"
+FOR_EVER = [PYTHON, "-c", "while True: pass"]
+
+
+def test_what_others_compute_during_a_launch_is_noted(tmp_path: Path) -> None:
+    spinning = subprocess.Popen(FOR_EVER)
+    try:
+        ended = sample(tmp_path, "--runs", "1", "--", PYTHON, "-c", COMPUTE, NPC_WATCH="1")
+    finally:
+        spinning.kill()
+        spinning.wait()
+    assert ended.returncode == 0, ended.stderr
+    (launch,) = launches(tmp_path)
+    assert launch.load and launch.load["cores"] > 0.05
+    assert any(entry["name"].startswith("python") for entry in launch.load["others"])
+
+
+def test_nobody_looks_where_the_variable_says_so(tmp_path: Path) -> None:
+    assert sample(tmp_path, "--runs", "1", "--", "true", NPC_WATCH="0").returncode == 0
+    assert launches(tmp_path)[0].load is None
+
+
+def test_what_began_later_is_none_of_the_others() -> None:
+    """As are ranks that a batch system starts for a launch, which are no children of it."""
+    before = subprocess.Popen(FOR_EVER)
+    watch = Watch()
+    later = subprocess.Popen(FOR_EVER)
+    try:
+        time.sleep(0.5)
+        seen = {entry.pid for entry in watch.busy(at_least=0.05)}
+    finally:
+        for process in (before, later):
+            process.kill()
+            process.wait()
+    assert before.pid in seen and later.pid not in seen

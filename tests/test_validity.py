@@ -512,6 +512,30 @@ def test_a_loaded_machine() -> None:
     assert not found(latency, load={"busy": None}, cpu={"threads": 4})
 
 
+@pytest.mark.parametrize(
+    ("own", "others", "cpus", "rules"),
+    [
+        (1.3, 0.67, 2, {"loaded"}),
+        (63.3, 0.6, 64, {"loaded"}),
+        (63.8, 0.2, 64, {"disturbed"}),
+        (1.0, 1.0, 64, {"disturbed"}),
+        (0.0, 1.0, 2, {"loaded"}),
+        (0.0, 0.67, 2, {"disturbed"}),
+        (2.0, 0.0, 2, set()),
+    ],
+    ids=["a third", "one thread of 64", "a daemon", "free CPUs", "half", "own unknown", "nobody"],
+)
+def test_others_during_a_launch(own: float, others: float, cpus: int, rules: set[str]) -> None:
+    listed = [{"name": "xhpl", "cores": others}] if others else []
+    launch = Launch(
+        id=0, argv=("osu_latency",), started="", seconds=1.0, exit=0, load={"cores": own, "others": listed}
+    )
+    latency = record("osu", "osu_latency", "latency", 1e-6)
+    reasons = found(latency, launch=launch, cpu={"threads": cpus}, load={"busy": []})
+    assert set(reasons) == rules
+    assert all("meanwhile" in reason and "xhpl" in reason for reason in reasons.values())
+
+
 @pytest.mark.slow
 def test_a_process_that_computes_is_seen_before_a_job() -> None:
     spinning = subprocess.Popen(["sh", "-c", "while :; do :; done"])

@@ -355,8 +355,17 @@ def keys(chart: Chart) -> list[Key]:
     return found
 
 
+#: Where on a swatch's line of 28, with a mark of 8 in its middle, the first gap of its dashes is.
+_SWATCH_GAP: Final = 5.5
+
+
 def _swatch(trace: Trace) -> Markup:
-    dashes = f' stroke-dasharray="{" ".join(f"{each:g}" for each in trace.dashes)}"' if trace.dashes else ""
+    dashes = ""
+    if trace.dashes:
+        pattern = " ".join(f"{each:g}" for each in trace.dashes)
+        # the first gap stands clear of the mark in the middle
+        moved = trace.dashes[0] + trace.dashes[1] / 2 - _SWATCH_GAP
+        dashes = f' stroke-dasharray="{pattern}" stroke-dashoffset="{moved:g}"'
     parts = [f'<svg class="swatch trace {trace.colour}" viewBox="0 0 30 12" aria-hidden="true">']
     if trace.lines:
         parts.append(f'<path class="line"{dashes} d="M1 6H29"/>')

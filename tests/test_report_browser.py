@@ -336,6 +336,8 @@ def test_at_two_widths_nothing_sticks_out_and_the_picture_is_not_blank(
             assert colours is not None and len(colours) > 50
         chart = box(watched.find("#roofline svg.chart").first)
         assert chart["width"] > (500 if width > 1000 else 300)
+        for cell in ("td.long:visible", "#records td.params"):
+            assert box(watched.find(cell).first)["width"] > 170, "no column of single words"
     finally:
         context.close()
 

@@ -400,4 +400,6 @@ def _switch(fitted: Any, piece: int) -> tuple[str, str, float] | None:
 
 
 def _about(size: int) -> str:
-    return format_quantity(size, "B", 2)
+    from npc.units import format_size
+
+    return format_quantity(size, "B", 2) if size % 1024 else format_size(size)

@@ -344,11 +344,13 @@ def test_at_two_widths_nothing_sticks_out_and_the_picture_is_not_blank(
 
 def test_on_paper_there_are_pictures_and_no_switches(shown: Watched) -> None:
     shown.page.emulate_media(media="print")
-    for selector in ("nav", "#theme", "#records", ".filter"):
+    for selector in ("nav", "#theme", "#records", ".filter", '.listing a:text-is("details")'):
         assert not shown.find(selector).first.is_visible(), selector
     assert shown.find("#summary table").first.is_visible()
     assert box(shown.find("#sizes svg.chart").first)["height"] > 100
     assert shown.css("body", "backgroundColor") == "rgb(255, 255, 255)"
+    shown.page.set_viewport_size({"width": 794, "height": 1123})  # A4
+    assert box(shown.find("#advice tbody th").first)["width"] > 60, "no broken words"
     paper = shown.page.pdf()
     assert paper.startswith(b"%PDF") and len(paper) > 50_000
 

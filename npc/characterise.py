@@ -45,6 +45,7 @@ _READ_BY_SHELLS: Final = re.compile(r"""[\s"'`$\\&;|<>()*?\[\]{}#!:]""")
 #: Settings that are files or folders.
 _PATH_SETTING: Final = re.compile(r"NPC_[A-Z0-9]+_(?:SOURCE|PREFIX|CACHE)")
 _SETTING: Final = re.compile(r"\$\{NPC_([A-Z0-9_]+):-")
+_WHOLE_NUMBER: Final = re.compile(r'type="int">[^<]*printf %s "\$\{NPC_([A-Z0-9_]+):-[^"]*"\s*</parameter>')
 
 
 def checkout() -> Path:
@@ -71,15 +72,28 @@ def settings(home: Path, platform: Path | None = None, file: Path | None = None)
     platform: a folder with a ``platform.xml``; those that its sets are initialised with are read, too.
     file: a JUBE file beside the suite's own.
     """
-    files = sorted({*(home / "benchmarks").rglob("*.xml"), *([file] if file else [])})
-    if platform:
-        files += _platform_files(platform / "platform.xml")
     found: dict[str, str] = {}
-    for path in files:
+    for path in _files_with_settings(home, platform, file):
         named = path.relative_to(home) if path.is_relative_to(home) else path
         for name in _SETTING.findall(path.read_text(encoding="utf-8")):
             found.setdefault(name.lower(), named.as_posix())
     return found
+
+
+def whole_numbers(home: Path, platform: Path | None = None, file: Path | None = None) -> set[str]:
+    """Those of the `settings` that are nothing but a parameter which JUBE takes whole numbers for."""
+    return {
+        name.lower()
+        for path in _files_with_settings(home, platform, file)
+        for name in _WHOLE_NUMBER.findall(path.read_text(encoding="utf-8"))
+    }
+
+
+def _files_with_settings(home: Path, platform: Path | None, file: Path | None) -> list[Path]:
+    files = sorted({*(home / "benchmarks").rglob("*.xml"), *([file] if file else [])})
+    if platform:
+        files += _platform_files(platform / "platform.xml")
+    return files
 
 
 def _platform_files(path: Path) -> list[Path]:
@@ -96,8 +110,11 @@ def _platform_files(path: Path) -> list[Path]:
 def environment_of_settings(
     home: Path, platform: Path, given: Sequence[str], file: Path | None = None
 ) -> dict[str, str]:
-    """NPC_… variables of ``NAME=VALUE`` words. Raises click.UsageError for names that nothing reads."""
-    known = settings(home, platform, file)
+    """NPC_… variables of ``NAME=VALUE`` words.
+
+    Raises click.UsageError for names that nothing reads, and values that JUBE would not take.
+    """
+    known, numbers = settings(home, platform, file), whole_numbers(home, platform, file)
     variables = {}
     for word in given:
         name, equals, value = word.partition("=")
@@ -110,6 +127,9 @@ def environment_of_settings(
             raise click.UsageError(
                 f"--set {name}: no benchmark and no platform has such a parameter; perhaps {', '.join(near)}?"
             )
+        # JUBE makes a workpackage for each of several values with commas between.
+        if name in numbers and not re.fullmatch(r"([0-9]+(,[0-9]+)*)?", value):
+            raise click.UsageError(f"--set {word}: {name} is a whole number ({known[name]} explains it)")
         variables[f"NPC_{name.upper()}"] = value
     return variables
 

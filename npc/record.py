@@ -262,6 +262,8 @@ def read_csv(path: Path) -> Iterator[Record]:
         reader = csv.reader(stream)
         try:
             header = next(reader, [])
+            if not header:
+                raise InvalidRecord("no header: the file is empty, or no file of records")
             current = header == list(COLUMNS)
             for cells in reader:
                 if current and len(cells) == len(COLUMNS):

@@ -24,7 +24,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import chain, compress, repeat
+from itertools import chain, compress, repeat, takewhile
 from operator import lt, truediv
 from pathlib import PurePath
 from typing import Any, Final, NamedTuple
@@ -98,9 +98,19 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     parts = _TITLE.split(text)
     if len(parts) > 1:
         return chain(readings, chain.from_iterable(chain.from_iterable(_tables(parts))))
-    if not readings and any(_PROGRAM.fullmatch(PurePath(word).name) for word in argv):
-        readings.append(failed(argv[-1], "latency", "no table was printed"))
+    if not readings:
+        readings = [failed(name, "latency", "no table was printed") for name in _asked(argv)]
     return iter(readings)
+
+
+def _asked(argv: Sequence[str]) -> Sequence[str]:
+    """The benchmarks that the command line names, before IMB's options; the program where it names none and
+    runs them all; nothing where there is no IMB in it."""
+    for place, word in enumerate(argv):
+        program = PurePath(word).name
+        if _PROGRAM.fullmatch(program):
+            return list(takewhile(lambda word: not word.startswith("-"), argv[place + 1 :])) or [program]
+    return []
 
 
 def _tables(parts: list[str]) -> Iterator[Iterable[Iterable[Reading]]]:

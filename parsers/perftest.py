@@ -22,7 +22,7 @@ Source: ``perftest_parameters.h``, ``perftest_resources.c`` of its sources; ``--
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, repeat
 from math import inf, isfinite, nan
@@ -61,6 +61,13 @@ _STATISTICS: Final[dict[str, dict[str, str]]] = {
     "t_stdev": {"statistic": "stdev"},
     "99% percentile": {"statistic": "p99"},
     "99.9% percentile": {"statistic": "p99.9"},
+}
+#: The units in which a column is read; one without a unit in its heading is read as it is.
+_KNOWN_UNITS: Final[dict[str, Collection[str]]] = {
+    "BW peak": _UNITS,
+    "BW average": _UNITS,
+    "MsgRate": ("Mpps",),
+    **dict.fromkeys(_STATISTICS, ("usec",)),
 }
 #: The columns as ``--out_json`` calls them.
 _JSON_COLUMNS: Final = {
@@ -146,9 +153,11 @@ def _test(title: str, body: str, status: str) -> Iterable[Reading]:
     before, *tables = body.split(_HEADING)
     for table in tables:
         heading, line_end, lines = table.partition("\n")
-        row, layout = _heading(heading)
+        row, layout, unknown = _heading(heading)
         rows = row.findall(line_end + lines)
-        if rows:
+        if rows and unknown:
+            found.append(iter([failed(case, _metric(case), f"unknown unit: {unknown}", params=params)]))
+        elif rows:
             part = _PART.search(before) if " results:" in before else None
             test = _Test(case, {**params, "part": part[1].lower()} if part else params, status)
             found.append(_rows(rows, layout, test))
@@ -162,14 +171,21 @@ def _qualified(params: dict[str, str], set_up: dict[str, str]) -> dict[str, str]
 
 
 @lru_cache
-def _heading(heading: str) -> tuple[re.Pattern[str], _Layout]:
-    """What a row is like below a heading, of which this is what follows its first word, and its columns."""
+def _heading(heading: str) -> tuple[re.Pattern[str], _Layout, str]:
+    """What a row is like below a heading, of which this is what follows its first word, its columns, and the
+    first of these whose unit is not known."""
     names = ["#bytes", *_COLUMN.findall(heading)]
     unit = next((size for unit, size in _UNITS.items() if f"BW average[{unit}]" in names), 0.0)
     number = rf"({WHOLE}\.{WHOLE}|{WHOLE}|-?nan|-?inf)"
     cells = [f"({WHOLE})" if name.startswith("#") else number for name in names]
     row = re.compile(r"\n[ \t]*" + r"[ \t]+".join(cells) + r"[ \t]*(?=\n)")
-    return row, _layout([name.partition("[")[0] for name in names], unit)
+    parted = [name.rstrip("]").partition("[") for name in names]
+    unknown = (
+        f"{column}[{printed}]"
+        for column, _, printed in parted
+        if printed and printed not in _KNOWN_UNITS.get(column, (printed,))
+    )
+    return row, _layout([column for column, _, _ in parted], unit), next(unknown, "")
 
 
 def _layout(names: Sequence[str], unit: float) -> _Layout:
@@ -246,9 +262,13 @@ def _bandwidth(size: int, average: str, rate: str, unit: float, status: str) -> 
     return from_rate if bandwidth_error * from_rate > rate_error * bandwidth else bandwidth, status
 
 
+def _metric(case: str) -> str:
+    return "latency" if case.endswith("_lat") else "bandwidth"
+
+
 def _failure(case: str, text: str, params: Mapping[str, str]) -> Reading:
     """The reading of a test without a number."""
-    metric = "latency" if case.endswith("_lat") else "bandwidth"
+    metric = _metric(case)
     device = _NO_DEVICE.search(text)
     if device:
         return Reading(case, metric, None, None, f"unavailable: no RDMA device: {device[1]}".strip(), params)
@@ -295,5 +315,8 @@ def _json(text: str, status: str) -> list[Reading]:
         printed = float(cells["BW average"])
         expected = float(cells["MsgRate"]) * 1e6 * int(size)
         unit = min(_UNITS.values(), key=lambda unit: abs(printed * unit - expected))
+        _, fits = _bandwidth(int(size), cells["BW average"], cells["MsgRate"], unit, OK)
+        if fits.startswith("invalid"):  # which of two numbers in an unknown unit is right nobody knows
+            return [failed(case, "bandwidth", f"unknown unit: {fits.removeprefix('invalid: ')}", int(size))]
     layout = _layout(list(cells), unit)
     return list(_rows([list(cells.values())], layout, _Test(case, _qualified(params, set_up), status)))

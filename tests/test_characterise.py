@@ -51,6 +51,9 @@ def text_of(terminal: str) -> str:
         (["--set", "sample=3"], ["--set sample", "samples"]),
         (["--set", "qqq=3"], ["--set qqq", "samples", "qperf_time"]),
         (["--set", "samples"], ["NAME=VALUE"]),
+        (["--set", "samples=many"], ["samples=many: samples is a whole number", "benchmarks/npc.xml"]),
+        (["--set", "hpcc_nb=192,x"], ["hpcc_nb is a whole number", "benchmarks/hpcc/benchmark_spec.xml"]),
+        (["--set", "cores=-1"], ["cores is a whole number"]),
         (["--output", "/etc/passwd"], ["/etc/passwd"]),
         (["extra"], ["extra"]),
         (["--benchmark", "qprf"], ["no such benchmark", "qperf, sockperf", "or name a JUBE file"]),
@@ -116,7 +119,7 @@ def test_without_jube_it_says_where_help_is(tmp_path: Path) -> None:
 
 
 def test_what_jube_refuses_is_told_in_its_words(tmp_path: Path) -> None:
-    ended = refused("--output", tmp_path, "--tag", "memory", "--set", "samples=many")
+    ended = refused("--output", tmp_path, "--tag", "memory", NPC_SAMPLES="many")
     assert ended.returncode == 1
     assert (
         "JUBE started nothing" in ended.stderr and '"many" cannot be represented as a "int"' in ended.stderr
@@ -357,9 +360,9 @@ def test_stopped_it_collects_what_was_measured_and_leaves_nothing(
 def test_a_lock_that_its_holder_left_behind_is_free(tmp_path: Path) -> None:
     lock = tmp_path / ".characterise.lock"
     lock.write_text("process 1")
-    wrong = ("--output", tmp_path, "--tag", "memory", "--set", "samples=many")
-    assert "JUBE started nothing" in refused(*wrong).stderr
+    wrong = ("--output", tmp_path, "--tag", "memory")
+    assert "JUBE started nothing" in refused(*wrong, NPC_SAMPLES="many").stderr
     with lock.open("a") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
-        held = refused(*wrong)
+        held = refused(*wrong, NPC_SAMPLES="many")
     assert held.returncode == 1 and "another characterisation is running" in held.stderr

@@ -94,6 +94,8 @@ def test_a_problem_of_the_memory_grows_with_the_nodes_and_is_whole_blocks(tmp_pa
         (["--grid", "2x2"], "hpcc_grid 2x2: not P x Q of 6 processes (example: 1x6)"),
         (["--grid", "6"], "hpcc_grid 6: not P x Q"),
         (["--memory-share", "1.5"], "hpcc_memory_share 1.5"),
+        (["--memory-share", "all"], "hpcc_memory_share all: not a number"),
+        (["--n", "abc"], "hpcc_n abc: not a whole number"),
         (["--memory-share", "80%"], "80%"),
         (["--n", "-5"], "both must be positive"),
         (["--nb", "0", "--n", "9"], "both must be positive"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 
+import captured
 import pytest
 from captured import DATA, text_of
 
@@ -616,6 +618,21 @@ class TestImb:
         return parsers.parse("imb", text_of("imb", name), command.split())
 
     @pytest.mark.parametrize(
+        ("command", "cases"),
+        [
+            ("mpirun -n 2 IMB-MPI1 PingPong -npmin 2 -msglog 0:4", ["PingPong"]),
+            ("IMB-MPI1 PingPong Sendrecv -msglog 0:4", ["PingPong", "Sendrecv"]),
+            ("/opt/bin/IMB-RMA -msglog 0:4", ["IMB-RMA"]),
+            ("qperf 0:4", []),
+        ],
+    )
+    def test_a_run_without_a_table_is_a_failure_of_what_was_asked_for(
+        self, command: str, cases: list[str]
+    ) -> None:
+        readings = parsers.parse("imb", "", command.split())
+        assert [(reading.case, reading.value) for reading in readings] == [(case, None) for case in cases]
+
+    @pytest.mark.parametrize(
         ("name", "case", "messages"),
         [("three.txt", "PingPong", 1), ("three.txt", "Sendrecv", 2), ("exchange_4ranks.txt", "Exchange", 4)],
     )
@@ -745,3 +762,33 @@ def test_likwid_s_bandwidth_agrees_with_its_volume_and_time() -> None:
     (wrong,) = parsers.parse("likwid", text.replace("219439.03", "2194390.3"))
     assert true.status == OK
     assert wrong.status == "invalid: 2.194 TB/s is printed, but 418.8 GB in 1.908 s are 219.4 GB/s"
+
+
+class TestUnknownUnitsOfPerftest:
+    @pytest.mark.parametrize(
+        ("name", "known", "unknown"),
+        [
+            ("ib_write_bw_a_gbits.client.txt", "BW average[Gb/sec]", "BW average[KB/sec]"),
+            ("ib_write_bw_a_gbits.client.txt", "MsgRate[Mpps]", "MsgRate[Kpps]"),
+        ],
+    )
+    def test_a_heading_with_another_unit_gives_no_number_and_the_reason(
+        self, name: str, known: str, unknown: str
+    ) -> None:
+        text = text_of("perftest", name)
+        assert known in text
+        (reading,) = parsers.parse("perftest", text.replace(known, unknown))
+        assert (reading.value, reading.status) == (None, f"failed: unknown unit: {unknown}")
+
+    def test_nor_does_a_latency(self) -> None:
+        path = next(path for path in captured.outputs("perftest") if "t_avg[usec]" in path.read_text())
+        readings = parsers.parse("perftest", path.read_text().replace("t_avg[usec]", "t_avg[cycles]"))
+        assert {reading.value for reading in readings} == {None}
+        assert {reading.status for reading in readings} == {"failed: unknown unit: t_avg[cycles]"}
+
+    def test_json_says_no_unit_and_a_number_that_fits_none_is_none(self) -> None:
+        text = text_of("perftest", "ib_write_bw_gbits_json.client.json.txt")
+        (average,) = re.findall(r"BW_average: ([0-9.]+)|\"BW_average\": ([0-9.]+)", text)
+        number = "".join(average)
+        (reading,) = parsers.parse("perftest", text.replace(number, str(float(number) * 1000)))
+        assert reading.value is None and reading.status.startswith("failed: unknown unit: ")

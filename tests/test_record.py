@@ -234,3 +234,12 @@ def test_read_run_takes_a_folder_or_a_file_and_says_what_makes_the_records(tmp_p
         read_run(tmp_path)
     save_csv([Record(**GOOD)], tmp_path / "records.csv")
     assert read_run(tmp_path) == read_run(str(tmp_path / "records.csv")) == [Record(**GOOD)]
+
+
+def test_an_empty_file_is_no_file_of_records(tmp_path: Path) -> None:
+    path = tmp_path / "records.csv"
+    path.touch()
+    with pytest.raises(InvalidRecord, match=r"records\.csv:0: no header: the file is empty"):
+        list(read_csv(path))
+    save_csv([], path)
+    assert list(read_csv(path)) == []

@@ -16,10 +16,13 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from npc.topology import processors
 
+Number = TypeVar("Number", int, float)
 #: STREAM: each array at least so many times the last-level caches.
 CACHE_MULTIPLE = 4
 #: Three arrays of STREAM lie in the memory of HPL's matrix.
@@ -99,6 +102,14 @@ def read_grid(text: str, processes: int) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
+def number(kind: Callable[[str], Number], setting: str, text: str) -> Number:
+    """A setting that is a number. Raises ValueError with the setting's name."""
+    try:
+        return kind(text)
+    except ValueError:
+        raise ValueError(f"{setting} {text}: not a {'whole ' if kind is int else ''}number") from None
+
+
 def blas_of(program: str) -> str:
     """The library that the dynamic linker gives the program for its matrix multiplication; "" if none."""
     try:
@@ -130,11 +141,13 @@ def main() -> str | None:
             "`npc doctor` says how to get HPCC here; NPC_HPCC_COMMAND names a build"
         )
     try:
+        if options.processes < 1:
+            raise ValueError(f"hpcc_tasks: {options.processes} processes: at least 1")
         p, q = read_grid(options.grid, options.processes) if options.grid else near_square(options.processes)
         if options.n:
-            n = int(options.n)
+            n = number(int, "hpcc_n", options.n)
         elif options.memory_share:
-            share = float(options.memory_share)
+            share = number(float, "hpcc_memory_share", options.memory_share)
             if not 0 < share <= 1:
                 raise ValueError(f"hpcc_memory_share {share:g}: not above 0 and at most 1")
             memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * options.nodes

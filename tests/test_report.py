@@ -444,6 +444,16 @@ def page_section(text: str, name: str) -> str:
     return text.partition(f'<section id="{name}"')[2].partition("</section>")[0]
 
 
+def test_of_several_runs_those_that_a_section_has_nothing_of_are_named_with_the_reason(page: Page) -> None:
+    """The second run is of pairs alone."""
+    for name, why in (
+        ("sizes", "no test was measured at two message sizes"),
+        ("roofline", "without a compute ceiling there is no roof"),
+        ("models", "no sweep of at least five message sizes"),
+    ):
+        assert f"Nothing of fuchs pairs: {why}" in page.inside[name]
+
+
 def test_hostile_names_stay_text(tmp_path: Path) -> None:
     found = [
         replace(

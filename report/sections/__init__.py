@@ -6,7 +6,10 @@ these at its end. One more section is a module and its name below.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
+
+from report.blocks import Text
 
 if TYPE_CHECKING:
     from report.runs import Report, Run
@@ -36,3 +39,10 @@ def runs_of(report: Report) -> list[Run]:
     if not report.runs:
         raise Absent("a history alone does not show it; name a run as well")
     return report.runs
+
+
+def left_out(report: Report, shown: Sequence[Run], why: str) -> Iterator[Text]:
+    """A word about those of several runs that a section has nothing of."""
+    labels = [run.label for run in report.runs if run not in shown]
+    if labels:
+        yield Text(f"Nothing of {', '.join(labels)}: {why}.", "note")

@@ -10,7 +10,7 @@ from typing import Any
 from report.blocks import Block, Cell, Columns, Table, Text, chart_figure
 from report.charts import CYCLE, Chart, Mark, Trace, quantity_axis, size_axis
 from report.runs import Report, Run
-from report.sections import Absent, runs_of
+from report.sections import Absent, left_out, runs_of
 from roofline.fit_table import (
     BELIEVE,
     NEAREST,
@@ -51,23 +51,22 @@ _KEYS = frozenset(
 )
 
 
+_ABSENT = "no sweep of at least five message sizes that a model could be fitted to (tag network or models)"
+
+
 def build(report: Report) -> Iterator[Block]:
     """Run by run the fits, and the comparison of models on sizes that they were not shown."""
     documents = {run.number: _document(run) for run in runs_of(report)}
     if not any(document["fits"] for document in documents.values()):
-        raise Absent(
-            "no sweep of at least five message sizes that a model could be fitted to (tag network or models)"
-        )
+        raise Absent(_ABSENT)
     yield Text(
         "A model turns a sweep into a few numbers with which times can be predicted (npc predict). Trust "
         "it where the "
         "error held out is small: each size was left out once and its time predicted from the others."
     )
-    columns = [
-        tuple(_of_run(report, run, documents[run.number]))
-        for run in report.runs
-        if documents[run.number]["fits"]
-    ]
+    fitted = [run for run in report.runs if documents[run.number]["fits"]]
+    yield from left_out(report, fitted, _ABSENT)
+    columns = [tuple(_of_run(report, run, documents[run.number])) for run in fitted]
     if len(columns) == 1:
         yield from columns[0]
     else:

@@ -8,7 +8,7 @@ from npc.units import format_quantity
 from report.blocks import Block, Cell, Columns, Listing, Table, Text, chart_figure, count, quantity
 from report.charts import COLOURS, Axis, Chart, Mark, Tick, Trace, log_ticks
 from report.runs import Report, Run
-from report.sections import Absent, runs_of
+from report.sections import Absent, left_out, runs_of
 from roofline.points import verdict
 from roofline.scene import INTENSITIES, Line, Scene, compose
 from roofline.scene import Mark as Application
@@ -47,13 +47,17 @@ _FILES = {
 }
 
 
+_ABSENT = "without a compute ceiling there is no roof (tag compute: likwid-bench peakflops)"
+
+
 def build(report: Report) -> Iterator[Block]:
     """Run by run the picture, the ceilings, ridge points and applications."""
     shown = [(run, scene) for run in runs_of(report) if (scene := compose(run.roofline))]
     if not shown:
-        raise Absent("without a compute ceiling there is no roof (tag compute: likwid-bench peakflops)")
+        raise Absent(_ABSENT)
     columns = [tuple(_of_run(report, run, scene)) for run, scene in shown]
     yield Text("Names of lines are switches: without the small ones the picture is easier to read.")
+    yield from left_out(report, [run for run, _ in shown], _ABSENT)
     if len(columns) == 1:
         yield from columns[0]
     else:

@@ -10,7 +10,7 @@ from npc.units import METRICS, format_quantity, format_size
 from report.blocks import Block, Cell, Columns, Figure, Table, Text, chart_figure
 from report.charts import CYCLE, DASHES, Axis, Chart, Mark, Trace, quantity_axis, size_axis
 from report.runs import Report, Run
-from report.sections import Absent, runs_of
+from report.sections import Absent, left_out, runs_of
 from roofline.comparison import Sweep, find_sweeps
 
 TITLE = "Bandwidth and latency over message size"
@@ -45,17 +45,21 @@ _KINDS = {
 }
 
 
+_ABSENT = "no test was measured at two message sizes (tag network: OSU, or qperf's sizes)"
+
+
 def build(report: Report) -> Iterator[Block]:
     """For each kind of test a chart of every run, all to the same scale."""
     found = {run.number: _sweeps(run) for run in runs_of(report)}
     if not any(found.values()):
-        raise Absent("no test was measured at two message sizes (tag network: OSU, or qperf's sizes)")
+        raise Absent(_ABSENT)
     yield Text(
         "One line a test, tool and MPI implementation; colour and mark are the test's, dashes the MPI's. "
         "The shade is "
         "the interval that covers the median with 95 %, where there are six samples. Names of lines are "
         "switches."
     )
+    yield from left_out(report, [run for run in report.runs if found[run.number]], _ABSENT)
     for kind in _KINDS:
         shown = {run: found[run.number].get(kind, []) for run in report.runs}
         every = [sweep for sweeps in shown.values() for sweep in sweeps]

@@ -82,7 +82,9 @@ def notes(roofline: Roofline) -> list[str]:
             "that has them can be given as well: npc roofline EARLIER_RUN RUN."
         )
     if roofline.dropped:
-        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(roofline.dropped.items()))
+        words = {"zero": "below the tool's resolution (printed as 0)"}
+        dropped = sorted(roofline.dropped.items())
+        reasons = ", ".join(f"{count} {words.get(reason, reason)}" for reason, count in dropped)
         found.append(f"Records not used: {reasons}.")
     return found
 

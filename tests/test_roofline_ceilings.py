@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from npc.platform import Interface, Platform, read_platform
 from roofline.ceilings import Ceiling, Roofline, find_ceilings
 from roofline.model import attainable, ridge_point
+from roofline.table import notes
 from tests.jube_job import ROOT
 from tests.measured import level, peak, records
 
@@ -95,6 +96,7 @@ def test_a_zero_is_no_ceiling() -> None:
     found = find_ceilings([*records("qperf", "tcp_bw", 0.0)])
     assert not found.ceilings
     assert found.dropped == {"zero": 7}
+    assert "Records not used: 7 below the tool's resolution (printed as 0)." in notes(found)
 
 
 @pytest.mark.parametrize(

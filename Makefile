@@ -12,7 +12,7 @@ python := .venv/bin/python
 # The tests start Python some thousand times: nothing is to be compiled each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup setup-test setup-mpi characterise check test test-rdma man cluster-up cluster-down clean
+.PHONY: help setup setup-test setup-mpi characterise check types quick test test-rdma man cluster-up cluster-down clean
 
 help:
 	@echo "make characterise [PLATFORM=name] [TAGS=\"network memory\"]   install what is missing, measure, draw"
@@ -39,7 +39,13 @@ characterise: setup
 check: setup-test
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
+	@$(MAKE) --no-print-directory -j2 types quick
+
+# side by side: mypy is one process
+types:
 	$(python) -m mypy
+
+quick:
 	$(python) -m pytest -n 2 -m "not slow" --timeout=300 --durations=5
 
 test: check setup-mpi

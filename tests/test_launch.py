@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from npc.launch import LAUNCHES, RAW, Launch, LaunchLog, batch_job, now, read_launches
@@ -56,6 +56,7 @@ def test_only_what_sockets_send_goes_over_the_interface() -> None:
 texts = st.text(max_size=20)  # lone surrogates too: arguments need not be UTF-8
 
 
+@settings(max_examples=40)
 @given(
     st.builds(
         Launch,

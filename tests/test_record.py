@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from npc import InvalidRecord, Reading, Record, read_run
@@ -71,6 +71,7 @@ def records(draw: st.DrawFn) -> Record:
     )
 
 
+@settings(max_examples=50)
 @given(st.lists(records(), max_size=5))
 @example([Record(**{**GOOD, "status": 'failed: line one\nline "two", or\r\nthree\rfour', "value": None})])
 @example([Record(**{**GOOD, "params": {"µ;,\"'\n": "\x00\u2028\x85"}, "raw": "a\rb"})])

@@ -29,8 +29,10 @@ RAW: Final = "raw"
 INTERFACE: Final = "interface"
 #: What the cases of tests over the kernel's sockets begin with.
 _SOCKETS: Final = ("tcp", "udp", "sctp")
-#: ``mpirun`` draws a line of hyphens above and below what it has to say itself.
+#: ``mpirun`` draws a line of hyphens above and below what it has to say itself; Open MPI's has 74, and stands
+#: behind what a rank left without a line end.
 _RULE: Final = re.compile("-{40,}")
+_GLUED_RULE: Final = re.compile(r"(?<=[^-\n])-{74}$", re.MULTILINE)
 #: What Slurm's daemon and ``mpirun`` say when a job is ended from outside.
 _ENDED_BY: Final = re.compile(r"slurmstepd\S*: error: \*\*\* .* \*\*\*|mpirun: Forwarding signal \d+ to job")
 
@@ -112,7 +114,7 @@ def last_words(path: Path) -> str:
     framed = False
     plain: list[str] = []
     comments: list[str] = []
-    for line in filter(None, map(str.strip, text.splitlines())):
+    for line in filter(None, map(str.strip, _GLUED_RULE.sub(r"\n\g<0>", text).splitlines())):
         if _RULE.fullmatch(line):
             framed = not framed
         elif line.startswith("unavailable: "):

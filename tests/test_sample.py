@@ -441,12 +441,23 @@ MPIRUN = f"{RULE}\n{SAYS}\n  Exit code: 1\n{RULE}\n"
         ("one\ntwo\n\n  \n", "two"),
         ("told\n=====\n", "told"),
         (f"ValueError: boom\n{MPIRUN}", "ValueError: boom"),
+        (f"ValueError: boom{MPIRUN}", "ValueError: boom"),
         (MPIRUN, SAYS),
         (f"unavailable: no port\ncleaning up\n{MPIRUN}", "unavailable: no port"),
         ("x" * 1000, "x" * 200),
         ("begin\n" + "noise\n" * 10_000 + "end\n", "end"),
     ],
-    ids=["nothing", "last", "rule", "before a frame", "framed", "unavailable", "long line", "long file"],
+    ids=[
+        "nothing",
+        "last",
+        "rule",
+        "before a frame",
+        "no line end",
+        "framed",
+        "unavailable",
+        "long line",
+        "long file",
+    ],
 )
 def test_last_words_are_the_programs_and_not_the_launchers(tmp_path: Path, text: str, words: str) -> None:
     (tmp_path / "err").write_text(text)
@@ -455,7 +466,7 @@ def test_last_words_are_the_programs_and_not_the_launchers(tmp_path: Path, text:
 
 @pytest.mark.slow
 def test_a_rank_that_fails_under_mpirun_is_quoted(tmp_path: Path) -> None:
-    sample(tmp_path / "out", "--runs", "1", "--", mpirun(), "-n", "2", PYTHON, "-c", "raise OSError('gone')")
+    sample(tmp_path / "out", "--runs", "1", "--", mpirun(), "-n", "1", PYTHON, "-c", "raise OSError('gone')")
     assert launches(tmp_path / "out")[0].status == "failed: exit code 1: OSError: gone"
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from roofline.models.fitted import Part
     from roofline.sweeps import Source
 
+#: The observable that is told over numbers of messages; all others over sizes in bytes.
+BURST: Final = "burst of messages"
 #: A median's standard error is this times the median absolute deviation over √n (√(π/2)·1.4826: normal).
 _OF_MEDIAN: Final = 1.858
 #: Relative errors below and above which it does not matter how small or large they are.

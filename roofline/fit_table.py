@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from npc.statistics import MIN_SAMPLES
 from npc.units import PREFIXES, format_quantity
+from roofline.cross_validation import BURST
 from roofline.table import size_text
 
 if TYPE_CHECKING:
@@ -180,8 +181,8 @@ def _of_collectives(fits: Fits) -> Iterator[str]:
 
 def _believe(comparisons: Sequence[Comparison]) -> Table:
     models = list(dict.fromkeys(name for each in comparisons for name in each.errors))
-    messages = comparisons[0].observable == "burst of messages"
-    table = _table("sweep", "messages" if messages else "sizes", *models, "believe")
+    over = "messages" if comparisons[0].observable == BURST else "sizes"
+    table = _table("sweep", over, *models, "believe")
     for each in comparisons:
         cells = [percent_text(each.errors[name]) if name in each.errors else "" for name in models]
         sizes = f"{_bytes(each.first)} … {_bytes(each.last)}"

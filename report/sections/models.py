@@ -11,6 +11,7 @@ from report.blocks import Block, Cell, Columns, Table, Text, chart_figure
 from report.charts import CYCLE, Chart, Mark, Trace, quantity_axis, size_axis
 from report.runs import Report, Run
 from report.sections import Absent, left_out, runs_of
+from roofline.cross_validation import BURST
 from roofline.fit_table import (
     BELIEVE,
     NEAREST,
@@ -279,7 +280,7 @@ def _believe(comparisons: Sequence[Mapping[str, Any]], where: str) -> Table:
             )
             for name in models
         ]
-        unit = "messages" if each.get("observable") == "burst of messages" else ""
+        unit = "messages" if each.get("observable") == BURST else ""
         sizes = Cell(_range(each["first"], each["last"], unit), sort=each["first"])
         rows.append((Cell(_name(each)), sizes, *errors, Cell(believed_text(each["best"], each["tied"]))))
     return Table(

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from npc.statistics import MIN_SAMPLES
+from roofline.cross_validation import BURST
 from roofline.models.estimate import Linear, Number, Parameter
 from roofline.models.fitted import Fitted, Part
 from roofline.models.piecewise import LEAST, PENALTY, Sweep, fit_linear, reweighted_fit, weighted_fit
@@ -56,7 +57,7 @@ def fit(sweep: Sweep) -> LogfP:
         held_out=_held_out(_designs(x, [_knee(x[kept], middle[kept]) for kept in others]), middle),
         launches=sweep.whole_launches.shape[1],
         note="" if knee else "every message costs the gap: none is free",
-        parts=(Part("burst of messages", 0, len(x) - 1),),
+        parts=(Part(BURST, 0, len(x) - 1),),
         rivals={
             "Hockney": _held_out((x + 1)[:, None], middle),
             "LogGP": _held_out(_design(x, None), middle),

@@ -20,9 +20,9 @@ from typing import IO, Final, NamedTuple
 from cron.journal import Part
 from npc import session, slurm
 from npc.characterise import LOCK, checkout
-from npc.jube import Stop
 from npc.record import InvalidRecord, Record
 from npc.run import RECORDS, read_run
+from npc.stop import Stop
 from npc.workpackages import NoRun, find_run, read_workpackages
 
 #: `npc characterise` knows its limit and collects behind it; without a scheduler it has to be told to end.

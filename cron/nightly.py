@@ -20,8 +20,8 @@ from cron.journal import Journal, Night, Part, missed
 from cron.verdict import NightVerdict, Verdict
 from npc.characterise import checkout, settings
 from npc.history import REMEASURED
-from npc.jube import Stop
 from npc.record import replace
+from npc.stop import Stop
 from npc.units import format_duration
 
 if TYPE_CHECKING:

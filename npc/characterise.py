@@ -25,6 +25,7 @@ from npc import jube
 from npc.progress import Display, rows_of
 from npc.record import Record
 from npc.run import RECORDS, read_run
+from npc.stop import Stop
 from npc.wait import (
     EXIT_NOTHING,
     EXIT_PARTLY,
@@ -197,7 +198,7 @@ def run_jube(
     home: Path,
     run: Path,
     log: IO[bytes],
-    stop: jube.Stop,
+    stop: Stop,
     display: Display,
 ) -> None:
     """``jube run`` to its end, or until a stop has ended it; nobody else has JUBE work on `run` meanwhile."""
@@ -284,7 +285,7 @@ def _run_and_wait(
     log_path = outpath / f"jube-{number:06d}.log"
     display = Display()
     ending = Ending.ALL_ENDED
-    with jube.Stop().listening() as stop:
+    with Stop().listening() as stop:
         try:
             with log_path.open("wb") as log:
                 run_jube(words, env, home, run, log, stop, display)

@@ -6,7 +6,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,12 +13,11 @@ from pathlib import Path
 from typing import IO, Final
 
 from npc import session
+from npc.stop import Stop
 
 #: How long JUBE and what it started may take to end when told to.
 GRACE_S: Final = 15.0
 POLL_S: Final = 0.5
-#: A stop is heard within this time.
-_SLICE_S: Final = 0.1
 #: In a run's folder: held by whoever has JUBE work on the run.
 LOCK: Final = ".jube.lock"
 #: Where a file system knows no locks (Lustre mounted without ``flock``), there is none to respect.
@@ -28,35 +26,6 @@ _NO_LOCKS: Final = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 class Busy(Exception):
     """Somebody else has JUBE work on the run; the message says who, as far as it is known."""
-
-
-class Stop:
-    """SIGINT and SIGTERM become a wish that whoever waits looks at, so that nothing is cut in the middle."""
-
-    def __init__(self) -> None:
-        self.number: int | None = None
-
-    def wait(self, seconds: float) -> bool:
-        """Sleep, until the time is over or a stop is asked for; whether it is."""
-        # In slices, since a sleep goes on after a signal. No threading.Event: the handler, running in the
-        # middle of its wait(), would wait for ever for the lock that wait() holds.
-        deadline = time.monotonic() + seconds
-        while self.number is None and (left := deadline - time.monotonic()) > 0:
-            time.sleep(min(left, _SLICE_S))
-        return self.number is not None
-
-    @contextlib.contextmanager
-    def listening(self) -> Iterator[Stop]:
-        """Take over both signals for a while."""
-        previous = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield self
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
-
-    def _ask(self, number: int, _frame: object) -> None:
-        self.number = number
 
 
 @contextlib.contextmanager

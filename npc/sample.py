@@ -8,7 +8,6 @@ drifts does so for every case alike. In a JUBE job it stands before the starter 
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
 import json
@@ -20,7 +19,7 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +28,7 @@ from npc import session
 from npc.launch import RAW, Launch, LaunchLog, last_words, now
 from npc.load import Watch
 from npc.record import OK
+from npc.stop import Stop
 
 EXIT_NOTHING: Final = 1
 EXIT_PARTLY: Final = 6
@@ -147,45 +147,6 @@ class Stopped(Exception):
         self.number = number
 
 
-class Stop:
-    """SIGTERM and SIGINT become `Stopped`, but only while a launch is waited for.
-
-    Anywhere else the exception would lose a launch that has just ended, or leave behind one that has just
-    been started; there the signal is remembered.
-    """
-
-    def __init__(self) -> None:
-        self._number: int | None = None
-        self._waiting = False
-
-    def listen(self) -> None:
-        """Take over both signals of this process."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on_signal)
-
-    def check(self) -> None:
-        """Raise `Stopped` if a signal has asked for it."""
-        if self._number is not None:
-            raise Stopped(self._number)
-
-    @contextlib.contextmanager
-    def may_interrupt(self) -> Iterator[None]:
-        """What is inside is interrupted by a signal."""
-        try:
-            self._waiting = True
-            self.check()
-            yield
-        finally:
-            self._waiting = False
-
-    def _on_signal(self, number: int, _frame: object) -> None:
-        for again in (signal.SIGTERM, signal.SIGINT):  # the end is bounded: nothing must cut it short
-            signal.signal(again, signal.SIG_IGN)
-        self._number = number
-        if self._waiting:
-            raise Stopped(number)
-
-
 def launch(
     argv: Sequence[str],
     stdout: Path,
@@ -194,10 +155,9 @@ def launch(
     require: re.Pattern[bytes] | None,
     stop: Stop,
 ) -> tuple[int | None, str]:
-    """Run `argv` in a session of its own: (exit code or None if it never started, status).
+    """Run `argv` in a session of its own: (exit code or None if it never started or was stopped, status).
 
-    Whatever it started has ended as well when this returns. Raises `Stopped`, after that, if a signal asked
-    for it.
+    Whatever it started has ended as well when this returns.
     """
     with stdout.open("xb") as out, stderr.open("xb") as err:
         try:
@@ -212,15 +172,13 @@ def launch(
         except OSError as error:
             return None, f"unavailable: {argv[0]}: {error.strerror}"
         try:
-            with stop.may_interrupt():
-                process.wait(timeout_s)
-            late = False
-        except subprocess.TimeoutExpired:
-            late = True
+            ended = stop.wait_for(process, timeout_s)
         finally:
             session.end(process.pid, GRACE_S)
             code = process.wait()
-    if late:
+    if not ended and stop.number is not None:
+        return None, f"failed: stopped by {signal.Signals(stop.number).name}"
+    if not ended:
         return code, f"timeout: not done after {timeout_s:g} s"
     if code != 0:
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
@@ -267,20 +225,17 @@ def sample_all(
     hosts = job_hosts()
     pattern = re.compile(require.encode(), re.MULTILINE) if require else None
     stop = stop or Stop()
-    done = []
+    done: list[Launch] = []
     for number, (case, sample) in enumerate(launches):
-        stop.check()
+        if stop.number is not None:
+            break
         argv = fill_in(command, case.values)
         raw = f"{RAW}/{number:04d}"
         beside = Beside() if os.environ.get(WATCH) != "0" else None
         started, before = now(), time.monotonic()
-        stopped: Stopped | None = None
-        try:
-            code, status = launch(
-                argv, log.folder / f"{raw}.out", log.folder / f"{raw}.err", timeout_s, pattern, stop
-            )
-        except Stopped as signal_:
-            stopped, code, status = signal_, None, f"failed: stopped by {signal.Signals(signal_.number).name}"
+        code, status = launch(
+            argv, log.folder / f"{raw}.out", log.folder / f"{raw}.err", timeout_s, pattern, stop
+        )
         seconds = round(time.monotonic() - before, 6)
         made = Launch(
             id=number,
@@ -300,6 +255,6 @@ def sample_all(
         log.append(made)
         done.append(made)
         report(made)
-        if stopped:
-            raise stopped
+    if stop.number is not None:
+        raise Stopped(stop.number)
     return done

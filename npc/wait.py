@@ -21,6 +21,7 @@ import click
 from npc import jube, slurm
 from npc.progress import Display, Row, row_of
 from npc.slurm import Job
+from npc.stop import Stop
 from npc.workpackages import (
     REASON,
     WORKPACKAGES,
@@ -74,7 +75,7 @@ class Watch:
     run: Path
     patience: Patience
     env: Mapping[str, str]
-    stop: jube.Stop
+    stop: Stop
     display: Display
     deadline: float | None = None
     silent: str = ""
@@ -257,7 +258,7 @@ class Watch:
 
 
 def wait_for(
-    run: Path, patience: Patience, env: Mapping[str, str], stop: jube.Stop, display: Display
+    run: Path, patience: Patience, env: Mapping[str, str], stop: Stop, display: Display
 ) -> tuple[Ending, list[Row]]:
     """Wait until every workpackage of `run` has ended; why it is over, and what the table shows then.
 

@@ -27,8 +27,8 @@ from cron.nightly import Options, Watch, prunable
 from cron.schedule import At, blocks, script_text, systemd_units, with_block, without_block
 from npc.files import read_lines
 from npc.history import REMEASURED
-from npc.jube import Stop
 from npc.record import Record
+from npc.stop import Stop
 from tests.cluster import until
 from tests.jube_job import NPC, ROOT, finish, path_without, platform, start
 from tests.nights import CLIENT, TINY

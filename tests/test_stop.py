@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-from npc.jube import Stop
+from npc.stop import Stop
 
 TRIALS = 3000
 #: Sends one of both signals for each line that it reads, a moment later.
@@ -21,14 +21,19 @@ for line in sys.stdin:
 """
 WAITER = f"""
 import faulthandler, subprocess, sys
-from npc.jube import Stop
 faulthandler.dump_traceback_later(100, exit=True)
+from npc.stop import Stop
+child = subprocess.Popen(["sleep", "110"])
 sender = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdin=subprocess.PIPE, text=True)
 for trial in range({TRIALS}):
     with Stop().listening() as stop:
         print(file=sender.stdin, flush=True)
-        while not stop.wait(1e-5):
-            pass
+        if trial % 2:
+            while not stop.wait(1e-5):
+                pass
+        elif stop.wait_for(child, 110):
+            sys.exit("the child has ended")
+child.kill()
 """
 
 

@@ -70,7 +70,7 @@ def nightly(
     from cron.lock import Held, only_one
     from cron.nightly import Options, Stopped, Watch
     from npc.characterise import benchmark_file, checkout, environment_of_settings, platform_folder
-    from npc.jube import Stop
+    from npc.stop import Stop
 
     home = checkout()
     for tag in tags:

@@ -77,7 +77,6 @@ def sample(
     from npc.sample import (
         EXIT_NOTHING,
         EXIT_PARTLY,
-        Stop,
         Stopped,
         cases_of_product,
         fill_in,
@@ -86,6 +85,7 @@ def sample(
         read_cases,
         sample_all,
     )
+    from npc.stop import Stop
 
     try:
         if cases is not None and each:
@@ -112,10 +112,9 @@ def sample(
         raise click.UsageError(f"{output} holds launches already: name another --output") from None
     except OSError as error:
         raise click.ClickException(f"cannot write into {output}: {error.strerror}") from None
-    stop = Stop()
-    stop.listen()
     try:
-        done = sample_all(command, launches, log, timeout_s, require, _report_failure, stop)
+        with Stop().listening() as stop:
+            done = sample_all(command, launches, log, timeout_s, require, _report_failure, stop)
     except Stopped as stopped:
         click.echo(f"npc sample: stopped by {signal.Signals(stopped.number).name}", err=True)
         sys.exit(128 + stopped.number)

@@ -45,8 +45,8 @@ def wait(
     """
     import json
 
-    from npc import jube
     from npc.progress import Display, as_json
+    from npc.stop import Stop
     from npc.tools import search_path
     from npc.wait import (
         EXIT_UNFINISHED,
@@ -72,7 +72,7 @@ def wait(
     patience = Patience(limit_s=limit, least_s=least, most_s=most, pending_s=pending_limit)
     env = {**os.environ, "PATH": search_path()}
     display = Display()
-    with jube.Stop().listening() as stop:
+    with Stop().listening() as stop:
         try:
             ending, rows = wait_for(folder, patience, env, stop, display)
         except NoRun as error:

@@ -13,6 +13,7 @@ from npc.parameters import PathParameter
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from npc.ahead import Ahead
     from npc.platform import Platform
     from npc.record import Record
     from roofline.ceilings import Roofline
@@ -66,6 +67,23 @@ def roofline(
 
     Exit code: 0; 1 if no record could be used; 2 for bad arguments or a folder that cannot be written.
     """
+    from npc.ahead import Ahead
+
+    options = (output, platform_name, nodes, message_size, overlay, as_json)
+    with Ahead("matplotlib.figure", "matplotlib.backends.backend_agg") as ahead:
+        _roofline(records, *options, ahead)
+
+
+def _roofline(
+    records: tuple[Path, ...],
+    output: Path | None,
+    platform_name: str | None,
+    nodes: int,
+    message_size: str | None,
+    overlay: By | None,
+    as_json: bool,
+    ahead: Ahead,
+) -> None:
     import json
     from pathlib import Path
 
@@ -89,7 +107,7 @@ def roofline(
     else:
         click.echo(format_roofline(found) + "\n")
     try:
-        paths = write_pictures(found, folder)
+        paths = write_pictures(found, folder, ahead)
     except OSError as error:
         raise _failure(
             f"cannot write to {folder}: {error.strerror or error}; choose one by --output", _USAGE
@@ -104,30 +122,35 @@ def roofline(
         )
 
 
-def write_pictures(found: Roofline, folder: Path) -> list[Path]:
+def write_pictures(found: Roofline, folder: Path, ahead: Ahead | None = None) -> list[Path]:
     """Write roofline.json, the pictures and the page where there is a roof, and the MPI roofline's pictures
     where there are MPI operations; give back their paths.
 
     Makes `folder`. Each file replaces an older one only when it is whole; a picture that these records do not
-    make is removed, for it would be that of others. What fails later leaves the files before. Raises OSError.
+    make is removed, for it would be that of others. What fails later leaves the files before. Pictures are
+    drawn `ahead`, where it is given. Raises OSError.
     """
     import json
 
+    from npc.ahead import Ahead
     from npc.files import replacing
     from roofline.document import to_document
     from roofline.mpi_plot import draw_mpi
     from roofline.page import write_page
     from roofline.plot import draw
 
+    ahead = ahead or Ahead()
     folder.mkdir(parents=True, exist_ok=True)
     names = ("roofline.json", "roofline.png", "roofline.svg", "roofline.html", "mpi-roofline.png")
     paths = [folder / name for name in (*names, "mpi-roofline.svg")]
-    with replacing(paths[0]) as document:
-        document.write_text(json.dumps(to_document(found), indent=1) + "\n", encoding="utf-8")
     with _replacing(paths[1:4]) as (png, svg, html):
-        roof = draw(found, [png, svg]) and write_page(found, html)
+        drawing = ahead.begin(draw, found, [png, svg])
+        with replacing(paths[0]) as document:
+            document.write_text(json.dumps(to_document(found), indent=1) + "\n", encoding="utf-8")
+        page = write_page(found, html)
+        roof = drawing() and page
     with _replacing(paths[4:]) as mpi:
-        operations = draw_mpi(found, mpi)
+        operations = ahead.begin(draw_mpi, found, mpi)()
     absent = ([] if roof else paths[1:4]) + ([] if operations else paths[4:])
     for path in absent:
         path.unlink(missing_ok=True)

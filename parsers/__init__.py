@@ -232,10 +232,11 @@ def _aligned_columns(lines: str, cells: tuple[str, ...]) -> list[Sequence[Any]] 
     if places is None:
         return None
     before_cells, columns, without_dots = places
+    commas = b"," * rows
     for before_cell in before_cells:
         if not text[before_cell].isspace():
             return None
-        text[before_cell] = b"," * rows
+        text[before_cell] = commas
     text[0] = ord("[")
     text += b"]"
     orjson = sys.modules["orjson"]

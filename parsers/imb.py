@@ -48,7 +48,7 @@ _FAILED_ROW_HAS: Final = "-o"  # both; a plain search is cheaper than the patter
 _REFUSED: Final = re.compile(
     r"\n(?:# !! Benchmark (\S+) (invalid for \d+ processes) !!|(Invalid benchmark name) (\S+)(?=\n))"
 )
-_REFUSED_HAS: Final = "nvalid "  # both; a plain search is cheaper
+_REFUSED_HAS: Final = "nvalid "  # both, once; a plain search over the text is cheaper
 _PROGRAM: Final = re.compile(r"IMB-[A-Z0-9]+(?:-GPU)?")
 
 #: Heading → metric, what one printed unit is in SI, qualifiers.
@@ -91,16 +91,24 @@ class _Layout(NamedTuple):
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of every benchmark that was refused, and of every table, column by column."""
     text = complete_lines(text)
-    readings = [
-        failed(name or unknown, "latency", reason or invalid)
-        for name, reason, invalid, unknown in (_REFUSED.findall(text) if _REFUSED_HAS in text else ())
-    ]
+    readings = list(_refused(text))
     parts = _TITLE.split(text)
     if len(parts) > 1:
         return chain(readings, chain.from_iterable(chain.from_iterable(_tables(parts))))
     if not readings:
         readings = [failed(name, "latency", "no table was printed") for name in _asked(argv)]
     return iter(readings)
+
+
+def _refused(text: str) -> Iterator[Reading]:
+    """The failure of every benchmark that IMB did not run."""
+    place = text.find(_REFUSED_HAS)
+    while place >= 0:
+        refused = _REFUSED.match(text, text.rfind("\n", 0, place))
+        if refused:
+            name, reason, invalid, unknown = refused.groups()
+            yield failed(name or unknown, "latency", reason or invalid)
+        place = text.find(_REFUSED_HAS, refused.end() if refused else place + 1)
 
 
 def _asked(argv: Sequence[str]) -> Sequence[str]:

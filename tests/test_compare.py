@@ -448,6 +448,7 @@ def test_every_format_has_the_same_pairs(two: tuple[Path, Path]) -> None:
     assert len(lines) == 2 + 8 and len({line.count("|") for line in lines}) == 1
 
 
+@pytest.mark.slow
 def test_how_it_ends(two: tuple[Path, Path], tmp_path: Path) -> None:
     first, second = two
     assert npc(first, second, "--fail-on", "worse").returncode == 7
@@ -467,6 +468,7 @@ def test_how_it_ends(two: tuple[Path, Path], tmp_path: Path) -> None:
         assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.slow
 def test_what_environments_differ_in(two: tuple[Path, Path], tmp_path: Path) -> None:
     """Another Open MPI, and another qperf; the same machine otherwise."""
     environment = json.loads((EXAMPLE / "environment.json").read_text())

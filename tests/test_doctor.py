@@ -50,6 +50,7 @@ def program(folder: Path, name: str, script: str) -> Path:
 # --- on this machine -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_it_shows_every_tool_and_the_main_job_can_run() -> None:
     shown = doctor()
     assert shown.returncode == 0, shown.stdout

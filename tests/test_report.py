@@ -454,6 +454,7 @@ def test_of_several_runs_those_that_a_section_has_nothing_of_are_named_with_the_
         assert f"Nothing of fuchs pairs: {why}" in page.inside[name]
 
 
+@pytest.mark.slow
 def test_hostile_names_stay_text(tmp_path: Path) -> None:
     found = [
         replace(

@@ -70,6 +70,7 @@ def test_theoretical_peaks_are_in_the_table(tmp_path: Path) -> None:
     assert "theoretical peak single 800 GFLOP/s platform.toml" in lines
 
 
+@pytest.mark.slow
 def test_applications_without_ceilings_say_how_to_have_an_earlier_run_s(tmp_path: Path) -> None:
     application = list(launch("app", 2, 20e9, 200e9, 1e9, 1e9))
     alone = run(saved(tmp_path / "apps", application))
@@ -133,6 +134,7 @@ def test_the_same_records_given_twice_do_not_narrow_the_interval(tmp_path: Path)
     assert [ceiling["n"] for ceiling in json.loads(result.stdout)["ceilings"]] == [7, 7, 7]
 
 
+@pytest.mark.slow
 def test_several_runs_are_taken_together(tmp_path: Path) -> None:
     first = saved(tmp_path / "a", [*peak("peakflops_avx", 100e9, spread=(1, 1, 1))])
     second = saved(tmp_path / "b", [*peak("peakflops_avx", 100e9, spread=(1, 1, 1))])

@@ -184,6 +184,7 @@ def invoke(*arguments: object) -> Result:
     return CliRunner().invoke(command, [str(argument) for argument in arguments])
 
 
+@pytest.mark.slow
 def test_the_command_writes_the_mpi_roofline_too(file: Path) -> None:
     done = invoke(file)
     assert done.exit_code == 0, done.output
@@ -196,6 +197,7 @@ def test_the_command_writes_the_mpi_roofline_too(file: Path) -> None:
     assert document["callers"][0]["name"] == "app"
 
 
+@pytest.mark.slow
 def test_a_program_of_barriers_alone_has_no_place_and_breaks_nothing(tmp_path: Path) -> None:
     measured = [*machine(), *latency(8, 1e-6), *caller_records({0: 100})]
     save_csv(measured, tmp_path / "records.csv")
@@ -226,6 +228,7 @@ def test_a_picture_that_cannot_be_drawn_leaves_those_before_it(
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_pictures_of_an_earlier_run_do_not_stay(tmp_path: Path) -> None:
     write_pictures(analyse([*machine(), *latency(8, 1e-6)]), tmp_path)
     written = write_pictures(analyse(list(records("qperf", "tcp_bw", 1e9, nodes=2))), tmp_path)
@@ -246,6 +249,7 @@ def test_a_message_size_that_nothing_was_measured_at_is_refused_with_those_there
     assert "100 MB/s" in invoke(file, "--message-size", "1K").output
 
 
+@pytest.mark.slow
 def test_platforms_overlay(tmp_path: Path, file: Path) -> None:
     other = [replace(record, platform="deep", value=(record.value or 0) * 2) for record in machine()]
     save_csv(other, tmp_path / "other.csv")
@@ -281,6 +285,7 @@ def test_too_many_for_an_overlay_are_refused_before_anything_is_printed(tmp_path
     assert not (tmp_path / "o").exists()
 
 
+@pytest.mark.slow
 def test_those_without_a_roof_are_named(tmp_path: Path) -> None:
     lacking = [replace(record, hosts=("n9",)) for record in records("qperf", "tcp_bw", 1e9, nodes=2)]
     save_csv([*machine(), *lacking], tmp_path / "records.csv")

@@ -57,6 +57,7 @@ def traces(page: str) -> list[dict[str, Any]]:
     return data
 
 
+@pytest.mark.slow
 def test_the_png_is_wide_enough_and_not_blank(tmp_path: Path) -> None:
     from PIL import Image
 

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from npc.stop import Stop
 
 TRIALS = 3000
@@ -37,6 +39,7 @@ child.kill()
 """
 
 
+@pytest.mark.slow
 def test_a_signal_in_the_middle_of_waiting_is_heard() -> None:
     """Where the handler needed what waiting holds, one of the first thousand hung."""
     ended = subprocess.run(

@@ -45,8 +45,8 @@ _ERROR: Final = re.compile(
     r"\n(Error: [^\n]*|Cannot find domain [^\n]*|Misformated workgroup string[^\n]*|Unknown test case[^\n]*)"
 )
 #: The title of likwid-perfctr's tables (region, group), and their rows (name, cells).
-_TITLE: Final = re.compile(r"(?:Region (\S{1,100}), )?Group [0-9]+: (\w{1,40})[ \t]*")
-_ROW: Final = re.compile(r"\|([^|]{1,100})\|(.*)\|[ \t]*")
+_TITLE: Final = re.compile(r"\n(?:Region (\S{1,100}), Group|Group) [0-9]+: (\w{1,40})[ \t]*(?=\n)")
+_ROW: Final = re.compile(r"\n\|([^|\n]{1,100})\|(.*)\|[ \t]*(?=\n)")
 _NAME: Final = re.compile(r"(.+) \[([^]]+)\](?: STAT)?")
 _COUNT: Final = re.compile(rf"{NUMBER}(?:e[-+][0-9]{{2}})?")
 #: Unit → metric, that unit in SI, and the column of a table over several threads that tells it.
@@ -107,19 +107,16 @@ def _run(kernel: str, body: str, params: dict[str, str]) -> Iterator[Reading]:
 
 def _counted(text: str, params: dict[str, str]) -> Iterator[Reading]:
     """Readings of likwid-perfctr's tables of metrics: one hardware thread's, or the statistics of several."""
-    titled: tuple[str, dict[str, str]] | None = None
-    column: dict[str, int] = {}
-    for line in text.split("\n") if "\n|" in text else ():
-        title, row = _TITLE.fullmatch(line), _ROW.fullmatch(line)
-        if title:
-            titled = title[2], params if title[1] is None else {**params, "region": title[1]}
-            column = {}
-        elif row and titled:
-            name, cells = row[1].strip(), [cell.strip() for cell in row[2].split("|")]
+    _, *parts = _TITLE.split(text) if "\n|" in text else ("",)
+    for region, group, tables in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+        shared = params if region is None else {**params, "region": region}
+        column: dict[str, int] = {}
+        for row_name, row_cells in _ROW.findall(tables + "\n"):
+            name, cells = row_name.strip(), [cell.strip() for cell in row_cells.split("|")]
             if name in ("Metric", "Event", "Region Info"):
                 column = _columns(cells) if name == "Metric" else {}
             elif len(cells) == column.get("cells") and name.endswith(" STAT") == ("Sum" in column):
-                yield from _count(titled[0], name, cells, column, titled[1])
+                yield from _count(group, name, cells, column, shared)
 
 
 def _columns(header: list[str]) -> dict[str, int]:

@@ -22,6 +22,7 @@ _TITLE: Final = re.compile(rf"\n# NPC ([A-Za-z][A-Za-z -]{{0,40}}) Test, ({WHOLE
 _HEADING: Final = re.compile(r"\A\n# Size \[B\]([^\n]{1,4000})(?=\n)")
 _COLUMN: Final = re.compile(r"(\S{1,40}) \[us\]")
 _ERROR: Final = re.compile(r"\n(This test requires[^\n]*)")
+_REFUSED: Final = "\nThis test requires"
 _MICROSECONDS: Final = repeat(1e6)
 #: A column's heading → its case, with what the heading's number stands for.
 _CASES: Final = (
@@ -53,7 +54,8 @@ def _table(title: str, ranks: str, body: str) -> Iterable[Iterable[Reading]]:
     heading = _HEADING.match(body)
     if heading:
         cells, measured = _layout(heading[1], ranks)
-        sizes, *columns = columns_of_rows(body[heading.end() :], cells)
+        lines, _, _ = body[heading.end() :].partition(_REFUSED)  # the next run's, which has no title
+        sizes, *columns = columns_of_rows(lines, cells)
         if columns and sizes:
             return [
                 column.readings(map(truediv, columns[place], _MICROSECONDS), sizes)

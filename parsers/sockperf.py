@@ -24,12 +24,14 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, repeat
+from operator import truediv
 from typing import Final, NamedTuple
 
 from npc.record import OK, Reading
-from parsers import NUMBER, WHOLE, complete_lines, failed, option, reading_of, words_after
+from parsers import NUMBER, WHOLE, complete_lines, failed, option, readings_of_rows, words_after
 
-_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
+# A literal of one character at its head makes the search for a pattern faster.
+_COLOUR: Final = re.compile(r"\x1b(?=\[)\[[0-9;]*m")
 _BANNER: Final = re.compile(r"\nsockperf: == version #([0-9.]*)[^\n]*(?=\n)")
 _SERVER: Final = re.compile(r"\nsockperf: =+ Printing statistics for Server No: ([0-9]{1,18})(?=\n)")
 _TARGET: Final = re.compile(r"\n\[ *\d+\] IP = [^\n]* # (TCP|UDP)(?=\n)")
@@ -43,8 +45,9 @@ _LOST: Final = re.compile(
     rf"\nsockperf: # dropped messages = ({WHOLE}); # duplicated messages = ({WHOLE});"
     rf" # out-of-order messages = ({WHOLE})(?=\n)"
 )
+_PRINTED: Final = rf"{WHOLE}(?:\.{WHOLE}|)"  # `NUMBER`, faster with an empty branch than with an option
 _POINT: Final = re.compile(
-    rf"\nsockperf: ---> (percentile {NUMBER}|<MAX> observation|<MIN> observation) = *({NUMBER})(?=\n|\Z)"
+    rf"\nsockperf: ---> (percentile {_PRINTED}|<MAX> observation|<MIN> observation) = *({_PRINTED})(?=\n|\Z)"
 )
 _REASON: Final = re.compile(
     r"\n(?:sockperf: |)(?=['ENU])(ERROR: [^\n]*(?:\n \([^\n]*\))?|'-[^\n]* Invalid [^\n]*"
@@ -66,6 +69,15 @@ _SUBCOMMANDS: Final = {
 _DEFAULT_SIZE: Final = 14
 
 
+class _Command(NamedTuple):
+    """What the command line says of all runs; `size` is None without a command line."""
+
+    protocol: str
+    subcommand: str
+    size: int | None
+    params: dict[str, str]
+
+
 class _Run(NamedTuple):
     """What the readings of one run share; `status` is ok unless sockperf told of an error."""
 
@@ -79,30 +91,48 @@ class _Run(NamedTuple):
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of one or several runs of a client; of a server, its failure."""
-    words = words_after(argv, "sockperf")
+    command = _command(words_after(argv, "sockperf"))
     parts = _BANNER.split(_COLOUR.sub("", complete_lines(text)))
     versions, bodies = parts[1::2] or [""], parts[2::2] or parts
-    return chain.from_iterable(map(_readings, bodies, repeat(words), versions))
+    return chain.from_iterable(map(_readings, bodies, repeat(command), versions))
 
 
-def _readings(body: str, words: Sequence[str], version: str) -> list[Reading]:
+def _command(words: Sequence[str]) -> _Command:
+    """What `words`, the subcommand and its options, say."""
+    if not words:
+        return _Command("", "", None, {})
+    options = {"mps": option(words, "--mps"), "msg_size_range": option(words, "-r", "--range")}
+    asked = option(words, "-m", "--msg-size")
+    return _Command(
+        "tcp" if "--tcp" in words else "udp",
+        _SUBCOMMANDS.get(words[0], ""),
+        _DEFAULT_SIZE if asked is None else int(asked) if re.fullmatch(WHOLE, asked) else None,
+        {name: value for name, value in options.items() if value},
+    )
+
+
+def _readings(body: str, command: _Command, version: str) -> list[Reading]:
     """Readings of one run; `body` is what follows its banner."""
     body += "\n"
+    protocol, subcommand, size, params = command
     target = _TARGET.search(body)
-    protocol = target[1].lower() if target else "tcp" if "--tcp" in words else "udp" if words else ""
-    subcommand = _SUBCOMMANDS.get(words[0], "") if words else ""
-    options = {"mps": option(words, "--mps"), "msg_size_range": option(words, "-r", "--range")}
-    params = {name: value for name, value in options.items() if value}
+    if target:
+        protocol = target[1].lower()
     reason = _REASON.search(body)
     status = f"invalid: {reason[1]}" if reason else OK
-    size = None if subcommand == "server" else _message_size(body, words)
+    if subcommand == "server":
+        size = None
+    elif "test was performed" in body and (printed := _SIZE.search(body)):
+        size = int(printed[1])
     run = _Run(protocol, subcommand, size, params, status, version)
-    found = _throughput(body, run) + _latencies(body, run)
+    found = _throughput(body, run) if "Message Rate is " in body else []
+    if "Printing statistics" in body:
+        found += _latencies(body, run)
     if not found and (reason or "[CLIENT]" in body or subcommand not in ("server", "")):
         test = subcommand or "latency"
         metric = {"throughput": "bandwidth", "server": "message_rate"}.get(test, "latency")
         found = [
-            failed(_case(protocol, test), metric, reason[1] if reason else "no result was printed", run.size)
+            failed(_case(protocol, test), metric, reason[1] if reason else "no result was printed", size)
         ]
     return found
 
@@ -111,18 +141,9 @@ def _case(protocol: str, test: str) -> str:
     return f"{protocol}_{test}" if protocol else test
 
 
-def _message_size(body: str, words: Sequence[str]) -> int | None:
-    """Bytes of a message: as the text says, else the command line, else the default; None without either."""
-    printed = _SIZE.search(body) if "test was performed" in body else None
-    asked = printed[1] if printed else option(words, "-m", "--msg-size")
-    if asked is None:
-        return _DEFAULT_SIZE if words else None
-    return int(asked) if re.fullmatch(WHOLE, asked) else None
-
-
 def _throughput(body: str, run: _Run) -> list[Reading]:
     """Message rate and bandwidth of what was sent."""
-    rate = _RATE.search(body) if "Message Rate is " in body else None
+    rate = _RATE.search(body)
     if not rate or not int(rate[1]):
         return []
     values = [("message_rate", float(rate[1]))]
@@ -139,7 +160,7 @@ def _throughput(body: str, run: _Run) -> list[Reading]:
 def _latencies(body: str, run: _Run) -> list[Reading]:
     """Average, standard deviation, percentiles and extremes of each server's latency."""
     case = _case(run.protocol, run.subcommand or "latency")
-    found = []
+    found: list[Reading] = []
     parts = _SERVER.split(body)
     for server, block in zip(parts[1::2], parts[2::2], strict=True):
         average = _AVERAGE.search(block)
@@ -148,12 +169,18 @@ def _latencies(body: str, run: _Run) -> list[Reading]:
         over = 1e6 if average[1] == "latency" else 2e6
         status = _validity(block) if run.status == OK else run.status
         params = run.params if server == "0" else {**run.params, "server": server}
-        points = [("average", average[2]), ("stdev", average[3]), *_POINT.findall(block)]
-        labels, numbers = zip(*points, strict=True)
-        found += [
-            reading_of((case, "latency", float(number) / over, run.size, status, qualifiers, run.version))
-            for number, qualifiers in zip(numbers, _qualifiers(labels, tuple(params.items())), strict=True)
-        ]
+        points = _POINT.split(block)
+        labels = ("average", "stdev", *points[1::3])
+        numbers = (average[2], average[3], *points[2::3])
+        found += readings_of_rows(
+            case,
+            ("latency",),
+            map(truediv, map(float, numbers), repeat(over)),
+            [run.size] * len(numbers),
+            repeat(status),
+            _qualifiers(labels, tuple(params.items())),
+            run.version,
+        )
     return found
 
 

@@ -1,11 +1,12 @@
 """A second process that loads slow libraries while this one reads and counts, and then works with them.
 
-Loading Matplotlib takes as long as reading ten thousands of records; with two processors both take the time
-of one. Nothing but time depends on it: what cannot be done there is done here.
+Loading Matplotlib takes as long as reading tens of thousands of records; with two processors both take the
+time of one. Nothing but time depends on it: what cannot be done there is done here.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib
 import os
@@ -16,7 +17,6 @@ from collections.abc import Callable
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -36,15 +36,15 @@ class Ahead:
         context = get_context("fork")
         here, there = context.Pipe()
         self._process = context.Process(target=_serve, args=(there, here, self._modules))
-        with contextlib.suppress(OSError):  # no more processes allowed: so be it
+        try:
             self._process.start()
             self._link = here
+        except OSError:  # no more processes allowed: so be it
+            here.close()
         there.close()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._link is not None:
             self._link.close()
             self._process.join()  # not killed: it may be writing down which fonts there are
@@ -85,9 +85,16 @@ def _serve(link: Connection, other_end: Connection, modules: tuple[str, ...]) ->
     """What the second process does, until the first one has closed its end."""
     other_end.close()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # the first one says what there is to say
+    atexit._clear()  # what the first one has to do at its end
     for module in modules:
         with contextlib.suppress(ImportError):  # whoever needs it will say so
             importlib.import_module(module)
+    _answer(link)
+    atexit._run_exitfuncs()  # before Python 3.13 nobody does: Matplotlib may have a temporary folder
+
+
+def _answer(link: Connection) -> None:
+    """Call what is sent and send what comes of it, until nobody waits any more."""
     while True:
         try:
             function, arguments = link.recv()

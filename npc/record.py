@@ -183,6 +183,10 @@ def from_row(row: Mapping[str, str]) -> Record:
     return from_cells(cells)
 
 
+#: What sets each field of a record, in the order of `COLUMNS`.
+_SETTERS: Final = tuple([vars(Record)[name].__set__ for name in COLUMNS])
+
+
 def from_cells(cells: Sequence[str]) -> Record:
     """The same of as many cells as there are `COLUMNS`, in their order."""
     (
@@ -205,14 +209,10 @@ def from_cells(cells: Sequence[str]) -> Record:
         _blame_cell(dict(zip(COLUMNS, cells, strict=True)))
         raise
     # All is checked. `Record()` takes twice as long: a frozen class looks each of its fields up to set it.
-    record = _new(Record)
-    for put, content in zip(_PUT, contents):  # noqa: B905 - as many
-        put(record, content)
+    record = object.__new__(Record)
+    for set_field, content in zip(_SETTERS, contents):  # noqa: B905 - as many
+        set_field(record, content)
     return record
-
-
-_new: Final = object.__new__
-_PUT: Final = tuple([vars(Record)[name].__set__ for name in COLUMNS])
 
 
 def _number(cell: str) -> float | None:

@@ -13,13 +13,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain, compress, repeat
+from itertools import chain, compress, cycle, repeat
 from operator import mul
-from struct import iter_unpack
 from typing import Final, NamedTuple
 
 from npc.record import OK, Reading
-from parsers import NUMBER, WHOLE, columns_of_rows, complete_lines, failed, numbers
+from parsers import NUMBER, WHOLE, complete_lines, failed, numbers, readings_of_rows
 
 _TITLE: Final = re.compile(
     rf"\n# NPC (\w{{1,40}}): ({WHOLE}) processes, {WHOLE} nodes, ({WHOLE}) threads each(?=\n)"
@@ -39,13 +38,12 @@ _QUANTITIES: Final[dict[str, tuple[str, float, dict[str, str]]]] = {
 }
 _SIZE: Final = "size_B"
 _NOTHING: Final = "-"
-_END: Final = "\n# End\n"
+_IS_OVERSUBSCRIBED: Final = "\n# Oversubscribed: "
 
 
 class _Layout(NamedTuple):
     """A table: what a row is like, the places of size (if there is one) and qualifiers in it, and of the
-    measured columns the places, metrics, units and qualifiers; if the qualifiers come first, what they are
-    like together with the blank behind them, and the patterns of the other cells."""
+    measured columns the places, metrics, units and qualifiers."""
 
     row: re.Pattern[str]
     size: int | None
@@ -54,19 +52,6 @@ class _Layout(NamedTuple):
     metrics: list[str]
     units: list[float]
     params: list[dict[str, str]]
-    label: re.Pattern[bytes] | None
-    cells: tuple[str, ...]
-
-
-class _Rows(NamedTuple):
-    """A table's rows: of each its label, that is what qualifies it, and its size; the qualifiers of each
-    label; the measured columns; and cell by cell whether there is a number, if some have none."""
-
-    labels: Sequence[object]
-    qualifiers: Mapping[object, Sequence[str]]
-    sizes: Sequence[int | None]
-    columns: Sequence[Sequence[float]]
-    shown: list[bool]
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
@@ -83,89 +68,46 @@ def _table(program: str, processes: str, threads: str, body: str) -> Iterable[Re
     params = {"processes": processes, "threads": threads}
     body += "\n"
     columns = _COLUMNS.search(body)
-    behind = body.find("\n#", columns.end()) if columns else -1  # the rows: all searches from there are short
-    end = body.find(_END, behind)
-    if columns is None or end < 0 or _END in body[: columns.end() + 1]:
+    end = body.find("\n# End\n")
+    if columns is None or end < columns.end():
         return [failed(program, "latency", "the table has no end", params=params)]
     library = _MPI.search(body)
-    shared = _OVERSUBSCRIBED.search(body) if "Oversubscribed" in body else None
+    shared = _OVERSUBSCRIBED.search(body) if _IS_OVERSUBSCRIBED in body else None
     if library:
         params["mpi_library"] = library[1]
     status = f"invalid: oversubscribed: {shared[1]}" if shared else OK
     layout = _layout(columns[1])
-    b_eff = _B_EFF.search(body, behind)
-    rows_end = behind if b_eff and b_eff.span() == (behind, end) else end
-    lines = body[columns.end() : rows_end + 1]
-    rows = _aligned_rows(lines, layout) or _rows(lines, layout)
-    readings = _readings(program, rows, layout, params, status) if rows else iter(())
-    if b_eff is None:
-        return readings
-    return chain(readings, (Reading("b_eff", "bandwidth", float(b_eff[1]) * 1e6, None, status, params),))
-
-
-def _aligned_rows(lines: str, layout: _Layout) -> _Rows | None:
-    """The rows of a table that are all as long, with numbers in all measured columns, behind the place where
-    those of the last row begin; None of any other table. In half of the time of `_rows`.
-
-    Every row's label is checked, and as many rows of numbers as labels leave none that does not belong to its
-    label.
-    """
-    count = lines.count("\n") - 1
-    length = lines.find("\n", 1)
-    if layout.label is None or _NOTHING in lines or len(lines) != count * length + 1 or not lines.isascii():
-        return None
-    text = lines[:-1].encode()
-    last = layout.label.match(text, len(text) - length + 1)
-    if last is None or text[::length] != b"\n" * count:
-        return None
-    width = last.end() - last.start()
-    labels, cells = zip(*iter_unpack(f"x{width}s{length - 1 - width}s", text), strict=True)
-    qualifiers = {label: label.decode().split() for label in set(labels) if layout.label.fullmatch(label)}
-    columns = columns_of_rows("\n" + b"\n".join(cells).decode(), layout.cells)
-    if len(columns[0]) < count or len(qualifiers) < len(set(labels)):
-        return None
-    sizes = [None] * count if layout.size is None else columns.pop(0)
-    return _Rows(labels, qualifiers, sizes, columns, [])
-
-
-def _rows(lines: str, layout: _Layout) -> _Rows | None:
-    """The rows of any table; None if it has none."""
-    cells = list(zip(*layout.row.findall(lines), strict=True))
-    if not cells:
-        return None
-    count = len(cells[0])
-    sizes: Sequence[int | None] = [None] * count
-    if layout.size is not None:
-        sizes = [int(cell) if cell.isdecimal() else None for cell in cells[layout.size]]
-    qualifiers = [cells[place] for place in layout.qualifiers.values()]
-    labels = list(zip(*qualifiers, strict=True)) or [()] * count
-    printed = [cells[place] for place in layout.measured]
-    shown = [cell != _NOTHING for row in zip(*printed, strict=True) for cell in row]
-    columns = [numbers([cell if cell != _NOTHING else "0.0" for cell in column]) for column in printed]
-    return _Rows(labels, {label: label for label in set(labels)}, sizes, columns, [] if all(shown) else shown)
+    rows = layout.row.findall(body, columns.end(), end + 1)
+    readings = [_readings(program, rows, layout, params, status)] if rows else []
+    b_eff = _B_EFF.search(body, columns.end())
+    if b_eff:
+        readings.append(iter((Reading("b_eff", "bandwidth", float(b_eff[1]) * 1e6, None, status, params),)))
+    return chain.from_iterable(readings)
 
 
 def _readings(
-    program: str, rows: _Rows, layout: _Layout, params: Mapping[str, str], status: str
+    program: str, rows: list[tuple[str, ...]], layout: _Layout, params: Mapping[str, str], status: str
 ) -> Iterator[Reading]:
     """Readings of a table's rows, one after the other; rows that are qualified alike share their params."""
-    params_of = {
-        label: {**params, **dict(zip(layout.qualifiers, cells, strict=True))}
-        for label, cells in rows.qualifiers.items()
-    }
-    of_rows = list(map(params_of.__getitem__, rows.labels))
-    readings = []
-    for metric, unit, own, column in zip(
-        layout.metrics, layout.units, layout.params, rows.columns, strict=True
-    ):
-        values = map(mul, column, repeat(unit))
-        of_column = [{**of_row, **own} for of_row in of_rows] if own else of_rows
-        fields = zip(
-            repeat(program), repeat(metric), values, rows.sizes, repeat(status), of_column, repeat("")
-        )
-        readings.append(map(tuple.__new__, repeat(Reading), fields))
-    row_by_row = chain.from_iterable(zip(*readings, strict=True))
-    return compress(row_by_row, rows.shown) if rows.shown else row_by_row
+    columns = list(zip(*rows, strict=True))
+    sizes: Sequence[int | None] = [None] * len(rows)
+    if layout.size is not None:
+        size_of = {cell: int(cell) if cell.isdecimal() else None for cell in set(columns[layout.size])}
+        sizes = [size_of[cell] for cell in columns[layout.size]]
+    qualifiers = [columns[place] for place in layout.qualifiers.values()]
+    alike = list(zip(*qualifiers, strict=True)) or [()] * len(rows)
+    params_of = {}
+    for cells in set(alike):
+        of_row = {**params, **dict(zip(layout.qualifiers, cells, strict=True))}
+        params_of[cells] = [{**of_row, **own} if own else of_row for own in layout.params]
+    printed = [row[place] for row in rows for place in layout.measured]
+    shown = [cell != _NOTHING for cell in printed] if _NOTHING in printed else None
+    if shown:
+        printed = [cell if cell != _NOTHING else "0.0" for cell in printed]
+    values = map(mul, numbers(printed), cycle(layout.units))
+    of_all = list(chain.from_iterable(map(params_of.__getitem__, alike)))
+    readings = readings_of_rows(program, layout.metrics, values, sizes, repeat(status), of_all)
+    return compress(readings, shown) if shown else readings
 
 
 @lru_cache
@@ -175,17 +117,12 @@ def _layout(heading: str) -> _Layout:
     cells = [rf"({WHOLE}\.{WHOLE}|{WHOLE}|-)" if name in _QUANTITIES else rf"({_CELL})" for name in names]
     places = {name: place for place, name in enumerate(names)}
     measured = [name for name in places if name in _QUANTITIES]
-    qualifiers = {name: place for name, place in places.items() if name not in _QUANTITIES and name != _SIZE}
-    size = [_SIZE] if _SIZE in places else []
-    label = r"[ \t]*" + r"[ \t]+".join([_CELL] * len(qualifiers)) + r"[ \t]+"
     return _Layout(
         re.compile(r"\n[ \t]*" + r"[ \t]+".join(cells) + r"()[ \t]*(?=\n)"),  # two groups at least: tuples
         places.get(_SIZE),
-        qualifiers,
+        {name: place for name, place in places.items() if name not in _QUANTITIES and name != _SIZE},
         [places[name] for name in measured],
         [_QUANTITIES[name][0] for name in measured],
         [_QUANTITIES[name][1] for name in measured],
         [_QUANTITIES[name][2] for name in measured],
-        re.compile(label.encode()) if measured and names == [*qualifiers, *size, *measured] else None,
-        (*[WHOLE] * len(size), *[NUMBER] * len(measured)),
     )

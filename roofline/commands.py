@@ -67,35 +67,22 @@ def roofline(
 
     Exit code: 0; 1 if no record could be used; 2 for bad arguments or a folder that cannot be written.
     """
-    from npc.ahead import Ahead
-
-    options = (output, platform_name, nodes, message_size, overlay, as_json)
-    with Ahead("matplotlib.figure", "matplotlib.backends.backend_agg") as ahead:
-        _roofline(records, *options, ahead)
-
-
-def _roofline(
-    records: tuple[Path, ...],
-    output: Path | None,
-    platform_name: str | None,
-    nodes: int,
-    message_size: str | None,
-    overlay: By | None,
-    as_json: bool,
-    ahead: Ahead,
-) -> None:
     import json
     from pathlib import Path
 
+    from npc.ahead import Ahead
     from roofline.analyse import analyse
     from roofline.document import to_document
     from roofline.table import format_roofline
 
+    ahead = click.get_current_context().with_resource(
+        Ahead("matplotlib.figure", "matplotlib.backends.backend_agg")
+    )
     read = _read(records)
     size = _message_size(message_size, read)
     folder = output or (_folder(records[0]) if len(records) == 1 else Path())
     if overlay:
-        _overlay(read, overlay, platform_name, nodes, size, folder, as_json)
+        _overlay(read, overlay, platform_name, nodes, size, folder, as_json, ahead)
         return
     platform = _platform(platform_name, read)
     read = _one_platform(read, platform)
@@ -145,12 +132,16 @@ def write_pictures(found: Roofline, folder: Path, ahead: Ahead | None = None) ->
     paths = [folder / name for name in (*names, "mpi-roofline.svg")]
     with _replacing(paths[1:4]) as (png, svg, html):
         drawing = ahead.begin(draw, found, [png, svg])
-        with replacing(paths[0]) as document:
-            document.write_text(json.dumps(to_document(found), indent=1) + "\n", encoding="utf-8")
-        page = write_page(found, html)
+        try:
+            with replacing(paths[0]) as document:
+                document.write_text(json.dumps(to_document(found), indent=1) + "\n", encoding="utf-8")
+            page = write_page(found, html)
+        except Exception:
+            drawing()  # what is cleared away now must not be written behind that
+            raise
         roof = drawing() and page
     with _replacing(paths[4:]) as mpi:
-        operations = ahead.begin(draw_mpi, found, mpi)()
+        operations = bool(found.mpi) and ahead.begin(draw_mpi, found, mpi)()
     absent = ([] if roof else paths[1:4]) + ([] if operations else paths[4:])
     for path in absent:
         path.unlink(missing_ok=True)
@@ -174,6 +165,7 @@ def _overlay(
     message_size: int | None,
     folder: Path,
     as_json: bool,
+    ahead: Ahead,
 ) -> None:
     """Analyse each platform, node or night by itself, and draw them in one picture."""
     import json
@@ -204,7 +196,7 @@ def _overlay(
     paths = [folder / f"overlay.{suffix}" for suffix in ("png", "svg")]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        drawn = draw_overlay(found, f"Rooflines by {by}", paths)
+        drawn = ahead.begin(draw_overlay, found, f"Rooflines by {by}", paths)()
         (folder / "overlay.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
         raise _failure(

@@ -13,7 +13,7 @@ from npc.ahead import Ahead
 TWO = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor: nothing is done ahead")
 #: Each trial is a fresh Python, which has one thread and has not loaded the module yet.
 HEAD = """
-import os, signal, sys, time
+import atexit, os, signal, sys, time
 from npc.ahead import Ahead
 
 def where(*words):
@@ -100,6 +100,17 @@ def test_a_failure_meanwhile_ends_both_at_once() -> None:
         '\nwith Ahead("tabnanny") as ahead:\n    ahead.begin(time.sleep, 0.1)\n    sys.exit("bad input")\n'
     )
     assert (ended.returncode, ended.stderr) == (1, "bad input\n")
+
+
+@TWO
+def test_each_clears_up_behind_itself_at_its_own_end() -> None:
+    program = """
+atexit.register(print, "the first one's", flush=True)
+with Ahead("tabnanny") as ahead:
+    ahead.begin(atexit.register, print, "the second one's")()
+print("between")
+"""
+    assert result_of(program) == "the second one's\nbetween\nthe first one's\n"
 
 
 def test_without_a_second_processor_all_is_done_here() -> None:

@@ -285,3 +285,27 @@ def test_importing_and_help_load_nothing_heavy(code: str) -> None:
         [sys.executable, "-c", f"{code}\n{check}"], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+#: A fresh Python, in which pictures are drawn in a second process if there are two processors.
+FULL_DISK = """
+import sys
+import roofline.page
+from roofline.commands import roofline as command
+
+def full(found, path):
+    raise OSError(28, "No space left on device")
+
+roofline.page.write_page = full
+command(sys.argv[1:])
+"""
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_full_meanwhile_leaves_no_half_picture(tmp_path: Path) -> None:
+    path = saved(tmp_path / "run", machine())
+    command = [sys.executable, "-c", FULL_DISK, str(path)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 2
+    assert "No space left on device" in ended.stderr and "Traceback" not in ended.stderr
+    assert made(path.parent) == ["records.csv", "roofline.json"]

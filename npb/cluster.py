@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
 from npb.verdict import Verdict as StepVerdict
-from npc.record import OK, Reading
+from npc.reading import Reading
+from npc.record import OK
 from npc.units import METRICS, format_quantity, format_size
 
 if TYPE_CHECKING:

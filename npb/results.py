@@ -11,10 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from npb.measure import Outcome
 from npb.verdict import tool_of
 from npc.launch import INTERFACE, RAW, Launch, LaunchLog, batch_job
-from npc.record import OK, Reading, Record, save_csv, to_row, write_csv
+from npc.reading import Reading
+from npc.record import OK, Record, save_csv, to_row, write_csv
 from npc.run import RECORDS
 from npc.statistics import summarise
 from npc.units import METRICS, format_quantity, format_size, parse_size
@@ -145,7 +148,7 @@ class Results:
             status = reading.status if reading.status != OK or one_row else launch.status
             found.append(
                 Record.of(
-                    reading._replace(status=status, size=reading.size if reading.size is not None else size),
+                    replace(reading, status=status, size=reading.size if reading.size is not None else size),
                     time=launch.started,
                     platform=self._platform,
                     benchmark=self._benchmark,

@@ -15,7 +15,8 @@ from pathlib import PurePath
 from typing import Final, NamedTuple
 
 from npb.nodes import Ended
-from npc.record import OK, Reading
+from npc.reading import Reading
+from npc.record import OK
 
 RAW: Final = "raw"
 

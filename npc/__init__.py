@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from npc.record import InvalidRecord, Reading, Record
+    from npc.reading import Reading
+    from npc.record import InvalidRecord, Record
     from npc.run import read_run
 
 __all__ = ["InvalidRecord", "Reading", "Record", "read_run"]
@@ -16,6 +18,5 @@ def __getattr__(name: str) -> object:
     """The names above, loaded when they are asked for: `npc CMD --help` seldom needs them."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from npc import record, run
-
-    return getattr(run if name == "read_run" else record, name)
+    module = {"read_run": "npc.run", "Reading": "npc.reading"}.get(name, "npc.record")
+    return getattr(importlib.import_module(module), name)

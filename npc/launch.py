@@ -21,7 +21,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Any, Final
 
-from npc.record import OK, Reading
+from npc.reading import Reading
+from npc.record import OK
 
 LAUNCHES: Final = "launches.jsonl"
 RAW: Final = "raw"

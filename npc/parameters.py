@@ -33,6 +33,16 @@ class Duration(click.ParamType):
         return seconds
 
 
+def program_first(ctx: click.Context, param: click.Parameter, command: tuple[str, ...]) -> tuple[str, ...]:
+    """`command` as it is, unless it begins with an option: that is none of ours, and no program.
+
+    For commands that take another one behind their own options and leave unknown options to it.
+    """
+    if command and command[0].startswith("-"):
+        raise click.NoSuchOption(command[0], ctx=ctx)
+    return command
+
+
 class PathParameter(click.Path):
     """`click.Path` with ``path_type=pathlib.Path``, which alone would be a tenth of what ``--help`` takes."""
 

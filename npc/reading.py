@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
-OK: Final = "ok"
+import msgspec
+
+from npc.status import OK as OK
 
 _NO_PARAMS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-class Reading(NamedTuple):
+class Reading(msgspec.Struct, frozen=True, gc=False):
     """What one line of a tool's output says, in the metric's SI base unit (`npc.units.METRICS`).
 
-    A light tuple, because a parser makes millions of them; `Record` checks it. `value` is None
-    exactly where `status` is not ``ok`` and nothing was printed; `size` is the message or working-set
-    size in bytes, None where the test has none.
+    Light, because a parser makes millions of them; `Record` checks it. `value` is None exactly where
+    `status` is not ``ok`` and nothing was printed; `size` is the message or working-set size in bytes, None
+    where the test has none.
     """
 
     case: str

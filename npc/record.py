@@ -17,12 +17,14 @@ from datetime import datetime
 from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from npc.files import replacing
-from npc.reading import OK as OK  # who has records wants both names, too
-from npc.reading import Reading as Reading
+from npc.status import OK as OK  # who has records wants this name, too
 from npc.units import METRICS
+
+if TYPE_CHECKING:
+    from npc.reading import Reading
 
 _as_json: Final = json.JSONEncoder(sort_keys=True).encode
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from npc.parameters import PathParameter
+from npc.parameters import PathParameter, program_first
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     help="Platform of the records, as npc characterise named it.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print observed.json instead of the table.")
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, callback=program_first)
 def observe(
     output: Path | None,
     program: str,

@@ -17,7 +17,8 @@ from typing import Any, Final
 
 import parsers
 from npc.launch import LAUNCHES, Launch, Launches, read_launches
-from npc.record import OK, InvalidRecord, Reading, Record, replace
+from npc.reading import Reading
+from npc.record import OK, InvalidRecord, Record, replace
 from npc.validity import find_lies, judged
 from npc.validity.run import circumstances_of, platform_of
 from npc.workpackages import WORKPACKAGES, read_workpackages

@@ -9,7 +9,7 @@ import click
 
 import parsers
 from npc.parameters import PathParameter
-from npc.reading import OK
+from npc.status import OK
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -25,13 +25,15 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
-from npc.record import OK, Reading
-from parsers import NUMBER, WHOLE, complete_lines, failed, option, reading_of, words_after
+from npc.reading import OK, Reading
+from parsers import NUMBER, WHOLE, complete_lines, option, words_after
+from parsers.readings import failed
+from parsers.shapes import by_shape
 
 _FLOAT: Final = rf"{NUMBER}(?:[eE][-+]?[0-9]{{1,3}})?|nan|-nan|inf"
-_CELLS: Final = re.compile(rf"\n *imax *= *({WHOLE}) +jmax *= *({WHOLE}) +kmax *= *({WHOLE}) *(?=\n)")
+_CELLS: Final = re.compile(rf"\n *(imax *= *{WHOLE} +jmax *= *{WHOLE} +kmax *= *{WHOLE}) *(?=\n)")
 _PROCESSES: Final = re.compile(
-    rf"\n *I-decomp *= *({WHOLE}) +J-decomp *= *({WHOLE}) +K-decomp *= *({WHOLE}) *(?=\n)"
+    rf"\n *(I-decomp *= *{WHOLE} +J-decomp *= *{WHOLE} +K-decomp *= *{WHOLE}) *(?=\n)"
 )
 _REHEARSAL: Final = re.compile(rf"\n *MFLOPS: *(?:{_FLOAT}) +time\(s\): *(?:{_FLOAT}) +({_FLOAT}) *(?=\n)")
 _REHEARSAL_LOOPS: Final = re.compile(rf"\n *Measure the performance in ({WHOLE}) times\. *(?=\n)")
@@ -67,42 +69,56 @@ def _result(before: str, result: re.Match[str], alone: bool) -> list[Reading]:
 
     alone: the number of loops was asked for, so that none rehearse them.
     """
-    cells, processes = _CELLS.findall(before), _PROCESSES.findall(before)
-    rehearsals, rehearsed = _REHEARSAL.findall(before), _REHEARSAL_LOOPS.findall(before)
+    cells, processes, residual, number = _lines(before)
+    rehearsal, rehearsed = before[residual], before[number]
     seconds, loops, gosa, mflops = map(float, result.groups())
-    size, a_loop, params = _grid(cells[-1] if cells else None, processes[-1] if processes else None)
+    size, a_loop, params = _grid(before[cells], before[processes])
     flop = None if a_loop is None else a_loop * loops
     if not 0 < mflops < math.inf:
         return [failed("himeno", "flops", "the printed rate is no number", size, params)]
     status = OK
     if not math.isfinite(gosa):
         status = "invalid: the residual is no number"
-    elif rehearsals and float(rehearsals[-1]) <= gosa:
+    elif rehearsal and float(rehearsal) <= gosa:
         status = "invalid: the residual is not below the rehearsal's"
     elif flop is None:
         status = "invalid: the grid is not printed"
     elif not math.isclose(flop, mflops * 1e6 * seconds, rel_tol=_TOLERANCE, abs_tol=mflops):
         status = "invalid: the rate is not the loops' FLOP over the time"
     flops = mflops * 1e6
-    values = [("flops", flops), ("bandwidth", flops / _FLOP_PER_CELL * _BYTES_PER_CELL), ("time", seconds)]
-    if a_loop is not None and (rehearsed or (alone and not rehearsals)):
-        values.append(("flop", a_loop * (loops + int(rehearsed[-1] if rehearsed else 0))))
-    return [reading_of(("himeno", metric, value, size, status, params, "")) for metric, value in values]
+    bandwidth = flops / _FLOP_PER_CELL * _BYTES_PER_CELL
+    readings = [
+        Reading("himeno", "flops", flops, size, status, params, ""),
+        Reading("himeno", "bandwidth", bandwidth, size, status, params, ""),
+        Reading("himeno", "time", seconds, size, status, params, ""),
+    ]
+    if a_loop is not None and (rehearsed or (alone and not rehearsal)):
+        flop = a_loop * (loops + int(rehearsed or 0))
+        readings.append(Reading("himeno", "flop", flop, size, status, params, ""))
+    return readings
+
+
+@by_shape
+def _lines(text: str) -> tuple[slice, ...]:
+    """Where the grids of cells and of processes, the rehearsal's residual and loops are; empty where there
+    are none."""
+    patterns = (_CELLS, _PROCESSES, _REHEARSAL, _REHEARSAL_LOOPS)
+    found = [[match.span(1) for match in pattern.finditer(text)] for pattern in patterns]
+    return tuple(slice(*spans[-1]) if spans else slice(0) for spans in found)
 
 
 @lru_cache
-def _grid(
-    cells: tuple[str, ...] | None, processes: tuple[str, ...] | None
-) -> tuple[int | None, int | None, dict[str, str]]:
+def _grid(cells: str, processes: str) -> tuple[int | None, int | None, dict[str, str]]:
     """Bytes of the arrays, FLOP of a loop, and the params of a grid; None where its cells are not printed."""
     params = {"precision": "single"}
     size = a_loop = None
     if cells:
-        extent = [int(number) for number in cells]
-        params["cells"] = "x".join(cells)
-        size = 4 * _ARRAYS * math.prod(extent)
-        a_loop = _FLOP_PER_CELL * math.prod(number - 2 for number in extent)
+        extent = re.findall(WHOLE, cells)
+        params["cells"] = "x".join(extent)
+        size = 4 * _ARRAYS * math.prod(map(int, extent))
+        a_loop = _FLOP_PER_CELL * math.prod(int(number) - 2 for number in extent)
     if processes:
-        params["decomposition"] = "x".join(processes)
-        params["processes"] = str(math.prod(map(int, processes)))
+        extent = re.findall(WHOLE, processes)
+        params["decomposition"] = "x".join(extent)
+        params["processes"] = str(math.prod(map(int, extent)))
     return size, a_loop, params

@@ -21,14 +21,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
-from npc.record import OK, Reading
-from parsers import complete_lines, failed, reading_of
+from npc.reading import OK, Reading
+from parsers import complete_lines
+from parsers.readings import failed
 
 _RUN: Final = re.compile(r"\nHPCG-Benchmark\nversion=(\S{1,40})(?=\n)")
-_NUMBER: Final = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,18})?(?:e[-+]?[0-9]{1,3})?")
+_NUMBER: Final = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,18}|)(?:e[-+]?[0-9]{1,3}|)")
+_NO_NUMBER: Final = re.compile(rf"\n(?!{_NUMBER.pattern}$)", re.MULTILINE)
+#: All but what stands in every line of a result file.
+_NO_MARKS: Final = bytes(set(range(256)) - set(b"=\n"))
 _RATING: Final = "Final Summary::HPCG result is VALID with a GFLOP/s rating of"
 _SHORT: Final = "Final Summary::Official results execution time (sec) must be at least"
-_REFERENCE: Final = "Final Summary::Reference version of"
+_REFERENCE: Final = "\nFinal Summary::Reference version of"
 _LAST_LINES: Final = (_SHORT, "Final Summary::Please upload results from the YAML file contents to")
 _PARTS: Final = ("DDOT", "WAXPBY", "SpMV", "MG")
 _WITH_OVERHEAD: Final = "Total with convergence and optimization phase overhead"
@@ -56,6 +60,7 @@ _PARAMS: Final = {
     "nz": "Local Domain Dimensions::nz",
 }
 _MEMORY: Final = "Memory Use Information::Total memory used for data (Gbytes)"
+_NUMBERS: Final = (_MEMORY, *(key for _, _, key, _, _ in _QUANTITIES))
 #: Both are printed with six digits.
 _TOLERANCE: Final = 1e-4
 
@@ -68,45 +73,53 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
 
 def _run(version: str, body: str) -> list[Reading]:
     """Readings of one result file."""
-    entries = dict([line.split("=", 1) for line in body.split("\n") if "=" in line])
+    entries = _entries(body.strip("\n"))
     invalid = "Final Summary::HPCG result is" in entries
     if not invalid and not (_RATING in entries and any(line in entries for line in _LAST_LINES)):
         return [failed("HPCG", "flops", "the result file ends before its summary does")]
     params = {name: entries[key] for name, key in _PARAMS.items() if key in entries}
     params["official"] = "no" if invalid or _SHORT in entries else "yes"
-    reference = _REFERENCE in body and any(key.startswith(_REFERENCE) for key in entries)
+    reference = any("=" in line.partition("\n")[0] for line in body.split(_REFERENCE)[1:])
     params["kernels"] = "reference" if reference else "optimised"
-    memory = _number(entries, _MEMORY)
+    numbers = _numbers(entries)
+    memory = numbers.get(_MEMORY)
     size = None if memory is None else round(memory * 1e9)
-    status = "invalid: HPCG's own checks failed: its result is INVALID" if invalid else _arithmetic(entries)
+    status = "invalid: HPCG's own checks failed: its result is INVALID" if invalid else _arithmetic(numbers)
     found = []
     for case, metric, key, unit, qualifiers in _QUANTITIES:
-        value = _number(entries, key)
+        value = numbers.get(key)
         if value is not None:
             own = {**params, **qualifiers} if qualifiers else params
-            found.append(reading_of((case, metric, value * unit, size, status, own, version)))
-    if invalid and _number(entries, "GFLOP/s Summary::Raw Total") is None:
+            found.append(Reading(case, metric, value * unit, size, status, own, version))
+    if invalid and "GFLOP/s Summary::Raw Total" not in numbers:
         found.append(failed("HPCG", "flops", "HPCG's own checks failed: its result is INVALID", size, params))
     return found
 
 
-def _arithmetic(entries: Mapping[str, str]) -> str:
+def _entries(lines: str) -> dict[str, str]:
+    """The entries of a result file; of those that it has twice, the last."""
+    marks = lines.encode("ascii", "replace").translate(None, _NO_MARKS)
+    if marks == (b"=\n" * (len(marks) // 2 + 1))[:-1]:  # one entry a line: split in one pass
+        words = lines.replace("=", "\n").split("\n")
+        return dict(zip(words[::2], words[1::2], strict=True))
+    return dict([line.split("=", 1) for line in lines.split("\n") if "=" in line])
+
+
+def _numbers(entries: Mapping[str, str]) -> dict[str, float]:
+    """The numbers among those entries that should have one."""
+    printed = {key: entries[key] for key in _NUMBERS if key in entries}
+    if _NO_NUMBER.search("\n".join(["", *printed.values()])):
+        printed = {key: text for key, text in printed.items() if _NUMBER.fullmatch(text)}
+    return dict(zip(printed, map(float, printed.values()), strict=True))
+
+
+def _arithmetic(numbers: Mapping[str, float]) -> str:
     """The status that follows from the printed FLOP, time and rate."""
-    flop, seconds, rate = (
-        _number(entries, key)
-        for key in (
-            "Floating Point Operations Summary::Total",
-            "Benchmark Time Summary::Total",
-            "GFLOP/s Summary::Raw Total",
-        )
-    )
+    flop = numbers.get("Floating Point Operations Summary::Total")
+    seconds = numbers.get("Benchmark Time Summary::Total")
+    rate = numbers.get("GFLOP/s Summary::Raw Total")
     if flop is None or seconds is None or rate is None or seconds == 0:
         return "invalid: the FLOP, the time or the rate is missing"
     if not math.isclose(flop / seconds, rate * 1e9, rel_tol=_TOLERANCE):
         return "invalid: the rate is not the FLOP over the time"
     return OK
-
-
-def _number(entries: Mapping[str, str], key: str) -> float | None:
-    text = entries.get(key, "")
-    return float(text) if _NUMBER.fullmatch(text) else None

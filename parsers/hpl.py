@@ -18,8 +18,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from npc.record import OK, Reading
-from parsers import NUMBER, WHOLE, complete_lines, failed
+from npc.reading import OK, Reading
+from parsers import NUMBER, WHOLE, complete_lines
+from parsers.readings import failed
 
 _VERSION: Final = re.compile(r"\nHPLinpack ([0-9.]{1,20}) ")
 _NUMBER: Final = rf"({NUMBER}(?:e[-+]?[0-9]{{1,3}})?)"

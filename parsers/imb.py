@@ -24,16 +24,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import chain, compress, repeat, takewhile
-from operator import lt, truediv
+from itertools import accumulate, chain, compress, count, islice, repeat, takewhile
+from operator import ge
 from pathlib import PurePath
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NewType
 
-from npc.record import Reading
-from parsers import NUMBER, WHOLE, Column, columns_of_rows, complete_lines, failed
+from npc.reading import Reading
+from parsers import NUMBER, WHOLE, complete_lines
+from parsers.readings import Column, failed
+from parsers.tables import Cell, Rows, by_layout, is_long, rows_of_tables
 
 _TITLE: Final = re.compile(r"\n# Benchmarking (\S+)(?: \([^)\n]*\))?[ \t]*(?=\n)")
-_HEADING: Final = re.compile(r"\n[ \t]*((?:Group +)?(?:#bytes +)?#repetitions [^\n]+)(?=\n)")
+_HEADING: Final = re.compile(r"\n[ \t]*((?:Group +)?(?:#bytes +)?#repetitions [^\n]+)\Z")
+_HEADING_HAS: Final = "#repetitions "
 #: What the line above a title and the one below it begin with.
 _RULE: Final = ("#-------", "-------")  # ranks that are each a run of their own write over each other
 _BELOW_TITLE: Final = ("\n# #processes", "\n# (")
@@ -51,37 +54,40 @@ _REFUSED: Final = re.compile(
 _REFUSED_HAS: Final = "nvalid "  # both, once; a plain search over the text is cheaper
 _PROGRAM: Final = re.compile(r"IMB-[A-Z0-9]+(?:-GPU)?")
 
-#: Heading → metric, what one printed unit is in SI, qualifiers.
-_QUANTITIES: Final[dict[str, tuple[str, float, dict[str, str]]]] = {
-    "t[usec]": ("latency", 1e6, {}),
-    "t_avg[usec]": ("latency", 1e6, {}),
-    "t_min[usec]": ("latency", 1e6, {"statistic": "min"}),
-    "t_max[usec]": ("latency", 1e6, {"statistic": "max"}),
-    "t_pure[usec]": ("latency", 1e6, {}),
-    "t_ovrl[usec]": ("time", 1e6, {"part": "overall"}),
-    "t_CPU[usec]": ("time", 1e6, {"part": "compute"}),
-    "overlap[%]": ("overlap", 1e2, {}),
-    "Mbytes/sec": ("bandwidth", 1e-6, {}),
-    "Msg/sec": ("message_rate", 1.0, {}),
+#: Heading → metric, the power of ten that makes SI units, qualifiers.
+_QUANTITIES: Final[dict[str, tuple[str, str, dict[str, str]]]] = {
+    "t[usec]": ("latency", "e-6", {}),
+    "t_avg[usec]": ("latency", "e-6", {}),
+    "t_min[usec]": ("latency", "e-6", {"statistic": "min"}),
+    "t_max[usec]": ("latency", "e-6", {"statistic": "max"}),
+    "t_pure[usec]": ("latency", "e-6", {}),
+    "t_ovrl[usec]": ("time", "e-6", {"part": "overall"}),
+    "t_CPU[usec]": ("time", "e-6", {"part": "compute"}),
+    "overlap[%]": ("overlap", "e-2", {}),
+    "Mbytes/sec": ("bandwidth", "e6", {}),
+    "Msg/sec": ("message_rate", "", {}),
 }
-#: Heading → pattern of a cell, if it is no decimal number; a group's number is its name.
-_CELLS: Final = {"Group": rf"(?:{WHOLE})", "#bytes": WHOLE, "#repetitions": WHOLE}
+#: Heading → cell, if it is no decimal number; a group's number is its name.
+_CELLS: Final = {"Group": Cell(rf"(?:{WHOLE})"), "#bytes": Cell(WHOLE), "#repetitions": Cell(WHOLE)}
 
 
 class _Measured(NamedTuple):
-    """A measured column: its place, what its numbers are divided by into SI, whether zeros count."""
+    """A measured column: its place, whether zeros count, what its readings share."""
 
     place: int
-    printed: Iterator[float]
     zeros: bool
     column: Column
 
 
+#: What a table's layout follows from: title, lines below it to the heading, program and version.
+_Head = NewType("_Head", tuple[str, str, str, str])
+
+
 class _Layout(NamedTuple):
-    """A table: the patterns of a row's cells, the measured columns, what they share, where sizes stand."""
+    """A table: a row's cells, the measured columns, what they share, where sizes stand."""
 
     name: str
-    cells: tuple[str, ...]
+    cells: tuple[Cell, ...]
     measured: list[_Measured]
     params: dict[str, str]
     sizes: int | None
@@ -91,13 +97,15 @@ class _Layout(NamedTuple):
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of every benchmark that was refused, and of every table, column by column."""
     text = complete_lines(text)
-    readings = list(_refused(text))
+    failures = list(_refused(text))
     parts = _TITLE.split(text)
     if len(parts) > 1:
-        return chain(readings, chain.from_iterable(chain.from_iterable(_tables(parts))))
-    if not readings:
-        readings = [failed(name, "latency", "no table was printed") for name in _asked(argv)]
-    return iter(readings)
+        tables, long = by_layout(_tables(parts, failures)), is_long(text)
+        readings = (_readings(head, lines, long) for head, lines in tables.items())
+        return chain.from_iterable(chain([failures], chain.from_iterable(readings)))
+    if not failures:
+        failures = [failed(name, "latency", "no table was printed") for name in _asked(argv)]
+    return iter(failures)
 
 
 def _refused(text: str) -> Iterator[Reading]:
@@ -121,8 +129,8 @@ def _asked(argv: Sequence[str]) -> Sequence[str]:
     return []
 
 
-def _tables(parts: list[str]) -> Iterator[Iterable[Iterable[Reading]]]:
-    """The readings of each table, column by column.
+def _tables(parts: list[str], failures: list[Reading]) -> Iterator[tuple[_Head, str]]:
+    """What each table's layout follows from, and its lines; what failed goes to `failures`.
 
     `parts`: what precedes the first title, then titles and bodies in turn.
     """
@@ -130,9 +138,23 @@ def _tables(parts: list[str]) -> Iterator[Iterable[Iterable[Reading]]]:
     above = ""
     for name, body in zip(["", *parts[1::2]], parts[::2], strict=True):
         if name and above.startswith(_RULE, above.rfind("\n") + 1) and body.startswith(_BELOW_TITLE):
-            yield _table(name, body, program, version)
+            lines = body + "\n"  # the last line's end may have gone to the next title
+            below = lines.find("\n", lines.find(_HEADING_HAS))
+            head = _Head((name, lines[:below], program, version))
+            layout = _layout(head)
+            if not layout.cells:
+                failures.append(failed(name, "latency", "the table has no heading"))
+            else:
+                end = lines.find("\n#", below)
+                rows = lines[below : end + 1 if end >= 0 else len(lines)]
+                if _FAILED_ROW_HAS in rows:
+                    failures += [
+                        failed(name, "latency", reason, int(size), layout.params)
+                        for size, reason in _FAILED_ROW.findall(rows)
+                    ]
+                yield head, rows
         elif name:
-            yield [[failed(name, "latency", "the lines around its title are not IMB's")]]
+            failures.append(failed(name, "latency", "the lines around its title are not IMB's"))
         above = body
         place = body.find(_PROGRAM_TITLE_BEGINS)
         told = _PROGRAM_TITLE.search(body, place) if place >= 0 else None
@@ -140,79 +162,83 @@ def _tables(parts: list[str]) -> Iterator[Iterable[Iterable[Reading]]]:
             version, program = told[1], f"IMB-{told[2].replace('1', 'MPI1')}"
 
 
-def _table(name: str, body: str, program: str, version: str) -> Iterable[Iterable[Reading]]:
-    """Readings of what stands between one title and the next; `body` begins with the title's line end."""
-    heading = _HEADING.search(body)
-    if heading is None:
-        return [[failed(name, "latency", "the table has no heading")]]
-    head = (name, heading[1], body[: heading.start() + 1], program, version)
-    layout = _layout(*head)
-    end = body.find("\n#", heading.end())
-    rows = body[heading.end() : end + 1 if end >= 0 else len(body)]
-    failures = [
-        failed(name, "latency", reason, int(size), layout.params)
-        for size, reason in (_FAILED_ROW.findall(rows) if _FAILED_ROW_HAS in rows else ())
-    ]
-    columns = columns_of_rows(rows, layout.cells)
-    if not columns[0]:
-        return [failures, [failed(name, "latency", "the table has no row", params=layout.params)]]
-    if not layout.grouped:
-        return [failures, *_columns(layout, columns)]
-    readings: list[Iterable[Reading]] = [failures]
-    for group in sorted(set(columns[0]), key=int):
-        chosen = [of_row == group for of_row in columns[0]]
-        readings += _columns(_layout(*head, group), [list(compress(cells, chosen)) for cells in columns])
-    return readings
+def _readings(head: _Head, tables: Sequence[str], together: bool) -> Iterator[Iterable[Reading]]:
+    """Readings of tables of one layout, column by column."""
+    layout = _layout(head)
+    for rows in rows_of_tables(tables, layout.cells, together):
+        if not any(rows.of_tables):
+            yield [failed(layout.name, "latency", "the table has no row", params=layout.params)]
+        elif not layout.grouped and not _mixed(layout, rows):
+            yield from _columns(layout, rows.columns)
+        else:
+            for table in rows.apart():
+                yield from _of_table(head, layout, table)
 
 
-def _columns(layout: _Layout, columns: Sequence[Sequence[Any]]) -> list[Iterable[Reading]]:
-    """Readings of a table's columns. A zero is a number too small to be printed."""
-    sizes: Iterable[int | None] = repeat(None)
-    if layout.sizes is not None:
-        sizes = shown = columns[layout.sizes]
-        mixed = not all(map(lt, shown, shown[1:]))
-    else:
-        mixed = len(columns[0]) > 1
-    if mixed:
-        return [
-            [
-                failed(
-                    layout.name,
-                    "latency",
-                    "rows of several tables: sizes do not ascend",
-                    params=layout.params,
-                )
-            ]
+def _of_table(head: _Head, layout: _Layout, rows: Rows) -> Iterator[Iterable[Reading]]:
+    """Readings of one table, group by group."""
+    layouts, parts = [layout], [rows]
+    if layout.grouped:
+        groups = sorted(
+            (int(group), group, kind) for kind, (group,) in enumerate(rows.words) if kind in rows.kinds
+        )
+        layouts = [_layout(head, group) for _, group, _ in groups]
+        chosen = [[of_row == kind for of_row in rows.kinds] for _, _, kind in groups]
+        parts = [
+            Rows([list(compress(cells, of_group)) for cells in rows.columns], (sum(of_group),))
+            for of_group in chosen
         ]
-    found: list[Iterable[Reading]] = []
-    for place, printed, zeros, column in layout.measured:
+    for layout, part in zip(layouts, parts, strict=True):
+        if _mixed(layout, part):
+            reason = "rows of several tables: sizes do not ascend"
+            yield [failed(layout.name, "latency", reason, params=layout.params)]
+        else:
+            yield from _columns(layout, part.columns)
+
+
+def _mixed(layout: _Layout, rows: Rows) -> bool:
+    """Whether the sizes of some table do not ascend."""
+    if layout.sizes is None:
+        return max(rows.of_tables) > 1
+    sizes = rows.columns[layout.sizes]
+    descents = compress(count(1), map(ge, sizes, islice(sizes, 1, None)))
+    return not set(accumulate(rows.of_tables)).issuperset(descents)
+
+
+def _columns(layout: _Layout, columns: Sequence[Sequence[Any]]) -> Iterator[Iterable[Reading]]:
+    """Readings of columns. A zero is a number too small to be printed."""
+    sizes: Iterable[int | None] = repeat(None) if layout.sizes is None else columns[layout.sizes]
+    for place, zeros, column in layout.measured:
         numbers, measured = columns[place], sizes
         if not zeros and not all(numbers):
             numbers, measured = list(filter(None, numbers)), compress(sizes, numbers)
-        found.append(column.readings(map(truediv, numbers, printed), measured))
-    return found
+        yield column.readings(numbers, measured)
 
 
 @lru_cache(maxsize=1024)
-def _layout(name: str, heading: str, header: str, program: str, version: str, group: str = "") -> _Layout:
-    """The table's columns, for one of its groups; `header` holds the lines between title and heading."""
-    names = heading.split()
-    shared = _params(header, program)
+def _layout(head: _Head, group: str = "") -> _Layout:
+    """The table's columns, for one of its groups; none without a heading."""
+    name, header, program, version = head
+    heading = _HEADING.search(header)
+    names = heading[1].split() if heading else []
+    shared = _params(header[: heading.start() + 1] if heading else header, program)
     of_group = {"group": group} if group else {}
     measured = [
         _Measured(
             place,
-            repeat(printed),
             metric == "overlap",
             Column(name, metric, {**shared, **own, **of_group}, version),
         )
         for place, title in enumerate(names)
         if title in _QUANTITIES
-        for metric, printed, own in (_QUANTITIES[title],)
+        for metric, _, own in (_QUANTITIES[title],)
     ]
-    cells = tuple(_CELLS.get(title, NUMBER) for title in names)
+    cells = tuple(
+        _CELLS.get(title) or Cell(NUMBER, _QUANTITIES[title][1] if title in _QUANTITIES else "")
+        for title in names
+    )
     sizes = names.index("#bytes") if "#bytes" in names else None
-    return _Layout(name, cells, measured, shared, sizes, names[0] == "Group")
+    return _Layout(name, cells, measured, shared, sizes, names[:1] == ["Group"])
 
 
 def _params(header: str, program: str) -> dict[str, str]:

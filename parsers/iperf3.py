@@ -25,9 +25,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from npc.record import OK, Reading
+from npc.reading import OK, Reading
 from npc.units import parse_size
-from parsers import NUMBER, WHOLE, complete_lines, failed, option, words_after
+from parsers import NUMBER, WHOLE, complete_lines, option, words_after
+from parsers.readings import failed
 
 _LOST_ROW: Final = rf"(?: +({NUMBER}) ms +({WHOLE})/({WHOLE}) \([^)\n]*\))?"
 _SUMMARY: Final = re.compile(

@@ -28,9 +28,10 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
-from npc.record import OK, Reading
+from npc.reading import OK, Reading
 from npc.validity.arithmetic import contradiction
-from parsers import NUMBER, WHOLE, complete_lines, failed, option, words_after
+from parsers import NUMBER, WHOLE, complete_lines, option, words_after
+from parsers.readings import failed
 
 _TEST: Final = re.compile(r"\nTest: (\w+)[ \t]*(?=\n)")
 _RATE: Final = re.compile(rf"\n(MFlops|MByte)/s:[ \t]*({NUMBER})[ \t]*(?=\n)")

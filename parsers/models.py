@@ -11,19 +11,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import chain, repeat
-from operator import truediv
+from itertools import chain
 from typing import Final
 
-from npc.record import Reading
-from parsers import NUMBER, WHOLE, Column, columns_of_rows, complete_lines, failed
+from npc.reading import Reading
+from parsers import NUMBER, WHOLE, complete_lines
+from parsers.readings import Column, failed
+from parsers.tables import Cell, by_layout, is_long, rows_of_tables
 
-_TITLE: Final = re.compile(rf"\n# NPC ([A-Za-z][A-Za-z -]{{0,40}}) Test, ({WHOLE}) ranks(?=\n)")
-_HEADING: Final = re.compile(r"\A\n# Size \[B\]([^\n]{1,4000})(?=\n)")
+#: A title with the heading below it; or the line of a run that was refused, which has no title.
+_HEAD: Final = re.compile(
+    rf"\n(?:# NPC ([A-Za-z][A-Za-z -]{{0,40}} Test, {WHOLE} ranks(?=\n)"
+    r"(?:\n# Size \[B\][^\n]{1,4000}(?=\n)|))|This test requires)"
+)
+_TITLE: Final = re.compile(rf"(.*) Test, ({WHOLE}) ranks")
 _COLUMN: Final = re.compile(r"(\S{1,40}) \[us\]")
 _ERROR: Final = re.compile(r"\n(This test requires[^\n]*)")
-_REFUSED: Final = "\nThis test requires"
-_MICROSECONDS: Final = repeat(1e6)
 #: A column's heading → its case, with what the heading's number stands for.
 _CASES: Final = (
     (re.compile(r"PRTT\(1,0,s\)"), "prtt"),
@@ -42,39 +45,41 @@ _CASES: Final = (
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of one or several tables, column by column; the failure of a run without a table."""
     text = complete_lines(text)
-    parts = _TITLE.split(text)
-    if len(parts) == 1 and (error := _ERROR.search(text)):
+    parts = _HEAD.split(text)
+    tables = by_layout(zip(parts[1::2], parts[2::2], strict=True))
+    tables.pop(None, None)
+    if not tables and (error := _ERROR.search(text)):
         return iter((failed("models", "time", error[1]),))
-    tables = map(_table, parts[1::3], parts[2::3], parts[3::3])
-    return chain.from_iterable(chain.from_iterable(tables))
+    long = is_long(text)
+    readings = (_readings(head, lines, long) for head, lines in tables.items())
+    return chain.from_iterable(chain.from_iterable(readings))
 
 
-def _table(title: str, ranks: str, body: str) -> Iterable[Iterable[Reading]]:
-    """Readings of what stands between one title and the next, column by column."""
-    heading = _HEADING.match(body)
-    if heading:
-        cells, measured = _layout(heading[1], ranks)
-        lines, _, _ = body[heading.end() :].partition(_REFUSED)  # the next run's, which has no title
-        sizes, *columns = columns_of_rows(lines, cells)
-        if columns and sizes:
-            return [
-                column.readings(map(truediv, columns[place], _MICROSECONDS), sizes)
-                for place, column in measured
-            ]
-    return [[failed(title.lower().replace(" ", "_").replace("-", "_"), "time", "the table has no row")]]
+def _readings(head: str, tables: Sequence[str], together: bool) -> Iterator[Iterable[Reading]]:
+    """Readings of tables with one title and heading, column by column."""
+    test, cells, measured = _layout(head)
+    for rows in rows_of_tables(tables, cells, together):
+        sizes = rows.columns[0]
+        if sizes and len(cells) > 1:
+            for place, column in measured:
+                yield column.readings(rows.columns[place], sizes)
+        else:
+            yield [failed(test, "time", "the table has no row")]
 
 
 @lru_cache
-def _layout(heading: str, ranks: str) -> tuple[tuple[str, ...], list[tuple[int, Column]]]:
-    """The patterns of a row's cells; the measured columns' places behind the size."""
-    names = _COLUMN.findall(heading)
+def _layout(head: str) -> tuple[str, tuple[Cell, ...], list[tuple[int, Column]]]:
+    """The test's name, a row's cells, the measured columns with their places."""
+    title, ranks = _TITLE.findall(head)[0]
+    names = _COLUMN.findall(head)
     cases = [_case(name) for name in names]
     measured = [
         (place, Column(case, "time", {"ranks": ranks, **params}))
-        for place, (case, params) in enumerate(cases)
+        for place, (case, params) in enumerate(cases, start=1)
         if case
     ]
-    return (WHOLE, *[NUMBER] * len(names)), measured
+    test = title.lower().replace(" ", "_").replace("-", "_")
+    return test, (Cell(WHOLE), *[Cell(NUMBER, "e-6")] * len(names)), measured
 
 
 def _case(heading: str) -> tuple[str, dict[str, str]]:

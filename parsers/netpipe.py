@@ -16,8 +16,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import Final
 
-from npc.record import Reading
-from parsers import NUMBER, WHOLE, Column, complete_lines, failed
+from npc.reading import Reading
+from parsers import NUMBER, WHOLE, complete_lines
+from parsers.readings import Column, failed
 
 _FILE_ROW: Final = re.compile(rf"\n *({WHOLE}) ({NUMBER}) +(0\.[0-9]{{8}})(?=\n)")
 _ROW: Final = re.compile(

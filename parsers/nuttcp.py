@@ -17,9 +17,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from npc.record import OK, Reading
+from npc.reading import OK, Reading
 from npc.units import parse_size
-from parsers import NUMBER, WHOLE, complete_lines, failed, option, words_after
+from parsers import NUMBER, WHOLE, complete_lines, option, words_after
+from parsers.readings import failed
 
 _PARSED: Final = re.compile(
     rf"\n(?:\S+: )?megabytes={NUMBER} real_seconds={NUMBER} rate_Mbps=({NUMBER}) tx_cpu=[^\n]*(?=\n)"

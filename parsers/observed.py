@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from npc.record import OK, Reading
-from parsers import failed
+from npc.reading import OK, Reading
+from parsers.readings import failed
 
 CASE: Final = "observed"
 SCHEMA: Final = 1

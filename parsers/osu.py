@@ -20,15 +20,16 @@ Source: the benchmarks' README; headings in ``c/util/osu_util_mpi.c``; mpi4py ``
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, repeat
-from operator import mul, truediv
 from pathlib import PurePath
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
-from npc.record import OK, Reading
-from parsers import NUMBER, WHOLE, Column, columns_of_rows, complete_lines, failed
+from npc.reading import OK, Reading
+from parsers import NUMBER, WHOLE, complete_lines
+from parsers.readings import Column, failed
+from parsers.tables import Cell, by_layout, is_long, rows_of_tables
 
 #: A title with the comments and empty lines below it, of which the last is usually the heading.
 _HEAD: Final = re.compile(
@@ -67,33 +68,14 @@ _OPERATIONS: Final = {
     "fetch_and_op": "fop",
 }
 
-#: What makes SI units of a printed number, by its unit.
-_IN_SI: Final[dict[str, tuple[Callable[[float, float], float], Iterator[float]]]] = {
-    "us": (truediv, repeat(1e6)),
-    "MB/s": (mul, repeat(1e6)),
-    "1/s": (mul, repeat(1.0)),
-    "%": (truediv, repeat(100.0)),
-}
-
-
-class _Measured(NamedTuple):
-    """A measured column: its place, what makes SI units of its numbers, and what its readings share."""
-
-    place: int
-    in_si: Callable[[float, float], float]
-    unit: Iterator[float]
-    column: Column
-
 
 class _Layout(NamedTuple):
-    """A table: its program, the patterns of a row's cells, the measured columns, the places of sizes and
-    validation."""
+    """A table: its program, a row's cells, the measured columns with their places, the place of sizes."""
 
     case: str
-    cells: tuple[str, ...]
-    measured: list[_Measured]
+    cells: tuple[Cell, ...]
+    measured: list[tuple[int, Column]]
     sizes: int | None
-    validation: int | None
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
@@ -101,7 +83,9 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     text = complete_lines(text)
     parts = _HEAD.split(text)
     if len(parts) > 1:
-        return chain.from_iterable(chain.from_iterable(map(_table, parts[1::2], parts[2::2])))
+        tables, long = by_layout(map(_table, parts[1::2], parts[2::2])), is_long(text)
+        readings = (_readings(head, bodies, long) for head, bodies in tables.items())
+        return chain.from_iterable(chain.from_iterable(readings))
     program = _program(argv)
     error = _ERROR.search(text)
     if error or program:
@@ -109,27 +93,31 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     return iter(())
 
 
-def _table(head: str, body: str) -> list[Iterator[Reading]]:
-    """Readings of what stands between one title and the next, column by column."""
-    layout = _layout(head + body[:1])
-    if layout is None:  # other lines stand above the heading, or there is none
+def _table(head: str, body: str) -> tuple[str, str]:
+    """What a table's layout follows from, and its lines: of what stands between one title and the next."""
+    if _layout(head) is None:  # other lines stand above the heading, or there is none
         heading = _HEADING.search(body)
-        layout = _layout(head + body[: heading.end()] + "\n") if heading else None
-        if heading is None or layout is None:
-            return [_start_up(head + "\n", body)]
-        body = body[heading.end() :]
-    columns = columns_of_rows(body, layout.cells)
-    if not columns[0]:
-        return [_failure(layout.case, "the table has no row")]
-    sizes = columns[layout.sizes] if layout.sizes is not None else repeat(None)
-    statuses: Sequence[str] = ()
-    if layout.validation is not None:
-        words = columns[layout.validation]
-        statuses = [OK if word == "Pass" else f"invalid: validation: {word}" for word in words]
-    return [
-        column.readings(map(in_si, columns[place], unit), sizes, statuses)
-        for place, in_si, unit, column in layout.measured
-    ]
+        if heading:
+            return head + body[: heading.end()], body[heading.end() :]
+    return head, body
+
+
+def _readings(head: str, tables: list[str], together: bool) -> Iterator[Iterator[Reading]]:
+    """Readings of tables of one layout, column by column."""
+    layout = _layout(head)
+    if layout is None:
+        for body in tables:
+            yield _start_up(head + "\n", body)
+        return
+    for rows in rows_of_tables(tables, layout.cells, together):
+        if not any(rows.of_tables):
+            yield _failure(layout.case, "the table has no row")
+            continue
+        sizes = rows.columns[layout.sizes] if layout.sizes is not None else repeat(None)
+        validated = [OK if word == "Pass" else f"invalid: validation: {word}" for (word,) in rows.words]
+        statuses = list(map(validated.__getitem__, rows.kinds))
+        for place, column in layout.measured:
+            yield column.readings(rows.columns[place], sizes, statuses)
 
 
 def _start_up(head: str, body: str) -> Iterator[Reading]:
@@ -149,7 +137,8 @@ def _start_up(head: str, body: str) -> Iterator[Reading]:
 
 @lru_cache(maxsize=1024)
 def _layout(head: str) -> _Layout | None:
-    """The table's columns; `head` goes from the title to the heading's line end. None without a heading."""
+    """The table's columns; `head` goes from the title to the heading. None without a heading."""
+    head += "\n"
     title = _TITLE.match(head)
     heading = _HEADING.search(head, title.end()) if title else None
     if title is None or heading is None:
@@ -165,33 +154,33 @@ def _layout(head: str) -> _Layout | None:
     if not title[1] and title[2].endswith("Bandwidth"):  # mpi4py heads MB/s with "Latency [us]"
         names = [name.replace("Latency [us]", "MB/s") for name in names]
     case = _case(title[2])
-    measured = [
-        _Measured(place, *_IN_SI[unit], Column(case, metric, {**varied, **params}, title[3] or ""))
-        for place, name in enumerate(names)
-        for metric, unit, params in _quantity(name)
-    ]
-    cells = [WHOLE if name.startswith(("Size", "Iterations", "Transmit")) else NUMBER for name in names]
-    validation = names.index("Validation") if "Validation" in names else None
-    if validation is not None:
-        cells[validation] = _WORD
+    cells: list[Cell] = []
+    measured: list[tuple[int, Column]] = []
+    for place, name in enumerate(names):
+        metric, power, params = _quantity(name)
+        if metric:
+            measured.append((place, Column(case, metric, {**varied, **params}, title[3] or "")))
+        pattern = WHOLE if name.startswith(("Size", "Iterations", "Transmit")) else NUMBER
+        cells.append(Cell(_WORD if name == "Validation" else pattern, power))
     sizes = 0 if heading[1].startswith("Size") and case != "osu_barrier" else None
-    return _Layout(case, tuple(cells), measured, sizes, validation)
+    return _Layout(case, tuple(cells), measured, sizes)
 
 
-def _quantity(name: str) -> Iterator[tuple[str, Literal["us", "MB/s", "1/s", "%"], dict[str, str]]]:
-    """What the column `name` holds: nothing, or metric, unit and qualifiers."""
+def _quantity(name: str) -> tuple[str, str, dict[str, str]]:
+    """What the column `name` holds: metric, if any, the power of ten that makes SI units, qualifiers."""
     statistic = _STATISTIC.match(name)
     params = {"statistic": statistic[1].lower()} if statistic else {}
     if name.startswith(("Overall", "Compute")):
-        yield "time", "us", {"part": name[:7].lower()}
-    elif name.startswith("Overlap"):
-        yield "overlap", "%", params
-    elif "MB/s" in name:
-        yield "bandwidth", "MB/s", params
-    elif name == "Messages/s":
-        yield "message_rate", "1/s", params
-    elif "Lat" in name or name.startswith("Pure Comm"):
-        yield "latency", "us", params
+        return "time", "e-6", {"part": name[:7].lower()}
+    if name.startswith("Overlap"):
+        return "overlap", "e-2", params
+    if "MB/s" in name:
+        return "bandwidth", "e6", params
+    if name == "Messages/s":
+        return "message_rate", "", params
+    if "Lat" in name or name.startswith("Pure Comm"):
+        return "latency", "e-6", params
+    return "", "", {}
 
 
 def _case(title: str) -> str:

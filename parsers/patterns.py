@@ -11,118 +11,145 @@ Where the processes had to share CPUs (``# Oversubscribed:``) every number is in
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import chain, compress, cycle, repeat
-from operator import mul
+from itertools import chain, compress, repeat
 from typing import Final, NamedTuple
 
-from npc.record import OK, Reading
-from parsers import NUMBER, WHOLE, complete_lines, failed, numbers, readings_of_rows
+from npc.reading import OK, Reading
+from parsers import NUMBER, WHOLE, complete_lines
+from parsers.readings import Column, failed
+from parsers.tables import OPTIONAL, Cell, by_layout, is_long, rows_of_tables
 
-_TITLE: Final = re.compile(
-    rf"\n# NPC (\w{{1,40}}): ({WHOLE}) processes, {WHOLE} nodes, ({WHOLE}) threads each(?=\n)"
+#: A title with the lines below it that tell what was measured how; the last of these heads the columns.
+_HEAD: Final = re.compile(
+    rf"\n# NPC (\w{{1,40}}: {WHOLE} processes, {WHOLE} nodes, {WHOLE} threads each(?=\n)"
+    r"(?:\n# (?:MPI|Oversubscribed|Columns): [^\n]{1,400}(?=\n))*)"
 )
+_TITLE: Final = re.compile(r"(\w+): ([0-9]+) processes, [0-9]+ nodes, ([0-9]+) threads each")
 _MPI: Final = re.compile(r"\n# MPI: ([^\n]{1,100})(?=\n)")
 _OVERSUBSCRIBED: Final = re.compile(r"\n# Oversubscribed: ([^\n]{1,200})(?=\n)")
 _COLUMNS: Final = re.compile(r"\n# Columns: ([^\n]{1,400})(?=\n)")
+_TOLD: Final = re.compile(r"\n# (?:MPI|Oversubscribed): [^\n]*")
+_COLUMNS_BEGIN: Final = "\n# Columns: "
+_END: Final = "\n# End\n"
 _B_EFF: Final = re.compile(rf"\n# b_eff: ({NUMBER}) MB/s(?=\n)")
 _ERROR: Final = re.compile(r"\n((?:rings|multirate|pingpong)\.py: [^\n]*)")
-_CELL: Final = r"[A-Za-z0-9_.-]{1,40}"
-#: column → metric, what one printed unit is, qualifiers.
-_QUANTITIES: Final[dict[str, tuple[str, float, dict[str, str]]]] = {
-    "latency_us": ("latency", 1e-6, {}),
-    "latency_p99_us": ("latency", 1e-6, {"statistic": "p99"}),
-    "bandwidth_MB/s": ("bandwidth", 1e6, {}),
-    "messages/s": ("message_rate", 1.0, {}),
+_WORD: Final = r"[A-Za-z0-9_.-]{1,40}"
+#: column → metric, the power of ten that makes SI units, qualifiers.
+_QUANTITIES: Final[dict[str, tuple[str, str, dict[str, str]]]] = {
+    "latency_us": ("latency", "e-6", {}),
+    "latency_p99_us": ("latency", "e-6", {"statistic": "p99"}),
+    "bandwidth_MB/s": ("bandwidth", "e6", {}),
+    "messages/s": ("message_rate", "", {}),
 }
 _SIZE: Final = "size_B"
-_NOTHING: Final = "-"
-_IS_OVERSUBSCRIBED: Final = "\n# Oversubscribed: "
+
+
+class _Measured(NamedTuple):
+    """A measured column: its place, its qualifiers, what its readings share."""
+
+    place: int
+    qualifiers: dict[str, str]
+    column: Column
 
 
 class _Layout(NamedTuple):
-    """A table: what a row is like, the places of size (if there is one) and qualifiers in it, and of the
-    measured columns the places, metrics, units and qualifiers."""
+    """A table: its program, what holds for all of it, a row's cells, the places of size (if
+    there is one) and qualifiers in it, and the measured columns."""
 
-    row: re.Pattern[str]
+    program: str
+    status: str
+    params: dict[str, str]
+    cells: tuple[Cell, ...]
     size: int | None
-    qualifiers: dict[str, int]
-    measured: list[int]
-    metrics: list[str]
-    units: list[float]
-    params: list[dict[str, str]]
+    qualifiers: list[str]
+    measured: list[_Measured]
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
-    """Readings of every table, row by row; the failure of a table without an end, or of no table at all."""
+    """Readings of every table, column by column; the failure of a table without an end, or of no table."""
     text = complete_lines(text)
-    parts = _TITLE.split(text)
+    parts = _HEAD.split(text)
     if len(parts) == 1 and (error := _ERROR.search(text)):
         return iter((failed(error[1].partition(".py")[0], "latency", error[1]),))
-    return chain.from_iterable(map(_table, parts[1::4], parts[2::4], parts[3::4], parts[4::4]))
+    others: list[Reading] = []
+    tables, long = by_layout(_tables(parts, others)), is_long(text)
+    readings = (_readings(head, lines, long) for head, lines in tables.items())
+    return chain.from_iterable(chain([others], chain.from_iterable(readings)))
 
 
-def _table(program: str, processes: str, threads: str, body: str) -> Iterable[Reading]:
-    """Readings of one table; `body` begins with the title's line end."""
+def _tables(parts: Sequence[str], others: list[Reading]) -> Iterator[tuple[str, str]]:
+    """What each table's layout follows from, and its lines; the readings of no table go to `others`."""
+    for head, body in zip(parts[1::2], parts[2::2], strict=True):
+        if _COLUMNS_BEGIN not in head:  # other lines stand above it
+            columns = _COLUMNS.search(body)
+            if columns and _END not in body[: columns.end()]:
+                head, body = head + body[: columns.end()], body[columns.end() :]
+        rows, comment, below = body.partition("\n#")
+        more, end, below = f"{comment}{below}\n".partition(_END)
+        head += "".join(_TOLD.findall(more) + _TOLD.findall(below))
+        layout = _layout(head)
+        if not end or not layout.cells:
+            others.append(failed(layout.program, "latency", "the table has no end", params=layout.params))
+            continue
+        b_eff = _B_EFF.search(more + "\n") or _B_EFF.search(below)
+        if b_eff:
+            value = float(b_eff[1] + "e6")
+            others.append(Reading("b_eff", "bandwidth", value, None, layout.status, layout.params))
+        yield head, rows + more + "\n"
+
+
+def _readings(head: str, tables: Sequence[str], together: bool) -> Iterator[Iterable[Reading]]:
+    """Readings of tables of one layout, column by column; rows qualified alike share their params."""
+    layout = _layout(head)
+    for rows in rows_of_tables(tables, layout.cells, together):
+        sizes = repeat(None) if layout.size is None else rows.columns[layout.size]
+        alike = [
+            {**layout.params, **dict(zip(layout.qualifiers, words, strict=True))} for words in rows.words
+        ]
+        for place, own, column in layout.measured:
+            values = rows.columns[place]
+            params = list(map([{**of_kind, **own} for of_kind in alike].__getitem__, rows.kinds))
+            if None in values:
+                shown = [value is not None for value in values]
+                values, params = list(compress(values, shown)), list(compress(params, shown))
+                yield column.readings(values, compress(sizes, shown), params=params)
+            else:
+                yield column.readings(values, sizes, params=params)
+
+
+@lru_cache(maxsize=1024)
+def _layout(head: str) -> _Layout:
+    """The table's columns, none without a heading; `head` goes from the title to the heading or beyond."""
+    head += "\n"
+    program, processes, threads = _TITLE.findall(head)[0]
+    library, shared, heading = (pattern.search(head) for pattern in (_MPI, _OVERSUBSCRIBED, _COLUMNS))
     params = {"processes": processes, "threads": threads}
-    body += "\n"
-    columns = _COLUMNS.search(body)
-    end = body.find("\n# End\n")
-    if columns is None or end < columns.end():
-        return [failed(program, "latency", "the table has no end", params=params)]
-    library = _MPI.search(body)
-    shared = _OVERSUBSCRIBED.search(body) if _IS_OVERSUBSCRIBED in body else None
     if library:
         params["mpi_library"] = library[1]
     status = f"invalid: oversubscribed: {shared[1]}" if shared else OK
-    layout = _layout(columns[1])
-    rows = layout.row.findall(body, columns.end(), end + 1)
-    readings = [_readings(program, rows, layout, params, status)] if rows else []
-    b_eff = _B_EFF.search(body, columns.end())
-    if b_eff:
-        readings.append(iter((Reading("b_eff", "bandwidth", float(b_eff[1]) * 1e6, None, status, params),)))
-    return chain.from_iterable(readings)
-
-
-def _readings(
-    program: str, rows: list[tuple[str, ...]], layout: _Layout, params: Mapping[str, str], status: str
-) -> Iterator[Reading]:
-    """Readings of a table's rows, one after the other; rows that are qualified alike share their params."""
-    columns = list(zip(*rows, strict=True))
-    sizes: Sequence[int | None] = [None] * len(rows)
-    if layout.size is not None:
-        size_of = {cell: int(cell) if cell.isdecimal() else None for cell in set(columns[layout.size])}
-        sizes = [size_of[cell] for cell in columns[layout.size]]
-    qualifiers = [columns[place] for place in layout.qualifiers.values()]
-    alike = list(zip(*qualifiers, strict=True)) or [()] * len(rows)
-    params_of = {}
-    for cells in set(alike):
-        of_row = {**params, **dict(zip(layout.qualifiers, cells, strict=True))}
-        params_of[cells] = [{**of_row, **own} if own else of_row for own in layout.params]
-    printed = [row[place] for row in rows for place in layout.measured]
-    shown = [cell != _NOTHING for cell in printed] if _NOTHING in printed else None
-    if shown:
-        printed = [cell if cell != _NOTHING else "0.0" for cell in printed]
-    values = map(mul, numbers(printed), cycle(layout.units))
-    of_all = list(chain.from_iterable(map(params_of.__getitem__, alike)))
-    readings = readings_of_rows(program, layout.metrics, values, sizes, repeat(status), of_all)
-    return compress(readings, shown) if shown else readings
-
-
-@lru_cache
-def _layout(heading: str) -> _Layout:
-    """The columns that a heading names."""
-    names = heading.split()
-    cells = [rf"({WHOLE}\.{WHOLE}|{WHOLE}|-)" if name in _QUANTITIES else rf"({_CELL})" for name in names]
+    names = heading[1].split() if heading else []
     places = {name: place for place, name in enumerate(names)}
-    measured = [name for name in places if name in _QUANTITIES]
+    measured = []
+    for name in places:
+        if name in _QUANTITIES:
+            metric, _, own = _QUANTITIES[name]
+            column = Column(program, metric, {**params, **own}, status=status)
+            measured.append(_Measured(places[name], own, column))
     return _Layout(
-        re.compile(r"\n[ \t]*" + r"[ \t]+".join(cells) + r"()[ \t]*(?=\n)"),  # two groups at least: tuples
+        program,
+        status,
+        params,
+        tuple(map(_cell, names)),
         places.get(_SIZE),
-        {name: place for name, place in places.items() if name not in _QUANTITIES and name != _SIZE},
-        [places[name] for name in measured],
-        [_QUANTITIES[name][0] for name in measured],
-        [_QUANTITIES[name][1] for name in measured],
-        [_QUANTITIES[name][2] for name in measured],
+        [name for name in names if name not in _QUANTITIES and name != _SIZE],
+        measured,
     )
+
+
+def _cell(name: str) -> Cell:
+    """What the cells of the column called `name` are like."""
+    if name in _QUANTITIES:
+        return Cell(OPTIONAL, _QUANTITIES[name][1])
+    return Cell(WHOLE if name == _SIZE else _WORD)

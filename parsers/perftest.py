@@ -24,17 +24,20 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain, repeat
+from itertools import chain, repeat, starmap
 from math import inf, isfinite, nan
 from pathlib import PurePath
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
-from npc.record import OK, Reading
-from parsers import NUMBER, WHOLE, complete_lines, failed, option, readings_of_rows, words_after
+from npc.reading import OK, Reading
+from parsers import NUMBER, WHOLE, complete_lines, option, words_after
+from parsers.readings import Column, failed
+from parsers.tables import by_layout
 
 _PROGRAM: Final = re.compile(r"ib_(?:send|write|read|atomic)_(?:bw|lat)")
-_TITLE: Final = re.compile(
-    r"\n {8,30}((?:RDMA_Write|RDMA_Read|Send|Atomic) [A-Za-z_ ]{2,80}) Test[ \t]*(?=\n)"
+#: A test's title, or what follows the first word of a table's heading.
+_SECTION: Final = re.compile(
+    r"\n(?: {8,30}((?:RDMA_Write|RDMA_Read|Send|Atomic) [A-Za-z_ ]{2,80}) Test[ \t]*| #bytes([^\n]*))(?=\n)"
 )
 _SET_UP: Final = {
     "connection": re.compile(r"\n Connection type +: (\w+)"),
@@ -42,15 +45,17 @@ _SET_UP: Final = {
     "qps": re.compile(r"\n Number of qps +: ([0-9]{1,9})\b"),
 }
 _SERVER: Final = "* Waiting for client to connect... *"
-_HEADING: Final = "\n #bytes"
 _COLUMN: Final = re.compile(r"#\w+|\S+(?: \S+)*")
 _PART: Final = re.compile(r"\n (Local|Remote) results:")
 _BARE: Final = re.compile(rf"\n({NUMBER})[ \t]*(?=\n)")
 _NO_DEVICE: Final = re.compile(r"\n ?(Did not detect devices|Failed to get IB devices list[^\n]*)")
 _REASON: Final = re.compile(
-    r"\n ?((?:\w{1,40}: )?(?:Couldn't|Unable to|Failed|Error|ERROR|Invalid|Completion with error|IB device"
-    r"|Gid index|Max message size|Message size|Duration mode|Iteration num|unrecognized option)[^\n]*)"
+    r"\n ?(?=[CDEFGIMUa-z])((?:[a-z]\w{0,39}: |)(?:Couldn't|Unable to|Failed|Error|ERROR|Invalid"
+    r"|Completion with error|IB device|Gid index|Max message size|Message size"
+    r"|Duration mode|Iteration num|unrecognized option)[^\n]*)"
 )
+#: The set-up ends at a rule, after a few hundred characters.
+_LONGEST_SET_UP: Final = 2000
 #: What one printed unit is in bytes per second.
 _UNITS: Final = {"MB/sec": 2.0**20, "MiB/sec": 2.0**20, "Gb/sec": 1e9 / 8}
 _STATISTICS: Final[dict[str, dict[str, str]]] = {
@@ -92,29 +97,27 @@ _HALF_A_UNIT: Final = tuple(0.5 * 10.0**-decimals for decimals in range(19))
 _SLACK: Final = 1e-3
 
 
-class _Test(NamedTuple):
-    """What the readings of one table share."""
+#: What tables have in common: title, set-up, whose results they are, heading, status.
+_Kind: TypeAlias = tuple[str, tuple[tuple[str, str], ...], str, str, str]
 
-    case: str
+
+class _Column(NamedTuple):
+    """A column that is read: its place, its metric, factor and divisor into the SI unit, its qualifiers."""
+
+    place: int
+    metric: str
+    factor: float
+    divisor: float
     params: Mapping[str, str]
-    status: str
 
 
 class _Layout(NamedTuple):
-    """A table: the columns' places and what its bandwidths are in.
+    """A table: cells of a row; the bandwidths' unit in bytes per second, 0 where there are none; the columns
+    that are read, bandwidth and message rate first where there are bandwidths."""
 
-    unit: in bytes per second, 0 where there are no bandwidths. average, rate: the places of average and
-    message rate, if unit is not 0. others: place, factor and divisor into the SI unit of all other numbers.
-    metrics, params: of a row's readings, bandwidth and message rate first.
-    """
-
-    size: int
+    width: int
     unit: float
-    average: int
-    rate: int
-    others: list[tuple[int, float, float]]
-    metrics: list[str]
-    params: list[Mapping[str, str]]
+    columns: list[_Column]
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
@@ -124,13 +127,21 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     text = complete_lines(text)
     reason = _REASON.search(text)
     spoilt = f"invalid: {reason[1].strip()}" if reason else OK
-    before, *parts = _TITLE.split(text)
-    if not parts:
+    before, *sections = _SECTION.split(text)
+    titles, headings, texts = sections[::3], sections[1::3], sections[2::3]
+    starts = [place for place, title in enumerate(titles) if title]
+    if not starts:
         return iter(_json(text, spoilt) or _without_title(text, program, words))
     clients = _IN_CYCLES if not reason and any(map(_CYCLES.fullmatch, words)) else spoilt
-    titles, bodies = parts[::2], parts[1::2]
-    statuses = [_OF_SERVER if _SERVER in above else clients for above in (before, *bodies)]
-    return chain.from_iterable(map(_test, titles, bodies, statuses))
+    of_server = [_SERVER in lines for lines in (before, *texts)]
+    tests = zip([0, *(start + 1 for start in starts)], starts, [*starts[1:], len(titles)], strict=False)
+    failures: list[Reading] = []
+    tables: list[tuple[_Kind, str]] = []
+    for above, start, end in tests:
+        status = _OF_SERVER if True in of_server[above : start + 1] else clients
+        tables += _tables(titles[start], headings[start + 1 : end], texts[start:end], status, failures)
+    readings = starmap(_readings, by_layout(tables).items())
+    return chain.from_iterable(chain([failures], readings))
 
 
 @lru_cache
@@ -143,31 +154,50 @@ def _case(title: str) -> tuple[str, dict[str, str]]:
     return f"ib_{words[0].lower()}_{'bw' if 'BW' in words else 'lat'}", params
 
 
-def _test(title: str, body: str, status: str) -> Iterable[Reading]:
-    """Readings of a test's tables; of a test without a row, its failure."""
+def _tables(
+    title: str, headings: Sequence[str], texts: Sequence[str], status: str, failures: list[Reading]
+) -> Iterator[tuple[_Kind, str]]:
+    """Kind and rows of each table of a test; what failed goes to `failures`.
+
+    `texts` are what stands between title and first heading and what stands behind each heading.
+    """
+    above = texts[0]
+    head, rule, _ = above[:_LONGEST_SET_UP].partition("\n---")
+    set_up = _remembered_set_up(head) if rule else ()
+    if len(set_up) < len(_SET_UP):
+        set_up = _set_up("".join(texts))
+    any_row = False
+    for heading, lines in zip(headings, texts[1:], strict=True):
+        row, _, unknown = _heading(heading)
+        rows = row.findall(lines)
+        if rows:
+            any_row = True
+            part = _PART.search(above) if " results:" in above else None
+            kind = (title, set_up, part[1] if part else "", heading, status)
+            if unknown:
+                case, params = _qualified(title, set_up)
+                failures.append(failed(case, _metric(case), f"unknown unit: {unknown}", params=params))
+            else:
+                yield kind, "".join(rows)
+        above = lines
+    if not any_row:
+        failures.append(_failure(*_qualified(title, set_up), "".join(texts)))
+
+
+def _set_up(text: str) -> tuple[tuple[str, str], ...]:
+    """Connection, device and number of queue pairs as far as `text` has them."""
+    found = ((name, pattern.search(text)) for name, pattern in _SET_UP.items())
+    return tuple((name, match[1]) for name, match in found if match)
+
+
+_remembered_set_up: Final = lru_cache(_set_up)
+
+
+def _qualified(title: str, set_up: Iterable[tuple[str, str]], part: str = "") -> tuple[str, dict[str, str]]:
+    """Case and params of a test; the number of queue pairs only where it is not the usual one."""
     case, params = _case(title)
-    params = _qualified(
-        params, {name: match[1] for name, pattern in _SET_UP.items() if (match := pattern.search(body))}
-    )
-    found: list[Iterator[Reading]] = []
-    before, *tables = body.split(_HEADING)
-    for table in tables:
-        heading, line_end, lines = table.partition("\n")
-        row, layout, unknown = _heading(heading)
-        rows = row.findall(line_end + lines)
-        if rows and unknown:
-            found.append(iter([failed(case, _metric(case), f"unknown unit: {unknown}", params=params)]))
-        elif rows:
-            part = _PART.search(before) if " results:" in before else None
-            test = _Test(case, {**params, "part": part[1].lower()} if part else params, status)
-            found.append(_rows(rows, layout, test))
-        before = lines
-    return chain.from_iterable(found) if found else [_failure(case, body, params)]
-
-
-def _qualified(params: dict[str, str], set_up: dict[str, str]) -> dict[str, str]:
-    """`params` with device and connection, and the number of queue pairs where it is not the usual one."""
-    return {**params, **{name: value for name, value in set_up.items() if (name, value) != ("qps", "1")}}
+    given = {name: value for name, value in set_up if (name, value) != ("qps", "1")}
+    return case, {**params, **given, **({"part": part.lower()} if part else {})}
 
 
 @lru_cache
@@ -176,8 +206,8 @@ def _heading(heading: str) -> tuple[re.Pattern[str], _Layout, str]:
     first of these whose unit is not known."""
     names = ["#bytes", *_COLUMN.findall(heading)]
     unit = next((size for unit, size in _UNITS.items() if f"BW average[{unit}]" in names), 0.0)
-    number = rf"({WHOLE}\.{WHOLE}|{WHOLE}|-?nan|-?inf)"
-    cells = [f"({WHOLE})" if name.startswith("#") else number for name in names]
+    number = rf"(?:{WHOLE}\.{WHOLE}|{WHOLE}|-?nan|-?inf)"
+    cells = [WHOLE if name.startswith("#") else number for name in names]
     row = re.compile(r"\n[ \t]*" + r"[ \t]+".join(cells) + r"[ \t]*(?=\n)")
     parted = [name.rstrip("]").partition("[") for name in names]
     unknown = (
@@ -189,84 +219,94 @@ def _heading(heading: str) -> tuple[re.Pattern[str], _Layout, str]:
 
 
 def _layout(names: Sequence[str], unit: float) -> _Layout:
-    """The layout of a table whose columns have these names, without their units."""
-    places = {name: place for place, name in enumerate(names)}
-    average, rate = places.get("BW average", 0), places.get("MsgRate", 0)
-    unit = unit if rate else 0.0
-    numbers: list[tuple[str, str, float, float, dict[str, str]]] = [
-        ("BW peak" if unit else "", "bandwidth", unit, 1.0, {"statistic": "max"}),
+    """The layout of a table whose columns, the first of them ``#bytes``, have these names without units."""
+    unit = unit if "BW average" in names and "MsgRate" in names else 0.0
+    columns: list[tuple[str, str, float, float, dict[str, str]]] = [
         ("CPU_Util", "cpu", 1.0, 100.0, {"side": "client"}),
         *((name, "latency", 1.0, 1e6, params) for name, params in _STATISTICS.items()),
     ]
-    numbers = [number for number in numbers if number[0] in places]
-    headline = ["bandwidth", "message_rate"] if unit else []
-    return _Layout(
-        places["#bytes"],
-        unit,
-        average,
-        rate,
-        [(places[name], factor, divisor) for name, _, factor, divisor, _ in numbers],
-        [*headline, *(metric for _, metric, *_ in numbers)],
-        [*({} for _ in headline), *(params for *_, params in numbers)],
-    )
-
-
-def _rows(rows: Sequence[Sequence[str]], layout: _Layout, test: _Test) -> Iterator[Reading]:
-    """Readings of a table, row by row."""
-    size_place, unit, average_place, rate_place, others, metrics, params = layout
-    sizes = [int(row[size_place]) for row in rows]
-    statuses: Iterable[str] = repeat(test.status)
     if unit:
-        values: list[float] = []
-        of_rows: list[str] = []
-        of_others = [test.status] * len(others)
-        for row, size in zip(rows, sizes, strict=True):
-            bandwidth, status = _bandwidth(size, row[average_place], row[rate_place], unit, test.status)
-            values += (bandwidth, bandwidth / (size or nan))
-            for place, factor, divisor in others:
-                values.append(float(row[place]) * factor / divisor)
-            of_rows += (status, status, *of_others)
-        statuses = of_rows
-    else:
-        values = [float(row[place]) * factor / divisor for row in rows for place, factor, divisor in others]
-    readings = readings_of_rows(
-        test.case,
-        metrics,
-        values,
-        sizes,
-        statuses,
-        [{**test.params, **qualifiers} if qualifiers else test.params for qualifiers in params],
-    )
-    return readings if isfinite(sum(values)) and 0.0 not in values else _measured(readings)
+        columns = [
+            ("BW average", "bandwidth", unit, 1.0, {}),
+            ("MsgRate", "message_rate", 1e6, 1.0, {}),
+            ("BW peak", "bandwidth", unit, 1.0, {"statistic": "max"}),
+            *columns,
+        ]
+    places = {name: place for place, name in enumerate(names)}
+    read = [
+        _Column(places[name], metric, factor, divisor, params)
+        for name, metric, factor, divisor, params in columns
+        if name in places
+    ]
+    return _Layout(len(names), unit, read)
 
 
-def _measured(readings: Iterable[Reading]) -> Iterator[Reading]:
-    """Those that were measured, and the failures: 0 is no bandwidth, but may be a latency's deviation."""
-    for reading in readings:
-        value = reading.value or 0.0
-        if isfinite(value) and (value or reading.metric != "bandwidth"):
-            yield reading
-        elif reading.status.startswith("failed") and reading.metric == "bandwidth":
-            yield reading._replace(value=None)
+def _readings(kind: _Kind, tables: Sequence[str]) -> Iterator[Reading]:
+    """Readings of tables of one kind."""
+    title, set_up, part, heading, status = kind
+    _, layout, _ = _heading(heading)
+    return _rows("".join(tables).split(), layout, *_qualified(title, set_up, part), status)
 
 
-def _bandwidth(size: int, average: str, rate: str, unit: float, status: str) -> tuple[float, str]:
-    """The bandwidth, from the one of the two that was printed more exactly, nan if it failed; its status."""
+def _rows(
+    cells: Sequence[str], layout: _Layout, case: str, params: Mapping[str, str], status: str
+) -> Iterator[Reading]:
+    """Readings of rows, column by column."""
+    width, unit, columns = layout
+    sizes = list(map(int, cells[::width]))
+    own = [Column(case, column.metric, {**params, **column.params}, status=status) for column in columns]
+    readings = []
+    if unit:
+        average, rate = (cells[column.place :: width] for column in columns[:2])
+        measured = map(_bandwidth, sizes, average, rate, repeat(unit), repeat(status))
+        *both, statuses = zip(*measured, strict=True)
+        readings = [_measured(own[n], values, sizes, statuses) for n, values in enumerate(both)]
+    done = len(readings)
+    for made, (place, _, factor, divisor, _) in zip(own[done:], columns[done:], strict=True):
+        values = [float(cell) * factor / divisor for cell in cells[place::width]]
+        readings.append(_measured(made, values, sizes))
+    return chain.from_iterable(readings)
+
+
+def _measured(
+    column: Column, values: Sequence[float], sizes: Sequence[int], statuses: Sequence[str] = ()
+) -> Iterable[Reading]:
+    """Readings of what was measured, and the failures."""
+    readings = column.readings(values, sizes, statuses)
+    if isfinite(sum(values)) and 0.0 not in values:
+        return readings
+    return chain.from_iterable(map(_if_measured, readings))
+
+
+def _if_measured(reading: Reading) -> Iterator[Reading]:
+    """`reading`, the failure that it tells of, or nothing: 0 is no bandwidth, but may be a deviation."""
+    value = reading.value or 0.0
+    if isfinite(value) and (value or reading.metric != "bandwidth"):
+        yield reading
+    elif reading.status.startswith("failed") and reading.metric == "bandwidth":
+        yield Reading(reading.case, "bandwidth", None, reading.size, reading.status, reading.params)
+
+
+def _bandwidth(size: int, average: str, rate: str, unit: float, status: str) -> tuple[float, float, str]:
+    """Bandwidth and message rate, from the one of the two that was printed more exactly, nan if they failed;
+    their status."""
     bandwidth, from_rate = float(average) * unit, float(rate) * 1e6 * size
     if not (size and 0 < bandwidth + from_rate < inf):
-        return nan, f"failed: the result is {average}"
+        return nan, nan, f"failed: the result is {average}"
     bandwidth_error = _HALF_A_UNIT[len(average.partition(".")[2])] * unit
     rate_error = _HALF_A_UNIT[len(rate.partition(".")[2])] * 1e6 * size
-    if status == OK and abs(bandwidth - from_rate) > bandwidth_error + rate_error + _SLACK * from_rate:
+    if abs(bandwidth - from_rate) > bandwidth_error + rate_error + _SLACK * from_rate and status == OK:
         status = f"invalid: {average} and the message rate {rate} contradict each other: a wrong unit"
-    return from_rate if bandwidth_error * from_rate > rate_error * bandwidth else bandwidth, status
+    if bandwidth_error * from_rate > rate_error * bandwidth:
+        bandwidth = from_rate
+    return bandwidth, bandwidth / size, status
 
 
 def _metric(case: str) -> str:
     return "latency" if case.endswith("_lat") else "bandwidth"
 
 
-def _failure(case: str, text: str, params: Mapping[str, str]) -> Reading:
+def _failure(case: str, params: Mapping[str, str], text: str) -> Reading:
     """The reading of a test without a number."""
     metric = _metric(case)
     device = _NO_DEVICE.search(text)
@@ -283,7 +323,7 @@ def _without_title(text: str, program: str, words: Sequence[str]) -> Iterator[Re
     metric, bare = option(words, "--output"), _BARE.search(text)
     if not program or not metric or not bare:
         if program or _NO_DEVICE.search(text):
-            yield _failure(program or "perftest", text, {})
+            yield _failure(program or "perftest", {}, text)
         return
     size = option(words, "-s", "--size") or _DEFAULT_SIZE[program.rpartition("_")[2]]
     units = {
@@ -303,20 +343,21 @@ def _json(text: str, status: str) -> list[Reading]:
     test, size = fields.get("test", ""), fields.get("MsgSize", "")
     if not test.endswith("_Test") or not re.fullmatch(WHOLE, size):
         return []
-    case, params = _case(test.removesuffix("_Test"))
-    set_up = {name: fields[key] for key, name in _JSON_SET_UP.items() if key in fields}
+    set_up = [(name, fields[key]) for key, name in _JSON_SET_UP.items() if key in fields]
     cells = {
         name: fields[key]
         for key, name in _JSON_COLUMNS.items()
         if re.fullmatch(rf"{NUMBER}|-?nan|-?inf", fields.get(key, ""))
     }
+    case, params = _qualified(test.removesuffix("_Test"), set_up)
     unit = 0.0
     if {"BW average", "MsgRate"} <= cells.keys():
         printed = float(cells["BW average"])
         expected = float(cells["MsgRate"]) * 1e6 * int(size)
         unit = min(_UNITS.values(), key=lambda unit: abs(printed * unit - expected))
-        _, fits = _bandwidth(int(size), cells["BW average"], cells["MsgRate"], unit, OK)
+    row, layout = list(cells.values()), _layout(list(cells), unit)
+    if unit:
+        fits = next(_rows(row, layout, case, params, OK)).status
         if fits.startswith("invalid"):  # which of two numbers in an unknown unit is right nobody knows
             return [failed(case, "bandwidth", f"unknown unit: {fits.removeprefix('invalid: ')}", int(size))]
-    layout = _layout(list(cells), unit)
-    return list(_rows([list(cells.values())], layout, _Test(case, _qualified(params, set_up), status)))
+    return list(_rows(row, layout, case, params, status))

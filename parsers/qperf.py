@@ -23,24 +23,34 @@ Source: qperf(1), ``qperf --help tests``, ``--help options``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
-from itertools import chain, pairwise, repeat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
+from itertools import chain
 from typing import Final
 
-from npc.record import OK, Reading
+from npc.reading import OK, Reading
 from npc.units import parse_size
-from parsers import NUMBER, WHOLE, complete_lines, failed, option, reading_of, words_after
+from parsers import NUMBER, WHOLE, complete_lines, option, words_after
+from parsers.readings import failed
 
 _TEST: Final = re.compile(r"(?:rds|sctp|sdp|tcp|udp|ver_rc|x?rc|uc|ud)_[a-z_]+")
-_TITLE: Final = re.compile(rf"\n(?! )({_TEST.pattern}):[ \t]*(?=\n)")
+_TITLE: Final = re.compile(rf"\n(?=[r-x])(?={_TEST.pattern}:[ \t]*\n)")
 _GROUPED: Final = rf"(?:{WHOLE}|[0-9]{{1,3}}(?:,[0-9]{{3}}){{1,5}})"
-# A body's last line end may have gone to the next title's pattern; its end is as good, all lines being whole.
+# A test's last line end may have gone to the next title's pattern; its end is as good, all lines being whole.
 _FIELD: Final = re.compile(
     r"\n    (bw|send_bw|recv_bw|latency|msg_rate|msg_size)( +)=  *"
-    rf"({NUMBER}|{_GROUPED}(?:\.[0-9]{{1,18}})?) (\S*)(?: \(({_GROUPED})\))?[ \t]*(?=\n|\Z)"
+    rf"(({NUMBER}|{_GROUPED}(?:\.[0-9]{{1,18}})?) (\S*)( \({_GROUPED}\))?)[ \t]*(?=\n|\Z)"
 )
-_LONGEST_NAME: Final = re.compile(r"\n    \w+  =")
+_FIELD_NAME: Final = re.compile(r"\n    (?:bw|send_bw|recv_bw|latency|msg_rate|msg_size) ")
+_FIELDS: Final = re.compile(rf"(?:{_FIELD_NAME.pattern}[^\n]*)+")
+_LONGEST_NAME: Final = re.compile(r"\n    [A-Za-z0-9_]+  =")
+#: Characters that a test without statistics has at most; those of name and results are never twice as many.
+_SHORT: Final = 160
+_ZEROS: Final = str.maketrans("123456789", "0" * 9)
+#: Of a number: metric (empty if its unit is unknown), place, power of ten to append, how to read it, params.
+_Field = tuple[str, slice, str, Callable[[str], float], Mapping[str, str]]
+#: Of a test: its name, its numbers, the place of its size, what else is known to be wrong.
+_Layout = tuple[str, list[_Field], slice | None, str]
 #: Without a device; without the kernel's part of RDMA; the latter with -cm1. Said by the client, or by the
 #: server through it: both look at once, and the one that is first ends the other.
 _NO_DEVICE: Final = re.compile(
@@ -48,6 +58,7 @@ _NO_DEVICE: Final = re.compile(
 )
 _NO_GRH: Final = re.compile(r"(?:server: )?failed to create address handle: Invalid argument")
 _TRY_HELP: Final = "; try: qperf --help"
+_REASON: Final = re.compile(r"\n(?! |#@|warning:)([^\n]+)")
 _USAGE: Final = re.compile(rf"\n(?:(\w+): )?([^\n]*){_TRY_HELP}")
 _METRICS: Final = {
     "bw": "bandwidth",
@@ -101,74 +112,119 @@ _UNKNOWN_SIZE: Final = "invalid: message size unknown: a loop prints it only wit
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of qperf's client, in its order; failures last those that never began."""
     words = words_after(argv, "qperf")
-    sizes = _sizes(words)
-    named_device = option(words, "-i", "--id") is not None
-    before, *parts = _TITLE.split(complete_lines(text))
-    usage = _USAGE.search(before) if _TRY_HELP in before else None
+    text = complete_lines(text)
+    # With 0 for every digit, few of the texts below a name differ: see `_layout`.
+    shape = (text if text.isascii() else text.encode("ascii", "replace").decode()).translate(_ZEROS)
+    before, *shapes = _TITLE.split(shape)
+    usage = _USAGE.search(text, 0, len(before) + 1) if _TRY_HELP in before else None
     refused = [failed(usage[1] or "qperf", _metric(usage[1] or ""), usage[2])] if usage else []
-    bodies = parts[1::2]
-    if "" in bodies[:-1]:  # qperf stops at a test without a result: this name went astray
-        bodies[1:] = [body if above else "" for above, body in pairwise(bodies)]
-    tests = map(_test, parts[::2], bodies, repeat(sizes), repeat(named_device))
-    seen = {usage[1] if usage else None, *parts[::2]}
+    named_device = option(words, "-i", "--id") is not None
+    tests = _tests(text, len(before), shapes, _sizes(words), named_device)
     never_began = [
         failed(case, _metric(case), "it never began: qperf stopped before it")
         for case in dict.fromkeys(word for word in words if _TEST.fullmatch(word))
-        if case not in seen
+        if not (usage and usage[1] == case) and not re.search(rf"\n{case}:[ \t]*\n", text)
     ]
-    return chain(refused, chain.from_iterable(tests), never_began)
+    return chain(refused, tests, never_began)
 
 
-def _test(case: str, body: str, sizes: list[int], named_device: bool) -> list[Reading]:
-    """Readings of the lines below one test's name."""
-    if sizes and (_ATOMIC.search(case) or _UNUSED_SIZE in body):
-        sizes = []
-    size = sizes[0] if len(sizes) == 1 else None
-    status = _UNKNOWN_SIZE if len(sizes) > 1 else OK
-    values = []
-    received = False
-    fields = _FIELD.findall(body)
-    # Where no others are printed, the last of these mostly has the longest name.
-    if fields and fields[-1][1] != "  " and not _LONGEST_NAME.search(body):
-        fields = []
-    if fields and not _of_one_result(case, tuple([field[0] for field in fields])):
-        return [failed(case, _metric(case), _MIXED)]
-    for name, _, number, unit, exact in fields:
-        if name == "msg_size":
-            if exact:
-                size, status = int(exact.replace(",", "")), OK
-            elif (printed_size := _printed_size(number, unit)) is not None:
-                size, status = _exact(printed_size, sizes), OK
-            continue
-        metric, power, divisor = _QUANTITIES[name].get(unit) or ("", "", 1.0)
-        value = float((number.replace(",", "") if "," in number else number) + power) / divisor
-        if metric:
-            values.append((metric, value, _SENT if name == "send_bw" else _NOTHING))
-        if value and name != "send_bw":
+def _tests(text: str, end: int, shapes: list[str], sizes: list[int], named_device: bool) -> Iterator[Reading]:
+    """The readings of all tests; the first of `shapes` is that of the line behind `end`."""
+    astray = False  # qperf stops at a test without a result: a name with nothing below it went astray
+    for shape in shapes:
+        start = end + 1
+        end = start + len(shape)
+        lines = text[start:end]
+        case, fields, size_place, reason = _layout(shape) if len(shape) <= _SHORT else _long_layout(shape)
+        size, status = None, OK
+        if sizes:
+            asked = [] if _ATOMIC.search(case) or _UNUSED_SIZE in shape else sizes
+            size = asked[0] if len(asked) == 1 else None
+            status = _UNKNOWN_SIZE if len(asked) > 1 else OK
+        if astray:
+            fields, size_place, reason = [], None, _reason("")
+        if size_place:
+            size, exact = _printed_size(lines[size_place])
+            status = OK
+            if sizes and not exact:
+                size = _exact(size, asked)
+        received = False
+        sent = None
+        for metric, place, power, number, params in fields:
+            value = number(lines[place] + power)
+            if not value:
+                continue
+            reading = Reading(case, metric, value, size, status, params)
+            if params is _SENT:
+                sent = reading
+                continue
+            if sent:
+                yield sent
+                sent = None
+            if metric:
+                yield reading
             received = True
-    if received:
-        return [
-            reading_of((case, metric, value, size, status, params, ""))
-            for metric, value, params in values
-            if value
-        ]
-    reason = "nothing arrived: the result is 0" if values else _reason(body)
-    if _NO_DEVICE.fullmatch(reason) and not named_device:
-        return [Reading(case, _metric(case), None, size, f"unavailable: no RDMA device: {reason}")]
-    if _NO_GRH.fullmatch(reason):
-        return [Reading(case, _metric(case), None, size, f"unavailable: {case} needs InfiniBand: {reason}")]
-    return [failed(case, _metric(case), reason, size=size)] + [
-        Reading(case, metric, value, size, "invalid: nothing was received", _SENT)
-        for metric, value, _ in values
-        if value
-    ]
+        if not received:
+            if any(metric for metric, *_ in fields):
+                reason = "nothing arrived: the result is 0"
+            reason = reason or _reason(lines)
+            size = None if reason == _MIXED else size
+            yield Reading(case, _metric(case), None, size, _status(case, reason, named_device), _NOTHING)
+            status = "invalid: nothing was received"
+            astray = "\n" not in lines
+        if sent:
+            yield Reading(case, sent.metric, sent.value, sent.size, status, _SENT)
+
+
+def _long_layout(shape: str) -> _Layout:
+    """`_layout` of a test whose numbers are too many for all its lines to be remembered: of its fields."""
+    fields = _FIELDS.search(shape)
+    end = fields.end() if fields else shape.index(":") + 1
+    if end > 2 * _SHORT or _FIELD_NAME.search(shape, end):
+        return _layout.__wrapped__(shape)
+    return _layout(shape[:end], has_longest=_LONGEST_NAME.search(shape, end) is not None)
+
+
+@lru_cache(maxsize=8192)
+def _layout(shape: str, has_longest: bool = False) -> _Layout:
+    """Where the numbers are in all tests whose lines have this shape, each digit being a 0.
+
+    What matches a digit in `_FIELD` matches every other, so that the shape tells all but the values.
+    """
+    case = shape[: shape.index(":")]
+    found = list(_FIELD.finditer(shape))
+    # Where no others are printed, the last of these mostly has the longest name.
+    if not found or not (has_longest or found[-1][2] == "  " or _LONGEST_NAME.search(shape)):
+        return case, [], None, ""
+    if not _of_one_result(case, tuple([field[1] for field in found])):
+        return case, [], None, _MIXED
+    fields: list[_Field] = []
+    size_place = None
+    for field in found:
+        name, _, _, digits, unit, exact = field.groups()
+        if name == "msg_size":
+            if exact or _UNITS.get(unit, ("", ""))[0] == "size":
+                size_place = slice(*field.span(3))
+        elif unit in _QUANTITIES[name] or name != "send_bw":
+            metric, power, divisor = _QUANTITIES[name].get(unit) or ("", "", 1.0)
+            number = float if divisor == 1 and "," not in digits else partial(_number, divisor)
+            params = _SENT if name == "send_bw" else _NOTHING
+            fields.append((metric, slice(*field.span(4)), power, number, params))
+    return case, fields, size_place, ""
+
+
+def _number(divisor: float, printed: str) -> float:
+    """A number that may have thousands commas, divided by `divisor`."""
+    return float(printed.replace(",", "")) / divisor
 
 
 @lru_cache
-def _printed_size(number: str, unit: str) -> int | None:
-    """A message size in bytes, to the digits that are printed; None where the unit is not of bytes."""
-    kind, power = _UNITS.get(unit, ("", ""))
-    return round(float(number.replace(",", "") + power)) if kind == "size" else None
+def _printed_size(printed: str) -> tuple[int, bool]:
+    """A message size in bytes, and whether it is exact: else it is known to the digits that are printed."""
+    number, unit, *exact = printed.replace(",", "").split(" ")
+    if exact:
+        return int(exact[0][1:-1]), True
+    return round(float(number + _UNITS[unit][1])), False
 
 
 @lru_cache
@@ -178,10 +234,20 @@ def _of_one_result(case: str, shown: tuple[str, ...]) -> bool:
     return len(set(shown)) == len(shown) and set(shown) - {"msg_rate", "msg_size"} in allowed
 
 
-def _reason(body: str) -> str:
+@lru_cache
+def _status(case: str, reason: str, named_device: bool) -> str:
+    """The status of a test that gave no result."""
+    if _NO_DEVICE.fullmatch(reason) and not named_device:
+        return f"unavailable: no RDMA device: {reason}"
+    if _NO_GRH.fullmatch(reason):
+        return f"unavailable: {case} needs InfiniBand: {reason}"
+    return failed(case, "", reason).status
+
+
+def _reason(lines: str) -> str:
     """What stands below a test's name instead of a result."""
-    lines = [line for line in body.split("\n") if line and not line.startswith((" ", "#@", "warning:"))]
-    return lines[0] if lines else "no complete result was printed"
+    line = _REASON.search(lines)
+    return line[1] if line else "no complete result was printed"
 
 
 def _metric(case: str) -> str:

@@ -27,8 +27,9 @@ from itertools import chain, repeat
 from operator import truediv
 from typing import Final, NamedTuple
 
-from npc.record import OK, Reading
-from parsers import NUMBER, WHOLE, complete_lines, failed, option, readings_of_rows, words_after
+from npc.reading import OK, Reading
+from parsers import NUMBER, WHOLE, complete_lines, option, words_after
+from parsers.readings import failed
 
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _BANNER: Final = re.compile(r"\nsockperf: == version #([0-9.]*)[^\n]*(?=\n)")
@@ -170,14 +171,15 @@ def _latencies(body: str, run: _Run) -> list[Reading]:
         points = _POINT.split(block)
         labels = ("average", "stdev", *points[1::3])
         numbers = (average[2], average[3], *points[2::3])
-        found += readings_of_rows(
-            case,
-            ("latency",),
+        found += map(
+            Reading,
+            repeat(case),
+            repeat("latency"),
             map(truediv, map(float, numbers), repeat(over)),
-            [run.size] * len(numbers),
+            repeat(run.size),
             repeat(status),
             _qualifiers(labels, tuple(params.items())),
-            run.version,
+            repeat(run.version),
         )
     return found
 

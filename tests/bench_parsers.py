@@ -1,9 +1,9 @@
 """How fast the parsers are: MB/s on a tool's own captured outputs and on text that is no tool's.
 
-``python tests/bench_parsers.py [TOOL…]``. Each text is replicated to about 20 MB, the best of some runs
-counts. Beside MB/s stands the ratio to a plain ``str.splitlines`` over the same text, in which the speed
-of the machine cancels: 10 means that parsing takes ten times as long as splitting into lines. ``list`` is
-`parsers.parse`, which keeps all readings.
+``python tests/bench_parsers.py [TOOL…]``. Each text is replicated to about 5 MB. The best of many short runs
+counts: on a shared machine others slow down a part of them, by a third and more. Beside MB/s stands the ratio
+to a plain ``str.splitlines`` over the same text, in which the speed of the machine cancels: 10 means that
+parsing takes ten times as long as splitting into lines. ``list`` is `parsers.parse`, which keeps them all.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import captured
 
 import parsers
 
-SIZE = 20_000_000
-RUNS = 5
+SIZE = 5_000_000
+RUNS = 20
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """The CPU time of the fastest of some runs."""
+    """The CPU time of the fastest of the runs."""
     best = float("inf")
     for _ in range(RUNS):
         start = time.process_time()

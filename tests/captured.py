@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec.structs import astuple
+
 import parsers
-from npc.record import Reading
+from npc.reading import Reading
 
 DATA: Final = Path(__file__).parent / "data"
 #: Folder → parser: the folder's name up to a hyphen, behind which a variant of the tool may be named.
@@ -46,7 +48,7 @@ def text_of(folder: str, name: str) -> str:
 
 def as_json(reading: Reading) -> list[Any]:
     """A reading as `expected.json` has it: trailing fields that say nothing are left out."""
-    fields: list[Any] = [*reading[:5], dict(reading.params), reading.tool_version]
+    fields: list[Any] = [*astuple(reading)[:5], dict(reading.params), reading.tool_version]
     for empty in ("", {}, "ok"):
         if fields[-1] != empty:
             break

@@ -101,7 +101,7 @@ print(*sys.modules)
 #: What a command's module may load besides: all of it is small.
 LIGHT = {
     *sys.builtin_module_names, "importlib._abc", "importlib.util", "npc", "npc.cli", "npc.parameters",
-    "npc.reading", "npc.status_line", "pkgutil", "shlex",
+    "npc.status", "npc.status_line", "pkgutil", "shlex",
 }  # fmt: skip
 
 

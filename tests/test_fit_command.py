@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import parsers
+from npc.reading import Reading
 from npc.record import Record, save_csv
 from npc.units import METRICS
 from roofline.fit_commands import fit, predict
@@ -120,9 +121,7 @@ def test_a_parameter_that_repeats_the_size_parts_nothing(tmp_path: Path) -> None
         Record.of(reading_of, time=record.time, platform="p", benchmark="qperf", sample=record.sample)
         for record in sweep("qperf", "tcp_lat")
         for reading_of in [
-            parsers.Reading(
-                record.case, "latency", record.value, record.size, params={"msg_size": str(record.size)}
-            )
+            Reading(record.case, "latency", record.value, record.size, params={"msg_size": str(record.size)})
         ]
     ]
     (entry,) = fitted(saved(tmp_path, records))["fits"]

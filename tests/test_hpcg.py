@@ -11,6 +11,7 @@ import pytest
 from captured import DATA, text_of
 
 import parsers
+from npc.reading import Reading
 from npc.record import OK, read_csv
 from tests.jube_job import NPC, finish, results, run_jube, states
 
@@ -20,7 +21,7 @@ WHOLE = text_of("hpcg", "short_2.txt")
 # -- the result file -------------------------------------------------------------------------------------
 
 
-def rating(text: str) -> parsers.Reading:
+def rating(text: str) -> Reading:
     return next(reading for reading in parsers.parse("hpcg", text) if reading.case == "HPCG")
 
 

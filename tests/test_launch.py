@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from npc.launch import LAUNCHES, RAW, Launch, LaunchLog, batch_job, now, read_launches
-from npc.record import Reading
+from npc.reading import Reading
 
 FIRST = Launch(
     id=0,

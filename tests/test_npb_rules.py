@@ -27,7 +27,7 @@ from npb.sweep import MAX_STEPS, BadRepeat, parse_repeat, plan
 from npb.verdict import Blame, judge, parser_of
 from npb.verdict import Verdict as StepVerdict
 from npc.fabric import load
-from npc.record import Reading
+from npc.reading import Reading
 
 numbers = st.integers(-(10**6), 10**6)
 

@@ -10,7 +10,8 @@ import captured
 import pytest
 
 import parsers
-from npc.record import OK, InvalidRecord, Reading, Record
+from npc.reading import Reading
+from npc.record import OK, InvalidRecord, Record
 from npc.units import METRICS
 
 

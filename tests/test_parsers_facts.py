@@ -10,7 +10,8 @@ import pytest
 from captured import DATA, text_of
 
 import parsers
-from npc.record import OK, Reading
+from npc.reading import Reading
+from npc.record import OK
 
 
 def values(readings: list[Reading], metric: str, **params: str) -> list[tuple[int | None, float | None]]:
@@ -466,7 +467,8 @@ class TestLikwid:
         readings = parsers.parse("likwid", kernel + table, words)
         counted = {r.params["counted"]: r for r in readings if "counted" in r.params}
         assert counted["Memory bandwidth"].value == pytest.approx(42159.5705e6)
-        assert counted["Memory read data volume"][:3] == ("MEM", "traffic", pytest.approx(45.8748e9))
+        volume = counted["Memory read data volume"]
+        assert (volume.case, volume.metric, volume.value) == ("MEM", "traffic", pytest.approx(45.8748e9))
         assert {r.params["kernel"] for r in counted.values()} == {"triad"}
         assert "Runtime unhalted" not in counted and len(counted) == 8
 

@@ -21,7 +21,8 @@ import captured
 import pytest
 
 import parsers
-from npc.record import OK, Reading, Record
+from npc.reading import Reading
+from npc.record import OK, Record
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import parsers
-from npc.record import OK, Reading, read_csv
+from npc.reading import Reading
+from npc.record import OK, read_csv
 from tests.jube_job import NPC, finish, results, run_jube, states
 
 FOLDER = Path(__file__).parent.parent / "benchmarks/patterns"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from npc.parameters import PathParameter
+from npc.parameters import PathParameter, program_first
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 )
 @click.option("--require", metavar="REGEX", help="What the output of a launch that worked has.")
 @click.option("--output", type=PathParameter(file_okay=False), default="launches", show_default=True)
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, callback=program_first)
 def sample(
     tool: str,
     runs: int,

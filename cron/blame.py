@@ -2,11 +2,12 @@
 
 A night measures on the nodes that the scheduler gave it; over the nights it tells the nodes apart (the
 published prototype of NPC found its four bad nodes so, by hand). A reading is one case of a benchmark on
-one group of hosts in one night, first measured or again: how far its values lie below the usual, as a
-logarithm. Each node, pair, switch and rack, each from several nights on, is a hypothesis: its readings, and
-only they, are lower. So is everything together from some night on, for which no node is to blame. The
-hypothesis that raises the likelihood most is taken, tested against the rest (`npc.evidence`), its readings
-are set aside, and the next one is looked for. What fails is counted instead.
+one group of hosts in one night: how far its values lie below the usual, as a logarithm. What was measured
+again in that night is no reading of its own, for what disturbs a night often lasts until then. Each node,
+pair, switch and rack, each from several nights on, is a hypothesis: its readings, and only they, are
+lower. So is everything together from some night on, for which no node is to blame. The hypothesis that
+raises the likelihood most is taken, tested against the rest (`npc.evidence`), its readings are set aside,
+and the next one is looked for. What fails is counted instead.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import numpy as np
 
+from cron.gate import DISAGREE
 from cron.series import Attempt, Panel, direction
 from cron.verdict import Suspect
 from npc import evidence
@@ -35,7 +37,7 @@ ONSETS: Final = (1, 2, 3, 7, 14, WINDOW)
 #: Named is who has such evidence in fewer healthy nights than this, all hypotheses together; for the second
 #: one twice as much, and so on (Benjamini and Hochberg, 1995).
 FALSE_NAME: Final = 0.002
-#: Nobody is named for less, or for fewer readings.
+#: Nobody is named for less, or for fewer readings that are nearer to it than to what is usual.
 MIN_SLOWDOWN: Final = 0.015
 NAMED_READINGS: Final = 3
 #: Fewer readings accuse nobody, and so does a lower score.
@@ -153,28 +155,33 @@ def _cases(panel: Panel) -> Iterable[Readings]:
             members[f"{key.benchmark} {key.case} {key.metric}".replace("  ", " ")].append(s)
     first = max(len(panel.runs) - WINDOW, 0)
     for case, series in members.items():
-        scores: dict[tuple[int, tuple[str, ...], bool], list[float]] = defaultdict(list)
+        scores: dict[tuple[int, tuple[str, ...]], list[float]] = defaultdict(list)
         spreads = []
         for s in series:
-            found = [
-                (t, placed.hosts, placed.again, panel.logarithm(s, placed.value))
-                for t in range(first, len(panel.runs))
-                for placed in panel.places.get((s, t), ())
-            ]
-            if len(found) < 2 * evidence.MIN_READINGS:
+            found: dict[tuple[int, tuple[str, ...]], list[float]] = defaultdict(list)
+            for t in range(first, len(panel.runs)):
+                for placed in panel.places.get((s, t), ()):
+                    found[t, tuple(sorted(placed.hosts))].append(panel.logarithm(s, placed.value))
+            values = np.array([value for draws in found.values() for value in draws])
+            if len(values) < 2 * evidence.MIN_READINGS:
                 continue
-            values = np.array([value for *_, value in found])
-            middle = np.median(values)
+            middle = float(np.median(values))
             spread = max(1.4826 * float(np.median(np.abs(values - middle))), evidence.MIN_NOISE)
             spreads.append(spread)
-            for t, hosts, again, value in found:
-                scores[t, tuple(sorted(hosts)), again].append(float(value - middle) / spread)
+            for place, draws in found.items():
+                scores[place].append((_of_draws(draws, spread) - middle) / spread)
         # What was always measured in one place tells nobody from anybody.
-        if len({hosts for _, hosts, _ in scores}) > 1:
+        if len({hosts for _, hosts in scores}) > 1:
             values = np.array([np.quantile(of_place, QUANTILE) for of_place in scores.values()])
             values = (values - np.median(values)) * float(np.median(spreads))
-            nights = np.array([t for t, *_ in scores], dtype=np.intp)
-            yield Readings(case, values, nights, tuple(hosts for _, hosts, _ in scores))
+            nights = np.array([t for t, _ in scores], dtype=np.intp)
+            yield Readings(case, values, nights, tuple(hosts for _, hosts in scores))
+
+
+def _of_draws(draws: Sequence[float], spread: float) -> float:
+    """One value of a night's draws: their mean; the best where they contradict each other."""
+    best = max(draws)
+    return best if best - min(draws) > DISAGREE * spread else sum(draws) / len(draws)
 
 
 class Inquiry:
@@ -311,13 +318,12 @@ def _suspect(
     low, high = main.effect.interval()
     runs = tuple(panel.runs[t] for t in sorted({int(t) for t in nights}))
     below = int((mine < 0).sum())
+    slow = int((mine < -main.effect.delta / 2).sum())
     slowdown = -math.expm1(-main.effect.delta)
     text = (
         f"{readings.case}: lower than usual in {below} of {len(mine)} measurements in {len(runs)} "
         f"night{'s' * (len(runs) > 1)}, {main.effect.z:.1f} σ"
     )
-    if main.rivals:
-        text += f"; as well explained by {', '.join(main.rivals[:3])}"
     return Suspect(
         kind=kind,  # type: ignore[arg-type]
         name=name,
@@ -327,7 +333,7 @@ def _suspect(
         evidence=text,
         chance=min(upper_tail(main.effect.z) * tested, 1.0),
         score=main.effect.z,
-        named=slowdown >= MIN_SLOWDOWN and len(mine) >= NAMED_READINGS and not main.rivals,
+        named=slowdown >= MIN_SLOWDOWN and slow >= NAMED_READINGS and not main.rivals,
         slowdown=slowdown,
         low=-math.expm1(-low),
         high=-math.expm1(-high),

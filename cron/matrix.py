@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -95,6 +95,18 @@ def is_bad(series: SeriesVerdict) -> bool:
     """Whether a series is worse tonight than it should be."""
     worse = series.verdict is Verdict.CHANGED and series.direction == "worse"
     return worse or series.verdict in (Verdict.WATCH, Verdict.DEGRADED, Verdict.FAIL)
+
+
+def confirmed(night: NightVerdict, matrix: Matrix | None) -> NightVerdict:
+    """The verdict with those suspects named, too, whom the matrix names tonight: they have no rivals."""
+    told = {(slow.kind, slow.name) for slow in matrix.slow} if matrix else set()
+    suspects = [
+        replace(each, named=True, rivals=(), evidence=f"{each.evidence}; confirmed by tonight's pairs")
+        if (each.kind, each.name) in told
+        else each
+        for each in night.suspects
+    ]
+    return replace(night, suspects=tuple(sorted(suspects, key=lambda each: not each.named)))
 
 
 def part_of(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cron.drain import drain_line, to_drain
 from cron.history import SeriesKey
-from cron.matrix import Matrix, Slow, chosen
+from cron.matrix import Matrix, Slow, chosen, confirmed
 from cron.outputs import junit, table, textfile
 from cron.publish import write_verdict
 from cron.verdict import NightVerdict, SeriesVerdict, Suspect, Verdict
@@ -93,6 +93,21 @@ def test_the_matrix_decides_whom_to_drain_and_without_one_the_history_does() -> 
     assert to_drain(told, replace(innocent, slow=(n1,))) == {"n1": "NPC 20261121T023000Z: does not answer"}
     line = drain_line("n3", "NPC: 70% slower")
     assert line == "scontrol update nodename=n3 state=drain 'reason=NPC: 70% slower'"
+
+
+def test_whom_the_history_suspects_and_the_matrix_names_is_to_blame() -> None:
+    perhaps = replace(N3, name="n4", named=False, rivals=("everything",))
+    told = night(BAD, suspects=(replace(N3, named=False), perhaps))
+    n4 = Slow(kind="node", name="n4", nodes=("n4",), slowdown=0.5, evidence="", series="")
+    matrix = Matrix(nodes=("n1", "n4"), suspects=("n4",), pairs=9, slow=(n4,))
+    both = confirmed(told, matrix)
+    assert [(each.name, each.named, each.rivals) for each in both.suspects] == [
+        ("n4", True, ()),
+        ("n3", False, N3.rivals),
+    ]
+    assert "to blame: node n4" in table(both).splitlines()[0]
+    assert "confirmed by tonight's pairs" in table(both)
+    assert confirmed(told, None) == confirmed(told, replace(matrix, slow=())) == told
 
 
 def test_witnesses_are_healthy_nodes_measured_last() -> None:

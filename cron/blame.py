@@ -98,11 +98,10 @@ def suspects(panel: Panel, topology: Topology | None = None) -> tuple[Suspect, .
             found[accusation.label.kind, accusation.label.name].append((readings, accusation))
     slow = [_suspect(panel, accused, tested, topology) for accused in found.values()]
     slow.sort(key=lambda each: -each.score)
-    named = [
-        replace(each, named=each.named and each.chance <= FALSE_NAME * (place + 1))
-        for place, each in enumerate(slow)
-    ]
-    return tuple(sorted([*failing(panel), *named], key=lambda each: (not each.named, -each.score))[:MOST])
+    for place, each in enumerate(slow):
+        grave = each.grave and each.chance <= FALSE_NAME * (place + 1)
+        slow[place] = replace(each, grave=grave, named=each.named and grave)
+    return tuple(sorted([*failing(panel), *slow], key=lambda each: (not each.named, -each.score))[:MOST])
 
 
 def failing(panel: Panel) -> list[Suspect]:
@@ -333,7 +332,8 @@ def _suspect(
         evidence=text,
         chance=min(upper_tail(main.effect.z) * tested, 1.0),
         score=main.effect.z,
-        named=slowdown >= MIN_SLOWDOWN and slow >= NAMED_READINGS and not main.rivals,
+        grave=slowdown >= MIN_SLOWDOWN,
+        named=slow >= NAMED_READINGS and not main.rivals,
         slowdown=slowdown,
         low=-math.expm1(-low),
         high=-math.expm1(-high),

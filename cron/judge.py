@@ -9,7 +9,7 @@ procedure (1995) with a false discovery rate of `FALSE_DISCOVERY` rejects "as al
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -130,6 +130,22 @@ def judge(
         failures=failures_of(panel),
         rule=RULE,
     )
+
+
+def confirmed(night: NightVerdict, slow: Collection[tuple[str, str]]) -> NightVerdict:
+    """The verdict when the matrix of pairs has spoken: whom the history suspects and it found slow is named.
+
+    slow: kind and name. They have no rivals any more.
+    """
+    accused = [
+        dataclasses.replace(each, named=True, rivals=(), evidence=f"{each.evidence}; confirmed by its pairs")
+        if (each.kind, each.name) in slow
+        else each
+        for each in night.suspects
+    ]
+    accused.sort(key=lambda each: not each.named)
+    verdict = _of_the_night(night.series, accused)
+    return dataclasses.replace(night, verdict=verdict, suspects=tuple(accused))
 
 
 def _of_the_night(series: Sequence[SeriesVerdict], accused: Sequence[Suspect]) -> Verdict:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -71,15 +71,18 @@ class Matrix:
 def chosen(night: NightVerdict, points: Iterable[Point]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Suspects and witnesses for a matrix; no suspects where nothing is bad, no witnesses where too few are.
 
-    Suspects are the nodes that the history names, or else all on which tonight's bad series ran. Witnesses
+    Suspects are the nodes against which the history has grave evidence; where tonight's series are bad, also
+    those that it names for their failures, and if it names nobody, all on which these series ran. Witnesses
     are other nodes that the history knows, those measured last before others.
     """
     bad = [series for series in night.series if is_bad(series) and series.key.nodes > 1]
-    if not bad:
+    heard = [suspect for suspect in night.suspects if suspect.grave or (bad and suspect.named)]
+    accused = [node for suspect in heard for node in suspect.nodes]
+    if not any(suspect.named for suspect in heard):
+        accused += [host for series in bad for host in series.hosts]
+    suspects = tuple(dict.fromkeys(accused))[:MOST_SUSPECTS]
+    if not suspects:
         return (), ()
-    named = [node for suspect in night.suspects if suspect.named for node in suspect.nodes]
-    here = [host for series in bad for host in series.hosts]
-    suspects = tuple(dict.fromkeys(named or here))[:MOST_SUSPECTS]
     seen: dict[str, str] = {}
     for point in points:
         if point.key.nodes > 1:
@@ -95,18 +98,6 @@ def is_bad(series: SeriesVerdict) -> bool:
     """Whether a series is worse tonight than it should be."""
     worse = series.verdict is Verdict.CHANGED and series.direction == "worse"
     return worse or series.verdict in (Verdict.WATCH, Verdict.DEGRADED, Verdict.FAIL)
-
-
-def confirmed(night: NightVerdict, matrix: Matrix | None) -> NightVerdict:
-    """The verdict with those suspects named, too, whom the matrix names tonight: they have no rivals."""
-    told = {(slow.kind, slow.name) for slow in matrix.slow} if matrix else set()
-    suspects = [
-        replace(each, named=True, rivals=(), evidence=f"{each.evidence}; confirmed by tonight's pairs")
-        if (each.kind, each.name) in told
-        else each
-        for each in night.suspects
-    ]
-    return replace(night, suspects=tuple(sorted(suspects, key=lambda each: not each.named)))
 
 
 def part_of(
@@ -128,12 +119,11 @@ def part_of(
 
 
 def _qperf_test(night: NightVerdict) -> str:
-    """qperf's bandwidth test that is bad tonight; TCP's if none of its own is."""
-    tests = [
-        series.key.case
-        for series in night.series
-        if is_bad(series) and series.key.benchmark == "qperf" and series.key.case.endswith("_bw")
-    ]
+    """qperf's bandwidth test that is bad tonight, or somebody is accused of; TCP's if none of its own is."""
+    bad = [(series.key.benchmark, series.key.case) for series in night.series if is_bad(series)]
+    accused = [case.split() for each in night.suspects if each.grave for case in each.benchmarks]
+    bad += [(words[0], words[1]) for words in accused if len(words) > 1]
+    tests = [case for benchmark, case in bad if benchmark == "qperf" and case.endswith("_bw")]
     return next((test for test in tests if test != "udp_bw"), "tcp_bw")
 
 

@@ -114,10 +114,11 @@ class Watch:
             for number, part in enumerate(parts):
                 self._measure(night, part, 1 / (len(parts) - number + 1))
             verdict = self._judge(night)
-        from cron.matrix import confirmed
-
         matrix = self._confirm(night, verdict)
-        verdict = confirmed(verdict, matrix)
+        if matrix and matrix.slow:
+            from cron.judge import confirmed
+
+            verdict = confirmed(verdict, {(each.kind, each.name) for each in matrix.slow})
         self.journal.note(
             name, "judged", verdict=verdict.verdict.name, suspects=[each.name for each in verdict.suspects]
         )

@@ -81,8 +81,9 @@ class Suspect:
     benchmarks: what it is slow in. since: the first night of the evidence. slowdown: by how much worse its
     nights are (0.1: 10 % less bandwidth, or 10 % more latency) with its 95 % interval [low, high]; None for
     what fails instead. score: standard normal score. chance: of such evidence on a healthy platform, all
-    hypotheses together. named: whether that is small enough to act on. evidence: in words. rivals: what the
-    measurements cannot tell from it.
+    hypotheses together. grave: slower, and that chance is small. named: whether to act on it: seen often
+    enough, without rivals, or confirmed. evidence: in words. rivals: what the measurements cannot tell from
+    it.
     """
 
     kind: Literal["node", "link", "switch", "rack"]
@@ -94,6 +95,7 @@ class Suspect:
     chance: float
     score: float
     named: bool
+    grave: bool = False
     slowdown: float | None = None
     low: float | None = None
     high: float | None = None

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from cron.drain import drain_line, to_drain
 from cron.history import SeriesKey
-from cron.matrix import Matrix, Slow, chosen, confirmed
+from cron.judge import confirmed
+from cron.matrix import Matrix, Slow, chosen, part_of
 from cron.outputs import junit, table, textfile
 from cron.publish import write_verdict
 from cron.verdict import NightVerdict, SeriesVerdict, Suspect, Verdict
@@ -98,16 +99,16 @@ def test_the_matrix_decides_whom_to_drain_and_without_one_the_history_does() -> 
 def test_whom_the_history_suspects_and_the_matrix_names_is_to_blame() -> None:
     perhaps = replace(N3, name="n4", named=False, rivals=("everything",))
     told = night(BAD, suspects=(replace(N3, named=False), perhaps))
-    n4 = Slow(kind="node", name="n4", nodes=("n4",), slowdown=0.5, evidence="", series="")
-    matrix = Matrix(nodes=("n1", "n4"), suspects=("n4",), pairs=9, slow=(n4,))
-    both = confirmed(told, matrix)
+    both = confirmed(told, {("node", "n4"), ("node", "n1")})
     assert [(each.name, each.named, each.rivals) for each in both.suspects] == [
         ("n4", True, ()),
         ("n3", False, N3.rivals),
     ]
     assert "to blame: node n4" in table(both).splitlines()[0]
-    assert "confirmed by tonight's pairs" in table(both)
-    assert confirmed(told, None) == confirmed(told, replace(matrix, slow=())) == told
+    assert "confirmed by its pairs" in table(both)
+    assert confirmed(told, {("node", "n1"), ("link", "n4")}) == told
+    healthy = night(GOOD, suspects=(replace(perhaps, runs=("a", "b")),))
+    assert (healthy.verdict, confirmed(healthy, {("node", "n4")}).verdict) == (Verdict.PASS, Verdict.DEGRADED)
 
 
 def test_witnesses_are_healthy_nodes_measured_last() -> None:
@@ -123,3 +124,9 @@ def test_witnesses_are_healthy_nodes_measured_last() -> None:
     assert (suspects, len(witnesses)) == (("n3",), 5)
     assert chosen(night(BAD), points[:2]) == (("n1", "n3"), ()), "too few to compare"
     assert chosen(night(GOOD), points) == ((), ())
+    perhaps = replace(N3, named=False, grave=True, benchmarks=("qperf rc_bw bandwidth", "stream bandwidth"))
+    asked = part_of(("n3",), ("n1",), night(GOOD, suspects=(perhaps,)))
+    assert "pairs_client=qperf HOSTNAME -t 1 -uu -vu -m 64K rc_bw" in asked.words
+    assert chosen(night(GOOD, suspects=(perhaps,)), points)[0] == ("n3",), "asked although no median is bad"
+    failing = replace(N3, slowdown=None)
+    assert chosen(night(GOOD, suspects=(failing,)), points) == ((), ())

@@ -116,7 +116,9 @@ def test_a_slow_link_is_named_in_its_night_and_the_nights_before_are_clean(site:
     try:
         _, first = site.night("n2,n3")
         assert first["verdict"] == "WATCH", "one night decides nothing"
-        assert [(slow["kind"], slow["name"]) for slow in first["pairs"]["slow"]] == [("node", "n3")]
+        assert [(slow["kind"], slow["name"]) for slow in first["pairs"]["slow"]] == [("node", "n3")], first[
+            "pairs"
+        ]
         (series,) = first["series"]
         assert series["again"] == pytest.approx(series["value"], rel=0.2), "it was measured again"
         code, second = site.night("n3,n5", "--drain")
@@ -127,7 +129,9 @@ def test_a_slow_link_is_named_in_its_night_and_the_nights_before_are_clean(site:
         site.cluster.shape("n3", LINK_MBIT)
     assert (code, second["verdict"]) == (13, "DEGRADED")
     assert second["series"][0]["since"] == first["run"]
-    assert [(slow["kind"], slow["name"]) for slow in second["pairs"]["slow"]] == [("node", "n3")]
+    assert [(slow["kind"], slow["name"]) for slow in second["pairs"]["slow"]] == [("node", "n3")], second[
+        "pairs"
+    ]
     assert [suspect["name"] for suspect in second["suspects"] if suspect["named"]] == ["n3"]
     assert "DRAIN" in node and re.search(rf"Reason=NPC {second['run']}: [67]\d% slower", node), node
     assert not any("drained" in note for note in first["notes"])

@@ -23,7 +23,7 @@ from cron.history import History
 from cron.journal import Journal, Night
 from npc.record import Record, replace
 from tests.cluster import Cluster, until
-from tests.jube_job import NPC
+from tests.jube_job import NPC, ROOT
 from tests.nights import CLIENT, TINY
 
 pytestmark = [pytest.mark.slow, pytest.mark.slurm]
@@ -138,6 +138,30 @@ def test_a_slow_link_is_named_in_its_night_and_the_nights_before_are_clean(site:
     expect_pictures(site, nights=len(CLEAN) + 2)
     again = {(record.run, record.hosts) for record in whole(site) if "remeasured" in record.params}
     assert again >= {(first["run"], ("n2", "n3")), (second["run"], ("n3", "n5"))}, "on the same nodes"
+
+
+@pytest.mark.timeout(300)
+def test_a_slow_node_is_asked_and_named_although_no_median_shows_it(site: Site) -> None:
+    """Nights that measure all pairs: a third of them are slow with one bad node, and the median is not."""
+    everybody = [
+        NPC, "nightly", "--platform", "slurm", "--benchmark", ROOT / "cron/pairs/benchmark.xml",
+        "--set", "nodelist=n1,n2,n3,n4,n5,n6", "--set", "pairs_nodes=6", "--set", "pairs_runs=1",
+        "--limit", "150s", "--history", site.folder / "history", "--output", site.folder / "runs", "--json",
+    ]  # fmt: skip
+    nights = []
+    for rate in (LINK_MBIT, SLOW_MBIT):
+        site.cluster.shape("n3", rate)
+        try:
+            ended = site.cluster.run("head", everybody, timeout=200, env=ENV)
+        finally:
+            site.cluster.shape("n3", LINK_MBIT)
+        nights.append(json.loads(ended.stdout))
+    first, last = nights
+    assert first["pairs"] is None, "nobody was suspected"
+    assert {series["verdict"] for series in last["series"]} == {"PASS"}
+    assert [(slow["kind"], slow["name"]) for slow in last["pairs"]["slow"]] == [("node", "n3")], last["pairs"]
+    assert [each["name"] for each in last["suspects"] if each["named"]] == ["n3"]
+    assert last["verdict"] == "WATCH", "one night decides nothing"
 
 
 def test_a_job_that_fails_is_a_result(site: Site) -> None:

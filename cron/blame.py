@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 import numpy as np
 
 from cron.gate import DISAGREE
-from cron.series import Attempt, Panel, direction
+from cron.series import Attempt, Panel, case_of, direction
 from cron.verdict import Suspect
 from npc import evidence
 from npc.evidence import Hypotheses, at_least, upper_tail
@@ -151,7 +151,7 @@ def _cases(panel: Panel) -> Iterable[Readings]:
     members: dict[str, list[int]] = defaultdict(list)
     for s, key in enumerate(panel.keys):
         if direction(key):
-            members[f"{key.benchmark} {key.case} {key.metric}".replace("  ", " ")].append(s)
+            members[case_of(key)].append(s)
     first = max(len(panel.runs) - WINDOW, 0)
     for case, series in members.items():
         scores: dict[tuple[int, tuple[str, ...]], list[float]] = defaultdict(list)

@@ -132,14 +132,14 @@ def judge(
     )
 
 
-def confirmed(night: NightVerdict, slow: Collection[tuple[str, str]]) -> NightVerdict:
+def confirmed(night: NightVerdict, slow: Collection[tuple[str, frozenset[str]]]) -> NightVerdict:
     """The verdict when the matrix of pairs has spoken: whom the history suspects and it found slow is named.
 
-    slow: kind and name. They have no rivals any more.
+    slow: kind and nodes (a link's two in any order). They have no rivals any more.
     """
     accused = [
         dataclasses.replace(each, named=True, rivals=(), evidence=f"{each.evidence}; confirmed by its pairs")
-        if (each.kind, each.name) in slow
+        if (each.kind, frozenset(each.nodes)) in slow
         else each
         for each in night.suspects
     ]

@@ -14,6 +14,7 @@ from typing import Final
 
 from cron.history import Point
 from cron.journal import Part
+from cron.series import case_of
 from cron.verdict import NightVerdict, SeriesVerdict, Verdict
 from npc.characterise import checkout
 
@@ -71,12 +72,17 @@ class Matrix:
 def chosen(night: NightVerdict, points: Iterable[Point]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Suspects and witnesses for a matrix; no suspects where nothing is bad, no witnesses where too few are.
 
-    Suspects are the nodes against which the history has grave evidence; where tonight's series are bad, also
-    those that it names for their failures, and if it names nobody, all on which these series ran. Witnesses
-    are other nodes that the history knows, those measured last before others.
+    Suspects are the nodes against which the history has grave evidence from benchmarks between nodes; where
+    such a series is bad tonight, also whom it names for anything else, and if it names nobody, all on which
+    these series ran. Witnesses are other nodes that the history knows, those measured last before others.
     """
+    between = {case_of(series.key) for series in night.series if series.key.nodes > 1}
     bad = [series for series in night.series if is_bad(series) and series.key.nodes > 1]
-    heard = [suspect for suspect in night.suspects if suspect.grave or (bad and suspect.named)]
+    heard = [
+        suspect
+        for suspect in night.suspects
+        if (suspect.grave and between.intersection(suspect.benchmarks)) or (bad and suspect.named)
+    ]
     accused = [node for suspect in heard for node in suspect.nodes]
     if not any(suspect.named for suspect in heard):
         accused += [host for series in bad for host in series.hosts]

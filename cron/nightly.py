@@ -118,7 +118,7 @@ class Watch:
         if matrix and matrix.slow:
             from cron.judge import confirmed
 
-            verdict = confirmed(verdict, {(each.kind, each.name) for each in matrix.slow})
+            verdict = confirmed(verdict, {(each.kind, frozenset(each.nodes)) for each in matrix.slow})
         self.journal.note(
             name, "judged", verdict=verdict.verdict.name, suspects=[each.name for each in verdict.suspects]
         )

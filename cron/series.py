@@ -111,6 +111,11 @@ def direction(key: SeriesKey) -> float:
     return {"higher": 1.0, "lower": -1.0, "neither": 0.0}[METRICS[key.metric].better]
 
 
+def case_of(key: SeriesKey) -> str:
+    """What is measured, whatever the size and the parameters: ``qperf tcp_bw bandwidth``."""
+    return " ".join(filter(None, (key.benchmark, key.case, key.metric)))
+
+
 def label(key: SeriesKey) -> str:
     """A series for people, in the words of `matches`: ``qperf tcp_bw bandwidth 64K``, parameters behind."""
     words = [key.benchmark, key.case, key.metric]

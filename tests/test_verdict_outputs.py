@@ -97,18 +97,23 @@ def test_the_matrix_decides_whom_to_drain_and_without_one_the_history_does() -> 
 
 
 def test_whom_the_history_suspects_and_the_matrix_names_is_to_blame() -> None:
-    perhaps = replace(N3, name="n4", named=False, rivals=("everything",))
+    perhaps = replace(N3, name="n4", nodes=("n4",), named=False, rivals=("everything",))
     told = night(BAD, suspects=(replace(N3, named=False), perhaps))
-    both = confirmed(told, {("node", "n4"), ("node", "n1")})
+    both = confirmed(told, {("node", frozenset({"n4"})), ("node", frozenset({"n1"}))})
     assert [(each.name, each.named, each.rivals) for each in both.suspects] == [
         ("n4", True, ()),
         ("n3", False, N3.rivals),
     ]
     assert "to blame: node n4" in table(both).splitlines()[0]
     assert "confirmed by its pairs" in table(both)
-    assert confirmed(told, {("node", "n1"), ("link", "n4")}) == told
+    assert confirmed(told, {("node", frozenset({"n1"})), ("link", frozenset({"n4"}))}) == told
+    link = replace(perhaps, kind="link", name="n4–n5", nodes=("n4", "n5"))
+    assert confirmed(night(BAD, suspects=(link,)), {("link", frozenset({"n5", "n4"}))}).suspects[0].named
     healthy = night(GOOD, suspects=(replace(perhaps, runs=("a", "b")),))
-    assert (healthy.verdict, confirmed(healthy, {("node", "n4")}).verdict) == (Verdict.PASS, Verdict.DEGRADED)
+    assert (healthy.verdict, confirmed(healthy, {("node", frozenset({"n4"}))}).verdict) == (
+        Verdict.PASS,
+        Verdict.DEGRADED,
+    )
 
 
 def test_witnesses_are_healthy_nodes_measured_last() -> None:
@@ -127,6 +132,9 @@ def test_witnesses_are_healthy_nodes_measured_last() -> None:
     perhaps = replace(N3, named=False, grave=True, benchmarks=("qperf rc_bw bandwidth", "stream bandwidth"))
     asked = part_of(("n3",), ("n1",), night(GOOD, suspects=(perhaps,)))
     assert "pairs_client=qperf HOSTNAME -t 1 -uu -vu -m 64K rc_bw" in asked.words
-    assert chosen(night(GOOD, suspects=(perhaps,)), points)[0] == ("n3",), "asked although no median is bad"
+    between = replace(GOOD, key=KEY._replace(case="rc_bw"))
+    assert chosen(night(between, suspects=(perhaps,)), points)[0] == ("n3",), "no median is bad"
+    alone = replace(GOOD, key=KEY._replace(case="rc_bw", nodes=1))
+    assert chosen(night(alone, suspects=(perhaps,)), points) == ((), ()), "its pairs would tell nothing"
     failing = replace(N3, slowdown=None)
     assert chosen(night(GOOD, suspects=(failing,)), points) == ((), ())

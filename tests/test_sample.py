@@ -203,6 +203,14 @@ def test_some_failed_is_six_and_the_failures_are_shown_with_their_command(tmp_pa
     assert (good.status, bad.status, bad.exit) == ("ok", "failed: exit code 3: oh dear", 3)
 
 
+def test_failures_that_are_alike_are_told_once_and_counted(tmp_path: Path) -> None:
+    ended = sample(tmp_path / "out", "--runs", "4", "--each", "code=3,4", "--", "sh", "-c", "exit {code}")
+    assert ended.returncode == 1
+    assert ended.stderr.count("by hand: sh -c 'exit 3'") == ended.stderr.count("by hand:") - 1 == 1
+    assert "npc sample: 4 times in all: failed: exit code 4: sh -c 'exit 4'" in ended.stderr
+    assert len(launches(tmp_path / "out")) == 8
+
+
 @pytest.mark.parametrize(
     ("command", "status"),
     [

@@ -112,14 +112,16 @@ def sample(
         raise click.UsageError(f"{output} holds launches already: name another --output") from None
     except OSError as error:
         raise click.ClickException(f"cannot write into {output}: {error.strerror}") from None
+    failures = _Failures()
     try:
         with Stop().listening() as stop:
-            done = sample_all(command, launches, log, timeout_s, require, _report_failure, stop)
+            done = sample_all(command, launches, log, timeout_s, require, failures.tell, stop)
     except Stopped as stopped:
         click.echo(f"npc sample: stopped by {signal.Signals(stopped.number).name}", err=True)
         sys.exit(128 + stopped.number)
     finally:
         log.close()
+        failures.sum_up()
     failed = sum(launch.status != OK for launch in done)
     click.echo(f"{len(done) - failed} of {len(done)} launches of {len(todo)} cases worked: {output}")
     if failed:
@@ -146,11 +148,27 @@ def _parse_each(texts: Sequence[str]) -> list[tuple[str, list[str]]]:
     return each
 
 
-def _report_failure(launch: Launch) -> None:
-    import shlex
+class _Failures:
+    """Tells of each failure when it happens; of those that are like an earlier one, the number at the end."""
 
-    from npc.record import OK
+    def __init__(self) -> None:
+        self._alike: dict[tuple[str, str], int] = {}
 
-    if launch.status != OK:
-        click.echo(f"npc sample: {launch.case or 'launch'} #{launch.sample}: {launch.status}", err=True)
-        click.echo(f"  by hand: {shlex.join(launch.argv)}", err=True)
+    def tell(self, launch: Launch) -> None:
+        import shlex
+
+        from npc.record import OK
+
+        if launch.status == OK:
+            return
+        command = shlex.join(launch.argv)
+        before = self._alike.get((launch.status, command), 0)
+        self._alike[launch.status, command] = before + 1
+        if not before:
+            click.echo(f"npc sample: {launch.case or 'launch'} #{launch.sample}: {launch.status}", err=True)
+            click.echo(f"  by hand: {command}", err=True)
+
+    def sum_up(self) -> None:
+        for (status, command), number in self._alike.items():
+            if number > 1:
+                click.echo(f"npc sample: {number} times in all: {status}: {command}", err=True)

@@ -44,6 +44,8 @@ MIN_NOISE: Final = 0.002
 MIN_READINGS: Final = 3
 #: A hypothesis that covers more than this share of the readings has nothing left to be compared with.
 MAX_SHARE: Final = 2 / 3
+#: Readings scatter where their quartiles, all far below the usual, are so many σ apart.
+SCATTERED: Final = 4.0
 #: A distance with fewer readings has no normal that could be known.
 MIN_LEVELLED: Final = 8
 
@@ -254,7 +256,26 @@ def score(readings: Floats, active: Booleans, hypotheses: Hypotheses, noise: Noi
     groups = len(hypotheses.labels)
     count = np.bincount(member, minlength=groups)
     # From the median: a grossly slow node's readings all lie where the mixture gives no weight.
-    delta = -np.nan_to_num(_sorted_quantile(member, residual, groups, 0.5))
+    middle = np.nan_to_num(_sorted_quantile(member, residual, groups, 0.5))
+    delta, ratio = _shifts(residual, member, -middle, noise, steps)
+    # What is grossly slow may scatter more than what is healthy, and the median then lies between its
+    # values: from the upper quartile too, where the fault alone shows.
+    upper = np.nan_to_num(_sorted_quantile(member, residual, groups, 0.75))
+    lower = np.nan_to_num(_sorted_quantile(member, residual, groups, 0.25))
+    scattered = (upper - lower > SCATTERED * noise.sigma) & (upper < -SCATTERED * noise.sigma)
+    if scattered.any():
+        mine = scattered[member]
+        other, higher = _shifts(residual[mine], member[mine], -upper, noise, steps)
+        better = scattered & (higher > ratio)
+        delta, ratio = np.where(better, other, delta), np.where(better, higher, ratio)
+    return Scores(count, delta, np.where(delta > 0, np.maximum(ratio, 0.0), 0.0))
+
+
+def _shifts(
+    residual: Floats, member: Integers, delta: Floats, noise: Noise, steps: int
+) -> tuple[Floats, Floats]:
+    """By group the slowdown that fits best near `delta`, by EM, and its log-likelihood ratio."""
+    groups = len(delta)
     normal, outlier = density(residual, noise)
     healthy = np.log(normal + outlier)
     for _ in range(steps):
@@ -265,7 +286,7 @@ def score(readings: Floats, active: Booleans, hypotheses: Hypotheses, noise: Noi
         delta = np.where(total > 0.5, -moment / np.maximum(total, 0.5), delta)
     normal, outlier = density(residual + delta[member], noise)
     ratio = np.bincount(member, np.log(normal + outlier) - healthy, groups)
-    return Scores(count, delta, np.where(delta > 0, np.maximum(ratio, 0.0), 0.0))
+    return delta, ratio.astype(np.float64, copy=False)
 
 
 def node_spread(scores: Scores, nodes: int, noise: Noise) -> float:
@@ -294,17 +315,12 @@ def test(readings: Floats, inside: Booleans, rest: Booleans, noise: Noise, sprea
     """
     noise = cautious_noise(readings[rest], noise)
     residual = readings[inside] - noise.location
-    delta = -float(np.median(residual))
-    for _ in range(10):
-        normal, outlier = density(residual + delta, noise)
-        weight = normal / (normal + outlier)
-        total = float(weight.sum())
-        if total < 0.5:
-            break
-        delta = -float(weight @ residual) / total
-    healthy, _ = density(residual, noise)
+    alone = np.zeros(len(residual), dtype=np.intp)
+    starts = -np.quantile(residual, [0.5, 0.75])
+    fits = [_shifts(residual, alone, starts[[i]], noise, 10) for i in (0, 1)]
+    shift, gain = max(fits, key=lambda fit: float(fit[1][0]))
+    delta, ratio = float(shift[0]), float(gain[0])
     normal, outlier = density(residual + delta, noise)
-    ratio = float(np.log((normal + outlier) / (healthy + outlier)).sum())
     total = max(float((normal / (normal + outlier)).sum()), 0.5)
     freedom = noise.readings - 1
     error = math.sqrt(noise.sigma**2 * (1 / total + 1 / max(noise.readings, 1.0)) + spread)

@@ -204,6 +204,32 @@ def test_a_slow_uplink_is_named_instead_of_all_nodes_below_it(pattern: str) -> N
         assert set(verdict.suspects[0].nodes) == {f"n{i}" for i in range(7, 13)}
 
 
+def test_an_uplink_whose_readings_scatter_is_named_all_the_same() -> None:
+    """A run in which the slow readings scattered by 30 σ, their median between them; both passes of it."""
+    healthy = [
+        "n3n2", "n7n2", "n8n2", "n1n3", "n7n3", "n1n4", "n2n4", "n8n4", "n1n7", "n4n7", "n1n8", "n3n8",
+        "n2n1", "n4n3", "n7n8", "n6n5",
+    ]  # fmt: skip
+    first = {
+        "n5n1": 8.258, "n6n1": 7.143, "n6n2": 7.733, "n5n4": 7.471, "n2n5": 4.26, "n3n5": 8.323,
+        "n3n6": 8.126, "n4n6": 7.209, "n7n6": 8.126, "n8n6": 7.733, "n5n7": 8.258, "n5n8": 8.192,
+    }  # fmt: skip
+    again = {
+        "n5n1": 8.258, "n6n1": 7.93, "n6n2": 8.126, "n5n4": 8.192, "n2n5": 8.258, "n3n5": 7.93,
+        "n3n6": 8.258, "n4n6": 8.258, "n7n6": 6.75, "n8n6": 8.126, "n5n7": 8.258, "n5n8": 7.93, "n6n5": 11.93,
+    }  # fmt: skip
+    usual = {pair: 11.93 if number % 3 == 0 else 11.99 for number, pair in enumerate(healthy)}
+    results = [
+        PairResult(pair[:2], pair[2:], 1e6 * value, attempt=attempt)
+        for attempt, values in ((0, usual), (0, first), (1, again))
+        for pair, value in values.items()
+    ]
+    leaves = parse("leaf1: n[1-2]\nleaf2: n[3-4]\nleaf3: n[5-6]\nleaf4: n[7-8]\n")
+    (suspect,) = judge(results, topology=leaves).suspects
+    assert (suspect.kind, suspect.name) == ("uplink", "leaf3")
+    assert suspect.slowdown == pytest.approx(0.31, abs=0.01)
+
+
 def test_a_switch_that_is_slow_inside_too_is_told_from_its_uplink() -> None:
     for seed in range(10):
         cluster = Cluster(24, crossing(range(7, 13), 0.8, 0.8), seed=seed, topology=FOUR_LEAVES)

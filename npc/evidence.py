@@ -255,20 +255,28 @@ def score(readings: Floats, active: Booleans, hypotheses: Hypotheses, noise: Noi
     residual = readings[hypotheses.reading[keep]] - noise.location
     groups = len(hypotheses.labels)
     count = np.bincount(member, minlength=groups)
+    delta, ratio = _slowdowns(residual, member, groups, noise, steps)
+    return Scores(count, delta, np.where(delta > 0, np.maximum(ratio, 0.0), 0.0))
+
+
+def _slowdowns(
+    residual: Floats, member: Integers, groups: int, noise: Noise, steps: int
+) -> tuple[Floats, Floats]:
+    """By group the slowdown that fits best, and its log-likelihood ratio; sorted by group and residual."""
     # From the median: a grossly slow node's readings all lie where the mixture gives no weight.
-    middle = np.nan_to_num(_sorted_quantile(member, residual, groups, 0.5))
+    lower, middle, upper = (
+        np.nan_to_num(_sorted_quantile(member, residual, groups, q)) for q in (0.25, 0.5, 0.75)
+    )
     delta, ratio = _shifts(residual, member, -middle, noise, steps)
     # What is grossly slow may scatter more than what is healthy, and the median then lies between its
     # values: from the upper quartile too, where the fault alone shows.
-    upper = np.nan_to_num(_sorted_quantile(member, residual, groups, 0.75))
-    lower = np.nan_to_num(_sorted_quantile(member, residual, groups, 0.25))
     scattered = (upper - lower > SCATTERED * noise.sigma) & (upper < -SCATTERED * noise.sigma)
     if scattered.any():
         mine = scattered[member]
         other, higher = _shifts(residual[mine], member[mine], -upper, noise, steps)
         better = scattered & (higher > ratio)
         delta, ratio = np.where(better, other, delta), np.where(better, higher, ratio)
-    return Scores(count, delta, np.where(delta > 0, np.maximum(ratio, 0.0), 0.0))
+    return delta, ratio
 
 
 def _shifts(
@@ -314,12 +322,9 @@ def test(readings: Floats, inside: Booleans, rest: Booleans, noise: Noise, sprea
     that outliers may coincide.
     """
     noise = cautious_noise(readings[rest], noise)
-    residual = readings[inside] - noise.location
-    alone = np.zeros(len(residual), dtype=np.intp)
-    starts = -np.quantile(residual, [0.5, 0.75])
-    fits = [_shifts(residual, alone, starts[[i]], noise, 10) for i in (0, 1)]
-    shift, gain = max(fits, key=lambda fit: float(fit[1][0]))
-    delta, ratio = float(shift[0]), float(gain[0])
+    residual = np.sort(readings[inside] - noise.location)
+    deltas, ratios = _slowdowns(residual, np.zeros(len(residual), dtype=np.intp), 1, noise, 10)
+    delta, ratio = float(deltas[0]), float(ratios[0])
     normal, outlier = density(residual + delta, noise)
     total = max(float((normal / (normal + outlier)).sum()), 0.5)
     freedom = noise.readings - 1

@@ -22,7 +22,7 @@ help:
 	@echo "make man                                                     man pages of npc, its commands and npb"
 	@echo "make cluster-up [NODES=4] | cluster-down                     a Slurm cluster on this machine (root)"
 	@echo "make setup-mpi                                               MPICH and Intel MPI beside the machine's own (100 MB)"
-	@echo "make setup | $(patsubst tests/bench_%.py,bench-%,$(wildcard tests/bench_*.py)) | clean"
+	@echo "make setup | $(patsubst tests/bench/%.py,bench-%,$(wildcard tests/bench/*.py)) | clean"
 
 setup:
 	@npc/setup.sh
@@ -52,20 +52,20 @@ test: check setup-mpi
 	$(python) -m pytest -m slow --timeout=300 --durations=10
 
 test-rdma: setup-test
-	$(python) -m pytest tests/test_rdma.py --timeout=300 --durations=3
+	$(python) -m pytest tests/benchmarks/test_rdma.py --timeout=300 --durations=3
 
-# each tests/bench_NAME.py is a bench
+# each tests/bench/NAME.py is a bench
 bench-%: setup-test
-	@$(python) tests/bench_$*.py
+	@$(python) -m tests.bench.$*
 
 man: setup-test
 	@$(python) -m npc.man_pages .venv/share/man/man1
 
 cluster-up: setup-test
-	@$(python) -m tests.cluster up --nodes $(NODES)
+	@$(python) -m tests.lab.cluster up --nodes $(NODES)
 
 cluster-down:
-	@$(python) -m tests.cluster down
+	@$(python) -m tests.lab.cluster down
 
 clean:
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis runs

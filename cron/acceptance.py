@@ -15,10 +15,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from cron.history import SeriesKey
-from cron.lines import append_line
 from cron.series import matches
 from cron.verdict import NightVerdict, Verdict
+from npc.files import append_line
+from npc.records.history import SeriesKey
 
 ACCEPTED: Final = "accepted.jsonl"
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from cron.gate import MIN_EFFECT, evidence, fit_noise
-from npc.evidence import MIN_NOISE
+from cron.step_detection import MIN_EFFECT, evidence, fit_noise
+from npc.statistics.mixture import MIN_NOISE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -11,14 +11,14 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
-from cron.history import Point, SeriesKey
 from cron.series import direction, label
-from npc.fabric import natural
-from npc.record import OK
-from npc.units import METRICS, format_quantity
+from npc.machine.fabric import natural
+from npc.records.history import Point, SeriesKey
+from npc.records.record import OK
+from npc.records.units import METRICS, format_quantity
 
 if TYPE_CHECKING:
-    from npc.fabric import Topology
+    from npc.machine.fabric import Topology
 
 #: Nodes and nights in one heat map, at most; the newest nights.
 MAX_NODES: Final = 256

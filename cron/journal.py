@@ -23,9 +23,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from cron.lines import append_line
-from npc.files import read_lines
-from npc.history import JOURNAL
+from npc.files import append_line, read_lines
+from npc.records.history_files import JOURNAL
 
 _DAY_S: Final = 86400.0
 _LEAST_S: Final = 20 * 3600.0

@@ -1,8 +1,8 @@
 """The judgement of a night: from the history to a verdict for each series.
 
-The history is gone through night by night with the gate (`cron.gate`), so that a verdict depends on nothing
-but the records and the acceptances, and comes out the same whenever it is asked for. A series is called
-DEGRADED where its score exceeds `THRESHOLD` and, over all series of the night, the Benjamini–Hochberg
+The history is gone through night by night with the gate (`cron.step_detection`), so that a verdict depends on
+nothing but the records and the acceptances, and comes out the same whenever it is asked for. A series is
+called DEGRADED where its score exceeds `THRESHOLD` and, over all series of the night, the Benjamini–Hochberg
 procedure (1995) with a false discovery rate of `FALSE_DISCOVERY` rejects "as always" for it.
 """
 
@@ -16,20 +16,20 @@ import numpy as np
 
 from cron import changes
 from cron.acceptance import Baseline
-from cron.blame import suspects
+from cron.acceptance_bands import Floor, floor_of
 from cron.changes import Change, changed
-from cron.floors import Floor, floor_of
-from cron.gate import HIT, MIN_NIGHTS, WINDOW, Gate, Judged
-from cron.history import SeriesKey
+from cron.localise import suspects
 from cron.series import Panel, direction, failures_of
+from cron.step_detection import HIT, MIN_NIGHTS, WINDOW, Gate, Judged
 from cron.verdict import Direction, NightVerdict, SeriesVerdict, Suspect, Verdict
-from npc.evidence import upper_tail
-from npc.statistics import false_discovery
-from npc.units import METRICS, format_quantity
+from npc.records.history import SeriesKey
+from npc.records.units import METRICS, format_quantity
+from npc.statistics.medians import false_discovery
+from npc.statistics.mixture import upper_tail
 
 if TYPE_CHECKING:
-    from cron.gate import Booleans, Floats
-    from npc.fabric import Topology
+    from cron.step_detection import Booleans, Floats
+    from npc.machine.fabric import Topology
 
 #: Score from which on a single series is worse (or better) than it was; one in 46 000 quiet nights.
 THRESHOLD: Final = 4.09

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cron.history import Point
 from cron.journal import Part
 from cron.series import case_of
 from cron.verdict import NightVerdict, SeriesVerdict, Verdict
-from npc.characterise import checkout
+from npc.jobs.characterise import checkout
+from npc.records.history import Point
 
 #: Fewer nodes cannot be compared with each other (docs/blame.md).
 LEAST_NODES: Final = 5

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import IO, Final, NamedTuple
 
 from cron.journal import Part
-from npc import session, slurm
-from npc.characterise import LOCK, checkout
-from npc.record import InvalidRecord, Record
-from npc.run import RECORDS, read_run
-from npc.stop import Stop
-from npc.workpackages import NoRun, find_run, read_workpackages
+from npc.jobs import session, slurm
+from npc.jobs.characterise import LOCK, checkout
+from npc.jobs.stop import Stop
+from npc.jobs.workpackages import NoRun, find_run, read_workpackages
+from npc.records.record import InvalidRecord, Record
+from npc.records.run import RECORDS, read_run
 
 #: `npc characterise` knows its limit and collects behind it; without a scheduler it has to be told to end.
 SLACK_S: Final = 60.0

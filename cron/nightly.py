@@ -15,21 +15,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cron import measure
-from cron.history import History, SeriesKey, night_name, of_night
 from cron.journal import Journal, Night, Part, missed
 from cron.verdict import NightVerdict, Verdict
-from npc.characterise import checkout, settings
-from npc.history import REMEASURED
-from npc.record import replace
-from npc.stop import Stop
-from npc.units import format_duration
+from npc.jobs.characterise import checkout, settings
+from npc.jobs.stop import Stop
+from npc.records.history import History, SeriesKey, night_name, of_night
+from npc.records.history_files import REMEASURED
+from npc.records.record import replace
+from npc.records.units import format_duration
 
 if TYPE_CHECKING:
     from cron.acceptance import Baseline
-    from cron.floors import Floor
+    from cron.acceptance_bands import Floor
     from cron.matrix import Matrix
-    from npc.fabric import Topology
-    from npc.record import Record
+    from npc.machine.fabric import Topology
+    from npc.records.record import Record
 
 #: Shares of a night's time: for repairing the one before, and for the first measurement.
 REPAIR: Final = 1 / 6
@@ -88,7 +88,7 @@ class Watch:
     def run(self) -> Outcome:
         """The whole night.
 
-        Raises `Stopped`; OSError where it cannot be written down; `cron.history.InvalidHistory` and
+        Raises `Stopped`; OSError where it cannot be written down; `npc.records.history.InvalidHistory` and
         click.ClickException, before anything is measured, for a file that cannot be used.
         """
         rules(self.options.platform, self.options.history)
@@ -304,8 +304,8 @@ def rules(platform: Path, history: Path) -> tuple[tuple[Floor, ...], dict[Series
     import click
 
     from cron.acceptance import InvalidAcceptance, baselines_of, read_acceptances
-    from cron.floors import floors
-    from npc.platform import PLATFORM_FILE, InvalidPlatform, read_platform
+    from cron.acceptance_bands import floors
+    from npc.machine.platform import PLATFORM_FILE, InvalidPlatform, read_platform
 
     try:
         file = platform / PLATFORM_FILE

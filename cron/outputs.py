@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from cron.series import label
 from cron.verdict import NightVerdict, SeriesVerdict, Suspect, Verdict
-from npc.units import METRICS, format_quantity
+from npc.records.units import METRICS, format_quantity
 
 if TYPE_CHECKING:
     from cron.matrix import Matrix

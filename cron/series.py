@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from cron.history import Point, SeriesKey
-from npc.record import OK
-from npc.units import METRICS, format_size
+from npc.records.history import Point, SeriesKey
+from npc.records.record import OK
+from npc.records.units import METRICS, format_size
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass
 from statistics import fmean, median, pstdev
 from typing import Any, Final
 
-from cron.history import Point, SeriesKey
-from npc.record import OK
-from npc.statistics import Summary, summarise
+from npc.records.history import Point, SeriesKey
+from npc.records.record import OK
+from npc.statistics.medians import Summary, summarise
 
 #: A series is time-variant where one of the tests rejects "always the same" with a smaller chance.
 SIGNIFICANT: Final = 0.01

@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any, Final, Literal
 
-from cron.history import SeriesKey
+from npc.records.history import SeriesKey
 
 SCHEMA: Final = 1
 
-#: "worse" or "better" by the metric's own direction; "other" where neither is (npc.units); "" for no change.
+#: "worse" or "better" by the metric's own direction; "other" where neither is; "" for no change.
 Direction = Literal["worse", "better", "other", ""]
 
 

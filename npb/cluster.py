@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
 from npb.verdict import Verdict as StepVerdict
-from npc.reading import Reading
-from npc.record import OK
-from npc.units import METRICS, format_quantity, format_size
+from npc.records.reading import Reading
+from npc.records.record import OK
+from npc.records.units import METRICS, format_quantity, format_size
 
 if TYPE_CHECKING:
-    from npb.blame import PairResult, Verdict
-    from npc.fabric import Topology
+    from npb.localise import PairResult, Verdict
+    from npc.machine.fabric import Topology
 
 #: What can say that a node is slow; losses and retransmissions cannot.
 _JUDGED: Final = ("bandwidth", "latency", "message_rate")
@@ -65,7 +65,7 @@ def labels(hosts: Sequence[str]) -> list[str]:
 
 def by_series(attempts: Iterable[Attempt]) -> dict[Series, list[PairResult]]:
     """Results of each series. A measurement that failed without a value failed in all of them."""
-    from npb.blame import PairResult
+    from npb.localise import PairResult
 
     found: dict[Series, list[PairResult]] = {}
     failed: list[PairResult] = []
@@ -89,7 +89,7 @@ def pairs_to_repeat(
     series: dict[Series, list[PairResult]], topology: Topology | None
 ) -> list[tuple[str, str]]:
     """Pairs to measure once more before judging, whichever series asks for them."""
-    from npb.blame import worst_pairs
+    from npb.localise import worst_pairs
 
     wanted: dict[tuple[str, str], None] = {}
     for which, results in series.items():
@@ -101,7 +101,7 @@ def judge_all(
     series: dict[Series, list[PairResult]], topology: Topology | None, nodes: Sequence[str]
 ) -> dict[Series, Verdict]:
     """The verdict on each series."""
-    from npb.blame import judge
+    from npb.localise import judge
 
     return {
         which: judge(results, better=which.better, topology=topology, nodes=nodes)

@@ -25,11 +25,11 @@ from npb.processes import die_with_parent
 from npb.results import Results, swept_size
 from npb.sweep import Step
 from npb.verdict import RAW, Blame, Verdict, parser_of, tool_of
-from npc.launch import now
-from npc.record import OK
+from npc.records.launch import now
+from npc.records.record import OK
 
 if TYPE_CHECKING:
-    from npc.fabric import Topology
+    from npc.machine.fabric import Topology
 
 USAGE: Final = 2
 PARTLY: Final = 6
@@ -164,7 +164,7 @@ class Conductor:
     async def _measure_pairs(self, method: Method, steps: Sequence[Step]) -> None:
         """All rounds, then the worst pairs once more, then the verdict."""
         from npb import schedule  # not needed, and not paid for, by one pair
-        from npc import fabric
+        from npc.machine import fabric
 
         options = self._options
         try:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from npb.suspects import PairResult, Verdict
-from npc.fabric import Topology, in_order, neighbours
-from npc.units import format_quantity
+from npc.machine.fabric import Topology, in_order, neighbours
+from npc.records.units import format_quantity
 
 if TYPE_CHECKING:
     import numpy as np

@@ -15,12 +15,12 @@ from msgspec.structs import replace
 
 from npb.measure import Outcome
 from npb.verdict import tool_of
-from npc.launch import INTERFACE, RAW, Launch, LaunchLog, batch_job
-from npc.reading import Reading
-from npc.record import OK, Record, save_csv, to_row, write_csv
-from npc.run import RECORDS
-from npc.statistics import summarise
-from npc.units import METRICS, format_quantity, format_size, parse_size
+from npc.records.launch import INTERFACE, RAW, Launch, LaunchLog, batch_job
+from npc.records.reading import Reading
+from npc.records.record import OK, Record, save_csv, to_row, write_csv
+from npc.records.run import RECORDS
+from npc.records.units import METRICS, format_quantity, format_size, parse_size
+from npc.statistics.medians import summarise
 
 #: Repeats that mean the message size, for tools that do not print it.
 _SIZE_NAMES: Final = ("m", "msg_size", "msg-size", "size", "s", "l")
@@ -123,7 +123,7 @@ class Results:
 
     def _judged(self) -> list[Record]:
         """The records as `npc.validity` judges them, which `npc collect` asks as well."""
-        from npc.platform import InvalidPlatform
+        from npc.machine.platform import InvalidPlatform
         from npc.validity import find_lies, judged
         from npc.validity.run import circumstances_of, platform_of
 

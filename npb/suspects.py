@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, NamedTuple
 
-from npc.fabric import Kind
-from npc.record import OK
+from npc.machine.fabric import Kind
+from npc.records.record import OK
 
 Better = Literal["higher", "lower"]
 

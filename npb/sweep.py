@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
 
-from npc.units import parse_size
+from npc.records.units import parse_size
 
 MAX_STEPS: Final = 10_000
 

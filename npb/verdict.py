@@ -15,8 +15,8 @@ from pathlib import PurePath
 from typing import Final, NamedTuple
 
 from npb.nodes import Ended
-from npc.reading import Reading
-from npc.record import OK
+from npc.records.reading import Reading
+from npc.records.record import OK
 
 RAW: Final = "raw"
 
@@ -37,7 +37,7 @@ class Blame(Enum):
 
 
 class Verdict(NamedTuple):
-    """A step's status (as in `npc.record.Record`), whom it blames, and what the parser read."""
+    """A step's status (as in `npc.records.record.Record`), whom it blames, and what the parser read."""
 
     status: str
     blame: Blame

@@ -6,9 +6,9 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from npc.reading import Reading
-    from npc.record import InvalidRecord, Record
-    from npc.run import read_run
+    from npc.records.reading import Reading
+    from npc.records.record import InvalidRecord, Record
+    from npc.records.run import read_run
 
 __all__ = ["InvalidRecord", "Reading", "Record", "read_run"]
 __version__ = "0.1.0"
@@ -18,5 +18,5 @@ def __getattr__(name: str) -> object:
     """The names above, loaded when they are asked for: `npc CMD --help` seldom needs them."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = {"read_run": "npc.run", "Reading": "npc.reading"}.get(name, "npc.record")
+    module = {"read_run": "npc.records.run", "Reading": "npc.records.reading"}.get(name, "npc.records.record")
     return getattr(importlib.import_module(module), name)

@@ -78,7 +78,7 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except ValueError as error:
-            from npc.record import InvalidRecord  # only here, to keep the start short
+            from npc.records.record import InvalidRecord  # only here, to keep the start short
 
             if not isinstance(error, InvalidRecord):
                 raise

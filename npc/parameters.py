@@ -22,7 +22,7 @@ class Duration(click.ParamType):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Seconds; fails on anything that is no positive duration."""
-        from npc.units import parse_duration
+        from npc.records.units import parse_duration
 
         try:
             seconds = float(value) if isinstance(value, int | float) else parse_duration(str(value))

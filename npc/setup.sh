@@ -33,7 +33,7 @@ case "$root" in
 esac
 
 # What the set-up depends on; the checkout's place is part of it because the scripts in .venv/bin name it.
-key="$root $(cat pyproject.toml npc/setup.sh npc/tools.py | sha256sum | cut -d' ' -f1)${NPC_APT_EXTRA:+ $NPC_APT_EXTRA}"
+key="$root $(cat pyproject.toml npc/setup.sh npc/machine/tools.py | sha256sum | cut -d' ' -f1)${NPC_APT_EXTRA:+ $NPC_APT_EXTRA}"
 
 # A stamp is three lines: the key, the commands and files that were there, the Debian packages that this
 # release does not have. One of the tests serves the plain set-up too.
@@ -165,7 +165,7 @@ fi
 [ -z "$passed_over" ] || say "passed over:$passed_over"
 
 if can_apt; then
-    missing=$("$python" -m npc.tools | while read -r evidence package; do
+    missing=$("$python" -m npc.machine.tools | while read -r evidence package; do
         is_there "$evidence" || echo "$package"
     done | sort -u)
     extra=${NPC_APT_EXTRA-}
@@ -224,7 +224,7 @@ fi
 
 # --- done ----------------------------------------------------------------------------------------------
 
-evidence=$("$python" -m npc.tools | while read -r item _; do
+evidence=$("$python" -m npc.machine.tools | while read -r item _; do
     if is_there "$item"; then printf '%s ' "$item"; fi
 done)
 printf '%s\n%s\n' "$key" "$evidence" > ".venv/.npc-setup-$level"

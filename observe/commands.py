@@ -103,10 +103,10 @@ def observe(
     from shutil import which
 
     import parsers
-    from npc.launch import RAW, Launch, LaunchLog, last_words, now
-    from npc.record import OK, save_csv
-    from npc.run import RECORDS
-    from npc.sample import LAUNCH, job_hosts
+    from npc.jobs.sample import LAUNCH, job_hosts
+    from npc.records.launch import RAW, Launch, LaunchLog, last_words, now
+    from npc.records.record import OK, save_csv
+    from npc.records.run import RECORDS
     from observe.launcher import UnknownProgram, program_index
     from observe.outputs import show
     from observe.papi import EVENT

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from npc.units import format_quantity
+from npc.records.units import format_quantity
 from observe.counters import RECEIVED, SENT, passed
 from observe.monitoring import Calls, Flow, read_calls, read_flows
 
@@ -85,8 +85,8 @@ class Counted:
 class Observation:
     """One run: its command, its nodes, MPI's own count where there is one, and what was odd.
 
-    reported: what the program said of itself, by metric (`npc.units.METRICS`): flops, flop. counted: what the
-    hardware counted, None where nobody asked.
+    reported: what the program said of itself, by metric (`npc.records.units.METRICS`): flops, flop. counted:
+    what the hardware counted, None where nobody asked.
     """
 
     command: tuple[str, ...]

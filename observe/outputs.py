@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from npc.units import format_quantity
+from npc.records.units import format_quantity
 from observe.observation import Observation
 
 

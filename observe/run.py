@@ -17,8 +17,8 @@ from typing import IO, Final
 
 import click
 
-from npc.sample import job_hosts
-from npc.units import PREFIXES
+from npc.jobs.sample import job_hosts
+from npc.records.units import PREFIXES
 from observe.observation import Observation, read_observation, to_document
 
 OBSERVED: Final = "observed.json"

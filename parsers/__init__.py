@@ -23,7 +23,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 if TYPE_CHECKING:
-    from npc.reading import Reading
+    from npc.records.reading import Reading
 
 _NOT_PARSERS: Final = frozenset({"collect", "commands", "grid", "outputs", "readings", "shapes", "tables"})
 _COMMAND_HEADER: Final = "#@ cmd:"

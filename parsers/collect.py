@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import parsers
-from npc.launch import LAUNCHES, Launch, Launches, read_launches
-from npc.reading import Reading
-from npc.record import OK, InvalidRecord, Record, replace
+from npc.jobs.workpackages import WORKPACKAGES, read_workpackages
+from npc.records.launch import LAUNCHES, Launch, Launches, read_launches
+from npc.records.reading import Reading
+from npc.records.record import OK, InvalidRecord, Record, replace
 from npc.validity import find_lies, judged
 from npc.validity.run import circumstances_of, platform_of
-from npc.workpackages import WORKPACKAGES, read_workpackages
 
 ENVIRONMENT: Final = "environment.json"
 #: What `npc observe` leaves beside a launch's output.

@@ -9,12 +9,12 @@ import click
 
 import parsers
 from npc.parameters import PathParameter
-from npc.status import OK
+from npc.records.status import OK
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from npc.reading import Reading
+    from npc.records.reading import Reading
 
 _STDIN: Final = "-"
 
@@ -29,11 +29,11 @@ def collect(run: Path, platform: str, output: Path | None) -> None:
     RUN is a run's folder (runs/000003), the folder above it (the newest run is meant), or a folder of
     launches. Exit codes: 0, 1 no usable record at all (the file is written), 2 usage.
     """
-    from npc.platform import InvalidPlatform
-    from npc.record import save_csv
-    from npc.run import RECORDS
+    from npc.jobs.workpackages import NoRun, find_run
+    from npc.machine.platform import InvalidPlatform
+    from npc.records.record import save_csv
+    from npc.records.run import RECORDS
     from npc.validity import INVALID
-    from npc.workpackages import NoRun, find_run
     from parsers.collect import collect_run, count_failures, save_environment
 
     try:

@@ -27,7 +27,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, repeat
 from typing import Final, NamedTuple
 
-from npc.reading import OK, Reading
+from npc.records.reading import OK, Reading
 from parsers import complete_lines, option
 from parsers.readings import failed
 

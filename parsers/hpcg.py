@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
-from npc.reading import OK, Reading
+from npc.records.reading import OK, Reading
 from parsers import complete_lines
 from parsers.readings import failed
 

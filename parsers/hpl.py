@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from npc.reading import OK, Reading
+from npc.records.reading import OK, Reading
 from parsers import NUMBER, WHOLE, complete_lines
 from parsers.readings import failed
 

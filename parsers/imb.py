@@ -29,7 +29,7 @@ from operator import ge
 from pathlib import PurePath
 from typing import Any, Final, NamedTuple, NewType
 
-from npc.reading import Reading
+from npc.records.reading import Reading
 from parsers import NUMBER, WHOLE, complete_lines
 from parsers.readings import Column, failed
 from parsers.tables import Cell, Rows, by_layout, is_long, rows_of_tables

@@ -28,7 +28,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
-from npc.reading import OK, Reading
+from npc.records.reading import OK, Reading
 from npc.validity.arithmetic import contradiction
 from parsers import NUMBER, WHOLE, complete_lines, option, words_after
 from parsers.readings import failed

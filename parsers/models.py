@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import Final
 
-from npc.reading import Reading
+from npc.records.reading import Reading
 from parsers import NUMBER, WHOLE, complete_lines
 from parsers.readings import Column, failed
 from parsers.tables import Cell, by_layout, is_long, rows_of_tables

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import Final
 
-from npc.reading import Reading
+from npc.records.reading import Reading
 from parsers import NUMBER, WHOLE, complete_lines
 from parsers.readings import Column, failed
 

@@ -17,8 +17,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from npc.reading import OK, Reading
-from npc.units import parse_size
+from npc.records.reading import OK, Reading
+from npc.records.units import parse_size
 from parsers import NUMBER, WHOLE, complete_lines, option, words_after
 from parsers.readings import failed
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from npc.reading import OK, Reading
+from npc.records.reading import OK, Reading
 from parsers.readings import failed
 
 CASE: Final = "observed"

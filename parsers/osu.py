@@ -26,7 +26,7 @@ from itertools import chain, repeat
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
-from npc.reading import OK, Reading
+from npc.records.reading import OK, Reading
 from parsers import NUMBER, WHOLE, complete_lines
 from parsers.readings import Column, failed
 from parsers.tables import Cell, by_layout, is_long, rows_of_tables

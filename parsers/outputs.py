@@ -10,8 +10,8 @@ from typing import Final
 
 import click
 
-from npc.reading import Reading
-from npc.units import METRICS, format_quantity, format_size
+from npc.records.reading import Reading
+from npc.records.units import METRICS, format_quantity, format_size
 
 _COLUMNS: Final = ("case", "metric", "value", "unit", "size", "status", "params")
 

@@ -16,7 +16,7 @@ from functools import lru_cache
 from itertools import chain, compress, repeat
 from typing import Final, NamedTuple
 
-from npc.reading import OK, Reading
+from npc.records.reading import OK, Reading
 from parsers import NUMBER, WHOLE, complete_lines
 from parsers.readings import Column, failed
 from parsers.tables import OPTIONAL, Cell, by_layout, is_long, rows_of_tables

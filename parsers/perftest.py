@@ -29,7 +29,7 @@ from math import inf, isfinite, nan
 from pathlib import PurePath
 from typing import Final, NamedTuple, TypeAlias
 
-from npc.reading import OK, Reading
+from npc.records.reading import OK, Reading
 from parsers import NUMBER, WHOLE, complete_lines, option, words_after
 from parsers.readings import Column, failed
 from parsers.tables import by_layout

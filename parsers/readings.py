@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import Final
 
-from npc.reading import OK, Reading
+from npc.records.reading import OK, Reading
 
 _NO_PARAMS: Final[Mapping[str, str]] = Reading("", "", None).params
 

@@ -27,7 +27,7 @@ from itertools import chain, repeat
 from operator import truediv
 from typing import Final, NamedTuple
 
-from npc.reading import OK, Reading
+from npc.records.reading import OK, Reading
 from parsers import NUMBER, WHOLE, complete_lines, option, words_after
 from parsers.readings import failed
 

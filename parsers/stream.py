@@ -26,8 +26,8 @@ from functools import lru_cache
 from itertools import chain
 from typing import Final, NamedTuple
 
-from npc.reading import OK, Reading
-from npc.sysfs import format_cpus, parse_cpus
+from npc.machine.sysfs import format_cpus, parse_cpus
+from npc.records.reading import OK, Reading
 from npc.validity.arithmetic import contradiction
 from parsers import NUMBER, WHOLE, complete_lines
 from parsers.readings import failed

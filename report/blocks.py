@@ -8,8 +8,8 @@ from typing import ClassVar, Final, Literal, NamedTuple
 
 from markupsafe import Markup
 
-from npc.statistics import Summary
-from npc.units import format_quantity
+from npc.records.units import format_quantity
+from npc.statistics.medians import Summary
 from report.charts import Chart, Grid, Key, draw, draw_grid, keys, shade_words
 
 #: More records of one number are not named one by one.

@@ -19,7 +19,7 @@ from typing import Final, Literal, NamedTuple
 
 from markupsafe import Markup, escape
 
-from npc.units import format_quantity, format_size
+from npc.records.units import format_quantity, format_size
 from roofline.scene import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY_BLUE, VERMILLION
 
 #: Colours have names here, so that the style sheet can give each a light and a dark shade.

@@ -14,7 +14,7 @@ from npc.parameters import PathParameter
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from npc.fabric import Topology
+    from npc.machine.fabric import Topology
     from report.history import History
     from report.page import Section
     from report.runs import Report, Run
@@ -104,7 +104,7 @@ def _beside(runs: Sequence[Path]) -> Path:
     """Where the page goes if nobody says."""
     from pathlib import Path
 
-    from npc.run import records_file
+    from npc.records.run import records_file
 
     if len(runs) != 1:
         return Path(PAGE)
@@ -117,7 +117,7 @@ def _read_history(folder: Path | None, platforms: Sequence[str]) -> History | No
         return None
     from pathlib import Path
 
-    from npc.characterise import checkout
+    from npc.jobs.characterise import checkout
     from report.history import NoHistory, read_history
 
     if folder == Path(_OF_PLATFORM) and not folder.exists():
@@ -131,7 +131,7 @@ def _read_history(folder: Path | None, platforms: Sequence[str]) -> History | No
 
 
 def _read_topology(source: str | None) -> Topology | None:
-    from npc.fabric import InvalidTopology, load
+    from npc.machine.fabric import InvalidTopology, load
 
     try:
         return load(source) if source else None

@@ -20,9 +20,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final, NamedTuple
 
-from npc.history import REMEASURED, completed, months, raw_folders
-from npc.record import COLUMNS, OK
-from npc.units import METRICS, format_size
+from npc.records.history_files import REMEASURED, completed, months, raw_folders
+from npc.records.record import COLUMNS, OK
+from npc.records.units import METRICS, format_size
 
 #: Of a row in the order of `COLUMNS` what tells its series, then hosts, run and status: everything but time,
 #: value, sample and what nobody looks at.

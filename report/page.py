@@ -20,8 +20,8 @@ from typing import Any, Final, NamedTuple
 from markupsafe import Markup
 
 import npc
-from npc.record import Record
-from npc.units import format_quantity
+from npc.records.record import Record
+from npc.records.units import format_quantity
 from report.blocks import Block, Sample
 from report.runs import Report, Run, Series, better
 from report.sections import SECTIONS, Absent

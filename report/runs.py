@@ -16,17 +16,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from npc.launch import Launch
-from npc.platform import InvalidPlatform, Platform
-from npc.record import Record, replace
-from npc.run import read_run, records_file
-from npc.statistics import Summary, summarise
-from npc.units import METRICS
+from npc.machine.platform import InvalidPlatform, Platform
+from npc.records.launch import Launch
+from npc.records.record import Record, replace
+from npc.records.run import read_run, records_file
+from npc.records.units import METRICS
+from npc.statistics.medians import Summary, summarise
 from npc.validity import Circumstances, Finding, find_lies
 from npc.validity.run import circumstances_of, platform_of
 
 if TYPE_CHECKING:
-    from npc.fabric import Topology
+    from npc.machine.fabric import Topology
     from report.history import History
     from roofline.ceilings import Estimate, Roofline
 

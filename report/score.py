@@ -1,6 +1,7 @@
 """The score of a machine: how much of its nominal limits it reaches, in parts, and one number beside them.
 
-A share is a measured ceiling over its nominal limit (`npc.platform`). A part (compute, memory, network, I/O)
+A share is a measured ceiling over its nominal limit (`npc.machine.platform`). A
+part (compute, memory, network, I/O)
 is the geometric mean of its shares, and the score that of the parts, so that a part counts once however many
 tests it has, and halving one part costs as much as halving another. The geometric mean is the only one that
 does not depend on which machine is the unit (Fleming, Wallace, CACM 29(3), 1986).
@@ -21,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from npc.units import format_quantity
+from npc.records.units import format_quantity
 
 if TYPE_CHECKING:
     from report.runs import Run

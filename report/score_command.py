@@ -27,7 +27,7 @@ def score(run: Path, platform: str, as_json: bool) -> None:
     import csv
     import json
 
-    from npc.platform import find_platform
+    from npc.machine.platform import find_platform
     from report.advice import gather
     from report.score import find_scores, format_scores, to_document
 

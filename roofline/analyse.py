@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from npc.platform import Platform
-from npc.record import Record
+from npc.machine.platform import Platform
+from npc.records.record import Record
 from roofline.ceilings import Estimate, Roofline, find_ceilings
 from roofline.mpi import find_callers, mpi_ceilings
 from roofline.points import find_applications

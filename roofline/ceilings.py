@@ -31,11 +31,11 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from npc.platform import PRECISION_BITS, Platform, Precision
-from npc.record import Record
-from npc.record import replace as replaced
-from npc.statistics import MIN_SAMPLES, Summary, summarise
-from npc.units import METRICS, format_quantity, format_size
+from npc.machine.platform import PRECISION_BITS, Platform, Precision
+from npc.records.record import Record
+from npc.records.record import replace as replaced
+from npc.records.units import METRICS, format_quantity, format_size
+from npc.statistics.medians import MIN_SAMPLES, Summary, summarise
 from roofline.model import message_seconds, ridge_point
 from roofline.sweeps import size_params
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from npc.ahead import Ahead
-    from npc.platform import Platform
-    from npc.record import Record
+    from npc.machine.platform import Platform
+    from npc.records.record import Record
     from roofline.ceilings import Roofline
     from roofline.overlay import By
 
@@ -213,7 +213,7 @@ def _overlay(
 
 def _message_size(text: str | None, records: Sequence[Record]) -> int | None:
     """Bytes of the size asked for, if a network test used it or sizes on both sides of it."""
-    from npc.units import format_size, parse_size
+    from npc.records.units import format_size, parse_size
     from roofline.ceilings import find_ceilings
 
     if text is None:
@@ -241,7 +241,7 @@ def _read(paths: Sequence[Path]) -> list[Record]:
     """Records of all paths; the same file named twice counts once, since repeats would narrow intervals."""
     import csv
 
-    from npc.run import read_run, records_file
+    from npc.records.run import read_run, records_file
 
     found: list[Record] = []
     for path in dict.fromkeys(records_file(path).resolve() for path in paths):
@@ -257,7 +257,7 @@ def _read(paths: Sequence[Path]) -> list[Record]:
 
 
 def _folder(path: Path) -> Path:
-    from npc.run import records_file
+    from npc.records.run import records_file
 
     file = records_file(path)
     return file if file.is_dir() else file.parent
@@ -265,7 +265,7 @@ def _folder(path: Path) -> Path:
 
 def _platform(name: str | None, records: Sequence[Record]) -> Platform | None:
     """The platform asked for, or the one the records name if it is known here."""
-    from npc.platform import InvalidPlatform, find_platform, read_platform
+    from npc.machine.platform import InvalidPlatform, find_platform, read_platform
 
     names = {record.platform for record in records}
     wanted = name or (names.pop() if len(names) == 1 else "")

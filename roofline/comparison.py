@@ -13,9 +13,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from npc.record import Record
-from npc.statistics import Summary, summarise
-from npc.units import format_quantity, format_size
+from npc.records.record import Record
+from npc.records.units import format_quantity, format_size
+from npc.statistics.medians import Summary, summarise
 from roofline.ceilings import NETWORK_BANDWIDTH, NETWORK_LATENCY
 from roofline.plot import DPI, INCHES, SHAPES, STYLE
 from roofline.scene import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY_BLUE, VERMILLION

@@ -37,8 +37,8 @@ def sweep(records: tuple[Path, ...], cases: tuple[str, ...], output: Path | None
     from pathlib import Path
 
     from npc.files import replacing
-    from npc.run import read_run, records_file
-    from npc.units import METRICS
+    from npc.records.run import read_run, records_file
+    from npc.records.units import METRICS
     from roofline.comparison import draw_sweeps, find_sweeps, format_sweeps
 
     read = []

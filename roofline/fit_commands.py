@@ -12,7 +12,7 @@ from npc.parameters import PathParameter
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from npc.record import Record
+    from npc.records.record import Record
     from roofline.prediction import Believed
 
 _USAGE: Final = 2
@@ -209,7 +209,7 @@ def _processes(text: str) -> list[int]:
 
 
 def _sizes(text: str) -> list[int]:
-    from npc.units import parse_size
+    from npc.records.units import parse_size
 
     try:
         return [parse_size(word) for word in text.split(",")]
@@ -221,7 +221,7 @@ def _read(paths: Sequence[Path]) -> list[Record]:
     """Records of all paths; the same file named twice counts once, since repeats would narrow intervals."""
     import csv
 
-    from npc.run import read_run, records_file
+    from npc.records.run import read_run, records_file
 
     found: list[Record] = []
     files = {records_file(path).resolve(): path for path in paths}

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from npc.statistics import MIN_SAMPLES
-from npc.units import PREFIXES, format_quantity
+from npc.records.units import PREFIXES, format_quantity
+from npc.statistics.medians import MIN_SAMPLES
 from roofline.cross_validation import BURST
 from roofline.table import size_text
 

@@ -25,7 +25,7 @@ from roofline.prediction import Believed, message_time
 from roofline.sweeps import LEAST_SIZES, PATTERNS, Kind, Series, Source, find_series
 
 if TYPE_CHECKING:
-    from npc.record import Record
+    from npc.records.record import Record
     from roofline.models.fitted import Fitted
     from roofline.models.piecewise import Sweep
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final, NamedTuple
 
-from npc.record import Record
-from npc.units import format_quantity
+from npc.records.record import Record
+from npc.records.units import format_quantity
 from roofline.ceilings import Curve, measured_curves
 from roofline.model import message_seconds
 from roofline.points import OBSERVED, by_launch, program_of

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from npc.units import format_size
+from npc.records.units import format_size
 from roofline.ceilings import Roofline
 from roofline.mpi import MpiCeiling
 from roofline.plot import DPI, INCHES, SHAPES, STYLE, log_log, save

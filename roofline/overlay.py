@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from npc.record import Record
+from npc.records.record import Record
 from roofline.ceilings import Ceiling, Roofline
 from roofline.plot import DPI, INCHES, SHAPES, STYLE, log_log, save
 from roofline.points import link

@@ -15,8 +15,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Final
 
-from npc.statistics import Summary
-from npc.units import format_quantity
+from npc.records.units import format_quantity
+from npc.statistics.medians import Summary
 from roofline.ceilings import Ceiling, Roofline
 from roofline.points import Application, verdict
 from roofline.scene import GREY, INTENSITIES, Line, Mark, Scene, Stroke, compose

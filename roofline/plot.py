@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from npc.units import format_quantity
+from npc.records.units import format_quantity
 from roofline.ceilings import Roofline
 from roofline.scene import GREY, INTENSITIES, Line, Mark, Scene, Stroke, compose
 from roofline.table import application_text, date_text, host_text, intensity_text, interval_text, value_text

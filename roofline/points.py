@@ -23,9 +23,9 @@ from operator import mul
 from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from npc.record import OK, Record
-from npc.statistics import Summary, summarise
-from npc.units import format_quantity
+from npc.records.record import OK, Record
+from npc.records.units import format_quantity
+from npc.statistics.medians import Summary, summarise
 from roofline.model import attainable, message_seconds, path_limit
 
 if TYPE_CHECKING:

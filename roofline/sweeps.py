@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from npc.record import Record
-from npc.units import parse_size
+from npc.records.record import Record
+from npc.records.units import parse_size
 
 if TYPE_CHECKING:
     from roofline.models.piecewise import Sweep

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from npc.statistics import MIN_SAMPLES, Summary
-from npc.units import PREFIXES, format_quantity, format_size
+from npc.records.units import PREFIXES, format_quantity, format_size
+from npc.statistics.medians import MIN_SAMPLES, Summary
 from roofline.ceilings import Ceiling, Estimate, Ridge, Roofline
 from roofline.mpi import verdict as mpi_verdict
 from roofline.points import Application, verdict

@@ -11,9 +11,10 @@ from typing import Any, Final
 from msgspec.structs import astuple
 
 import parsers
-from npc.reading import Reading
+from npc.records.reading import Reading
+from tests.paths import ROOT
 
-DATA: Final = Path(__file__).parent / "data"
+DATA: Final = ROOT / "tests/data"
 #: Folder → parser: the folder's name up to a hyphen, behind which a variant of the tool may be named.
 FOLDERS: Final = {
     path.parent.name: path.parent.name.partition("-")[0]

@@ -30,7 +30,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         if problem:
             pytest.skip(f"needs network namespaces: {problem}")
     if item.get_closest_marker("slurm"):
-        from tests.cluster import missing
+        from tests.lab.cluster import missing
 
         if missing():
             pytest.skip(missing())

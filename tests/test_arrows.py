@@ -1,4 +1,7 @@
-"""The import arrows: data goes down from npb to the report, and imports go up to npc and never back."""
+"""The import arrows: data goes down from npb to the report, and imports go up to npc and never back.
+
+Every import counts: in functions, for types only, and by `import_module`.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,15 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
-from graphlib import TopologicalSorter
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 from npc.cli import entry_points
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parent.parent
-#: What each room may import of the others (README and docs: "the way data flows").
+#: What each room may import of the others (docs/code.md: "the way of one number").
 ALLOWED = {
     "npc": set[str](),
     "parsers": {"npc"},
@@ -24,132 +27,144 @@ ALLOWED = {
     "cron": {"npc", "roofline"},
     "report": {"npc", "roofline"},
 }
-MODULES = sorted(path.relative_to(ROOT) for room in ALLOWED for path in (ROOT / room).rglob("*.py"))
 
 
 def module_name(path: Path) -> str:
-    """``npc/record.py`` → ``npc.record``."""
+    """``npc/cli.py`` → ``npc.cli``; a package has the name of its folder."""
     return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
 
 
-def imports(path: Path, everywhere: bool) -> Iterator[str]:
-    """Dotted names that the module imports: anywhere in it, or where it runs when it is imported."""
-    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
-    pending: list[ast.AST] = [tree]
-    while pending:
-        node = pending.pop()
+PATHS = {
+    module_name(path.relative_to(ROOT)): path.relative_to(ROOT)
+    for room in ALLOWED
+    for path in sorted((ROOT / room).rglob("*.py"))
+}
+#: Modules that load others by a name that only running them tells, and which ones these are.
+BY_NAME = {
+    "npc": ("npc.records.*",),  # `__getattr__`: what a notebook asks for
+    "npc.cli": (),  # commands, by the entry points: `test_the_command_line_knows_no_room`
+    "npc.machine.platform": ("tomllib", "tomli"),
+}
+
+
+def names_of(source: str, module: str, is_package: bool) -> Iterator[str]:
+    """The dotted name of everything that a module's source imports; ``a.*`` for all modules of a package."""
+    package = module if is_package else module.rpartition(".")[0]
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            package = (
-                module_name(path) if path.name == "__init__.py" else module_name(path).rpartition(".")[0]
-            )
+            base = package
             for _ in range(node.level - 1):
-                package = package.rpartition(".")[0]
-            base = ".".join(filter(None, (package if node.level else "", node.module or "")))
-            yield base
+                base = base.rpartition(".")[0]
+            base = ".".join(filter(None, (base if node.level else "", node.module or "")))
             yield from (f"{base}.{alias.name}" for alias in node.names)
-        is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        for_types_only = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
-        if everywhere or not (is_function or for_types_only):
-            pending += ast.iter_child_nodes(node)
+        elif isinstance(node, ast.Call):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if called in ("import_module", "__import__"):
+                yield from loaded_names(node.args[0], module)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=str)
-def test_a_room_imports_only_rooms_below_it(path: Path) -> None:
-    room = path.parts[0]
-    imported = {name.partition(".")[0] for name in imports(path, everywhere=True)}
-    forbidden = imported & set(ALLOWED) - ALLOWED[room] - {room}
-    assert not forbidden, f"{path} imports {sorted(forbidden)}"
+def loaded_names(argument: ast.expr, module: str) -> tuple[str, ...]:
+    """What `import_module` loads: a constant, ``a.*`` for f"a.{name}", else what `BY_NAME` says."""
+    if isinstance(argument, ast.Constant):
+        return (str(argument.value),)
+    if isinstance(argument, ast.JoinedStr) and isinstance(argument.values[0], ast.Constant):
+        return (str(argument.values[0].value).rstrip(".") + ".*",)
+    assert module in BY_NAME, f"{module} loads {ast.unparse(argument)}: which modules are these?"
+    return BY_NAME[module]
 
 
-def loaded_by(module: str) -> dict[str, str]:
-    """What importing `module` loads, without what its functions import: {name: which module asks for it}."""
-    paths = {module_name(path): path for path in MODULES}
-    loaded = {module: "the command line"}
-    pending = [module]
-    while pending:
-        asking = pending.pop()
-        for name in imports(paths[asking], everywhere=False):
-            if name not in loaded:
-                loaded[name] = asking
-                if name in paths:
-                    pending.append(name)
-    return loaded
+def targets(names: Iterator[str], known: set[str]) -> set[str]:
+    """The modules of the house among imported names: the longest part of each that is one."""
+    found = set()
+    for name in names:
+        if name.endswith(".*"):
+            found |= {each for each in known if each.startswith(name[:-1])}
+            continue
+        while name and name not in known:
+            name = name.rpartition(".")[0]
+        found.add(name)
+    return found - {""}
 
 
-def test_the_launcher_loads_nothing_heavy() -> None:
-    allowed = {*sys.stdlib_module_names, "mpi4py", "npb", "npc", "parsers"}
-    loaded = loaded_by("npb.cli")
-    foreign = {name: asking for name, asking in loaded.items() if name.partition(".")[0] not in allowed}
-    assert not foreign
+def arrows(sources: dict[str, tuple[str, bool]]) -> dict[str, set[str]]:
+    """{module: the modules that it imports}, of {module: (source, whether it is a package)}."""
+    known = set(sources)
+    return {
+        module: targets(names_of(source, module, is_package), known) - {module}
+        for module, (source, is_package) in sources.items()
+    }
 
 
-#: A command's help as click alone makes it.
-BARE = """
-import sys, click
-bare = click.Command("bare", params=[click.Option(["--path"], type=click.Path(), help="A path.")])
-bare(["--help"], standalone_mode=False)
-print(*sys.modules)
-"""
-HELP = """
-import sys
-from npc.cli import main
-main([*sys.argv[1:], "--help"], standalone_mode=False)
-print(*sys.modules)
-"""
-#: What a command's module may load besides: all of it is small.
-LIGHT = {
-    *sys.builtin_module_names, "importlib._abc", "importlib.util", "npc", "npc.cli", "npc.parameters",
-    "npc.status", "npc.status_line", "pkgutil", "shlex",
-}  # fmt: skip
+SOURCES = {
+    module: ((ROOT / path).read_text(encoding="utf-8"), path.name == "__init__.py")
+    for module, path in PATHS.items()
+}
+ARROWS = arrows(SOURCES)
 
 
-def modules_after(program: str, *arguments: str) -> set[str]:
-    """What a fresh Python has loaded when it has run `program`, which prints it last."""
-    command = [sys.executable, "-c", program, *arguments]
-    ended = subprocess.run(command, capture_output=True, text=True, check=True)
-    return set(ended.stdout.splitlines()[-1].split())
-
-
-@pytest.fixture(scope="module")
-def modules_of_click() -> set[str]:
-    return modules_after(BARE)
-
-
-@pytest.mark.parametrize("name", ["", *sorted(entry_points())])
-def test_help_loads_only_click_and_the_module_of_the_command(name: str, modules_of_click: set[str]) -> None:
-    own = entry_points()[name].partition(":")[0] if name else "npc.cli"
-    packages = {own[:place] for place, letter in enumerate(own) if letter == "."}
-    loaded = modules_after(HELP, *filter(None, [name]))
-    assert own in loaded
-    assert not loaded - modules_of_click - LIGHT - packages - {own}
-
-
-def test_the_command_line_itself_loads_no_records() -> None:
-    program = "import sys, npc.cli; print(*sys.modules); from npc import *; print(read_run, Record, Reading)"
-    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    loaded, names = shown.stdout.splitlines()
-    assert "npc.cli" in loaded.split() and "npc.record" not in loaded.split()
-    assert "read_run" in names and "npc.record.Record" in names
+@pytest.mark.parametrize("room", ALLOWED)
+def test_a_room_imports_only_rooms_below_it(room: str) -> None:
+    forbidden = {
+        f"{module} imports {target}"
+        for module, its in ARROWS.items()
+        for target in its
+        if module.partition(".")[0] == room and target.partition(".")[0] not in {room, *ALLOWED[room]}
+    }
+    assert not forbidden
 
 
 def test_no_module_imports_itself_through_others() -> None:
-    known = {module_name(path) for path in MODULES}
-    graph = {
-        module_name(path): {
-            name for name in imports(path, everywhere=False) if name in known and name != module_name(path)
-        }
-        for path in MODULES
-    }
-    # A package's __init__ that gathers its modules' names is imported by them in passing only.
-    for package in ALLOWED:
-        for module, targets in graph.items():
-            if module.startswith(f"{package}."):
-                targets.discard(package)
-    TopologicalSorter(graph).prepare()  # raises CycleError, which names the modules
+    TopologicalSorter(ARROWS).prepare()  # raises CycleError, which names the modules
+
+
+@pytest.mark.parametrize(
+    "import_back",
+    [
+        "import a.one",
+        "from a import one",
+        "from a.one import f",
+        "def f():\n    from a.one import f",
+        "def f():\n    import importlib\n    importlib.import_module('a.one')",
+        "def f(name):\n    import importlib\n    importlib.import_module(f'a.{name}')",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from a.one import T",
+        "from .one import f",
+    ],
+)
+def test_a_circle_is_seen_wherever_the_import_stands(import_back: str) -> None:
+    sources = {"a": ("", True), "a.one": ("import a.two", False), "a.two": (import_back, False)}
+    with pytest.raises(CycleError):
+        TopologicalSorter(arrows(sources)).prepare()
 
 
 def test_every_room_is_looked_at() -> None:
     rooms = {path.parent.name for path in ROOT.glob("*/*.py")} - {"tests", "benchmarks"}
-    assert rooms == {path.parts[0] for path in MODULES}
+    assert rooms == {module.partition(".")[0] for module in PATHS}
+
+
+def test_the_command_line_knows_no_room() -> None:
+    """Commands are found by entry points; each of these exists."""
+    assert set(ALLOWED) >= {target.partition(".")[0] for target in entry_points().values()}
+    assert {target.partition(":")[0] for target in entry_points().values()} <= set(PATHS)
+
+
+def loaded_by(program: str) -> set[str]:
+    """Top-level packages that a fresh Python has loaded when it has run `program`."""
+    ended = subprocess.run(
+        [sys.executable, "-c", f"{program}\nimport sys\nprint(*sys.modules)"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return {name.partition(".")[0] for name in ended.stdout.splitlines()[-1].split()}
+
+
+def test_the_launcher_loads_nothing_heavy() -> None:
+    bare = loaded_by("")
+    assert loaded_by("import npb.cli") - bare - set(sys.stdlib_module_names) <= {"npb", "npc", "parsers"}
+
+
+@pytest.mark.parametrize("name", ["", *sorted(entry_points())])
+def test_help_loads_no_heavy_library(name: str) -> None:
+    words = [*filter(None, [name]), "--help"]
+    loaded = loaded_by(f"from npc.cli import main\nmain({words}, standalone_mode=False)")
+    assert not loaded & {"numpy", "scipy", "matplotlib", "mpi4py", "jinja2", "rich", "msgspec"}

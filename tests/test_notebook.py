@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
 
-DOCS = Path(__file__).parent.parent / "docs"
+from tests.paths import ROOT
+
+DOCS = ROOT / "docs"
 
 
 def texts(notebook: Any) -> list[list[str]]:

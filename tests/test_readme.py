@@ -13,10 +13,11 @@ from pathlib import Path
 import click
 import pytest
 
-from npc.characterise import settings
 from npc.cli import entry_points, main
+from npc.jobs.characterise import settings
 from npc.parameters import TAGS
-from tests.jube_job import NPC, ROOT, finish
+from tests.lab.jube_job import NPC, finish
+from tests.paths import ROOT
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 EXAMPLE = ROOT / "docs" / "example" / "localhost"

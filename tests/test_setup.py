@@ -19,9 +19,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.paths import ROOT
+
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parent.parent
 
 PYPROJECT = """
 [build-system]

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.paths import ROOT
+
 TESTS = """
 import pytest
 
@@ -37,7 +39,7 @@ WHOLE_MODULE = "import pytest\npytest.importorskip('no_such_module')\n"
 
 
 def run(folder: Path, **environ: str) -> subprocess.CompletedProcess[str]:
-    shutil.copy(Path(__file__).parent / "conftest.py", folder)
+    shutil.copy(ROOT / "tests/conftest.py", folder)
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    netns: x\n    optional_skip(reason): x\n")
     (folder / "test_some.py").write_text(TESTS)
     (folder / "test_module.py").write_text(WHOLE_MODULE)

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from npc.topology import processors
+from npc.machine.topology import processors
 
 Number = TypeVar("Number", int, float)
 #: STREAM: each array at least so many times the last-level caches.

@@ -14,8 +14,8 @@ import os
 import sys
 from pathlib import Path
 
-from npc.sysfs import parse_cpus
-from npc.topology import processors
+from npc.machine.sysfs import parse_cpus
+from npc.machine.topology import processors
 from parsers.stream import AFFINITY_FORMAT
 
 CPUS = Path("/sys/devices/system/cpu")

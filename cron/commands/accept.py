@@ -31,12 +31,12 @@ def accept(pattern: str, reason: str, platform: str, history: Path | None, night
 
     from cron.acceptance import InvalidAcceptance
     from cron.acceptance import accept as record
-    from cron.history import History, InvalidHistory
     from cron.journal import Journal
     from cron.nightly import judge_night
     from cron.series import label
-    from npc.characterise import checkout, platform_folder
-    from npc.units import METRICS, format_quantity
+    from npc.jobs.characterise import checkout, platform_folder
+    from npc.records.history import History, InvalidHistory
+    from npc.records.units import METRICS, format_quantity
 
     folder = folder_of(history, platform_folder(checkout(), platform).name)
     past = History(folder)

@@ -34,7 +34,7 @@ def install(platform: str, at: str, kind: str | None, history: Path | None, word
     """
     from cron import schedule
     from cron.commands.nightly import nightly
-    from npc.characterise import checkout, platform_folder
+    from npc.jobs.characterise import checkout, platform_folder
 
     try:
         moment = schedule.At.parse(at)
@@ -90,7 +90,7 @@ def show(history: Path | None) -> None:
     """What is installed, and how the last nights went."""
     from cron import lock, schedule
     from cron.journal import Journal
-    from npc.characterise import checkout
+    from npc.jobs.characterise import checkout
 
     for table in (schedule.CRONTAB, schedule.SCRONTAB):
         try:

@@ -14,10 +14,10 @@ from npc.parameters import PathParameter
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cron.history import History, Point, SeriesKey
     from cron.variation import Variation
-    from npc.platform import Platform
-    from npc.record import Record
+    from npc.machine.platform import Platform
+    from npc.records.history import History, Point, SeriesKey
+    from npc.records.record import Record
     from roofline.ceilings import Ceiling
 
 
@@ -49,9 +49,9 @@ def history(
     import json
     from pathlib import Path
 
-    from cron.history import History, InvalidHistory
     from cron.series import matches
     from cron.variation import variations
+    from npc.records.history import History, InvalidHistory
 
     past = History(folder_of(history, Path(platform).name))
     status_line.show(f"reading {past.folder}")
@@ -100,7 +100,7 @@ def _shares(past: History, platform: str, keys: set[SeriesKey]) -> list[Ceiling]
 
 
 def _limits(platform: str) -> Platform | None:
-    from npc.platform import InvalidPlatform, find_platform, read_platform
+    from npc.machine.platform import InvalidPlatform, find_platform, read_platform
 
     path = find_platform(platform)
     try:
@@ -120,7 +120,7 @@ def _plain(ceiling: Ceiling) -> dict[str, Any]:
 
 
 def _share(ceiling: Ceiling) -> str:
-    from npc.units import format_quantity
+    from npc.records.units import format_quantity
 
     unit = "FLOP/s" if ceiling.kind == "compute" else "B/s"
     value, nominal = (format_quantity(x, unit) for x in (ceiling.value, ceiling.nominal or 0.0))
@@ -129,7 +129,7 @@ def _share(ceiling: Ceiling) -> str:
 
 def _table(found: Sequence[Variation]) -> str:
     from cron.series import label
-    from npc.units import METRICS, format_quantity
+    from npc.records.units import METRICS, format_quantity
 
     rows = [("series", "nights", "median", "95 % interval", "deviation", "nights differ", "trend", "in time")]
     for each in found:
@@ -150,7 +150,7 @@ def _table(found: Sequence[Variation]) -> str:
 
 
 def _text(value: float, unit: str) -> str:
-    from npc.units import format_quantity
+    from npc.records.units import format_quantity
 
     return format_quantity(value, unit)
 
@@ -160,7 +160,7 @@ def _draw(
 ) -> list[Path]:
     """The pictures: of each case the series with the largest size, and one heat map of the nodes."""
     from cron.figures import allocation, over_measurements
-    from npc.fabric import InvalidTopology, load
+    from npc.machine.fabric import InvalidTopology, load
 
     try:
         topology = load(source) if source else None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cron.nightly import Options, Outcome
-    from npc.fabric import Topology
+    from npc.machine.fabric import Topology
 
 NIGHTS: Final = "runs/nightly"
 
@@ -66,11 +66,11 @@ def nightly(
     """
     from pathlib import Path
 
-    from cron.history import InvalidHistory
     from cron.lock import Held, only_one
     from cron.nightly import Options, Stopped, Watch
-    from npc.characterise import benchmark_file, checkout, environment_of_settings, platform_folder
-    from npc.stop import Stop
+    from npc.jobs.characterise import benchmark_file, checkout, environment_of_settings, platform_folder
+    from npc.jobs.stop import Stop
+    from npc.records.history import InvalidHistory
 
     home = checkout()
     for tag in tags:
@@ -112,7 +112,7 @@ def nightly(
 
 def _fabric(topology: str) -> Topology | None:
     """Switches and racks. Raises click.UsageError where they cannot be read."""
-    from npc.fabric import InvalidTopology, load
+    from npc.machine.fabric import InvalidTopology, load
 
     try:
         return load(topology) if topology else None

@@ -42,7 +42,7 @@ def characterise(
     Exit codes: 0 all was measured (or was unavailable here), 1 nothing usable, 2 usage, 5 jobs have not
     ended by the limit, 6 some of it failed, 130 and 143 stopped (what was measured before is collected).
     """
-    from npc.characterise import (
+    from npc.jobs.characterise import (
         benchmark_file,
         checkout,
         environment_of_settings,
@@ -51,8 +51,8 @@ def characterise(
         paths_from_here,
         platform_folder,
     )
-    from npc.tools import search_path
-    from npc.wait import Patience
+    from npc.jobs.wait import Patience
+    from npc.machine.tools import search_path
 
     home = checkout()
     for tag in tags:

@@ -17,8 +17,8 @@ def doctor(as_json: bool, missing: bool) -> None:
     """
     import json
 
-    from npc import diagnosis
-    from npc.tools import Site
+    from npc.machine import diagnosis
+    from npc.machine.tools import Site
 
     site = Site.here()
     found = diagnosis.look(missing_only=missing)

@@ -26,7 +26,7 @@ def environment(output: Path | None, watch: float) -> None:
     """Describe this machine and its software as JSON, as every run keeps it in environment.json."""
     import json
 
-    from npc.environment import collect_environment
+    from npc.machine.environment import collect_environment
 
     text = json.dumps(collect_environment(watch_s=watch), indent=2) + "\n"
     if output is None:

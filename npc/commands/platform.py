@@ -28,9 +28,9 @@ def new(name: str, wanted: str | None, account: str, ask_node: bool, patience: f
 
     Exit codes: 0, 1 (Slurm does not answer, nothing can be written), 2 usage.
     """
-    from npc.characterise import checkout
-    from npc.new_platform import choose, describe_node, partitions, write_platform
-    from npc.platform import PLATFORMS, InvalidPlatform
+    from npc.jobs.characterise import checkout
+    from npc.machine.new_platform import choose, describe_node, partitions, write_platform
+    from npc.machine.platform import PLATFORMS, InvalidPlatform
 
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
         raise click.UsageError(f"{name!r} is no name for a folder: letters, digits, - _ .")

@@ -15,7 +15,7 @@ from npc.parameters import PathParameter, program_first
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from npc.launch import Launch
+    from npc.records.launch import Launch
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -72,9 +72,7 @@ def sample(
     """
     import signal
 
-    from npc.launch import LaunchLog
-    from npc.record import OK
-    from npc.sample import (
+    from npc.jobs.sample import (
         EXIT_NOTHING,
         EXIT_PARTLY,
         Stopped,
@@ -85,7 +83,9 @@ def sample(
         read_cases,
         sample_all,
     )
-    from npc.stop import Stop
+    from npc.jobs.stop import Stop
+    from npc.records.launch import LaunchLog
+    from npc.records.record import OK
 
     try:
         if cases is not None and each:
@@ -157,7 +157,7 @@ class _Failures:
     def tell(self, launch: Launch) -> None:
         import shlex
 
-        from npc.record import OK
+        from npc.records.record import OK
 
         if launch.status == OK:
             return

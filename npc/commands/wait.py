@@ -45,10 +45,9 @@ def wait(
     """
     import json
 
-    from npc.progress import Display, as_json
-    from npc.stop import Stop
-    from npc.tools import search_path
-    from npc.wait import (
+    from npc.jobs.progress import Display, as_json
+    from npc.jobs.stop import Stop
+    from npc.jobs.wait import (
         EXIT_UNFINISHED,
         WRITING_S,
         Ending,
@@ -58,7 +57,8 @@ def wait(
         verdict,
         wait_for,
     )
-    from npc.workpackages import NoRun, find_run, read_workpackages
+    from npc.jobs.workpackages import NoRun, find_run, read_workpackages
+    from npc.machine.tools import search_path
 
     if least > most:
         raise click.UsageError(f"--least {least:g} s is more than --most {most:g} s")

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
-from npc.launch import Launch
-from npc.platform import Platform
-from npc.record import OK, Record, replace
+from npc.machine.platform import Platform
+from npc.records.launch import Launch
+from npc.records.record import OK, Record, replace
 
 Level = Literal["invalid", "note"]
 INVALID: Final = "invalid: "

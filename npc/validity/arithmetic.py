@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from npc.units import format_quantity
+from npc.records.units import format_quantity
 
 #: The smallest slip that is to be found is that of units, 2.4 %; tools print three digits or more.
 TOLERANCE: Final = 0.01

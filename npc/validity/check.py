@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import click
 
-from npc.platform import InvalidPlatform, find_platform
-from npc.record import Record, to_row
-from npc.run import read_run, records_file
+from npc.machine.platform import InvalidPlatform, find_platform
+from npc.records.record import Record, to_row
+from npc.records.run import read_run, records_file
 from npc.validity import INVALID, Finding, Rule, find_lies
 from npc.validity.run import circumstances_of, platform_of
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from npc.launch import LAUNCHES, Launch, read_launches
-from npc.platform import Platform, find_platform, read_platform
-from npc.record import Record
+from npc.machine.platform import Platform, find_platform, read_platform
+from npc.records.launch import LAUNCHES, Launch, read_launches
+from npc.records.record import Record
 from npc.validity import Circumstances
 
 _ENVIRONMENT: Final = "environment.json"
@@ -18,7 +18,7 @@ _ENVIRONMENT: Final = "environment.json"
 def platform_of(records: Sequence[Record], name: str = "") -> Platform | None:
     """The nominal limits of platform `name`, by default the records' own; None if there is no such file.
 
-    Raises OSError, and `npc.platform.InvalidPlatform`.
+    Raises OSError, and `npc.machine.platform.InvalidPlatform`.
     """
     names = {record.platform for record in records}
     path = find_platform(name or (names.pop() if len(names) == 1 else ""))

@@ -16,9 +16,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from npc.launch import Launch
-from npc.platform import InvalidPlatform, Platform
-from npc.record import Record
+from npc.machine.platform import InvalidPlatform, Platform
+from npc.records.launch import Launch
+from npc.records.record import Record
 from npc.validity import Circumstances, Finding, find_lies
 from report.runs import Run, joined, read_runs
 from roofline.analyse import analyse
@@ -126,8 +126,8 @@ def gather(paths: Sequence[Path], platform: str = "") -> Run:
     """The runs that `paths` mean as one, judged by the nominal limits of `platform` (default: the records'
     own); of records of several platforms those of `platform`.
 
-    Raises FileNotFoundError, OSError, `npc.InvalidRecord`, `npc.platform.InvalidPlatform`, and ValueError for
-    several platforms none of which is chosen.
+    Raises FileNotFoundError, OSError, `npc.InvalidRecord`, `npc.machine.platform.InvalidPlatform`, and
+    ValueError for several platforms none of which is chosen.
     """
     runs = read_runs(paths, platform)
     names = sorted({run.platform_name for run in runs} - {""})

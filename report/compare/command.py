@@ -188,7 +188,7 @@ def _show(comparisons: Sequence[Comparison], by: str, form: str, everything: boo
 
 
 def _draw(sides: Sequence[Side], folder: Path) -> None:
-    from npc.platform import InvalidPlatform, Platform
+    from npc.machine.platform import InvalidPlatform, Platform
     from npc.validity.run import platform_of
     from report.compare.plots import draw
 

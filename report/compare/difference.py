@@ -28,7 +28,7 @@ from functools import lru_cache
 from statistics import NormalDist, fmean, median
 from typing import Final, NamedTuple
 
-from npc.statistics import LEVEL
+from npc.statistics.medians import LEVEL
 from roofline.models.estimate import student_two_sided
 
 #: Standard deviation of the logarithms of a machine's medians from run to run, beyond what launches and drift

@@ -10,10 +10,10 @@ from fnmatch import fnmatchcase
 from statistics import median
 from typing import Final, Literal, NamedTuple
 
-from npc.history import REMEASURED
-from npc.record import Record
-from npc.statistics import false_discovery
-from npc.units import METRICS, format_size
+from npc.records.history_files import REMEASURED
+from npc.records.record import Record
+from npc.records.units import METRICS, format_size
+from npc.statistics.medians import false_discovery
 from report.compare.difference import (
     ENOUGH_RUNS,
     LEAST_LAUNCHES,

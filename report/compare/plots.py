@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from npc.platform import Platform
-from npc.record import Record
+from npc.machine.platform import Platform
+from npc.records.record import Record
 from report.compare.sides import Side
 
 if TYPE_CHECKING:

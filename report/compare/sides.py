@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from npc.history import completed, months
-from npc.record import InvalidRecord, Record, from_row
-from npc.run import RECORDS, read_run
+from npc.records.history_files import completed, months
+from npc.records.record import InvalidRecord, Record, from_row
+from npc.records.run import RECORDS, read_run
 
 #: ``fuchs@2026-11-20``, ``fuchs@2026-11``, ``fuchs@2026-11-01..2026-11-20``.
 _NIGHTS: Final = re.compile(r"([^/@]+)@(\d{4}(?:-\d\d){0,2})(?:\.\.(\d{4}(?:-\d\d){0,2}))?")

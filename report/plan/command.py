@@ -41,7 +41,7 @@ def plan(goal: str, budget_text: str, platform: str, nodes: int | None, as_json:
     import json
 
     from npc.cli import entry_points
-    from npc.units import parse_duration
+    from npc.records.units import parse_duration
     from report.plan.planning import TooLittleTime, make_plan
 
     try:
@@ -57,10 +57,10 @@ def plan(goal: str, budget_text: str, platform: str, nodes: int | None, as_json:
 
 def _machine(name: str, nodes: int | None) -> Machine:
     """What this machine, and the platform's file, say."""
-    from npc.characterise import checkout, platform_folder, settings
-    from npc.interfaces import rdma_ports
-    from npc.platform import PLATFORM_FILE, InvalidPlatform, read_platform
-    from npc.tools import TOOLS, find
+    from npc.jobs.characterise import checkout, platform_folder, settings
+    from npc.machine.interfaces import rdma_ports
+    from npc.machine.platform import PLATFORM_FILE, InvalidPlatform, read_platform
+    from npc.machine.tools import TOOLS, find
     from report.plan.durations import SITE_PROGRAMS
     from report.plan.planning import Machine
 
@@ -108,7 +108,7 @@ def _setting(name: str, platform: str) -> str:
 
 def _there(command: str, find: Any) -> bool:
     if command == "osu_latency":
-        from npc.tools import look_up, named
+        from npc.machine.tools import look_up, named
 
         return look_up(named(command)).path is not None
     return find(command) is not None
@@ -131,7 +131,7 @@ def _document(plan: Plan) -> dict[str, Any]:
 
 
 def _text(plan: Plan) -> str:
-    from npc.units import format_duration
+    from npc.records.units import format_duration
 
     rows = [("benchmark", "tag", "nodes", "jobs", "launches", "expected", "sizes", "measures")]
     for step in plan.steps:

@@ -23,9 +23,9 @@ END_S: Final = 8.0
 class Step:
     """One step of ``jube.yml``.
 
-    tags: any of them runs it. commands: tools (`npc.tools`) that it needs; without them it is unavailable at
-    once. jobs: workpackages. launches: of one sample, all jobs together. fixed: launches that do not depend
-    on the number of samples. seconds: of one launch. nodes: numbers of nodes that it
+    tags: any of them runs it. commands: tools (`npc.machine.tools`) that it needs; without them it is
+    unavailable at once. jobs: workpackages. launches: of one sample, all jobs together. fixed: launches that
+    do not depend on the number of samples. seconds: of one launch. nodes: numbers of nodes that it
     runs on. measures: in words. sizes: setting and default of its messages, arrays or problem. scales: the
     setting of its nodes, if it has one; on n times as many nodes a launch takes n^growth times as long.
     """

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from npc.statistics import MIN_SAMPLES
-from npc.units import format_duration
+from npc.records.units import format_duration
+from npc.statistics.medians import MIN_SAMPLES
 from report.compare.difference import ENOUGH_RUNS
 from report.plan.durations import SITE_PROGRAMS, Step, duration, steps_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npc.units import format_quantity
+from npc.records.units import format_quantity
 from report.advice import Advice, advise, conclusion, evidence_of
 from report.blocks import Block, Cell, Table, Text
 from report.runs import Report, Run

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from npc.fabric import Topology
+from npc.machine.fabric import Topology
 from report.blocks import Block, Cell, Figure, Table, Text, count, grid_figure
 from report.charts import Cell as GridCell
 from report.charts import Grid

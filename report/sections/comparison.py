@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npc.units import format_quantity, format_size
+from npc.records.units import format_quantity, format_size
 from report.blocks import Block, Cell, Table, Text
 from report.compare.outputs import headline, remarks
 from report.compare.pairs import Choice, Half, Pair, compare_sides, params_text

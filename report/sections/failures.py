@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from npc.launch import last_words
-from npc.record import Record
+from npc.records.launch import last_words
+from npc.records.record import Record
 from npc.validity import Finding, Rule
 from report.blocks import Block, Cell, Table, Text, count, plural
 from report.runs import Report, Run, hosts_of

@@ -10,8 +10,8 @@ from itertools import islice
 
 from markupsafe import Markup
 
-from npc.record import OK
-from npc.units import format_quantity
+from npc.records.record import OK
+from npc.records.units import format_quantity
 from report.blocks import Block, Cell, Figure, Listing, Sample, Table, Text, chart_figure, count
 from report.charts import Chart, Mark, Trace, quantity_axis, sparkline, time_axis
 from report.history import History, HistorySeries, Night

@@ -9,8 +9,8 @@ from functools import cached_property
 from statistics import median
 from typing import Any, NamedTuple
 
-from npc.fabric import Topology, in_order, neighbours
-from npc.units import METRICS, format_quantity, format_size
+from npc.machine.fabric import Topology, in_order, neighbours
+from npc.records.units import METRICS, format_quantity, format_size
 from report.blocks import Block, Cell, Figure, Listing, Table, Text, count, grid_figure, quantity
 from report.charts import Cell as GridCell
 from report.charts import Grid, State

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npc.units import format_quantity
+from npc.records.units import format_quantity
 from report.blocks import Block, Cell, Columns, Listing, Table, Text, chart_figure, count, quantity
 from report.charts import COLOURS, Axis, Chart, Mark, Tick, Trace, log_ticks
 from report.runs import Report, Run

@@ -6,7 +6,7 @@ from __future__ import annotations
 import glob
 from collections.abc import Iterator, Sequence
 
-from npc.units import METRICS, format_quantity, format_size
+from npc.records.units import METRICS, format_quantity, format_size
 from report.blocks import Block, Cell, Columns, Figure, Table, Text, chart_figure
 from report.charts import CYCLE, DASHES, Axis, Chart, Mark, Trace, quantity_axis, size_axis
 from report.runs import Report, Run

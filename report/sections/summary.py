@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from npc.statistics import MIN_SAMPLES
+from npc.statistics.medians import MIN_SAMPLES
 from report.advice import advise, evidence_of
 from report.blocks import Block, Cell, Listing, Table, Text, count, plural, quantity
 from report.history import History, HistorySeries

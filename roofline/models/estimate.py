@@ -3,8 +3,8 @@
 Two kinds of evidence give an interval, and each fit says which one its own have:
 
 - ``launches``: six or more launches were measured at every size. The model is fitted to each launch alone,
-  and the interval is that of order statistics among these estimates (`npc.statistics`): no distribution is
-  assumed, and what all sizes of one launch have in common, its placement above all, is in it.
+  and the interval is that of order statistics among these estimates (`npc.statistics.medians`): no
+  distribution is assumed, and what all sizes of one launch have in common, its placement above all, is in it.
 - ``residuals``: fewer launches. The interval is θ ± t·s(θ) with the covariance of weighted least squares
   and Student's quantile. It takes errors of different points for independent of each other.
 
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from npc.statistics import LEVEL, order_statistic_rank
+from npc.statistics.medians import LEVEL, order_statistic_rank
 
 if TYPE_CHECKING:
     import numpy as np

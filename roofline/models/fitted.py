@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeVar
 
-from npc.statistics import MIN_SAMPLES
+from npc.statistics.medians import MIN_SAMPLES
 from roofline.models.estimate import Parameter
 from roofline.models.piecewise import Pieces, Sweep
 

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from npc.statistics import MIN_SAMPLES
+from npc.statistics.medians import MIN_SAMPLES
 from roofline.cross_validation import BURST
 from roofline.models.estimate import Linear, Number, Parameter
 from roofline.models.fitted import Fitted, Part

@@ -25,7 +25,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from npc.statistics import MIN_SAMPLES
+from npc.statistics.medians import MIN_SAMPLES
 from roofline.models.estimate import Number, Parameter
 from roofline.models.fitted import Fitted, PiecewiseLinear, line_parameters, parts_of
 from roofline.models.piecewise import Sweep, design_of, fit_linear, fit_pieces, weighted_fit

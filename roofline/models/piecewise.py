@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from npc.statistics import MIN_SAMPLES
+from npc.statistics.medians import MIN_SAMPLES
 from roofline.models.estimate import Linear, Number
 
 if TYPE_CHECKING:

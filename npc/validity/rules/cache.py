@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from npc.record import Record
-from npc.units import format_quantity
+from npc.records.record import Record
+from npc.records.units import format_quantity
 from npc.validity import Circumstances, rule
 
 _MULTIPLE: Final = 4

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from npc.record import Record
-from npc.units import format_quantity
+from npc.records.record import Record
+from npc.records.units import format_quantity
 from npc.validity import Circumstances, rule
-from npc.validity.kinds import between_nodes
-from npc.validity.slips import likely_slip
+from npc.validity.traffic import between_nodes
+from npc.validity.unit_errors import likely_slip
 
 #: What a short test may count too much: data still in the sender's and the switch's buffers when the clock
 #: stops. Seen on shaped links with tests of 4 s and more: below 1 %. The smallest slip of units is 2.4 %.

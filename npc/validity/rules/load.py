@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from npc.record import Record
+from npc.records.record import Record
 from npc.validity import Circumstances, rule
 
 #: Half of the CPUs taken by others: what uses all of them gets the rest, or waits for its slowest part.

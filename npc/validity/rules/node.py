@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from npc.platform import PRECISION_BITS
-from npc.record import Record
-from npc.units import format_quantity
+from npc.machine.platform import PRECISION_BITS
+from npc.records.record import Record
+from npc.records.units import format_quantity
 from npc.validity import Circumstances, rule
-from npc.validity.kinds import of_memory
-from npc.validity.slips import likely_slip
+from npc.validity.traffic import of_memory
+from npc.validity.unit_errors import likely_slip
 
 #: Data sheets round: DDR4-2933 has 23.467 GB/s a channel and is quoted with 23.5.
 _TOLERANCE: Final = 1.01

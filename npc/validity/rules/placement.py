@@ -8,9 +8,9 @@ from itertools import pairwise
 from pathlib import PurePath
 from typing import Final
 
-from npc.launch import Launch
-from npc.record import Record
-from npc.sysfs import parse_cpus
+from npc.machine.sysfs import parse_cpus
+from npc.records.launch import Launch
+from npc.records.record import Record
 from npc.validity import Circumstances, rule
 
 #: The option --oversubscribe by Open MPI's variables, of version 4 and of 5.

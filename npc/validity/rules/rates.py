@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from npc.record import Record
-from npc.units import format_quantity
+from npc.records.record import Record
+from npc.records.units import format_quantity
 from npc.validity import Circumstances, rule
 from npc.validity.arithmetic import TOLERANCE, contradiction
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
-from npc.record import Record
-from npc.statistics import Summary, summarise
-from npc.units import format_quantity, format_size
+from npc.records.record import Record
+from npc.records.units import format_quantity, format_size
+from npc.statistics.medians import Summary, summarise
 from npc.validity import Circumstances, rule
-from npc.validity.kinds import of_messages
+from npc.validity.traffic import of_messages
 
 #: Below this the two medians are the same for anybody who reads a curve.
 _VISIBLE: Final = 0.05

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from npc.traps import ENOUGH_MEMLOCK
-from npc.units import format_quantity
+from npc.machine.preflight import ENOUGH_MEMLOCK
+from npc.records.units import format_quantity
 from report.advice import Evidence, Hint, Judgement, rule
 from roofline.ceilings import Ceiling, Estimate
 
@@ -368,7 +368,7 @@ _FAR: Final = 4
 
 def _switch(fitted: Any, piece: int) -> tuple[str, str, float] | None:
     """(what is seen, sizes concerned, gain at most) of the switch after a piece; None where it is right."""
-    from npc.units import format_size
+    from npc.records.units import format_size
 
     (a1, b1), (a2, b2) = (
         tuple(number.value for number in fitted.pieces.line(each)) for each in (piece, piece + 1)
@@ -400,6 +400,6 @@ def _switch(fitted: Any, piece: int) -> tuple[str, str, float] | None:
 
 
 def _about(size: int) -> str:
-    from npc.units import format_size
+    from npc.records.units import format_size
 
     return format_quantity(size, "B", 2) if size % 1024 else format_size(size)

@@ -8,11 +8,11 @@ from pathlib import PurePath
 from statistics import median
 from typing import Final
 
-from npc.record import Record
-from npc.sysfs import parse_cpus
-from npc.units import METRICS, format_quantity
-from npc.validity.kinds import of_memory
+from npc.machine.sysfs import parse_cpus
+from npc.records.record import Record
+from npc.records.units import METRICS, format_quantity
 from npc.validity.rules.placement import MPI_STARTERS
+from npc.validity.traffic import of_memory
 from report.advice import Evidence, Hint, Judgement, rule
 from roofline.ceilings import Ceiling
 

@@ -1,0 +1,354 @@
+"""Who is to blame, by the history: which node, pair, switch or rack was there whenever it was slow.
+
+A night measures on the nodes that the scheduler gave it; over the nights it tells the nodes apart (the
+published prototype of NPC found its four bad nodes so, by hand). A reading is one case of a benchmark on
+one group of hosts in one night: how far its values lie below the usual, as a logarithm. What was measured
+again in that night is no reading of its own, for what disturbs a night often lasts until then. Each node,
+pair, switch and rack, each from several nights on, is a hypothesis: its readings, and only they, are
+lower. So is everything together from some night on, for which no node is to blame. The hypothesis that
+raises the likelihood most is taken, tested against the rest (`npc.statistics.mixture`), its readings are set
+aside, and the next one is looked for. What fails is counted instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+import numpy as np
+
+from cron.series import Attempt, Panel, case_of, direction
+from cron.step_detection import DISAGREE
+from cron.verdict import Suspect
+from npc.machine.fabric import Kind, natural
+from npc.statistics import mixture as evidence
+from npc.statistics.mixture import Hypotheses, at_least, upper_tail
+
+if TYPE_CHECKING:
+    from npc.machine.fabric import Topology
+    from npc.statistics.mixture import Booleans, Effect, Floats, Integers, Noise
+
+#: Nights that are looked at, and from which nights on, counted from the last one, somebody may be slow.
+WINDOW: Final = 60
+ONSETS: Final = (1, 2, 3, 7, 14, WINDOW)
+#: Named is who has such evidence in fewer healthy nights than this, all hypotheses together; for the second
+#: one twice as much, and so on (Benjamini and Hochberg, 1995).
+FALSE_NAME: Final = 0.002
+#: Nobody is named for less, or for fewer readings that are nearer to it than to what is usual.
+MIN_SLOWDOWN: Final = 0.015
+NAMED_READINGS: Final = 3
+#: Fewer readings accuse nobody, and so does a lower score.
+MIN_READINGS: Final = 2
+SHOWN_SCORE: Final = 3.0
+MOST: Final = 8
+#: Of the sizes of one case the lower quartile is taken: a slow link shows at some of them only.
+QUANTILE: Final = 0.25
+#: Explanations whose likelihoods differ by less than this factor are equally good.
+EQUALLY_GOOD: Final = 3.0
+#: Nights in which failures are counted.
+FAILING_NIGHTS: Final = 7
+
+_EVERYTHING: Final = "everything"
+
+
+class Label(NamedTuple):
+    """A hypothesis: what is slow, and from which night on."""
+
+    kind: Literal["node", "link", "switch", "rack", "everything"]
+    name: str
+    onset: int
+
+    def __str__(self) -> str:
+        return self.name if self.kind == _EVERYTHING else f"{self.kind} {self.name}"
+
+
+class Accusation(NamedTuple):
+    """A hypothesis that was taken, with its evidence."""
+
+    label: Label
+    effect: Effect
+    readings: Integers
+    rivals: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """The readings of one case: by reading its value (log units, 0 is usual), its night, and its hosts."""
+
+    case: str
+    values: Floats
+    nights: Integers
+    hosts: tuple[tuple[str, ...], ...]
+
+
+def suspects(panel: Panel, topology: Topology | None = None) -> tuple[Suspect, ...]:
+    """Whom the last nights accuse, the strongest evidence first; nobody where nothing is slow.
+
+    Who is accused in several cases of benchmarks is one suspect.
+    """
+    cases = list(_cases(panel))
+    inquiries = [Inquiry(readings, topology) for readings in cases]
+    tested = max(sum(inquiry.tested for inquiry in inquiries), 1)
+    found: dict[tuple[str, str], list[tuple[Readings, Accusation]]] = defaultdict(list)
+    for readings, inquiry in zip(cases, inquiries, strict=True):
+        for accusation in inquiry.accusations():
+            found[accusation.label.kind, accusation.label.name].append((readings, accusation))
+    slow = [_suspect(panel, accused, tested, topology) for accused in found.values()]
+    slow.sort(key=lambda each: -each.score)
+    for place, each in enumerate(slow):
+        grave = each.grave and each.chance <= FALSE_NAME * (place + 1)
+        slow[place] = replace(each, grave=grave, named=each.named and grave)
+    return tuple(sorted([*failing(panel), *slow], key=lambda each: (not each.named, -each.score))[:MOST])
+
+
+def failing(panel: Panel) -> list[Suspect]:
+    """Nodes whose measurements fail more often than by accident, at the rate at which the others' do."""
+    recent = set(panel.runs[-FAILING_NIGHTS:])
+    attempts = [attempt for attempt in panel.attempts if attempt.run in recent]
+    bad = [attempt for attempt in attempts if attempt.failed]
+    names = sorted({host for attempt in attempts for host in attempt.hosts}, key=natural)
+    found = []
+    for name in names:
+        mine = [attempt for attempt in bad if name in attempt.hosts]
+        total = sum(name in attempt.hosts for attempt in attempts)
+        others = len(attempts) - total
+        if len(mine) < MIN_READINGS or not others:
+            continue
+        rate = min((len(bad) - len(mine) + 1) / (others + 50), 0.5)
+        chance = min(at_least(len(mine), total, rate) * len(names), 1.0)
+        score = evidence.normal_quantile(chance / len(names))
+        if score >= SHOWN_SCORE:
+            found.append(_silent(name, mine, total, chance, score, bad))
+    return found
+
+
+def _silent(
+    name: str, mine: Sequence[Attempt], total: int, chance: float, score: float, bad: Sequence[Attempt]
+) -> Suspect:
+    everywhere = {host for attempt in mine for host in attempt.hosts if host != name}
+    rivals = sorted((host for host in everywhere if all(host in each.hosts for each in mine)), key=natural)
+    runs = tuple(dict.fromkeys(attempt.run for attempt in mine))
+    return Suspect(
+        kind="node",
+        name=name,
+        nodes=(name,),
+        benchmarks=tuple(dict.fromkeys(attempt.benchmark for attempt in mine)),
+        since=runs[0],
+        evidence=f"there in {len(mine)} of {len(bad)} failures, failed in {len(mine)} of {total} attempts",
+        chance=chance,
+        score=score,
+        named=chance <= FALSE_NAME and not rivals,
+        rivals=tuple(f"node {host}" for host in rivals),
+        runs=runs,
+    )
+
+
+def _cases(panel: Panel) -> Iterable[Readings]:
+    """Readings of every case whose metric has a better direction."""
+    members: dict[str, list[int]] = defaultdict(list)
+    for s, key in enumerate(panel.keys):
+        if direction(key):
+            members[case_of(key)].append(s)
+    first = max(len(panel.runs) - WINDOW, 0)
+    for case, series in members.items():
+        scores: dict[tuple[int, tuple[str, ...]], list[float]] = defaultdict(list)
+        spreads = []
+        for s in series:
+            found: dict[tuple[int, tuple[str, ...]], list[float]] = defaultdict(list)
+            for t in range(first, len(panel.runs)):
+                for placed in panel.places.get((s, t), ()):
+                    found[t, tuple(sorted(placed.hosts))].append(panel.logarithm(s, placed.value))
+            values = np.array([value for draws in found.values() for value in draws])
+            if len(values) < 2 * evidence.MIN_READINGS:
+                continue
+            middle = float(np.median(values))
+            spread = max(1.4826 * float(np.median(np.abs(values - middle))), evidence.MIN_NOISE)
+            spreads.append(spread)
+            for place, draws in found.items():
+                scores[place].append((_of_draws(draws, spread) - middle) / spread)
+        # What was always measured in one place tells nobody from anybody.
+        if len({hosts for _, hosts in scores}) > 1:
+            values = np.array([np.quantile(of_place, QUANTILE) for of_place in scores.values()])
+            values = (values - np.median(values)) * float(np.median(spreads))
+            nights = np.array([t for t, _ in scores], dtype=np.intp)
+            yield Readings(case, values, nights, tuple(hosts for _, hosts in scores))
+
+
+def _of_draws(draws: Sequence[float], spread: float) -> float:
+    """One value of a night's draws: their mean; the best where they contradict each other."""
+    best = max(draws)
+    return best if best - min(draws) > DISAGREE * spread else sum(draws) / len(draws)
+
+
+class Inquiry:
+    """The readings of one case, and which of them no accusation explains yet."""
+
+    def __init__(self, readings: Readings, topology: Topology | None) -> None:
+        self._readings = readings
+        self._active: Booleans = np.ones(len(readings.values), dtype=bool)
+        self._labels: list[Label] = []
+        reading: list[Integers] = []
+        member: list[Integers] = []
+        last = int(readings.nights.max())
+        onsets = sorted({max(last + 1 - nights, 0) for nights in ONSETS})
+        everything = np.arange(len(readings.values))
+        things = [*_things(readings, topology), (_EVERYTHING, _EVERYTHING, everything)]
+        self._everywhen = {(kind, name): mine for kind, name, mine in things}
+        for onset in onsets:
+            late = readings.nights >= onset
+            for kind, name, mine in things:
+                chosen = mine[late[mine]]
+                # Of many pairs some are disturbed in one night twice; no node is told from its link by that.
+                several = kind != "link" or len(np.unique(readings.nights[chosen])) > 1
+                if len(chosen) >= MIN_READINGS and several:
+                    reading.append(chosen)
+                    member.append(np.full(len(chosen), len(self._labels), dtype=np.intp))
+                    self._labels.append(Label(kind, name, onset))  # type: ignore[arg-type]
+        #: How many hypotheses there are.
+        self.tested = len(self._labels)
+        self._hypotheses = None
+        if reading:
+            kinds: list[tuple[Kind, str]] = [("node", label.name) for label in self._labels]
+            self._hypotheses = Hypotheses.of(
+                kinds, 0, np.concatenate(reading), np.concatenate(member), readings.values
+            )
+
+    def accusations(self) -> Iterable[Accusation]:
+        """Whom these readings accuse, the strongest first; everything being slow accuses nobody."""
+        for _ in range(MOST):
+            accusation = self._best()
+            if accusation is None or accusation.effect.z < SHOWN_SCORE:
+                return
+            self._active[accusation.readings] = False
+            if accusation.label.kind != _EVERYTHING:
+                yield accusation
+
+    def _best(self) -> Accusation | None:
+        values, active = self._readings.values, self._active
+        if self._hypotheses is None or active.sum() < 2 * evidence.MIN_READINGS:
+            return None
+        noise = self._noise()
+        scores = evidence.score(values, active, self._hypotheses, noise)
+        most = active.sum() - evidence.MIN_READINGS
+        fits = (scores.count >= MIN_READINGS) & (scores.count <= min(evidence.MAX_SHARE * active.sum(), most))
+        ratio = np.where(fits, scores.ratio, 0.0)
+        if ratio.max() <= 0:
+            return None
+        index = self._first_of_equals(ratio)
+        inside = np.zeros(len(values), dtype=bool)
+        inside[self._since_it_began(index, float(scores.delta[index]))] = True
+        inside &= active
+        effect = evidence.test(values, inside, active & ~inside, noise)
+        return Accusation(self._labels[index], effect, np.flatnonzero(inside), self._rivals(index, ratio))
+
+    def _since_it_began(self, index: int, delta: float) -> Integers:
+        """The readings of a hypothesis, with those of the nights just before that are low as well."""
+        assert self._hypotheses is not None
+        label = self._labels[index]
+        chosen = self._hypotheses.readings_of(index)
+        every = self._everywhen[label.kind, label.name]
+        nights = self._readings.nights
+        for night in sorted({int(t) for t in nights[every] if t < label.onset}, reverse=True):
+            mine = every[nights[every] == night]
+            if np.median(self._readings.values[mine]) > -delta / 2:
+                break
+            chosen = np.concatenate([chosen, mine])
+        return chosen
+
+    def _noise(self) -> Noise:
+        values = self._readings.values[self._active]
+        middle = float(np.median(values))
+        spread = max(1.4826 * float(np.median(np.abs(values - middle))), evidence.MIN_NOISE)
+        return evidence.fit_noise(values, evidence.Noise(middle, spread, 0.02, float(len(values))))
+
+    def _first_of_equals(self, ratio: Floats) -> int:
+        """Of equal explanations a node before a pair, before what is above, and everything last."""
+        best = np.flatnonzero(ratio >= ratio.max() - 1e-9)
+        order = ("node", "link", "switch", "rack", _EVERYTHING)
+        return int(min(best, key=lambda i: (order.index(self._labels[i].kind), self._labels[i].onset)))
+
+    def _rivals(self, index: int, ratio: Floats) -> tuple[str, ...]:
+        mine = self._labels[index]
+        close = np.flatnonzero(ratio >= ratio[index] - math.log(EQUALLY_GOOD))
+        others = {
+            str(label): None
+            for label in (self._labels[i] for i in close)
+            if (label.kind, label.name) != (mine.kind, mine.name)
+        }
+        return tuple(others)
+
+
+def _things(
+    readings: Readings, topology: Topology | None
+) -> Iterable[tuple[Literal["node", "link", "switch", "rack"], str, Integers]]:
+    """What may be to blame, with the readings it has part in: nodes, pairs, switches and racks."""
+    of_node: dict[str, list[int]] = defaultdict(list)
+    of_pair: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for number, hosts in enumerate(readings.hosts):
+        for host in hosts:
+            of_node[host].append(number)
+        if len(hosts) == 2:
+            of_pair[hosts[0], hosts[1]].append(number)
+    for host in sorted(of_node, key=natural):
+        yield "node", host, np.array(of_node[host], dtype=np.intp)
+    for pair in sorted(of_pair):
+        yield "link", "–".join(pair), np.array(of_pair[pair], dtype=np.intp)
+    for group in topology.groups if topology else ():
+        below = [host for host in of_node if topology and topology.name(host) in group.nodes]
+        if 1 < len(below) < len(of_node):
+            mine = sorted({number for host in below for number in of_node[host]})
+            yield group.kind, group.name, np.array(mine, dtype=np.intp)
+
+
+def _suspect(
+    panel: Panel,
+    accused: Sequence[tuple[Readings, Accusation]],
+    tested: int,
+    topology: Topology | None,
+) -> Suspect:
+    """One suspect of all that it is accused of."""
+    readings, main = max(accused, key=lambda each: each[1].effect.z)
+    kind, name, _ = main.label
+    mine = readings.values[main.readings]
+    nights = readings.nights[main.readings]
+    low, high = main.effect.interval()
+    runs = tuple(panel.runs[t] for t in sorted({int(t) for t in nights}))
+    below = int((mine < 0).sum())
+    slow = int((mine < -main.effect.delta / 2).sum())
+    slowdown = -math.expm1(-main.effect.delta)
+    text = (
+        f"{readings.case}: lower than usual in {below} of {len(mine)} measurements in {len(runs)} "
+        f"night{'s' * (len(runs) > 1)}, {main.effect.z:.1f} σ"
+    )
+    return Suspect(
+        kind=kind,  # type: ignore[arg-type]
+        name=name,
+        nodes=_nodes(kind, name, readings, topology),
+        benchmarks=tuple(dict.fromkeys(each.case for each, _ in accused)),
+        since=runs[0],
+        evidence=text,
+        chance=min(upper_tail(main.effect.z) * tested, 1.0),
+        score=main.effect.z,
+        grave=slowdown >= MIN_SLOWDOWN,
+        named=slow >= NAMED_READINGS and not main.rivals,
+        slowdown=slowdown,
+        low=-math.expm1(-low),
+        high=-math.expm1(-high),
+        rivals=main.rivals,
+        runs=runs,
+    )
+
+
+def _nodes(kind: str, name: str, readings: Readings, topology: Topology | None) -> tuple[str, ...]:
+    if kind == "node":
+        return (name,)
+    if kind == "link":
+        return tuple(name.split("–"))
+    below: frozenset[str] = frozenset().union(
+        *(group.nodes for group in (topology.groups if topology else ()) if group.name == name)
+    )
+    hosts = {host for of_reading in readings.hosts for host in of_reading}
+    return tuple(sorted((host for host in hosts if topology and topology.name(host) in below), key=natural))

@@ -1,0 +1,516 @@
+"""Who is to blame: from the measurements of pairs to a node, a link, an uplink, a switch or a rack.
+
+A bad node is slow in every pair it is in, so a few random rounds show it; a bad uplink in every pair that
+crosses it; a bad link in one pair only, again and again. The explanation that raises the likelihood most
+is taken (`npc.statistics.mixture`), its readings are set aside, and the rest is judged again, until what is
+left could be healthy. The thresholds are the constants below; every verdict names them. Slow is a small
+value, or a large one where ``better="lower"`` (latency).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from npb.suspects import Better, PairResult, Suspect, Verdict, some
+from npb.unreachable import FALSE_DEAD, silent
+from npc.machine.fabric import Group, Kind, Topology, natural
+from npc.statistics import mixture as evidence
+from npc.statistics.mixture import Effect, Hypotheses, at_least, upper_tail
+
+if TYPE_CHECKING:
+    from npc.statistics.mixture import Booleans, Floats, Integers, Noise, Scores
+
+__all__ = ["Better", "PairResult", "Suspect", "Verdict", "judge", "worst_pairs"]
+
+#: Share of healthy runs in which anybody is named, however many nodes and switches there are.
+FALSE_ALARM: Final = 0.005
+#: Expected share of wrong names among the suspects that come after the first.
+FALSE_SHARE: Final = 0.02
+#: Both, once the worst pairs have been measured again: a lasting fault is then far above any threshold.
+FALSE_AGAIN: Final = 0.002
+#: Nobody is named for less: healthy nodes differ by as much.
+MIN_SLOWDOWN: Final = 0.015
+
+#: In a run of few readings (`evidence.FEW_READINGS`) at most one in so many of a suspect's measurements is
+#: not below the usual: a bad node is slow in every pair it is in.
+EXCEPTIONS: Final = 8
+
+#: A link is slow in every one of at least so many measurements…
+LINK_READINGS: Final = 2
+#: …each by so many standard deviations of the noise, and by so much.
+LINK_SIGMAS: Final = 4.0
+LINK_SLOWDOWN: Final = 0.05
+#: Chance, over all pairs, that disturbances which pass have hit one as often.
+FALSE_LINK: Final = 0.001
+#: As far as nothing is known, one healthy measurement in so many is disturbed.
+PRIOR_DISTURBED: Final = 1 / 300
+
+#: Nodes with such a score are measured again before judging, at most so many, in so many of their pairs.
+CANDIDATE_SCORE: Final = 2.5
+CANDIDATES: Final = 16
+PAIRS_PER_CANDIDATE: Final = 16
+#: Nodes with such a score are no part of the rest that another suspect is compared with.
+SUSPICIOUS: Final = 4.0
+#: Slow pairs measured again.
+SLOW_PAIRS: Final = 16
+
+#: Two node numbers, the smaller first.
+Pair = tuple[int, int]
+
+#: Explanations whose likelihoods differ by less than this factor are equally good.
+_EQUALLY_GOOD: Final = 3.0
+#: Measurements kept with a suspect.
+_SHOWN: Final = 64
+
+_RULE: Final = (
+    f"the first suspect: such evidence in less than {FALSE_ALARM:.1%} of healthy runs, all nodes and "
+    f"switches together; further ones: at most {FALSE_SHARE:.0%} of the names wrong; {FALSE_AGAIN:.1%} for "
+    "both once the worst pairs were measured again",
+    f"slower than the rest by at least {MIN_SLOWDOWN:.1%}, in at least {evidence.MIN_READINGS} measurements; "
+    f"among fewer than {evidence.FEW_READINGS} in all, with one exception in {EXCEPTIONS} at most",
+    f"a link: in every one of at least {LINK_READINGS} measurements slower by {LINK_SIGMAS:g} σ and "
+    f"{LINK_SLOWDOWN:.0%}, by chance in less than {FALSE_LINK:.1%} of runs",
+    f"dead: fails as often by accident in less than {FALSE_DEAD:.0%} of runs",
+)
+
+
+def judge(
+    results: Sequence[PairResult],
+    *,
+    better: Better = "higher",
+    topology: Topology | None = None,
+    nodes: Iterable[str] = (),
+) -> Verdict:
+    """The verdict on all measurements of one pattern, repeated ones among them.
+
+    All values must be of one metric and one message size. `nodes` names those that were never measured
+    too. Measurements made again (`worst_pairs`) stand beside the first ones and count the same: a
+    disturbance that has passed is outvoted, a lasting fault is confirmed.
+    """
+    inquiry = Inquiry(results, better, topology, nodes)
+    silence = silent(results, inquiry.failures)
+    suspects = [*silence.suspects, *inquiry.slow_groups(), *inquiry.slow_links()]
+    undecided = inquiry.undecided
+    if silence.unexplained:
+        failed = [f"{result.a}–{result.b} ({result.status})" for result in silence.unexplained]
+        undecided.append(f"{_count(failed, 'pair')} failed too seldom to blame anybody: {some(failed, 3)}")
+    judged = inquiry.judged({suspect.name for suspect in silence.suspects})
+    values = [result.value for result in inquiry.results if result.value is not None]
+    return Verdict(
+        better=better,
+        nodes=len(inquiry.names),
+        judged=judged,
+        measurements=len(results),
+        failed=len(inquiry.failures),
+        typical=median(values) if values else None,
+        noise=inquiry.noise.sigma if inquiry.noise else None,
+        disturbed=inquiry.noise.outliers if inquiry.noise else None,
+        suspects=tuple(suspects),
+        undecided=tuple(undecided),
+        rule=_RULE,
+    )
+
+
+def worst_pairs(
+    results: Sequence[PairResult],
+    *,
+    better: Better = "higher",
+    topology: Topology | None = None,
+    most: int = 512,
+) -> list[tuple[str, str]]:
+    """Pairs to measure once more before judging, at most `most`, the most suspicious first.
+
+    The pairs of the nodes with the highest scores (`CANDIDATES`, `PAIRS_PER_CANDIDATE`), single pairs that
+    were slow (`SLOW_PAIRS`), and pairs that failed although both nodes answer others. Roles stay as they
+    were. Give the results of both passes to `judge`.
+    """
+    inquiry = Inquiry(results, better, topology, ())
+    inquiry.slow_groups()
+    failed = [(result.a, result.b) for result in silent(results, inquiry.failures).unexplained]
+    return list(dict.fromkeys([*inquiry.suspicious_pairs(), *failed]))[:most]
+
+
+class Finding(NamedTuple):
+    """A hypothesis that was accepted: its number, its readings, the effect, and what explains as much."""
+
+    hypothesis: int
+    inside: Booleans
+    effect: Effect
+    rivals: tuple[str, ...]
+
+
+class Inquiry:
+    """The usable results of one run, and which of them no suspect explains yet (`active`)."""
+
+    def __init__(
+        self,
+        results: Sequence[PairResult],
+        better: Better,
+        topology: Topology | None,
+        nodes: Iterable[str],
+    ) -> None:
+        hosts = {result.a for result in results} | {result.b for result in results} | set(nodes)
+        self.names = sorted(hosts, key=natural)
+        self.results: list[PairResult] = []
+        self.failures: list[PairResult] = []
+        for result in results:
+            (self.results if result.usable else self.failures).append(result)
+        self.undecided: list[str] = []
+        self.noise: Noise | None = None
+        self._better = better
+        self._topology = topology
+        self._scores: Scores | None = None
+        self._repeated = any(result.attempt for result in results)
+        number = {name: i for i, name in enumerate(self.names)}
+        count = len(self.results)
+        self._a: Integers = np.fromiter((number[result.a] for result in self.results), np.intp, count)
+        self._b: Integers = np.fromiter((number[result.b] for result in self.results), np.intp, count)
+        sense = 1.0 if better == "higher" else -1.0
+        self._logarithms: Floats = sense * np.log(np.array([result.value for result in self.results], float))
+        self._distance = self._distances()
+        self._readings = self._logarithms
+        self.active: Booleans = np.ones(count, dtype=bool)
+        self._level()
+        if not self.active.all():
+            odd = int((~self.active).sum())
+            self.undecided.append(f"{odd} measurements over a distance that few pairs have are not judged")
+
+    def _level(self) -> None:
+        """Free the readings of what is normal, as far as the active ones show it; estimate their noise."""
+        if self.active.any():
+            self._readings, known = evidence.level(
+                self._logarithms, self.active, self._a, self._b, self._distance, len(self.names)
+            )
+            self.active = self.active & known
+        self._hypotheses = self._make_hypotheses()
+        if self.active.any():
+            chosen = self.active
+            guess = evidence.first_guess(
+                self._readings[chosen], self._a[chosen], self._b[chosen], len(self.names)
+            )
+            self.noise = evidence.fit_noise(self._readings[chosen], guess)
+
+    # Nodes, uplinks, switches, racks
+
+    def slow_groups(self) -> list[Suspect]:
+        """Nodes, uplinks, switches and racks that are slow, the strongest evidence first."""
+        found: list[Finding] = []
+        count = np.bincount(self._hypotheses.member, minlength=len(self._hypotheses.labels))
+        tested = int((count >= evidence.MIN_READINGS).sum())
+        while finding := self._best():
+            chance = upper_tail(finding.effect.z) * tested
+            mild = -math.expm1(-finding.effect.delta) < MIN_SLOWDOWN
+            if chance > self._limit(len(found)) or mild or not self._is_consistent(finding.inside):
+                break
+            found.append(finding)
+            self.active = self.active & ~finding.inside
+            if len(np.unique(self._distance)) > 1:
+                # What is normal for a distance may have been estimated from the suspect's own readings.
+                self._level()
+        found.sort(key=lambda finding: -finding.effect.z)
+        return [self._suspect(finding, tested) for finding in map(self._measured_again, found)]
+
+    def _measured_again(self, finding: Finding) -> Finding:
+        """How slow a suspect is, by the rest that is left when all suspects are known."""
+        if self.noise is None or self.active.sum() < evidence.MIN_READINGS:
+            return finding
+        effect = evidence.test(self._readings, finding.inside, self.active, self.noise)
+        return finding._replace(effect=finding.effect._replace(delta=effect.delta, error=effect.error))
+
+    def _limit(self, found: int) -> float:
+        """Step-down (Benjamini and Hochberg, 1995): how improbable the next suspect must be."""
+        if self._repeated:
+            return FALSE_AGAIN * (found + 1)
+        return FALSE_SHARE * (found + 1) if found else FALSE_ALARM
+
+    def _is_consistent(self, inside: Booleans) -> bool:
+        """Whether a suspect is slow nearly always; asked only where the noise's shape is hardly known."""
+        assert self.noise is not None
+        readings = self._readings[inside]
+        exceptions = int((readings >= self.noise.location).sum())
+        return bool(self.active.sum() >= evidence.FEW_READINGS) or exceptions <= len(readings) // EXCEPTIONS
+
+    def _best(self) -> Finding | None:
+        """The hypothesis that explains most, against the rest; None if none can be compared with a rest."""
+        active = int(self.active.sum())
+        if self.noise is None or active < 2 * evidence.MIN_READINGS:
+            return None
+        self.noise = evidence.fit_noise(self._readings[self.active], self.noise, steps=4)
+        self._scores = scores = evidence.score(self._readings, self.active, self._hypotheses, self.noise)
+        most = min(evidence.MAX_SHARE * active, active - evidence.MIN_READINGS)
+        comparable = (scores.count >= evidence.MIN_READINGS) & (scores.count <= most)
+        ratio = np.where(comparable, scores.ratio, 0.0)
+        if ratio.max() <= 0:
+            return None
+        # The first of those that are equal but for rounding: the simplest one.
+        index = int(np.flatnonzero(ratio >= ratio.max() - 1e-9)[0])
+        inside = np.zeros(len(self._a), dtype=bool)
+        inside[self._hypotheses.readings_of(index)] = True
+        inside &= self.active
+        n = self._hypotheses.nodes
+        spread = evidence.node_spread(scores, n, self.noise) if index < n else 0.0
+        effect = evidence.test(self._readings, inside, self._rest(inside), self.noise, spread)
+        rivals = np.flatnonzero(ratio >= ratio[index] - math.log(_EQUALLY_GOOD))
+        names = (" ".join(self._hypotheses.labels[i]) for i in rivals.tolist() if i != index)
+        return Finding(index, inside, effect, tuple(names))
+
+    def _rest(self, inside: Booleans) -> Booleans:
+        """What a suspect is compared with: active readings of others that are above suspicion."""
+        assert self._scores is not None
+        n = len(self.names)
+        rest = self.active & ~inside
+        suspicious = np.sqrt(2 * self._scores.ratio[:n]) >= SUSPICIOUS
+        clean = rest & ~suspicious[self._a] & ~suspicious[self._b]
+        return clean if clean.sum() >= evidence.MIN_READINGS else rest
+
+    def _suspect(self, finding: Finding, tested: int) -> Suspect:
+        kind, name = self._hypotheses.labels[finding.hypothesis]
+        mine = np.flatnonzero(finding.inside)
+        mine = mine[np.argsort(self._readings[mine], kind="stable")]
+        assert self.noise is not None
+        below = int((self._readings[mine] < self.noise.location).sum())
+        text = f"slower than usual in {below} of {len(mine)} measurements"
+        if kind == "node":
+            text += f", with {len({*self._a[mine], *self._b[mine]}) - 1} nodes"
+        text += f", {finding.effect.z:.1f} σ"
+        if finding.rivals:
+            text += f"; as well explained by {some(finding.rivals, 3)}"
+        low, high = finding.effect.interval()
+        return Suspect(
+            kind=kind,
+            name=name,
+            nodes=self._affected(kind, name),
+            evidence=text,
+            chance=min(upper_tail(finding.effect.z) * tested, 1.0),
+            slowdown=self._slowdown(finding.effect.delta),
+            low=self._slowdown(low),
+            high=self._slowdown(high),
+            score=finding.effect.z,
+            readings=len(mine),
+            measurements=tuple(self.results[i] for i in mine[:_SHOWN]),
+        )
+
+    def _affected(self, kind: Kind, name: str) -> tuple[str, ...]:
+        if kind == "node" or self._topology is None:
+            return (name,)
+        below: frozenset[str] = frozenset().union(
+            *(group.nodes for group in self._topology.groups if group.name == name)
+        )
+        return tuple(host for host in self.names if self._topology.name(host) in below)
+
+    def _slowdown(self, delta: float) -> float:
+        """δ as people say it: the share of bandwidth that is missing, or of latency that is too much."""
+        return -math.expm1(-delta) if self._better == "higher" else math.expm1(min(delta, 700.0))
+
+    # Links
+
+    def slow_links(self) -> list[Suspect]:
+        """Pairs that are slow every time although their nodes are not, the slowest first."""
+        if self.noise is None:
+            return []
+        slow, readings = self._slow_pairs(self.noise), self._readings_by_pair()
+        suspects, once, doubtful = [], [], []
+        ill = self._ill_nodes(slow, readings)
+        for pair, bad in slow.items():
+            name = f"{self.results[bad[0]].a}–{self.results[bad[0]].b}"
+            if ill.intersection(pair) or len(bad) < readings[pair]:
+                continue
+            if len(bad) < LINK_READINGS:
+                once.append(name)
+                continue
+            noise = self._noise_without(bad)
+            if not all(self._is_slow(self._readings[bad], noise)):
+                continue
+            chance = len(readings) * at_least(len(bad), len(bad), self._disturbed(pair, slow, readings))
+            if chance <= FALSE_LINK:
+                suspects.append(self._link(name, bad, chance, noise))
+            else:
+                doubtful.append(name)
+        if once:
+            self.undecided.append(
+                f"{_count(once, 'pair')} slow in the only measurement there is, a bad link or a disturbance "
+                f"that has passed: {some(once)}"
+            )
+        if doubtful:
+            self.undecided.append(
+                f"{_count(doubtful, 'pair')} slow every time, which may be chance among so many disturbed "
+                f"measurements: {some(doubtful)}"
+            )
+        if ill:
+            names = [self.names[node] for node in sorted(ill)]
+            self.undecided.append(f"slow in most of its pairs, but in too few to be sure: {some(names)}")
+        return suspects
+
+    def _ill_nodes(self, slow: Mapping[Pair, Sequence[int]], readings: Mapping[Pair, int]) -> set[int]:
+        """Nodes with most of their pairs slow: no single link is to blame for that."""
+        bad = Counter(node for pair in slow for node in pair)
+        every = Counter(node for pair in readings for node in pair)
+        return {
+            node for node, count in bad.items() if count >= evidence.MIN_READINGS and 2 * count > every[node]
+        }
+
+    def _disturbed(
+        self, pair: Pair, slow: Mapping[Pair, Sequence[int]], readings: Mapping[Pair, int]
+    ) -> float:
+        """How often a measurement of another pair is disturbed, for once, as much as `pair` is slow."""
+        mildest = max(self._readings[i] for i in slow[pair])
+        passed = sum(
+            int((self._readings[bad] <= mildest).sum())
+            for other, bad in slow.items()
+            if other != pair and len(bad) < max(readings[other], LINK_READINGS)
+        )
+        # Two standard deviations above what was seen; the pairs measured again were picked as the worst.
+        high = passed + 2 * math.sqrt(passed) + 1
+        return min(high / (sum(readings.values()) - readings[pair] + 1 / PRIOR_DISTURBED), 0.5)
+
+    def _slow_pairs(self, noise: Noise) -> dict[Pair, list[int]]:
+        """Slow readings by pair among the active ones, the slowest first."""
+        bad = np.flatnonzero(self.active & self._is_slow(self._readings, noise))
+        slow: dict[Pair, list[int]] = defaultdict(list)
+        for i in bad[np.argsort(self._readings[bad], kind="stable")].tolist():
+            slow[self._pair(i)].append(i)
+        return slow
+
+    def _is_slow(self, readings: Floats, noise: Noise) -> Booleans:
+        limit = max(LINK_SIGMAS * noise.sigma, -math.log1p(-LINK_SLOWDOWN))
+        return readings - noise.location < -limit
+
+    def _noise_without(self, bad: Sequence[int]) -> Noise:
+        """The noise of the others; among many readings these few make no difference."""
+        assert self.noise is not None
+        others = self.active.copy()
+        others[bad] = False
+        if others.sum() >= evidence.FEW_READINGS:
+            return self.noise
+        return evidence.cautious_noise(self._readings[others], self.noise)
+
+    def _readings_by_pair(self) -> Counter[Pair]:
+        ends = np.sort(np.stack([self._a, self._b])[:, self.active], axis=0)
+        return Counter(zip(ends[0].tolist(), ends[1].tolist(), strict=True))
+
+    def _pair(self, reading: int) -> Pair:
+        a, b = int(self._a[reading]), int(self._b[reading])
+        return min(a, b), max(a, b)
+
+    def _link(self, name: str, bad: Sequence[int], chance: float, noise: Noise) -> Suspect:
+        mine = [self.results[i] for i in bad]
+        delta = noise.location - float(np.mean(self._readings[list(bad)]))
+        error = noise.sigma / math.sqrt(len(bad))
+        effect = Effect(delta, error, delta / error, noise.readings - 1)
+        low, high = effect.interval()
+        return Suspect(
+            kind="link",
+            name=name,
+            nodes=(mine[0].a, mine[0].b),
+            evidence=f"slow in all of its {len(bad)} measurements, while its nodes are not slow with others",
+            chance=min(chance, 1.0),
+            slowdown=self._slowdown(delta),
+            low=self._slowdown(low),
+            high=self._slowdown(high),
+            score=effect.z,
+            readings=len(bad),
+            measurements=tuple(mine),
+        )
+
+    # What to measure again, and what cannot be judged
+
+    def suspicious_pairs(self) -> list[tuple[str, str]]:
+        """Pairs of suspicious nodes, then slow pairs; each once, in the roles they were first measured in."""
+        if self.noise is None:
+            return []
+        n = len(self.names)
+        suspicion = np.zeros(n)
+        if self._scores is not None:
+            suspicion = np.sqrt(2 * self._scores.ratio[:n])
+            ends = np.concatenate([self._a[~self.active], self._b[~self.active]])
+            # Who is already named: its readings are set aside, and nobody is more suspicious.
+            suspicion[np.bincount(ends, minlength=n) > self._scores.count[:n]] = math.inf
+        order = np.argsort(-suspicion, kind="stable")[: min(CANDIDATES, max(n // 2, 1))]
+        chosen: list[int] = []
+        for node in order[suspicion[order] >= CANDIDATE_SCORE]:
+            chosen += np.flatnonzero((self._a == node) | (self._b == node))[:PAIRS_PER_CANDIDATE].tolist()
+        chosen += [bad[0] for bad in list(self._slow_pairs(self.noise).values())[:SLOW_PAIRS]]
+        first = {self._pair(i): (self.results[i].a, self.results[i].b) for i in reversed(chosen)}
+        return [first[pair] for pair in dict.fromkeys(map(self._pair, chosen))]
+
+    def judged(self, dead: set[str]) -> int:
+        """Number of nodes with enough readings for a verdict; the others are undecided, unless dead."""
+        count = np.bincount(np.concatenate([self._a, self._b]), minlength=len(self.names))
+        most = min(evidence.MAX_SHARE * len(self._a), len(self._a) - evidence.MIN_READINGS)
+        few = [
+            name
+            for name, readings in zip(self.names, count.tolist(), strict=True)
+            if readings < evidence.MIN_READINGS and name not in dead
+        ]
+        all_over = [
+            name
+            for name, readings in zip(self.names, count.tolist(), strict=True)
+            if readings >= evidence.MIN_READINGS and readings > most
+        ]
+        if few:
+            self.undecided.append(
+                f"{_count(few, 'node')} with fewer than {evidence.MIN_READINGS} good measurements cannot be "
+                f"judged (more rounds, or --pairs all): {some(few)}"
+            )
+        if all_over:
+            self.undecided.append(
+                f"in most pairs, so that there is no rest to compare with: {some(all_over)}"
+            )
+        return len(self.names) - len(few) - len(all_over)
+
+    # What could be to blame
+
+    def _distances(self) -> Integers:
+        """By reading, the level of the lowest switch above both nodes; -1 where the topology knows none."""
+        distance = np.full(len(self._a), -1, dtype=np.intp)
+        if self._topology is None:
+            return distance
+        for group, below in self._groups():
+            if group.kind == "switch":
+                within = below[self._a] & below[self._b]
+                distance[within] = np.where(
+                    distance[within] < 0, group.level, np.minimum(distance[within], group.level)
+                )
+        return distance
+
+    def _groups(self) -> Iterable[tuple[Group, Booleans]]:
+        """Each switch and rack with a boolean array of the nodes below it."""
+        assert self._topology is not None
+        known = {self._topology.name(name): i for i, name in enumerate(self.names)}
+        for group in self._topology.groups:
+            below = np.zeros(len(self.names), dtype=bool)
+            below[[known[node] for node in group.nodes if node in known]] = True
+            yield group, below
+
+    def _make_hypotheses(self) -> Hypotheses:
+        """Nodes, then what the topology adds; of two that explain the same the simpler one comes first."""
+        every = np.arange(len(self._a))
+        labels: list[tuple[Kind, str]] = [("node", name) for name in self.names]
+        reading, member = [every, every], [self._a, self._b]
+        found: dict[Kind, list[tuple[str, Integers]]] = {"uplink": [], "switch": [], "rack": []}
+        for group, below in self._groups() if self._topology else ():
+            # One node alone is that node; all nodes together leave nothing to compare with.
+            if not 1 < below.sum() < len(self.names):
+                continue
+            ends = below[self._a], below[self._b]
+            found[group.kind].append((group.name, np.flatnonzero(ends[0] | ends[1])))
+            if group.kind == "switch":
+                found["uplink"].append((group.name, np.flatnonzero(ends[0] ^ ends[1])))
+        for kind, groups in found.items():
+            for name, touched in groups:
+                reading.append(touched)
+                member.append(np.full(len(touched), len(labels), dtype=np.intp))
+                labels.append((kind, name))
+        return Hypotheses.of(
+            labels, len(self.names), np.concatenate(reading), np.concatenate(member), self._readings
+        )
+
+
+def _count(items: Sequence[str], what: str) -> str:
+    return f"{len(items)} {what}{'' if len(items) == 1 else 's'}"

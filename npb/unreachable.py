@@ -1,0 +1,95 @@
+"""Who does not answer: nodes and links whose measurements fail more often than by accident.
+
+Failures come in pairs of nodes, too: the node with the most of them that nobody else explains is taken
+first, its pairs are set aside, and so on; what remains may be a link. The rate of accidental failures is
+estimated from the failures in which the suspect has no part.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from npb.suspects import PairResult, Suspect
+from npc.statistics.mixture import at_least
+
+#: Chance, over all nodes or pairs, that what is named dead only failed by accident.
+FALSE_DEAD: Final = 0.01
+#: As far as nothing is known, one healthy measurement in so many fails.
+PRIOR_FAILURES: Final = 1 / 50
+#: Fewer failures name nobody.
+MIN_FAILURES: Final = 2
+#: Failed measurements kept with a suspect.
+_SHOWN: Final = 64
+
+
+class Silence(NamedTuple):
+    """Suspects that do not answer, and failures that blame nobody, one a pair that never succeeded."""
+
+    suspects: list[Suspect]
+    unexplained: list[PairResult]
+
+
+def silent(results: Sequence[PairResult], failures: Sequence[PairResult]) -> Silence:
+    """Dead nodes, then dead links, those with most failures first; `failures` are the results of no use."""
+    if not failures:
+        return Silence([], [])
+    if len(failures) == len(results):  # the tool, its command line or the whole network: nobody in particular
+        return Silence([], list({frozenset((result.a, result.b)): result for result in failures}.values()))
+    open_failures = list(failures)
+    total = Counter(name for result in results for name in (result.a, result.b))
+    failed = Counter(name for result in open_failures for name in (result.a, result.b))
+    suspects: list[Suspect] = []
+    while open_failures:
+        count = Counter(name for result in open_failures for name in (result.a, result.b))
+        name = max(count, key=lambda name: (count[name], failed[name] / total[name], name))
+        mine = [result for result in open_failures if name in (result.a, result.b)]
+        rest = [result for result in open_failures if name not in (result.a, result.b)]
+        chance = len(total) * at_least(len(mine), total[name], _rate(len(rest), len(results)))
+        # Two nodes with the same failures are a link, unless one of them never answers anybody.
+        shared = any(other != name and count[other] == count[name] for other in count)
+        answers = failed[name] < total[name]
+        if len(mine) < MIN_FAILURES or chance > FALSE_DEAD or (shared and answers):
+            break
+        suspects.append(_suspect("node", name, mine, total[name], chance))
+        open_failures = rest
+    links = _links(open_failures, results)
+    return Silence(suspects + links.suspects, links.unexplained)
+
+
+def _links(failures: Sequence[PairResult], results: Sequence[PairResult]) -> Silence:
+    attempts = Counter(frozenset((result.a, result.b)) for result in results)
+    by_pair: dict[frozenset[str], list[PairResult]] = defaultdict(list)
+    for result in failures:
+        by_pair[frozenset((result.a, result.b))].append(result)
+    suspects, unexplained = [], []
+    for pair, mine in sorted(by_pair.items(), key=lambda item: -len(item[1])):
+        if len(mine) < attempts[pair]:
+            continue
+        chance = len(attempts) * at_least(
+            len(mine), len(mine), _rate(len(failures) - len(mine), len(results))
+        )
+        if len(mine) >= MIN_FAILURES and chance <= FALSE_DEAD:
+            suspects.append(_suspect("link", f"{mine[0].a}–{mine[0].b}", mine, attempts[pair], chance))
+        else:
+            unexplained.append(mine[0])
+    return Silence(suspects, unexplained)
+
+
+def _rate(others: int, measurements: int) -> float:
+    return min((others + 1) / (measurements + 1 / PRIOR_FAILURES), 0.5)
+
+
+def _suspect(kind: str, name: str, mine: Sequence[PairResult], total: int, chance: float) -> Suspect:
+    reasons = Counter(result.status.removeprefix("failed: ") for result in mine).most_common(2)
+    why = "; ".join(f"{reason}, {times}×" if times > 1 else reason for reason, times in reasons)
+    return Suspect(
+        kind="node" if kind == "node" else "link",
+        name=name,
+        nodes=(name,) if kind == "node" else (mine[0].a, mine[0].b),
+        evidence=f"{len(mine)} of {total} measurements failed ({why})",
+        chance=min(chance, 1.0),
+        readings=total,
+        measurements=tuple(mine[:_SHOWN]),
+    )

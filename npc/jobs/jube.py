@@ -1,0 +1,107 @@
+"""JUBE by its command line: run to its end, stopped in order, never twice at once on one run."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Final
+
+from npc.jobs import session
+from npc.jobs.stop import Stop
+
+#: How long JUBE and what it started may take to end when told to.
+GRACE_S: Final = 15.0
+POLL_S: Final = 0.5
+#: In a run's folder: held by whoever has JUBE work on the run.
+LOCK: Final = ".jube.lock"
+#: Where a file system knows no locks (Lustre mounted without ``flock``), there is none to respect.
+_NO_LOCKS: Final = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+class Busy(Exception):
+    """Somebody else has JUBE work on the run; the message says who, as far as it is known."""
+
+
+@contextlib.contextmanager
+def lock(run: Path) -> Iterator[int]:
+    """Holds the lock of a run, as long as the process lives or one that inherited the descriptor given here.
+
+    Raises `Busy` when somebody else holds it.
+    """
+    with (run / LOCK).open("a+") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                held.seek(0)
+                raise Busy(held.read().strip() or "another process") from None
+        held.truncate(0)
+        held.write(f"process {os.getpid()} on {os.uname().nodename}")
+        held.flush()
+        yield held.fileno()
+
+
+def at_work(run: Path) -> int | None:
+    """The process of a JUBE that has the run's log open: one started by hand, which knows no lock."""
+    logs = {(run / name).resolve() for name in ("run.log", "continue.log")}
+    for fds in Path("/proc").glob("[0-9]*/fd"):
+        try:
+            words = (fds.parent / "cmdline").read_bytes().split(b"\0")[:3]  # perhaps after its interpreter
+            if any(os.path.basename(word) == b"jube" for word in words) and any(  # noqa: PTH119 - bytes
+                fd.readlink() in logs for fd in fds.iterdir()
+            ):
+                return int(fds.parent.name)
+        except OSError:
+            continue  # ended just now, or somebody else's
+    return None
+
+
+def call(
+    arguments: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    log: IO[bytes],
+    stop: Stop,
+    patience_s: float = 0.0,
+    deadline: float | None = None,
+    tick: Callable[[], None] = lambda: None,
+    keep: Sequence[int] = (),
+) -> int:
+    """Run ``jube ARGUMENTS`` to its end and call `tick` meanwhile; its exit code.
+
+    A stop, or the `deadline` (of time.monotonic), gives it `patience_s` to end by itself, then ends it and
+    all that it started, in order, within `GRACE_S`: JUBE itself dies at once, and the launches that it had
+    started still write down how they ended. `keep` are descriptors that it inherits. Raises
+    FileNotFoundError without JUBE.
+    """
+    process = subprocess.Popen(
+        ["jube", *arguments],
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+        pass_fds=keep,
+    )
+    stopped_at: float | None = None
+    try:
+        while process.poll() is None:
+            tick()
+            if stop.number is not None or (deadline is not None and time.monotonic() >= deadline):
+                stopped_at = stopped_at or time.monotonic()
+                if time.monotonic() - stopped_at >= patience_s:
+                    break
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(POLL_S)
+    finally:
+        if process.poll() is None:
+            session.end(process.pid, GRACE_S)
+    return process.wait()

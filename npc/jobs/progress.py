@@ -1,0 +1,166 @@
+"""How far a run is, for people: a live table on a terminal, one line a change elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from npc.jobs.slurm import Job
+from npc.jobs.workpackages import NO_LAUNCHES, NoRun, Progress, Workpackage, read_workpackages
+from npc.records.units import format_duration
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.table import Table
+
+_STYLES = {"done": "green", "failed": "red", "running": "bold", "waiting": "dim"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One workpackage: JUBE's state of it, or its job's where that says more; and why."""
+
+    name: str
+    state: str
+    job: str = ""
+    nodes: str = ""
+    elapsed_s: int | None = None
+    progress: Progress = NO_LAUNCHES
+    note: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether JUBE has seen its end."""
+        return self.state in ("done", "failed")
+
+
+def row_of(workpackage: Workpackage, job: Job | None = None) -> Row:
+    """The row of a workpackage, with what Slurm said last of its job."""
+    state, note = workpackage.state(), ""
+    named = workpackage.batch_job()
+    if state == "failed":
+        note = workpackage.reason()
+    elif state == "running" and job is None and named:
+        state = "submitted"
+    elif state == "running" and job is not None:
+        state = "ended" if job.ended else job.state.lower()
+        note = job.state if job.ended else job.reason if job.state == "PENDING" else ""
+        if job.restarts:
+            note = f"requeued{', ' if note else ''}{note}"
+    return Row(
+        name=workpackage.name,
+        state=state,
+        job=str(named.number) if named else "",
+        nodes=job.nodes if job else "",
+        elapsed_s=job.elapsed_s if job else None,
+        progress=workpackage.progress(),
+        note=note,
+    )
+
+
+def rows_of(run: Path) -> list[Row]:
+    """Rows without any word of Slurm's; empty while there is nothing to read."""
+    try:
+        return [row_of(workpackage) for workpackage in read_workpackages(run)]
+    except NoRun:
+        return []
+
+
+class Display:
+    """Shows rows on stderr, as often as they are given. To be closed."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, str] = {}
+        self._begun: dict[str, float] = {}
+        self._took: dict[str, float] = {}
+        self._live: Live | None = None
+        self._title = ""
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.live import Live
+
+            # Drawn when there is something new, never by a thread of its own: this may be the machine
+            # that is being measured.
+            self._live = Live(console=Console(stderr=True), auto_refresh=False)
+            self._live.start()
+
+    def show(self, rows: Sequence[Row], title: str = "") -> None:
+        """Bring the table up to date, or say what has changed; `title` is about the whole run."""
+        for row in rows:
+            self._watch(row)
+        if self._live is not None:
+            self._live.update(self._table(rows, title), refresh=True)
+            return
+        if title != self._title:
+            self._title = title
+            if title:
+                click.echo(title, err=True)
+        for row in rows:
+            change = ", ".join(filter(None, (row.state, row.job and f"job {row.job}")))
+            change += f" on {row.nodes}" if row.nodes else ""
+            if row.state == "failed":
+                change = row.note  # begins with how it failed, and knows the job
+            elif row.note:
+                change += f": {row.note}"
+            if self._told.get(row.name) != change:
+                self._told[row.name] = change
+                click.echo(f"{row.name}: {change}", err=True)
+
+    def close(self) -> None:
+        """Leave on the terminal what is there."""
+        if self._live is not None:
+            self._live.stop()
+
+    def _watch(self, row: Row) -> None:
+        """Time of what has no job that would know its own."""
+        if row.state == "waiting" or (row.ended and row.name not in self._begun):
+            return
+        begun = self._begun.setdefault(row.name, time.monotonic())
+        if not row.ended:
+            self._took[row.name] = time.monotonic() - begun
+
+    def _table(self, rows: Sequence[Row], title: str) -> Table:
+        from rich.table import Table
+        from rich.text import Text
+
+        with_jobs = any(row.job for row in rows)
+        table = Table(box=None, pad_edge=False, header_style="dim", caption=title, caption_justify="left")
+        table.add_column("state", justify="right")
+        table.add_column("workpackage")
+        if with_jobs:
+            table.add_column("job", justify="right")
+            table.add_column("nodes")
+        table.add_column("time", justify="right")
+        table.add_column("launches", justify="right")
+        table.add_column("")
+        for row in rows:
+            elapsed = self._took.get(row.name) if row.elapsed_s is None else row.elapsed_s
+            made, planned, bad = row.progress
+            cells = [row.state, row.name]
+            cells += [row.job, row.nodes] if with_jobs else []
+            cells.append("" if elapsed is None else format_duration(elapsed))
+            cells.append(f"{made}/{planned or '?'} launches" if made or planned else "")
+            cells.append(", ".join(filter(None, (f"{bad} bad" if bad else "", row.note))))
+            style = _STYLES.get(row.state, "")
+            table.add_row(*(Text(cell, style=style) for cell in cells))
+        return table
+
+
+def as_json(row: Row) -> Mapping[str, object]:
+    """The row for machines: what is not known is null."""
+    made, planned, failed = row.progress
+    return {
+        "workpackage": row.name,
+        "state": row.state,
+        "job": row.job or None,
+        "nodes": row.nodes or None,
+        "seconds": row.elapsed_s,
+        "launches": {"made": made, "planned": planned or None, "failed": failed},
+        "reason": row.note or None,
+    }

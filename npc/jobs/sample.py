@@ -1,0 +1,260 @@
+"""What ``npc sample`` does: the same command in fresh processes, several times, every outcome on record.
+
+Launches differ more than the iterations inside one launch do (Hunold and Carpen-Amarie,
+arXiv:1505.07734), so a sample is a launch. The order of all launches is shuffled, so that a machine that
+drifts does so for every case alike. In a JUBE job it stands before the starter (JUBE's customary
+``measurement``), so that one job makes all launches of a benchmark.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import os
+import random
+import re
+import resource
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from npc.jobs import session
+from npc.jobs.stop import Stop
+from npc.machine.load import Watch
+from npc.records.launch import RAW, Launch, LaunchLog, last_words, now
+from npc.records.record import OK
+
+EXIT_NOTHING: Final = 1
+EXIT_PARTLY: Final = 6
+#: Tells the program where its launch's files are (``…/raw/0007``), so that one that watches can add its own.
+LAUNCH: Final = "NPC_LAUNCH"
+#: Where this variable is 0, nobody looks what others compute.
+WATCH: Final = "NPC_WATCH"
+#: Fewer ticks of the kernel's clock are too few to divide by the time of a short launch.
+LEAST_TICKS: Final = 10
+#: How long a launch that was told to end may take before it is killed.
+GRACE_S: Final = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One thing to measure: what its placeholders stand for, how often, and what to note beside it."""
+
+    name: str
+    values: Mapping[str, str]
+    runs: int
+    params: Mapping[str, str] = field(default_factory=dict)
+
+
+def cases_of_product(each: Sequence[tuple[str, Sequence[str]]], runs: int) -> list[Case]:
+    """One case for every combination of the placeholders' values; its name joins the values."""
+    combinations = itertools.product(*(values for _, values in each))
+    names = [name for name, _ in each]
+    return [
+        Case(" ".join(combination), dict(zip(names, combination, strict=True)), runs)
+        for combination in combinations
+    ]
+
+
+def read_cases(path: Path, runs: int) -> list[Case]:
+    """Cases of a file of JSON lines: {"name", "values": {placeholder: text}, "params"?, "runs"?}.
+
+    Raises ValueError with file and line.
+    """
+    cases = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            fields = json.loads(line)
+            values, params = dict(fields["values"]), dict(fields.get("params", {}))
+            words = [fields["name"], *values.values(), *params.values()]
+            if not all(isinstance(word, str) for word in words):
+                raise TypeError("name, values and params are texts")
+            cases.append(Case(fields["name"], values, int(fields.get("runs", runs)), params))
+        except KeyError as error:
+            raise ValueError(f"{path}:{number}: not a case: {error} is missing") from None
+        except (AttributeError, TypeError, ValueError) as error:
+            raise ValueError(f"{path}:{number}: not a case: {error}") from None
+    return cases
+
+
+def fill_in(command: Sequence[str], values: Mapping[str, str]) -> list[str]:
+    """The command with its ``{placeholders}`` replaced.
+
+    A word that is nothing but a placeholder may become several words, split as a shell would. Raises
+    ValueError for a placeholder that has no value.
+    """
+    words: list[str] = []
+    for word in command:
+        names = re.findall(r"\{(\w+)\}", word)
+        for name in names:
+            if name not in values:
+                raise ValueError(f"the command has {{{name}}}, but nothing says what it stands for")
+        if names and word == f"{{{names[0]}}}":
+            words += shlex.split(values[names[0]])
+        else:
+            words.append(re.sub(r"\{(\w+)\}", lambda match: values[match.group(1)], word))
+    return words
+
+
+def note(cases: Sequence[Case], params: Mapping[str, str]) -> list[Case]:
+    """The cases with `params` noted beside each; a case's own win."""
+    return [dataclasses.replace(case, params={**params, **case.params}) for case in cases]
+
+
+def plan(cases: Sequence[Case], seed: int | None) -> list[tuple[Case, int]]:
+    """(case, sample) of every launch: in order, or shuffled by `seed`."""
+    launches = [(case, sample) for case in cases for sample in range(case.runs)]
+    if seed is not None:
+        random.Random(seed).shuffle(launches)
+    return launches
+
+
+def job_hosts() -> tuple[str, ...]:
+    """The hosts of this job: Slurm's list where there is one, of all its components, else this host."""
+    components = [f"SLURM_JOB_NODELIST_HET_GROUP_{group}" for group in range(_components())]
+    nodelist = ",".join(filter(None, map(os.environ.get, components or ["SLURM_JOB_NODELIST"])))
+    if nodelist:
+        try:
+            names = subprocess.run(
+                ["scontrol", "show", "hostnames", nodelist],
+                capture_output=True,
+                text=True,
+                timeout=30,
+                check=True,
+            ).stdout.split()
+        except (OSError, subprocess.SubprocessError):
+            names = [nodelist]
+        return tuple(names)
+    return (os.uname().nodename,)
+
+
+def _components() -> int:
+    """Of a heterogeneous job; 0 for any other (sbatch(1), output environment variables)."""
+    size = os.environ.get("SLURM_HET_SIZE", "")
+    return int(size) if size.isdecimal() else 0
+
+
+class Stopped(Exception):
+    """A signal asked for an end; `number` is which."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def launch(
+    argv: Sequence[str],
+    stdout: Path,
+    stderr: Path,
+    timeout_s: float,
+    require: re.Pattern[bytes] | None,
+    stop: Stop,
+) -> tuple[int | None, str]:
+    """Run `argv` in a session of its own: (exit code or None if it never started or was stopped, status).
+
+    Whatever it started has ended as well when this returns.
+    """
+    with stdout.open("xb") as out, stderr.open("xb") as err:
+        try:
+            process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env={**os.environ, LAUNCH: str(stdout.with_suffix("").absolute())},
+                start_new_session=True,
+            )
+        except OSError as error:
+            return None, f"unavailable: {argv[0]}: {error.strerror}"
+        try:
+            ended = stop.wait_for(process, timeout_s)
+        finally:
+            session.end(process.pid, GRACE_S)
+            code = process.wait()
+    if not ended and stop.number is not None:
+        return None, f"failed: stopped by {signal.Signals(stop.number).name}"
+    if not ended:
+        return code, f"timeout: not done after {timeout_s:g} s"
+    if code != 0:
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        reason = last_words(stderr) or last_words(stdout)
+        if reason.startswith("unavailable: "):  # the program itself says what it lacks
+            return code, reason
+        return code, f"failed: {how}{': ' if reason else ''}{reason}"
+    if require is not None and not require.search(stdout.read_bytes()):
+        return code, f"failed: the output has no match of {require.pattern.decode()!r}"
+    return code, OK
+
+
+class Beside:
+    """What this node computes during one launch, the launch and others apart."""
+
+    def __init__(self) -> None:
+        self._others = Watch()
+        self._before = _cpu_of_children()
+
+    def load(self, seconds: float) -> dict[str, Any]:
+        """`Launch.load` of a launch that took so many seconds and has just ended."""
+        own = _cpu_of_children() - self._before
+        others = self._others.busy(least_ticks=LEAST_TICKS, kernel=False)
+        listed = [{"name": entry.name, "cores": round(entry.cores, 3)} for entry in others]
+        return {"cores": round(own / seconds, 3) if seconds else 0.0, "others": listed}
+
+
+def _cpu_of_children() -> float:
+    """CPU seconds of all that this process has waited for, and of what that had waited for (getrusage(2))."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def sample_all(
+    command: Sequence[str],
+    launches: Sequence[tuple[Case, int]],
+    log: LaunchLog,
+    timeout_s: float = 300.0,
+    require: str | None = None,
+    report: Callable[[Launch], None] = lambda launch: None,
+    stop: Stop | None = None,
+) -> list[Launch]:
+    """Make all launches one after another and log each as it ends. Raises `Stopped` with all logged."""
+    hosts = job_hosts()
+    pattern = re.compile(require.encode(), re.MULTILINE) if require else None
+    stop = stop or Stop()
+    done: list[Launch] = []
+    for number, (case, sample) in enumerate(launches):
+        if stop.number is not None:
+            break
+        argv = fill_in(command, case.values)
+        raw = f"{RAW}/{number:04d}"
+        beside = Beside() if os.environ.get(WATCH) != "0" else None
+        started, before = now(), time.monotonic()
+        code, status = launch(
+            argv, log.folder / f"{raw}.out", log.folder / f"{raw}.err", timeout_s, pattern, stop
+        )
+        seconds = round(time.monotonic() - before, 6)
+        made = Launch(
+            id=number,
+            argv=tuple(argv),
+            started=started,
+            seconds=seconds,
+            exit=code,
+            status=status,
+            case=case.name,
+            sample=sample,
+            params=case.params,
+            nodes=len(hosts),
+            hosts=hosts,
+            raw=f"{raw}.out",
+            load=beside.load(seconds) if beside else None,
+        )
+        log.append(made)
+        done.append(made)
+        report(made)
+    if stop.number is not None:
+        raise Stopped(stop.number)
+    return done

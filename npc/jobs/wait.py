@@ -1,0 +1,351 @@
+"""What ``npc wait`` does: drives ``jube continue`` until every workpackage has ended, however its job ended.
+
+JUBE looks for the files that a job writes at its end and nothing else: a job that was cancelled, hit its
+limit or lost its node stays RUNNING for ever. So Slurm is asked, and what it says is told to JUBE in JUBE's
+own way, by the ``<do>``'s ``error_file``.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import click
+
+from npc.jobs import jube, slurm
+from npc.jobs.progress import Display, Row, row_of
+from npc.jobs.slurm import Job
+from npc.jobs.stop import Stop
+from npc.jobs.workpackages import (
+    REASON,
+    WORKPACKAGES,
+    BatchJob,
+    NoRun,
+    Workpackage,
+    read_workpackages,
+)
+
+EXIT_NOTHING: Final = 1
+EXIT_UNFINISHED: Final = 5
+EXIT_PARTLY: Final = 6
+#: JUBE's own words of what it did meanwhile.
+LOG: Final = "jube.log"
+#: What a job wrote last may take so long to be seen from here: network file systems keep attributes for
+#: 3 to 60 s (nfs(5), acregmin and acdirmax).
+SETTLE_S: Final = 10.0
+#: JUBE writes its ``workpackages.xml`` in less.
+WRITING_S: Final = 3.0
+#: How long ``jube continue`` may go on after a stop: it may just be submitting a job.
+FINISH_S: Final = 3.0
+#: Each question comes so much later than the one before, while nothing changes.
+_GROWTH: Final = 1.5
+#: Of the job's own output, so much is kept with the reason.
+_LAST_LINES: Final = 20
+
+
+class Ending(enum.Enum):
+    """Why waiting is over."""
+
+    ALL_ENDED = "all ended"
+    GAVE_UP = "the limit is over"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """Seconds: how long to wait in all (None: without end), between questions (least, most), and for a job
+    that can never start."""
+
+    limit_s: float | None = None
+    least_s: float = 2.0
+    most_s: float = 60.0
+    pending_s: float = 300.0
+
+
+@dataclass(slots=True)
+class Watch:
+    """What is known of the jobs of one run, between one question to Slurm and the next."""
+
+    run: Path
+    patience: Patience
+    env: Mapping[str, str]
+    stop: Stop
+    display: Display
+    deadline: float | None = None
+    silent: str = ""
+    busy: str = ""
+    jobs: dict[int, Job] = field(default_factory=dict)
+    unknown: set[int] = field(default_factory=set)
+    _never: dict[int, int] = field(default_factory=dict)
+    _settling: dict[int, float] = field(default_factory=dict)
+
+    def ask(self, workpackages: Sequence[Workpackage]) -> None:
+        """One question about all jobs whose end is not known; what was known stays where Slurm is silent."""
+        wanted = {each.number: job for each in workpackages if (job := _job_to_ask(each))}
+        self.silent = ""
+        for cluster in sorted({job.cluster for job in wanted.values()}):
+            numbers = {job.number for job in wanted.values() if job.cluster == cluster}
+            try:
+                answer = slurm.ask(numbers, cluster, lambda: self.stop.number is not None)
+            except slurm.Silent as words:
+                self.silent = f"Slurm does not answer, asking again: {words}"
+                continue
+            for number, job in wanted.items():
+                if job.cluster == cluster and job.number in answer:
+                    self.jobs[number] = answer[job.number]
+                    self.unknown.discard(number)
+                elif job.cluster == cluster:
+                    self.jobs.pop(number, None)
+                    self.unknown.add(number)
+        for number, found in self.jobs.items():
+            self._never[number] = self._never.get(number, 0) + 1 if found.never_starts else 0
+            if not found.ended:
+                self._settling.pop(number, None)
+
+    def lives(self, workpackage: Workpackage) -> bool:
+        """Whether its job may still do something."""
+        job = self.jobs.get(workpackage.number)
+        return job is not None and not job.ended and not workpackage.recorded_reason()
+
+    def needs_jube(self, workpackages: Sequence[Workpackage]) -> bool:
+        """Whether ``jube continue`` could do something. Not while Slurm is silent: it might submit."""
+        if self.silent:
+            return False
+        return any(
+            not self.lives(each) or self._gives_up(each) for each in workpackages if each.is_open
+        ) or not any(each.is_open for each in workpackages)
+
+    def drive(self) -> bool:
+        """Tell JUBE what it cannot see, and let it go on. False if that was not done to the end: somebody
+        else does it just now, or it was stopped."""
+        self.busy = ""
+        try:
+            with jube.lock(self.run) as lock:
+                if (pid := jube.at_work(self.run)) is not None:
+                    raise jube.Busy(f"process {pid} on this machine")
+                marked = []
+                for each in read_workpackages(self.run, WRITING_S):
+                    each.note_submission()
+                    self._void_marks_if_requeued(each)
+                    marked += [each] if self._mark(each) else []
+                whole = self._continue(lock)
+                for each in marked:
+                    if each.done:  # just before its job was ended
+                        (each.folder / REASON).unlink(missing_ok=True)
+                    elif each.is_open:  # no error file, or not where it was looked for: JUBE's own mark
+                        (each.folder / "error").write_text(each.recorded_reason() + "\n")
+        except jube.Busy as who:
+            self.busy = f"JUBE is working on this run for somebody else ({who})"
+            return False
+        return whole
+
+    def rows(self, workpackages: Sequence[Workpackage]) -> list[Row]:
+        """The workpackages with what is known of their jobs."""
+        return [row_of(each, self.jobs.get(each.number)) for each in workpackages]
+
+    def show(self, workpackages: Sequence[Workpackage]) -> None:
+        """The table, or what has changed."""
+        self.display.show(self.rows(workpackages), self.silent or self.busy)
+
+    def _continue(self, lock: int) -> bool:
+        """``jube continue``; whether it ran to its end."""
+
+        def tick() -> None:
+            try:
+                self.show(read_workpackages(self.run))
+            except NoRun:  # JUBE is writing it
+                return
+
+        words = ["continue", str(self.run.parent), "--id", str(int(self.run.name)), "--hide-animation"]
+        with (self.run / LOG).open("ab") as log:
+            place = log.tell()
+            state = (self.run / WORKPACKAGES).read_bytes()
+            code = jube.call(
+                words, cwd=self.run.parent, env=self.env, log=log, stop=self.stop,
+                patience_s=FINISH_S, deadline=self.deadline, tick=tick, keep=[lock],
+            )  # fmt: skip
+        if code and (self.stop.number is not None or _is_over(self.deadline)):
+            try:
+                read_workpackages(self.run)
+            except NoRun:  # ended while it was writing it
+                (self.run / WORKPACKAGES).write_bytes(state)
+            return False
+        if code:
+            said = (self.run / LOG).read_bytes()[place:].decode(errors="replace").strip().splitlines()
+            told = "\n".join(said[-5:])
+            raise click.ClickException(f"jube {' '.join(words)} failed ({self.run / LOG}):\n{told}")
+        return True
+
+    def _void_marks_if_requeued(self, workpackage: Workpackage) -> None:
+        """What the first execution of a job left when it was stopped says nothing about the second."""
+        job = self.jobs.get(workpackage.number)
+        if workpackage.done or workpackage.recorded_reason():
+            return
+        if job and job.restarts and (not job.ended or job.state == "COMPLETED"):
+            for path in (workpackage.error_file(), workpackage.folder / "error"):
+                if path is not None:
+                    path.unlink(missing_ok=True)
+
+    def _mark(self, workpackage: Workpackage) -> bool:
+        """Record why a workpackage failed, and write its error file; whether JUBE has yet to see it."""
+        if workpackage.done or not workpackage.started or workpackage.recorded_reason():
+            return False
+        job = self.jobs.get(workpackage.number)
+        if workpackage.failed:
+            if job and job.ended and job.state != "COMPLETED":
+                _record(workpackage, _with_last_words(workpackage, job.ending()))
+            return False
+        reason = self._verdict(workpackage, job)
+        if not reason:
+            return False
+        _record(workpackage, _with_last_words(workpackage, reason))
+        error_file = workpackage.error_file()
+        if error_file is not None and error_file.parent.is_dir() and not error_file.exists():
+            error_file.write_text(f"{reason}\n", encoding="utf-8")
+        return True
+
+    def _verdict(self, workpackage: Workpackage, job: Job | None) -> str:
+        """Why an open workpackage has failed; empty while it has not, and where JUBE will see it done."""
+        done_file = workpackage.done_file()
+        if done_file is not None and _is_there(done_file):
+            return ""
+        if job is not None and not job.ended:
+            if not self._gives_up(workpackage):
+                return ""
+            try:
+                slurm.cancel(job.id, (workpackage.batch_job() or BatchJob(job.id)).cluster)
+            except slurm.Silent as words:
+                return f"failed: job {job.id} can never start ({job.reason}), and is still queued: {words}"
+            return f"failed: job {job.id} could never start ({job.reason}), so it was cancelled"
+        if job is not None and job.state != "COMPLETED":
+            return job.ending()
+        named = workpackage.batch_job()
+        if named is not None and job is None and workpackage.number not in self.unknown:
+            return ""  # submitted since Slurm was asked
+        if named is None and not (workpackage.pending_do() and workpackage.submitted_by_a_shell()):
+            return ""  # still to be started; or a scheduler that is not Slurm: its files are all there is
+        if time.monotonic() - self._settling.setdefault(workpackage.number, time.monotonic()) < SETTLE_S:
+            return ""
+        if job is not None:
+            how = f"job {job.id} ended with exit code 0"
+        elif named is not None:
+            return f"failed: Slurm no longer knows job {named.number}, and it left no word of its end"
+        else:
+            how = "its script ended with exit code 0"
+        return f"failed: {how}, but never wrote {done_file.name if done_file else 'its done file'}"
+
+    def _gives_up(self, workpackage: Workpackage) -> bool:
+        """Whether its job has pended long enough for a reason that does not go away. One question may show
+        what the next does not: Slurm finds a reason anew in each of its passes."""
+        job = self.jobs.get(workpackage.number)
+        return (
+            job is not None
+            and self._never.get(workpackage.number, 0) > 1
+            and job.age_s(datetime.now()) >= self.patience.pending_s
+        )
+
+    def settling(self) -> bool:
+        """Whether something will be decided soon."""
+        return any(time.monotonic() - since < SETTLE_S for since in self._settling.values()) or any(
+            count == 1 for count in self._never.values()
+        )
+
+
+def wait_for(
+    run: Path, patience: Patience, env: Mapping[str, str], stop: Stop, display: Display
+) -> tuple[Ending, list[Row]]:
+    """Wait until every workpackage of `run` has ended; why it is over, and what the table shows then.
+
+    Raises `NoRun`, click.ClickException where JUBE fails, FileNotFoundError without JUBE, or without
+    ``squeue`` where there are jobs to ask for.
+    """
+    deadline = None if patience.limit_s is None else time.monotonic() + patience.limit_s
+    watch = Watch(run, patience, env, stop, display, deadline)
+    interval, before = patience.least_s, ""
+    while True:
+        watch.ask(read_workpackages(run, WRITING_S))
+        driven = watch.needs_jube(read_workpackages(run, WRITING_S)) and stop.number is None and watch.drive()
+        workpackages = read_workpackages(run, WRITING_S)
+        watch.show(workpackages)
+        if stop.number is not None:
+            return Ending.STOPPED, watch.rows(workpackages)
+        if driven and not any(each.is_open or (each.failed and watch.lives(each)) for each in workpackages):
+            return Ending.ALL_ENDED, watch.rows(workpackages)
+        if _is_over(deadline):
+            return Ending.GAVE_UP, watch.rows(workpackages)
+        now = repr([(each.number, each.state(), watch.jobs.get(each.number)) for each in workpackages])
+        interval = patience.least_s if now != before or watch.settling() else interval * _GROWTH
+        before, interval = now, min(interval, patience.most_s)
+        stop.wait(interval if deadline is None else min(interval, deadline - time.monotonic()))
+
+
+def _is_over(deadline: float | None) -> bool:
+    return deadline is not None and time.monotonic() >= deadline
+
+
+def _is_there(path: Path) -> bool:
+    """Whether a file exists; listing its folder makes a network file system look again (nfs(5), lookups)."""
+    return path.parent.is_dir() and any(entry.name == path.name for entry in path.parent.iterdir())
+
+
+def _job_to_ask(workpackage: Workpackage) -> BatchJob | None:
+    """Its job, as long as its end is not known."""
+    if not workpackage.started or workpackage.done or workpackage.recorded_reason():
+        return None
+    return workpackage.batch_job()
+
+
+def _with_last_words(workpackage: Workpackage, reason: str) -> str:
+    words = workpackage.last_words()
+    if words.startswith("unavailable: "):  # the program itself said what it lacks
+        return words
+    return f"{reason}; last words: {words}" if words else reason
+
+
+def _record(workpackage: Workpackage, status: str) -> None:
+    """Write the reason file: the status, then the end of what the job printed."""
+    text = f"{' '.join(status.split())}\n"
+    for path in workpackage.outputs()[:2]:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:]
+        text += f"\nthe end of {path.name}:\n" + "".join(f"  {line}\n" for line in lines)
+    partial = workpackage.folder / f".{REASON}.{os.getpid()}"
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(workpackage.folder / REASON)
+
+
+def verdict(workpackages: Sequence[Workpackage]) -> int:
+    """The exit code for workpackages that have ended: what is unavailable here is no failure."""
+    done = [each for each in workpackages if each.done]
+    failed = [
+        each for each in workpackages if not each.done and not each.reason().startswith("unavailable: ")
+    ]
+    if not done:
+        return EXIT_NOTHING
+    return EXIT_PARTLY if failed else 0
+
+
+def missing(error: FileNotFoundError) -> str:
+    """What to do about a program that is not there."""
+    if error.filename == "jube":
+        return "jube is not installed: `npc doctor` says how to get it here"
+    if error.filename in ("squeue", "scancel"):
+        return f"{error.filename} is not here: wait where Slurm's commands are, such as the login node"
+    return f"{error.filename}: {error.strerror}"
+
+
+def summary(workpackages: Sequence[Workpackage], ending: Ending, run: Path) -> str:
+    """One line: how many ended how, and what to do next."""
+    counts: dict[str, int] = {}
+    for each in workpackages:
+        state = each.state()
+        counts[state] = counts.get(state, 0) + 1
+    told = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
+    if ending is Ending.ALL_ENDED:
+        return f"{told}; now: npc collect {run}"
+    return f"{told}; {ending.value}: the jobs go on, and so does: npc wait {run}"

@@ -1,0 +1,318 @@
+"""A JUBE run as its folder shows it: the workpackages, how far each is, and why one failed.
+
+JUBE 2.5 to 2.7 write alike: ``workpackages.xml`` (parameters as evaluated), ``configuration.xml`` (the
+steps) and a folder a workpackage, in which ``done`` and ``error`` say how it ended and ``wp_done_00``, …
+which of its ``<do>`` have been started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import string
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from npc.records.launch import LAUNCHES, last_words, read_launches
+from npc.records.record import OK
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
+WORKPACKAGES: Final = "workpackages.xml"
+CONFIGURATION: Final = "configuration.xml"
+#: In a workpackage's folder: why it failed. First line: the status of its records; then the job's last lines.
+REASON: Final = "reason.txt"
+#: sbatch's words, wherever a wrapper repeats them, and those of ``sbatch --parsable``.
+_SUBMITTED: Final = re.compile(r"Submitted batch job (\d+)(?: on cluster (\S+))?|^(\d+)(?:;(\S+))?\s*$", re.M)
+
+
+class NoRun(Exception):
+    """The folder holds no JUBE run, or a damaged one; the message says what was looked for."""
+
+
+class BatchJob(NamedTuple):
+    """A job as sbatch named it: its number, and its cluster where that is not the default one."""
+
+    number: int
+    cluster: str = ""
+
+
+class Progress(NamedTuple):
+    """The launches of a workpackage: made, planned (0 before that is known), and failed among those made."""
+
+    made: int
+    planned: int
+    failed: int
+
+
+NO_LAUNCHES: Final = Progress(0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Do:
+    """One ``<do>`` of a step, as written: its command and attributes still have their ``$parameters``."""
+
+    command: str
+    done_file: str = ""
+    error_file: str = ""
+    stdout: str = "stdout"
+    work_dir: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Workpackage:
+    """A JUBE workpackage: `folder` holds its ``work``; `parameters` are as JUBE evaluated them.
+
+    The parameters are its own and those of the steps that its step depends on.
+    """
+
+    folder: Path
+    number: int
+    step: str
+    parameters: Mapping[str, str]
+    dos: tuple[Do, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """For people: ``qperf 0``; a step may have several."""
+        return f"{self.step} {self.number}"
+
+    @property
+    def started(self) -> bool:
+        """Whether JUBE has begun with it."""
+        return self.folder.is_dir()
+
+    @property
+    def done(self) -> bool:
+        """Whether JUBE saw it end well."""
+        return (self.folder / "done").exists()
+
+    @property
+    def failed(self) -> bool:
+        """Whether JUBE saw it fail."""
+        return (self.folder / "error").exists()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has been started and JUBE has not seen its end."""
+        return self.started and not self.done and not self.failed
+
+    def state(self) -> str:
+        """``done``, ``failed``, ``running`` (started, in whatever way it goes on) or ``waiting``."""
+        if self.done:
+            return "done"
+        if self.failed:
+            return "failed"
+        return "running" if self.started else "waiting"
+
+    def progress(self) -> Progress:
+        """Its launches so far."""
+        made = planned = failed = 0
+        for path in (self.folder / "work").glob(f"*/{LAUNCHES}"):
+            with contextlib.suppress(OSError, ValueError):  # being written just now
+                launches = read_launches(path.parent)
+                made += len(launches.launches)
+                planned += launches.planned
+                failed += sum(launch.status != OK for launch in launches.launches)
+        return Progress(made, planned, failed)
+
+    def pending_do(self) -> Do | None:
+        """The ``<do>`` that was started last; None before the first, and where the steps are not known."""
+        started = [int(path.name[-2:]) for path in self.folder.glob("wp_done_[0-9][0-9]")]
+        return self.dos[max(started)] if started and max(started) < len(self.dos) else None
+
+    def done_file(self) -> Path | None:
+        """The file by which JUBE learns that the pending ``<do>`` is done; None if there is none."""
+        do = self.pending_do()
+        return self._file(do.work_dir, do.done_file) if do else None
+
+    def error_file(self) -> Path | None:
+        """The file by which JUBE learns that the pending ``<do>`` failed; None if there is none."""
+        do = self.pending_do()
+        return self._file(do.work_dir, do.error_file) if do else None
+
+    def note_submission(self) -> None:
+        """Note for JUBE what it could not note itself if it was killed right after sbatch had taken the job:
+        it would submit a second one into the same folder."""
+        if len(self.dos) == 1 and self.is_open and self.pending_do() is None and self.batch_job():
+            (self.folder / "wp_done_00").touch()
+
+    def batch_job(self) -> BatchJob | None:
+        """The job that it waits for: the last that sbatch named in what the submission printed."""
+        do = self.pending_do()
+        stdout = (self._evaluate(do.stdout) if do else None) or "stdout"
+        try:
+            text = (self.folder / "work" / stdout).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return None
+        commands = [self._evaluate(each.command) or "" for each in ([do] if do else self.dos)]
+        parsable = any("sbatch" in command for command in commands)
+        job = None
+        for number, cluster, bare, its_cluster in _SUBMITTED.findall(text):
+            if number:
+                job = BatchJob(int(number), cluster)
+            elif parsable:  # elsewhere a line with a number may mean anything
+                job = BatchJob(int(bare), its_cluster)
+        return job
+
+    def submitted_by_a_shell(self) -> bool:
+        """Whether its job script was run by a shell, so that nothing of it is left when that has ended."""
+        submit = self.parameters.get("submit", "").split()
+        return bool(submit) and Path(submit[0]).name in ("bash", "dash", "sh", "zsh")
+
+    def outputs(self) -> list[Path]:
+        """Files in which its job may have said why it failed, the most telling first."""
+        job = self.batch_job()
+        number = str(job.number) if job else ""
+        names = [
+            self.parameters.get("errlogfile") or "job.err",
+            self.parameters.get("outlogfile") or "job.out",
+            f"slurm-{number}.out",
+            "stderr",
+        ]
+        return [
+            path
+            for name in names
+            if (path := self.folder / "work" / name.replace("%j", number)).is_file() and path.stat().st_size
+        ]
+
+    def last_words(self) -> str:
+        """Why its job failed, in the job's own words: one line, empty if it said nothing."""
+        return next(filter(None, map(last_words, self.outputs())), "")
+
+    def recorded_reason(self) -> str:
+        """The status that was recorded when its job ended; empty if none was."""
+        try:
+            return (self.folder / REASON).read_text(encoding="utf-8").partition("\n")[0]
+        except OSError:
+            return ""
+
+    def reason(self) -> str:
+        """Why it has no launches, in a line: as recorded, else the job's own last words, else JUBE's."""
+        if not self.started:
+            return "failed: it was never started: the run was stopped, or goes on"
+        if self.done:
+            return "failed: its job ended, but made no launches: has the platform's job script #MEASUREMENT#?"
+        told = self.recorded_reason()
+        if told:
+            return told
+        words = self.last_words()
+        if not words and self.failed:
+            words = last_words(self.folder / "error") or "JUBE says error, without a reason"
+        if words:
+            return words if words.startswith("unavailable: ") else f"failed: {words}"
+        return "failed: it has not ended, or was lost"
+
+    def _file(self, work_dir: str, name: str) -> Path | None:
+        folder, file = self._evaluate(work_dir), self._evaluate(name)
+        return self.folder / "work" / folder / file if file and folder is not None else None
+
+    def _evaluate(self, text: str) -> str | None:
+        """`text` with its parameters, as JUBE replaces them; None if one is not known."""
+        known = {
+            "jube_step_name": self.step,
+            "jube_wp_id": str(self.number),
+            "jube_wp_padid": f"{self.number:06d}",
+            "jube_wp_abspath": str((self.folder / "work").absolute()),
+            **self.parameters,
+        }
+        words = os.path.expandvars(string.Template(text).safe_substitute(known))
+        return None if "$" in words else str(Path(words).expanduser()) if words.startswith("~") else words
+
+
+def find_run(path: Path) -> Path:
+    """The run that `path` means: a run's folder, or the newest of the runs in it. Raises `NoRun`."""
+    if (path / WORKPACKAGES).exists() or (path / LAUNCHES).exists():
+        return path
+    runs = sorted(folder for folder in path.glob("[0-9]" * 6) if (folder / WORKPACKAGES).exists())
+    if not runs:
+        raise NoRun(f"{path} is no JUBE run (no {WORKPACKAGES}) and holds none")
+    return runs[-1]
+
+
+def read_workpackages(run: Path, patience_s: float = 0.0) -> list[Workpackage]:
+    """The workpackages that JUBE knows so far, in the order of their numbers.
+
+    Raises `NoRun` for a file that is no such XML. It is none either while JUBE is writing it, which it does
+    in place: `patience_s` is how long to try again.
+    """
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            return _read_workpackages(run)
+        except NoRun:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(0.05)
+
+
+def _read_workpackages(run: Path) -> list[Workpackage]:
+    import xml.etree.ElementTree as ET  # `npc wait --help` does not wait for it
+
+    try:
+        root = ET.parse(run / WORKPACKAGES).getroot()
+        elements = {int(element.get("id", "")): element for element in root.iter("workpackage")}
+    except (OSError, ET.ParseError) as error:
+        raise NoRun(f"{run / WORKPACKAGES}: {error}") from None
+    except ValueError as error:
+        raise NoRun(f"{run / WORKPACKAGES}: id of a workpackage: {error}") from None
+    steps = _read_steps(run)
+    found = []
+    for number, element in sorted(elements.items()):
+        step = (element.findtext("step") or "").strip()
+        parameters = _parameters(number, elements)
+        found.append(Workpackage(_folder(run, number, step), number, step, parameters, steps.get(step, ())))
+    return found
+
+
+def _folder(run: Path, number: int, step: str) -> Path:
+    folder = run / f"{number:06d}_{step}"
+    if folder.is_dir():
+        return folder
+    return next(run.glob(f"{folder.name}_*"), folder)  # a step may give its folders a suffix
+
+
+def _parameters(number: int, elements: Mapping[int, Element]) -> dict[str, str]:
+    """Own parameters over those of the parents: JUBE writes each where it was first used."""
+    parameters: dict[str, str] = {}
+    element = elements[number]
+    for parent in (element.findtext("parents") or "").split(","):
+        if parent.strip().isdecimal() and int(parent) in elements and int(parent) < number:
+            parameters |= _parameters(int(parent), elements)
+    for parameter in element.iter("parameter"):
+        selected = parameter.find("selection")
+        value = parameter.findtext("value") if selected is None else selected.text
+        parameters[parameter.get("name", "")] = (value or "").strip()
+    return parameters
+
+
+def _read_steps(run: Path) -> dict[str, tuple[Do, ...]]:
+    """Every step's ``<do>``; empty where the configuration cannot be read."""
+    import xml.etree.ElementTree as ET
+
+    try:
+        root = ET.parse(run / CONFIGURATION).getroot()
+    except (OSError, ET.ParseError):
+        return {}
+    benchmark = root.find("benchmark")
+    reference = run / (benchmark.get("file_path_ref", "") if benchmark is not None else "")
+    steps = {}
+    for step in root.iter("step"):
+        base = step.get("work_dir")
+        elsewhere = str(reference / base) if base else ""
+        steps[step.get("name", "")] = tuple(
+            Do(
+                do.text or "",
+                do.get("done_file", ""),
+                do.get("error_file", ""),
+                str(Path(elsewhere, do.get("stdout", "stdout"))),
+                str(Path(elsewhere, do.get("work_dir", ""))),
+            )
+            for do in step.iter("do")
+        )
+    return steps

@@ -1,0 +1,162 @@
+"""What ``npc doctor`` finds: tools, what is missing and how to get it here, traps; as text and as JSON."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import click
+
+from npc.machine.environment import collect_environment
+from npc.machine.load import busy_processes
+from npc.machine.preflight import WATCHED_S, Trap, Trial, find_traps, start_two_ranks
+from npc.machine.tools import Found, Need, Site, find_all, ways_to_get
+
+#: Raised whenever a key of the JSON is renamed or changes its meaning.
+SCHEMA: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """problems: why the main job cannot run; empty if it can."""
+
+    tools: tuple[Found, ...]
+    traps: tuple[Trap, ...]
+    problems: tuple[str, ...]
+
+
+def diagnose() -> Diagnosis:
+    """Look at everything; takes one or two seconds, most of it to start two MPI ranks."""
+    tools = find_all()
+    environment = collect_environment(tools=tools)
+    # One after the other: the ranks must not be seen as somebody else's load.
+    busy = tuple(busy_processes(WATCHED_S))
+    ranks, output = start_two_ranks()
+    traps = find_traps(environment, Trial(busy, ranks, output))
+    problems = [*missing_for_main_job(tools), *(trap.seen for trap in traps if trap.level == "error")]
+    return Diagnosis(tuple(tools), tuple(traps), tuple(problems))
+
+
+def missing_for_main_job(tools: Sequence[Found]) -> list[str]:
+    """Why ``npc characterise`` cannot run with these tools, one sentence each; empty if it can."""
+    problems = [
+        f"{found.tool.name} is missing ({found.tool.command})"
+        for found in tools
+        if found.path is None and found.tool.need is Need.REQUIRED
+    ]
+    if not any(found.path for found in tools if found.tool.need is Need.BENCHMARK):
+        problems.append("not one benchmark tool is there")
+    return problems
+
+
+def remedies(tools: Sequence[Found], site: Site) -> list[tuple[str, str]]:
+    """(tool, how to get it here) for each that the main job misses; one line for all that apt has."""
+    missing = [found for found in tools if found.path is None and found.tool.need is not Need.OPTIONAL]
+    by_apt = [found for found in missing if site.apt and found.tool.debian in site.apt]
+    lines = []
+    if by_apt:
+        packages = " ".join(dict.fromkeys(found.tool.debian for found in by_apt))
+        names = ", ".join(found.tool.name for found in by_apt)
+        lines.append((names, f"{'' if site.root else 'sudo '}apt-get install {packages}"))
+    for found in missing:
+        ways = ways_to_get(found.tool, site)
+        if found in by_apt:
+            ways = ways[1:]  # the packages stand above; a site without sudo goes another way
+        if ways:
+            lines.append((found.tool.name, "; or ".join(ways)))
+    return lines
+
+
+def look(missing_only: bool) -> Diagnosis:
+    """`diagnose`, or its tools alone."""
+    if not missing_only:
+        return diagnose()
+    tools = find_all()
+    return Diagnosis(tuple(tools), (), tuple(missing_for_main_job(tools)))
+
+
+def as_json(diagnosis: Diagnosis, site: Site) -> dict[str, Any]:
+    """What ``--json`` prints; its keys are described in docs/commands.md."""
+    return {
+        "schema": SCHEMA,
+        "ok": not diagnosis.problems,
+        "problems": list(diagnosis.problems),
+        "tools": [
+            {
+                "command": found.tool.command,
+                "name": found.tool.name,
+                "path": str(found.path) if found.path else None,
+                "version": found.version,
+                "need": found.tool.need.value,
+                "used_by": found.tool.used_by,
+                "tags": list(found.tool.tags),
+                "problem": found.problem or None,
+                "get": ways_to_get(found.tool, site) if found.path is None else [],
+            }
+            for found in diagnosis.tools
+        ],
+        "traps": [asdict(trap) for trap in diagnosis.traps],
+    }
+
+
+def show(diagnosis: Diagnosis, site: Site, missing_only: bool) -> None:
+    """Print it for people: a table where stdout is a terminal, aligned text elsewhere."""
+    if not missing_only:
+        _print_tools(diagnosis.tools)
+    _print_remedies(diagnosis.tools, site)
+    _print_traps(diagnosis.traps)
+    _print_verdict(diagnosis.problems, brief=missing_only)
+
+
+def _print_tools(tools: Sequence[Found]) -> None:
+    rows = [
+        (
+            found.tool.name,
+            (found.version or f"? {found.problem}") if found.path else "missing",
+            str(found.path or found.problem or "-"),
+            found.tool.used_by,
+        )
+        for found in tools
+    ]
+    header = ("tool", "version", "path", "used by")
+    if not sys.stdout.isatty():
+        widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+        for row in (header, *rows):
+            cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+            click.echo("  ".join(cells).rstrip())
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*header)
+    for found, row in zip(tools, rows, strict=True):
+        colour = "" if found.path else ("dim" if found.tool.need is Need.OPTIONAL else "red")
+        table.add_row(*(Text(cell, style=colour) for cell in row))
+    Console().print(table)
+
+
+def _print_remedies(tools: Sequence[Found], site: Site) -> None:
+    lines = remedies(tools, site)
+    if lines:
+        click.echo("Missing, and how to get it here:")
+    for names, way in lines:
+        click.echo(f"  {names}: {way}")
+
+
+def _print_traps(traps: Sequence[Trap]) -> None:
+    colours = {"error": "red", "warning": "yellow", "note": "cyan"}
+    for trap in traps:
+        click.echo()
+        click.echo(f"{click.style(trap.level, fg=colours[trap.level])}: {trap.seen}")
+        click.echo(f"  why: {trap.why}")
+        click.echo(f"  do:  {trap.do}")
+
+
+def _print_verdict(problems: Sequence[str], brief: bool) -> None:
+    if problems:
+        click.echo(f"The main job cannot run: {'; '.join(problems)}.")
+    elif not brief:
+        click.echo("\nThe main job can run: npc characterise.")

@@ -1,0 +1,241 @@
+"""Everything about this machine that a measurement may depend on, as JSON: what ``npc environment`` prints.
+
+The fields are described in docs/files.md. What a machine does not tell (a container, another
+architecture, no git) is null; nothing here raises because something is missing.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shlex
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+import npc
+from npc.machine import sysfs
+from npc.machine.interfaces import interfaces, rdma_ports
+from npc.machine.load import limits, load_average
+from npc.machine.tools import Found, find, find_all, os_release, run_bounded, search_path
+from npc.machine.topology import processors
+from npc.records.launch import now
+
+#: Raised whenever a field is renamed or changes its meaning; new fields do not raise it.
+SCHEMA: Final = 1
+ENVIRONMENT: Final = "environment.json"
+
+#: Variables that change what MPI, OpenMP, UCX, libfabric, the loader or NPC do, or tell of the job.
+_VARIABLES: Final = re.compile(
+    r"(SLURM|PBS|LSB|OMP|KMP|GOMP|OMPI|PMIX|PRTE|MPICH|I_MPI|MPI4PY|MV2|UCX|FI|PSM2?|HFI|MLX5|NPC|JUBE)_\w+"
+    r"|LD_PRELOAD|LD_LIBRARY_PATH|PATH|LOADEDMODULES|VIRTUAL_ENV"
+)
+#: Kernel parameters that change speed or noise; the rest of the command line is nobody's business.
+_KERNEL_PARAMETERS: Final = re.compile(
+    r"(?<!\S)(?:mitigations|nosmt|isolcpus|nohz|nohz_full|rcu_nocbs|idle|processor\.\w+|intel_idle\.\w+"
+    r"|intel_pstate|amd_pstate|cpufreq\.\w+|transparent_hugepage|hugepages|hugepagesz|numa_balancing"
+    r"|preempt|tsc|clocksource|iommu|intel_iommu|amd_iommu|spec_store_bypass_disable|nopti)(?:=\S*)?(?!\S)"
+)
+_SECRET: Final = re.compile(r"TOKEN|JWT|KEY|SECRET|PASSW|CREDENTIAL|COOKIE|NONCE", re.IGNORECASE)
+
+
+def collect_environment(
+    command: Sequence[str] | None = None, tools: Sequence[Found] | None = None, watch_s: float = 0.0
+) -> dict[str, Any]:
+    """The content of ``environment.json``.
+
+    command: the command line it is for, this process's by default; tools: if they were looked up already;
+    watch_s: seconds to watch for processes that compute meanwhile, before anything else is done.
+    """
+    load = load_average(watch_s=watch_s)
+    with ThreadPoolExecutor() as pool:
+        # What has to ask other programs runs while the rest is read.
+        looked_up = pool.submit(find_all) if tools is None else None
+        library = pool.submit(mpi_library)
+        commit = pool.submit(_checkout)
+        addresses = pool.submit(_addresses_of_host)
+        environment: dict[str, Any] = {
+            "schema": SCHEMA,
+            "time": now(),
+            "command": shlex.join(command or sys.orig_argv),
+            "directory": _working_directory(),
+            "host": {"name": socket.gethostname()},
+            "kernel": _kernel(),
+            "os": _os(),
+            "virtualisation": virtualisation(),
+            "cpu": {"architecture": platform.machine() or None, **processors()},
+            "memory": _memory(),
+            "interfaces": interfaces(),
+            "rdma": rdma_ports(),
+            "limits": limits(),
+            "load": load,
+            "python": _python(),
+            "variables": _variables(os.environ),
+        }
+        environment["slurm"] = _slurm(environment["variables"])
+        environment["host"]["addresses"] = addresses.result()
+        environment["npc"] = {"version": npc.__version__, **commit.result()}
+        environment["tools"] = {
+            found.tool.command: {"path": str(found.path), "version": found.version} if found.path else None
+            for found in (looked_up.result() if looked_up else tools or ())
+        }
+        mpirun = environment["tools"].get("mpirun")
+        environment["mpi"] = {"launcher": mpirun and mpirun["version"], "library": library.result()}
+    return environment
+
+
+def mpi_library() -> str | None:
+    """What the MPI library that mpi4py finds calls itself, in one line; None if it cannot be loaded."""
+    # In a process of its own: a library that does not fit may end the process that loads it.
+    program = (
+        "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; "
+        "print('library:', ' '.join(MPI.Get_library_version().split()))"
+    )
+    text, _ = run_bounded([sys.executable, "-c", program], env={**os.environ, "PATH": search_path()})
+    match = re.search(r"^library: (.+)", text, re.MULTILINE)
+    # The string ends in a NUL byte under some libraries.
+    return match[1].strip("\0 ") if match else None
+
+
+#: What the firmware (DMI) or the kernel's clock sources of a guest say of its hypervisor.
+_HYPERVISORS: Final = {
+    "QEMU": "qemu",
+    "VMware": "vmware",
+    "VirtualBox": "virtualbox",
+    "Virtual Machine": "hyper-v",
+    "Amazon EC2": "ec2",
+    "Google Compute": "gce",
+    "KVM": "kvm",
+    "kvm-clock": "kvm",
+    "hyperv_clocksource": "hyper-v",
+    "xen": "xen",
+}
+_CONTAINERS: Final = {".dockerenv": "docker", "run/.containerenv": "podman", ".singularity.d": "apptainer"}
+
+
+def virtualisation(root: Path = Path("/")) -> dict[str, str | None]:
+    """The hypervisor and the container this runs in, each None where there is no sign of one.
+
+    A guest is told by the CPU's ``hypervisor`` flag (x86) or by its firmware; ``unknown`` is a guest
+    whose hypervisor does not give its name.
+    """
+    dmi = root / "sys/class/dmi/id"
+    firmware = f"{sysfs.text(dmi / 'sys_vendor')} {sysfs.text(dmi / 'product_name')}"
+    clocks = sysfs.text(root / "sys/devices/system/clocksource/clocksource0/available_clocksource")
+    signs = f"{firmware} {clocks}"
+    named = next((name for sign, name in _HYPERVISORS.items() if sign in signs), None)
+    flags = re.search(r"^flags\s*:(.*)", sysfs.text(root / "proc/cpuinfo") or "", re.MULTILINE)
+    if flags:  # x86: the flag decides, whatever a bare-metal cloud machine's firmware is called
+        guest = "hypervisor" in flags[1].split()
+        hypervisor = (named or "unknown") if guest else None
+    else:
+        hypervisor = named
+    container = next((name for file, name in _CONTAINERS.items() if (root / file).exists()), None)
+    return {"hypervisor": hypervisor, "container": container}
+
+
+def _working_directory() -> str | None:
+    try:
+        return str(Path.cwd())
+    except OSError:  # it was removed
+        return None
+
+
+def _addresses_of_host() -> list[str] | None:
+    """What this host's own name resolves to, None if it does not."""
+    try:
+        found = socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)
+    except OSError:
+        return None
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def _kernel() -> dict[str, Any]:
+    clock = Path("/sys/devices/system/clocksource/clocksource0")
+    return {
+        "name": platform.system(),
+        "release": platform.release(),
+        "version": platform.version(),
+        "parameters": _KERNEL_PARAMETERS.findall(sysfs.text(Path("/proc/cmdline")) or ""),
+        "clock_source": sysfs.text(clock / "current_clocksource"),
+        "clock_sources": (sysfs.text(clock / "available_clocksource") or "").split() or None,
+        "perf_event_paranoid": sysfs.number(Path("/proc/sys/kernel/perf_event_paranoid")),
+    }
+
+
+def _os() -> dict[str, str | None]:
+    release = os_release()
+    return {
+        "id": release.get("ID"),
+        "version": release.get("VERSION_ID"),
+        "name": release.get("PRETTY_NAME"),
+    }
+
+
+def _memory() -> dict[str, Any]:
+    kib: dict[str, int] = {}
+    for line in (sysfs.text(Path("/proc/meminfo")) or "").splitlines():
+        fields = line.split()
+        if len(fields) >= 2 and fields[1].isdecimal():
+            kib[fields[0].rstrip(":")] = int(fields[1])
+    huge = sysfs.text(Path("/sys/kernel/mm/transparent_hugepage/enabled"))
+    chosen = re.search(r"\[(\w+)\]", huge or "")
+
+    def size(name: str) -> int | None:
+        return kib[name] * 1024 if name in kib else None
+
+    return {
+        "total_bytes": size("MemTotal"),
+        "available_bytes": size("MemAvailable"),
+        "swap_bytes": size("SwapTotal"),
+        "huge_pages": kib.get("HugePages_Total"),
+        "huge_page_bytes": size("Hugepagesize"),
+        "transparent_huge_pages": chosen[1] if chosen else None,
+    }
+
+
+def _python() -> dict[str, Any]:
+    packages: dict[str, str] = {}
+    for folder in sys.path:
+        # The folders' names hold both; reading every package's metadata would take ten times as long.
+        for path in Path(folder or ".").glob("*.dist-info"):
+            name, _, version = path.name.removesuffix(".dist-info").partition("-")
+            packages.setdefault(name.lower().replace("_", "-"), version)
+    return {
+        "version": platform.python_version(),
+        "implementation": platform.python_implementation(),
+        "executable": sys.executable or None,
+        "packages": dict(sorted(packages.items())),
+    }
+
+
+def _variables(environ: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in sorted(environ.items())
+        if _VARIABLES.fullmatch(name) and not _SECRET.search(name)
+    }
+
+
+def _slurm(variables: Mapping[str, str]) -> dict[str, str] | None:
+    """The job's own variables, None outside a job."""
+    job = {name: value for name, value in variables.items() if name.startswith("SLURM_")}
+    return job if "SLURM_JOB_ID" in job else None
+
+
+def _checkout() -> dict[str, Any]:
+    """Commit and cleanness of the checkout that this NPC runs from; None each where it is none."""
+    unknown: dict[str, Any] = {"commit": None, "dirty": None}
+    folder = Path(npc.__file__).resolve().parent.parent
+    if not (folder / ".git").exists() or find("git") is None:
+        return unknown
+    git = ["git", "--no-optional-locks", "-C", str(folder)]
+    commit, _ = run_bounded([*git, "rev-parse", "HEAD"])
+    if not re.fullmatch(r"[0-9a-f]{40,64}", commit.strip()):
+        return unknown  # no commit yet, or git does not trust somebody else's folder
+    changes, problem = run_bounded([*git, "status", "--porcelain", "--untracked-files=no"])
+    return {"commit": commit.strip(), "dirty": None if problem else bool(changes.strip())}

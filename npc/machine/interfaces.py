@@ -1,0 +1,93 @@
+"""Network interfaces and RDMA devices, as /sys/class/net and /sys/class/infiniband show them."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import ipaddress
+import re
+import socket
+import struct
+from pathlib import Path
+from typing import Any, Final
+
+from npc.machine import sysfs
+
+#: Linux ARPHRD numbers (include/uapi/linux/if_arp.h) of what a cluster has.
+_KINDS: Final = {1: "ethernet", 32: "infiniband", 772: "loopback"}
+_SIOCGIFADDR: Final = 0x8915
+
+
+def interfaces(root: Path = Path("/")) -> list[dict[str, Any]]:
+    """The ``interfaces`` section of ``environment.json``, in the order of their names."""
+    found = []
+    for path in sorted((root / "sys/class/net").glob("*")):
+        if not path.is_dir():
+            continue  # bonding_masters is a file
+        kind = sysfs.number(path / "type")
+        # veth and tun say 10 Gbit/s and 10 Mbit/s, whatever they carry; bonds and VLANs have lower interfaces
+        real = (path / "device").exists() or any(path.glob("lower_*"))
+        megabits = sysfs.number(path / "speed") if real else None
+        driver = path / "device/driver"
+        found.append({
+            "name": path.name,
+            "type": _KINDS.get(kind, str(kind)) if kind is not None else None,
+            "state": sysfs.text(path / "operstate"),
+            # -1 is the kernel's word for unknown, as virtual machines have it
+            "speed_bit_s": megabits * 1_000_000 if megabits is not None and megabits > 0 else None,
+            "mtu": sysfs.number(path / "mtu"),
+            "driver": driver.resolve().name if driver.exists() else None,
+            "numa_node": _numa_node(path / "device/numa_node"),
+            "rdma_devices": sorted(device.name for device in (path / "device/infiniband").glob("*")),
+            "addresses": _ipv4(path.name) + _ipv6(path.name, root) if root == Path("/") else [],
+        })  # fmt: skip
+    return found
+
+
+def rdma_ports(root: Path = Path("/")) -> list[dict[str, Any]]:
+    """The ``rdma`` section of ``environment.json``: one entry a port of a device, empty without any."""
+    found = []
+    for port in sorted((root / "sys/class/infiniband").glob("*/ports/*")):
+        device = port.parent.parent
+        rate = sysfs.text(port / "rate")  # "100 Gb/sec (4X EDR)"
+        gigabits = re.match(r"(\d+(?:\.\d+)?) Gb/sec", rate or "")
+        driver = device / "device/driver"
+        found.append({
+            "device": device.name,
+            "port": int(port.name) if port.name.isdecimal() else None,
+            "state": _after_colon(sysfs.text(port / "state")),
+            "physical_state": _after_colon(sysfs.text(port / "phys_state")),
+            "link_layer": sysfs.text(port / "link_layer"),
+            "rate": rate,
+            "rate_bit_s": round(float(gigabits[1]) * 1e9) if gigabits else None,
+            "driver": driver.resolve().name if driver.exists() else None,
+            "firmware": sysfs.text(device / "fw_ver"),
+            "numa_node": _numa_node(device / "device/numa_node"),
+        })  # fmt: skip
+    return found
+
+
+def _numa_node(path: Path) -> int | None:
+    node = sysfs.number(path)
+    return node if node is not None and node >= 0 else None
+
+
+def _after_colon(value: str | None) -> str | None:
+    return value.partition(":")[2].strip() or value if value else None  # "4: ACTIVE"
+
+
+def _ipv4(name: str) -> list[str]:
+    request = struct.pack("256s", name.encode()[:15])
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)
+        return [socket.inet_ntoa(answer[20:24])]
+    return []
+
+
+def _ipv6(name: str, root: Path) -> list[str]:
+    lines = (sysfs.text(root / "proc/net/if_inet6") or "").splitlines()
+    return [
+        str(ipaddress.IPv6Address(int(fields[0], 16)))
+        for fields in map(str.split, lines)
+        if len(fields) == 6 and fields[5] == name
+    ]

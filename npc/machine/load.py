@@ -1,0 +1,161 @@
+"""What else this machine is doing, and how much of it this process may use."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from npc.machine import sysfs
+
+#: cgroup v1 writes "no limit" as the largest multiple of the page size below 2^63.
+_UNLIMITED: Final = 2**60
+
+
+def load_average(root: Path = Path("/"), watch_s: float = 0.0) -> dict[str, Any]:
+    """The ``load`` section of ``environment.json``: 1, 5 and 15 minutes, and runnable threads now.
+
+    With `watch_s`, also the processes that used a tenth of a core or more during so many seconds.
+    """
+    busy = [
+        {"name": entry.name, "cores": round(entry.cores, 3)}
+        for entry in (busy_processes(watch_s, root=root) if watch_s else ())
+    ]
+    fields = (sysfs.text(root / "proc/loadavg") or "").split()
+    if len(fields) < 4:
+        return {"average": None, "runnable": None, "busy": busy if watch_s else None}
+    # "2/86": runnable and existing threads; the reader itself is one of the runnable
+    runnable = fields[3].partition("/")[0]
+    return {
+        "average": [float(value) for value in fields[:3]],
+        "runnable": max(0, int(runnable) - 1) if runnable.isdecimal() else None,
+        "busy": busy if watch_s else None,
+    }
+
+
+class Busy(NamedTuple):
+    """A process that used `cores` cores on average while it was watched."""
+
+    pid: int
+    name: str
+    cores: float
+
+
+def busy_processes(seconds: float, at_least: float = 0.1, root: Path = Path("/")) -> list[Busy]:
+    """Processes that used `at_least` cores during the next `seconds`, busiest first, without this one.
+
+    Loadavg looks back over minutes; this is what would run beside a benchmark started now.
+    """
+    watch = Watch(root)
+    time.sleep(seconds)
+    return watch.busy(at_least)
+
+
+class Watch:
+    """What the processes compute that are there when it is made and still there when it is asked.
+
+    So whatever is started and ended in between is nobody's, wherever it was started from: neither a program
+    whose ranks are a batch system's children is taken for others, nor are others seen that end too soon.
+    """
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._root = root
+        self._before, self._started = _cpu_ticks(root), time.monotonic()
+
+    def busy(self, at_least: float = 0.1, least_ticks: int = 0, kernel: bool = True) -> list[Busy]:
+        """Those that used `at_least` cores and `least_ticks` of the kernel's clock, busiest first, without
+        this process; with `kernel`, its threads too, which work for whoever calls it."""
+        after, elapsed = _cpu_ticks(self._root), time.monotonic() - self._started
+        second = os.sysconf("SC_CLK_TCK") * elapsed
+        busy = [
+            Busy(process.pid, process.name, ticks / second)
+            for process, used in after.items()
+            if (ticks := used - self._before.get(process, used)) >= least_ticks
+            and process.pid != os.getpid()
+            and (kernel or not process.kernel)
+        ]
+        return sorted((entry for entry in busy if entry.cores >= at_least), key=lambda entry: -entry.cores)
+
+
+class _Process(NamedTuple):
+    """started: in ticks since the machine started, because pids are used again."""
+
+    pid: int
+    started: int
+    name: str
+    kernel: bool
+
+
+#: A thread of the kernel (PF_KTHREAD in include/linux/sched.h).
+_KERNEL: Final = 0x00200000
+
+
+def _cpu_ticks(root: Path) -> dict[_Process, int]:
+    used = {}
+    for path in (root / "proc").glob("[0-9]*/stat"):
+        line = sysfs.text(path)
+        if line is None:
+            continue  # ended meanwhile
+        # "PID (NAME) STATE …": the name may hold spaces and brackets; proc(5) counts fields from 1, the state
+        # is the third: flags are the 9th, ticks the 14th and 15th, the start the 22nd
+        name = line[line.find("(") + 1 : line.rfind(")")]
+        fields = line[line.rfind(")") + 2 :].split()
+        process = _Process(int(path.parent.name), int(fields[19]), name, bool(int(fields[6]) & _KERNEL))
+        used[process] = int(fields[11]) + int(fields[12])
+    return used
+
+
+def limits(root: Path = Path("/")) -> dict[str, Any]:
+    """The ``limits`` section of ``environment.json``: CPUs, cores and bytes this process may have."""
+    affinity = os.sched_getaffinity(0)
+    memlock = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+    return {
+        "affinity": sysfs.format_cpus(affinity),
+        "cpus": len(affinity),
+        "cgroup_cores": cgroup_cores(root),
+        "cgroup_memory_bytes": cgroup_memory_bytes(root),
+        "memlock_bytes": None if memlock == resource.RLIM_INFINITY else memlock,
+        "memlock_unlimited": memlock == resource.RLIM_INFINITY,
+    }
+
+
+def cgroup_cores(root: Path = Path("/")) -> float | None:
+    """The tightest CPU quota of this process's cgroups, in cores; None without one (v2 and v1)."""
+    quotas = []
+    for folder in _cgroup_folders("cpu", root):
+        words = (sysfs.text(folder / "cpu.max") or "").split()
+        if len(words) == 2 and words[0] != "max":
+            quotas.append(int(words[0]) / int(words[1]))
+        quota, period = (sysfs.number(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period"))
+        if quota is not None and quota > 0 and period:
+            quotas.append(quota / period)
+    return min(quotas, default=None)
+
+
+def cgroup_memory_bytes(root: Path = Path("/")) -> int | None:
+    """The tightest memory limit of this process's cgroups; None without one."""
+    found = [
+        limit
+        for folder in _cgroup_folders("memory", root)
+        for name in ("memory.max", "memory.limit_in_bytes")
+        if (limit := sysfs.number(folder / name)) is not None and limit < _UNLIMITED
+    ]
+    return min(found, default=None)
+
+
+def _cgroup_folders(controller: str, root: Path) -> list[Path]:
+    """This process's cgroup of `controller` and its parents; the quota of any of them binds."""
+    folders: list[Path] = []
+    for line in (sysfs.text(root / "proc/self/cgroup") or "").splitlines():
+        _, names, path = line.split(":", 2)
+        if names and controller not in names.split(","):
+            continue
+        mount = root / "sys/fs/cgroup"
+        # v1 mounts "cpu,cpuacct" under that name or under the controller's own; v2 has one tree
+        tops = [mount / names, mount / controller] if names else [mount, mount / "unified"]
+        for top in tops:
+            group = top / path.strip("/")
+            folders += [folder for folder in (group, *group.parents) if folder.is_relative_to(top)]
+    return list(dict.fromkeys(folders))

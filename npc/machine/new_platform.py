@@ -1,0 +1,301 @@
+"""What ``npc platform new`` writes: a platform for this cluster, from what Slurm and one of its nodes say.
+
+Slurm is asked for its partitions (``sinfo``, ``scontrol``); a node describes itself in a short job
+(``srun npc environment``). What neither knows stands in the files as a comment with what to look up.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from npc.machine.platform import PLATFORM_FILE, link_data_rate, read_platform
+
+#: The platform that new ones are written over, and what they share with it.
+BASE: Final = "slurm"
+SHARED: Final = ("submit.job.in", "chainJobs.sh")
+SLURM_TIMEOUT_S: Final = 30.0
+#: One line a node: sockets, cores of a socket, threads of a core, CPUs, MB, features, generic resources.
+_SINFO: Final = "%R|%n|%X|%Y|%Z|%c|%m|%f|%G"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """A partition as Slurm describes it.
+
+    nodes: how many. cores, cpus: of the node that has fewest (CPUs are hardware threads). memory_mb: of
+    that node. uniform: whether all nodes are alike. features, gres: of any node. time_limit, exclusive:
+    Slurm's words.
+    """
+
+    name: str
+    default: bool
+    nodes: int
+    cores: int
+    cpus: int
+    memory_mb: int
+    uniform: bool
+    features: tuple[str, ...]
+    gres: tuple[str, ...]
+    time_limit: str
+    exclusive: str
+
+
+def partitions() -> list[Partition]:
+    """What Slurm says of this cluster. Raises click.ClickException where it does not answer."""
+    return parse_partitions(
+        ask(["sinfo", "--noheader", "--Node", f"--format={_SINFO}"]),
+        ask(["scontrol", "--oneliner", "show", "partition"]),
+    )
+
+
+def parse_partitions(nodes: str, partitions: str) -> list[Partition]:
+    """The partitions from ``sinfo --Node`` in our format and ``scontrol --oneliner show partition``."""
+    rows: dict[str, list[list[str]]] = {}
+    for line in nodes.splitlines():
+        name, *rest = line.split("|")
+        if len(rest) == 8:
+            rows.setdefault(name, []).append(rest)
+    found = []
+    for line in partitions.splitlines():
+        said = dict(word.partition("=")[::2] for word in line.split())
+        own = rows.get(said.get("PartitionName", ""))
+        if not own:
+            continue
+        smallest = min(own, key=lambda row: (_number(row[4]), _number(row[5])))
+        found.append(
+            Partition(
+                name=said["PartitionName"],
+                default=said.get("Default") == "YES",
+                nodes=len({row[0] for row in own}),
+                cores=_number(smallest[1]) * _number(smallest[2]),
+                cpus=_number(smallest[4]),
+                memory_mb=_number(smallest[5]),
+                uniform=len({tuple(row[1:6]) for row in own}) == 1,
+                features=_words(row[6] for row in own),
+                gres=_words(row[7] for row in own),
+                time_limit=said.get("MaxTime", ""),
+                exclusive=said.get("OverSubscribe", ""),
+            )
+        )
+    return found
+
+
+def _number(text: str) -> int:
+    digits = re.match(r"\d+", text)
+    return int(digits[0]) if digits else 0
+
+
+def _words(lists: Any) -> tuple[str, ...]:
+    words = {word for text in lists for word in re.split(r",(?![^(]*\))", text)}
+    return tuple(sorted(words - {"(null)", ""}))
+
+
+def platform_toml(name: str, partition: Partition, node: Mapping[str, Any]) -> str:
+    """platform.toml: what is known as a value, what is not as a comment.
+
+    node: what ``npc environment`` says there, or {}.
+    """
+    cpu = node.get("cpu", {})
+    flags = set(cpu.get("flags") or ())
+    model = cpu.get("model") or "CPU"
+    bits = 512 if "avx512f" in flags else 256 if "avx" in flags else 128 if "sse2" in flags else None
+    hertz = _clock_of_name(model)
+    lines = [
+        "# Nominal limits of a node, read by `npc roofline` (npc/machine/platform.py explains every key).",
+        "# Lines that begin with # are not known yet: there is a theoretical peak once cores, clock, width,",
+        "# units and FMA are all given. Compare the others with the data sheets.",
+        "",
+        f"description = {_quoted(f'{name}: {model}')}",
+        "",
+        "[node]",
+        f"cores = {cpu.get('cores') or partition.cores}",
+        _known(
+            "clock_hz", hertz and f"{hertz:g}", "2.5e9", "what all cores hold under SIMD load, not the turbo"
+        ),
+        _known("simd_bits", bits, 256, "register width: AVX and AVX2 256, AVX-512 512, NEON 128"),
+        _known("simd_units", None, 2, "SIMD instructions a cycle: see the vendor's page of the CPU (1 or 2)"),
+        _known(
+            "fma", ("true" if flags & {"fma", "fma4"} else "false") if flags else None, "true", "flag fma"
+        ),
+        _known("memory_bandwidth", None, "200e9", "B/s: sockets × channels × 8 B × transfers a second"),
+    ]
+    return "\n".join(lines + _interface_lines(node)) + "\n"
+
+
+def _interface_lines(node: Mapping[str, Any]) -> list[str]:
+    links = _links(node)
+    if not links:
+        example = '# link = "4x EDR"         # or "100 GbE", or data_rate = 12.5e9 (B/s)'
+        return ["", "# [interfaces.ib0]", example]
+    virtual = {each["name"] for each in node["interfaces"] if each["driver"] is None}
+    lines = []
+    for interface, link in links.items():
+        table = f"[interfaces.{_quoted(interface)}]"
+        rate = f"link = {_quoted(link or '100 GbE')}"
+        if link is None:
+            lines += ["", "# the node does not say how fast it is", f"# {table}", f"# {rate}"]
+        elif interface in virtual:
+            why = "# no device of its own (a bond, a bridge, a container's): its rate may be made up"
+            lines += ["", why, f"# {table}", f"# {rate}"]
+        else:
+            lines += ["", table, rate]
+    return lines
+
+
+def _known(key: str, value: object, example: object, check: str) -> str:
+    line = f"{key} = {value}" if value else f"# {key} = {example}"
+    return f"{line:<30}# {check}"
+
+
+def _clock_of_name(model: str) -> float | None:
+    """The base clock in Hz, which Intel writes into the name of a model."""
+    match = re.search(r"@ ?(\d+(?:\.\d+)?) ?GHz", model)
+    return float(match[1]) * 1e9 if match else None
+
+
+def _links(node: Mapping[str, Any]) -> dict[str, str | None]:
+    """Interface → its link, of those that are up; None where it has an address and the node knows no rate."""
+    rates = {port["device"]: port for port in node.get("rdma", ()) if port.get("rate")}
+    links: dict[str, str | None] = {}
+    for interface in node.get("interfaces", ()):
+        if interface["state"] != "up" or interface["type"] == "loopback":
+            continue
+        ports = [rates[device] for device in interface["rdma_devices"] if device in rates]
+        named = re.search(r"\((\d+)X (\w+)\)", ports[0]["rate"]) if ports else None
+        if named and interface["type"] == "infiniband":
+            link = f"{named[1]}x {named[2]}"
+        elif interface["speed_bit_s"]:
+            link = f"{interface['speed_bit_s'] / 1e9:g} GbE"
+        else:
+            link = ""
+        try:
+            link_data_rate(link)
+            links[interface["name"]] = link
+        except ValueError:  # no rate, or none that links have
+            if interface["addresses"]:
+                links[interface["name"]] = None
+    return links
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def platform_xml(name: str, partition: Partition, account: str) -> str:
+    """platform.xml: the differences from platforms/slurm, and in comments what to check."""
+    notes = [
+        f"{partition.nodes} nodes in the partition {partition.name}, each with {partition.cores} cores, "
+        f"{partition.cpus} CPUs, {partition.memory_mb / 1000:.0f} GB"
+        + ("." if partition.uniform else " at least: they are not all alike, perhaps a constraint helps."),
+        f"Longest time: {partition.time_limit}. OverSubscribe={partition.exclusive}; jobs want whole nodes.",
+    ]
+    if partition.features:
+        notes.append(f"Features (constraint): {', '.join(partition.features)}.")
+    if partition.gres:
+        notes.append(f"Generic resources (gres): {', '.join(partition.gres)}.")
+    lines = [
+        ("queue", "NPC_QUEUE", partition.name),
+        *([("account", "NPC_ACCOUNT", account)] if account else []),
+    ]
+    settings = "\n".join(
+        f'        <parameter name="{key}" mode="shell" separator=";;">'
+        f'printf %s "${{{variable}:-{escape(value, quote=False)}}}"</parameter>'
+        for key, variable, value in lines
+    )
+    comment = "\n     ".join(notes).replace("--", "- -")
+    return f"""<?xml version="1.0" encoding="UTF-8"?>
+<!-- {name}, written by `npc platform new` from what Slurm said. What differs from platforms/{BASE};
+     every parameter there can be given another value here in the same way.
+     {comment}
+     Check: Does an account or a reservation have to be named? Which modules give the MPI that NPC was set up
+     with (modules)? Is MPI started by mpirun here (the default), or by srun (mpi_starter in executeset)? -->
+<jube>
+    <parameterset name="executeset" init_with="../{BASE}/platform.xml"></parameterset>
+
+    <parameterset name="systemParameter" init_with="../{BASE}/platform.xml">
+        <parameter name="platform_name">{name}</parameter>
+{settings}
+        <!-- cores, not their hardware threads -->
+        <parameter name="cores_per_node" type="int">{partition.cores}</parameter>
+    </parameterset>
+
+    <substituteset name="executesub" init_with="../{BASE}/platform.xml"></substituteset>
+    <substituteset name="chainsub" init_with="../{BASE}/platform.xml"></substituteset>
+
+    <fileset name="jobfiles">
+        <copy>${{submit_script}}.in</copy>
+    </fileset>
+
+    <fileset name="chainfiles">
+        <copy>$chainjob_script</copy>
+    </fileset>
+</jube>
+"""
+
+
+def ask(command: Sequence[str], timeout_s: float = SLURM_TIMEOUT_S) -> str:
+    """What a command of Slurm prints. Raises click.ClickException with its own words if it fails."""
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+    except FileNotFoundError:
+        raise click.ClickException(
+            f"there is no {command[0]} here: on a machine without Slurm the platform is localhost"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise click.ClickException(f"{command[0]} did not answer within {timeout_s:g} s") from None
+    if ended.returncode:
+        words = (ended.stderr or ended.stdout).strip().splitlines() or [f"exit code {ended.returncode}"]
+        raise click.ClickException(f"{command[0]}: {words[-1].removeprefix(f'{command[0]}: ')}")
+    return ended.stdout
+
+
+def describe_node(partition: Partition, account: str, patience_s: float) -> dict[str, Any]:
+    """What a node of the partition says of itself (``npc environment``). Raises click.ClickException."""
+    job = ["srun", "--quiet", "--nodes=1", "--ntasks=1", "--exclusive", "--time=2", "--mpi=none"]
+    job += [f"--immediate={max(1, round(patience_s))}", f"--partition={partition.name}"]
+    job += [f"--account={account}"] if account else []
+    said = ask([*job, sys.executable, "-m", "npc", "environment"], patience_s + 120)
+    try:
+        found: dict[str, Any]
+        found, _ = json.JSONDecoder().raw_decode(said, said.index("{"))  # between what a site's prolog prints
+    except ValueError:
+        raise click.ClickException(f"srun: npc environment did not describe the node: {said[:200]}") from None
+    return found
+
+
+def write_platform(folder: Path, partition: Partition, node: Mapping[str, Any], account: str) -> None:
+    """The platform that `folder`, which is made, is to hold.
+
+    Raises OSError, and `InvalidPlatform` where what the node said makes none.
+    """
+    folder.mkdir()
+    for shared in SHARED:
+        (folder / shared).symlink_to(Path("..") / BASE / shared)
+    name = folder.name
+    (folder / "platform.xml").write_text(platform_xml(name, partition, account), encoding="utf-8")
+    (folder / PLATFORM_FILE).write_text(platform_toml(name, partition, node), encoding="utf-8")
+    read_platform(folder / PLATFORM_FILE)
+
+
+def choose(partitions: Sequence[Partition], wanted: str | None) -> Partition:
+    """The partition that is wanted, else Slurm's default one. Raises click.UsageError."""
+    names = ", ".join(partition.name for partition in partitions)
+    if wanted is None:
+        fitting = [partition for partition in partitions if partition.default]
+        problem = f"Slurm has no default partition: --partition, one of {names}"
+    else:
+        fitting = [partition for partition in partitions if partition.name == wanted]
+        problem = f"--partition {wanted}: there are {names}"
+    if not fitting:
+        raise click.UsageError(problem)
+    return fitting[0]

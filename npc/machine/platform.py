@@ -1,0 +1,238 @@
+"""A platform's nominal limits, from ``platforms/NAME/platform.toml``: what the data sheets promise.
+
+Everything in the file is optional, because a site may know nothing about a machine::
+
+    description = "a node of FUCHS, Xeon E5-2670 v2"
+
+    [node]
+    cores = 20                    # of one node
+    clock_hz = 2.5e9              # what the cores hold under SIMD load
+    simd_bits = 256
+    simd_units = 2                # SIMD instructions a cycle
+    fma = false
+    memory_bandwidth = 102.4e9    # B/s, of one node
+
+    [interfaces.ib0]
+    link = "4x FDR"               # or "10 GbE"; or instead of it: data_rate = 6.8e9 (B/s)
+
+    [bands]                       # acceptance bands; kept as they are
+
+Units are SI base units (Hz, B/s, FLOP/s); data rates count one direction of one link.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+PLATFORMS: Final = "platforms"
+PLATFORM_FILE: Final = "platform.toml"
+
+Precision = Literal["double", "single"]
+PRECISION_BITS: Final[Mapping[Precision, int]] = MappingProxyType({"double": 64, "single": 32})
+
+#: Data rate of one InfiniBand lane in bit/s: symbol rate × encoding. SDR, DDR and QDR lose a fifth to
+#: 8b/10b, FDR10 to EDR 2 of 66 bits; for HDR and NDR the named rate is the data rate (InfiniBand
+#: Architecture Specification, volume 2, release 1.7, link speeds).
+INFINIBAND_LANE: Final[Mapping[str, float]] = MappingProxyType({
+    "SDR": 2.5e9 * 8 / 10,
+    "DDR": 5e9 * 8 / 10,
+    "QDR": 10e9 * 8 / 10,
+    "FDR10": 10.3125e9 * 64 / 66,
+    "FDR": 14.0625e9 * 64 / 66,
+    "EDR": 25.78125e9 * 64 / 66,
+    "HDR": 50e9,
+    "NDR": 100e9,
+})  # fmt: skip
+
+_INFINIBAND: Final = re.compile(r"(1|2|4|8|12)x\s*([A-Z]+\d*)")
+_ETHERNET: Final = re.compile(r"(\d+(?:\.\d+)?)\s*GbE")
+
+
+class InvalidPlatform(ValueError):
+    """A platform file that cannot be used; the message names the file and the key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """A network interface of a node: its link as people call it, and its data rate in B/s."""
+
+    name: str
+    link: str
+    data_rate: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Platform:
+    """The nominal limits of one node; None where the file does not say.
+
+    cores: of the node. clock_hz: Hz. simd_bits: width of a SIMD register. simd_units: SIMD instructions
+    a cycle and core. memory_bandwidth: B/s. bands: acceptance bands as they stand in the file.
+    """
+
+    name: str
+    description: str = ""
+    cores: int | None = None
+    clock_hz: float | None = None
+    simd_bits: int | None = None
+    simd_units: int | None = None
+    fma: bool | None = None
+    memory_bandwidth: float | None = None
+    interfaces: Mapping[str, Interface] = field(default_factory=dict)
+    bands: Mapping[str, Any] = field(default_factory=dict)
+
+    def peak_flops(self, precision: Precision) -> float | None:
+        """Theoretical FLOP/s of the node; None unless cores, clock, width, units and FMA are all known.
+
+        FLOP/cycle = (SIMD bits / precision bits) × (2 with FMA, else 1) × SIMD units, times cores × Hz:
+        Bartelheimer, Zhu, Neuwirth 2023, table 4 (Xeon E5-2670 v2, 20 cores at 2.5 GHz, AVX, one add and
+        one multiply unit, no FMA: 400 GFLOP/s double, 800 single).
+        """
+        if (
+            self.cores is None
+            or self.clock_hz is None
+            or self.simd_bits is None
+            or self.simd_units is None
+            or self.fma is None
+        ):
+            return None
+        numbers = self.simd_bits // PRECISION_BITS[precision]
+        flop_per_cycle = numbers * (2 if self.fma else 1) * self.simd_units
+        return self.cores * self.clock_hz * flop_per_cycle
+
+
+def link_data_rate(link: str) -> float:
+    """Data rate in B/s of a link such as ``4x FDR`` (6.818e9) or ``10 GbE`` (1.25e9).
+
+    Raises ValueError for a name that is neither. An Ethernet rate counts frames: TCP gets at most
+    1448/1514 of it with a 1500-byte MTU.
+    """
+    if match := _INFINIBAND.fullmatch(link.strip()):
+        lanes, generation = match.groups()
+        if generation in INFINIBAND_LANE:
+            return int(lanes) * INFINIBAND_LANE[generation] / 8
+    if match := _ETHERNET.fullmatch(link.strip()):
+        return float(match[1]) * 1e9 / 8
+    raise ValueError(
+        f"{link!r} is no known link: write '10 GbE', '4x EDR' ({', '.join(INFINIBAND_LANE)}), "
+        "or data_rate in B/s instead"
+    )
+
+
+def find_platform(name: str, beside: Path | None = None) -> Path | None:
+    """The file of platform `name`: a path to it or to its folder, else ``platforms/NAME/platform.toml``.
+
+    Looked for in the current folder, then in `beside` (by default the checkout this package is in).
+    None if there is none.
+    """
+    given = Path(name)
+    if given.suffix == ".toml":
+        return given if given.is_file() else None
+    if "/" in name:
+        return given / PLATFORM_FILE if (given / PLATFORM_FILE).is_file() else None
+    for root in (Path(), beside or Path(__file__).parent.parent.parent):
+        path = root / PLATFORMS / name / PLATFORM_FILE
+        if name not in ("", ".", "..") and path.is_file():
+            return path
+    return None
+
+
+def read_platform(path: Path) -> Platform:
+    """The platform of a ``platform.toml``; its name is its folder's.
+
+    Raises OSError, and `InvalidPlatform` naming file and key for anything that cannot be meant.
+    """
+    toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    try:
+        table = toml.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InvalidPlatform(f"{path}: not TOML: {error}") from None
+    try:
+        return _platform(path.resolve().parent.name, table)
+    except InvalidPlatform as error:
+        raise InvalidPlatform(f"{path}: {error}") from None
+
+
+def _platform(name: str, table: Mapping[str, Any]) -> Platform:
+    _only_keys(table, ("description", "node", "interfaces", "bands"), "")
+    node = _table(table, "node", "")
+    _only_keys(node, ("cores", "clock_hz", "simd_bits", "simd_units", "fma", "memory_bandwidth"), "node.")
+    interfaces = _table(table, "interfaces", "")
+    description = table.get("description", "")
+    if not isinstance(description, str):
+        raise InvalidPlatform(f"description: {description!r} is no text")
+    fma = node.get("fma")
+    if fma is not None and not isinstance(fma, bool):
+        raise InvalidPlatform(f"node.fma: {fma!r} is neither true nor false")
+    clock_hz = _number(node, "clock_hz", "node.")
+    if clock_hz is not None and clock_hz < 1e6:
+        raise InvalidPlatform(f"node.clock_hz: {clock_hz:g} Hz is no clock; 2.5 GHz is 2.5e9")
+    simd_bits = _count(node, "simd_bits", "node.")
+    if simd_bits is not None and simd_bits % 64:
+        raise InvalidPlatform(f"node.simd_bits: {simd_bits} is no multiple of 64")
+    return Platform(
+        name=name,
+        description=description,
+        cores=_count(node, "cores", "node."),
+        clock_hz=clock_hz,
+        simd_bits=simd_bits,
+        simd_units=_count(node, "simd_units", "node."),
+        fma=fma,
+        memory_bandwidth=_number(node, "memory_bandwidth", "node."),
+        interfaces={key: _interface(key, _table(interfaces, key, "interfaces.")) for key in interfaces},
+        bands=_table(table, "bands", ""),
+    )
+
+
+def _interface(name: str, table: Mapping[str, Any]) -> Interface:
+    prefix = f"interfaces.{name}."
+    _only_keys(table, ("link", "data_rate"), prefix)
+    link = table.get("link", "")
+    if not isinstance(link, str):
+        raise InvalidPlatform(f"{prefix}link: {link!r} is no text such as '10 GbE'")
+    data_rate = _number(table, "data_rate", prefix)
+    if data_rate is None:
+        if not link:
+            raise InvalidPlatform(f"{prefix}link: missing, and no data_rate either")
+        try:
+            data_rate = link_data_rate(link)
+        except ValueError as error:
+            raise InvalidPlatform(f"{prefix}link: {error}") from None
+    return Interface(name, link, data_rate)
+
+
+def _only_keys(table: Mapping[str, Any], known: tuple[str, ...], prefix: str) -> None:
+    for key in table:
+        if key not in known:
+            raise InvalidPlatform(f"{prefix}{key}: unknown key; known here: {', '.join(known)}")
+
+
+def _table(table: Mapping[str, Any], key: str, prefix: str) -> Mapping[str, Any]:
+    value = table.get(key, {})
+    if not isinstance(value, dict):
+        raise InvalidPlatform(f"{prefix}{key}: {value!r} is no table")
+    return value
+
+
+def _number(table: Mapping[str, Any], key: str, prefix: str) -> float | None:
+    value = table.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        raise InvalidPlatform(f"{prefix}{key}: {value!r} is no positive number")
+    return float(value)
+
+
+def _count(table: Mapping[str, Any], key: str, prefix: str) -> int | None:
+    value: object = table.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InvalidPlatform(f"{prefix}{key}: {value!r} is no positive whole number")
+    return value

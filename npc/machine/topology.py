@@ -1,0 +1,136 @@
+"""The processors: what they are, how they share cores, caches and memory, and how fast they may run.
+
+Read from /proc/cpuinfo and /sys/devices/system/{cpu,node} (Linux: Documentation/ABI/stable and testing,
+sysfs-devices-system-cpu), so that it works on every architecture; what a kernel does not tell is None.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+from npc.machine import sysfs
+
+
+def processors(root: Path = Path("/")) -> dict[str, Any]:
+    """The ``cpu`` section of ``environment.json``; `root` is where /proc and /sys are."""
+    system = root / "sys/devices/system/cpu"
+    cpus = _online(system)
+    info = _cpuinfo(root / "proc/cpuinfo")
+    siblings = [sysfs.text(system / f"cpu{cpu}/topology/thread_siblings_list") for cpu in cpus]
+    packages = [sysfs.number(system / f"cpu{cpu}/topology/physical_package_id") for cpu in cpus]
+    cores = len(set(siblings)) if cpus and None not in siblings else None
+    flags = info.get("flags") or info.get("features") or info.get("isa")
+    return {
+        "model": _model(info, root),
+        "vendor": info.get("vendor_id"),
+        "flags": sorted(flags.split()) if flags else None,
+        "sockets": len(set(packages)) if cpus and None not in packages else None,
+        "cores": cores,
+        "threads": len(cpus) or None,
+        "online": sysfs.format_cpus(cpus) or None,
+        "smt": sysfs.text(system / "smt/control"),
+        "numa_nodes": _numa_nodes(root / "sys/devices/system/node"),
+        "caches": _caches(system, cpus),
+        "frequency": _frequency(system, cpus),
+    }
+
+
+def _online(system: Path) -> list[int]:
+    listed = sysfs.text(system / "online")
+    try:
+        return sorted(sysfs.parse_cpus(listed)) if listed else []
+    except ValueError:
+        return []
+
+
+def _cpuinfo(path: Path) -> dict[str, str]:
+    """The first processor's fields and those of the machine, names in lower case."""
+    fields: dict[str, str] = {}
+    for line in (sysfs.text(path) or "").splitlines():
+        name, separator, value = line.partition(":")
+        if separator:
+            fields.setdefault(name.strip().lower(), value.strip())
+    return fields
+
+
+def _model(info: dict[str, str], root: Path) -> str | None:
+    # x86; MIPS; POWER; old ARM kernels.
+    for name in ("model name", "cpu model", "cpu", "uarch"):
+        if info.get(name):
+            return info[name]
+    # 64-bit ARM has numbers only; lscpu knows their names. It describes this machine, not another root.
+    if root == Path("/") and shutil.which("lscpu"):
+        try:
+            told = subprocess.run(
+                ["lscpu"], capture_output=True, text=True, timeout=2, check=False, env={"LC_ALL": "C"}
+            ).stdout
+        except (OSError, subprocess.TimeoutExpired):
+            told = ""
+        for line in told.splitlines():
+            if line.strip().startswith("Model name:") and line.split(":", 1)[1].strip(" -"):
+                return line.split(":", 1)[1].strip()
+    if "cpu implementer" in info:
+        return f"implementer {info['cpu implementer']}, part {info.get('cpu part', 'unknown')}"
+    return None
+
+
+def _numa_nodes(system: Path) -> list[dict[str, Any]] | None:
+    listed = sysfs.text(system / "online")
+    if listed is None:
+        return None
+    nodes = []
+    for node in sorted(sysfs.parse_cpus(listed)):
+        total = None
+        for line in (sysfs.text(system / f"node{node}/meminfo") or "").splitlines():
+            if "MemTotal:" in line:
+                total = int(line.split()[-2]) * 1024
+        cpus = sysfs.text(system / f"node{node}/cpulist") or ""
+        nodes.append({"node": node, "cpus": cpus, "memory_bytes": total})
+    return nodes
+
+
+def _caches(system: Path, cpus: list[int]) -> list[dict[str, Any]] | None:
+    """One entry a level and kind: the size of one instance, and the CPUs that share each instance."""
+    instances: dict[tuple[int, str, int | None], list[frozenset[int]]] = defaultdict(list)
+    seen: dict[str, set[int]] = defaultdict(set)  # CPUs whose cache of that index is known already
+    for cpu in cpus:
+        for index in sorted((system / f"cpu{cpu}/cache").glob("index[0-9]*")):
+            if cpu in seen[index.name]:
+                continue
+            level, kind = sysfs.number(index / "level"), sysfs.text(index / "type")
+            if level is None or kind is None:
+                continue
+            shared = sysfs.parse_cpus(sysfs.text(index / "shared_cpu_list") or str(cpu))
+            seen[index.name] |= shared
+            instances[level, kind.lower(), sysfs.size_bytes(index / "size")].append(shared)
+    return [
+        {
+            "level": level,
+            "type": kind,
+            "size_bytes": size,
+            "instances": len(shared),
+            "shared_cpus": [sysfs.format_cpus(cpus) for cpus in shared],
+        }
+        for (level, kind, size), shared in sorted(instances.items(), key=lambda entry: entry[0][:2])
+    ] or None
+
+
+def _frequency(system: Path, cpus: list[int]) -> dict[str, Any]:
+    """Governors with the number of CPUs that have them; lowest and highest frequency in Hz."""
+    policies = [system / f"cpu{cpu}/cpufreq" for cpu in cpus]
+    governors = Counter(filter(None, (sysfs.text(policy / "scaling_governor") for policy in policies)))
+    lowest = [sysfs.number(policy / "scaling_min_freq") for policy in policies]
+    highest = [sysfs.number(policy / "scaling_max_freq") for policy in policies]
+    no_turbo = sysfs.number(system / "intel_pstate/no_turbo")
+    boost = sysfs.number(system / "cpufreq/boost")
+    return {
+        "driver": sysfs.text(policies[0] / "scaling_driver") if policies else None,
+        "governors": dict(governors) or None,
+        "min_hz": min((value * 1000 for value in lowest if value), default=None),
+        "max_hz": max((value * 1000 for value in highest if value), default=None),
+        "boost": bool(boost) if boost is not None else (not no_turbo if no_turbo is not None else None),
+    }

@@ -1,0 +1,172 @@
+"""A launch: one fresh process of a tool, what it was told, where it ran and how it ended.
+
+``npb`` and ``npc sample`` write the same folder, so that one reader understands both::
+
+    launches.jsonl     a header line {"tool", "planned", "job", "seed"}, then one line a launch, as it ends
+    raw/0007.out       what the tool printed, byte for byte (for npb: the client)
+    raw/0007.err       its stderr; npb adds 0007.server.out and 0007.server.err
+
+A launch is written whole or not at all: a reader passes over a half-written last line.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import IO, Any, Final
+
+from npc.records.reading import Reading
+from npc.records.record import OK
+
+LAUNCHES: Final = "launches.jsonl"
+RAW: Final = "raw"
+#: The param that names the interface that a test went over.
+INTERFACE: Final = "interface"
+#: What the cases of tests over the kernel's sockets begin with.
+_SOCKETS: Final = ("tcp", "udp", "sctp")
+#: ``mpirun`` draws a line of hyphens above and below what it has to say itself; Open MPI's has 74, and stands
+#: behind what a rank left without a line end.
+_RULE: Final = re.compile("-{40,}")
+_GLUED_RULE: Final = re.compile(r"(?<=[^-\n])-{74}$", re.MULTILINE)
+#: What Slurm's daemon and ``mpirun`` say when a job is ended from outside.
+_ENDED_BY: Final = re.compile(r"slurmstepd\S*: error: \*\*\* .* \*\*\*|mpirun: Forwarding signal \d+ to job")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """One finished launch.
+
+    argv: the client's or the program's command line as started. sample: 0…n-1 among the repeats of the
+    same case. params: what a sweep varied (``{"msg_size": "4096"}``) and the placement
+    (``server_cpus``, ``client_cpus``: Linux CPU lists such as ``0-3,8``; ``interface``: the server's, between
+    two hosts). hosts: server first.
+    started: ISO 8601 UTC. seconds: wall time. exit: the exit code, negative for a signal, None if it
+    never started or was stopped. status: ``ok`` or the reason. raw: path of the tool's output relative to
+    the folder. load: ``{"cores": 1.9, "others": [{"name": "xhpl", "cores": 0.7}]}``, the CPUs that the
+    program and all it waited for used on average, and other processes, on the launcher's node; None if nobody
+    watched.
+    """
+
+    id: int
+    argv: tuple[str, ...]
+    started: str
+    seconds: float
+    exit: int | None
+    status: str = OK
+    case: str = ""
+    sample: int = 0
+    params: Mapping[str, str] = field(default_factory=dict)
+    nodes: int = 1
+    hosts: tuple[str, ...] = ()
+    raw: str = ""
+    load: Mapping[str, Any] | None = None
+
+    def failed_in_one_row(self, readings: Iterable[Reading]) -> bool:
+        """Whether its status is that of one of its readings: a row of a sweep that has no result says nothing
+        against the other rows."""
+        return any(reading.status == self.status for reading in readings)
+
+    def params_of(self, reading: Reading) -> dict[str, str]:
+        """`params` as far as they hold for `reading`: what sockets send goes over the interface, RDMA's two
+        ends only meet at its address."""
+        over_sockets = reading.case.startswith(_SOCKETS)
+        return {name: value for name, value in self.params.items() if name != INTERFACE or over_sockets}
+
+
+@dataclass(frozen=True, slots=True)
+class Launches:
+    """A folder of launches as read back: `planned` of them were to be made, in the batch job `job`."""
+
+    folder: Path
+    tool: str
+    planned: int
+    job: str
+    launches: tuple[Launch, ...]
+
+
+def now() -> str:
+    """The present moment as records have it: ISO 8601, UTC, milliseconds."""
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+
+
+def batch_job() -> str:
+    """The batch system's name for the job that this process runs in; empty outside of one."""
+    for variable in ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"):
+        if os.environ.get(variable):
+            return os.environ[variable]
+    return ""
+
+
+def last_words(path: Path) -> str:
+    """Why a program failed, in one line of at most 200 characters, from the end of what it printed.
+
+    A line ``unavailable: …`` before all others; else the program's own last line; else the first comment
+    of those who ran it (``mpirun`` frames what it says of a rank that failed by rules).
+    """
+    with path.open("rb") as stream:
+        stream.seek(max(0, path.stat().st_size - 16384))
+        text = stream.read().decode(errors="replace")
+    framed = False
+    plain: list[str] = []
+    comments: list[str] = []
+    for line in filter(None, map(str.strip, _GLUED_RULE.sub(r"\n\g<0>", text).splitlines())):
+        if _RULE.fullmatch(line):
+            framed = not framed
+        elif line.startswith("unavailable: "):
+            return line[:200]
+        else:
+            (comments if framed or _ENDED_BY.fullmatch(line) else plain).append(line)
+    telling = [line for line in plain if re.search(r"[^-=*\s]", line)]
+    words = telling[-1:] + comments[:1] + [""]
+    return words[0][:200]
+
+
+class LaunchLog:
+    """Appends launches to ``launches.jsonl``; each line is on its way to the disk before the next launch."""
+
+    def __init__(self, folder: Path, tool: str, planned: int, seed: int | None = None) -> None:
+        """Make `folder` and its ``raw``; raises OSError, FileExistsError if it holds launches already."""
+        (folder / RAW).mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self._stream: IO[str] = (folder / LAUNCHES).open("x", encoding="utf-8")
+        self._write({"tool": tool, "planned": planned, "job": batch_job(), "seed": seed})
+
+    def append(self, launch: Launch) -> None:
+        """Write one launch."""
+        self._write(dataclasses.asdict(launch))
+
+    def close(self) -> None:
+        """Flush to the disk and close."""
+        os.fsync(self._stream.fileno())
+        self._stream.close()
+
+    def _write(self, line: Mapping[str, Any]) -> None:
+        self._stream.write(json.dumps(line) + "\n")
+        self._stream.flush()
+
+
+def read_launches(folder: Path) -> Launches:
+    """Launches of a folder. Raises FileNotFoundError without ``launches.jsonl``, ValueError on a bad line."""
+    path = folder / LAUNCHES
+    lines = path.read_text(encoding="utf-8").split("\n")
+    lines.pop()  # what follows the last line end: nothing, or the half-written line of a killed writer
+    if not lines:
+        return Launches(folder, "", 0, "", ())
+    launches = []
+    number = 1
+    try:
+        header = json.loads(lines[0])
+        tool, planned, job = str(header["tool"]), int(header["planned"]), str(header.get("job", ""))
+        for number, line in enumerate(lines[1:], 2):
+            fields = json.loads(line)
+            fields["argv"], fields["hosts"] = tuple(fields["argv"]), tuple(fields["hosts"])
+            launches.append(Launch(**fields))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}:{number}: not a launch: {error}") from None
+    return Launches(folder, tool, planned, job, tuple(launches))

@@ -1,0 +1,35 @@
+"""Reading a run: what a notebook writes is ``from npc import read_run``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from npc.records.record import Record, read_csv
+
+RECORDS = "records.csv"
+
+
+def records_file(path: Path) -> Path:
+    """The file of records that `path` means: itself, a run's, or that of the newest run in it.
+
+    Where there is none, the folder that should hold it, or `path`: `read_run` says what is missing.
+    """
+    if path.is_dir() and not (path / RECORDS).is_file():
+        runs = sorted(path.glob("[0-9]" * 6))
+        path = runs[-1] if runs else path
+    records = path / RECORDS
+    return records if records.is_file() else path
+
+
+def read_run(run: str | Path) -> list[Record]:
+    """Records of a run's folder (its ``records.csv``) or of a CSV file.
+
+    Raises FileNotFoundError with the command that makes the records if there are none yet, and
+    `npc.InvalidRecord` with file and line on a bad row.
+    """
+    path = Path(run)
+    if path.is_dir():
+        if not (path / RECORDS).exists():
+            raise FileNotFoundError(f"{path} has no {RECORDS} yet: `npc collect {path}` makes it")
+        path = path / RECORDS
+    return list(read_csv(path))

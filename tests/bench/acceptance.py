@@ -1,0 +1,400 @@
+"""How good the nightly verdicts are, on simulated histories (``make bench-acceptance``).
+
+Nights have normal noise, or noise with Student's t of 4 degrees of freedom and the same standard deviation,
+and one night in twenty is an outlier, 10 to 50 % low. Who is hit is measured again: a fresh draw of the
+same night, with outliers of its own. False alarms are counted as beginnings of DEGRADED (or CHANGED) in a
+year in which nothing has changed; a step is detected in the first night that says so. Compared with a plain
+gate (below the median of 30 nights by max(4 · 1.4826 · MAD, 3 %), two nights of three, each confirmed by
+its re-measurement) and with Otava's defaults, which look at one value a night.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from collections.abc import Callable, Iterator
+from functools import partial
+from multiprocessing import Pool
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from cron.changes import changed
+from cron.judge import THRESHOLD, judge
+from cron.localise import suspects
+from cron.series import Panel, panel
+from cron.step_detection import Gate
+from npc.records.history import History, Point, SeriesKey
+from npc.records.record import Record
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Rng = np.random.Generator
+
+OUTLIERS = 0.05
+YEAR = 365
+OTAVA = "apache-otava==0.8.0"
+
+
+class Noise(NamedTuple):
+    """Relative standard deviation, and whether the tails are heavy."""
+
+    sigma: float
+    heavy: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.sigma:.0%} {'heavy-tailed' if self.heavy else 'normal'}"
+
+    def draw(self, rng: Rng, shape: int | tuple[int, ...], outliers: float = OUTLIERS) -> Floats:
+        """Logarithms of healthy values."""
+        normal = rng.standard_t(4, shape) / np.sqrt(2) if self.heavy else rng.standard_normal(shape)
+        low = np.log1p(-rng.uniform(0.1, 0.5, shape))
+        found: Floats = self.sigma * normal + np.where(rng.random(shape) < outliers, low, 0.0)
+        return found
+
+
+def gate_scores(
+    seed: int, series: int, nights: int, noise: Noise, step: float = 0.0, last: int = 0
+) -> tuple[Floats, float]:
+    """S × T scores of the gate, lower by `step` in the last nights, and the share measured again."""
+    rng = np.random.default_rng(seed)
+    gate = Gate(series, THRESHOLD)
+    scores = np.zeros((series, nights))
+    again = 0.0
+    for t in range(nights):
+        fault = np.log1p(-step) if t >= nights - last else 0.0
+        first, second = noise.draw(rng, series) + fault, noise.draw(rng, series) + fault
+        hit = first < gate.limits()
+        again += float(hit.mean()) / nights
+        scores[:, t] = gate.night(first, np.where(hit, second, np.nan)).score
+    return scores, again
+
+
+def beginnings(alarms: NDArray[np.bool_]) -> int:
+    """How many alarms begin in S × T nights."""
+    return int((alarms[:, 1:] & ~alarms[:, :-1]).sum() + alarms[:, 0].sum())
+
+
+def plain_gate(first: Floats, second: Floats) -> NDArray[np.bool_]:
+    """S × T alarms of a gate as it is often written: the median of 30 nights, MAD, two nights of three."""
+    series, nights = first.shape
+    low = np.zeros((series, nights), dtype=bool)
+    for t in range(30, nights):
+        past = first[:, t - 30 : t]
+        middle = np.median(past, axis=1)
+        limit = np.maximum(4 * 1.4826 * np.median(np.abs(past - middle[:, None]), axis=1), 0.03)
+        low[:, t] = (first[:, t] < middle - limit) & (second[:, t] < middle - limit)
+    three = low.astype(int)
+    three[:, 1:] += low[:, :-1]
+    three[:, 2:] += low[:, :-2]
+    return low & (three >= 2)
+
+
+# -- blame ---------------------------------------------------------------------------------------------
+
+
+def cluster_nights(
+    rng: Rng,
+    noise: Noise,
+    nodes: int = 200,
+    nights: int = 30,
+    bad: int = -1,
+    loss: float = 0.0,
+    last: int = 0,
+) -> Iterator[Point]:
+    """One random round of pairs a night, all nodes in it; pairs that are low are measured again."""
+    key = SeriesKey("simulated", "qperf", "tcp_bw", "bandwidth", 65536, 2, "{}")
+    for t in range(nights):
+        order = rng.permutation(nodes).reshape(-1, 2)
+        fault = np.where((order == bad).any(axis=1) & (t >= nights - last), np.log1p(-loss), 0.0)
+        first = noise.draw(rng, len(order)) + fault
+        second = noise.draw(rng, len(order)) + fault
+        for draws, chosen in ((first, first == first), (second, first < -0.5 * noise.sigma)):
+            for (a, b), value in zip(order[chosen].tolist(), draws[chosen].tolist(), strict=True):
+                hosts = f"n{a:03d}", f"n{b:03d}"
+                yield Point(
+                    key, f"{t:03d}", f"{t:03d}", 1e9 * float(np.exp(value)), "ok", hosts, draws is second
+                )
+
+
+def accuse(seed: int, loss: float, last: int) -> tuple[bool, bool, bool]:
+    """Of one cluster: whether the bad node leads the list, whether it is named, whether somebody else is."""
+    rng = np.random.default_rng(seed)
+    bad = int(rng.integers(200)) if loss else -1
+    found = suspects(panel(cluster_nights(rng, Noise(0.02), bad=bad, loss=loss, last=last)))
+    name = f"n{bad:03d}"
+    named = {suspect.name for suspect in found if suspect.named}
+    return bool(found) and found[0].name == name, name in named, bool(named - {name})
+
+
+def disturbed_nights(rng: Rng, sigma: float, nodes: int = 6, nights: int = 25) -> Iterator[Point]:
+    """Healthy nights of one pair each; one in ten is disturbed, mostly until it has been measured again."""
+    key = SeriesKey("simulated", "qperf", "tcp_bw", "bandwidth", 65536, 2, "{}")
+    for t in range(nights):
+        hosts = tuple(f"n{node}" for node in rng.choice(nodes, 2, replace=False))
+        loss = rng.exponential(0.05) if rng.random() < 0.1 else 0.0
+        first = sigma * rng.standard_normal() - loss
+        second = sigma * rng.standard_normal() - loss * rng.uniform(0.7, 1.3) * (rng.random() < 0.7)
+        for value in (first, second) if first < -0.5 * sigma else (first,):
+            bandwidth = 1e9 * float(np.exp(value))
+            yield Point(key, f"{t:03d}", f"{t:03d}", bandwidth, "ok", hosts, value is second)
+
+
+def accuse_innocent(seed: int, sigma: float) -> bool:
+    """Whether anybody is named after disturbed nights."""
+    rng = np.random.default_rng(seed)
+    return any(suspect.named for suspect in suspects(panel(disturbed_nights(rng, sigma))))
+
+
+# -- change points ---------------------------------------------------------------------------------------
+
+
+def year_of_changes(seed: int, noise: Noise) -> int:
+    """False changes in a year that is looked at every night, sixty nights being known before."""
+    values = noise.draw(np.random.default_rng(seed), 60 + YEAR)
+    found = np.array([[changed(values[: 60 + t]) is not None for t in range(YEAR)]])
+    return beginnings(found)
+
+
+def delay_of_change(seed: int, noise: Noise, step: float, drift_nights: int = 1) -> int:
+    """Nights until a step, or a drift, after 100 nights is called CHANGED; 61 if it is not."""
+    values = noise.draw(np.random.default_rng(seed), 160)
+    values[100:] += np.log1p(-step) * np.minimum(np.arange(1, 61) / drift_nights, 1.0)
+    for night in range(1, 61):
+        found = changed(values[: 100 + night])
+        if found and found.effect < 0:
+            return night
+    return 61
+
+
+# -- Otava -------------------------------------------------------------------------------------------------
+
+_OTAVA_SCRIPT = """
+import json, sys
+from otava.series import Metric, Series, AnalysisOptions
+for line in sys.stdin:
+    values = json.loads(line)
+    series = Series("s", None, list(range(len(values))), {"v": Metric(1, 1.0)}, {"v": values}, {})
+    points = series.analyze(AnalysisOptions()).change_points["v"]
+    print(json.dumps([int(point.index) for point in points]), flush=True)
+"""
+
+
+def otava(histories: list[list[float]]) -> list[list[int]] | str:
+    """The change points of Otava's defaults in each history; a sentence where it cannot be had."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            venv.create(folder, with_pip=True)
+            python = Path(folder, "bin", "python")
+            subprocess.run(
+                [python, "-m", "pip", "install", "-q", OTAVA], check=True, capture_output=True, timeout=600
+            )
+            done = subprocess.run(
+                [python, "-c", _OTAVA_SCRIPT],
+                input="".join(f"{json.dumps(history)}\n" for history in histories),
+                capture_output=True, text=True, check=True, timeout=1800,
+            )  # fmt: skip
+        except (OSError, subprocess.SubprocessError) as error:
+            said = getattr(error, "stderr", "") or b""
+            last = (said.decode() if isinstance(said, bytes) else said).strip().splitlines()[-1:]
+            return f"{OTAVA} cannot be had: {' '.join(last) or error}"
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+# -- speed -------------------------------------------------------------------------------------------------
+
+
+def simulated_panel(series: int, nights: int, noise: Noise, seed: int = 1) -> Panel:
+    """A panel of quiet series, four nights in ten measured again."""
+    rng = np.random.default_rng(seed)
+    runs = tuple(f"{t:05d}" for t in range(nights))
+    again = np.where(rng.random((series, nights)) < 0.4, np.exp(noise.draw(rng, (series, nights))), np.nan)
+    return Panel(
+        keys=tuple(SeriesKey("s", "qperf", f"c{i}", "bandwidth", 65536, 2, "{}") for i in range(series)),
+        runs=runs,
+        times=runs,
+        value=1e9 * np.exp(noise.draw(rng, (series, nights))),
+        again=1e9 * again,
+        samples=np.ones((series, nights), dtype=np.intp),
+    )
+
+
+def night_of_records(day: int, series: int, samples: int) -> list[Record]:
+    """The records of one simulated night."""
+    moment = f"{2020 + day // 336}-{1 + day % 336 // 28:02d}-{1 + day % 28:02d}T02:00:00.000+00:00"
+    return [
+        Record(
+            time=moment, platform="simulated", benchmark="qperf", case=f"c{case}", metric="bandwidth",
+            value=1e9 + 1000 * day + sample, unit="B/s", size=65536, nodes=2, hosts=("n001", "n002"),
+            job=str(day), run=f"night{day:05d}", sample=sample, params={"runtime": "10"},
+            raw=f"first/000000/{case:06d}/launches/raw/{sample:04d}.out",
+        )
+        for case in range(series)
+        for sample in range(samples)
+    ]  # fmt: skip
+
+
+def speed(rows: int) -> None:
+    """Print how long a night's judgement, an append and a query take."""
+    quiet = simulated_panel(500, YEAR, Noise(0.02))
+    loading = _timed(lambda: changed(np.repeat([0.0, -1.0], 30)))  # imports ruptures
+    took = _timed(partial(judge, quiet, "s"))
+    print(f"500 series × 365 nights judged: {took:.2f} s, and {loading:.2f} s for loading ruptures")
+    with tempfile.TemporaryDirectory() as folder:
+        history = History(Path(folder))
+        nights = rows // 2000
+        for day in range(0, nights, 28):
+            month = range(day, min(day + 28, nights))
+            history.append(record for each in month for record in night_of_records(each, 400, 5))
+        records = night_of_records(nights, 400, 5)
+        key = history.keys()[17]  # as the judgement of the night before did: all rows are in the cache
+        append = _timed(partial(history.append, records))
+        history.keys()
+        query = _timed(lambda: list(history.records(key)))
+        history.close()
+        (Path(folder) / ".cache.sqlite").unlink()
+        rebuild = _timed(lambda: History(Path(folder)).keys())
+        print(
+            f"history of {nights * 2000} rows: 2000 appended in {1e3 * append:.0f} ms, one series of "
+            f"{nights * 5} rows read in {1e3 * query:.0f} ms, cache made anew in {rebuild:.1f} s"
+        )
+
+
+def _timed(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+# -- all of it ---------------------------------------------------------------------------------------------
+
+Map = Callable[..., list[object]]
+
+
+def gate_table(pool_map: Callable[..., list[tuple[Floats, float]]], series: int, known: int) -> bool:
+    """Print false alarms and detection of the gate; whether the goals are reached."""
+    print(f"\nDEGRADED, {known} nights of reference")
+    print("noise              false alarms       again   found in 3 nights: 2 %     5 %    10 %   10 % in 2")
+    good = True
+    for noise in [Noise(sigma, heavy) for heavy in (False, True) for sigma in (0.01, 0.02, 0.04)]:
+        chunks = [(seed, 500, known + YEAR, noise) for seed in range(1, series // 500 + 1)]
+        quiet = pool_map(gate_scores, chunks)
+        alarms = sum(beginnings(scores[:, known:] >= THRESHOLD) for scores, _ in quiet)
+        rate = alarms / (500 * len(chunks))
+        again = float(np.mean([share for _, share in quiet]))
+        found = {}
+        for step in (0.02, 0.05, 0.10):
+            chunks = [(100 + seed, 500, known + 3, noise, step, 3) for seed in range(1, series // 500 + 1)]
+            tried = np.concatenate([scores[:, -3:] for scores, _ in pool_map(gate_scores, chunks)])
+            found[step] = (tried >= THRESHOLD).any(axis=1).mean()
+            in_two = (tried[:, :2] >= THRESHOLD).any(axis=1).mean()
+        print(
+            f"{noise!s:18} {rate:.4f}/year ({alarms:3d}) {again:6.0%} {found[0.02]:26.1%} {found[0.05]:7.1%} "
+            f"{found[0.1]:7.1%} {in_two:8.1%}",
+            flush=True,
+        )
+        if noise == Noise(0.02):
+            good &= bool(rate <= 0.01 and found[0.05] >= 0.95)
+    return good
+
+
+def changes_table(pool_map: Callable[..., list[int]], trials: int) -> None:
+    """Print false changes a year and the delay of true ones."""
+    print("\nCHANGED")
+    print(
+        "noise              false/year   median delay of a step of 2 %   5 %  10 %   of a drift of 5 % in 30"
+    )
+    for noise in [Noise(sigma, heavy) for heavy in (False, True) for sigma in (0.01, 0.02, 0.04)]:
+        false = sum(pool_map(year_of_changes, [(seed, noise) for seed in range(trials)]))
+        delays = [
+            np.median(pool_map(delay_of_change, [(seed, noise, *what) for seed in range(trials)]))
+            for what in ((0.02,), (0.05,), (0.10,), (0.05, 30))
+        ]
+        cells = [f"{delay:.0f}" if delay <= 60 else "> 60" for delay in delays]
+        print(
+            f"{noise!s:18} {false / trials:10.3f} {cells[0]:>30} {cells[1]:>6} {cells[2]:>5} {cells[3]:>14}",
+            flush=True,
+        )
+
+
+def compare(trials: int) -> None:
+    """Print what a plain gate and Otava make of the same histories: 2 % of noise."""
+    noise, rng = Noise(0.02), np.random.default_rng(7)
+    first, second = noise.draw(rng, (trials * 10, 30 + YEAR)), noise.draw(rng, (trials * 10, 30 + YEAR))
+    false = beginnings(plain_gate(first, second)) / (trials * 10)
+    stepped = noise.draw(rng, (trials * 10, 33)), noise.draw(rng, (trials * 10, 33))
+    for draws in stepped:
+        draws[:, 30:] += np.log(0.95)
+    found = plain_gate(*stepped)[:, -3:].any(axis=1).mean()
+    print(f"\nplain gate, 2 % normal: {false:.4f} false alarms a year, a 5 % step in 3 nights {found:.1%}")
+    histories = np.exp(noise.draw(rng, (trials, YEAR)))
+    broken = np.exp(noise.draw(rng, (trials, 103)))
+    broken[:, 100:] *= 0.95
+    answers = otava([*histories.tolist(), *broken.tolist()])
+    if isinstance(answers, str):
+        print(f"Otava: skipped: {answers}")
+        return
+    quiet, steps = answers[:trials], answers[trials:]
+    wrong = sum(map(len, quiet)) / trials
+    right = sum(any(point >= 98 for point in points) for points in steps) / trials
+    print(
+        f"{OTAVA}, 2 % normal: {wrong:.2f} false change points in a year looked at once, in "
+        f"{sum(map(bool, quiet)) / trials:.0%} of series; a 5 % step in 3 nights {right:.1%}"
+    )
+
+
+def blame_table(pool_map: Callable[..., list[tuple[bool, bool, bool]]], trials: int) -> bool:
+    """Print how often the right node leads; whether that is in 95 % of cases."""
+    print("\none bad node of 200, one round of pairs a night, 2 % of noise")
+    good = True
+    for loss, last in ((0.05, 3), (0.05, 5), (0.10, 1), (0.10, 2), (0.0, 0)):
+        outcomes = np.array(pool_map(accuse, [(seed, loss, last) for seed in range(trials)]))
+        first, named, wrong = outcomes.mean(axis=0)
+        what = f"{loss:.0%} slow for {last} nights" if loss else "nobody is slow"
+        print(
+            f"{what:22} first {first:6.1%}   named {named:6.1%}   somebody else named {wrong:6.1%}",
+            flush=True,
+        )
+        good &= bool(first >= 0.95 or loss == 0 or (loss, last) == (0.10, 1))
+    for sigma in (0.002, 0.01, 0.03):
+        wrong = np.mean(pool_map(accuse_innocent, [(seed, sigma) for seed in range(10 * trials)]))
+        print(
+            f"six nodes, a pair a night, {sigma:.1%} of noise, disturbed: somebody named {wrong:6.1%}",
+            flush=True,
+        )
+    return good
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--series", type=int, default=8000, help="series a year each, for the gate")
+    parser.add_argument("--trials", type=int, default=200, help="for the slower ones")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="of the history whose speed is measured")
+    options = parser.parse_args()
+    speed(options.rows)
+    with Pool() as pool:
+
+        def run(work, arguments):  # type: ignore[no-untyped-def]
+            return pool.starmap(work, arguments, chunksize=1)
+
+        good = gate_table(run, options.series, YEAR)
+        gate_table(run, max(options.series // 4, 500), 60)
+        changes_table(run, options.trials)
+        good &= blame_table(run, options.trials)
+    compare(options.trials)
+    print("\nthe goals are reached" if good else "\nthe goals are NOT reached")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

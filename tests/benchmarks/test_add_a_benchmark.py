@@ -1,0 +1,132 @@
+"""docs/add-a-benchmark.md, carried out word for word in a copy of the checkout: nothing else is needed."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from npc.records.record import Record, read_csv
+from tests.lab.jube_job import SMALL, command
+from tests.paths import ROOT
+
+PAGE = ROOT / "docs/add-a-benchmark.md"
+COPIED = ("benchmarks", "docs", "npb", "npc", "observe", "parsers", "platforms", "roofline", "tests")
+#: Parts of jube.yml in their order; a fragment for one is put before the title of the next.
+PARTS = ("step", "analyser", "result")
+
+
+class Block(NamedTuple):
+    """A fenced block: its language, its text, and the file that the line above it names."""
+
+    language: str
+    text: str
+    file: str
+
+
+def blocks() -> list[Block]:
+    found = re.findall(
+        r"(?:^`([^`\n]+)`(?:, `(\w+)`)?\n\n)?^```(\w+)\n(.*?)^```$", PAGE.read_text(), re.M | re.S
+    )
+    return [
+        Block(language, text, " ".join(filter(None, (file, part)))) for file, part, language, text in found
+    ]
+
+
+def insert(path: Path, part: str, fragment: str) -> None:
+    """Put a fragment at the end of a part of jube.yml."""
+    text = path.read_text()
+    later = PARTS[PARTS.index(part) + 1 :]
+    place = text.index(f"\n{later[0]}:") if later else len(text)
+    path.write_text(f"{text[:place].rstrip()}\n{fragment}\n{text[place:].lstrip()}".rstrip() + "\n")
+
+
+def run(script: str, checkout: Path) -> str:
+    """What a block of shell commands prints; it ends at the first command that fails."""
+    environment = {
+        **os.environ, **SMALL, "PYTHONPATH": str(checkout), "NPC_DD_SIZE": "1M", "NPC_SAMPLES": "2",
+        "LC_ALL": "C.UTF-8",
+    }  # fmt: skip
+    ended = subprocess.run(
+        command("bash", "-euo", "pipefail", "-c", script), cwd=checkout, env=environment,
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert ended.returncode == 0, f"{script}\n{ended.stdout}{ended.stderr}"
+    return ended.stdout
+
+
+@pytest.mark.slow
+def test_the_page_adds_a_benchmark(tmp_path: Path) -> None:
+    checkout = tmp_path / "npc"
+    checkout.mkdir()
+    for name in COPIED:
+        shutil.copytree(
+            ROOT / name, checkout / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    for path in (*ROOT.glob("*.toml"), *ROOT.glob("*.yml"), *ROOT.glob("*.md"), ROOT / "Makefile"):
+        shutil.copy(path, checkout)
+    for name in ("platform.xml", "submit.job.in"):  # links to the platform that is the default
+        shutil.copy(ROOT / name, checkout, follow_symlinks=False)
+    (checkout / ".venv").symlink_to(ROOT / ".venv")
+
+    printed = []
+    for block in blocks():
+        file, _, part = block.file.partition(" ")
+        if part:
+            insert(checkout / file, part, block.text)
+        elif file:
+            (checkout / file).parent.mkdir(parents=True, exist_ok=True)
+            (checkout / file).write_text(block.text)
+        else:
+            assert block.language == "bash", "a block of anything else names its file"
+            printed.append(run(block.text, checkout))
+
+    captured, expected, _, alone, _, tests = printed
+    assert re.search(r"^16777216 bytes .* copied, ", captured, re.M)
+    assert "No such file or directory" in expected and "the page cache was measured" in expected
+    assert re.search(r"^\| +2 \| +1M \| +[0-9.e-]+ \|$", alone, re.M), alone
+    assert "0 invalid\n" in alone
+    folder = checkout / "runs/dd/000000"
+    check_records(folder, list(read_csv(folder / "records.csv")))
+    assert tests.count("[100%]") == 2, "pytest ends with 5, a failure here, where it finds no test"
+
+
+def check_records(run_folder: Path, records: list[Record]) -> None:
+    """Two launches of each block size, every number as the raw output has it."""
+    assert len(records) == 8 and all(record.ok for record in records)
+    assert {record.size for record in records} == {64 * 1024, 1024 * 1024}
+    assert {(record.benchmark, record.case, record.metric) for record in records} == {
+        ("dd", "write", "bandwidth"),
+        ("dd", "write", "time"),
+    }
+    for record in records:
+        text = (run_folder / record.raw).with_suffix(".err").read_text()
+        summary = re.search(r"^(\d+) bytes .*copied, ([0-9.]+) s, ", text, re.M)
+        assert summary
+        seconds = float(summary[2])
+        assert record.value == (seconds if record.metric == "time" else int(summary[1]) / seconds)
+        assert int(summary[1]) == 1024 * 1024
+
+
+def test_the_parser_of_the_page_has_about_40_lines() -> None:
+    (parser,) = (block.text for block in blocks() if block.file.startswith("parsers/"))
+    tree = ast.parse(parser)
+    documentation = sum(
+        len(node.value.value.splitlines())
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    )
+    lines = sum(1 for line in parser.splitlines() if line.strip()) - documentation
+    assert lines <= 40
+
+
+def test_every_block_is_a_file_or_a_command() -> None:
+    found = blocks()
+    assert [block.file for block in found if block.language != "bash" and not block.file] == []
+    assert len(found) == PAGE.read_text().count("\n```") // 2

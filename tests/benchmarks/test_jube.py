@@ -1,0 +1,537 @@
+"""The suite under JUBE alone: every benchmark by itself and together, on this platform and on others."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+import parsers
+from npc.records.record import Record, read_csv
+from tests.lab.jube_job import (
+    NPC,
+    finish,
+    job_scripts,
+    jube_run,
+    path_without,
+    platform,
+    results,
+    run_jube,
+    start,
+    states,
+    steps,
+)
+from tests.parsers.test_jube_patterns import UNITS, meaning_of
+from tests.paths import ROOT
+
+BENCHMARKS = sorted(path.parent.name for path in ROOT.glob("benchmarks/*/benchmark.xml"))
+XML = sorted([*ROOT.glob("benchmarks/**/*.xml"), *ROOT.glob("platforms/*/platform.xml")])
+NETWORK = ["qperf", "qperf", "sockperf", "sockperf", "iperf3", "osu", "osu"]
+RDMA = ["qperf", "qperf", "perftest", "perftest"]
+#: What JUBE 2.5.1 and 2.7.1 both understand, of what the specs need: element → attributes.
+UNDERSTOOD: dict[str, set[str]] = {
+    "jube": set(),
+    "benchmark": {"name", "outpath"},
+    "step": {"name"},
+    "use": {"from"},
+    "do": {"done_file", "error_file"},
+    "analyser": {"name"},
+    "analyse": {"step"},
+    "file": set(),
+    "result": set(),
+    "table": {"name", "style", "filter"},
+    "column": {"title"},
+    "parameterset": {"name", "init_with"},
+    "parameter": {"name", "mode", "type", "separator", "export", "tag"},
+    "patternset": {"name"},
+    "pattern": {"name", "type", "unit"},
+    "substituteset": {"name", "init_with"},
+    "iofile": {"in", "out"},
+    "sub": {"source", "dest"},
+    "fileset": {"name"},
+    "copy": set(),
+}
+#: The job of a platform that only shows what it would run.
+NOTHING = "touch $done_file; echo"
+
+
+def suite() -> dict[str, Any]:
+    """jube.yml."""
+    loaded = yaml.safe_load((ROOT / "jube.yml").read_text())
+    assert isinstance(loaded, dict)
+    return loaded
+
+
+# -- what the files say --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", XML, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_xml_uses_only_what_both_versions_of_jube_understand(path: Path) -> None:
+    for element in ET.parse(path).iter():
+        assert element.tag in UNDERSTOOD
+        assert set(element.attrib) <= UNDERSTOOD[element.tag], element.attrib
+
+
+@pytest.mark.parametrize("path", XML, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_a_dollar_sign_is_followed_by_a_name_or_a_bracket(path: Path) -> None:
+    """JUBE 2.7 doubles a dollar sign that begins nothing."""
+    for element in ET.parse(path).iter():
+        for text in (element.text or "", *element.attrib.values()):
+            assert not re.search(r"\$(?![\w{(])", text), text
+
+
+def test_the_suite_uses_only_what_both_versions_of_jube_understand() -> None:
+    whole = suite()
+    assert set(whole) == {"name", "outpath", "comment", "step", "analyser", "result"}
+    for entry in [*whole["step"], *whole["analyser"], *whole["result"]]:
+        assert set(entry) <= {"name", "tag", "use", "do", "analyse", "table"}
+        assert "," not in entry["tag"], "lists with commas are gone in 2.7"
+
+
+@pytest.mark.parametrize("benchmark", BENCHMARKS)
+def test_a_benchmark_folder_is_whole(benchmark: str) -> None:
+    folder = ROOT / "benchmarks" / benchmark
+    assert benchmark in parsers.names()
+    for name in ("platform.xml", "submit.job.in"):
+        assert (folder / name).is_symlink()
+        assert (folder / name).resolve() == ROOT / "platforms" / "localhost" / name
+    sets = {element.get("name") for element in ET.parse(folder / "benchmark_spec.xml").getroot()}
+    assert sets == {f"{benchmark}_param", "systemParameter", f"{benchmark}_pattern"}
+
+
+def test_every_benchmark_has_its_step_its_analyser_and_its_result() -> None:
+    whole = suite()
+    for part in ("step", "analyser"):
+        assert sorted(entry["name"] for entry in whole[part]) == BENCHMARKS
+    assert sorted(entry["use"] for entry in whole["result"]) == BENCHMARKS
+
+
+class Column(NamedTuple):
+    table: str
+    filter: str | None
+    title: str
+    name: str
+
+
+def columns_alone(benchmark: str) -> list[Column]:
+    tree = ET.parse(ROOT / "benchmarks" / benchmark / "benchmark.xml")
+    return [
+        Column(table.attrib["name"], table.get("filter"), column.attrib["title"], (column.text or "").strip())
+        for table in tree.iter("table")
+        for column in table
+    ]
+
+
+@pytest.mark.parametrize("benchmark", BENCHMARKS)
+def test_alone_and_in_the_suite_a_benchmark_is_the_same(benchmark: str) -> None:
+    whole = suite()
+    (result,) = (entry for entry in whole["result"] if entry["use"] == benchmark)
+    together = [
+        Column(table["name"], table.get("filter"), column["title"], column["_"])
+        for table in result["table"]
+        for column in table["column"]
+    ]
+    assert together == columns_alone(benchmark)
+    (step,) = (entry for entry in whole["step"] if entry["name"] == benchmark)
+    alone = ET.parse(ROOT / "benchmarks" / benchmark / "benchmark.xml").find("benchmark/step")
+    assert alone is not None
+    folder = (ROOT / "benchmarks" / benchmark).resolve()
+
+    def resolved(base: Path, source: str, sets: str) -> tuple[Path, str]:
+        return (base / source).resolve(), sets
+
+    assert [resolved(ROOT, use["from"], use["_"]) for use in step["use"]] == [
+        resolved(folder, use.attrib["from"], use.text or "") for use in alone.iter("use")
+    ]
+    (do,) = alone.iter("do")
+    assert step["do"] == {**do.attrib, "_": do.text}
+
+
+# -- steps and tags ------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("tags", "expected"),
+    [
+        ("", [*NETWORK, "stream", "likwid"]),
+        ("network", NETWORK),
+        ("memory", ["stream", "likwid"]),
+        ("compute", ["likwid"]),
+        ("network compute", [*NETWORK, "likwid"]),
+        ("rdma", RDMA),
+        ("network rdma", ["qperf", "qperf", *RDMA, *NETWORK[2:]]),
+        ("rdma memory", [*RDMA, "stream", "likwid"]),
+        ("models", ["models"]),
+        ("apps", ["hpcc", "himeno", "hpcg", *["patterns"] * 3]),
+    ],
+)
+def test_tags_select_steps_and_no_tag_means_all(tmp_path: Path, tags: str, expected: list[str]) -> None:
+    options = ["--include-path", platform(tmp_path / "none", "none", submit=NOTHING)]
+    if tags:
+        options += ["--tag", *tags.split()]
+    run_jube("jube.yml", tmp_path / "runs", *options)
+    assert steps(tmp_path / "runs/000000") == expected
+    assert all((folder / "done").exists() for folder in (tmp_path / "runs/000000").glob("*_*"))
+
+
+# -- the numbers ---------------------------------------------------------------------------------------
+
+
+def collect(outpath: Path) -> list[Record]:
+    ended = finish(NPC, "collect", outpath)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return list(read_csv(outpath / "000000/records.csv"))
+
+
+STATISTICS: Mapping[str, Callable[[list[float]], float]] = {
+    "_max": max,
+    "_min": min,
+    "_avg": lambda values: sum(values) / len(values),
+}
+
+
+def numbers_of_records(records: list[Record], pattern: str, unit: str) -> list[float]:
+    """What a pattern should have found, from the records."""
+    meaning = meaning_of(pattern, unit)
+    found = [
+        record
+        for record in records
+        if meaning.of(record)
+        and record.ok
+        and not (pattern.startswith("iperf3_") and record.params.get("side") == "send")
+    ]
+    # one row of each table: the first of a latency, the last of a bandwidth
+    if pattern.startswith(("osu_", "models_", "perftest_")):
+        end = max if meaning.metric == "bandwidth" else min
+        size = end((record.size or 0 for record in found), default=0)
+        found = [record for record in found if (record.size or 0) == size]
+    return [record.value for record in found if record.value is not None]
+
+
+def assert_same_numbers(benchmark: str, outpath: Path, records: list[Record]) -> int:
+    """Compare every cell with a measured number; how many there were."""
+    units = {
+        element.attrib["name"]: element.attrib["unit"]
+        for element in ET.parse(ROOT / "benchmarks" / benchmark / "benchmark_spec.xml").iter("pattern")
+    }
+    tables, compared = results(outpath), 0
+    of_benchmark = [record for record in records if record.benchmark == benchmark]
+    for column in columns_alone(benchmark):
+        pattern, part = column.name[:-4], column.name[-4:]
+        if pattern not in units:
+            continue
+        rows = tables[column.table]  # none where the tags leave out its kind of job
+        assert len(rows) <= 1
+        values = numbers_of_records(of_benchmark, pattern, units[pattern])
+        cell = rows[0][column.title] if rows else ""
+        assert bool(cell) == bool(values), f"{column}: {cell!r}, {values}"
+        if values:
+            expected = STATISTICS[part](values) / UNITS[units[pattern]]
+            assert float(cell) == pytest.approx(expected, rel=1e-3, abs=1e-9), column
+            compared += 1
+    return compared
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("benchmark", "jobs", "numbers"),
+    [
+        ("qperf", 2, 2),
+        ("sockperf", 2, 5),
+        ("iperf3", 1, 2),
+        ("osu", 2, 9),
+        ("stream", 1, 4),
+        ("likwid", 1, 3),
+        ("himeno", 1, 2),
+        ("models", 1, 5),
+    ],
+)
+def test_jube_alone_runs_a_benchmark_and_its_numbers_are_the_records(
+    tmp_path: Path, benchmark: str, jobs: int, numbers: int
+) -> None:
+    ended = run_jube(f"benchmarks/{benchmark}/benchmark.xml", tmp_path)
+    assert states(ended) == {benchmark: {"all": jobs, "open": 0, "wait": 0, "error": 0, "done": jobs}}
+    records = collect(tmp_path)
+    assert {record.status for record in records} == {"ok"}
+    assert {record.platform for record in records} == {"localhost"}
+    assert assert_same_numbers(benchmark, tmp_path, records) == numbers
+
+
+# -- other platforms -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def second(tmp_path: Path) -> Path:
+    """A platform that marks its jobs and runs nothing."""
+    return platform(tmp_path / "second", "second", submit=NOTHING, env="export SITE_MARK=second")
+
+
+def assert_of_second(scripts: Mapping[str, str], count: int) -> None:
+    assert len(scripts) == count
+    for name, script in scripts.items():
+        assert "\nexport SITE_MARK=second\n" in script, name
+
+
+@pytest.mark.slow
+def test_a_second_platform_is_used_for_the_whole_suite(tmp_path: Path, second: Path) -> None:
+    run_jube("jube.yml", tmp_path / "runs", "--include-path", second)
+    assert_of_second(job_scripts(tmp_path / "runs/000000"), 9)
+    assert "second" in (tmp_path / "runs/000000/workpackages.xml").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("benchmark", BENCHMARKS)
+def test_a_second_platform_is_used_for_a_benchmark_alone(
+    tmp_path: Path, second: Path, benchmark: str
+) -> None:
+    run_jube(f"benchmarks/{benchmark}/benchmark.xml", tmp_path / "runs", "--include-path", second)
+    scripts = job_scripts(tmp_path / "runs/000000")
+    assert_of_second(scripts, SMALL_JOBS[benchmark])
+
+
+SMALL_JOBS = {
+    "qperf": 2,
+    "sockperf": 2,
+    "iperf3": 1,
+    "perftest": 2,
+    "osu": 2,
+    "stream": 1,
+    "likwid": 1,
+    "hpcc": 1,
+    "himeno": 1,
+    "hpcg": 1,
+    "patterns": 3,
+    "models": 1,
+    "imb": 1,
+    "netpipe": 1,
+    "nuttcp": 2,
+}
+
+
+@pytest.mark.slow
+def test_the_include_path_may_come_from_the_environment_and_names_the_platform(tmp_path: Path) -> None:
+    site = platform(tmp_path / "site", "a-site", env="export SITE_MARK=second")
+    ended = run_jube(
+        "benchmarks/stream/benchmark.xml", tmp_path / "runs",
+        JUBE_INCLUDE_PATH=str(site), NPC_CORES="1",
+    )  # fmt: skip
+    assert states(ended)["stream"]["done"] == 1
+    records = collect(tmp_path / "runs")
+    assert {record.platform for record in records} == {"a-site"}
+    assert {row["threads"] for row in results(tmp_path / "runs")["stream"]} == {"1"}
+    assert "counted = 1" in (tmp_path / "runs/000000" / records[0].raw).read_text()
+
+
+@pytest.mark.slow
+def test_openmp_variables_of_the_shell_do_not_change_what_a_node_has(tmp_path: Path) -> None:
+    """nproc obeys them: with OMP_NUM_THREADS=1 a node would seem to have one core."""
+    run_jube(
+        "jube.yml", tmp_path / "runs",
+        "--include-path", platform(tmp_path / "none", "none", submit=f"unset X; {NOTHING}"),
+        "--tag", "memory", OMP_THREAD_LIMIT="1",
+    )  # fmt: skip
+    cpus = len(os.sched_getaffinity(0))
+    script = next(text for name, text in job_scripts(tmp_path / "runs/000000").items() if "stream" in name)
+    assert f"OMP_NUM_THREADS={cpus} " in script
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("cores", "option"), [(1, " --use-hwthread-cpus "), (2, " /")], ids=["hardware threads", "cores"]
+)
+def test_ranks_take_hardware_threads_before_they_share(tmp_path: Path, cores: int, option: str) -> None:
+    """A machine of two CPUs, as lscpu tells of one with one core and of one with two."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    lines = "\n".join(f"{number},0" for number in [*range(cores), *range(cores)])
+    for name, printed in (("lscpu", f"# Core,Socket\n{lines}"), ("nproc", "2")):
+        (programs / name).write_text(f"#!/bin/sh\ncat <<'END'\n{printed}\nEND\n")
+        (programs / name).chmod(0o755)
+    path = f"{programs}:{path_without(tmp_path / 'all')}"
+    options = ["--include-path", platform(tmp_path / "none", "none", submit=NOTHING)]
+    run_jube("benchmarks/osu/benchmark.xml", tmp_path / "runs", *options, PATH=path, NPC_OSU_TASKS="2")
+    pair, collective = job_scripts(tmp_path / "runs/000000").values()
+    assert f"mpirun -n 2{option}" in pair
+    assert "mpirun -n 4 --oversubscribe " in collective
+
+
+# -- JUBE's own platform for Slurm -----------------------------------------------------------------------
+
+FOREIGN = Path("/usr/share/doc/jube/platform/slurm")
+needs_foreign = pytest.mark.skipif(
+    not FOREIGN.is_dir(), reason="JUBE's platform files: apt-get install jube (Debian, Ubuntu)"
+)
+#: Stands in for Slurm: takes a job script, gives its number, and runs one after the other in the background.
+SBATCH = """#!/bin/bash
+value() { sed -n "s/^#SBATCH --$1=//p" "$2"; }
+export SLURM_JOB_ID=4711 SLURM_NTASKS=$(value ntasks "$1")
+flock "$0" bash "$1" >"$(value output "$1")" 2>"$(value error "$1")" </dev/null &
+echo "Submitted batch job $SLURM_JOB_ID"
+"""
+SRUN = """#!/bin/bash
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+exec mpirun --bind-to none --oversubscribe -n "$SLURM_NTASKS" "$@"
+"""
+
+
+def slurm(folder: Path, sbatch: str = SBATCH) -> str:
+    """A PATH that begins with stand-ins for sbatch and srun."""
+    folder.mkdir()
+    for name, text in (("sbatch", sbatch), ("srun", SRUN)):
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    return f"{folder}{os.pathsep}{os.environ['PATH']}"
+
+
+@needs_foreign
+@pytest.mark.slow
+@pytest.mark.parametrize("benchmark", ["qperf", "stream"])
+def test_jubes_own_platform_runs_a_benchmark_with_stand_ins_for_slurm(tmp_path: Path, benchmark: str) -> None:
+    runs = tmp_path / "runs"
+    job = start(
+        *jube_run(f"benchmarks/{benchmark}/benchmark.xml", runs, "--include-path", FOREIGN),
+        PATH=slurm(tmp_path / "bin"),
+    )
+    try:
+        ended = job.wait()
+        assert states(ended)[benchmark]["wait"] == SMALL_JOBS[benchmark], "JUBE does not wait for jobs"
+        assert not job.left_behind(60), "the jobs have not ended"
+    finally:
+        job.kill()
+    for verb, expected in (("continue", ""), ("status", "FINISHED")):
+        said = subprocess.run(["jube", verb, str(runs)], capture_output=True, text=True, check=True)
+        assert expected in said.stdout
+    records = collect(runs)
+    assert {record.status for record in records} == {"ok"}
+    assert {record.job for record in records} == {"4711"}
+    assert assert_same_numbers(benchmark, runs, records) > 0
+
+
+@pytest.mark.slow
+def test_datagrams_of_rdma_are_left_out_over_roce(tmp_path: Path) -> None:
+    site = platform(tmp_path / "site", "site", submit="true")
+    for cm, expected in (("", "rc_rdma_read_lat,ud_lat"), ("yes", "rc_rdma_read_lat")):
+        runs = tmp_path / f"runs{cm}"
+        benchmark = ("benchmarks/qperf/benchmark.xml", runs, "--include-path", site, "--tag", "rdma")
+        run_jube(*benchmark, NPC_QPERF_RDMA_CM=cm)
+        told = [
+            re.search(r"--repeat test:(\S+)", script) for _, script in job_scripts(runs / "000000").items()
+        ]
+        assert [found[1] for found in told if found and "_lat" in found[1]] == [
+            f"rc_lat,rc_rdma_write_lat,{expected}"
+        ]
+
+
+@needs_foreign
+@pytest.mark.slow
+def test_jubes_own_platform_makes_right_job_scripts_of_the_whole_suite(tmp_path: Path) -> None:
+    path = slurm(tmp_path / "bin", "#!/bin/sh\ntouch ready\necho Submitted batch job 1\n")
+    run_jube("jube.yml", tmp_path / "runs", "--include-path", FOREIGN, PATH=path, NPC_CORES="20")
+    scripts = job_scripts(tmp_path / "runs/000000")
+    assert len(scripts) == 9
+    for name, script in scripts.items():
+        assert not re.search(r"#[A-Z_]{3,}#", script), name
+        assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
+        step = name.partition("_")[2]
+        alone = step in ("stream", "likwid")
+        assert f"#SBATCH --nodes={1 if alone else 2}\n#SBATCH --ntasks={1 if alone else 2}\n" in script
+        assert f"#SBATCH --cpus-per-task={20 if alone else 1}\n" in script
+        (line,) = (line for line in script.splitlines() if "srun " in line)
+        before, after = line.split("srun ")
+        assert ("npc sample" in before) == (step in ("osu", "stream", "likwid"))
+        assert ("/npb --servercmd" in after) == (step in ("qperf", "sockperf", "iperf3"))
+
+
+# -- jobs that fail --------------------------------------------------------------------------------------
+
+
+def write_source(folder: Path, change: tuple[str, str]) -> str:
+    text = (ROOT / "benchmarks/stream/stream.c").read_text()
+    assert change[0] in text
+    (folder / "wrong.c").write_text(text.replace(*change))
+    return str(folder / "wrong.c")
+
+
+def collect_failures(outpath: Path, code: int) -> Iterator[Record]:
+    ended = finish(NPC, "collect", outpath)
+    assert ended.returncode == code, ended.stdout + ended.stderr
+    for record in read_csv(outpath / "000000/records.csv"):
+        if not record.ok:
+            assert record.status.split(":")[0] in ended.stderr
+            yield record
+
+
+@pytest.mark.slow
+def test_a_source_that_does_not_compile_is_an_error_with_the_compilers_words(tmp_path: Path) -> None:
+    source = write_source(tmp_path, ("int main(", "int main(nonsense "))
+    ended = run_jube("benchmarks/stream/benchmark.xml", tmp_path / "runs", NPC_STREAM_SOURCE=source)
+    assert states(ended)["stream"]["error"] == 1
+    (record,) = collect_failures(tmp_path / "runs", 1)
+    assert (record.benchmark, record.value) == ("stream", None)
+    assert record.status.startswith("failed: ")
+    assert "error" in (tmp_path / "runs/000000/000000_stream/work/job.err").read_text()
+    assert results(tmp_path / "runs")["stream"][0]["triad best [MB/s]"] == ""
+
+
+@pytest.mark.slow
+def test_a_program_whose_result_is_wrong_gives_no_usable_number(tmp_path: Path) -> None:
+    source = write_source(tmp_path, ("scalar * load(&c[i])", "1.001 * scalar * load(&c[i])"))
+    ended = run_jube("benchmarks/stream/benchmark.xml", tmp_path / "runs", NPC_STREAM_SOURCE=source)
+    assert states(ended)["stream"]["error"] == 1
+    records = list(collect_failures(tmp_path / "runs", 1))
+    assert {record.case for record in records} == {"copy", "scale", "add", "triad"}
+    assert all(record.status.startswith("invalid: ") for record in records)
+    (row,) = results(tmp_path / "runs")["stream"]
+    assert row["triad best [MB/s]"] == "", "JUBE does not believe it either"
+
+
+@pytest.mark.slow
+def test_a_tool_that_is_not_there_is_unavailable_and_the_others_go_on(tmp_path: Path) -> None:
+    path = path_without(tmp_path / "programs", "likwid-bench")
+    ended = run_jube("jube.yml", tmp_path / "runs", "--tag", "memory", PATH=path)
+    assert states(ended)["likwid"]["error"] == 1
+    assert states(ended)["stream"]["done"] == 1
+    (record,) = collect_failures(tmp_path / "runs", 0)
+    assert record.benchmark == "likwid"
+    assert record.status.startswith("unavailable: likwid-bench: not found in PATH")
+    usable = [each for each in read_csv(tmp_path / "runs/000000/records.csv") if each.ok]
+    assert {each.benchmark for each in usable} == {"stream"}
+    assert all((tmp_path / "runs/000000" / each.raw).is_file() for each in usable)
+    assert assert_same_numbers("stream", tmp_path / "runs", usable) == 4
+    tables = results(tmp_path / "runs")
+    assert set(tables) == {"stream", "likwid"}, "no table of what was not asked for"
+    assert tables["likwid"][0]["peak best [MFLOP/s]"] == ""
+
+
+@pytest.mark.slow
+def test_a_network_tool_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
+    path = path_without(tmp_path / "programs", "qperf")
+    ended = run_jube("benchmarks/qperf/benchmark.xml", tmp_path / "runs", PATH=path)
+    assert states(ended)["qperf"]["error"] == 2
+    records = list(collect_failures(tmp_path / "runs", 1))
+    assert len(records) == 2
+    for record in records:
+        assert re.fullmatch(r"unavailable: server on \S+: qperf: not found in PATH", record.status)
+
+
+@pytest.mark.slow
+def test_no_compiler_is_unavailable_and_says_what_to_do(tmp_path: Path) -> None:
+    ended = run_jube("benchmarks/stream/benchmark.xml", tmp_path / "runs", NPC_STREAM_CC="no-such-cc -fast")
+    assert states(ended)["stream"]["error"] == 1
+    (record,) = collect_failures(tmp_path / "runs", 1)
+    assert record.status.startswith("unavailable: no C compiler 'no-such-cc -fast'")
+    assert "NPC_STREAM_CC" in record.status
+
+
+def test_a_protocol_that_nuttcp_has_not_is_refused_with_those_it_has(tmp_path: Path) -> None:
+    ended = finish(*jube_run("benchmarks/nuttcp/benchmark.xml", tmp_path), NPC_NUTTCP_PROTOCOLS="UDP")
+    assert ended.returncode != 0
+    assert "nuttcp_protocols UDP: of tcp, udp" in ended.stdout + ended.stderr

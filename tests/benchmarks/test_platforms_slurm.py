@@ -1,0 +1,291 @@
+"""The platforms for Slurm on a real cluster: where jobs run, what crosses the links, how job scripts end."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from npc.records.record import Record, read_csv
+from tests.lab.cluster import Cluster, until
+from tests.lab.jube_job import NPC, SMALL, job_scripts, states
+from tests.paths import ROOT
+
+pytestmark = [pytest.mark.slow, pytest.mark.slurm]
+
+FOREIGN = Path("/usr/share/doc/jube/platform/slurm")
+#: MPI's busy waiting shares two cores with everything else here.
+TINY = {**SMALL, "NPC_OSU_MAX_SIZE": "4", "NPC_ENV": "export OMPI_MCA_mpi_yield_when_idle=1"}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(nodes=4) as four:
+        yield four
+
+
+class Done(NamedTuple):
+    """A run that has ended: what `npc wait` returned, its folder, what Slurm and the links say of it."""
+
+    code: int
+    folder: Path
+    jobs: list[dict[str, str]]
+    received: dict[str, int]
+
+    @property
+    def records(self) -> list[Record]:
+        return list(read_csv(self.folder / "records.csv"))
+
+
+def run(
+    cluster: Cluster, file: str | Path, outpath: Path, platform: str | Path, *options: str, **settings: str
+) -> Done:
+    """``jube run`` on the head node as one types it there, then ``npc wait`` and ``npc collect``."""
+    known, before = len(jobs_of(cluster)), {node: cluster.bytes(node)[0] for node in cluster.nodes}
+    jube = ["jube", "run", file, "--hide-animation", "--outpath", outpath, "--include-path", platform]
+    env = {**TINY, **settings}
+    submitted = cluster.run("head", [*jube, *options], env=env, timeout=120)
+    assert submitted.returncode == 0, submitted.stdout + submitted.stderr
+    waited = cluster.run("head", [NPC, "wait", outpath, "--least", "0.3s", "--most", "0.5s"], timeout=200)
+    cluster.run("head", [NPC, "collect", outpath])
+    after = {node: cluster.bytes(node)[0] for node in cluster.nodes}
+    received = {node: after[node] - before[node] for node in cluster.nodes}
+    return Done(waited.returncode, outpath / "000000", jobs_of(cluster)[known:], received)
+
+
+def jobs_of(cluster: Cluster) -> list[dict[str, str]]:
+    """Slurm's own record of every ended job, in the order of their ends."""
+    path = cluster.folder / "log" / "jobcomp.txt"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [dict(word.partition("=")[::2] for word in line.split() if "=" in word) for line in lines]
+
+
+def tcp_bandwidths(records: list[Record]) -> list[float]:
+    """What clients sent servers in a second, by the tests that take one or more; not the sender's count."""
+    return [
+        record.value
+        for record in records
+        if record.value and record.metric == "bandwidth" and record.params.get("side") != "send"
+        and (record.benchmark, record.case) in {("qperf", "tcp_bw"), ("iperf3", "tcp")}
+    ]  # fmt: skip
+
+
+# -- the benchmarks ------------------------------------------------------------------------------------
+
+
+def test_the_network_benchmarks_run_on_two_nodes_and_their_bytes_cross_the_link(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    done = run(cluster, "jube.yml", tmp_path, "platforms/slurm", "--tag", "network")
+    records = [record for record in done.records if record.params.get("side") != "send"]
+    assert done.code == 0, [record for record in done.records if not record.ok]
+    assert {record.benchmark for record in records} >= {"qperf", "sockperf", "iperf3", "osu"}
+    assert {(record.platform, record.nodes, record.hosts) for record in records} == {
+        ("slurm", 2, ("n1", "n2"))
+    }
+    tcp = tcp_bandwidths(records)
+    assert len(tcp) == 2
+    assert done.received["n1"] > sum(tcp), "the server's node received what the tools say"
+    assert done.received["n2"] > 1e5, "and sent what answers"
+    assert max(done.received["n3"], done.received["n4"]) < 1e6, "nobody else did"
+    spans = sorted((job["StartTime"], job["EndTime"]) for job in done.jobs)
+    assert all(ended <= started for (_, ended), (started, _) in pairwise(spans)), (
+        f"one after the other: {spans}"
+    )
+    for job in done.jobs:
+        shown = cluster.run("head", ["scontrol", "show", "job", job["JobId"]], check=True).stdout
+        assert " OverSubscribe=NO " in shown, "and with whole nodes to themselves"
+
+
+@pytest.mark.parametrize("starter", ["srun --mpi=pmix", "mpirun"])
+def test_npb_runs_under_both_starters(cluster: Cluster, tmp_path: Path, starter: str) -> None:
+    done = run(
+        cluster, "benchmarks/iperf3/benchmark.xml", tmp_path, "platforms/slurm", NPC_MPI_STARTER=starter
+    )
+    assert done.code == 0
+    assert f"\n {starter} -n 2 " in next(iter(job_scripts(done.folder).values()))
+    assert {(record.status, record.hosts) for record in done.records} == {("ok", ("n1", "n2"))}
+
+
+def test_a_starter_whose_ranks_do_not_find_each_other_is_a_failure_with_its_reason(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """srun without a PMI starts two programs of one rank each."""
+    settings = {"NPC_MPI_STARTER": "srun --mpi=none"}
+    done = run(cluster, "benchmarks/iperf3/benchmark.xml", tmp_path, "platforms/slurm", **settings)
+    assert done.code == 1
+    (record,) = done.records
+    assert record.status.startswith("failed: "), record
+    (work,) = done.folder.glob("*_iperf3/work")
+    assert (work / "error").exists() and not (work / "ready").exists()
+
+
+def test_a_second_platform_runs_elsewhere(cluster: Cluster, tmp_path: Path) -> None:
+    second = tmp_path / "second"
+    shutil.copytree(ROOT / "platforms/fuchs-csc", second, symlinks=False)
+    text = (second / "platform.xml").read_text().replace("../slurm", str(ROOT / "platforms/slurm"))
+    text = text.replace("fuchs-csc", "second").replace("NPC_QUEUE:-fuchs", "NPC_QUEUE:-booster")
+    per_step = """{"iperf3": "export IN_STEP=$jube_step_name", "osu": "exit 9"}.get("$jube_step_name", "")"""
+    inner = '<parameterset name="systemParameter" init_with="[^"]*">'
+    parameter = f'<parameter name="site_env" mode="python" separator=";;">{per_step}</parameter>'
+    text, found = re.subn(inner, lambda tag: tag[0] + parameter, text)
+    assert found == 1
+    (second / "platform.xml").write_text(text)
+    done = run(cluster, "benchmarks/iperf3/benchmark.xml", tmp_path / "runs", second)
+    assert done.code == 0
+    assert {(record.platform, record.hosts) for record in done.records} == {("second", ("n3", "n4"))}
+    assert {job["Partition"] for job in done.jobs} == {"booster"}
+    (script,) = job_scripts(done.folder).values()
+    assert "\nexport IN_STEP=iperf3\n" in script, "environment that depends on the benchmark"
+    assert done.received["n3"] > 1e6 > done.received["n1"]
+
+
+def test_two_modules_are_measured_in_one_job(cluster: Cluster, tmp_path: Path) -> None:
+    modules = {"NPC_QUEUE": "booster", "NPC_SECOND_QUEUE": "cluster"}
+    done = run(cluster, "benchmarks/iperf3/benchmark.xml", tmp_path / "npb", "platforms/modular", **modules)
+    assert done.code == 0
+    assert {(record.platform, record.hosts) for record in done.records} == {("modular", ("n3", "n1"))}
+    assert done.received["n3"] > sum(tcp_bandwidths(done.records)) > 0
+    assert max(done.received["n2"], done.received["n4"]) < 1e6
+    modules |= {"NPC_HIMENO_NODES": "2", "NPC_HIMENO_TASKS": "1"}
+    done = run(cluster, "benchmarks/himeno/benchmark.xml", tmp_path / "mpi", "platforms/modular", **modules)
+    assert done.code == 0, [record for record in done.records if not record.ok]
+    assert {(record.status, record.hosts) for record in done.records} == {("ok", ("n3", "n1"))}
+    assert min(done.received["n3"], done.received["n1"]) > 1e5, "MPI talks both ways"
+
+
+@pytest.mark.skipif(not FOREIGN.is_dir(), reason="JUBE's platform files: apt-get install jube")
+def test_jubes_own_platform_for_slurm_runs_unmodified(tmp_path: Path) -> None:
+    """It asks for the partition batch and starts ranks by plain srun."""
+    settings = {"partitions": {"batch": "Nodes=ALL Default=YES"}, "extra_conf": {"MpiDefault": "pmix"}}
+    with Cluster(nodes=2, **settings) as two:  # type: ignore[arg-type]
+        done = run(two, "benchmarks/iperf3/benchmark.xml", tmp_path, FOREIGN)
+        assert done.code == 0
+        assert {(record.status, record.hosts) for record in done.records} == {("ok", ("n1", "n2"))}
+        assert done.received["n1"] > sum(tcp_bandwidths(done.records)) > 0
+
+
+# -- the job script ------------------------------------------------------------------------------------
+
+BENCHMARK = """<?xml version="1.0" encoding="UTF-8"?>
+<jube>
+    <benchmark name="site" outpath="runs">
+        <parameterset name="site_param">
+            <parameter name="how">{hows}</parameter>
+        </parameterset>
+        <parameterset name="systemParameter" init_with="platform.xml">
+            <parameter name="nodes" type="int">{nodes}</parameter>
+            <parameter name="preprocess" mode="python" separator=";;">{before}["$how"]</parameter>
+            <parameter name="executable" mode="python" separator=";;">{program}["$how"]</parameter>
+            <parameter name="postprocess">echo and so on</parameter>
+        </parameterset>
+        <step name="site">
+            <use>site_param,systemParameter</use>
+            <use from="platform.xml">executeset,executesub,jobfiles</use>
+            <do done_file="$done_file" error_file="$error_file">$submit $submit_script</do>
+        </step>
+    </benchmark>
+</jube>
+"""
+
+
+def write_benchmark(
+    folder: Path, before: Mapping[str, str], program: Mapping[str, str], nodes: int = 1
+) -> None:
+    """Somebody else's benchmark, with one job for each key of `before` and `program`."""
+    text = BENCHMARK.format(hows=",".join(program), nodes=nodes, before=dict(before), program=dict(program))
+    (folder / "site.xml").write_text(text)
+
+
+WAYS = """
+case $1 in
+    program) echo it does not converge >&2; exit 3;;
+    signal) kill -KILL $$;;
+    stopped) kill -TERM $PPID;;
+esac
+"""
+#: how → (a line before the measurement, Slurm's state and exit code, words in job.err).
+ENDINGS = {
+    "well": ("", "COMPLETED", "0:0", ""),
+    "preprocess": ("ls /no/such/input", "FAILED", "2:0", "cannot access '/no/such/input'"),
+    "early": ("exit 0", "COMPLETED", "0:0", ""),
+    "program": ("", "FAILED", "3:0", "it does not converge"),
+    "signal": ("", "FAILED", "137:0", "Killed"),
+    "stopped": ("", "FAILED", "143:0", ""),
+    "mpirun": ("", "FAILED", "3:0", "it does not converge"),
+}
+
+
+def test_a_job_script_that_ends_early_in_any_way_leaves_the_error_file_and_no_done_file(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    (tmp_path / "ways").write_text(WAYS)
+    run_it = {how: f"sh {tmp_path}/ways {how}" for how in ENDINGS} | {
+        "mpirun": f"mpirun -n 1 sh {tmp_path}/ways program"
+    }
+    write_benchmark(tmp_path, {how: before for how, (before, *_) in ENDINGS.items()}, run_it)
+    jube = ["jube", "run", tmp_path / "site.xml", "--hide-animation", "--include-path", "platforms/slurm"]
+    env = {"NPC_DEPENDENCY": "none", "NPC_EXCLUSIVE": "no"}
+    known = len(jobs_of(cluster))
+    submitted = cluster.run("head", [*jube, "--outpath", tmp_path / "runs"], env=env, timeout=120)
+    assert submitted.returncode == 0, submitted.stdout + submitted.stderr
+    until(lambda: len(jobs_of(cluster)) == known + len(ENDINGS), "all jobs have ended", limit_s=60)
+    ended = {Path(job["WorkDir"]).parent.name: job for job in jobs_of(cluster)[known:]}
+    for number, (how, (_, state, exit_code, words)) in enumerate(ENDINGS.items()):
+        work = tmp_path / f"runs/000000/{number:06d}_site/work"
+        job = ended[work.parent.name]
+        assert (job["JobState"], job["ExitCode"]) == (state, exit_code), how
+        assert (work / "ready").exists() == (how == "well"), how
+        assert (work / "error").exists() == (how != "well"), how
+        assert ("and so on" in (work / "job.out").read_text()) == (how == "well"), how
+        assert words in (work / "job.err").read_text(), how
+    again = ["jube", "continue", tmp_path / "runs", "--hide-animation"]
+    told = states(cluster.run("head", again, timeout=60))
+    assert told["site"] == {"all": 7, "open": 0, "wait": 0, "error": 6, "done": 1}
+
+
+def test_every_option_of_the_platform_reaches_slurm(tmp_path: Path) -> None:
+    write_benchmark(tmp_path, {"well": "module list"}, {"well": "true"}, nodes=2)
+    modules = tmp_path / "module"
+    modules.write_text('#!/bin/sh\necho "module $*"\n')
+    modules.chmod(0o755)
+    given = {
+        "QUEUE": "booster", "CONSTRAINT": "booster", "GRES": "fast:1", "RESERVATION": "tonight",
+        "TIMELIMIT": "00:07:00", "EXCLUSIVE": "user", "ACCOUNT": "physics", "JOB_NAME": "chosen",
+        "MODULES": "gcc/13 openmpi/5", "ENV": "echo UCX_TLS=tcp", "MPI_STARTER": "srun --mpi=pmix",
+        "NODELIST": "n3,n4", "ADDITIONAL_JOB_CONFIG": "#SBATCH --nice=7",
+    }  # fmt: skip
+    conf = {"GresTypes": "fast", "MinJobAge": "600"}
+    gres = {"gres.conf": "NodeName=n[1-4] Name=fast Count=2 Flags=CountOnly\n"}
+    with Cluster(nodes=4, extra_conf=conf, node_conf="Gres=fast:2", files=gres) as four:
+        reserve = "scontrol create reservation ReservationName=tonight Users=root Nodes=n3,n4 Duration=60"
+        four.run("head", [*reserve.split(), "StartTime=now"], check=True)
+        path = f"{tmp_path}:{four.environment()['PATH']}"
+        env = {"PATH": path, **{f"NPC_{name}": value for name, value in given.items()}}
+        done = run(four, tmp_path / "site.xml", tmp_path / "runs", "platforms/slurm", **env)
+        shown = four.run("head", ["scontrol", "show", "job", "1"], check=True).stdout
+        for text in (
+            "JobName=chosen", "Account=physics", "JobState=COMPLETED", "TimeLimit=00:07:00",
+            "Partition=booster", "ReqNodeList=n[3-4]", "NumNodes=2", "NumTasks=2", "OverSubscribe=USER",
+            "Features=booster", "Reservation=tonight", "TresPerNode=gres:fast:1", "Requeue=0", "Nice=7",
+        ):  # fmt: skip
+            assert text in shown, f"{text} is not in {shown}"
+        out = (done.folder / "000000_site/work/job.out").read_text()
+        assert out.startswith("module load gcc/13 openmpi/5\nUCX_TLS=tcp\nmodule list\n"), out
+
+
+def test_jobs_of_a_chain_wait_for_the_one_before(cluster: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "job").write_text("#!/bin/sh\nsleep 1\n")
+    script = ROOT / "platforms/slurm/chainJobs.sh"
+    for number in range(2):
+        chained = cluster.run("head", [script, "jobid", "job"], cwd=tmp_path)
+        assert re.fullmatch(r"Submitted batch job \d+\n", chained.stdout), chained.stderr
+        job = (tmp_path / "jobid").read_text().strip()
+        shown = cluster.run("head", ["scontrol", "show", "job", job], check=True).stdout
+        assert ("Dependency=(null)" not in shown) == (number == 1)
+    assert cluster.run("head", [script, "jobid"]).returncode == 2

@@ -1,0 +1,369 @@
+"""npc characterise: the main job with small settings, and everything that can come between."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from npc import read_run
+from npc.jobs.characterise import exit_code, next_id, paths_from_here, settings
+from npc.jobs.progress import Row, rows_of
+from npc.jobs.workpackages import Progress
+from npc.records.record import save_csv
+from parsers.collect import collect_run
+from tests.lab.jube_job import NPC, SMALL, command, finish, path_without, platform, start
+from tests.lab.npb_job import Job
+from tests.parsers.test_collect import Run, launch, write_launches
+from tests.paths import ROOT
+
+
+def refused(*words: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A command that ends before it measures anything."""
+    return finish(NPC, "characterise", *words, timeout_s=20, **environment)
+
+
+def text_of(terminal: str) -> str:
+    """What a terminal shows, without its control sequences."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal)
+
+
+# -- what bad input gets -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--tag", "memroy"], ["--tag memroy", "memory"]),
+        (["--platform", "localhots"], ["--platform localhots", "localhost"]),
+        (["--set", "sample=3"], ["--set sample", "samples"]),
+        (["--set", "qqq=3"], ["--set qqq", "samples", "qperf_time"]),
+        (["--set", "samples"], ["NAME=VALUE"]),
+        (["--set", "samples=many"], ["samples=many: samples is a whole number", "benchmarks/npc.xml"]),
+        (["--set", "hpcc_nb=192,x"], ["hpcc_nb is a whole number", "benchmarks/hpcc/benchmark_spec.xml"]),
+        (["--set", "cores=-1"], ["cores is a whole number"]),
+        (["--output", "/etc/passwd"], ["/etc/passwd"]),
+        (["extra"], ["extra"]),
+        (["--benchmark", "qprf"], ["no such benchmark", "qperf, sockperf", "or name a JUBE file"]),
+    ],
+)
+def test_a_mistake_is_usage_with_what_was_perhaps_meant(words: list[str], told: list[str]) -> None:
+    ended = refused(*words)
+    assert ended.returncode == 2
+    assert not ended.stdout and "Traceback" not in ended.stderr
+    for text in told:
+        assert text in ended.stderr
+
+
+def test_every_setting_is_found_with_the_file_that_explains_it() -> None:
+    found = settings(ROOT)
+    assert found["samples"] == "benchmarks/npc.xml"
+    assert found["qperf_time"] == "benchmarks/qperf/benchmark_spec.xml"
+    of_specs = {name.removeprefix("NPC_").lower() for name in SMALL} - {"watch"}  # npc environment's own
+    assert of_specs <= set(found), "the tests' own are real"
+
+
+def test_paths_are_meant_from_where_the_user_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = {"NPC_OSU_SOURCE": "osu.tgz", "NPC_OSU_PREFIX": "/opt/{mpi},build", "NPC_OSU_KINDS": "pt2pt"}
+    assert paths_from_here(given) == {
+        **given, "NPC_OSU_SOURCE": f"{tmp_path}/osu.tgz", "NPC_OSU_PREFIX": f"/opt/{{mpi}},{tmp_path}/build"
+    }  # fmt: skip
+    assert paths_from_here({"NPC_HPCG_SOURCE": ""}) == {"NPC_HPCG_SOURCE": ""}
+
+
+def test_settings_in_the_page_exist() -> None:
+    page = (ROOT / "docs/characterise.md").read_text()
+    table = page[page.index("## Parameters") : page.index("## What a run leaves")]
+    named = {
+        name
+        for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+        for name in re.findall(r"`(\w+)`", row)
+    }
+    assert len(named) > 10 and named <= set(settings(ROOT))
+
+
+def test_an_output_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    ended = refused("--output", tmp_path / "file/runs")
+    assert ended.returncode == 1
+    assert ended.stderr.count("\n") == 1 and f"cannot write into {tmp_path}/file/runs" in ended.stderr
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and not shutil.which("setpriv"), reason="root writes everywhere")
+def test_a_read_only_output_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir(mode=0o555)
+    unprivileged = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
+    ended = finish(*unprivileged, NPC, "characterise", "--output", tmp_path / "runs")
+    assert ended.returncode == 1
+    assert ended.stderr == f"Error: cannot write into {tmp_path}/runs: Permission denied\n"
+
+
+def test_without_jube_it_says_where_help_is(tmp_path: Path) -> None:
+    ended = refused("--output", tmp_path / "runs", PATH=path_without(tmp_path / "programs", "jube"))
+    assert ended.returncode == 1
+    assert ended.stderr == "Error: jube is not installed: `npc doctor` says how to get it here\n"
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == [".characterise.lock"]
+
+
+def test_what_jube_refuses_is_told_in_its_words(tmp_path: Path) -> None:
+    ended = refused("--output", tmp_path, "--tag", "memory", NPC_SAMPLES="many")
+    assert ended.returncode == 1
+    assert (
+        "JUBE started nothing" in ended.stderr and '"many" cannot be represented as a "int"' in ended.stderr
+    )
+
+
+def test_tags_without_a_benchmark_are_said_and_nothing_is_measured(tmp_path: Path) -> None:
+    """In a checkout whose jube.yml has nothing with those tags."""
+    site, runs = tmp_path / "site", tmp_path / "runs"
+    for room in ("npc", "benchmarks", "platforms"):
+        shutil.copytree(ROOT / room, site / room, symlinks=True)
+    suite = yaml.safe_load((ROOT / "jube.yml").read_text())
+    for part in ("step", "analyser", "result"):
+        suite[part] = [
+            entry for entry in suite[part] if entry.get("use") == "stream" or entry.get("name") == "stream"
+        ]
+    (site / "jube.yml").write_text(yaml.safe_dump(suite))
+    words = ["characterise", "--output", runs, "--tag", "rdma", "--tag", "apps"]
+    ended = finish(
+        "sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", site, sys.executable, "-m", "npc", *words
+    )
+    assert ended.returncode == 1
+    assert "no benchmark with the tag rdma or apps" in ended.stderr
+
+
+# -- progress and verdict, from the folders ------------------------------------------------------------
+
+
+def test_a_run_that_does_not_exist_yet_has_no_progress(tmp_path: Path) -> None:
+    assert rows_of(tmp_path / "000000") == []
+    (tmp_path / "workpackages.xml").write_text("<workpackages><workpack")
+    assert rows_of(tmp_path) == []
+
+
+def test_progress_counts_launches_of_each_workpackage(tmp_path: Path) -> None:
+    run = Run(tmp_path / "000000")
+    write_launches(
+        run.add("stream", "done") / "launches", (launch(0), ""), (launch(1, status="failed: x"), "")
+    )
+    write_launches(run.add("osu") / "launches", (launch(0), ""), planned=24)
+    run.add("likwid", "error")
+    run.add("qperf", started=False)
+    assert rows_of(run.folder) == [
+        Row(name="stream 0", state="done", progress=Progress(2, 2, 1)),
+        Row(name="osu 1", state="running", progress=Progress(1, 24, 0)),
+        Row(name="likwid 2", state="failed", note="failed: JUBE says error, without a reason"),
+        Row(name="qperf 3", state="waiting"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("statuses", "drawn", "code"),
+    [
+        (["ok", "ok"], 0, 0),
+        (["ok", "unavailable: no such tool"], 0, 0),
+        (["ok", "failed: exit code 1"], 0, 6),
+        (["ok", "invalid: not validated"], 0, 6),
+        (["unavailable: no RDMA device"], 0, 0),
+        (["unavailable: no RDMA device", "failed: exit code 1"], 0, 1),
+        ([], 0, 1),
+        (["ok"], 1, 1),
+    ],
+)
+def test_the_exit_code_is_the_verdict_on_the_records(
+    tmp_path: Path, statuses: list[str], drawn: int, code: int
+) -> None:
+    run = Run(tmp_path / "000000")
+    text = (ROOT / "tests/data/stream/stream_t2.txt").read_text()
+    write_launches(run.add("stream", "done") / "launches", (launch(), text))
+    (record, *_) = collect_run(run.folder)
+    save_csv([replace(record, status=status) for status in statuses], run.folder / "records.csv")
+    assert exit_code(run.folder, drawn) == code
+
+
+@pytest.mark.parametrize(
+    ("folders", "expected"), [([], 0), (["000000"], 1), (["000007", "000002", "x", "qperf"], 8)]
+)
+def test_a_run_gets_the_next_number(tmp_path: Path, folders: list[str], expected: int) -> None:
+    for name in folders:
+        (tmp_path / name).mkdir()
+    assert next_id(tmp_path) == expected
+
+
+# -- whole runs ----------------------------------------------------------------------------------------
+
+
+def expect_run(run: Path, benchmarks: set[str]) -> None:
+    records = read_run(run)
+    assert {record.benchmark for record in records} == benchmarks
+    assert {record.status for record in records} == {"ok"}
+    assert all((run / record.raw).is_file() for record in records)
+    environment = json.loads((run / "environment.json").read_text())
+    assert environment["host"]
+    ceilings = json.loads((run / "roofline.json").read_text())
+    assert ceilings
+    assert (run / "jube.log").stat().st_size > 0
+    assert list(run.glob("result/*.dat"))
+
+
+@pytest.mark.slow
+def test_memory_from_end_to_end_without_a_terminal(tmp_path: Path) -> None:
+    ended = finish(NPC, "characterise", "--tag", "memory", "--output", tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    run = tmp_path / "000000"
+    expect_run(run, {"stream", "likwid"})
+    assert re.search(rf"^run: {run} +\d+ s$", ended.stdout, re.MULTILINE)
+    assert "MEM load" in ended.stdout, "the ceilings are shown"
+    assert "\x1b" not in ended.stdout + ended.stderr, "no progress display, no colour"
+    for name in ("roofline.png", "roofline.svg", "roofline.html"):
+        assert (run / name).stat().st_size > 1000
+    assert not list(tmp_path.glob("jube-*.log"))
+    (suggested,) = re.findall(r"^next: npc (report \S+)", ended.stdout, re.MULTILINE)
+    assert subprocess.run([NPC, *suggested.split()], check=False).returncode == 0
+    page = (run / "report.html").read_text(encoding="utf-8")
+    triad = [record for record in read_run(run) if record.case == "triad"]
+    assert triad and all(f'href="{record.raw}"' in page for record in triad)
+
+
+@pytest.mark.slow
+def test_network_from_end_to_end_on_a_terminal(tmp_path: Path) -> None:
+    """Run on a pseudo-terminal, which sees what runs and how far it is."""
+    mine, theirs = pty.openpty()
+    words = command(NPC, "characterise", "--tag", "network", "--output", tmp_path)
+    process = subprocess.Popen(
+        words, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+        env={**os.environ, **SMALL, "TERM": "xterm", "COLUMNS": "120"},
+    )  # fmt: skip
+    os.close(theirs)
+    shown = b""
+    try:
+        deadline = time.monotonic() + 150
+        while time.monotonic() < deadline:
+            if not select.select([mine], [], [], 1.0)[0]:
+                continue
+            try:
+                shown += os.read(mine, 65536)
+            except OSError:  # EIO: the last process that had the terminal has ended
+                break
+        assert process.wait(10) == 0, shown.decode(errors="replace")
+    finally:
+        process.kill()
+        process.wait()
+        os.close(mine)
+    text = text_of(shown.decode())
+    for step in ("qperf", "sockperf", "iperf3", "osu"):
+        assert re.search(rf"running +{step}\b", text), step
+        assert re.search(rf"done +{step}\b", text), step
+    assert re.search(r"\b1/1\b +launches", text)
+    expect_run(tmp_path / "000000", {"qperf", "sockperf", "iperf3", "osu"})
+
+
+@pytest.mark.slow
+def test_a_tool_that_is_missing_costs_only_itself(tmp_path: Path) -> None:
+    site = platform(tmp_path / "site", "a-site")
+    ended = finish(
+        NPC, "characterise", "--tag", "memory", "--platform", site, "--output", tmp_path / "runs",
+        "--set", "samples=2", PATH=path_without(tmp_path / "programs", "likwid-bench"),
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    assert "likwid 1: unavailable: likwid-bench: not found in PATH" in ended.stderr
+    assert "unavailable: likwid-bench: not found in PATH" in ended.stderr
+    records = read_run(tmp_path / "runs/000000")
+    assert {record.platform for record in records} == {"a-site"}
+    assert {record.sample for record in records if record.benchmark == "stream"} == {0, 1}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("benchmark", "setting", "code", "told"),
+    [
+        ("hpcg", "samples=1", 0, "hpcg 0: unavailable: no HPCG on "),
+        ("hpcg", "hpcg_source=nowhere", 1, f"hpcg_source: cannot read {ROOT}/nowhere"),
+        ("osu", "osu_source=nowhere", 1, f"osu_source: cannot read {ROOT}/nowhere"),
+    ],
+)
+def test_a_source_that_was_named_and_is_missing_is_a_failure(
+    tmp_path: Path, benchmark: str, setting: str, code: int, told: str
+) -> None:
+    ended = finish(
+        "sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", ROOT,
+        NPC, "characterise", "--benchmark", benchmark, "--set", setting, "--output", tmp_path,
+    )  # fmt: skip
+    assert ended.returncode == code, ended.stderr
+    statuses = "\n".join(record.status for record in read_run(tmp_path / "000000"))
+    assert told in (ended.stderr if code == 0 else statuses)
+    assert ("failed before any launch" in ended.stderr) is (code != 0)
+
+
+# -- stopped, and twice at once ------------------------------------------------------------------------
+
+
+def await_launch(job: Job, run: Path, count: int) -> None:
+    """Until so many launches of the run have ended."""
+    deadline = time.monotonic() + 40
+    while sum(row.progress.made for row in rows_of(run)) < count:
+        assert time.monotonic() < deadline and job.process.poll() is None
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"]
+)
+def test_stopped_it_collects_what_was_measured_and_leaves_nothing(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    """SIGTERM comes in the middle of npb, SIGINT in the middle of npc sample."""
+    tag = "network" if number == signal.SIGTERM else "memory"
+    job = start(
+        NPC, "characterise", "--tag", tag, "--output", tmp_path,
+        NPC_SAMPLES="30", NPC_STREAM_CFLAGS="-O1 -fopenmp",
+    )  # fmt: skip
+    run = tmp_path / "000000"
+    try:
+        await_launch(job, run, 2)
+        second = refused("--output", tmp_path, "--tag", "memory")
+        assert second.returncode == 1
+        assert "another characterisation is running" in second.stderr and "process " in second.stderr
+        (process,) = (
+            pid for pid, text in job.processes().items() if "characterise" in text and "unshare" not in text
+        )
+        os.kill(process, number)
+        ended = job.wait(40)
+        assert not job.left_behind(0.5)
+    finally:
+        job.kill()
+    assert ended.returncode == code
+    assert "stopped: what had been measured is collected" in ended.stderr
+    records = read_run(run)
+    assert sum(record.ok for record in records) >= 2
+    assert any("launches were not made" in record.status for record in records)
+    started = {record.benchmark for record in records if "never started" not in record.status}
+    assert "qperf" in started if tag == "network" else "stream" in started
+    assert any("never started" in record.status for record in records)
+    assert json.loads((run / "roofline.json").read_text())
+
+
+def test_a_lock_that_its_holder_left_behind_is_free(tmp_path: Path) -> None:
+    lock = tmp_path / ".characterise.lock"
+    lock.write_text("process 1")
+    wrong = ("--output", tmp_path, "--tag", "memory")
+    assert "JUBE started nothing" in refused(*wrong, NPC_SAMPLES="many").stderr
+    with lock.open("a") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        held = refused(*wrong, NPC_SAMPLES="many")
+    assert held.returncode == 1 and "another characterisation is running" in held.stderr

@@ -1,0 +1,164 @@
+"""`npc history`: level, spread, time variance, shares and pictures of a history."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cron.figures import relative_by_node
+from cron.variation import variations
+from npc.machine.fabric import parse
+from npc.records.history import History, Point
+from tests.cron.test_judgement import KEY
+from tests.npc.records.test_history import a_record
+
+NPC = Path(sys.executable).with_name("npc")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Thirty nights of fuchs-csc on two of six nodes; n3 is slow, and latency creeps up."""
+    rng = np.random.default_rng(1)
+    records = []
+    for day in range(30):
+        a, b = rng.permutation(6)[:2]
+        for sample in range(4):
+            hosts, noise = (f"n{a}", f"n{b}"), float(np.exp(0.01 * rng.standard_normal()))
+            slow = 0.9 if 3 in (a, b) else 1.0
+            common = {"platform": "fuchs-csc", "hosts": hosts}
+            records.append(a_record(sample, day, case="rc_bw", value=6.2e9 * slow * noise, **common))
+            late = 1e-6 * noise * float(np.exp(0.005 * day))
+            records.append(
+                a_record(sample, day, case="rc_lat", metric="latency", unit="s", value=late, **common)
+            )
+    History(tmp_path / "fuchs-csc").append(records)
+    return tmp_path
+
+
+def npc_history(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [NPC, "history", "--platform", "fuchs-csc", "--history", folder, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+@pytest.mark.slow
+def test_says_on_a_terminal_what_it_does_and_clears_that_line(folder: Path) -> None:
+    terminal, stderr = os.openpty()
+    command = [NPC, "history", "--platform", "fuchs-csc", "--history", folder]
+    with os.fdopen(terminal, "rb", buffering=0) as shown:
+        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=stderr, check=True, timeout=120)
+        os.close(stderr)
+        said = shown.read(65536).decode()
+    assert "series 2 of 2" in said and said.endswith("\r\x1b[K")
+    assert npc_history(folder).stderr == ""
+
+
+def nights_of(samples: Sequence[Sequence[float]]) -> list[Point]:
+    return [
+        Point(KEY, f"night{t:02d}", f"2026-01-{t + 1:02d}", value, "ok", ("n1", "n2"), False)
+        for t, values in enumerate(samples)
+        for value in values
+    ]
+
+
+def test_the_same_every_night_is_steady_and_a_trend_is_not() -> None:
+    rng = np.random.default_rng(3)
+    (steady,) = variations(nights_of(1 + 0.01 * rng.standard_normal((20, 5))))
+    assert steady.time_variant is False
+    assert steady.summary.n == 20 and steady.samples == 100
+    creeping = 1 + 0.01 * rng.standard_normal((20, 1)) + 0.005 * np.arange(20)[:, None]
+    (trend,) = variations(nights_of(creeping))
+    assert (trend.time_variant, trend.between) == (True, None)
+    assert trend.trend is not None and trend.trend < 1e-4
+    assert trend.tau is not None and trend.tau > 0.5
+    jumping = 1 + 0.01 * rng.standard_normal((20, 5)) + 0.03 * rng.standard_normal((20, 1))
+    (jumps,) = variations(nights_of(jumping))
+    assert jumps.between is not None and jumps.between < 1e-4 and jumps.time_variant
+
+
+def test_kruskal_and_kendall_say_what_they_say_elsewhere() -> None:
+    """Against both tests by hand: ranks without ties."""
+    samples = [[2.9, 3.0], [2.5, 2.6], [3.2, 3.8], [2.7, 4.0], [2.4, 2.0]]
+    (found,) = variations(nights_of(samples))
+    ranks = {value: rank for rank, value in enumerate(sorted(v for night in samples for v in night), 1)}
+    n = len(ranks)
+    h = 12 / (n * (n + 1)) * sum(sum(ranks[v] for v in night) ** 2 / 2 for night in samples) - 3 * (n + 1)
+    chi2 = np.exp(-h / 2) * (1 + h / 2)  # upper tail, four degrees of freedom
+    assert found.between == pytest.approx(chi2, rel=1e-9)
+    middles = [sum(night) / 2 for night in samples]
+    pairs = [(i, j) for i in range(5) for j in range(i + 1, 5)]
+    tau = sum(np.sign(middles[j] - middles[i]) for i, j in pairs) / len(pairs)
+    assert found.tau == pytest.approx(tau)
+
+
+def test_too_few_nights_or_equal_values_are_not_tested() -> None:
+    (few,) = variations(nights_of([[1.0, 2.0]] * 4))
+    (equal,) = variations(nights_of([[1.0, 1.0]] * 9))
+    assert few.time_variant is None and equal.time_variant is None
+
+
+def test_what_was_measured_again_is_no_part_of_the_level() -> None:
+    nights = nights_of([[1.0], [1.0]])
+    (found,) = variations([*nights, nights[1]._replace(value=9.0, remeasured=True)])
+    assert found.mean == 1.0
+
+
+def test_a_node_is_as_good_as_what_it_had_part_in() -> None:
+    slow = nights_of([[1.0], [0.5], [1.0]])
+    slow[1] = slow[1]._replace(hosts=("n1", "n3"))
+    found = relative_by_node(slow)
+    assert found["n3", "night01"] == pytest.approx(np.log(0.5))
+    assert found["n1", "night01"] < found["n1", "night00"] == 0
+    late = [point._replace(key=KEY._replace(metric="latency")) for point in slow]
+    assert relative_by_node(late)["n3", "night01"] == pytest.approx(np.log(2))
+    assert parse("leaf1: n[1-3]").order(["n3", "n1"]) == ["n1", "n3"]
+
+
+@pytest.mark.slow
+def test_the_tables_and_the_share_of_the_nominal_limit(folder: Path) -> None:
+    done = npc_history(folder)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].split()[:2] == ["series", "nights"]
+    assert "of the nominal 6.818 GB/s" in lines[-1]
+    latency = next(line for line in lines if "rc_lat" in line)
+    assert latency.endswith("varies") and "τ +0." in latency
+    told = json.loads(npc_history(folder, "qperf rc_bw", "--json").stdout)
+    (series,) = told["series"]
+    assert (series["case"], series["summary"]["n"], series["time_variant"]) == ("rc_bw", 30, True)
+    (share,) = told["shares"]
+    assert share["share"] == pytest.approx(6.1e9 / 6.818e9, rel=0.02)
+
+
+@pytest.mark.slow
+def test_the_pictures_are_drawn(folder: Path, tmp_path: Path) -> None:
+    from matplotlib import image
+
+    done = npc_history(folder, "--figures", str(tmp_path / "figures"))
+    assert done.returncode == 0, done.stderr
+    drawn = sorted(path.name for path in (tmp_path / "figures").iterdir())
+    assert drawn == ["allocation.png", "qperf-rc_bw-bandwidth.png", "qperf-rc_lat-latency.png"]
+    pixels = image.imread(tmp_path / "figures" / "allocation.png")[..., :3]
+    red = (pixels[..., 0] - pixels[..., 2] > 0.4).mean()
+    assert red > 0.005, "the slow node is not to be seen"
+
+
+@pytest.mark.slow
+def test_mistakes_are_one_line_that_names_the_mend(folder: Path) -> None:
+    nothing = npc_history(folder, "osu")
+    assert (nothing.returncode, nothing.stderr.count("\n")) == (1, 1)
+    assert "'osu'" in nothing.stderr and "npc nightly" in nothing.stderr
+    (folder / "fuchs-csc" / "2020-01.csv").write_text("a,b\n1,2\n")
+    broken = npc_history(folder)
+    assert broken.returncode == 1 and "2020-01.csv" in broken.stderr and "Traceback" not in broken.stderr

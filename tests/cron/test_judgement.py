@@ -1,0 +1,358 @@
+"""The judgement: verdicts of made-up histories, and what the gate, change points and blame promise."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cron.acceptance import InvalidAcceptance, accept, baselines_of, read_acceptances
+from cron.acceptance_bands import floors
+from cron.judge import THRESHOLD, judge
+from cron.localise import suspects
+from cron.series import label, matches, panel, until
+from cron.verdict import NightVerdict, SeriesVerdict, Verdict
+from npc.machine.fabric import parse
+from npc.machine.platform import InvalidPlatform, Platform
+from npc.records.history import Point, SeriesKey
+from tests.bench.acceptance import (
+    Noise,
+    accuse,
+    accuse_innocent,
+    beginnings,
+    delay_of_change,
+    gate_scores,
+    year_of_changes,
+)
+
+KEY = SeriesKey("fuchs", "qperf", "tcp_bw", "bandwidth", 65536, 2, "{}")
+LATENCY = KEY._replace(case="tcp_lat", metric="latency")
+PAIR = ("n1", "n2")
+
+
+def quiet(nights: int, seed: int = 1, sigma: float = 0.01) -> list[float]:
+    """Healthy nights, relative to the usual."""
+    return list(np.exp(sigma * np.random.default_rng(seed).standard_normal(nights)).tolist())
+
+
+def points(
+    values: Sequence[float | None], key: SeriesKey = KEY, usual: float = 1e9, status: str = "failed: gone"
+) -> list[Point]:
+    """Nights of one sample each; None did not work."""
+    return [
+        Point(
+            key, f"night{t:03d}", f"2026-01-01T00:{t // 60:02d}:{t % 60:02d}+00:00",
+            None if value is None else usual * value, "ok" if value is not None else status, PAIR, False,
+        )
+        for t, value in enumerate(values)
+    ]  # fmt: skip
+
+
+def again(night: int, value: float, key: SeriesKey = KEY, usual: float = 1e9) -> Point:
+    """The re-measurement of a night."""
+    return points([None] * night + [value], key, usual)[-1]._replace(remeasured=True)
+
+
+def judged(found: Sequence[Point], **how: object) -> NightVerdict:
+    return judge(panel(found), "fuchs", **how)  # type: ignore[arg-type]
+
+
+def of(found: Sequence[Point], **how: object) -> SeriesVerdict:
+    """The verdict on the only series."""
+    (series,) = judged(found, **how).series
+    return series
+
+
+def test_as_always() -> None:
+    found = of(points(quiet(30)))
+    assert found.verdict is Verdict.PASS
+    assert found.reference == pytest.approx(1e9, rel=0.01)
+    assert found.noise == pytest.approx(0.01, rel=0.5)
+    assert found.hosts == PAIR
+
+
+def test_too_few_nights_are_said_to_be() -> None:
+    found = of(points(quiet(5)))
+    assert (found.verdict, found.reference) == (Verdict.PASS, None)
+    assert found.reason == "4 nights to compare with, too few to judge: 8 quiet ones are needed"
+
+
+def test_worse_once_is_watched_and_worse_twice_degraded() -> None:
+    once = points([*quiet(30), 0.8])
+    assert of(once).verdict is Verdict.WATCH
+    assert of(once).hit and judged(once).hits and judged(once).exit_code == 0
+    confirmed = [*once, again(30, 0.81)]
+    assert of(confirmed).verdict is Verdict.WATCH and not judged(confirmed).hits
+    twice = of([*points([*quiet(30), 0.8, 0.79]), again(30, 0.81), again(31, 0.8)])
+    assert (twice.verdict, twice.direction, twice.since) == (Verdict.DEGRADED, "worse", "night030")
+    assert twice.effect == pytest.approx(-0.2, abs=0.02)
+
+
+def test_an_outlier_that_is_gone_when_measured_again_is_forgotten() -> None:
+    values = quiet(32)
+    values[30] = values[31] = 0.7
+    found = of([*points(values), again(30, 1.0), again(31, 1.002)])
+    assert found.verdict is Verdict.PASS
+
+
+def test_more_latency_is_worse_and_less_is_not() -> None:
+    slower = [1 / value for value in (*quiet(30), 0.8, 0.8)]
+    worse = of(points(slower, LATENCY, 1e-5))
+    assert (worse.verdict, worse.direction) == (Verdict.DEGRADED, "worse")
+    assert worse.effect == pytest.approx(0.25, abs=0.03)
+    faster = of(points([*quiet(30), *[0.8] * 8], LATENCY, 1e-5))
+    assert (faster.verdict, faster.direction) == (Verdict.CHANGED, "better")
+    assert faster.effect == pytest.approx(-0.2, abs=0.03)
+    assert faster.since == "night030"
+
+
+def test_a_lasting_fault_does_not_become_normal_by_itself() -> None:
+    found = of(points([*quiet(40), *(0.9 * value for value in quiet(200, 2))]))
+    assert (found.verdict, found.since) == (Verdict.DEGRADED, "night040")
+    assert found.reference == pytest.approx(1e9, rel=0.01)
+
+
+def test_missing_and_invalid_are_no_pass() -> None:
+    missing = judged(points([*quiet(20), None]))
+    assert (missing.verdict, missing.series[0].reason) == (Verdict.MISSING, "failed: gone")
+    assert missing.failures == {"qperf": ("failed: gone",)}
+    assert judged(points([*quiet(20), None], status="invalid: a lie")).verdict is Verdict.INVALID
+    nights = until(panel(points(quiet(20))), "night999", "2026-02-01T00:00:00+00:00")
+    nothing = judge(nights, "fuchs")
+    assert (nothing.verdict, nothing.run) == (Verdict.MISSING, "night999")
+
+
+def test_a_benchmark_that_broke_is_the_reason_of_its_missing_series() -> None:
+    broken = points([None] * 21)[-1]._replace(
+        key=KEY._replace(case="", metric="time"), status="failed: no job"
+    )
+    found = judged([*points(quiet(20)), broken])
+    assert found.verdict is Verdict.MISSING
+    assert found.series[0].reason == "failed: no job"
+
+
+def test_beyond_a_band_fails_unless_the_second_measurement_is_inside() -> None:
+    bands = floors(Platform(name="fuchs", bands={"qperf tcp_bw": {"low": 0.9e9}}))
+    low = points([*quiet(3), 0.85])
+    found = of(low, bands=bands)
+    assert (found.verdict, found.floor) == (Verdict.FAIL, 0.9e9)
+    assert "'qperf tcp_bw'" in found.reason and "900 MB/s" in found.reason
+    assert of([*low, again(3, 1.0)], bands=bands).verdict is Verdict.PASS
+    assert of([*low, again(3, 0.86)], bands=bands).verdict is Verdict.FAIL
+    assert judged(low, bands=bands).exit_code == 14
+    latency = points([1e-9, 1e-9], LATENCY._replace(case="tcp_bw"))
+    assert {each.verdict for each in judged([*points(quiet(2)), *latency], bands=bands).series} == {
+        Verdict.PASS
+    }
+
+
+@pytest.mark.parametrize("band", [{}, {"lo": 1}, {"low": "6 GB/s"}, {"low": True}, 6e9])
+def test_a_band_that_is_none_is_refused_by_its_key(band: object) -> None:
+    with pytest.raises(InvalidPlatform, match=r"bands\.'qperf'"):
+        floors(Platform(name="x", bands={"qperf": band}))
+
+
+def test_the_baseline_moves_only_when_somebody_accepts_it(tmp_path: Path) -> None:
+    nights = points([*quiet(40), *(0.85 * value for value in quiet(30, 2))])
+    before = judged(nights)
+    assert before.verdict is Verdict.DEGRADED
+    with pytest.raises(InvalidAcceptance, match="--reason"):
+        accept(tmp_path, before, " ", "ada")
+    with pytest.raises(InvalidAcceptance, match="names no series"):
+        accept(tmp_path, before, "because", "ada", "osu")
+    accept(tmp_path, before, "half the cables are gone", "ada", "qperf tcp_*")
+    (acceptance,) = read_acceptances(tmp_path)
+    assert (acceptance.who, acceptance.reason) == ("ada", "half the cables are gone")
+    baselines = baselines_of([acceptance])
+    assert baselines[KEY].since == "night040"
+    assert baselines[KEY].value == pytest.approx(0.85e9, rel=0.02)
+    after = of(nights, baselines=baselines)
+    assert after.verdict is Verdict.PASS
+    assert after.reference == pytest.approx(0.85e9, rel=0.01)
+    worse = points([*quiet(40), *(0.85 * value for value in quiet(30, 2)), 0.7, 0.7])
+    failed = of(worse, baselines=baselines)
+    assert failed.verdict is Verdict.FAIL
+    assert "accepted 8" in failed.reason
+
+
+def test_half_a_line_of_an_acceptance_is_none(tmp_path: Path) -> None:
+    night = judged(points(quiet(20)))
+    accept(tmp_path, night, "first", "ada")
+    path = tmp_path / "accepted.jsonl"
+    path.write_bytes(path.read_bytes() + b'{"time": "20')
+    assert [each.reason for each in read_acceptances(tmp_path)] == ["first"]
+    accept(tmp_path, night, "second", "ada")
+    assert [each.reason for each in read_acceptances(tmp_path)] == ["first", "second"]
+    path.write_text("nonsense\n")
+    with pytest.raises(InvalidAcceptance, match=r"accepted\.jsonl:1"):
+        read_acceptances(tmp_path)
+
+
+def test_who_gives_a_series_up_misses_it_no_more(tmp_path: Path) -> None:
+    other = points(quiet(21, 3), LATENCY)
+    gone = judged([*points(quiet(20)), *other])
+    assert gone.verdict is Verdict.MISSING
+    accept(tmp_path, gone, "the old tool", "ada", "qperf tcp_bw")
+    baselines = baselines_of(read_acceptances(tmp_path))
+    left = judged([*points(quiet(20)), *other], baselines=baselines)
+    assert [series.key for series in left.series] == [LATENCY]
+    back = judged([*points(quiet(21)), *other], baselines=baselines)
+    assert len(back.series) == 2
+
+
+def test_patterns_name_series_by_words_from_the_left() -> None:
+    named = KEY._replace(params='{"runtime": "2"}')
+    assert label(named) == "qperf tcp_bw bandwidth 64K nodes=2 runtime=2"
+    for pattern in ("*", "qperf", "qperf tcp_*", "* * bandwidth 64K", "qperf * * 65536 runtime=2 nodes=2"):
+        assert matches(pattern, named), pattern
+    for pattern in ("osu", "qperf tcp_lat", "qperf tcp_bw latency", "* * * 1K", "* runtime=3", "* a b c d"):
+        assert not matches(pattern, named), pattern
+
+
+def test_the_verdict_is_plain_json() -> None:
+    night = judged([*points([*quiet(30), 0.7, 0.7]), *points(quiet(32), LATENCY, 1e-5)])
+    plain = json.loads(json.dumps(night.as_json()))
+    assert (plain["schema"], plain["verdict"], plain["exit_code"]) == (1, "DEGRADED", 13)
+    assert plain["counts"]["DEGRADED"] == 1 and plain["counts"]["PASS"] == 1
+    worst = plain["series"][0]
+    assert (worst["benchmark"], worst["case"], worst["verdict"]) == ("qperf", "tcp_bw", "DEGRADED")
+
+
+def test_many_series_at_once_need_more_evidence_each() -> None:
+    """Benjamini–Hochberg: the same evidence counts for less among a thousand series."""
+    rng = np.random.default_rng(4)
+    few = [*points([*quiet(60, 5, 0.02), 0.925, 0.92])]
+    many = list(few)
+    for case in range(200):
+        key = KEY._replace(case=f"c{case}")
+        many += points(np.exp(0.02 * rng.standard_normal(62)).tolist(), key)
+    alone = of(few)
+    assert alone.score is not None and alone.chance is not None
+    among = next(series for series in judged(many).series if series.key == KEY)
+    assert among.score == pytest.approx(alone.score)
+    assert (alone.score >= THRESHOLD) == (alone.verdict is Verdict.DEGRADED)
+    if alone.chance > 0.01 / 201:
+        assert among.verdict is not Verdict.DEGRADED
+
+
+# -- what the gate and the change points promise --------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_quiet_series_are_left_alone_and_a_step_is_seen() -> None:
+    scores, again = gate_scores(1, 400, 250 + 365, Noise(0.02))
+    assert beginnings(scores[:, 250:] >= THRESHOLD) <= 13  # 4 expected at one in a hundred; Poisson's 99.98 %
+    assert 0.3 < again < 0.6
+    found, _ = gate_scores(2, 400, 253, Noise(0.02), 0.05, 3)
+    assert (found[:, -3:] >= THRESHOLD).any(axis=1).mean() >= 0.9
+    found, _ = gate_scores(3, 400, 252, Noise(0.02), 0.10, 2)
+    assert (found[:, -2:] >= THRESHOLD).any(axis=1).mean() >= 0.95
+
+
+@pytest.mark.slow
+def test_change_points_are_seldom_false_and_soon_true() -> None:
+    assert sum(year_of_changes(seed, Noise(0.02)) for seed in range(5)) == 0
+    delays = [delay_of_change(seed, Noise(0.02), 0.10) for seed in range(8)]
+    assert np.median(delays) <= 7
+
+
+# -- blame ----------------------------------------------------------------------------------------------
+
+
+def rounds(nights: int, slow: Sequence[str], since: int, nodes: int = 8, seed: int = 1) -> list[Point]:
+    """Random pairs of all nodes in each night; pairs with a slow node have a tenth less."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for t in range(nights):
+        for a, b in rng.permutation(nodes).reshape(-1, 2).tolist():
+            hosts = f"n{a}", f"n{b}"
+            loss = 0.9 if t >= since and set(hosts) & set(slow) else 1.0
+            value = 1e9 * loss * float(np.exp(0.01 * rng.standard_normal()))
+            found.append(Point(KEY, f"night{t:03d}", f"2026-01-{t + 1:02d}", value, "ok", hosts, False))
+    return found
+
+
+def test_nobody_is_accused_of_a_healthy_history() -> None:
+    assert not [suspect for suspect in suspects(panel(rounds(25, [], 0))) if suspect.named]
+
+
+@pytest.mark.parametrize("sigma", [0.002, 0.01])
+def test_a_disturbance_that_lasts_until_it_is_measured_again_is_one(sigma: float) -> None:
+    """Counted twice, two such nights of one node would name it after 10 to 12 % of these histories."""
+    assert sum(accuse_innocent(seed, sigma) for seed in range(200)) <= 2
+
+
+def test_two_slow_nights_are_not_enough_to_name_a_node_and_three_are() -> None:
+    slow = [(f"n{a}", f"n{b}") for a, b in ((3, 1), (3, 5), (3, 2))]
+    others = [(f"n{a}", f"n{b}") for a, b in ((1, 2), (4, 5), (6, 1), (2, 4), (5, 6), (3, 4), (3, 6), (1, 4))]
+    healthy = [
+        point._replace(hosts=hosts) for point, hosts in zip(points(quiet(20)), 3 * others, strict=False)
+    ]
+    for nights in (2, 3):
+        bad = [
+            point._replace(hosts=hosts)
+            for t, hosts in enumerate(slow[:nights])
+            for point in (*points([None] * (20 + 2 * t) + [0.8])[-1:], again(20 + 2 * t, 0.8))
+        ]
+        between = [
+            point._replace(hosts=("n4", "n5"))
+            for t in range(nights)
+            for point in points([None] * (21 + 2 * t) + [1.0])[-1:]
+        ]
+        first, *_ = suspects(panel([*healthy, *bad, *between]))
+        assert (first.kind, first.name, len(first.runs)) == ("node", "n3", nights)
+        assert first.named is (nights == 3)
+
+
+def test_the_node_that_was_there_whenever_it_was_slow_is_named() -> None:
+    first, *_ = suspects(panel(rounds(25, ["n3"], 21)))
+    assert (first.kind, first.name, first.named) == ("node", "n3", True)
+    assert first.slowdown == pytest.approx(0.1, abs=0.02)
+    assert first.low is not None and first.high is not None and first.low < 0.1 < first.high
+    assert first.since == "night021"
+    assert "4 nights" in first.evidence
+
+
+def test_one_bad_node_degrades_a_night_whose_medians_are_well() -> None:
+    night = judge(panel(rounds(25, ["n3"], 21, nodes=40)), "fuchs")
+    assert {series.verdict for series in night.series} == {Verdict.PASS}
+    assert (night.verdict, night.suspects[0].name) == (Verdict.DEGRADED, "n3")
+
+
+def test_what_cannot_be_told_apart_is_not_named() -> None:
+    elsewhere = [point._replace(hosts=("n3", "n4")) for point in points(quiet(20))]
+    found = suspects(panel([*elsewhere, *points([*[None] * 20, 0.7, 0.7, 0.7])[20:]]))
+    assert found and not any(suspect.named for suspect in found)
+    assert any("n2" in rival or "link" in rival or "everything" in rival for rival in found[0].rivals)
+
+
+def test_a_bad_switch_is_one_suspect_not_many() -> None:
+    topology = parse("leaf1: n[0-3]\nleaf2: n[4-7]\nleaf3: n[8-11]\n")
+    slow = ["n0", "n1", "n2", "n3"]
+    first, *rest = suspects(panel(rounds(25, slow, 15, nodes=12)), topology)
+    assert (first.kind, first.name, first.nodes) == ("switch", "leaf1", tuple(slow))
+    assert not [suspect for suspect in rest if suspect.named]
+
+
+def test_a_platform_that_is_slow_as_a_whole_accuses_no_node() -> None:
+    everyone = [f"n{number}" for number in range(8)]
+    assert not [suspect for suspect in suspects(panel(rounds(25, everyone, 22))) if suspect.named]
+
+
+def test_a_node_that_fails_is_named_by_counting() -> None:
+    found = rounds(10, [], 0)
+    found = [
+        point._replace(value=None, status="failed: no route") if "n5" in point.hosts and t >= 20 else point
+        for t, point in enumerate(found)
+    ]
+    first, *_ = suspects(panel(found))
+    assert (first.name, first.slowdown, first.named) == ("n5", None, True)
+
+
+@pytest.mark.slow
+def test_the_bad_node_of_two_hundred_leads_the_list() -> None:
+    outcomes = [accuse(seed, 0.10, 2) for seed in range(10)]
+    assert sum(first for first, _, _ in outcomes) >= 9

@@ -1,0 +1,454 @@
+"""A night on one machine, killed, stopped, repaired at every step; its lock, its journal, its crontab."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cron.journal import Journal, Night, missed
+from cron.lock import NAME, Held, only_one
+from cron.nightly import Options, Watch, prunable
+from cron.schedule import At, blocks, script_text, systemd_units, with_block, without_block
+from npc.files import append_line, read_lines
+from npc.jobs.stop import Stop
+from npc.records.history import History
+from npc.records.history_files import REMEASURED
+from npc.records.record import Record
+from tests.lab.cluster import until
+from tests.lab.jube_job import NPC, finish, path_without, platform, start
+from tests.lab.npb_job import Job
+from tests.made.nights import CLIENT, TINY
+from tests.paths import ROOT
+
+# -- the lock ------------------------------------------------------------------------------------------
+
+HOLDS = """
+import sys
+from pathlib import Path
+from cron.lock import only_one
+with only_one(Path(sys.argv[1]), 60):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def holder(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds the lock until its stdin ends."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDS, folder], cwd=ROOT, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None and process.stdout.readline() == "held\n"
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_the_lock_is_held_by_one_and_says_by_whom(tmp_path: Path) -> None:
+    with holder(tmp_path) as other:
+        with pytest.raises(Held, match=rf"another night is running \(process {other.pid} on "):
+            only_one(tmp_path, 60).__enter__()
+        other.communicate()
+    with only_one(tmp_path, 60) as died:
+        assert died is None, "it was given back in order"
+
+
+def test_a_holder_that_was_killed_is_noticed(tmp_path: Path) -> None:
+    with holder(tmp_path) as other:
+        other.kill()
+        other.wait()
+        with only_one(tmp_path, 60) as died:
+            assert died is not None and died.pid == other.pid
+    with only_one(tmp_path, 60) as died:
+        assert died is None
+
+
+@pytest.mark.parametrize(
+    ("change", "free"),
+    [
+        ({}, False),  # alive, on a file system without locks
+        ({"begun": 1}, True),  # another process has its pid by now
+        ({"boot": "an earlier one"}, True),
+        ({"host": "elsewhere"}, False),  # who knows, until its time is over
+        ({"host": "elsewhere", "until": 0.0}, True),
+    ],
+)
+def test_where_the_file_system_has_no_locks_the_file_says_who_lives(
+    tmp_path: Path, change: dict[str, object], free: bool
+) -> None:
+    with holder(tmp_path):
+        told = json.loads((tmp_path / NAME).read_text())
+        (tmp_path / NAME).rename(tmp_path / "of the other")
+        (tmp_path / NAME).write_text(json.dumps({**told, **change}))
+        with contextlib.ExitStack() as stack:
+            if not free:
+                stack.enter_context(pytest.raises(Held))
+            stack.enter_context(only_one(tmp_path, 60))
+
+
+# -- the journal ---------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.dictionaries(st.text(), st.text()), max_size=4), st.data())
+def test_lines_cut_at_any_byte_leave_whole_ones(
+    tmp_path_factory: pytest.TempPathFactory, values: list[dict[str, str]], data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("lines") / "lines"
+    ends = [0]
+    for value in values:
+        append_line(path, value)
+        ends.append(path.stat().st_size)
+    cut = data.draw(st.integers(0, ends[-1]))
+    os.truncate(path, cut) if values else None
+    whole = values[: sum(end <= cut for end in ends) - 1]
+    assert list(read_lines(path)) == whole
+    append_line(path, "next")
+    assert list(read_lines(path)) == [*whole, "next"]
+
+
+def night(number: int, days: float = 0.0, verdict: str = "PASS", ended: bool = True) -> Night:
+    begun = datetime(2026, 11, 1, 2, 30, tzinfo=timezone.utc) + timedelta(days=days)
+    return Night(f"night {number}", Path(f"/{number}"), begun, verdict=verdict, ended=ended)
+
+
+@pytest.mark.parametrize(
+    ("days", "now", "expected"),
+    [
+        ([], 0.0, 0),
+        ([0], 1.01, 0),
+        ([0], 3.0, 2),
+        ([0, 1, 2, 3], 4.2, 0),
+        ([0, 1, 2, 3], 6.9, 3),
+        ([0, 7, 14, 21], 28.0, 0),  # weekly
+        ([0, 7, 14, 21], 35.0, 1),
+        ([0, 0.01, 0.02, 0.03], 0.5, 0),  # several by hand
+    ],
+)
+def test_nights_that_did_not_begin_are_counted(days: list[float], now: float, expected: int) -> None:
+    nights = [night(number, day) for number, day in enumerate(days)]
+    moment = datetime(2026, 11, 1, 2, 30, tzinfo=timezone.utc) + timedelta(days=now)
+    assert missed(nights, moment) == expected
+
+
+def test_raw_runs_of_good_nights_are_pruned_and_of_bad_ones_never() -> None:
+    verdicts = ["PASS", "DEGRADED", "PASS", "WATCH", "MISSING", "PASS", "PASS"]
+    nights = [night(number, number, verdict) for number, verdict in enumerate(verdicts)]
+    nights.append(night(7, 7, ended=False))
+    assert [each.name for each in prunable(nights, 2)] == ["night 0", "night 2", "night 3"]
+    assert prunable(nights, 14) == []
+
+
+# -- when it runs --------------------------------------------------------------------------------------
+
+TEXT = st.text(st.characters(blacklist_categories=["Cs", "Cc"]), min_size=0, max_size=30)
+
+
+@given(st.lists(TEXT).map(lambda lines: "".join(f"{line}\n" for line in lines)), st.sampled_from("ab"))
+def test_a_table_keeps_what_is_in_it(other: str, name: str) -> None:
+    first = with_block(other, name, f"# >>> npc nightly {name}\n30 2 * * * old\n# <<< npc nightly {name}\n")
+    block = f"# >>> npc nightly {name}\n30 2 * * * new\n# <<< npc nightly {name}\n"
+    table = with_block(first, name, block)
+    assert table == other + block
+    assert blocks(table)[name] == "30 2 * * * new\n"
+    assert without_block(table, name) == other
+
+
+def test_the_script_starts_the_night_with_the_environment_of_the_installation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MODULEPATH", "/a folder/it's one:/b")
+    script = tmp_path / "nightly.sh"
+    text = script_text(ROOT, ["--help"])
+    script.write_text(text.replace("exec ", "env\nexec "))
+    ended = subprocess.run(
+        ["sh", script], env={"SLURM_JOB_ID": "7", "SBATCH_ACCOUNT": "x", "HOME": "/"},
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert "MODULEPATH=/a folder/it's one:/b\n" in ended.stdout
+    assert f"PATH={os.environ['PATH']}\n" in ended.stdout
+    assert "SLURM_JOB_ID" not in ended.stdout and "SBATCH_ACCOUNT" not in ended.stdout
+    assert "Usage: npc nightly" in ended.stdout
+
+
+@pytest.fixture
+def cron_machine(tmp_path: Path) -> list[str]:
+    """What to write before a command so that there is a crontab program, with tables of its own."""
+    if os.geteuid() != 0:
+        pytest.skip("a crontab of its own needs root")
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "crontab").symlink_to(shutil.which("busybox") or "/bin/busybox")
+    spool = tmp_path / "spool"
+    (spool / "cron/crontabs").mkdir(parents=True)
+    mounted = f'mount --bind {shlex.quote(str(spool))} /var/spool && PATH="{programs}:$PATH" exec "$@"'
+    return ["unshare", "--mount", "sh", "-c", mounted, "sh"]
+
+
+def test_a_crontab_gets_the_line_and_keeps_its_own(cron_machine: list[str], tmp_path: Path) -> None:
+    def run(*words: str | Path, **options: str) -> subprocess.CompletedProcess[str]:
+        given = [*cron_machine, *map(str, words)]
+        return subprocess.run(given, capture_output=True, text=True, timeout=60, check=False, **options)
+
+    own = "MAILTO=root\n0 5 * * * backup # nightly\n"
+    subprocess.run([*cron_machine, "crontab", "-"], input=own, text=True, check=True, timeout=20)
+    history = ["--history", tmp_path / "it's 100% history"]
+    install = [NPC, "cron", "install", *history]
+    for at, line in (("02:30", "30 2 * * *"), ("23:05", "5 23 * * *")):
+        done = run(*install, "--at", at, "--", "--tag", "network", "--limit", "2h")
+        assert done.returncode == 0, done.stderr
+        table = run("crontab", "-l").stdout
+        assert table.startswith(own) and table.count("npc nightly") == 2
+        (command_line,) = blocks(table)["localhost"].splitlines()
+        assert command_line.startswith(f"{line} ")
+    # what cron makes of it: an escaped percent sign is one
+    script = shlex.split(command_line.removeprefix(line).replace(r"\%", "%"))
+    assert script == [f"{tmp_path}/it's 100% history/localhost/nightly.sh"]
+    assert "nightly --platform" in Path(script[0]).read_text() and os.access(script[0], os.X_OK)
+    shown = run(NPC, "cron", "show", *history)
+    assert f"crontab: localhost: {command_line}" in shown.stdout
+    assert run(NPC, "cron", "remove").returncode == 0
+    assert run("crontab", "-l").stdout == own
+    again = run(NPC, "cron", "remove")
+    assert (again.returncode, again.stderr) == (
+        1,
+        "Error: crontab has no nights of localhost; it has: none\n",
+    )
+
+
+def test_without_cron_it_says_what_to_do_instead(tmp_path: Path) -> None:
+    path = path_without(tmp_path / "programs", "crontab", "scrontab")
+    for option in ([], ["--scrontab"]):
+        words = [NPC, "cron", "install", "--history", tmp_path, *option]
+        ended = finish(*words, PATH=path)
+        assert ended.returncode == 1
+        assert "is not installed here" in ended.stderr and "npc cron install --systemd" in ended.stderr
+        assert "30 2 * * *" in ended.stderr and ("#SCRON --time=03:10:00" in ended.stderr) == bool(option)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--at", "25:00"], "is no time of day: write 02:30"),
+        (["--", "--tag", "netwrk"], ""),
+        (["--", "--limt", "2h"], "No such option"),
+        (["--", "--platform", "x"], "stand before the two hyphens"),
+        (["--platform", "nowhere"], "no such platform"),
+    ],
+)
+def test_what_no_night_could_do_is_not_installed(tmp_path: Path, words: list[str], told: str) -> None:
+    ended = finish(NPC, "cron", "install", "--history", tmp_path, *words)
+    assert ended.returncode == 2 or not told
+    assert told in ended.stderr and "Traceback" not in ended.stderr
+
+
+@pytest.mark.optional_skip("a container has no systemd")
+def test_systemd_takes_the_units(tmp_path: Path) -> None:
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("no systemd-analyze")
+    script = tmp_path / "nightly.sh"
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    for name, text in systemd_units("lab", At(2, 30), script, 7200).items():
+        (tmp_path / name).write_text(text)
+        verified = subprocess.run(
+            ["systemd-analyze", "verify", tmp_path / name], capture_output=True, text=True, timeout=60,
+            check=False,
+        )  # fmt: skip
+        about_ours = [line for line in verified.stderr.splitlines() if str(tmp_path) in line or "lab" in line]
+        assert about_ours == []
+    calendar = subprocess.run(
+        ["systemd-analyze", "calendar", "*-*-* 02:30:00"], capture_output=True, text=True, check=False
+    )
+    assert "02:30:00" in calendar.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--platform", "nowhere"], "no such platform"),
+        (["--tag", "netwrk"], "there are network"),
+        (["--set", "sampels=3"], "perhaps samples"),
+        (["--benchmark", "qprf"], "no such benchmark"),
+        (["--topology", "no/such/file"], "no/such/file"),
+        (["--limit", "soon"], "soon"),
+        (["--textfile", "no/such/folder"], "no/such/folder"),
+    ],
+)
+def test_a_mistake_is_said_before_the_night_begins(tmp_path: Path, words: list[str], told: str) -> None:
+    ended = finish(NPC, "nightly", "--history", tmp_path / "history", "--output", tmp_path / "runs", *words)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert told in ended.stderr and "Traceback" not in ended.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_that_cannot_be_used_are_said_before_anything_is_measured(tmp_path: Path) -> None:
+    site = platform(tmp_path / "alone", "alone")
+    words: list[str | Path] = [
+        NPC,
+        "nightly",
+        "--platform",
+        site,
+        "--history",
+        tmp_path,
+        "--output",
+        tmp_path / "runs",
+    ]
+    (site / "platform.toml").write_text('[bands]\n"qperf" = { least = 3 }\n')
+    ended = finish(*words)
+    assert (ended.returncode, ended.stdout) == (1, "") and "is no band: write" in ended.stderr
+    (site / "platform.toml").write_text("")
+    (tmp_path / "alone/2026-11.csv").write_text("day,money\n1,2\n")
+    ended = finish(*words)
+    assert (ended.returncode, ended.stdout) == (1, "") and "it is no history of records" in ended.stderr
+    ended = finish(NPC, "accept", "--platform", site, "--history", tmp_path, "--reason", "x")
+    assert (ended.returncode, ended.stdout) == (1, "") and "it is no history of records" in ended.stderr
+    (tmp_path / "alone/2026-11.csv").unlink()
+    (tmp_path / "alone/accepted.jsonl").write_text("{}\n")
+    ended = finish(*words)
+    assert (ended.returncode, ended.stdout) == (1, "") and "accepted.jsonl:1: no acceptance" in ended.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+# -- a whole night -------------------------------------------------------------------------------------
+
+
+class Machine:
+    """One machine without a scheduler: its platform, the benchmark, the folders of its nights."""
+
+    def __init__(self, folder: Path, bands: str = "") -> None:
+        self.folder = folder
+        self.platform = platform(folder / "alone", "alone")
+        (self.platform / "platform.toml").write_text(bands)
+        (folder / "tiny.xml").write_text(TINY)
+        self.history = folder / "history/alone"
+        self.words: list[str | Path] = [
+            NPC, "nightly", "--platform", self.platform, "--benchmark", folder / "tiny.xml",
+            "--history", folder / "history", "--output", folder / "runs", "--limit", "100s",
+        ]  # fmt: skip
+
+    def night(self, *options: str, client: str = CLIENT) -> tuple[int, dict[str, Any]]:
+        ended = finish(*self.words, "--set", f"tiny_client={client}", *options)
+        told = json.loads((self.history / "verdict.json").read_text())
+        assert ended.stdout.startswith(f"alone, night {told['run']}: {told['verdict']} ("), ended.stderr
+        return ended.returncode, told
+
+    def records(self) -> list[Record]:
+        return list(History(self.history).records())
+
+    def options(self) -> Options:
+        return Options(
+            platform=self.platform, history=self.history, runs=self.folder / "runs",
+            words=("--benchmark", str(self.folder / "tiny.xml")), limit_s=60.0,
+        )  # fmt: skip
+
+
+def rows(records: list[Record]) -> set[str]:
+    """Records as one can compare them; fails if one is there twice."""
+    found = [repr(record) for record in records]
+    assert len(found) == len(set(found))
+    return set(found)
+
+
+@pytest.mark.slow
+def test_a_night_cut_off_at_any_step_is_finished_by_the_next(tmp_path: Path) -> None:
+    """The journal is cut behind each of its lines, with and without the records of the step that was next."""
+    machine = Machine(tmp_path, '[bands]\n"qperf tcp_bw" = { low = 1e30 }\n')
+    code, told = machine.night()
+    assert (code, told["verdict"]) == (14, "FAIL")
+    records = machine.records()
+    assert [REMEASURED in record.params for record in records] == [False, True], "a failure is measured again"
+    assert all((tmp_path / "runs" / told["run"] / record.raw).is_file() for record in records)
+    lines = (machine.history / "nights.jsonl").read_text().splitlines(keepends=True)
+    events = [json.loads(line)["event"] for line in lines]
+    part = ["measuring", "measured", "kept"]
+    assert events == ["begun", *part, *part, "judged", "ended"]
+    (month,) = machine.history.glob("*.csv")
+    table = month.read_text().splitlines(keepends=True)
+    for count in range(1, len(lines)):
+        done = events[:count].count("kept")
+        for ahead in (0, 1):
+            shutil.rmtree(machine.history)
+            machine.history.mkdir()
+            (machine.history / "nights.jsonl").write_text("".join(lines[:count]) + lines[count][:20])
+            month.write_text("".join(table[: 1 + min(done + ahead, 2)]) + table[-1][:50])
+            watch = Watch(machine.options(), Stop())
+            watch.repair()
+            expected = records[: max(events[:count].count("measuring"), min(done + ahead, 2))]
+            assert rows(machine.records()) == rows(expected), (events[:count], ahead)
+            (repaired,) = Journal(machine.history).nights()
+            assert (repaired.ended, repaired.cut) == (True, True)
+            verdict = json.loads((machine.history / f"verdicts/{told['run']}.json").read_text())
+            assert verdict["verdict"] == ("FAIL" if expected else "MISSING")
+            before = machine.records()
+            watch.repair()
+            assert machine.records() == before, "once is enough"
+
+
+def clients(job: Job) -> list[str]:
+    """Command lines of the tool's own processes."""
+    return [text for text in job.processes().values() if text.startswith("qperf ")]
+
+
+@pytest.mark.slow
+def test_a_night_that_is_told_to_end_keeps_what_it_has_and_the_next_judges_it(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    stopped = start(*machine.words, "--set", f"tiny_client={CLIENT.replace('-t 1', '-t 30')}")
+    until(lambda: any("-t 30" in text for text in clients(stopped)), "qperf measures", 60)
+    os.kill(stopped.process.pid, signal.SIGTERM)
+    ended = stopped.wait(90)
+    assert ended.returncode == 143
+    assert "stopped: what was measured is kept" in ended.stderr
+    assert stopped.left_behind() == {}
+    (cut,) = Journal(machine.history).nights()
+    assert not cut.ended
+    assert {record.run for record in machine.records()} == {cut.name}
+    assert all(record.status.startswith("failed: ") for record in machine.records())
+    code, told = machine.night("--keep-runs", "0")
+    assert (code, told["verdict"]) == (0, "PASS")
+    assert f"the night {cut.name} was cut off: 0 records recovered, verdict MISSING" in told["notes"]
+    accept_what_is_there(machine, told)
+    kept = {path.name for path in (tmp_path / "runs").iterdir()}
+    assert kept == {cut.name}, "the raw runs of the bad night stay, those of the good one go"
+
+
+def accept_what_is_there(machine: Machine, told: dict[str, Any]) -> None:
+    """``npc accept`` records who took which values as the baseline, and why; and never without a reason."""
+    words: list[str | Path] = [
+        NPC,
+        "accept",
+        "--platform",
+        machine.platform,
+        "--history",
+        machine.history.parent,
+    ]
+    accepted = finish(*words, "--reason", "as bought", "qperf tcp_*")
+    assert accepted.returncode == 0, accepted.stderr
+    assert accepted.stdout.startswith("qperf tcp_bw bandwidth 64K")
+    (line,) = read_lines(machine.history / "accepted.jsonl")
+    assert (line["reason"], line["pattern"]) == ("as bought", "qperf tcp_*")
+    assert [row["value"] for row in line["baselines"]] == [told["series"][0]["value"]]
+    for options, code, text in (
+        (["--reason", " "], 1, "a baseline moves for a reason only"),
+        (["--reason", "x", "qperf udp_*"], 1, "names no series"),
+        (["--reason", "x", "--night", "yesterday"], 1, "no night yesterday"),
+        ([], 2, "Missing option '--reason'"),
+    ):
+        refused = finish(*words, *options)
+        assert (refused.returncode, text in refused.stderr) == (code, True), refused.stderr
+    assert len(list(read_lines(machine.history / "accepted.jsonl"))) == 1

@@ -1,0 +1,261 @@
+"""Nights on a real Slurm cluster: clean ones, a slow link, a failed job, a crash, a full disk, two at once.
+
+Nodes are shaped to a rate, so that a healthy night is as the one before, and every night measures another
+pair, as a scheduler would have it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cron.journal import Journal, Night
+from npc.records.history import History
+from npc.records.record import Record, replace
+from tests.lab.cluster import Cluster, until
+from tests.lab.jube_job import NPC
+from tests.made.nights import CLIENT, TINY
+from tests.paths import ROOT
+
+pytestmark = [pytest.mark.slow, pytest.mark.slurm]
+
+LINK_MBIT, SLOW_MBIT = 200.0, 60.0
+#: Whom the clean nights measure; every node with several others, and none two nights running: these nights
+#: are seconds apart, and what disturbs the machine for so long is no node's fault.
+CLEAN = ("n1,n2", "n3,n4", "n5,n6", "n1,n3", "n2,n5", "n4,n6", "n1,n5", "n2,n4", "n3,n5", "n2,n6", "n1,n4")
+
+
+class Site:
+    """The platform, the benchmark and the folders of some nights."""
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self.cluster, self.folder = cluster, folder
+        (folder / "tiny.xml").write_text(TINY)
+        self.history = folder / "history/slurm"
+
+    def words(self, nodes: str, client: str = CLIENT) -> list[str | Path]:
+        return [
+            NPC, "nightly", "--platform", "slurm", "--benchmark", self.folder / "tiny.xml",
+            "--set", f"tiny_client={client}", "--set", f"nodelist={nodes}", "--limit", "100s",
+            "--history", self.folder / "history", "--output", self.folder / "runs", "--json",
+        ]  # fmt: skip
+
+    def night(self, nodes: str, *options: str, client: str = CLIENT) -> tuple[int, dict[str, Any]]:
+        """A night's exit code and its verdict.json."""
+        ended = self.cluster.run("head", [*self.words(nodes, client), *options], timeout=180, env=ENV)
+        assert ended.stdout, ended.stderr
+        return ended.returncode, json.loads(ended.stdout)
+
+    def start(self, nodes: str) -> subprocess.Popen[str]:
+        return self.cluster.popen(
+            "head", self.words(nodes), env=ENV, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    def records(self) -> list[Record]:
+        return list(History(self.history).records())
+
+    def nights(self) -> list[Night]:
+        return Journal(self.history).nights()
+
+
+ENV = {"NPC_WATCH": "0"}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(nodes=6) as six:
+        for node in six.nodes:
+            six.shape(node, LINK_MBIT)
+        yield six
+
+
+@pytest.fixture
+def site(cluster: Cluster, tmp_path: Path) -> Site:
+    return Site(cluster, tmp_path)
+
+
+def whole(site: Site) -> list[Record]:
+    """The history's records; fails if a row is there twice, or not whole."""
+    found = site.records()
+    places = [(record.run, record.raw, dict(record.params), record.sample) for record in found]
+    assert len(places) == len({repr(place) for place in places}), "a measurement is in the history twice"
+    for path in site.history.glob("*.csv"):
+        assert path.read_bytes().endswith(b"\n")
+    return found
+
+
+def expect_pictures(site: Site, nights: int) -> None:
+    """Section 5.4 of the paper on these nights: performance over measurements, nodes by nights."""
+    words = ["history", "--platform", "slurm", "--history", site.history.parent, "--json"]
+    shown = site.cluster.run("head", [NPC, *words, "--figures", site.folder / "figures"], check=True)
+    (series,) = json.loads(shown.stdout)["series"]
+    assert (series["case"], series["summary"]["n"]) == ("tcp_bw", nights)
+    drawn = {path.name: path.read_bytes()[:8] for path in (site.folder / "figures").iterdir()}
+    assert drawn == dict.fromkeys(("qperf-tcp_bw-bandwidth.png", "allocation.png"), b"\x89PNG\r\n\x1a\n")
+
+
+@pytest.mark.timeout(900)
+def test_a_slow_link_is_named_in_its_night_and_the_nights_before_are_clean(site: Site) -> None:
+    for nodes in CLEAN:
+        code, told = site.night(nodes)
+        named = [suspect["name"] for suspect in told["suspects"] if suspect["named"]]
+        assert (code, named) == (0, []), told
+    assert len({record.run for record in whole(site)}) == len(CLEAN)
+
+    site.cluster.shape("n3", SLOW_MBIT)
+    try:
+        _, first = site.night("n2,n3")
+        assert first["verdict"] == "WATCH", "one night decides nothing"
+        assert [(slow["kind"], slow["name"]) for slow in first["pairs"]["slow"]] == [("node", "n3")], first[
+            "pairs"
+        ]
+        (series,) = first["series"]
+        assert series["again"] == pytest.approx(series["value"], rel=0.2), "it was measured again"
+        code, second = site.night("n3,n5", "--drain")
+        node = site.cluster.run("head", ["scontrol", "show", "node", "n3"], check=True).stdout
+        resume = ["scontrol", "update", "nodename=n3", "state=resume"]
+        site.cluster.run("head", resume, check=True)
+    finally:
+        site.cluster.shape("n3", LINK_MBIT)
+    assert (code, second["verdict"]) == (13, "DEGRADED")
+    assert second["series"][0]["since"] == first["run"]
+    assert [(slow["kind"], slow["name"]) for slow in second["pairs"]["slow"]] == [("node", "n3")], second[
+        "pairs"
+    ]
+    assert [suspect["name"] for suspect in second["suspects"] if suspect["named"]] == ["n3"]
+    assert "DRAIN" in node and re.search(rf"Reason=NPC {second['run']}: [67]\d% slower", node), node
+    assert not any("drained" in note for note in first["notes"])
+    expect_pictures(site, nights=len(CLEAN) + 2)
+    again = {(record.run, record.hosts) for record in whole(site) if "remeasured" in record.params}
+    assert again >= {(first["run"], ("n2", "n3")), (second["run"], ("n3", "n5"))}, "on the same nodes"
+
+
+@pytest.mark.timeout(300)
+def test_a_slow_node_is_asked_and_named_although_no_median_shows_it(site: Site) -> None:
+    """Nights that measure all pairs: a third of them are slow with one bad node, and the median is not."""
+    everybody = [
+        NPC, "nightly", "--platform", "slurm", "--benchmark", ROOT / "cron/pairs/benchmark.xml",
+        "--set", "nodelist=n1,n2,n3,n4,n5,n6", "--set", "pairs_nodes=6", "--set", "pairs_runs=1",
+        "--limit", "150s", "--history", site.folder / "history", "--output", site.folder / "runs", "--json",
+    ]  # fmt: skip
+    nights = []
+    for rate in (LINK_MBIT, SLOW_MBIT):
+        site.cluster.shape("n3", rate)
+        try:
+            ended = site.cluster.run("head", everybody, timeout=200, env=ENV)
+        finally:
+            site.cluster.shape("n3", LINK_MBIT)
+        nights.append(json.loads(ended.stdout))
+    first, last = nights
+    assert first["pairs"] is None, "nobody was suspected"
+    assert {series["verdict"] for series in last["series"]} == {"PASS"}
+    assert [(slow["kind"], slow["name"]) for slow in last["pairs"]["slow"]] == [("node", "n3")], last["pairs"]
+    assert [each["name"] for each in last["suspects"] if each["named"]] == ["n3"]
+    assert last["verdict"] == "WATCH", "one night decides nothing"
+
+
+def test_a_job_that_fails_is_a_result(site: Site) -> None:
+    assert site.night("n1,n2")[0] == 0
+    code, told = site.night("n1,n2", client="qperf HOSTNAME -t 1 no_such_test")
+    assert (code, told["verdict"]) == (11, "MISSING")
+    assert "no_such_test" in repr(told["failures"]["qperf"])
+    code, told = site.night("n1,n9")
+    assert (code, told["verdict"]) == (11, "MISSING")
+    assert "Invalid node name specified" in repr(told["failures"]["qperf"]), "sbatch's own words"
+    assert {record.run for record in whole(site)} == {night.name for night in site.nights()}
+
+
+def test_a_night_ends_by_its_limit_and_leaves_no_job_behind(site: Site) -> None:
+    began = time.monotonic()
+    code, told = site.night("n1,n2", "--limit", "30s", client=CLIENT.replace("-t 1", "-t 50"))
+    assert time.monotonic() - began < 120
+    assert (code, told["verdict"]) == (11, "MISSING")
+    assert {record.status.partition(":")[0] for record in whole(site)} == {"failed"}
+    assert any("did not end in" in note and "cancelled: job" in note for note in told["notes"])
+    left = ["squeue", "--noheader", "--format=%i %T"]
+    until(lambda: site.cluster.run("head", left).stdout == "", "its job has been cancelled", 30)
+
+
+def test_a_night_that_is_killed_loses_nothing_and_the_next_one_says_so(site: Site) -> None:
+    killed = site.start("n1,n2")
+    running = ["squeue", "--noheader", "--states=RUNNING", "--nodelist=n1", "--format=%i"]
+    until(lambda: site.cluster.run("head", running).stdout.strip() != "", "its job runs", 60)
+    (cut,) = site.nights()
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.wait()
+    assert not site.records()
+
+    code, told = site.night("n3,n4")
+    assert code == 0
+    assert any("died (process" in note for note in told["notes"]), told["notes"]
+    assert f"the night {cut.name} was cut off: 1 records recovered, verdict PASS" in told["notes"]
+    assert {(record.run, record.hosts, record.status) for record in whole(site)} == {
+        (cut.name, ("n1", "n2"), "ok"),
+        (told["run"], ("n3", "n4"), "ok"),
+    }
+    assert [(night.ended, night.cut) for night in site.nights()] == [(True, True), (True, False)]
+    of_cut = json.loads((site.history / f"verdicts/{cut.name}.json").read_text())
+    assert (of_cut["run"], of_cut["verdict"]) == (cut.name, "PASS")
+
+
+def test_of_two_nights_started_at_once_one_runs(site: Site) -> None:
+    both = [site.start("n1,n2"), site.start("n1,n2")]
+    ends = [(process.communicate(timeout=180), process.returncode) for process in both]
+    assert sorted(code for _, code in ends) == [0, 1], ends
+    ((_, words),) = (told for told, code in ends if code == 1)
+    assert "another night is running" in words and "Traceback" not in words
+    assert len(whole(site)) == len(site.nights()) == 1
+
+
+def test_a_full_disk_leaves_whole_rows_and_the_next_night_makes_up_for_it(site: Site) -> None:
+    """The history's own file system is a small one that is full when the records come."""
+    disk = site.folder / "history/slurm"
+    disk.mkdir(parents=True)
+    on_head = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", disk]
+    site.cluster.run("head", on_head, check=True)
+    site.history = site.cluster.network.path("head", disk)
+    assert site.night("n1,n2")[0] == 0
+    before = whole(site)
+    fill_last_page(site.history, before[0])
+
+    full = site.start("n3,n4")
+    until(lambda: bool(site.nights()[1:] and site.nights()[1].parts), "it measures", 60)
+    (site.history / ".cache.sqlite").unlink()  # or it would make room: it can be done without
+    with (site.history / "filler").open("wb", buffering=0) as filler, contextlib.suppress(OSError):
+        while True:
+            filler.write(bytes(4096))
+    _, words = full.communicate(timeout=180)
+    assert full.returncode == 1
+    assert "No space left on device" in words and "the next one goes on from there" in words
+    assert "Traceback" not in words
+    assert len(whole(site)) == len(before) + 2, "nothing of the night, and nothing by half"
+
+    (site.history / "filler").unlink()
+    code, told = site.night("n5,n6")
+    cut = site.nights()[1]
+    assert code == 0
+    assert f"the night {cut.name} was cut off: 1 records recovered, verdict PASS" in told["notes"]
+    assert {record.hosts for record in whole(site)} == {("n1", "n2"), ("n3", "n4"), ("n5", "n6")}
+
+
+def fill_last_page(history: Path, record: Record) -> None:
+    """Make the month's file end with a page of the file system, by two records of an earlier night."""
+    (month,) = history.glob("*.csv")
+    earlier = replace(record, run="earlier", raw="")
+    size = month.stat().st_size
+    History(history).append([earlier])
+    row = month.stat().st_size - size
+    left = -(month.stat().st_size + row) % 4096
+    History(history).append([replace(earlier, raw="x" * left)])
+    assert month.stat().st_size % 4096 == 0

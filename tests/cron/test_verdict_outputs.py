@@ -1,0 +1,140 @@
+"""A verdict as people, CI and Prometheus read it; whatever a tool's words are, the forms stay whole."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cron.drain import drain_line, to_drain
+from cron.judge import confirmed
+from cron.matrix import Matrix, Slow, chosen, part_of
+from cron.outputs import junit, table, textfile
+from cron.publish import write_verdict
+from cron.verdict import NightVerdict, SeriesVerdict, Suspect, Verdict
+from npc.records.history import SeriesKey
+
+KEY = SeriesKey("lab", "qperf", "tcp_bw", "bandwidth", 65536, 2, "{}")
+BAD = SeriesVerdict(
+    key=KEY, verdict=Verdict.DEGRADED, reason="worse in two of three nights", value=7.1e6, again=7.2e6,
+    reference=2.4e7, effect=-0.7, direction="worse", since="20261120T023000Z", hosts=("n1", "n3"),
+)  # fmt: skip
+GOOD = SeriesVerdict(key=KEY._replace(case="tcp_lat", metric="latency", size=1), verdict=Verdict.PASS)
+N3 = Suspect(
+    kind="node", name="n3", nodes=("n3",), benchmarks=("qperf",), since="20261120T023000Z",
+    evidence="slow in 4 of 4", chance=1e-6, score=5.0, named=True, slowdown=0.7, low=0.69, high=0.71,
+)  # fmt: skip
+
+
+def night(*series: SeriesVerdict, suspects: tuple[Suspect, ...] = ()) -> NightVerdict:
+    return NightVerdict(
+        platform="lab", run="20261121T023000Z", time="2026-11-21T02:30:00+00:00",
+        verdict=max((each.verdict for each in series), key=lambda each: each.value), series=series,
+        suspects=suspects, rule=("the rule",),
+    )  # fmt: skip
+
+
+def test_the_table_names_the_bad_series_and_the_node() -> None:
+    text = table(night(BAD, GOOD, suspects=(N3,)), ["a note"], drain=["scontrol …"])
+    lines = text.splitlines()
+    assert lines[0] == "lab, night 20261121T023000Z: DEGRADED (1 DEGRADED, 1 PASS); to blame: node n3"
+    (row,) = (line for line in lines if line.startswith("DEGRADED"))
+    assert re.split(r"\s{2,}", row) == [
+        "DEGRADED", "qperf tcp_bw bandwidth 64K nodes=2", "7.1 MB/s", "7.2 MB/s", "24 MB/s", "-70.0% worse",
+        "20261120T023000Z", "worse in two of three nights",
+    ]  # fmt: skip
+    assert "tcp_lat" not in text, "what is as always is counted only"
+    assert "note: a note" in lines and "to drain it: scontrol …" in lines and lines[-1] == "rule: the rule"
+
+
+@given(st.text(max_size=40), st.text(max_size=40))
+def test_whatever_a_tool_said_the_forms_stay_whole(words: str, name: str) -> None:
+    key = KEY._replace(case=name, params=json.dumps({"p": words}))
+    told = night(
+        replace(BAD, key=key, reason=words), replace(GOOD, verdict=Verdict.INVALID, reason=words), GOOD
+    )
+    suite = ET.fromstring(junit(told, [words]))
+    assert [child.tag for case in suite.iter("testcase") for child in case] == ["failure", "error"]
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "1", "1")
+    sample = re.compile(r'npc_\w+\{(?:\w+="(?:[^"\\\n]|\\["\\n])*",?)+\} -?[\d.e+-]+')
+    metrics = textfile(told, 1.5)
+    assert metrics.endswith("\n")
+    for line in metrics[:-1].split("\n"):
+        assert line.startswith("#") or sample.fullmatch(line), line
+    printed = table(told, [words])
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", printed)
+    assert sum(line.startswith(("DEGRADED", "INVALID")) for line in printed.split("\n")) >= 2
+
+
+def test_all_files_of_a_night_are_written(tmp_path: Path) -> None:
+    collector = tmp_path / "textfile"
+    collector.mkdir()
+    told = night(BAD, suspects=(N3,))
+    written = write_verdict(tmp_path, told, ["a note"], None, collector)
+    assert json.loads((tmp_path / "verdict.json").read_text()) == json.loads(json.dumps(written))
+    assert (written["verdict"], written["exit_code"], written["notes"]) == ("DEGRADED", 13, ["a note"])
+    names = {path.name for path in tmp_path.rglob("*") if path.is_file()}
+    assert names == {"verdict.json", f"{told.run}.json", "verdict.xml", "verdict.prom", "npc-lab.prom"}
+    assert (collector / "npc-lab.prom").read_text() == (tmp_path / "verdict.prom").read_text()
+
+
+def test_the_matrix_decides_whom_to_drain_and_without_one_the_history_does() -> None:
+    told = night(BAD, suspects=(N3, replace(N3, name="n4", named=False)))
+    assert to_drain(told, None) == {"n3": "NPC 20261121T023000Z: 70% slower"}
+    pairs = Matrix(nodes=("n1", "n3"), suspects=("n3",), problem="5 nodes at least")
+    assert set(to_drain(told, pairs)) == {"n3"}
+    innocent = Matrix(nodes=("n1", "n3"), suspects=("n3",), pairs=9)
+    assert to_drain(told, innocent) == {}
+    n1 = Slow(kind="node", name="n1", nodes=("n1",), slowdown=None, evidence="", series="")
+    assert to_drain(told, replace(innocent, slow=(n1,))) == {"n1": "NPC 20261121T023000Z: does not answer"}
+    line = drain_line("n3", "NPC: 70% slower")
+    assert line == "scontrol update nodename=n3 state=drain 'reason=NPC: 70% slower'"
+
+
+def test_whom_the_history_suspects_and_the_matrix_names_is_to_blame() -> None:
+    perhaps = replace(N3, name="n4", nodes=("n4",), named=False, rivals=("everything",))
+    told = night(BAD, suspects=(replace(N3, named=False), perhaps))
+    both = confirmed(told, {("node", frozenset({"n4"})), ("node", frozenset({"n1"}))})
+    assert [(each.name, each.named, each.rivals) for each in both.suspects] == [
+        ("n4", True, ()),
+        ("n3", False, N3.rivals),
+    ]
+    assert "to blame: node n4" in table(both).splitlines()[0]
+    assert "confirmed by its pairs" in table(both)
+    assert confirmed(told, {("node", frozenset({"n1"})), ("link", frozenset({"n4"}))}) == told
+    link = replace(perhaps, kind="link", name="n4–n5", nodes=("n4", "n5"))
+    assert confirmed(night(BAD, suspects=(link,)), {("link", frozenset({"n5", "n4"}))}).suspects[0].named
+    healthy = night(GOOD, suspects=(replace(perhaps, runs=("a", "b")),))
+    assert (healthy.verdict, confirmed(healthy, {("node", frozenset({"n4"}))}).verdict) == (
+        Verdict.PASS,
+        Verdict.DEGRADED,
+    )
+
+
+def test_witnesses_are_healthy_nodes_measured_last() -> None:
+    from npc.records.history import Point
+
+    def point(hour: int, *hosts: str) -> Point:
+        return Point(KEY, "r", f"2026-11-20T{hour:02d}:00:00+00:00", 1.0, "ok", hosts, False)
+
+    points = [point(hour, f"n{hour}", f"n{hour + 1}") for hour in range(1, 9)]
+    suspects, witnesses = chosen(night(BAD), points)
+    assert (suspects, witnesses) == (("n1", "n3"), ("n9", "n8", "n7", "n6"))
+    suspects, witnesses = chosen(night(BAD, suspects=(N3,)), points)
+    assert (suspects, len(witnesses)) == (("n3",), 5)
+    assert chosen(night(BAD), points[:2]) == (("n1", "n3"), ()), "too few to compare"
+    assert chosen(night(GOOD), points) == ((), ())
+    perhaps = replace(N3, named=False, grave=True, benchmarks=("qperf rc_bw bandwidth", "stream bandwidth"))
+    asked = part_of(("n3",), ("n1",), night(GOOD, suspects=(perhaps,)))
+    assert "pairs_client=qperf HOSTNAME -t 1 -uu -vu -m 64K rc_bw" in asked.words
+    between = replace(GOOD, key=KEY._replace(case="rc_bw"))
+    assert chosen(night(between, suspects=(perhaps,)), points)[0] == ("n3",), "no median is bad"
+    alone = replace(GOOD, key=KEY._replace(case="rc_bw", nodes=1))
+    assert chosen(night(alone, suspects=(perhaps,)), points) == ((), ()), "its pairs would tell nothing"
+    failing = replace(N3, slowdown=None)
+    assert chosen(night(GOOD, suspects=(failing,)), points) == ((), ())

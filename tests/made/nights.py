@@ -1,0 +1,28 @@
+"""A benchmark for short nights: one job, one test of a second."""
+
+from __future__ import annotations
+
+from tests.lab.jube_job import NPC
+
+#: One job on two nodes: TCP bandwidth.
+TINY = f"""<jube>
+    <parameterset name="tiny_param">
+        <parameter name="client" mode="shell" separator=";;">printf %s "${{NPC_TINY_CLIENT:-}}"</parameter>
+    </parameterset>
+    <parameterset name="systemParameter" init_with="platform.xml">
+        <parameter name="nodes" type="int">2</parameter>
+        <parameter name="taskspernode" type="int">1</parameter>
+        <parameter name="threadspertask" type="int">1</parameter>
+        <parameter name="executable">{NPC.with_name("npb")}</parameter>
+        <parameter name="args_exec" separator=";;">--servercmd qperf --clientcmd '$client' --parser qperf --killserver --timeout 60 --benchmark qperf --output launches</parameter>
+    </parameterset>
+    <benchmark name="tiny" outpath="runs">
+        <step name="qperf">
+            <use>tiny_param,systemParameter</use>
+            <use from="platform.xml">executeset,executesub,jobfiles</use>
+            <do done_file="$done_file" error_file="$error_file">$submit $submit_script</do>
+        </step>
+    </benchmark>
+</jube>
+"""  # noqa: E501
+CLIENT = "qperf HOSTNAME -t 1 -uu -vu -m 64K tcp_bw"

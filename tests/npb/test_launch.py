@@ -1,0 +1,231 @@
+"""npb with real tools on loopback: what is measured, written and shown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from npc.records.launch import read_launches
+from npc.records.record import read_csv
+from tests.lab.npb_job import Job, free_port, listening_server, python, run
+
+pytestmark = pytest.mark.slow
+
+
+def qperf(port: int, client: str) -> tuple[str, str, str, str]:
+    return ("--servercmd", f"qperf -lp {port}", "--clientcmd", f"qperf HOSTNAME -lp {port} -t 1 {client}")
+
+
+def test_sockperf_as_the_readme_writes_it(tmp_path: Path) -> None:
+    port = free_port()
+    ended = run(
+        "--servercmd", f"sockperf server -p {port}",
+        "--clientcmd", f"sockperf throughput -i HOSTNAME -p {port} -t 1",
+        "--killserver", "--output", str(tmp_path / "out"),
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    launch = read_launches(tmp_path / "out").launches[0]
+    received = float(launch.params["received"])
+    assert 0 < received <= 1
+    sent = [record for record in read_csv(tmp_path / "out/records.csv") if record.params["side"] == "send"]
+    assert {record.metric for record in sent} >= {"bandwidth", "message_rate"}
+    for record in sent:
+        assert record.ok if received >= 0.99 else "never arrived" in record.status
+    assert "bandwidth" in ended.stdout
+    server = (tmp_path / "out/raw/0000.server.out").read_text()
+    assert "messages received and handled" in server, "ended so that it could print its count"
+
+
+def test_a_sweep_makes_records_in_si_units_with_their_raw_files(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    sweep = "--repeat msg_size:1K:16K:*16 tcp_bw tcp_lat"
+    ended = run(*qperf(free_port(), f"-uu -vu {sweep}"), "--killserver", "--runs", "2", "--output", str(out))
+    assert ended.returncode == 0, ended.stderr
+    launches = read_launches(out)
+    assert (launches.tool, launches.planned, len(launches.launches)) == ("qperf", 4, 4)
+    assert [launch.sample for launch in launches.launches] == [0, 0, 1, 1]
+    assert [launch.params["msg_size"] for launch in launches.launches] == ["1024", "16384"] * 2
+    records = list(read_csv(out / "records.csv"))
+    assert {(record.case, record.metric, record.size) for record in records} == {
+        (case, metric, size)
+        for case, metric in (("tcp_bw", "bandwidth"), ("tcp_lat", "latency"))
+        for size in (1024, 16384)
+    }
+    for record in records:
+        assert record.ok
+        assert (out / record.raw).read_text().startswith("tcp_bw:")
+        assert record.value is not None
+        if record.metric == "latency":
+            assert 1e-7 < record.value < 1e-2
+        else:
+            assert 1e6 < record.value < 1e12
+
+
+def test_shuffled_runs_follow_their_recorded_seed(tmp_path: Path) -> None:
+    port = free_port()
+    orders = []
+    for name in ("a", "b"):
+        ended = run(
+            "--servercmd", listening_server(port), "--clientcmd", "echo --repeat n:1:8:+1", "--parser", "raw",
+            "--killserver", "--shuffle", "7", "--runs", "2", "--output", str(tmp_path / name),
+        )  # fmt: skip
+        assert ended.returncode == 0, ended.stderr
+        header = json.loads((tmp_path / name / "launches.jsonl").read_text().splitlines()[0])
+        assert header["seed"] == 7
+        launches = read_launches(tmp_path / name).launches
+        orders.append([(launch.sample, launch.params["n"]) for launch in launches])
+    assert orders[0] == orders[1] != sorted(orders[0])
+    assert len(set(orders[0])) == 16
+
+
+def test_iperf3_that_serves_one_client_is_started_for_each(tmp_path: Path) -> None:
+    port = free_port()
+    ended = run(
+        "--servercmd", f"iperf3 -s -1 -p {port}", "--clientcmd", f"iperf3 -c HOSTNAME -p {port} -t 1 -J",
+        "--runs", "2", "--output", str(tmp_path / "out"),
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    for number in range(2):
+        assert "Server listening" in (tmp_path / f"out/raw/{number:04d}.server.out").read_text()
+
+
+def test_a_server_that_daemonises_serves_and_is_ended() -> None:
+    port = free_port()
+    ended = run(
+        "--servercmd", f"iperf3 -s -D -p {port}", "--clientcmd", f"iperf3 -c HOSTNAME -p {port} -t 1 -J",
+        "--runs", "2", "--killserver", "--format", "csv",
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.count(",bandwidth,") >= 2
+
+
+def test_qperf_quit_ends_the_server_and_the_next_run_has_a_new_one() -> None:
+    ended = run(*qperf(free_port(), "-uu tcp_lat quit"), "--runs", "2", "--format", "csv")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert ended.stdout.count("tcp_lat") == 2
+
+
+def test_an_unknown_tool_whose_server_ends_after_each_client_is_learned() -> None:
+    port = free_port()
+    once = "import socket, sys; s = socket.create_server(('', int(sys.argv[1]))); s.accept()"
+    client = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])))"
+    ended = run(
+        "--servercmd", python(once, str(port)), "--clientcmd", python(client, "HOSTNAME", str(port)),
+        "--parser", "raw", "--runs", "4",
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def test_repeats_on_both_sides_run_in_step(tmp_path: Path) -> None:
+    port = free_port()
+    ended = run(
+        "--servercmd", listening_server(port) + " --repeat s:1:4:*2",
+        "--clientcmd", "echo --repeat s:1:4:*2 {word} $HOSTNAME", "--repeat", "word:up,down",
+        "--parser", "raw", "--killserver", "--output", str(tmp_path / "out"),
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    printed = [path.read_text() for path in sorted((tmp_path / "out/raw").glob("????.out"))]
+    assert printed == [f"--s {s} {word} $HOSTNAME\n" for s in (1, 2, 4) for word in ("up", "down")]
+
+
+def test_raw_format_is_the_tools_own_bytes() -> None:
+    code = r"import sys; sys.stdout.buffer.write(b'\xff\x00\r\n\xfe')"
+    job = Job(
+        "--servercmd", listening_server(free_port()), "--clientcmd", python(code), "--format", "raw",
+        "--killserver",
+    )  # fmt: skip
+    try:
+        assert job.process.stdout is not None
+        out = job.process.stdout.buffer.read()  # type: ignore[attr-defined]
+        job.process.wait(10)
+        assert out == b"\xff\x00\r\n\xfe"
+        assert not job.left_behind()
+    finally:
+        job.kill()
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "table"])
+def test_every_format_shows_the_reading(form: str) -> None:
+    ended = run(*qperf(free_port(), "-uu tcp_lat"), "--killserver", "--format", form)
+    assert ended.returncode == 0
+    assert "tcp_lat" in ended.stdout
+    if form == "json":
+        (row,) = json.loads(ended.stdout)
+        assert row["unit"] == "s"
+
+
+def test_a_tool_gets_the_jobs_cpus_and_not_the_ranks(tmp_path: Path) -> None:
+    import os
+
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        pytest.skip("one CPU only")
+    show = "import os; print(sorted(os.sched_getaffinity(0)))"
+    serve = (
+        "import os, socket, sys, time; print(sorted(os.sched_getaffinity(0)), flush=True); "
+        "s = socket.create_server(('', int(sys.argv[1]))); time.sleep(100)"
+    )
+
+    def affinities(name: str, *options: str) -> tuple[str, str, dict[str, str]]:
+        ended = run(
+            "--servercmd", python(serve, str(free_port())), "--clientcmd", python(show), "--parser", "raw",
+            "--killserver", "--output", str(tmp_path / name), *options, launcher=("--bind-to", "core"),
+        )  # fmt: skip
+        assert ended.returncode == 0, ended.stderr
+        raw = tmp_path / name / "raw"
+        params = dict(read_launches(tmp_path / name).launches[0].params)
+        return (raw / "0000.server.out").read_text().strip(), (raw / "0000.out").read_text().strip(), params
+
+    server, client, params = affinities("default")
+    assert server == client == str(cpus)
+    server, client, params = affinities(
+        "placed", "--server-cpus", str(cpus[0]), "--client-cpus", f"{cpus[1]}"
+    )
+    assert (server, client) == (str(cpus[:1]), str(cpus[1:2]))
+    assert params == {"server_cpus": str(cpus[0]), "client_cpus": str(cpus[1])}
+
+
+def test_nothing_of_npb_runs_while_the_tool_does() -> None:
+    port = free_port()
+    job = Job(
+        "--servercmd", listening_server(port), "--clientcmd", "sleep 3", "--parser", "raw", "--killserver"
+    )  # fmt: skip
+    try:
+        job.await_process("sleep 3")
+
+        def ticks() -> int:
+            total = 0
+            for pid in job.agents_and_ranks():
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                total += int(fields[11]) + int(fields[12])
+            return total
+
+        import time
+
+        assert len(job.agents_and_ranks()) >= 5, "two ranks, two agents, a coordinator"
+        time.sleep(0.3)
+        before = ticks()
+        time.sleep(2.0)
+        assert ticks() - before <= 2, "1 % of a core is 2 ticks of 10 ms in 2 s"
+        assert job.wait().returncode == 0
+    finally:
+        job.kill()
+
+
+def test_pairs_on_one_host_one_at_a_time_end_in_a_verdict(tmp_path: Path) -> None:
+    port = free_port()
+    ended = run(
+        "--servercmd", f"qperf -lp {port}", "--clientcmd", f"qperf HOSTNAME -lp {port} -t 1 -uu tcp_lat",
+        "--killserver", "--pairs", "ring", "--serial", "--output", str(tmp_path / "out"), ranks=3,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    launches = [
+        launch for launch in read_launches(tmp_path / "out").launches if "attempt" not in launch.params
+    ]
+    assert len({launch.hosts for launch in launches}) == 3
+    assert "rule: " in ended.stdout
+    (row,) = json.loads((tmp_path / "out/verdict.json").read_text())
+    assert (row["case"], row["metric"]) == ("tcp_lat", "latency")
+    assert (tmp_path / "out/heatmap.png").read_bytes().startswith(b"\x89PNG")

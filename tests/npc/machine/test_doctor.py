@@ -1,0 +1,369 @@
+"""npc doctor: what it finds here, what it says where tools are missing, and the traps it can see."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from npc.machine import tools
+from npc.machine.diagnosis import missing_for_main_job, remedies
+from npc.machine.environment import collect_environment
+from npc.machine.load import Busy
+from npc.machine.preflight import Trial, find_traps, start_two_ranks
+from npc.machine.tools import TOOLS, Found, Need, Site, find_all, look_up, named, run_bounded, ways_to_get
+
+BIN = Path(sys.executable).parent
+QUIET = Trial(busy=(), ranks="2")
+NOWHERE = Site(root=False, apt=None, modules=False, spack=False, easybuild=False)
+
+
+def doctor(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(BIN / "npc"), "doctor", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **environ},
+        timeout=60,
+    )
+
+
+def program(folder: Path, name: str, script: str) -> Path:
+    """An executable that stands in for a tool that is not here, or is here in one version only."""
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+# --- on this machine -----------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_it_shows_every_tool_and_the_main_job_can_run() -> None:
+    shown = doctor()
+    assert shown.returncode == 0, shown.stdout
+    assert "The main job can run" in shown.stdout
+    for tool in TOOLS:
+        assert re.search(rf"^{re.escape(tool.name)} ", shown.stdout, re.MULTILINE), tool.name
+    for command in ("jube", "mpirun", "qperf", "sockperf", "iperf3", "ib_write_bw", "likwid-bench", "cc"):
+        assert f" {shutil.which(command)} " in shown.stdout
+    assert "\x1b" not in shown.stdout
+
+
+@pytest.mark.slow
+def test_the_json_holds_what_the_reference_says() -> None:
+    shown = doctor("--json")
+    document = json.loads(shown.stdout)
+    assert set(document) == {"schema", "ok", "problems", "tools", "traps"}
+    assert (document["schema"], document["ok"], document["problems"]) == (1, True, [])
+    by_command = {entry["command"]: entry for entry in document["tools"]}
+    assert set(by_command) == {tool.command for tool in TOOLS}
+    for entry in document["tools"]:
+        assert set(entry) == {
+            "command", "name", "path", "version", "need", "used_by", "tags", "problem", "get",
+        }  # fmt: skip
+        assert entry["path"] is not None or entry["get"]
+    assert re.fullmatch(r"2\.\d+\.\d+", by_command["jube"]["version"])
+    assert re.fullmatch(r"(Open MPI|MPICH|Intel) [\d.]+", by_command["mpirun"]["version"])
+    assert by_command["qperf"]["version"].startswith("0.4.")
+    for trap in document["traps"]:
+        assert set(trap) == {"name", "level", "seen", "why", "do"}
+        assert all(trap.values())
+
+
+def test_without_any_tool_it_says_what_is_missing_and_exits_1(tmp_path: Path) -> None:
+    shown = doctor("--missing", PATH=str(tmp_path))
+    assert shown.returncode == 1
+    assert "JUBE is missing (jube)" in shown.stdout
+    for tool in TOOLS:
+        needed = tool.need is not Need.OPTIONAL and look_up(tool).path != tools.OSU_PORTS
+        # a wheel's mpirun stands beside the interpreter, on PATH or not
+        if needed and not (BIN / tool.command).exists():
+            assert re.search(rf"^  (.*, )?{re.escape(tool.name)}(,.*)?: ", shown.stdout, re.MULTILINE), (
+                tool.name
+            )
+    assert json.loads(doctor("--json", PATH=str(tmp_path)).stdout)["ok"] is False
+
+
+@pytest.mark.slow
+def test_missing_says_nothing_where_nothing_is_missing() -> None:
+    shown = doctor("--missing")
+    assert (shown.returncode, shown.stdout) == (0, "")
+
+
+def test_two_ranks_find_each_other_here() -> None:
+    assert start_two_ranks()[0] == "2"
+
+
+# --- the table of tools --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "said", "exit_code", "version"),
+    [
+        ("jube", "JUBE, version 2.7.1", 0, "2.7.1"),
+        ("mpirun", "mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/", 0, "Open MPI 4.1.4"),
+        (
+            "mpirun",
+            "HYDRA build details:\n    Version:                                 4.0.2",
+            0,
+            "MPICH 4.0.2",
+        ),
+        (
+            "mpirun",
+            "Intel(R) MPI Library for Linux* OS, Version 2021.9 Build 20230307 (id: d82b3071db)",
+            0,
+            "Intel 2021.9",
+        ),
+        ("sockperf", "\x1b[32msockperf, version 3.7-no.git\x1b[0m\n   compiled 2021-08-23", 0, "3.7"),
+        ("ib_write_bw", "Version: 6.06", 1, "6.06"),
+        ("iperf3", "iperf 3.12 (cJSON 1.7.15)\nLinux vm 6.18", 0, "3.12"),
+        ("nuttcp", "nuttcp-6.1.2", 0, "6.1.2"),
+        ("sbatch", "slurm-wlm 22.05.8", 0, "22.05.8"),
+        ("sbatch", "slurm 23.11.4", 0, "23.11.4"),
+        ("likwid-bench", "likwid-bench -- Version 5.2.2", 0, "5.2.2"),
+        ("cc", "cc (Debian 12.2.0-14) 12.2.0\nCopyright", 0, "cc (Debian 12.2.0-14) 12.2.0"),
+        ("ip", "ip utility, iproute2-6.1.0, libbpf 1.1.0", 255, "6.1.0"),
+    ],
+)
+def test_versions_are_read_however_a_tool_says_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, said: str, exit_code: int, version: str
+) -> None:
+    (tmp_path / "said").write_text(said, encoding="utf-8")
+    program(tmp_path, command, f"cat {tmp_path}/said; exit {exit_code}")
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    found = look_up(named(command))
+    assert (found.path, found.version, found.problem) == (tmp_path / command, version, "")
+
+
+def test_a_tool_that_hangs_crashes_or_babbles_has_no_version_and_stops_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(tools, "VERSION_TIMEOUT_S", 0.5)
+    program(tmp_path, "qperf", "kill -SEGV $$")
+    program(tmp_path, "sockperf", "echo 'error while loading shared libraries' >&2; exit 127")
+    (tmp_path / "iperf3").write_bytes(b"\x7fELF no program")
+    (tmp_path / "iperf3").chmod(0o755)
+    found = {entry.tool.command: entry for entry in find_all()}
+    assert (found["qperf"].version, found["qperf"].problem) == (None, "killed by SIGSEGV")
+    assert found["sockperf"].problem == "says no version: error while loading shared libraries"
+    assert found["iperf3"].problem.startswith("does not start: ")
+    assert found["jube"].version
+
+
+def running(pid: int) -> bool:
+    """Whether the process is alive; one that init has not taken note of yet is not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in ("Z", "X")
+
+
+def test_a_program_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
+    marker = tmp_path / "pid"
+    path = program(tmp_path, "hangs", f"sleep 60 & echo $! > {marker}; wait")
+    assert run_bounded([str(path)], timeout_s=0.5) == ("", "gave no answer in 0.5 s")
+    deadline = time.monotonic() + 10
+    while running(int(marker.read_text())) and time.monotonic() < deadline:
+        time.sleep(0.05)  # a killed process takes a moment to be gone
+    assert not running(int(marker.read_text()))
+
+
+def test_a_wheel_s_launcher_is_found_beside_the_interpreter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(tmp_path, "python", "")
+    mpirun = program(tmp_path, "mpirun", "echo 'mpirun (Open MPI) 5.0.11'")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    assert look_up(named("mpirun")) == Found(named("mpirun"), mpirun, "Open MPI 5.0.11")
+
+
+def test_a_c_build_of_osu_is_found_below_its_prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NPC_OSU_PREFIX", str(tmp_path))
+    assert "no osu_latency below" in look_up(named("osu_latency")).problem
+    folder = tmp_path / "libexec" / "osu-micro-benchmarks" / "mpi" / "pt2pt"
+    folder.mkdir(parents=True)
+    latency = program(folder, "osu_latency", "")
+    assert look_up(named("osu_latency")).path == latency
+
+
+def test_every_needed_tool_can_be_got_somewhere() -> None:
+    assert len({tool.command for tool in TOOLS}) == len(TOOLS)
+    for tool in TOOLS:
+        assert ways_to_get(tool, NOWHERE), tool.name
+        if tool.need is not Need.OPTIONAL:
+            assert tool.debian or tool.command == "osu_latency"
+    with pytest.raises(LookupError, match="qperf"):
+        named("netperf")
+
+
+@pytest.mark.parametrize(
+    ("site", "ways"),
+    [
+        (Site(True, frozenset({"likwid"}), False, False, False), ["apt-get install likwid"]),
+        (Site(False, frozenset({"likwid"}), False, False, False), ["sudo apt-get install likwid"]),
+        (
+            Site(False, None, True, True, True),
+            ["module load likwid", "spack install likwid && spack load likwid", "eb --search likwid"],
+        ),
+        # a release that does not have the package
+        (Site(True, frozenset(), True, False, False), ["module load likwid"]),
+    ],
+)
+def test_the_ways_are_those_of_this_site(site: Site, ways: list[str]) -> None:
+    assert ways_to_get(named("likwid-bench"), site) == ways
+
+
+def test_what_apt_has_is_one_command() -> None:
+    apt = Site(False, frozenset({"jube", "qperf", "sockperf"}), False, False, False)
+    missing = [Found(named(command), None, None) for command in ("jube", "qperf", "nuttcp")]
+    assert remedies(missing, apt) == [("JUBE, qperf", "sudo apt-get install jube qperf")]
+
+
+@pytest.mark.parametrize(
+    ("present", "problems"),
+    [
+        ({"jube", "mpirun", "cc"}, []),
+        ({"mpirun", "cc"}, ["JUBE is missing (jube)"]),
+        ({"jube", "qperf"}, ["MPI is missing (mpirun)"]),
+        ({"jube", "mpirun", "git"}, ["not one benchmark tool is there"]),
+    ],
+)
+def test_the_main_job_needs_jube_mpi_and_one_benchmark(present: set[str], problems: list[str]) -> None:
+    found = [Found(tool, Path("/x") if tool.command in present else None, None) for tool in TOOLS]
+    assert missing_for_main_job(found) == problems
+
+
+# --- traps ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def sound() -> dict[str, Any]:
+    """An environment without a trap: this machine's, with what is wrong with it put right."""
+    environment = collect_environment()
+    environment["host"] |= {"name": "n1", "addresses": ["10.1.0.1", "fd00::1"]}
+    environment["kernel"] |= {"clock_source": "tsc", "clock_sources": ["tsc", "hpet"]}
+    environment["virtualisation"]["hypervisor"] = None
+    environment["cpu"] |= {
+        "architecture": "x86_64", "flags": ["arch_perfmon", "avx2"], "cores": 8, "threads": 8,
+    }  # fmt: skip
+    environment["cpu"]["frequency"]["governors"] = {"performance": 8}
+    environment["memory"]["transparent_huge_pages"] = "always"
+    environment["rdma"] = []
+    environment["limits"] |= {
+        "affinity": "0-7", "cpus": 8, "cgroup_cores": None, "memlock_bytes": None, "memlock_unlimited": True,
+    }  # fmt: skip
+    environment["variables"] = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    environment["kernel"]["perf_event_paranoid"] = 0
+    return environment
+
+
+def test_a_sound_machine_has_no_trap(sound: dict[str, Any]) -> None:
+    assert find_traps(sound, QUIET) == []
+
+
+PORT = {"device": "mlx5_0", "port": 1, "state": "ACTIVE"}
+
+TRAPS: list[tuple[str, str, str, Callable[[dict[str, Any]], object]]] = [
+    ("old_jube", "error", "JUBE 2.4.2", lambda e: e["tools"]["jube"].update(version="2.4.2")),
+    ("governor", "warning", "powersave on 8 CPUs",
+     lambda e: e["cpu"]["frequency"].update(governors={"powersave": 8})),
+    ("oversubscribed", "warning", "1 CPU(s) (3) for 2 ranks",
+     lambda e: e["limits"].update(cpus=1, affinity="3")),
+    ("oversubscribed", "warning", "8 CPU(s) (0-7) for 16 ranks",
+     lambda e: e["variables"].update(SLURM_TASKS_PER_NODE="16(x4),2")),
+    ("cpu_quota", "warning", "1.5 cores on 8 CPUs", lambda e: e["limits"].update(cgroup_cores=1.5)),
+    ("memlock", "warning", "64 KiB (mlx5_0)",
+     lambda e: (e["rdma"].append(PORT), e["limits"].update(memlock_bytes=65536, memlock_unlimited=False))),
+    ("rdma_down", "note", "mlx5_0/1 DOWN", lambda e: e["rdma"].append({**PORT, "state": "DOWN"})),
+    ("host_name", "warning", "does not resolve", lambda e: e["host"].update(addresses=None)),
+    ("host_name", "note", "127.0.1.1 (loopback)", lambda e: e["host"].update(addresses=["127.0.1.1"])),
+    ("huge_pages", "note", "never", lambda e: e["memory"].update(transparent_huge_pages="never")),
+    ("smt", "note", "16 hardware threads on 8 cores", lambda e: e["cpu"].update(threads=16)),
+    ("no_counters", "note", "no performance counters", lambda e: e["cpu"].update(flags=["avx2"])),
+    ("virtual_machine", "note", "kvm", lambda e: e["virtualisation"].update(hypervisor="kvm")),
+    ("clock_source", "warning", "hpet (there are: tsc, hpet)",
+     lambda e: e["kernel"].update(clock_source="hpet")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "level", "seen", "spoil"), TRAPS, ids=[f"{t[0]}-{t[2]}" for t in TRAPS])
+def test_each_trap_is_seen_alone(
+    sound: dict[str, Any], name: str, level: str, seen: str, spoil: Callable[[dict[str, Any]], object]
+) -> None:
+    environment = copy.deepcopy(sound)
+    spoil(environment)
+    (trap,) = find_traps(environment, QUIET)
+    assert (trap.name, trap.level) == (name, level)
+    assert seen in trap.seen
+
+
+def test_a_low_memlock_does_not_matter_without_rdma(sound: dict[str, Any]) -> None:
+    environment = copy.deepcopy(sound)
+    environment["limits"].update(memlock_bytes=65536, memlock_unlimited=False)
+    assert find_traps(environment, QUIET) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="Open MPI refuses root only")
+@pytest.mark.optional_skip("tests may be run by a user")
+def test_root_is_told_of_open_mpi_s_refusal(sound: dict[str, Any]) -> None:
+    environment = copy.deepcopy(sound)
+    environment["mpi"]["launcher"] = "Open MPI 4.1.4"
+    environment["variables"].clear()
+    assert [trap.name for trap in find_traps(environment, QUIET)] == ["root"]
+
+
+def test_a_busy_machine_is_named_with_its_processes(sound: dict[str, Any]) -> None:
+    busy = (Busy(4711, "xhpl", 1.95), Busy(12, "kworker", 0.15))
+    (trap,) = find_traps(sound, Trial(busy, "2"))
+    assert (trap.name, trap.level) == ("loaded", "warning")
+    assert trap.seen.startswith("2.1 of 8 CPUs are busy now: xhpl (4711) 195%, kworker (12) 15%")
+
+
+def test_ranks_that_are_alone_are_an_error(sound: dict[str, Any]) -> None:
+    (trap,) = find_traps(sound, Trial((), "1"))
+    assert (trap.name, trap.level) == ("mpi_mismatch", "error")
+
+
+def test_ranks_that_do_not_start_are_an_error_with_the_launcher_s_words(sound: dict[str, Any]) -> None:
+    output = "-----\nThere are not enough slots available in the system\n-----\n"
+    (trap,) = find_traps(sound, Trial((), "0 of 2 ranks came up", output))
+    assert (trap.name, trap.level) == ("mpi_fails", "error")
+    assert "not enough slots" in trap.seen
+
+
+def test_a_missing_launcher_is_no_trap_because_it_is_a_missing_tool(sound: dict[str, Any]) -> None:
+    assert find_traps(sound, Trial((), "no mpirun")) == []
+
+
+def test_errors_come_first(sound: dict[str, Any]) -> None:
+    environment = copy.deepcopy(sound)
+    environment["virtualisation"]["hypervisor"] = "kvm"
+    environment["tools"]["jube"]["version"] = "2.1"
+    levels = [trap.level for trap in find_traps(environment, Trial((Busy(1, "x", 1.0),), "2"))]
+    assert levels == ["error", "warning", "note"]
+
+
+@pytest.mark.parametrize("launcher", ['shift 2; "$@" & "$@"; wait', "exit 3"])
+def test_a_launcher_of_another_mpi_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launcher: str
+) -> None:
+    """A foreign launcher starts processes that each believe to be alone: singletons."""
+    program(tmp_path, "mpirun", launcher)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    assert start_two_ranks()[0] == ("0 of 2 ranks came up" if launcher == "exit 3" else "1")

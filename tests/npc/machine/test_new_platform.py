@@ -1,0 +1,190 @@
+"""npc platform new: a platform from what Slurm and a node say, whose files are right or say what to check."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from npc.machine.new_platform import Partition, parse_partitions, platform_toml, platform_xml
+from npc.machine.platform import read_platform
+from npc.records.record import read_csv
+from tests.lab.cluster import Cluster
+from tests.lab.jube_job import NPC, SMALL
+from tests.npc.jobs.test_slurm import captured
+from tests.paths import ROOT
+
+PARTITIONS = {
+    each.name: each for each in parse_partitions(captured("sinfo.txt"), captured("show_partition.txt"))
+}
+
+
+def test_partitions_have_the_cores_of_their_smallest_nodes() -> None:
+    """Nodes c1 and c2 have 2 × 12 cores with two threads each, n1 and n2 have 2 cores."""
+    assert set(PARTITIONS) == {"batch", "booster"}, "one without nodes is of no use"
+    batch, booster = PARTITIONS["batch"], PARTITIONS["booster"]
+    assert (batch.default, batch.nodes, batch.cores, batch.cpus, batch.memory_mb) == (True, 4, 2, 2, 4000)
+    assert (batch.uniform, batch.features, batch.exclusive) == (
+        False,
+        ("booster", "cluster", "edr"),
+        "EXCLUSIVE",
+    )
+    assert (booster.default, booster.nodes, booster.cores, booster.cpus) == (False, 2, 64, 128)
+    assert booster.uniform and booster.gres == ("gpu:a100:4", "gpu:v100:1")
+    assert booster.time_limit == "01:00:00"
+
+
+def test_the_limits_are_those_of_the_node_and_unknown_ones_are_comments(tmp_path: Path) -> None:
+    link = {
+        "driver": "mlx5_core",
+        "state": "up",
+        "rdma_devices": [],
+        "speed_bit_s": None,
+        "type": "ethernet",
+        "addresses": [],
+    }
+    node = {
+        "cpu": {"model": "Intel(R) Xeon(R) 6146 CPU @ 3.20GHz", "cores": 24, "flags": ["avx512f", "fma"]},
+        "interfaces": [
+            {**link, "name": "ib0", "type": "infiniband", "rdma_devices": ["mlx5_0"]},
+            {**link, "name": "eno1", "speed_bit_s": 25_000_000_000},
+            {**link, "name": "eno2", "speed_bit_s": 1_000_000_000, "state": "down"},
+            {**link, "name": "bond0", "speed_bit_s": 20_000_000_000, "driver": None},
+            {**link, "name": "veth12", "driver": None},
+            {**link, "name": "eth0", "driver": None, "addresses": ["10.0.0.1"]},
+            {**link, "name": "lo", "type": "loopback", "driver": None},
+        ],
+        "rdma": [{"device": "mlx5_0", "rate": "100 Gb/sec (4X EDR)"}],
+    }  # fmt: skip
+    path = tmp_path / "platform.toml"
+    path.write_text(platform_toml("mine", PARTITIONS["booster"], node))
+    platform = read_platform(path)
+    assert (platform.cores, platform.clock_hz, platform.simd_bits, platform.fma) == (24, 3.2e9, 512, True)
+    assert platform.simd_units is None and platform.peak_flops("double") is None, "nobody knows the units"
+    rates = {name: interface.data_rate for name, interface in platform.interfaces.items()}
+    assert rates == {"ib0": 12.5e9, "eno1": 25e9 / 8}
+    assert '# [interfaces."bond0"]\n# link = "20 GbE"' in path.read_text()
+    assert '# the node does not say how fast it is\n# [interfaces."eth0"]\n# link = "' in path.read_text()
+    assert "veth12" not in path.read_text(), "without an address nobody measures over it"
+    assert "# simd_units = 2 " in path.read_text() and "# memory_bandwidth = " in path.read_text()
+
+
+def test_without_a_node_to_ask_there_is_what_slurm_knows(tmp_path: Path) -> None:
+    path = tmp_path / "platform.toml"
+    path.write_text(platform_toml("mine", PARTITIONS["booster"], {}))
+    platform = read_platform(path)
+    assert platform.cores == 64
+    assert platform.clock_hz is platform.simd_bits is platform.fma is None
+    assert not platform.interfaces and "# [interfaces.ib0]" in path.read_text()
+
+
+def test_the_xml_says_what_to_check_and_is_valid() -> None:
+    text = platform_xml("mine", PARTITIONS["batch"], "physics")
+    ET.fromstring(text)
+    for words in ("4 nodes", "not all alike", "OverSubscribe=EXCLUSIVE", "edr", ":-batch}", ":-physics}"):
+        assert words in text
+    odd = Partition(**{name: getattr(PARTITIONS["batch"], name) for name in PARTITIONS["batch"].__slots__}
+                    | {"features": ("a--b", "<c>", "d-")})  # fmt: skip
+    ET.fromstring(platform_xml("mine", odd, "a&b"))
+
+
+# -- the command --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A checkout to write into."""
+    folder = tmp_path / "npc-copy"
+    for name in ("npc", "platforms"):
+        shutil.copytree(
+            ROOT / name, folder / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    shutil.copy(ROOT / "jube.yml", folder)
+    return folder
+
+
+def new(copy: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "npc", "platform", "new", *words],
+        cwd=copy, env={**os.environ, **env}, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+
+
+def test_where_there_is_no_slurm_one_line_says_so(copy: Path, tmp_path: Path) -> None:
+    ended = new(copy, "mine", PATH=str(tmp_path))
+    assert ended.returncode == 1
+    assert (
+        ended.stderr
+        == "Error: there is no sinfo here: on a machine without Slurm the platform is localhost\n"
+    )
+    assert not (copy / "platforms/mine").exists()
+
+
+@pytest.mark.parametrize(("name", "told"), [("slurm", "exists: choose another name"), ("../x", "no name")])
+def test_a_name_that_cannot_be_used_is_usage(copy: Path, name: str, told: str) -> None:
+    ended = new(copy, name)
+    assert ended.returncode == 2 and told in ended.stderr
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(nodes=4) as four:
+        yield four
+
+
+def on_head(cluster: Cluster, copy: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return cluster.run("head", [sys.executable, "-m", "npc", "platform", "new", *words], cwd=copy)
+
+
+@pytest.mark.slow
+@pytest.mark.slurm
+def test_a_platform_written_on_a_cluster_is_one_that_runs(
+    cluster: Cluster, copy: Path, tmp_path: Path
+) -> None:
+    written = on_head(cluster, copy, "lab", "--partition", "booster")
+    assert written.returncode == 0, written.stderr
+    folder = copy / "platforms/lab"
+    assert written.stdout.startswith(f"{folder}: partition booster, 2 nodes with 2 cores\n")
+    platform = read_platform(folder / "platform.toml")
+    node = json.loads(cluster.run("n3", [NPC, "environment"], check=True).stdout)
+    assert platform.cores == node["cpu"]["cores"], "the node's own word"
+    assert platform.description.startswith("lab: ")
+    assert not platform.interfaces, "the rate of a veth is made up"
+    assert '# [interfaces."eth0"]' in (folder / "platform.toml").read_text()
+    jube = ["jube", "run", "benchmarks/iperf3/benchmark.xml", "--hide-animation", "--include-path", folder]
+    runs = tmp_path / "runs"
+    cluster.run("head", [*jube, "--outpath", runs], env=SMALL, cwd=ROOT, check=True)
+    waited = cluster.run("head", [NPC, "wait", runs, "--least", "0.3s"], check=False)
+    assert waited.returncode == 0, waited.stderr
+    cluster.run("head", [NPC, "collect", runs], check=True)
+    records = list(read_csv(runs / "000000/records.csv"))
+    assert {(record.platform, record.status, record.hosts) for record in records} == {
+        ("lab", "ok", ("n3", "n4"))
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.slurm
+def test_no_free_node_a_wrong_partition_and_slurm_s_own_errors(cluster: Cluster, copy: Path) -> None:
+    held = cluster.run("head", ["sbatch", "--parsable", "--exclusive", "-N2", "-pbooster", "-o/dev/null",
+                                "--wrap", "sleep 100"], check=True).stdout.strip()  # fmt: skip
+    written = on_head(cluster, copy, "busy", "--partition", "booster", "--patience", "1")
+    cluster.run("head", ["scancel", held], check=True)
+    assert written.returncode == 0
+    assert (
+        "no node could be asked (srun: " in written.stderr and "has only what Slurm knows" in written.stderr
+    )
+    assert read_platform(copy / "platforms/busy/platform.toml").cores == 2
+    wrong = on_head(cluster, copy, "other", "--partition", "nowhere")
+    assert wrong.returncode == 2 and "--partition nowhere: there are all, cluster, booster" in wrong.stderr
+    (copy / "slurm.conf").write_text("Nonsense=1\n")
+    broken = new(copy, "other", SLURM_CONF=str(copy / "slurm.conf"))
+    assert broken.returncode == 1 and broken.stderr.startswith("Error: sinfo: fatal: ")
+    assert "Traceback" not in broken.stderr and not (copy / "platforms/other").exists()

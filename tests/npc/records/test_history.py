@@ -1,0 +1,228 @@
+"""The history: whole rows only, no row twice, old files too, and a cache that may be lost."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from datetime import datetime, timedelta, timezone
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from npc.records.history import CACHE, History, InvalidHistory, SeriesKey, night_name, of_night
+from npc.records.record import COLUMNS, Record, read_csv, replace
+
+BEGUN = datetime(2026, 11, 20, 2, 30, tzinfo=timezone.utc)
+
+
+def a_record(sample: int = 0, day: int = 0, **changes: object) -> Record:
+    record = Record(
+        time=(BEGUN + timedelta(days=day)).isoformat(), platform="fuchs", benchmark="qperf", case="tcp_bw",
+        metric="bandwidth", value=1.1e9 + sample, unit="B/s", size=65536, nodes=2, hosts=("n1", "n2"),
+        run=f"night{day}", sample=sample, params={"runtime": "2"},
+    )  # fmt: skip
+    return replace(record, **changes)
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> History:
+    return History(tmp_path / "fuchs")
+
+
+def test_records_come_back_as_they_were(history: History) -> None:
+    records = [a_record(sample, day) for day in range(12) for sample in range(3)]
+    assert history.append(records) == 36
+    assert list(history.records()) == records
+    assert [path.name for path in history.files()] == ["2026-11.csv", "2026-12.csv"]
+    assert list(read_csv(history.files()[0])) == [record for record in records if record.time < "2026-12"]
+    assert list(history.records(run="night3")) == records[9:12]
+    assert list(history.records(SeriesKey.of(records[0]))) == records
+
+
+def test_a_night_that_is_appended_again_is_not_doubled(history: History) -> None:
+    assert history.append([a_record(0), a_record(1), a_record(1)]) == 2
+    assert history.append([a_record(0), a_record(1), a_record(2)]) == 1
+    assert [record.sample for record in history.records()] == [0, 1, 2]
+
+
+@settings(max_examples=40)
+@given(cut=st.integers(0, 700))
+def test_a_file_that_was_cut_anywhere_gives_whole_rows_and_is_repaired(
+    cut: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    history = History(tmp_path_factory.mktemp("h"))
+    awkward = 'failed: "quoted", comma\nand a second line\r'
+    records = [a_record(0), a_record(1, value=None, status=awkward), a_record(2)]
+    history.append(records)
+    (file,) = history.files()
+    whole = file.read_bytes()
+    file.write_bytes(whole[: min(cut, len(whole))])
+    left = list(history.records())
+    assert left == list(history.records())
+    assert [record.sample for record in left] == list(range(len(left)))
+    history.append(records)
+    assert file.read_bytes() == whole
+    assert sorted(record.sample for record in History(history.folder).records()) == [0, 1, 2]
+    assert not history.problems
+    history.close()
+
+
+_records = st.builds(
+    lambda sample, day, case, status: a_record(
+        sample, day, case=case, status=status, value=None if status != "ok" else float(sample)
+    ),
+    st.integers(0, 4),
+    st.integers(0, 40),
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r\0"), max_size=5),
+    st.sampled_from(["ok", "failed: it broke", "invalid: ü€"]),
+)
+
+
+@settings(max_examples=15)
+@given(ours=st.lists(_records, max_size=12), theirs=st.lists(_records, max_size=12))
+def test_merging_two_histories_is_a_union(
+    ours: list[Record], theirs: list[Record], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    one, other = (History(tmp_path_factory.mktemp(name)) for name in ("one", "other"))
+    one.append(ours)
+    other.append(theirs)
+
+    def rows(history: History) -> list[str]:
+        return sorted(map(repr, history.records()))
+
+    added = one.merge(other)
+    assert rows(one) == sorted(set(map(repr, [*ours, *theirs])))
+    assert added == len(rows(one)) - len(set(map(repr, ours)))
+    assert one.merge(other) == 0
+    for history in (one, other):
+        history.close()
+
+
+def test_a_full_disk_leaves_the_file_as_it_was(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    history.append([a_record(0)])
+    before = history.files()[0].read_bytes()
+    write = os.write
+
+    def full(number: int, data: bytes) -> int:
+        if len(data) <= 100:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(number, bytes(data)[: len(data) - 100])
+
+    with monkeypatch.context() as patched:
+        patched.setattr("npc.records.history.os.write", full)
+        with pytest.raises(OSError, match="No space left"):
+            history.append([a_record(sample) for sample in range(9)])
+    assert history.files()[0].read_bytes() == before
+    assert history.append([a_record(sample) for sample in range(9)]) == 8
+
+
+def _append(folder: Path, first: int) -> None:
+    History(folder).append([a_record(sample) for sample in range(first, first + 40)])
+
+
+def test_two_writers_at_once_lose_and_double_nothing(history: History) -> None:
+    context = get_context("fork")
+    writers = [context.Process(target=_append, args=(history.folder, first)) for first in (0, 20, 40, 60)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(60)
+        assert writer.exitcode == 0
+    assert sorted(record.sample for record in history.records()) == list(range(100))
+
+
+@pytest.mark.parametrize("damage", ["gone", "nonsense", "other version", "half"])
+def test_a_lost_cache_is_made_anew(history: History, damage: str) -> None:
+    history.append([a_record(sample) for sample in range(5)])
+    assert len(list(history.records())) == 5
+    history.close()
+    cache = history.folder / CACHE
+    content = cache.read_bytes()
+    if damage == "gone":
+        cache.unlink()
+    elif damage == "nonsense":
+        cache.write_bytes(b"not a database at all" * 500)
+    elif damage == "half":
+        cache.write_bytes(content[: len(content) // 2])
+    else:
+        with sqlite3.connect(cache) as connection:
+            connection.execute("PRAGMA user_version = 99")
+    assert [record.sample for record in history.records()] == list(range(5))
+
+
+def test_what_others_write_is_seen(history: History) -> None:
+    history.append([a_record(sample) for sample in range(5)])
+    assert len(list(history.records())) == 5
+    (file,) = history.files()
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join([*lines, lines[-1].replace(",4,ok", ",5,ok")]))  # grown
+    assert [record.sample for record in history.records()] == [0, 1, 2, 3, 4, 5]
+    file.write_text("".join([lines[0], *lines[2:]]))  # a row taken out
+    assert [record.sample for record in history.records()] == [1, 2, 3, 4]
+    file.write_text("".join([lines[0], *lines[2:]]).replace("n1;n2", "n1;n3"))  # changed, of the same length
+    assert {record.hosts for record in history.records()} == {("n1", "n3")}
+    file.unlink()
+    assert not list(history.records()) and not history.nights()
+
+
+def test_an_old_file_is_read_and_left_alone(history: History) -> None:
+    history.folder.mkdir()
+    old = history.folder / "2026-11.csv"
+    text = (
+        "time,platform,benchmark,case,metric,value,hosts\n"
+        "2026-11-01T02:30:00+00:00,fuchs,qperf,tcp_bw,bandwidth,1.0e9,n1;n2\n"
+    )
+    old.write_text(text)
+    (record,) = history.records()
+    assert (record.value, record.unit, record.status, record.nodes, record.size) == (
+        1e9,
+        "B/s",
+        "ok",
+        1,
+        None,
+    )
+    history.append([a_record()])
+    assert old.read_text() == text
+    assert [path.name for path in history.files()] == ["2026-11.2.csv", "2026-11.csv"]
+    assert len(list(history.records())) == 2
+    assert history.append([record]) == 0
+
+
+def test_a_damaged_row_hides_no_other(history: History) -> None:
+    history.append([a_record(sample) for sample in range(3)])
+    (file,) = history.files()
+    file.write_text(file.read_text().replace("1100000001.0", "fast"))
+    assert [record.sample for record in history.records()] == [0, 2]
+    assert len(history.problems) == 1 and "fast" in history.problems[0]
+
+
+def test_a_file_of_something_else_is_refused_by_name(history: History) -> None:
+    history.folder.mkdir()
+    (history.folder / "2026-11.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(InvalidHistory, match=r"2026-11\.csv: no column time, metric, value: .* move it"):
+        history.keys()
+
+
+def test_measured_again_belongs_to_the_same_series(history: History) -> None:
+    night = night_name(BEGUN, "000003")
+    assert night == "20261120T023000Z-000003"
+    history.append(of_night([a_record(0)], night))
+    history.append(of_night([a_record(0, value=9e8)], night, remeasured=True))
+    assert len(history.keys()) == 1
+    assert [(point.value, point.remeasured) for point in history.points()] == [(1.1e9, False), (9e8, True)]
+    (found,) = history.nights()
+    assert (found.run, found.rows) == (night, 2)
+    assert all(record.params.get("remeasured", "1") == "1" for record in history.records())
+
+
+def test_one_line_a_row_whatever_a_status_holds(history: History) -> None:
+    history.append([a_record(value=None, status="failed: first\nsecond\r\0third")])
+    (file,) = history.files()
+    assert file.read_bytes().count(b"\n") == 2
+    (record,) = history.records()
+    assert record.status == "failed: first␊second␍␀third"
+    assert file.read_text().startswith(",".join(COLUMNS))

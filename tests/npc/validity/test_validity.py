@@ -1,0 +1,677 @@
+"""The lie detectors: each rule catches its lie, and none accuses a number that can be true."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import parsers
+from npc.machine.load import load_average
+from npc.machine.platform import Interface, Platform, link_data_rate, read_platform
+from npc.records.launch import Launch, LaunchLog
+from npc.records.record import Record, replace, save_csv
+from npc.records.units import METRICS
+from npc.validity import Circumstances, all_rules, find_lies, judged
+from npc.validity.arithmetic import contradiction
+from npc.validity.rules.cache import last_level_bytes
+from npc.validity.unit_errors import likely_slip
+from parsers.collect import collect_run
+from tests import captured
+from tests.lab.jube_job import NPC
+from tests.paths import ROOT
+
+TWO = ("n1", "n2")
+
+
+def record(benchmark: str, case: str, metric: str, value: float, **fields: Any) -> Record:
+    given_fields = {"nodes": 1, "hosts": ("n1",), "raw": "raw/0000.out", **fields}
+    return Record(
+        time="2026-11-21T08:00:00Z",
+        platform="cluster",
+        benchmark=benchmark,
+        case=case,
+        metric=metric,
+        value=value,
+        unit=METRICS[metric].unit,
+        **given_fields,
+    )
+
+
+def link(name: str, link_name: str) -> dict[str, Interface]:
+    return {name: Interface(name, link_name, link_data_rate(link_name))}
+
+
+def cluster(**fields: Any) -> Platform:
+    return Platform(name="cluster", **fields)
+
+
+def found(
+    *records: Record, platform: Platform | None = None, launch: Launch | None = None, **environment: Any
+) -> dict[str, str]:
+    """Rule → reason of all that is found."""
+    raws = {each.raw for each in records}
+    circumstances = Circumstances(
+        platform, dict.fromkeys(raws, environment), dict.fromkeys(raws, launch) if launch else {}
+    )
+    return {finding.rule.name: finding.reason for finding in find_lies(records, circumstances)}
+
+
+# -- what a link can carry -----------------------------------------------------------------------------
+
+
+def test_the_published_ceiling_of_an_fdr_link_is_a_unit_slip() -> None:
+    """Bartelheimer, Zhu, Neuwirth 2023 print 6939.56 MB/s for FDR (6818 MB/s): 6618.08 MiB/s × 2^20."""
+    fdr = read_platform(ROOT / "platforms/fuchs-csc/platform.toml")
+    bandwidth = record("qperf", "rc_bw", "bandwidth", 6939.56e6, nodes=2, hosts=TWO)
+    reason = found(bandwidth, platform=fdr)["link"]
+    assert "6.94 GB/s is above the 6.818 GB/s that ib0 (4x FDR) can carry" in reason
+    assert "divided by 1.048576 it is 6.618 GB/s: MiB/s were taken for MB/s?" in reason
+    true = record("qperf", "rc_bw", "bandwidth", 6618.08e6, nodes=2, hosts=TWO)
+    assert not found(true, platform=fdr)
+
+
+@pytest.mark.parametrize(
+    ("case", "link_name", "mtu", "share"),
+    [
+        ("tcp_bw", "10 GbE", None, 1448 / 1514),
+        ("tcp_bw", "10 GbE", 9000, 8948 / 9014),
+        ("udp_bw", "10 GbE", None, 1.0),
+        ("tcp_bw", "4x EDR", None, 1.0),
+    ],
+)
+def test_tcp_gets_the_payload_of_an_ethernets_frames(
+    case: str, link_name: str, mtu: int | None, share: float
+) -> None:
+    platform = cluster(interfaces=link("eth0", link_name))
+    interfaces = [{"name": "eth0", "mtu": mtu}] if mtu else []
+    for part, caught in ((1.02, True), (1.005, False)):
+        value = link_data_rate(link_name) * share * part
+        bandwidth = record("qperf", case, "bandwidth", value, nodes=2, hosts=TWO)
+        assert ("link" in found(bandwidth, platform=platform, interfaces=interfaces)) is caught
+
+
+def test_what_stays_on_one_host_is_on_no_link() -> None:
+    platform = cluster(interfaces=link("eth0", "1 GbE"))
+    for place in ({"nodes": 1, "hosts": ("n1",)}, {"nodes": 2, "hosts": ("n1", "n1")}):
+        assert not found(record("qperf", "tcp_bw", "bandwidth", 4e9, **place), platform=platform)
+    assert not found(record("stream", "triad", "bandwidth", 4e9, nodes=2, hosts=TWO), platform=platform)
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "case", "params", "nodes", "links"),
+    [
+        ("osu", "osu_bw", {}, 2, 1),
+        ("osu", "osu_bibw", {}, 2, 2),
+        ("imb", "Sendrecv", {}, 2, 2),
+        ("perftest", "ib_send_bw", {"direction": "bidir"}, 2, 2),
+        ("netpipe", "bidirectional", {}, 2, 2),
+        ("iperf3", "udp", {"direction": "bidir_forward"}, 2, 1),
+        ("patterns", "b_eff", {}, 3, 3),
+        ("osu", "osu_mbw_mr", {}, 8, 4),
+    ],
+)
+def test_both_directions_and_several_pairs_have_a_link_each(
+    benchmark: str, case: str, params: Mapping[str, str], nodes: int, links: int
+) -> None:
+    platform = cluster(interfaces=link("ib0", "4x EDR"))
+    for value, caught in ((links * 12.5e9 * 0.99, False), (links * 12.5e9 * 1.02, True)):
+        hosts = tuple(f"n{number}" for number in range(nodes))
+        bandwidth = record(benchmark, case, "bandwidth", value, nodes=nodes, hosts=hosts, params=params)
+        assert ("link" in found(bandwidth, platform=platform)) is caught
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "case", "params", "caught"),
+    [
+        ("qperf", "rc_bi_bw", {}, False),
+        ("hpcc", "PingPong", {"processes": "4", "statistic": "max"}, False),
+        ("hpcc", "PingPong", {"processes": "4"}, False),
+        ("hpcc", "PingPong", {"processes": "4", "statistic": "min"}, True),
+        ("hpcc", "PingPong", {"processes": "2", "statistic": "max"}, True),
+        ("hpcc", "NaturallyOrderedRing", {"processes": "8"}, False),
+        ("patterns", "b_eff", {"processes": "8"}, False),
+        ("patterns", "rings", {"processes": "2"}, False),
+    ],
+)
+def test_messages_within_a_node_and_both_ways_may_be_above_one_link(
+    benchmark: str, case: str, params: Mapping[str, str], caught: bool
+) -> None:
+    bandwidth = record(benchmark, case, "bandwidth", 20e9, nodes=2, hosts=TWO, params=params)
+    assert ("link" in found(bandwidth, platform=cluster(interfaces=link("ib0", "4x EDR")))) is caught
+
+
+def test_nodes_without_a_rank_have_no_link() -> None:
+    platform = cluster(interfaces=link("ib0", "4x EDR"))
+    for ranks, caught in (("2", True), ("4", False)):
+        bandwidth = record("osu", "osu_bw", "bandwidth", 24e9, nodes=4, hosts=(*TWO, "n3", "n4"))
+        bandwidth = replace(bandwidth, params={"ranks": ranks})
+        assert ("link" in found(bandwidth, platform=platform)) is caught
+
+
+def test_the_kernels_speed_of_a_named_interface_is_a_ceiling_too() -> None:
+    interfaces = [{"name": "eth1", "mtu": 1500, "speed_bit_s": 1e9}]
+    bandwidth = record("iperf3", "tcp", "bandwidth", 940e6, nodes=2, hosts=TWO, params={"interface": "eth1"})
+    reason = found(bandwidth, interfaces=interfaces)["link"]
+    assert reason.endswith("divided by 8 it is 117.5 MB/s: bits were taken for bytes?")
+
+
+def test_without_limits_nothing_is_claimed() -> None:
+    assert not found(record("qperf", "tcp_bw", "bandwidth", 1e15, nodes=2, hosts=TWO))
+    assert not found(record("likwid", "peakflops", "flops", 1e20), platform=cluster())
+
+
+@given(st.floats(0.5, 1.0), st.sampled_from([2**20 / 10**6, 2**30 / 10**9, 8.0, 1e3, 1e6]))
+def test_a_slip_is_named_whenever_its_factor_fits(part: float, factor: float) -> None:
+    assert likely_slip(part * factor * 1e9, 1e9, "B/s")
+    assert not likely_slip(1e9 * 1e13, 1e9, "B/s")
+
+
+# -- what a node can do --------------------------------------------------------------------------------
+
+FUCHS = cluster(cores=20, clock_hz=2.5e9, simd_bits=256, simd_units=2, fma=False, memory_bandwidth=119.4e9)
+
+
+def test_memory_is_not_faster_than_its_channels() -> None:
+    for benchmark, case, params, value, caught in (
+        ("stream", "triad", {}, 125e9, True),
+        ("stream", "triad", {}, 95e9, False),
+        ("likwid", "load_avx", {"level": "MEM"}, 125e9, True),
+        ("hpcg", "HPCG_raw", {"direction": "read"}, 125e9, True),
+        ("likwid", "load_avx", {"level": "L1"}, 2e12, False),
+    ):
+        bandwidth = record(benchmark, case, "bandwidth", value, params=params)
+        assert ("memory" in found(bandwidth, platform=FUCHS)) is caught
+
+
+def test_a_raised_clock_is_noted_and_an_impossible_one_invalid() -> None:
+    """Table 4 of the paper: 400 GFLOP/s a node; its own figure shows 418 measured."""
+    params = {"precision": "double"}
+    assert set(
+        found(record("likwid", "peakflops_avx", "flops", 418.06e9, params=params), platform=FUCHS)
+    ) == {"raised_clock"}
+    turbo = {"frequency": {"max_hz": 3.3e9}}
+    for value, rules in ((500e9, {"raised_clock"}), (540e9, {"peak"})):
+        flops = record("likwid", "peakflops_avx", "flops", value, params=params)
+        assert set(found(flops, platform=FUCHS, cpu=turbo)) == rules
+    single = record("likwid", "peakflops_sp_avx", "flops", 790e9, params={"precision": "single"})
+    assert not found(single, platform=FUCHS)
+
+
+def test_a_core_has_its_part_of_the_peak() -> None:
+    one = {"OMP_NUM_THREADS": "1"}
+    for benchmark, case, params, value, caught in (
+        ("likwid", "peakflops_avx", {"threads": "1"}, 45e9, True),
+        ("likwid", "peakflops_avx", {"threads": "1"}, 35e9, False),
+        ("likwid", "peakflops_avx", {"threads": "40"}, 430e9, False),
+        ("hpcc", "SingleDGEMM", {"processes": "20"}, 45e9, True),
+        ("hpcc", "StarDGEMM", {"processes": "20"}, 45e9, True),
+        ("hpcc", "StarDGEMM", {"processes": "20", "statistic": "sum"}, 390e9, False),
+        ("hpcg", "HPCG_raw", {"processes": "4", "threads": "2"}, 310e9, False),
+        ("hpcg", "HPCG_raw", {"processes": "4", "threads": "2"}, 330e9, True),
+    ):
+        flops = record(benchmark, case, "flops", value, params=params)
+        assert ("peak" in found(flops, platform=FUCHS, variables=one)) is caught, (case, value)
+    single = record("hpcc", "SingleDGEMM", "flops", 45e9, params={"processes": "1"})
+    assert "peak" not in found(single, platform=FUCHS), "its BLAS may have used all cores"
+
+
+CACHES = [
+    {"level": 1, "type": "data", "size_bytes": 32768, "instances": 20},
+    {"level": 3, "type": "unified", "size_bytes": 25 * 2**20, "instances": 2},
+]
+
+
+@pytest.mark.parametrize(
+    ("elements", "caught"), [(10_000_000, True), (26_214_400, False), (26_214_399, True)]
+)
+def test_stream_needs_four_times_the_last_level_caches_of_all_sockets(elements: int, caught: bool) -> None:
+    assert last_level_bytes(CACHES) == 50 * 2**20
+    triad = record("stream", "triad", "bandwidth", 60e9, size=24 * elements)
+    assert ("arrays" in found(triad, cpu={"caches": CACHES})) is caught
+    assert not found(triad, cpu={"caches": None}), "unknown caches accuse nobody"
+
+
+def test_the_arrays_of_hpccs_processes_add_up() -> None:
+    for processes, caught in (("1", True), ("20", False)):
+        star = record(
+            "hpcc", "StarSTREAM_Triad", "bandwidth", 3e9, size=24 * 2_000_000, params={"processes": processes}
+        )
+        assert ("arrays" in found(star, cpu={"caches": CACHES})) is caught
+
+
+# -- numbers that contradict each other ----------------------------------------------------------------
+
+#: Intel MPI Benchmarks tables of a master's thesis (Wang, JAIST 2023): bytes, t_max in µs, MB/s.
+SENDRECV = [
+    (0, 3.24, 0.00), (1, 2.86, 0.70), (2, 2.88, 1.39), (4, 2.88, 2.77), (8, 2.94, 5.44), (16, 2.91, 10.98),
+    (32, 2.95, 21.67), (64, 3.79, 33.75), (128, 3.31, 77.42), (256, 3.65, 140.25), (512, 4.19, 244.36),
+    (1024, 6.23, 328.99), (2048, 11.47, 357.14), (4096, 22.12, 370.30), (8192, 43.48, 376.78),
+    (16384, 86.42, 379.16), (32768, 172.62, 379.65), (65536, 350.46, 373.99), (131072, 688.02, 381.01),
+    (262144, 1372.33, 382.04), (524288, 2739.75, 382.73), (1048576, 5473.76, 383.13),
+    (2097152, 10941.79, 383.33), (4194304, 21878.73, 383.41),
+]  # fmt: skip
+EXCHANGE = [
+    (0, 4.59, 0.00), (1, 4.74, 0.84), (2, 4.36, 1.84), (4, 4.11, 3.89), (8, 4.14, 7.73), (16, 4.22, 15.18),
+    (32, 4.11, 31.14), (64, 4.50, 56.85), (128, 4.60, 111.34), (256, 5.13, 199.44), (512, 7.40, 276.85),
+    (1024, 12.13, 337.71), (2048, 22.53, 363.54), (4096, 44.13, 371.28), (8192, 86.91, 377.02),
+    (16384, 172.88, 379.09), (32768, 370.07, 354.18), (65536, 714.49, 366.89), (131072, 1527.82, 343.16),
+    (262144, 3003.43, 349.13), (524288, 5738.52, 365.45), (1048576, 11178.56, 375.21),
+    (2097152, 22123.74, 379.17), (4194304, 44116.94, 380.29),
+]  # fmt: skip
+
+
+def imb(case: str, rows: list[tuple[int, float, float]]) -> list[Record]:
+    records = []
+    for size, t_max_us, mb_s in rows:
+        records.append(record("imb", case, "bandwidth", mb_s * 1e6, size=size))
+        records.append(record("imb", case, "latency", t_max_us / 1e6, size=size, params={"statistic": "max"}))
+    return records
+
+
+def test_imb_p2p_counts_messages_and_not_the_time() -> None:
+    text = (ROOT / "tests/data/imb/p2p_pingpong.txt").read_text()
+    rows = [
+        Record.of(each, time="2026-11-21T08:00:00Z", platform="cluster", benchmark="imb", raw="raw/0000.out")
+        for each in parsers.parse("imb", text)
+    ]
+    assert len(rows) > 40
+    assert not {each.rule.name for each in find_lies(rows, Circumstances()) if each.rule.level == "invalid"}
+    wrong = [
+        replace(row, value=row.value * 1.024) if row.metric == "bandwidth" and row.value else row
+        for row in rows
+    ]
+    assert "message_rate" in {each.rule.name for each in find_lies(wrong, Circumstances())}
+
+
+def test_a_senders_count_stands_where_npb_saw_all_of_it_arrive() -> None:
+    def sent(**params: str) -> Record:
+        return record("sockperf", "udp_throughput", "bandwidth", 1e8, params={"side": "send", **params})
+
+    assert "nobody knows" in found(sent())["arrived"]
+    assert "nobody knows" in found(sent(received="much"))["arrived"]
+    assert found(sent(received="0.450"))["arrived"] == "55% of what was sent never arrived"
+    assert not found(sent(received="0.998"))
+    alone = record("iperf3", "udp", "bandwidth", 1e8, params={"side": "send"})
+    for lost, rules in ((0.55, {"arrived"}), (0.001, set())):  # iperf3 before 3.11 prints nothing else
+        assert set(found(alone, record("iperf3", "udp", "loss", lost))) == rules
+
+
+@pytest.mark.parametrize(("case", "rows"), [("Sendrecv", SENDRECV), ("Exchange", EXCHANGE)])
+def test_published_imb_rates_agree_with_their_bytes_and_times(
+    case: str, rows: list[tuple[int, float, float]]
+) -> None:
+    assert "imb_rate" not in found(*imb(case, rows))
+    assert len(rows) == 24
+    for place in range(1, len(rows)):  # at size 0 there is no rate
+        wrong = list(rows)
+        size, t_max_us, mb_s = wrong[place]
+        wrong[place] = (size, t_max_us, mb_s * 1.048576)
+        findings = find_lies(imb(case, wrong), Circumstances())
+        assert [(f.rule.name, f.place) for f in findings if f.rule.level == "invalid"] == [
+            ("imb_rate", 2 * place)
+        ]
+
+
+def test_natural_oddities_are_noted_and_not_invalid() -> None:
+    """The same tables: Exchange loses bandwidth at 32 KiB; Sendrecv is slower at 64 bytes than at 128."""
+    for case, rows, first in (
+        ("Exchange", EXCHANGE, "bandwidth falls from 379 MB/s at 16K to 354 MB/s at 32K: a protocol switch?"),
+        ("Sendrecv", SENDRECV, "latency falls from 3.79 µs at 64 to 3.31 µs at 128: a protocol switch?"),
+    ):
+        findings = find_lies(imb(case, rows), Circumstances())
+        assert {finding.rule.level for finding in findings} == {"note"}
+        assert first in {finding.reason for finding in findings}
+        assert all(each.ok for each in judged(imb(case, rows), findings))
+
+
+def test_captured_imb_tables_are_not_accused() -> None:
+    for tool, path in captured.all_outputs():
+        if tool in ("imb", "osu", "perftest", "sockperf"):
+            readings = captured.read(tool, path)
+            records = [
+                Record.of(reading, time="2026-11-21T08:00:00Z", platform="x", benchmark=tool, raw=path.name)
+                for reading in readings
+            ]
+            doubtful = find_lies(records, Circumstances())
+            accused = {finding.rule.name for finding in doubtful if records[finding.place].ok}
+            assert accused <= {"shape", "arrived"}, path.name
+
+
+def stream_text(elements: int, rows: list[tuple[str, str, str]]) -> str:
+    """STREAM 5.10's output for these rows: kernel, MB/s, best time."""
+    return (
+        "STREAM version $Revision: 5.10 $\nThis system uses 8 bytes per array element.\n"
+        f"Array size = {elements} (elements), Offset = 0 (elements)\n"
+        + "".join(f"{kernel}:  {rate}  {best}  {best}  {best}\n" for kernel, rate, best in rows)
+        + "Solution Validates: avg error less than 1.000000e-13 on all three arrays\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("printed", "true", "rows"),
+    [
+        (100_000_000, 10_000_000, [
+            ("Copy", "5768.6", "0.027736"), ("Scale", "5148.7", "0.031076"),
+            ("Add", "8231.6", "0.029156"), ("Triad", "7763.7", "0.030913"),
+        ]),
+        (20_000_000, 2_000_000, [
+            ("Copy", "13658.0572", "0.0023"), ("Scale", "14394.8657", "0.0022"),
+            ("Add", "15051.3301", "0.0032"), ("Triad", "14897.6315", "0.0032"),
+        ]),
+    ],
+)  # fmt: skip
+def test_both_published_stream_tables_contradict_themselves(
+    printed: int, true: int, rows: list[tuple[str, str, str]]
+) -> None:
+    """The same thesis: arrays a tenth of the printed ones, and then in a cache."""
+    for reading in parsers.parse("stream", stream_text(printed, rows)):
+        assert reading.status.startswith("invalid: ") and " is printed, but " in reading.status
+    readings = parsers.parse("stream", stream_text(true, rows))
+    assert len(readings) == 4 and all(reading.status == "ok" for reading in readings)
+    for reading in readings:
+        small = Record.of(reading, time="2026-11-21T08:00:00Z", platform="x", benchmark="stream", raw="r")
+        assert "arrays" in found(small, cpu={"caches": CACHES})
+
+
+@given(st.floats(1e3, 1e12), st.floats(1e-6, 1e2), st.floats(0.9, 1.1))
+def test_rate_times_time_must_be_the_bytes(rate: float, seconds: float, off: float) -> None:
+    said = contradiction(rate * off, rate * seconds, seconds)
+    assert bool(said) is (abs(off - 1) > 0.01) or abs(abs(off - 1) - 0.01) < 1e-6
+
+
+def test_a_bandwidth_must_be_its_message_rate_times_the_size() -> None:
+    rate = record("osu", "osu_mbw_mr", "message_rate", 1e6, size=4096)
+    for value, caught in ((4.096e9, False), (4.295e9, True), (4.096e6, True)):
+        bandwidth = record("osu", "osu_mbw_mr", "bandwidth", value, size=4096)
+        assert ("message_rate" in found(rate, bandwidth)) is caught
+
+
+def test_what_the_receiver_never_got_is_no_bandwidth() -> None:
+    sent = record("qperf", "udp_bw", "bandwidth", 3.6e9, size=61440, params={"side": "send"})
+    for value, caught in ((1.45e9, True), (3.59e9, False)):
+        received = record("qperf", "udp_bw", "bandwidth", value, size=61440)
+        records = judged([sent, received], find_lies([sent, received], Circumstances()))
+        assert [each.ok for each in records] == [not caught, True]
+        assert records[0].value == 3.6e9
+    alone = record("sockperf", "udp_throughput", "bandwidth", 1e9, params={"side": "send"})
+    assert "nobody knows whether anything arrived" in found(alone)["arrived"]
+    assert not found(record("sockperf", "tcp_throughput", "bandwidth", 1e9, params={"side": "send"}))
+
+
+# -- curves --------------------------------------------------------------------------------------------
+
+
+def test_a_fall_within_the_noise_of_repeats_is_none() -> None:
+    def curve(second: list[float]) -> list[Record]:
+        first = [1.0e-6, 1.1e-6, 1.2e-6, 1.3e-6, 1.4e-6, 1.5e-6]
+        return [
+            record("osu", "osu_latency", "latency", value, size=size, sample=number, raw=f"{number}")
+            for size, values in ((8, first), (16, second))
+            for number, value in enumerate(values)
+        ]
+
+    assert not found(*curve([0.9e-6, 1.0e-6, 1.0e-6, 1.1e-6, 1.1e-6, 1.2e-6]))
+    assert "shape" in found(*curve([0.5e-6, 0.6e-6, 0.6e-6, 0.6e-6, 0.7e-6, 0.8e-6]))
+
+
+def test_working_sets_are_no_messages() -> None:
+    levels = [
+        record("likwid", "load", "bandwidth", 1e12 / size, size=size, params={"level": level})
+        for size, level in ((2**15, "L1"), (2**20, "L2"))
+    ]
+    streams = [record("stream", "triad", "bandwidth", 1e12 / n, size=n) for n in (10, 20)]
+    assert not found(*levels, *streams)
+
+
+# -- placement and load --------------------------------------------------------------------------------
+
+
+def mpi_launch(*argv: str) -> Launch:
+    return Launch(id=0, argv=argv, started="2026-11-21T08:00:00Z", seconds=1.0, exit=0)
+
+
+@pytest.mark.parametrize(
+    ("argv", "nodes", "cpus", "caught"),
+    [
+        (("mpirun", "-n", "4", "osu_bw"), 1, 2, True),
+        (("mpirun", "-np", "4", "osu_bw"), 2, 2, False),
+        (("env", "X=1", "/usr/bin/mpiexec", "-n", "3", "osu_bw"), 1, 2, True),
+        (("srun", "--mpi=pmix", "-n", "2", "osu_bw"), 1, 2, False),
+        (("mpirun", "-n", "2", "--oversubscribe", "osu_bw"), 1, 2, True),
+        (("mpirun", "-n", "2", "--map-by", ":OVERSUBSCRIBE", "osu_bw"), 1, 4, True),
+        (("osu_bw", "-n", "9"), 1, 2, False),
+    ],
+)
+def test_ranks_that_take_turns_measure_the_scheduler(
+    argv: tuple[str, ...], nodes: int, cpus: int, caught: bool
+) -> None:
+    hosts = tuple(f"n{number}" for number in range(nodes))
+    latency = record("osu", "osu_latency", "latency", 2e-5, size=1, nodes=nodes, hosts=hosts)
+    rules = found(latency, launch=mpi_launch(*argv), limits={"cpus": cpus})
+    assert ("oversubscribed" in rules) is caught
+    assert "oversubscribed" not in found(latency, launch=mpi_launch(*argv)), "unknown CPUs accuse nobody"
+
+
+def test_more_threads_than_cpus_take_turns() -> None:
+    for threads, caught in (("3", True), ("2", False), ("all", False)):
+        triad = record("stream", "triad", "bandwidth", 1e9, params={"threads": threads})
+        assert ("oversubscribed" in found(triad, limits={"cpus": 2})) is caught
+
+
+@pytest.mark.parametrize(
+    ("mpi", "name", "value", "caught"),
+    [
+        ("openmpi", "OMPI_MCA_rmaps_base_oversubscribe", "1", True),
+        ("openmpi", "OMPI_MCA_rmaps_base_oversubscribe", "0", False),
+        ("openmpi", "PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe", True),
+        ("mpich", "OMPI_MCA_rmaps_base_oversubscribe", "1", False),
+    ],
+)
+def test_open_mpi_is_told_to_oversubscribe_by_a_variable_too(
+    mpi: str, name: str, value: str, caught: bool
+) -> None:
+    latency = record("osu", "osu_latency", "latency", 1e-6, params={"mpi": mpi})
+    rules = found(
+        latency, launch=mpi_launch("mpirun", "-n", "2"), limits={"cpus": 2}, variables={name: value}
+    )
+    assert ("oversubscribed" in rules) is caught
+    assert not caught or f"with {name}={value}" in rules["oversubscribed"]
+
+
+@pytest.mark.parametrize(
+    ("server", "client", "hosts", "caught"),
+    [
+        ("0", "0", ("n1", "n1"), True),
+        ("0", "1", ("n1", "n1"), False),
+        ("0-1", "0-1", ("n1", "n1"), False),
+        ("0", "0", TWO, False),
+        ("?", "0", ("n1", "n1"), False),
+    ],
+)
+def test_server_and_client_on_one_cpu(server: str, client: str, hosts: tuple[str, ...], caught: bool) -> None:
+    latency = record(
+        "qperf", "tcp_lat", "latency", 1e-5, hosts=hosts, nodes=len(set(hosts)),
+        params={"server_cpus": server, "client_cpus": client},
+    )  # fmt: skip
+    assert ("one_cpu" in found(latency)) is caught
+
+
+def test_a_loaded_machine() -> None:
+    latency = record("osu", "osu_latency", "latency", 1e-6)
+    for cores, rules in (([1.6, 0.9], {"loaded"}), ([0.6], {"disturbed"}), ([], set())):
+        busy = [{"name": "xhpl", "cores": each} for each in cores]
+        assert set(found(latency, load={"busy": busy}, cpu={"threads": 4})) - rules <= {"disturbed"}
+        assert rules <= set(found(latency, load={"busy": busy}, cpu={"threads": 4}))
+    assert not found(latency, load={"busy": None}, cpu={"threads": 4})
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "cpus", "rules"),
+    [
+        (1.3, 0.67, 2, {"loaded"}),
+        (63.3, 0.6, 64, {"loaded"}),
+        (63.8, 0.2, 64, {"disturbed"}),
+        (1.0, 1.0, 64, {"disturbed"}),
+        (0.0, 1.0, 2, {"loaded"}),
+        (0.0, 0.67, 2, {"disturbed"}),
+        (2.0, 0.0, 2, set()),
+    ],
+    ids=["a third", "one thread of 64", "a daemon", "free CPUs", "half", "own unknown", "nobody"],
+)
+def test_others_during_a_launch(own: float, others: float, cpus: int, rules: set[str]) -> None:
+    listed = [{"name": "xhpl", "cores": others}] if others else []
+    launch = Launch(
+        id=0, argv=("osu_latency",), started="", seconds=1.0, exit=0, load={"cores": own, "others": listed}
+    )
+    latency = record("osu", "osu_latency", "latency", 1e-6)
+    reasons = found(latency, launch=launch, cpu={"threads": cpus}, load={"busy": []})
+    assert set(reasons) == rules
+    assert all("meanwhile" in reason and "xhpl" in reason for reason in reasons.values())
+
+
+@pytest.mark.slow
+def test_a_process_that_computes_is_seen_before_a_job() -> None:
+    spinning = subprocess.Popen(["sh", "-c", "while :; do :; done"])
+    try:
+        busy = load_average(watch_s=0.5)["busy"]
+    finally:
+        spinning.kill()
+        spinning.wait()
+    assert any(entry["name"] == "sh" and entry["cores"] > 0.1 for entry in busy)
+
+
+# -- all of them ---------------------------------------------------------------------------------------
+
+
+def test_every_rule_says_what_it_catches_and_who_says_so() -> None:
+    names = [rule.name for rule in all_rules()]
+    assert len(names) == len(set(names)) > 10
+    for rule in all_rules():
+        assert rule.title and len(rule.source) > 20, rule.name
+    page = (ROOT / "docs/validity.md").read_text(encoding="utf-8")
+    assert [name for name in names if f"`{name}`" not in page] == []
+
+
+def test_records_that_failed_are_left_alone() -> None:
+    broken = record("qperf", "tcp_bw", "bandwidth", 1e15, nodes=2, hosts=TWO, status="failed: exit code 1")
+    platform = cluster(interfaces=link("eth0", "1 GbE"))
+    assert find_lies([broken], Circumstances(platform)) == []
+
+
+def test_a_record_that_is_invalid_already_shows_why_and_keeps_its_words() -> None:
+    lie = record("qperf", "udp_bw", "bandwidth", 1e15, nodes=2, hosts=TWO, status="invalid: an older reason")
+    findings = find_lies([lie], Circumstances(cluster(interfaces=link("eth0", "1 GbE"))))
+    assert [finding.rule.name for finding in findings] == ["link"]
+    assert judged([lie], findings) == [lie]
+
+
+# -- npc collect and npc check -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A folder of one STREAM launch on a node whose caches are larger than its arrays."""
+    log = LaunchLog(tmp_path / "run", "stream", 1)
+    text = (captured.DATA / "stream/stream_t2.txt").read_text()
+    (tmp_path / "run/raw/0000.out").write_text(text)
+    log.append(
+        Launch(
+            id=0, argv=("./stream",), started="2026-11-21T08:00:00Z", seconds=1.0, exit=0,
+            hosts=("n1",), raw="raw/0000.out",
+        )
+    )  # fmt: skip
+    log.close()
+    caches = [{"level": 3, "type": "unified", "size_bytes": 2**30, "instances": 1}]
+    (tmp_path / "run/environment.json").write_text(json.dumps({"cpu": {"caches": caches}}))
+    return tmp_path / "run"
+
+
+def npc(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([NPC, *words], capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_collect_marks_and_check_explains(run: Path) -> None:
+    collected = npc("collect", run)
+    assert collected.returncode == 1, "nothing usable is left"
+    assert f"npc check {run}" in collected.stderr
+    assert [each.value is not None and each.status[:9] for each in collect_run(run)] == ["invalid: "] * 4
+    checked = npc("check", run)
+    assert checked.returncode == 1
+    assert "rule arrays" in checked.stdout and "McCalpin" in checked.stdout
+    assert checked.stdout.endswith("4 records, 0 of them usable, 4 invalid\n")
+    document = json.loads(npc("check", run, "--json").stdout)
+    assert document["schema"] == 1 and document["records"] == 4
+    assert {finding["rule"] for finding in document["findings"]} == {"arrays"}
+    assert {finding["record"]["raw"] for finding in document["findings"]} == {"raw/0000.out"}
+
+
+def test_check_of_good_records_is_silent_and_zero(run: Path) -> None:
+    (run / "environment.json").unlink()
+    npc("collect", run)
+    checked = npc("check", run / "records.csv")
+    assert (checked.returncode, checked.stdout) == (0, "4 records, 4 of them usable, 0 invalid\n")
+
+
+def test_what_a_parser_found_is_shown_with_it(tmp_path: Path) -> None:
+    status = "invalid: validation: Fail"
+    save_csv([record("osu", "osu_bw", "bandwidth", 1e9, status=status)], tmp_path / "records.csv")
+    (finding,) = json.loads(npc("check", tmp_path, "--json").stdout)["findings"]
+    assert (finding["rule"], finding["reason"], finding["source"]) == (
+        "printed", "validation: Fail", "parsers/osu.py",
+    )  # fmt: skip
+
+
+def test_check_uses_the_platform_that_it_is_told(tmp_path: Path) -> None:
+    (tmp_path / "fast").mkdir()
+    (tmp_path / "fast/platform.toml").write_text('[interfaces.ib0]\nlink = "4x FDR"\n')
+    lie = record("qperf", "rc_bw", "bandwidth", 6939.56e6, nodes=2, hosts=TWO)
+    save_csv([lie], tmp_path / "records.csv")
+    assert npc("check", tmp_path).returncode == 0
+    checked = npc("check", tmp_path, "--platform", tmp_path / "fast/platform.toml")
+    assert checked.returncode == 1 and "MiB/s were taken for MB/s?" in checked.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "name a run's folder or a records.csv"),
+        (["/nosuch"], "does not exist"),
+        (["."], "npc collect"),
+        (["records.csv", "--platform", "nosuch"], "there is no such platform.toml"),
+    ],
+)
+def test_misuse_is_one_line_and_two(tmp_path: Path, words: list[str], message: str) -> None:
+    save_csv([record("osu", "osu_bw", "bandwidth", 1e9)], tmp_path / "records.csv")
+    (tmp_path / "empty").mkdir()
+    where = tmp_path / "empty" if words == ["."] else tmp_path
+    ended = subprocess.run(
+        [NPC, "check", *words], cwd=where, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert ended.returncode == 2 and message in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_the_list_of_rules_is_printed() -> None:
+    shown = npc("check", "--rules")
+    assert shown.returncode == 0
+    for rule in all_rules():
+        assert rule.name in shown.stdout and rule.source in shown.stdout
+    rules = json.loads(npc("check", "--rules", "--json").stdout)["rules"]
+    assert [rule["name"] for rule in rules] == [rule.name for rule in all_rules()]
+
+
+def test_a_csv_of_ones_own_is_judged_as_well(tmp_path: Path) -> None:
+    rows = imb("Sendrecv", [(1024, 6.23, 328.99 * 8)])
+    save_csv(rows, tmp_path / "mine.csv")
+    with (tmp_path / "mine.csv").open(newline="") as stream:
+        assert len(list(csv.DictReader(stream))) == 2
+    checked = npc("check", tmp_path / "mine.csv")
+    assert checked.returncode == 1 and "rule imb_rate" in checked.stdout

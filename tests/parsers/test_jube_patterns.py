@@ -1,0 +1,340 @@
+"""The two readings of one text: JUBE's patterns in the specs against the parsers, on every captured output.
+
+JUBE itself runs: a small benchmark copies one captured output a workpackage, its analyser uses the
+patternset of the tool's own ``benchmark_spec.xml``. Every number that JUBE finds must be one of the
+parser's, in the unit that the pattern names, and usable.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+import parsers
+from npc.records.reading import Reading
+from npc.records.record import OK, Record
+from tests import captured
+from tests.paths import ROOT
+
+pytestmark = pytest.mark.slow
+
+BENCHMARKS: Final = ROOT / "benchmarks"
+#: HPL is nobody's benchmark here: npc observe reads what it reports.
+TOOLS: Final = sorted(set(captured.FOLDERS.values()) - {"hpl"})
+#: Units as the patterns name them → what one is in the metric's SI unit.
+UNITS: Final = {
+    "B/s": 1.0, "MB/s": 1e6, "MiB/s": 2.0**20, "bit/s": 0.125, "MFLOP/s": 1e6, "1/s": 1.0, "Mpps": 1e6,
+    "GB/s": 1e9, "GFLOP/s": 1e9, "TFLOP/s": 1e12, "GUP/s": 1e9,
+    "Mbit/s": 125e3, "Mibit/s": 2.0**17, "ms": 1e-3,
+    "s": 1.0, "us": 1e-6, "ns": 1e-9, "percent": 0.01, "": 1.0,
+}  # fmt: skip
+
+
+class Meaning(NamedTuple):
+    """Which readings a pattern stands for, and how far rounding may part the two."""
+
+    metric: str
+    case: str = r".*"
+    statistic: str | None = None
+    rel: float = 1e-9
+    direction: str | None = None
+
+    def of(self, measured: Reading | Record) -> bool:
+        """Whether the pattern stands for this one."""
+        return (
+            measured.metric == self.metric
+            and re.fullmatch(self.case, measured.case) is not None
+            and measured.params.get("statistic") == self.statistic
+            and self.direction in (None, measured.params.get("direction"))
+        )
+
+
+RDMA_VERBS: Final = ("write", "read", "send")
+#: Patterns that stand for more than any usable reading of their unit's metric.
+MEANINGS: Final = {
+    "models_prtt": Meaning("time", "prtt"),
+    "models_burst": Meaning("time", "burst"),
+    "models_middleware": Meaning("time", "middleware"),
+    "models_h_relation": Meaning("time", "h_relation"),
+    "models_ring": Meaning("time", "ring_1"),
+    "qperf_tcp_bw": Meaning("bandwidth", "tcp_bw"),
+    "qperf_tcp_lat": Meaning("latency", "tcp_lat"),
+    "qperf_udp_bw": Meaning("bandwidth", "udp_bw"),
+    "qperf_udp_lat": Meaning("latency", "udp_lat"),
+    **{
+        f"qperf_{case}": Meaning("bandwidth" if case.endswith("_bw") else "latency", case)
+        for case in (
+            "rc_bw",
+            "rc_rdma_write_bw",
+            "rc_rdma_read_bw",
+            "rc_lat",
+            "rc_rdma_write_lat",
+            "rc_rdma_read_lat",
+            "ud_lat",
+        )
+    },
+    # The parser takes the more exact one of the printed bandwidth and the printed message rate.
+    **{f"perftest_{verb}_bw": Meaning("bandwidth", f"ib_{verb}_bw", rel=2e-2) for verb in RDMA_VERBS},
+    **{f"perftest_{verb}_lat": Meaning("latency", f"ib_{verb}_lat") for verb in RDMA_VERBS},
+    "perftest_atomic_rate": Meaning("message_rate", "ib_atomic_bw", rel=2e-2),
+    "perftest_atomic_lat": Meaning("latency", "ib_atomic_lat"),
+    "sockperf_latency": Meaning("latency", r".*(?:ping_pong|under_load)"),
+    "sockperf_latency_p99": Meaning("latency", r".*(?:ping_pong|under_load)", "p99"),
+    "sockperf_message_rate": Meaning("message_rate", ".*_throughput"),
+    # sockperf multiplies the rate before it rounds it to whole messages.
+    "sockperf_bandwidth": Meaning("bandwidth", ".*_throughput", rel=1e-3),
+    "osu_latency": Meaning("latency", "osu_latency"),
+    "osu_bw": Meaning("bandwidth", "osu_bw"),
+    "osu_bibw": Meaning("bandwidth", "osu_bibw"),
+    "osu_multi_lat": Meaning("latency", "osu_multi_lat"),
+    "osu_allreduce": Meaning("latency", "osu_allreduce"),
+    "osu_bcast": Meaning("latency", "osu_bcast"),
+    "osu_alltoall": Meaning("latency", "osu_alltoall"),
+    "osu_allgather": Meaning("latency", "osu_allgather"),
+    "osu_barrier": Meaning("latency", "osu_barrier"),
+    "osu_ibcast": Meaning("latency", "osu_ibcast"),
+    "osu_put_latency": Meaning("latency", "osu_put_latency"),
+    "osu_get_bw": Meaning("bandwidth", "osu_get_bw"),
+    "osu_message_rate": Meaning("message_rate", "osu_mbw_mr"),
+    "osu_init": Meaning("time", "osu_init"),
+    "imb_pingpong_latency": Meaning("latency", "PingPong"),
+    "imb_pingpong_bandwidth": Meaning("bandwidth", "PingPong"),
+    "imb_sendrecv_bandwidth": Meaning("bandwidth", "Sendrecv"),
+    "imb_uniband_bandwidth": Meaning("bandwidth", "Uniband"),
+    "imb_alltoall_latency": Meaning("latency", "Alltoall"),
+    "imb_barrier_latency": Meaning("latency", "Barrier"),
+    "netpipe_bandwidth": Meaning("bandwidth"),
+    "netpipe_latency": Meaning("latency"),
+    "nuttcp_bandwidth": Meaning("bandwidth"),
+    "nuttcp_retransmits": Meaning("retransmits"),
+    # nuttcp rounds the share to the fifth digit; the parser counts the packets
+    "nuttcp_lost_percent": Meaning("loss", rel=1e-5),
+    "stream_copy": Meaning("bandwidth", "copy"),
+    "stream_scale": Meaning("bandwidth", "scale"),
+    "stream_add": Meaning("bandwidth", "add"),
+    "stream_triad": Meaning("bandwidth", "triad"),
+    "likwid_bandwidth": Meaning("bandwidth"),
+    "likwid_flops": Meaning("flops"),
+    "iperf3_bandwidth": Meaning("bandwidth"),
+    "iperf3_back_bandwidth": Meaning("bandwidth", direction="bidir_reverse"),
+    "iperf3_retransmits": Meaning("retransmits"),
+    "iperf3_lost_percent": Meaning("loss"),
+    "iperf3_jitter": Meaning("jitter"),
+    "patterns_b_eff": Meaning("bandwidth", "b_eff"),
+    "patterns_message_rate": Meaning("message_rate", "multirate"),
+    "patterns_idle_latency": Meaning("latency", "pingpong"),
+    "patterns_loaded_latency": Meaning("latency", "pingpong"),
+    "hpcg_rating": Meaning("flops", "HPCG"),
+    "himeno_flops": Meaning("flops"),
+    "hpcc_hpl": Meaning("flops", "HPL"),
+    "hpcc_dgemm": Meaning("flops", "StarDGEMM"),
+    "hpcc_triad": Meaning("bandwidth", "StarSTREAM_Triad"),
+    "hpcc_ptrans": Meaning("bandwidth", "PTRANS"),
+    "hpcc_random_access": Meaning("update_rate", "MPIRandomAccess"),
+    "hpcc_fft": Meaning("flops", "MPIFFT"),
+    "hpcc_ring_bandwidth": Meaning("bandwidth", "RandomlyOrderedRing"),
+    "hpcc_ring_latency": Meaning("latency", "RandomlyOrderedRing"),
+}
+
+#: Outputs in which JUBE finds a number that the parser does not accept, because no pattern can know.
+NOT_FOR_A_PATTERN: Final = {
+    ("netpipe", "stream.txt"): "streaming is no ping-pong: told above the rows, or by the command line",
+    ("nuttcp", "sigint.txt"): "a transfer that was interrupted, told above the row",
+    ("stream", "stream_cache_sized.txt"): "the printed clock ticks are too few: a comparison of numbers",
+    ("hpcc", "two_processes.txt"): "STREAM's clock ticks are too few: a comparison of numbers",
+    ("hpcc", "appended_twice.txt"): "STREAM's clock ticks are too few: a comparison of numbers",
+    ("hpcc", "fail_threshold.txt"): "the residual failed, told above the summary",
+    ("hpcc", "fail_singletons.txt"): "fewer processes than the command line asked for",
+    ("likwid", "bench_two_groups.txt"): "two threads on one hardware thread: a comparison of lines",
+    ("perftest", "ib_send_bw_a.server.txt"): "the server's table, which no job keeps as the client's output",
+    ("perftest", "mixed_units_client_gbits.server.txt"): "the server's table, likewise",
+    ("iperf3", "client_sigint_json.txt"): "retransmits of a run that ended in an error, told below them",
+    ("iperf3", "client_sigterm_json.txt"): "retransmits of a run that ended in an error, told below them",
+    ("iperf3", "fail_serverint_json.txt"): "retransmits of a run that ended in an error, told below them",
+}
+
+
+#: What a pattern in this unit measures where nothing else is said.
+METRICS_OF_UNITS: Final = {
+    **dict.fromkeys(("B/s", "MB/s", "MiB/s", "bit/s"), "bandwidth"),
+    **dict.fromkeys(("us", "ns"), "latency"),
+    "s": "time", "MFLOP/s": "flops", "GFLOP/s": "flops",
+    "1/s": "message_rate", "Mpps": "message_rate",
+}  # fmt: skip
+
+
+def meaning_of(name: str, unit: str) -> Meaning:
+    """Which readings the pattern stands for."""
+    return MEANINGS.get(name) or Meaning(METRICS_OF_UNITS[unit])
+
+
+def spec(tool: str) -> Path:
+    return BENCHMARKS / tool / "benchmark_spec.xml"
+
+
+def patterns(tool: str) -> dict[str, tuple[str, str]]:
+    """name → (regular expression with JUBE's own patterns put in, unit)."""
+    own = {"$jube_pat_fp": r"([+-]?(?:\d*\.?\d+(?:[eE][-+]?\d+)?|\d+\.))", "$jube_pat_int": r"([+-]?\d+)"}
+    found = {}
+    for element in ET.parse(spec(tool)).iter("pattern"):
+        text = (element.text or "").strip()
+        for name, pattern in own.items():
+            text = text.replace(name, pattern)
+        assert "$" not in text, "a parameter of JUBE's that this test does not know"
+        found[element.attrib["name"]] = (text, element.attrib["unit"])
+    return found
+
+
+def outputs(tool: str) -> list[Path]:
+    """The captured outputs of a tool; not its stderr, which no analyser of ours reads."""
+    return [path for name, path in captured.all_outputs() if name == tool and ".err" not in path.suffixes]
+
+
+def stands_for(readings: list[Reading], name: str, value: float, unit: str) -> list[Reading]:
+    """The readings that say the same as JUBE's `value`."""
+    meaning = meaning_of(name, unit)
+    return [
+        reading
+        for reading in readings
+        if meaning.of(reading)
+        and reading.value == pytest.approx(value * UNITS[unit], rel=meaning.rel, abs=0.0)
+    ]
+
+
+def run_jube(tool: str, folder: Path) -> dict[str, dict[str, str]]:
+    """What ``jube result`` prints for each captured output: output's name → column → cell."""
+    jube = shutil.which("jube")
+    if jube is None:
+        message = "jube is not installed: apt-get install jube, or see http://www.fz-juelich.de/jsc/jube"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    (folder / "captured").mkdir()
+    for path in outputs(tool):
+        text = captured.text_of(path.parent.name, path.name)
+        (folder / "captured" / f"{path.parent.name}@{path.name}").write_text(text, encoding="utf-8")
+    columns = "".join(
+        f'<column title="{name}{part}">{name}{part}</column>'
+        for name in patterns(tool)
+        for part in ("_cnt", "_first", "_last", "_min", "_max")
+    )
+    names = ",".join(path.name for path in (folder / "captured").iterdir())
+    (folder / "two_readings.xml").write_text(
+        f"""<?xml version="1.0" encoding="UTF-8"?>
+<jube><benchmark name="two_readings" outpath="run">
+  <parameterset name="outputs"><parameter name="output">{names}</parameter></parameterset>
+  <step name="copy"><use>outputs</use><do>cp {folder}/captured/$output text</do></step>
+  <analyser name="two_readings">
+    <use from="{spec(tool)}">{tool}_pattern</use>
+    <analyse step="copy"><file>text</file></analyse>
+  </analyser>
+  <result><use>two_readings</use>
+    <table name="two_readings" style="csv"><column title="output">output</column>{columns}</table>
+  </result>
+</benchmark></jube>
+""",
+        encoding="utf-8",
+    )
+    environment = {**os.environ, "LC_ALL": "C.UTF-8"}
+    for command in (["run", "--hide-animation", "two_readings.xml"], ["result", "--analyse", "run"]):
+        done = subprocess.run(
+            [jube, *command],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=True,
+        )
+    lines = done.stdout[done.stdout.index("output,") :].splitlines()
+    return {row["output"]: row for row in csv.DictReader(lines)}
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_every_pattern_has_a_meaning_and_a_unit(tool: str) -> None:
+    for name, (expression, unit) in patterns(tool).items():
+        assert name in MEANINGS or unit in METRICS_OF_UNITS
+        assert name.startswith(f"{tool}_"), "JUBE's parameters and patterns share one name space"
+        assert unit in UNITS
+        assert re.compile(expression, re.MULTILINE).groups == 1
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_every_pattern_finds_its_number_in_some_output(tool: str) -> None:
+    texts = [path.read_text(encoding="utf-8") for path in outputs(tool)]
+    for name, (expression, _) in patterns(tool).items():
+        assert any(re.search(expression, text, re.MULTILINE) for text in texts), name
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_number_of_jube_is_a_usable_reading_of_the_parser(tool: str) -> None:
+    not_usable = set()
+    for path in outputs(tool):
+        readings, text = captured.read(tool, path), path.read_text(encoding="utf-8")
+        of_text = parsers.parse(tool, captured.text_of(path.parent.name, path.name))
+        for name, (expression, unit) in patterns(tool).items():
+            for match in re.findall(expression, text, re.MULTILINE):
+                same = stands_for(readings, name, float(match), unit)
+                # What only the command line proves wrong, no pattern can know.
+                without = stands_for(of_text, name, float(match), unit)
+                if not any(reading.status == OK for reading in [*same, *without]):
+                    not_usable.add((tool, path.name))
+                assert same or (tool, path.name) in NOT_FOR_A_PATTERN, f"{path.name}: {name} {match} {unit}"
+    assert not_usable == {key for key in NOT_FOR_A_PATTERN if key[0] == tool}
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_jube_itself_finds_those_numbers(tool: str, tmp_path: Path) -> None:
+    table = run_jube(tool, tmp_path)
+    assert set(table) == {f"{path.parent.name}@{path.name}" for path in outputs(tool)}
+    for path in outputs(tool):
+        row = table[f"{path.parent.name}@{path.name}"]
+        text = captured.text_of(path.parent.name, path.name)
+        for name, (expression, _) in patterns(tool).items():
+            matches = [float(match) for match in re.findall(expression, text, re.MULTILINE)]
+            statistics: dict[str, Callable[[list[float]], float]] = {
+                "_cnt": len, "_first": lambda v: v[0], "_last": lambda v: v[-1], "_min": min, "_max": max,
+            }  # fmt: skip
+            for part, statistic in statistics.items():
+                expected = statistic(matches) if matches else None
+                cell = row[name + part]
+                assert (float(cell) if cell else None) == pytest.approx(expected, rel=1e-5), (
+                    f"{path.name}: {name}{part}"
+                )
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_truncated_output_gives_jube_no_other_number(tool: str) -> None:
+    for path in outputs(tool):
+        text = path.read_text(encoding="utf-8")
+        for name, (expression, _) in patterns(tool).items():
+            whole = set(re.findall(expression, text, re.MULTILINE))
+            if not whole or name in LAST_ROW:
+                continue
+            compiled = re.compile(expression, re.MULTILINE)
+            step = 7 if len(text) < 10_000 else 19  # a search goes through the whole of what is left
+            for end in range(len(text) % step, len(text), step):
+                assert set(compiled.findall(text[:end])) <= whole, f"{path.name}: {name} cut at {end}"
+
+
+#: Patterns for the largest size: of a table that was cut it is the largest that was printed.
+LAST_ROW: Final = {
+    *("osu_bw", "osu_bibw", "osu_get_bw", "imb_uniband_bandwidth"),
+    *("imb_pingpong_bandwidth", "imb_sendrecv_bandwidth"),
+    *("perftest_write_bw", "perftest_read_bw", "perftest_send_bw"),
+}
+
+
+def test_the_patterns_of_different_tools_share_no_name() -> None:
+    names = [name for tool in TOOLS for name in patterns(tool)]
+    assert len(names) == len(set(names)) and set(MEANINGS) <= set(names)
+    assert set(TOOLS) <= set(parsers.names())

@@ -1,0 +1,315 @@
+"""What no parser does, whatever happens to the text: invent a number, raise, or take for ever."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import re
+from collections import Counter, deque
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import parsers
+from npc.records.reading import Reading
+from npc.records.record import OK
+from tests import captured
+
+Number = tuple[str, str, float, "int | None", str]
+
+TOOLS = sorted(set(captured.FOLDERS.values()))
+TEXTS = [
+    (tool, path, path.read_text(encoding="utf-8"))
+    for tool, path in captured.all_outputs()
+    if any(reading.value is not None for reading in captured.read(tool, path))
+]
+
+
+def command_and_text(text: str) -> tuple[list[str], str]:
+    """The recorded command line and the tool's own text."""
+    first, _, rest = text.partition("\n")
+    if not first.startswith("#@ cmd:"):
+        return [], text
+    return parsers.split_command(first.removeprefix("#@ cmd:")), rest
+
+
+def numbers(readings: list[Reading], *, ok: bool) -> set[Number]:
+    """The values that readings give; of the usable ones with all that tells what was measured."""
+    return {
+        (r.case, r.metric, r.value, r.size if ok else None, json.dumps(dict(r.params)) if ok else "")
+        for r in readings
+        if r.value is not None and (r.status == OK or not ok)
+    }
+
+
+@pytest.mark.parametrize(
+    ("tool", "path", "text"), TEXTS, ids=[f"{tool}-{path.name}" for tool, path, _ in TEXTS]
+)
+def test_a_truncated_text_gives_only_numbers_of_the_whole(tool: str, path: Path, text: str) -> None:
+    argv, text = command_and_text(text)
+    whole = parsers.parse(tool, text, argv)
+    usable, printed = numbers(whole, ok=True), numbers(whole, ok=False)
+    number = min(1000, 1_000_000 // len(text) + 10)
+    ends = range(len(text)) if len(text) < number else random.Random(0).sample(range(len(text)), number)
+    for end in ends:
+        part = parsers.parse(tool, text[:end], argv)
+        assert numbers(part, ok=True) <= usable, f"cut at {end}"
+        assert numbers(part, ok=False) <= printed, f"cut at {end}"
+
+
+def damaged(data: st.DataObject, text: str) -> str:
+    """`text` with lines dropped, doubled, moved or run into each other."""
+    lines = text.splitlines(keepends=True)
+    for _ in range(data.draw(st.integers(1, 6))):
+        if not lines:
+            break
+        place = data.draw(st.integers(0, len(lines) - 1))
+        match data.draw(st.sampled_from(["drop", "double", "move", "join", "cut"])):
+            case "drop":
+                del lines[place]
+            case "double":
+                lines.insert(place, lines[place])
+            case "move":
+                lines.insert(data.draw(st.integers(0, len(lines) - 1)), lines.pop(place))
+            case "join":
+                lines[place] = lines[place].rstrip("\n")
+            case "cut":
+                lines[place] = lines[place][: data.draw(st.integers(0, len(lines[place])))] + "\n"
+    return "".join(lines)
+
+
+@settings(max_examples=400, deadline=None)
+@given(data=st.data())
+def test_damaged_lines_give_no_reading_that_is_no_record(data: st.DataObject) -> None:
+    tool, _, text = data.draw(st.sampled_from(TEXTS))
+    argv, text = command_and_text(text)
+    for reading in parsers.parse(tool, damaged(data, text), argv):
+        assert reading.value is None or (math.isfinite(reading.value) and reading.value >= 0)
+        assert reading.value is not None or reading.status.startswith(("failed: ", "unavailable: "))
+
+
+#: What begins a block in texts with several whose lines look alike: nothing but its place tells what a line
+#: of theirs belongs to, so that a line that fits into another block cannot be told from one of that block.
+BLOCKS = {
+    "qperf": re.compile(r"^\w+:$", re.MULTILINE),
+    "osu": re.compile(r"^# (?:OSU )?MPI.* Test", re.MULTILINE),
+    "imb": re.compile(r"^# Benchmarking ", re.MULTILINE),
+    "iperf3": re.compile(r"^(?:Connecting to|Accepted connection from) ", re.MULTILINE),
+    "hpcc": re.compile(r"^Begin of Summary ", re.MULTILINE),
+}
+#: JSON's lines say next to nothing on their own.
+LINES = [
+    (tool, *command_and_text(text))
+    for tool, _, text in TEXTS
+    if not command_and_text(text)[1].startswith("{")
+]
+ALIKE = [each for each in LINES if each[0] in BLOCKS and len(BLOCKS[each[0]].findall(each[2])) > 1]
+ALONE = [each for each in LINES if each not in ALIKE]
+
+
+def facts(readings: list[Reading], *, usable: bool) -> set[tuple[str, str, float, int | None]]:
+    """What readings say was measured, and how large; of the usable ones, else of all.
+
+    Of all also without the size: a reading whose size was lost says less, and nothing wrong.
+    """
+    found = {
+        (reading.case, reading.metric, reading.value, reading.size)
+        for reading in readings
+        if reading.value is not None and (reading.status == OK or not usable)
+    }
+    return found if usable else found | {(case, metric, value, None) for case, metric, value, _ in found}
+
+
+@settings(max_examples=400, deadline=None)
+@given(data=st.data())
+def test_whole_lines_lost_doubled_or_shuffled_say_nothing_new(data: st.DataObject) -> None:
+    """Neither a value nor what it is of; a warning that was lost is not seen, of course."""
+    tool, argv, text = data.draw(st.sampled_from(ALONE))
+    lines = text.splitlines(keepends=True)
+    by_lot = random.Random(data.draw(st.integers(0, 2**32)))
+    kept = by_lot.choices(range(len(lines)), k=data.draw(st.integers(0, len(lines))))
+    if data.draw(st.booleans()):  # most lines, so that something is left
+        kept = [place for place in range(len(lines)) if place not in kept[:4]]
+    if data.draw(st.booleans()):
+        by_lot.shuffle(kept)
+    part = parsers.parse(tool, "".join(lines[place] for place in kept), argv)
+    assert facts(part, usable=True) <= facts(parsers.parse(tool, text, argv), usable=False)
+
+
+@settings(max_examples=400, deadline=None)
+@given(data=st.data())
+def test_a_line_lost_doubled_or_moved_among_alike_says_nothing_new(data: st.DataObject) -> None:
+    """One line of one block; where more happens, the values at least stay those of the text."""
+    tool, argv, text = data.draw(st.sampled_from(ALIKE))
+    lines = text.splitlines(keepends=True)
+    place, other = (data.draw(st.integers(0, len(lines) - 1)) for _ in range(2))
+    log_of_runs = tool == "iperf3"  # of which some end with one line alone, for which any other could stand
+    if log_of_runs:
+        other = place
+    part = list(lines)
+    match data.draw(st.sampled_from(["lose", "double", "move"])):
+        case "lose":
+            del part[place]
+        case "double":
+            part.insert(other, lines[place])
+        case "move":
+            part.insert(other, part.pop(place))
+    whole = parsers.parse(tool, text, argv)
+    assert facts(parsers.parse(tool, "".join(part), argv), usable=True) <= facts(whole, usable=False)
+    shuffled = lines if log_of_runs else random.Random(place).sample(lines, len(lines))
+    values = {reading.value for reading in whole}
+    assert {reading.value for reading in parsers.parse(tool, "".join(shuffled), argv)} <= values | {None}
+
+
+#: Parsers that read columns of numbers.
+TABLES = ["imb", "models", "osu", "patterns"]
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_long_texts_are_read_as_short_ones(data: st.DataObject) -> None:
+    """What reads the numbers of long texts faster gives the same, also where lines are damaged."""
+    tool, _, text = data.draw(st.sampled_from([found for found in TEXTS if found[0] in TABLES]))
+    argv, text = command_and_text(text)
+    if data.draw(st.booleans()):
+        text = damaged(data, text)
+    if text and data.draw(st.booleans()):
+        place = data.draw(st.integers(0, len(text) - 1))
+        text = text[:place] + data.draw(st.sampled_from([*" \t\v.-e#x", "0", "9" * 19])) + text[place + 1 :]
+    short = parsers.parse(tool, text, argv)
+    with patch("parsers.tables._LONG", -1):
+        assert sorted(map(repr, parsers.parse(tool, text, argv))) == sorted(map(repr, short))
+
+
+@settings(max_examples=300, deadline=None)
+@given(tool=st.sampled_from(TOOLS), text=st.text(max_size=400))
+def test_any_text_is_read_without_an_exception(tool: str, text: str) -> None:
+    for variation in (
+        text,
+        "{" + text,
+        f"tcp_bw:\n    bw  =  {text}\n",
+        f"# MPI Latency Test\n# Size {text}\n1 2\n",
+    ):
+        parsers.parse(tool, variation, ["-m", text])
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_texts_behind_each_other_give_the_readings_of_each(data: st.DataObject) -> None:
+    tool = data.draw(st.sampled_from(["qperf", "osu", "stream", "likwid"]))
+    texts = [command_and_text(text)[1] for name, _, text in TEXTS if name == tool]
+    chosen = data.draw(st.lists(st.sampled_from(texts), min_size=1, max_size=4))
+    together = parsers.parse(tool, "".join(chosen))
+    apart = [reading for text in chosen for reading in parsers.parse(tool, text)]
+    assert Counter(map(str, together)) == Counter(map(str, apart))
+
+
+@pytest.mark.parametrize("newline", ["\r\n", "\r"])
+@pytest.mark.parametrize("tool", TOOLS)
+def test_line_ends_do_not_matter(tool: str, newline: str) -> None:
+    for name, _, text in TEXTS:
+        if name == tool:
+            argv, text = command_and_text(text)
+            assert parsers.parse(tool, text.replace("\n", newline), argv) == parsers.parse(tool, text, argv)
+
+
+#: What each parser looks for.
+HEADS = {
+    "qperf": [
+        "",
+        "tcp_bw:\n",
+        "tcp_bw:\n    bw",
+        "tcp_bw:\n    bw  =  ",
+        "tcp_bw:\n    bw  =  1",
+        "nosuch: ",
+    ],
+    "sockperf": [
+        "",
+        "sockperf: == version #3.7 ==\n",
+        "sockperf: ========= Printing statistics for Server No: 0\nsockperf: ====> avg-latency=",
+        "sockperf: ---> percentile ",
+        "[ 0] IP = ",
+        "sockperf: ERROR: ",
+    ],
+    "osu": [
+        "",
+        "# OSU MPI ",
+        "# MPI Latency Test\n# ",
+        "# MPI Latency Test\n# Size ",
+        "# MPI Latency Test\n# Size  Latency(us)\n",
+        "# MPI Latency Test\n# Size  Latency(us)\n1",
+    ],
+    "stream": ["", "STREAM version $Revision: ", "STREAM version 5\nCopy:  ", "Array size = ", "Copy: 1 2 "],
+    "patterns": [
+        "",
+        "# NPC rings: 2 processes, 1 nodes, 1 threads each\n# Columns: ",
+        "# NPC rings: 2 processes, 1 nodes, 1 threads each\n# Columns: method size_B latency_us\n",
+        "rings.py: ",
+    ],
+    "hpcg": [
+        "",
+        "HPCG-Benchmark\nversion=3.1\n",
+        "HPCG-Benchmark\nversion=",
+        "HPCG-Benchmark\nversion=3.1\nFinal Summary::",
+    ],
+    "himeno": [
+        "",
+        "himeno: ",
+        " imax = ",
+        " Start rehearsal measurement process.\n MFLOPS: ",
+        " cpu : 1 sec.\n Loop executed for 1 times\n Gosa : ",
+        " cpu : ",
+    ],
+    "hpcc": [
+        "",
+        "This is the DARPA/DOE HPC Challenge Benchmark version ",
+        "Begin of Summary section.\nHPL_Tflops=",
+        "Begin of StarSTREAM section.\n",
+    ],
+    "likwid": ["", "Test: ", "Test: load\nMByte/s:\t", "Test: load\nSize (Byte):\t", "Error: "],
+    "iperf3": [
+        "",
+        "Connecting to host h\n[  5]   0.00-2.00   sec ",
+        "Connecting to host h\n",
+        "iperf3: ",
+        "{",
+    ],
+}
+#: What may stand there without end.
+ENDLESS = [
+    *(" ", "\n", "\t", "0", "9", ".", "1.", ",", "a", "a ", "=", "-", "#", "# ", "\n# ", "é", "\0", "\n    "),
+    *("{", "[", '{"a":', "(us)", "[us] ", "1 0.16\n", "    bw  =  1\n", "\x1b[", " Test", ": ", "x: y "),
+    *("test was performed using ", " --msg-size=", "sockperf: ", "\nsockperf: ", "Size ", "\nTest: a"),
+    *("tcp_bw:\n", "\ntcp_"),
+]
+
+
+def own_text(tool: str) -> str:
+    """The shortest captured output of a tool that has a number."""
+    return min((command_and_text(text)[1] for name, _, text in TEXTS if name == tool), key=len, default="")
+
+
+def heads(tool: str) -> list[str]:
+    """What a parser looks for: as named above, else its own text up to some places."""
+    if tool in HEADS:
+        return HEADS[tool]
+    text = own_text(tool)
+    ends = [line.rfind(" ") for line in text.splitlines(keepends=True)]
+    places = [text.find("\n", len(text) * part // 4) + 1 for part in range(4)]
+    return ["", *(text[:place] for place in places), *(text[: place + max(ends)] for place in places[:1])]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("tool", TOOLS)
+def test_work_grows_with_the_text_and_not_with_its_square(tool: str) -> None:
+    """A tenth of a megabyte takes some ms; a search that starts anew at every character, many seconds."""
+    parse = parsers.load(tool)
+    lines = own_text(tool).splitlines(keepends=True)
+    for head in heads(tool):
+        for endless in [*ENDLESS, *lines[:: len(lines) // 4 + 1]]:
+            deque(parse(head + endless * (100_000 // len(endless)) + "\n", ()), maxlen=0)

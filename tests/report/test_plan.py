@@ -1,0 +1,256 @@
+"""``npc plan``: what fits into the time, that its table is jube.yml's, and that its lines run."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from npc.cli import entry_points
+from npc.jobs.characterise import settings
+from npc.parameters import TAGS
+from npc.records.run import read_run
+from report.plan.command import _machine
+from report.plan.durations import SITE_PROGRAMS, STEPS, duration
+from report.plan.planning import GOALS, Machine, TooLittleTime, make_plan
+from tests.lab.jube_job import NPC, finish, platform, steps
+from tests.paths import ROOT
+
+HERE = Machine(
+    platform="localhost",
+    name="localhost",
+    folder="platforms/localhost",
+    nodes=1,
+    one_machine=True,
+    rdma=False,
+)
+CLUSTER = Machine(
+    platform="fuchs-csc", name="fuchs-csc", folder="platforms/fuchs-csc", nodes=64, one_machine=False,
+    rdma=True, queue="fuchs", timed=True,
+)  # fmt: skip
+COMMANDS = ("score", "check", "advise", "report", "compare", "roofline", "observe", "nightly")
+
+
+def test_the_table_has_the_steps_and_tags_of_jube_yml() -> None:
+    """A step of jube.yml that qualifies by two tags is two rows where it does other work for each."""
+    wanted = {
+        (step["name"], tag)
+        for step in yaml.safe_load((ROOT / "jube.yml").read_text(encoding="utf-8"))["step"]
+        for tag in re.findall(r"(?<!!)\b[a-z]+\b", step["tag"])
+    }
+    assert {(step.name.split()[0], tag) for step in STEPS for tag in step.tags} == wanted
+    assert {tag for _, tag in wanted} == set(TAGS)
+
+
+def test_sizes_are_the_defaults_of_the_specs() -> None:
+    """Every setting of a size stands in the table, with what the benchmark takes without it."""
+    wanted: dict[str, dict[str, str]] = {}
+    for spec in (ROOT / "benchmarks").glob("*/benchmark_spec.xml"):
+        wanted[spec.parent.name] = {
+            name.lower(): default
+            for name, default in re.findall(r"\$\{NPC_(\w+):-([^}]*)\}", spec.read_text(encoding="utf-8"))
+            if re.search(r"(_|_MAX_|_ARRAY_|_LOAD_)SIZES?$|_N$|_MSGLOG$", name)
+        }
+    found: dict[str, dict[str, str]] = {name: {} for name in wanted}
+    for step in STEPS:
+        found[step.name.split()[0]].update(step.sizes)
+    assert {name: set(sizes) for name, sizes in found.items()} == {n: set(s) for n, s in wanted.items()}
+    for name, sizes in wanted.items():
+        for setting, default in sizes.items():
+            assert found[name][setting].split(", ")[0] == default or (
+                not default and "cache" in found[name][setting]
+            )
+
+
+def test_settings_of_nodes_are_those_of_the_specs() -> None:
+    for step in STEPS:
+        spec = ROOT / "benchmarks" / step.name.split()[0] / "benchmark_spec.xml"
+        said = re.findall(r"\$\{NPC_(\w+_NODES):-(\d+)\}", spec.read_text(encoding="utf-8"))
+        assert [(name.lower(), int(nodes)) for name, nodes in said] == (
+            [(step.scales, step.nodes[0])] if step.scales else []
+        )
+        if not step.scales:
+            (fixed,) = re.findall(r'name="nodes" type="int">(\d)<', spec.read_text(encoding="utf-8"))
+            assert step.nodes == (int(fixed),)
+    assert {name for names in SITE_PROGRAMS.values() for name in names} <= settings(ROOT).keys()
+
+
+@given(st.sampled_from(sorted(GOALS)), st.floats(400, 1e5), st.sampled_from([HERE, CLUSTER]))
+def test_a_plan_fits_and_leaves_nothing_out_that_would_fit(
+    goal: str, budget: float, machine: Machine
+) -> None:
+    plan = make_plan(goal, machine, budget, COMMANDS)
+    assert plan.seconds <= budget or plan.samples == 1
+    assert 1 <= plan.samples <= 20 and plan.tags
+    if plan.samples < 6:
+        assert len(plan.tags) == 1 and any("no 95 % interval" in note for note in plan.notes)
+    for tag in plan.left_out:
+        needed = plan.runs * duration([*plan.tags, tag], 6, nodes=machine.nodes)
+        assert needed > budget - 41  # pairs of nodes take 40 s
+    assert "rdma" in plan.tags or "rdma" in plan.left_out or not machine.rdma or goal not in GOALS
+
+
+def test_more_time_gives_more_tags_then_more_samples() -> None:
+    plans = [make_plan("accept", HERE, budget, COMMANDS) for budget in (120, 300, 900, 7200)]
+    assert plans[0].tags == ("network",) and plans[0].samples < 6
+    assert [len(plan.tags) for plan in plans] == sorted(len(plan.tags) for plan in plans)
+    assert plans[-1].tags == ("network", "memory", "compute", "apps", "models", "tools")
+    assert plans[-1].samples == 20
+
+
+def test_what_is_missing_takes_no_time_and_is_said() -> None:
+    without = dataclasses.replace(HERE, missing=frozenset({"likwid-bench"}))
+    plan = make_plan("watch", without, 600, COMMANDS)
+    assert "Missing here: likwid-bench (npc doctor --missing says how to get them)." in plan.notes
+    assert plan.seconds < make_plan("watch", HERE, 600, COMMANDS).seconds or plan.samples > 6
+
+
+def test_programs_that_a_site_has_to_name_take_no_time_until_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    named = make_plan("accept", HERE, 7200, COMMANDS)
+    without = make_plan("accept", dataclasses.replace(HERE, missing=frozenset({"xhpcg"})), 7200, COMMANDS)
+    assert named.seconds - without.seconds == pytest.approx(20 * 60)
+    assert any(
+        "xhpcg; --set hpcg_prefix=FOLDER or --set hpcg_source=FOLDER" in note for note in without.notes
+    )
+    monkeypatch.delenv("NPC_HPCG_PREFIX", raising=False)
+    monkeypatch.delenv("NPC_HPCG_SOURCE", raising=False)
+    assert "xhpcg" in _machine("localhost", None).missing
+    monkeypatch.setenv("NPC_HPCG_PREFIX", "/opt/hpcg")
+    assert "xhpcg" not in _machine("localhost", None).missing
+
+
+def test_more_nodes_are_measured_where_benchmarks_scale() -> None:
+    few = make_plan("accept", dataclasses.replace(CLUSTER, nodes=1), 20000, COMMANDS)
+    many = make_plan("accept", CLUSTER, 20000, COMMANDS)
+    assert "_nodes" not in few.characterise
+    for words, text in (("--set {}", many.characterise), ("NPC_{}", many.jube)):
+        for name, nodes in (("hpcc", "1,64"), ("himeno", "1,64"), ("hpcg", "1,64"), ("patterns", "2,64")):
+            setting = f"{name}_nodes"
+            assert words.format(setting if "--" in words else setting.upper()) + f"={nodes}" in text
+    jobs = {step.name: step.jobs for step in many.steps}
+    assert {name: number / jobs[name] for name, number in ((s.name, s.jobs) for s in few.steps)} == {
+        name: 0.5 if name in ("hpcc", "himeno", "hpcg", "patterns") else 1.0 for name in jobs
+    }
+    # HPCC's job on all nodes may take longer than Slurm is told by default
+    assert "--set timelimit=" in many.characterise and "NPC_TIMELIMIT=" in many.jube
+    assert "timelimit" not in make_plan("slow", CLUSTER, 20000, COMMANDS).characterise
+    unknown = make_plan("accept", dataclasses.replace(CLUSTER, missing=frozenset({"xhpcg"})), 7200, COMMANDS)
+    assert "hpcg_nodes" not in unknown.characterise
+
+
+def test_too_little_time_is_an_error() -> None:
+    with pytest.raises(TooLittleTime, match="of the tag network takes 1 min 2 s"):
+        make_plan("slow", HERE, 61, COMMANDS)
+    assert make_plan("slow", HERE, 63, COMMANDS).samples == 1
+
+
+def test_records_get_the_platform_s_name() -> None:
+    lines = make_plan("slow", CLUSTER, 900, COMMANDS).lines
+    assert "npc observe --platform fuchs-csc -- mpirun -n RANKS ./app" in lines
+    assert "npc observe -- mpirun -n RANKS ./app" in make_plan("slow", HERE, 900, COMMANDS).lines
+    assert any("npc observe --help" in note for note in make_plan("slow", HERE, 900, COMMANDS).notes)
+    machine = _machine("deep-cm", None)
+    assert (machine.name, machine.queue, machine.account, machine.timed) == ("deep-cm", "dp-cn", "", True)
+
+
+def test_a_cluster_is_accepted_with_pairs_of_all_nodes() -> None:
+    plan = make_plan("accept", CLUSTER, 7200, COMMANDS)
+    (pairs,) = [line for line in plan.lines if "npb" in line]
+    assert shlex.split(pairs)[:5] == ["srun", "-N", "64", "--ntasks-per-node=1", "--partition=fuchs"]
+    assert pairs.endswith("--platform fuchs-csc --output pairs")
+    assert {"npc report runs pairs", "npc advise runs pairs"} <= set(plan.lines)
+    with_account = dataclasses.replace(CLUSTER, account="a b")
+    assert any("--account='a b'" in line for line in make_plan("accept", with_account, 7200, COMMANDS).lines)
+    assert plan.characterise.startswith("npc characterise --platform fuchs-csc --tag network --tag memory")
+    assert "--include-path platforms/fuchs-csc" in plan.jube
+    assert not any("npb" in line for line in make_plan("accept", HERE, 7200, COMMANDS).lines)
+
+
+def test_commands_that_are_not_installed_are_not_proposed() -> None:
+    with_nights = make_plan("watch", CLUSTER, 900, [*COMMANDS, "cron"])
+    tags = " ".join(f"--tag {tag}" for tag in with_nights.tags)
+    assert with_nights.lines == (
+        f"npc nightly --platform fuchs-csc {tags} --set samples={with_nights.samples}",
+        f"npc cron install --platform fuchs-csc -- {tags}",
+    )
+    assert make_plan("watch", HERE, 600, ()).lines == (make_plan("watch", HERE, 600, ()).characterise,)
+
+
+def npc(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([NPC, "plan", *words], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("goal", sorted(GOALS))
+def test_the_command_names_lines_that_exist(goal: str) -> None:
+    ended = npc(goal, "--time", "30m", "--json")
+    assert ended.returncode == 0, ended.stderr
+    document = json.loads(ended.stdout)
+    assert document["schema"] == 1 and document["seconds"] <= document["budget_s"] == 1800
+    for line in document["lines"]:
+        for command in re.findall(r"npc (\w+)", line):
+            assert command in entry_points()
+    assert [set(step["sizes"]) for step in document["steps"] if step["name"] == "stream"] in (
+        [], [{"stream_array_size"}]
+    )  # fmt: skip
+    assert all(step["nodes"] == max(step["all_nodes"]) for step in document["steps"])
+    shown = npc(goal, "--time", "30m").stdout
+    assert all(line in shown for line in (*document["lines"], document["jube"], *document["notes"]))
+
+
+def test_bad_input_is_a_usage_error() -> None:
+    for words, message in (
+        (("win",), "'win' is not one of"),
+        (("accept", "--time", "soon"), "not a duration"),
+        (("accept", "--platform", "nowhere"), "no such platform"),
+        (
+            ("slow", "--time", "5"),
+            "--time 5: a single launch of each test of the tag network takes 1 min 2 s",
+        ),
+        (("watch", "--time", "0"), "--time 0: a single launch"),
+        (("accept", "--nodes", "64"), "the platform localhost is one machine"),
+    ):
+        ended = npc(*words)
+        assert ended.returncode == 2 and message in ended.stderr and "Traceback" not in ended.stderr
+
+
+@pytest.mark.slow
+def test_the_lines_of_a_plan_really_run(tmp_path: Path) -> None:
+    """The shortest plan of the least tag, on another platform than localhost: npc and JUBE alone both make
+    the same workpackages; what is to be typed then finds the records of the line before."""
+    lab = platform(tmp_path / "lab", "lab")
+    tools = Machine(platform=str(lab), name="lab", folder=str(lab), nodes=1, one_machine=True)
+    plan = make_plan("slow", tools, 63, COMMANDS)
+    first, *after = plan.lines
+    assert first == plan.characterise and len(after) == 4
+
+    def typed(line: str, *more: str | Path, where: Path = tmp_path) -> str:
+        """What the line prints; the environment in front of it is set as a shell does it."""
+        line = line.replace("network", "memory").replace("-n RANKS ./app", "-n 2 sleep 0.1")
+        in_folder = ["sh", "-c", f'cd "$1" && shift && {line} "$@"', "sh", where, *more]
+        ended = finish(*in_folder, PATH=f"{NPC.parent}:{os.environ['PATH']}")
+        assert ended.returncode == 0, (line, ended.stdout, ended.stderr)
+        return ended.stdout
+
+    typed(first, "--output", tmp_path / "runs")
+    typed(plan.jube, "--hide-animation", "--outpath", tmp_path / "jube", where=ROOT)
+    run = tmp_path / "runs" / "000000"
+    assert steps(run) == steps(tmp_path / "jube" / "000000") == ["stream", "likwid"]
+    assert any(record.ok for record in read_run(run))
+    observe, roofline, advise, report = after
+    typed(observe)
+    assert "Roofline of lab" in typed(roofline)
+    both = [*read_run(run), *read_run(tmp_path / "observed")]
+    assert {record.platform for record in both} == {"lab"}
+    usable = sum(record.ok for record in both)
+    judged = f"runs/000000 and observed: {usable} of {len(both)} records of lab usable"
+    assert typed(advise).startswith(judged)
+    assert "report.html" in typed(report)

@@ -1,0 +1,105 @@
+"""``npc score``: shares of nominal limits, their geometric means, and what is missing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from npc.machine.platform import Interface, Platform
+from npc.records.record import Record, replace, save_csv
+from npc.records.run import read_run
+from report.score import PARTS, Score, find_scores, geometric_mean
+from roofline.ceilings import find_ceilings
+from tests.lab.jube_job import NPC
+from tests.made.measured import level, peak, records
+
+PLATFORM = Platform(
+    name="fuchs", cores=20, clock_hz=2.5e9, simd_bits=256, simd_units=2, fma=False, memory_bandwidth=100e9,
+    interfaces={"ib0": Interface("ib0", "4x FDR", 6.8e9)},
+)  # fmt: skip
+
+
+def measured() -> Iterator[Record]:
+    """90 % and 40 % of the peaks (400 and 800 GFLOP/s), 80 % of the memory bandwidth, half of the link."""
+    yield from peak("peakflops_avx", 360e9)
+    yield from peak("peakflops_sp_avx", 320e9)
+    yield from level("MEM", "load_avx", 80e9)
+    yield from level("L1", "load_avx", 900e9)
+    for case, value in (("tcp_bw", 1e9), ("rc_bw", 3.4e9)):
+        for record in records("qperf", case, value, nodes=2):
+            yield replace(record, hosts=("node1", "node2"))
+
+
+def test_the_score_is_the_geometric_mean_of_its_parts() -> None:
+    scores = find_scores(find_ceilings(list(measured()), PLATFORM))
+    assert {part: score.value for part, score in scores.parts.items()} == pytest.approx(
+        {"compute": (0.9 * 0.4) ** 0.5, "memory": 0.8, "network": 0.5}
+    )
+    assert scores.whole is not None
+    assert scores.whole.value == pytest.approx((0.6 * 0.8 * 0.5) ** (1 / 3))
+    assert [share.name for share in scores.shares["network"]] == ["qperf rc_bw"]
+    assert scores.missing.keys() == {"I/O"}
+
+
+def test_the_interval_takes_all_shares_at_one_end() -> None:
+    """Each median of seven lies in [0.9, 1.1] of itself with 98.4 %: four of them together with 93.75 %."""
+    whole = find_scores(find_ceilings(list(measured()), PLATFORM)).whole
+    assert whole is not None and whole.low is not None and whole.high is not None
+    assert (whole.low / whole.value, whole.high / whole.value) == pytest.approx((0.9, 1.1))
+    assert whole.coverage == pytest.approx(1 - 4 * 2 / 2**7)
+    few = find_scores(find_ceilings([r for r in measured() if r.sample < 5], PLATFORM)).whole
+    assert few is not None and few.low is None and few.coverage is None
+
+
+@given(st.lists(st.floats(0.01, 1.0), min_size=2, max_size=6), st.integers(0, 5))
+def test_halving_any_part_costs_the_same(values: list[float], place: int) -> None:
+    place %= len(values)
+    halved = [value / 2 if at == place else value for at, value in enumerate(values)]
+    before, after = (
+        geometric_mean([Score(value=v, low=None, high=None, coverage=None) for v in some]).value
+        for some in (values, halved)
+    )
+    assert after == pytest.approx(before * 0.5 ** (1 / len(values)))
+    assert min(values) <= before * (1 + 1e-9) and before <= max(values) * (1 + 1e-9)
+
+
+def test_without_nominal_limits_there_is_no_score() -> None:
+    scores = find_scores(find_ceilings(list(measured()), None))
+    assert scores.whole is None and list(scores.missing) == list(PARTS)
+
+
+def test_one_node_measures_no_link() -> None:
+    loopback = [replace(record, nodes=1, hosts=("node1",)) for record in measured()]
+    assert "network" not in find_scores(find_ceilings(loopback, PLATFORM)).parts
+
+
+def test_the_command_shows_the_parts_before_the_whole(tmp_path: Path) -> None:
+    save_csv(measured(), tmp_path / "records.csv")
+    (tmp_path / "machine").mkdir()
+    (tmp_path / "machine" / "platform.toml").write_text(
+        "[node]\ncores = 20\nclock_hz = 2.5e9\nsimd_bits = 256\nsimd_units = 2\nfma = false\n"
+        'memory_bandwidth = 100e9\n[interfaces.ib0]\nlink = "4x FDR"\n'
+    )
+    words = [NPC, "score", tmp_path, "--platform", tmp_path / "machine"]
+    shown = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert shown.returncode == 0, shown.stderr
+    lines = shown.stdout.splitlines()
+    assert lines[-1].startswith("all       62.1% [55.9%, 68.3%] with 93.8%: the geometric mean of compute, ")
+    assert "   90.0%  peak double: 360 GFLOP/s of 400 GFLOP/s" in lines
+    assert "I/O       not known: no benchmark of this suite measures it" in lines
+    document = json.loads(subprocess.run([*words, "--json"], capture_output=True, check=True).stdout)
+    assert document["schema"] == 1 and document["score"]["value"] == pytest.approx(0.621, abs=1e-3)
+    count = len(read_run(tmp_path))
+    assert lines[0].startswith(f"{tmp_path}: {count} of {count} records of ")
+    assert lines[0].endswith(", held to the nominal limits of machine")
+    assert (document["folders"], document["limits"]) == ([str(tmp_path)], "machine")
+    nothing = subprocess.run([NPC, "score", tmp_path], capture_output=True, text=True, check=False)
+    assert nothing.returncode == 1 and "No score" in nothing.stdout
+    unknown = subprocess.run([*words[:-1], "nowhere"], capture_output=True, text=True, check=False)
+    assert unknown.returncode == 2 and "there is no such platform.toml" in unknown.stderr

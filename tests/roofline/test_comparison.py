@@ -1,0 +1,111 @@
+"""``npc sweep``: which lines the comparison has, and what it says of them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from npc.records.record import Record, replace, save_csv
+from roofline.comparison import find_sweeps
+from tests.lab.jube_job import NPC
+from tests.made.measured import AROUND, records
+
+SIZES = (1, 1024, 1048576)
+
+
+def swept(
+    benchmark: str, case: str, mpi: str, metric: str = "bandwidth", **fields: object
+) -> Iterator[Record]:
+    params = {"mpi": mpi, "ranks": "2"} if mpi else {}
+    for size in SIZES:
+        yield from records(benchmark, case, float(size), metric=metric, size=size, params=params, **fields)
+
+
+def run(path: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([NPC, "sweep", path, *words], capture_output=True, text=True, check=False)
+
+
+def test_programs_whose_tests_have_one_name_are_lines_of_their_own() -> None:
+    lines = [
+        replace(record, params={**record.params, "program": program})
+        for program in ("IMB-MPI1", "IMB-P2P")
+        for record in swept("imb", "PingPong", "mpich")
+    ]
+    assert len(find_sweeps(lines)) == 2
+
+
+def test_a_line_for_each_tool_test_and_mpi() -> None:
+    found = find_sweeps(
+        [
+            *swept("osu", "osu_bw", "openmpi"),
+            *swept("osu", "osu_bw", "mpich"),
+            *swept("imb", "PingPong", "impi", "latency"),
+            *swept("qperf", "tcp_bw", ""),
+        ]
+    )
+    assert [(sweep.name, sweep.metric) for sweep in found] == [
+        ("osu_bw · mpich", "bandwidth"),
+        ("osu_bw · openmpi", "bandwidth"),
+        ("qperf tcp_bw", "bandwidth"),
+        ("imb PingPong · impi", "latency"),
+    ]
+    for sweep in found:
+        assert list(sweep.points) == list(SIZES)
+        for size, summary in sweep.points.items():
+            assert summary.n == len(AROUND)
+            assert (summary.median, summary.low, summary.high) == pytest.approx(
+                (size * 1.0, size * 0.9, size * 1.1)
+            )
+
+
+def test_what_is_unusable_or_no_headline_or_of_one_size_makes_no_line() -> None:
+    bad = [replace(record, status="invalid: loaded") for record in swept("osu", "osu_bw", "openmpi")]
+    least = [replace(record, params={"statistic": "min"}) for record in swept("imb", "PingPong", "impi")]
+    assert find_sweeps([*bad, *least, *records("osu", "osu_bw", 1.0, size=8)]) == []
+
+
+def test_collectives_only_on_request() -> None:
+    collective = list(swept("osu", "osu_allreduce", "openmpi", "latency"))
+    assert find_sweeps(collective) == []
+    for pattern in ("osu_allreduce", "osu/*"):
+        assert [sweep.name for sweep in find_sweeps(collective, [pattern])] == ["osu_allreduce · openmpi"]
+
+
+def test_qualifiers_and_numbers_of_nodes_are_lines_of_their_own() -> None:
+    found = find_sweeps(
+        [
+            *swept("osu", "osu_bw", "openmpi", nodes=1),
+            *swept("osu", "osu_bw", "openmpi", nodes=2),
+            *(replace(r, params={"streams": "4"}) for r in swept("iperf3", "tcp", "")),
+        ]
+    )
+    assert [sweep.name for sweep in found] == [
+        "iperf3 tcp, streams 4", "osu_bw, 1 nodes · openmpi", "osu_bw, 2 nodes · openmpi",
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_the_command_prints_the_table_and_draws(tmp_path: Path) -> None:
+    save_csv([*swept("osu", "osu_bw", "openmpi"), *swept("osu", "osu_bw", "impi")], tmp_path / "records.csv")
+    ended = run(tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert "osu_bw · openmpi  bandwidth  1–1M   1.05 MB/s  [944 kB/s, 1.15 MB/s]  1M  7" in ended.stdout
+    assert (tmp_path / "sweep.png").read_bytes().startswith(b"\x89PNG")
+    drawn = (tmp_path / "sweep.svg").read_text()
+    assert "osu_bw · openmpi" in drawn and "Message size [bytes]" in drawn
+    document = json.loads(run(tmp_path, "--json", "--output", str(tmp_path / "other")).stdout)
+    assert (document["schema"], document["sweeps"][0]["unit"]) == (1, "B/s")
+    (point,) = (each for each in document["sweeps"][0]["points"] if each["size"] == 1024)
+    assert (point["n"], point["median"]) == (7, 1024.0)
+
+
+def test_nothing_to_compare_is_one_and_no_records_two(tmp_path: Path) -> None:
+    save_csv(list(records("osu", "osu_bw", 1.0, size=8)), tmp_path / "records.csv")
+    ended = run(tmp_path)
+    assert ended.returncode == 1 and "two message sizes" in ended.stderr and not ended.stdout
+    ended = run(tmp_path / "nowhere")
+    assert ended.returncode == 2 and "Traceback" not in ended.stderr

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from npc.records.record import Record, replace, save_csv
 from tests.made.measured import level, peak, records
-from tests.roofline.test_points import launch
+from tests.made.observed import launch
 
 APPLICATIONS = 20
 

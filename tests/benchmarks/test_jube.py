@@ -6,9 +6,9 @@ import os
 import re
 import subprocess
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import yaml
@@ -28,7 +28,7 @@ from tests.lab.jube_job import (
     states,
     steps,
 )
-from tests.parsers.test_jube_patterns import UNITS, meaning_of
+from tests.lab.jube_tables import Column, assert_same_numbers, collect, columns_alone
 from tests.paths import ROOT
 
 BENCHMARKS = sorted(path.parent.name for path in ROOT.glob("benchmarks/*/benchmark.xml"))
@@ -113,22 +113,6 @@ def test_every_benchmark_has_its_step_its_analyser_and_its_result() -> None:
     assert sorted(entry["use"] for entry in whole["result"]) == BENCHMARKS
 
 
-class Column(NamedTuple):
-    table: str
-    filter: str | None
-    title: str
-    name: str
-
-
-def columns_alone(benchmark: str) -> list[Column]:
-    tree = ET.parse(ROOT / "benchmarks" / benchmark / "benchmark.xml")
-    return [
-        Column(table.attrib["name"], table.get("filter"), column.attrib["title"], (column.text or "").strip())
-        for table in tree.iter("table")
-        for column in table
-    ]
-
-
 @pytest.mark.parametrize("benchmark", BENCHMARKS)
 def test_alone_and_in_the_suite_a_benchmark_is_the_same(benchmark: str) -> None:
     whole = suite()
@@ -183,61 +167,6 @@ def test_tags_select_steps_and_no_tag_means_all(tmp_path: Path, tags: str, expec
 
 
 # -- the numbers ---------------------------------------------------------------------------------------
-
-
-def collect(outpath: Path) -> list[Record]:
-    ended = finish(NPC, "collect", outpath)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    return list(read_csv(outpath / "000000/records.csv"))
-
-
-STATISTICS: Mapping[str, Callable[[list[float]], float]] = {
-    "_max": max,
-    "_min": min,
-    "_avg": lambda values: sum(values) / len(values),
-}
-
-
-def numbers_of_records(records: list[Record], pattern: str, unit: str) -> list[float]:
-    """What a pattern should have found, from the records."""
-    meaning = meaning_of(pattern, unit)
-    found = [
-        record
-        for record in records
-        if meaning.of(record)
-        and record.ok
-        and not (pattern.startswith("iperf3_") and record.params.get("side") == "send")
-    ]
-    # one row of each table: the first of a latency, the last of a bandwidth
-    if pattern.startswith(("osu_", "models_", "perftest_")):
-        end = max if meaning.metric == "bandwidth" else min
-        size = end((record.size or 0 for record in found), default=0)
-        found = [record for record in found if (record.size or 0) == size]
-    return [record.value for record in found if record.value is not None]
-
-
-def assert_same_numbers(benchmark: str, outpath: Path, records: list[Record]) -> int:
-    """Compare every cell with a measured number; how many there were."""
-    units = {
-        element.attrib["name"]: element.attrib["unit"]
-        for element in ET.parse(ROOT / "benchmarks" / benchmark / "benchmark_spec.xml").iter("pattern")
-    }
-    tables, compared = results(outpath), 0
-    of_benchmark = [record for record in records if record.benchmark == benchmark]
-    for column in columns_alone(benchmark):
-        pattern, part = column.name[:-4], column.name[-4:]
-        if pattern not in units:
-            continue
-        rows = tables[column.table]  # none where the tags leave out its kind of job
-        assert len(rows) <= 1
-        values = numbers_of_records(of_benchmark, pattern, units[pattern])
-        cell = rows[0][column.title] if rows else ""
-        assert bool(cell) == bool(values), f"{column}: {cell!r}, {values}"
-        if values:
-            expected = STATISTICS[part](values) / UNITS[units[pattern]]
-            assert float(cell) == pytest.approx(expected, rel=1e-3, abs=1e-9), column
-            compared += 1
-    return compared
 
 
 @pytest.mark.slow

@@ -16,9 +16,9 @@ import pytest
 
 from npc.records.record import Record, read_csv
 from npc.records.run import read_run
-from tests.benchmarks.test_jube import assert_same_numbers, collect
 from tests.lab import rdma_guest
 from tests.lab.jube_job import NPC, finish, platform, run_jube
+from tests.lab.jube_tables import assert_same_numbers, collect
 from tests.paths import ROOT
 
 #: The guest takes about two minutes, and far longer where others compute as well.

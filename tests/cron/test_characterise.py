@@ -27,18 +27,14 @@ from npc.records.record import save_csv
 from parsers.collect import collect_run
 from tests.lab.jube_job import NPC, SMALL, command, finish, path_without, platform, start
 from tests.lab.npb_job import Job
-from tests.parsers.test_collect import Run, launch, write_launches
+from tests.lab.terminal import shown_text
+from tests.made.jube_run import Run, launch, write_launches
 from tests.paths import ROOT
 
 
 def refused(*words: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """A command that ends before it measures anything."""
     return finish(NPC, "characterise", *words, timeout_s=20, **environment)
-
-
-def text_of(terminal: str) -> str:
-    """What a terminal shows, without its control sequences."""
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal)
 
 
 # -- what bad input gets -------------------------------------------------------------------------------
@@ -264,7 +260,7 @@ def test_network_from_end_to_end_on_a_terminal(tmp_path: Path) -> None:
         process.kill()
         process.wait()
         os.close(mine)
-    text = text_of(shown.decode())
+    text = shown_text(shown.decode())
     for step in ("qperf", "sockperf", "iperf3", "osu"):
         assert re.search(rf"running +{step}\b", text), step
         assert re.search(rf"done +{step}\b", text), step

@@ -16,8 +16,7 @@ from cron.figures import relative_by_node
 from cron.variation import variations
 from npc.machine.fabric import parse
 from npc.records.history import History, Point
-from tests.cron.test_judgement import KEY
-from tests.npc.records.test_history import a_record
+from tests.made.history import KEY, a_record
 
 NPC = Path(sys.executable).with_name("npc")
 

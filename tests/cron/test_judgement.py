@@ -27,8 +27,8 @@ from tests.bench.acceptance import (
     gate_scores,
     year_of_changes,
 )
+from tests.made.history import KEY
 
-KEY = SeriesKey("fuchs", "qperf", "tcp_bw", "bandwidth", 65536, 2, "{}")
 LATENCY = KEY._replace(case="tcp_lat", metric="latency")
 PAIR = ("n1", "n2")
 

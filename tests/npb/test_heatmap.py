@@ -9,7 +9,7 @@ import pytest
 from npb.heatmap import MAX_NODES, draw
 from npb.localise import PairResult, judge
 from npc.machine.fabric import Topology, parse
-from tests.npb.test_localise import Cluster, crossing, slow_link, slow_node
+from tests.made.pairs import Cluster, crossing, slow_link, slow_node
 
 
 def drawn(path: Path, results: list[PairResult], topology: Topology | None = None) -> tuple[int, int]:

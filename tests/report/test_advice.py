@@ -19,8 +19,8 @@ from npc.validity import Circumstances
 from report.advice import Evidence, Hint, advise, all_rules, evidence_of, gather
 from tests.lab.jube_job import NPC
 from tests.made.measured import AROUND, level, peak, records
+from tests.made.observed import launch
 from tests.paths import ROOT
-from tests.roofline.test_points import launch
 
 DATA = ROOT / "tests/data"
 FDR = 6.8e9

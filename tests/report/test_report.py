@@ -36,8 +36,8 @@ from report.sections import SECTIONS
 from report.sections.allocation import natural
 from tests.lab.jube_job import NPC
 from tests.made.measured import records
+from tests.made.observed import launch
 from tests.made.run_folder import HOSTILE, everything, make_history, make_pairs, make_run, sweep
-from tests.roofline.test_points import launch
 
 _VOID = {"meta", "input", "br", "img", "link"}
 

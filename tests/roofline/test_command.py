@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 from npc.records.record import Record, replace, save_csv
 from roofline.commands import roofline
 from tests.made.measured import level, peak, records
+from tests.made.observed import launch
 from tests.paths import ROOT
-from tests.roofline.test_points import launch
 
 PICTURES = ["roofline.html", "roofline.json", "roofline.png", "roofline.svg"]
 

@@ -10,10 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 from roofline.cross_validation import Comparison
+from roofline.fit_commands import fit
 from roofline.fits import Fits, fit_series
 from roofline.models.collectives import superstep
 from roofline.sweeps import Kind, Series, Source
-from tests.roofline.test_fit_command import fit, fitted, run, saved, sweep
+from tests.made.sweeps import fitted, run, saved, sweep
 
 Array = NDArray[np.float64]
 

@@ -14,12 +14,13 @@ import pytest
 import parsers
 from npc.records.record import Record, save_csv
 from report.command import report
+from roofline.fit_commands import fit
 from roofline.fits import Fits, fit_series
 from roofline.models.collectives import OPERATIONS
 from roofline.sweeps import Series, Source, find_series
 from tests.lab.npb_job import environment_of_test, mpirun
+from tests.made.sweeps import of_output, run, saved
 from tests.paths import ROOT
-from tests.roofline.test_fit_command import fit, of_output, run, saved
 
 SCRIPT = ROOT / "benchmarks/osu/osu.py"
 ALPHA, BETA = 2e-6, 1e-9

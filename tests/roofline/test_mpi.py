@@ -19,7 +19,7 @@ from roofline.mpi import BACK_TO_BACK, ONE_AT_A_TIME, find_callers, mpi_ceilings
 from roofline.mpi_plot import draw_mpi
 from roofline.overlay import MOST, draw_overlay, leading, split
 from tests.made.measured import level, peak, records
-from tests.roofline.test_points import launch
+from tests.made.observed import launch
 
 
 def latency(size: int, seconds: float, case: str = "osu_latency", nodes: int = 2) -> Iterator[Record]:

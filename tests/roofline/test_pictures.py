@@ -22,7 +22,7 @@ from roofline.page import write_page
 from roofline.plot import DPI, _spread, draw
 from roofline.scene import compose
 from tests.made.measured import level, peak, records
-from tests.roofline.test_points import launch
+from tests.made.observed import launch
 
 NODE = Platform(name="fuchs", cores=20, clock_hz=2.5e9, simd_bits=256, simd_units=2, fma=False)
 

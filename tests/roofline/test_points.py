@@ -13,6 +13,7 @@ from npc.records.units import METRICS
 from roofline.ceilings import Roofline, find_ceilings
 from roofline.points import Application, bounds, find_applications, own_link, verdict
 from tests.made.measured import level, peak, records
+from tests.made.observed import launch
 
 #: Bartelheimer, Zhu, Neuwirth 2023, FUCHS-CSC: program, nodes, MFLOP/s and FLOP of all nodes, 4-byte words
 #: that one node's InfiniBand port received and sent; and the point that they make, worked out by hand.
@@ -23,46 +24,6 @@ PAPER = [
     ("HPCG", 4, 16395.0, 1169780e9, 156832664, 156832621, 233.08e3, 4.0988e9),
     ("HPCG", 8, 32651.7, 2343670e9, 156886095, 156886445, 233.41e3, 4.0815e9),
 ]
-
-
-def launch(
-    name: str,
-    nodes: int,
-    flops: float,
-    flop: float,
-    received: float = 0.0,
-    sent: float = 0.0,
-    *,
-    sample: int = 0,
-    day: str = "2026-11-20",
-    **more: float,
-) -> Iterator[Record]:
-    """Records of one observed launch: rates of all nodes, bytes of one node that stands for the others."""
-
-    def record(case: str, metric: str, value: float, raw: str, params: dict[str, str]) -> Record:
-        return Record(
-            time=f"{day}T08:00:00+00:00",
-            platform="fuchs",
-            benchmark=name.lower(),
-            case=case,
-            metric=metric,
-            value=value,
-            unit=METRICS[metric].unit,
-            nodes=nodes,
-            hosts=tuple(f"n{number}" for number in range(nodes)),
-            run=day,
-            sample=sample,
-            params=params,
-            raw=f"1_{name}/launches/raw/{sample:04d}.{raw}",
-        )
-
-    yield record(name, "flops", flops, "out", {"program": name})
-    yield record(name, "flop", flop, "out", {"program": name})
-    for metric, value in more.items():
-        yield record(name, metric, value, "out", {"program": name})
-    for direction, value in (("received", received), ("sent", sent)):
-        place = {"node": "n0", "port": "mlx4_0/1", "direction": direction, "program": name}
-        yield record("observed", "traffic", value, "observed.json", place)
 
 
 @pytest.mark.parametrize(("name", "nodes", "mflops", "flop", "received", "sent", "x", "y"), PAPER)

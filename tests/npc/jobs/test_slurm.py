@@ -13,22 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npc.jobs.slurm import Job, ask, parse_sacct, parse_squeue
+from tests.captured import text_of
 from tests.lab.jube_job import NPC
-from tests.paths import ROOT
 
-DATA = ROOT / "tests/data/slurm"
-
-
-def captured(name: str) -> str:
-    """What a command printed, without the lines of whoever recorded it."""
-    lines = (DATA / name).read_text().splitlines(keepends=True)
-    return "".join(line for line in lines if not line.startswith("#@ "))
-
-
-SQUEUE = parse_squeue(captured("squeue.txt"))
-COMPLETION = parse_sacct(captured("sacct_completion.txt"))
+SQUEUE = parse_squeue(text_of("slurm", "squeue.txt"))
+COMPLETION = parse_sacct(text_of("slurm", "sacct_completion.txt"))
 #: Of an accounting with slurmdbd and MariaDB; jobs 1 to 5 are the same there.
-ACCOUNTING = parse_sacct(captured("sacct.txt"))
+ACCOUNTING = parse_sacct(text_of("slurm", "sacct.txt"))
 
 
 @pytest.mark.parametrize(
@@ -81,7 +72,7 @@ def test_parts_of_one_submission_are_one_job() -> None:
     ],
 )
 def test_a_part_that_lives_decides_and_then_one_that_failed(first: str, second: str, state: str) -> None:
-    line = next(line for line in captured("squeue.txt").splitlines() if line.startswith("1 "))
+    line = next(line for line in text_of("slurm", "squeue.txt").splitlines() if line.startswith("1 "))
     parts = [
         line.replace("1     ", f"1_{number}   ", 1).replace("FAILED".ljust(20), word.ljust(20))
         for number, word in enumerate((first, second))
@@ -156,7 +147,7 @@ def test_nothing_to_ask_asks_nothing() -> None:
 #: squeue's own line of a job that failed, with the state, reason and exit status of one that the kernel's
 #: memory controller ended: 0:125 (slurm.h, SIG_OOM).
 _OUT_OF_MEMORY = (
-    next(line for line in captured("squeue.txt").splitlines() if line.startswith("1 "))
+    next(line for line in text_of("slurm", "squeue.txt").splitlines() if line.startswith("1 "))
     .replace("FAILED".ljust(20), "OUT_OF_MEMORY".ljust(20))
     .replace("NonZeroExitCode".ljust(80), "OutOfMemory".ljust(80))
     .replace("768 ", "125 ")

@@ -20,9 +20,9 @@ import pytest
 
 from npc import Record, read_run
 from npc.jobs.workpackages import Workpackage, read_workpackages
-from tests.cron.test_characterise import text_of
 from tests.lab.cluster import Cluster, until
 from tests.lab.jube_job import NPC, SMALL, finish, path_without, start
+from tests.lab.terminal import shown_text
 from tests.paths import ROOT
 
 #: Job scripts of a site: how each ends is its argument.
@@ -575,7 +575,7 @@ def test_on_a_terminal_there_is_a_live_table(cluster: Cluster, tmp_path: Path) -
                 break
     os.close(mine)
     assert process.wait(10) == 6
-    text = text_of(shown.decode())
+    text = shown_text(shown.decode())
     assert re.search(r"state +workpackage +job +nodes +time +launches", text)
     number = jobs(run)
     assert re.search(rf"running +job 0 +{number['short']} +n\d +\d+ s", text)

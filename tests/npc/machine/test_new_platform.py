@@ -16,13 +16,14 @@ import pytest
 from npc.machine.new_platform import Partition, parse_partitions, platform_toml, platform_xml
 from npc.machine.platform import read_platform
 from npc.records.record import read_csv
+from tests.captured import text_of
 from tests.lab.cluster import Cluster
 from tests.lab.jube_job import NPC, SMALL
-from tests.npc.jobs.test_slurm import captured
 from tests.paths import ROOT
 
 PARTITIONS = {
-    each.name: each for each in parse_partitions(captured("sinfo.txt"), captured("show_partition.txt"))
+    each.name: each
+    for each in parse_partitions(text_of("slurm", "sinfo.txt"), text_of("slurm", "show_partition.txt"))
 }
 
 

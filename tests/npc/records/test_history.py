@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
-from datetime import datetime, timedelta, timezone
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -14,18 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from npc.records.history import CACHE, History, InvalidHistory, SeriesKey, night_name, of_night
-from npc.records.record import COLUMNS, Record, read_csv, replace
-
-BEGUN = datetime(2026, 11, 20, 2, 30, tzinfo=timezone.utc)
-
-
-def a_record(sample: int = 0, day: int = 0, **changes: object) -> Record:
-    record = Record(
-        time=(BEGUN + timedelta(days=day)).isoformat(), platform="fuchs", benchmark="qperf", case="tcp_bw",
-        metric="bandwidth", value=1.1e9 + sample, unit="B/s", size=65536, nodes=2, hosts=("n1", "n2"),
-        run=f"night{day}", sample=sample, params={"runtime": "2"},
-    )  # fmt: skip
-    return replace(record, **changes)
+from npc.records.record import COLUMNS, Record, read_csv
+from tests.made.history import BEGUN, a_record
 
 
 @pytest.fixture

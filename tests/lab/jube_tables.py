@@ -1,0 +1,86 @@
+"""JUBE's tables of results against the records that ``npc collect`` makes of the same run."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from npc.records.record import Record, read_csv
+from tests.lab.jube_job import NPC, finish, results
+from tests.lab.jube_patterns import UNITS, meaning_of
+from tests.paths import ROOT
+
+
+class Column(NamedTuple):
+    table: str
+    filter: str | None
+    title: str
+    name: str
+
+
+def columns_alone(benchmark: str) -> list[Column]:
+    tree = ET.parse(ROOT / "benchmarks" / benchmark / "benchmark.xml")
+    return [
+        Column(table.attrib["name"], table.get("filter"), column.attrib["title"], (column.text or "").strip())
+        for table in tree.iter("table")
+        for column in table
+    ]
+
+
+def collect(outpath: Path) -> list[Record]:
+    ended = finish(NPC, "collect", outpath)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return list(read_csv(outpath / "000000/records.csv"))
+
+
+STATISTICS: Mapping[str, Callable[[list[float]], float]] = {
+    "_max": max,
+    "_min": min,
+    "_avg": lambda values: sum(values) / len(values),
+}
+
+
+def numbers_of_records(records: list[Record], pattern: str, unit: str) -> list[float]:
+    """What a pattern should have found, from the records."""
+    meaning = meaning_of(pattern, unit)
+    found = [
+        record
+        for record in records
+        if meaning.of(record)
+        and record.ok
+        and not (pattern.startswith("iperf3_") and record.params.get("side") == "send")
+    ]
+    # one row of each table: the first of a latency, the last of a bandwidth
+    if pattern.startswith(("osu_", "models_", "perftest_")):
+        end = max if meaning.metric == "bandwidth" else min
+        size = end((record.size or 0 for record in found), default=0)
+        found = [record for record in found if (record.size or 0) == size]
+    return [record.value for record in found if record.value is not None]
+
+
+def assert_same_numbers(benchmark: str, outpath: Path, records: list[Record]) -> int:
+    """Compare every cell with a measured number; how many there were."""
+    units = {
+        element.attrib["name"]: element.attrib["unit"]
+        for element in ET.parse(ROOT / "benchmarks" / benchmark / "benchmark_spec.xml").iter("pattern")
+    }
+    tables, compared = results(outpath), 0
+    of_benchmark = [record for record in records if record.benchmark == benchmark]
+    for column in columns_alone(benchmark):
+        pattern, part = column.name[:-4], column.name[-4:]
+        if pattern not in units:
+            continue
+        rows = tables[column.table]  # none where the tags leave out its kind of job
+        assert len(rows) <= 1
+        values = numbers_of_records(of_benchmark, pattern, units[pattern])
+        cell = rows[0][column.title] if rows else ""
+        assert bool(cell) == bool(values), f"{column}: {cell!r}, {values}"
+        if values:
+            expected = STATISTICS[part](values) / UNITS[units[pattern]]
+            assert float(cell) == pytest.approx(expected, rel=1e-3, abs=1e-9), column
+            compared += 1
+    return compared

@@ -1,0 +1,40 @@
+"""How the tests lie: what several need is in ``made`` or ``lab``, and every bench can be started."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.paths import ROOT
+
+TESTS = ROOT / "tests"
+BENCHES = sorted(path.stem for path in (TESTS / "bench").glob("*.py"))
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Every module that a file imports, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_no_test_imports_from_another_test() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in sorted(TESTS.rglob("*.py"))
+        for name in imported(path)
+        if name.startswith("tests.") and any(part.startswith("test_") for part in name.split("."))
+    ]
+    assert not found
+
+
+@pytest.mark.parametrize("name", BENCHES)
+def test_every_bench_can_be_started(name: str) -> None:
+    assert callable(importlib.import_module(f"tests.bench.{name}").main)

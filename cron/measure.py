@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import fcntl
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import IO, Final, NamedTuple
 
 from cron.journal import Part
+from npc import locks
 from npc.jobs import session, slurm
 from npc.jobs.characterise import LOCK, checkout
 from npc.jobs.stop import Stop
@@ -130,13 +130,12 @@ def _await_characterise(out: Path, stop: Stop) -> None:
     deadline = time.monotonic() + GRACE_S + SLACK_S
     while time.monotonic() < deadline and stop.number is None:
         try:
-            with (out / LOCK).open("a") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with locks.only_one(out / LOCK):
                 return
-        except BlockingIOError:
+        except locks.Held:
             stop.wait(_POLL_S)
         except OSError:
-            return  # it was never begun, or the file system has no locks
+            return  # it was never begun
 
 
 def _start(words: Sequence[str], log: IO[bytes]) -> subprocess.Popen[bytes]:

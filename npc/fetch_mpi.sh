@@ -12,10 +12,9 @@ cache=.venv/share/npc/mpi
 [ -x .venv/bin/python ] || { echo "setup: there is no .venv: make setup comes first" >&2; exit 1; }
 [ $# -gt 0 ] || set -- mpich impi
 mkdir -p "$cache"
-exec 9> "$cache/.lock"
-if command -v flock > /dev/null 2>&1; then
-    flock -w 900 9 || { echo "setup: another one has been fetching for 15 minutes" >&2; exit 1; }
-fi
+. npc/lock.sh
+trap drop_lock EXIT
+take_lock "$cache/.lock" 900 || { echo "setup: another one has been fetching for 15 minutes" >&2; exit 1; }
 for name in "$@"; do
     package=$(sed -n "s/^$name = \[\"\(.*\)\"\]$/\1/p" pyproject.toml)
     [ -n "$package" ] || { echo "setup: pyproject.toml has no extra $name" >&2; exit 2; }

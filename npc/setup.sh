@@ -66,17 +66,16 @@ fi
 
 # Two set-ups in one checkout at the same time would spoil each other's .venv. Locking a file that is
 # there anyway leaves nothing behind.
-exec 9< pyproject.toml
-if command -v flock > /dev/null 2>&1; then
-    flock -w 900 9 || fail "another set-up of this checkout has been running for 15 minutes"
-    if is_done; then
-        say "nothing to do, another set-up has just done it (.venv)"
-        exit 0
-    fi
+. npc/lock.sh
+trap drop_lock EXIT
+take_lock pyproject.toml 900 || fail "another set-up of this checkout has been running for 15 minutes"
+if is_done; then
+    say "nothing to do, another set-up has just done it (.venv)"
+    exit 0
 fi
 
 scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
+trap 'rm -rf "$scratch"; drop_lock' EXIT
 
 # --- packages ------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.lab import no_flock
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.slow
@@ -193,14 +194,16 @@ def test_an_interrupted_run_is_repaired_by_the_next(installed: tuple[Path, str])
     assert "nothing to do" in set_up(project).stdout
 
 
-def test_two_at_once_do_the_work_once(installed: tuple[Path, str]) -> None:
+@pytest.mark.parametrize("locks", [True, False])
+def test_two_at_once_do_the_work_once(installed: tuple[Path, str], tmp_path: Path, locks: bool) -> None:
     project, _ = installed
+    file_system = {} if locks else no_flock.environment(tmp_path)
     with (project / "pyproject.toml").open("a", encoding="utf-8") as stream:
         stream.write("# one more pin\n")
     running = [
         subprocess.Popen(
             [str(project / "npc" / "setup.sh")],
-            env=environ(SLOW_BUILD_S="1"),
+            env=environ(SLOW_BUILD_S="1", **file_system),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -211,6 +214,7 @@ def test_two_at_once_do_the_work_once(installed: tuple[Path, str]) -> None:
     assert [child.returncode for child in running] == [0, 0]
     assert sum("installing the Python part" in output for output in outputs) == 1
     assert sum("another set-up has just done it" in output for output in outputs) == 1
+    assert not list(project.glob("*.held"))
 
 
 def test_a_moved_checkout_gets_an_environment_of_its_own(installed: tuple[Path, str], tmp_path: Path) -> None:

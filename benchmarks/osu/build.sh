@@ -16,11 +16,12 @@ mpicxx=${mpicc%cc}cxx
 content=$( { if [ -d "$source" ]; then (cd "$source" && find . -type f -print0 | sort -z | xargs -0 sha256sum); else cat "$source"; fi; "$mpicc" -show; "$mpicc" --version; } 2>&1 | sha256sum)
 prefix=$cache/${content%% *}
 mkdir -p "$cache"
-exec 9> "$prefix.lock"
-flock 9 # jobs that start together build once
+. "$(dirname "$0")/../../npc/lock.sh"
+trap drop_lock EXIT
+take_lock "$prefix.lock" 3600 || fail "another job has been building it for an hour" # jobs that start together build once
 if [ ! -e "$prefix/.installed" ]; then
     build=$(mktemp -d)
-    trap 'rm -rf "$build"' EXIT
+    trap 'rm -rf "$build"; drop_lock' EXIT
     rm -rf "$prefix"
     if [ -d "$source" ]; then cp -r "$source/." "$build"; else tar -xf "$source" -C "$build" > "$log" 2>&1 || fail "is no archive"; fi
     top=$(find "$build" -maxdepth 2 -name configure -type f -perm -u+x -printf '%d %h\n' | sort -n | head -n 1)

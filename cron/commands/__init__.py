@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HISTORY: Final = "history"
+#: In a platform's history: held by the night that is running.
+LOCK: Final = "nightly.lock"
 
 of_history = click.option(
     "--history", type=PathParameter(file_okay=False), help="Folder of histories (history/)."

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cron.commands import HISTORY, folder_of, of_history, of_platform
+from cron.commands import HISTORY, LOCK, folder_of, of_history, of_platform
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,8 +88,9 @@ def _install_units(units: dict[str, str], place: Path) -> None:
 @of_history
 def show(history: Path | None) -> None:
     """What is installed, and how the last nights went."""
-    from cron import lock, schedule
+    from cron import schedule
     from cron.journal import Journal
+    from npc import locks
     from npc.jobs.characterise import checkout
 
     for table in (schedule.CRONTAB, schedule.SCRONTAB):
@@ -104,7 +105,7 @@ def show(history: Path | None) -> None:
             click.echo(f"{table.program}: no nights")
     home = (history or checkout() / HISTORY).resolve()
     for folder in sorted(path.parent for path in home.glob("*/nights.jsonl")):
-        holder = lock.holder(folder)
+        holder = locks.holder(folder / LOCK)
         running = f"; running now: {holder}" if holder and holder.alive() else ""
         click.echo(f"{folder.name}{running}")
         for night in Journal(folder).nights()[-7:]:

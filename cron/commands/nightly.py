@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from cron.commands import folder_of, of_history, of_platform
+from cron.commands import LOCK, folder_of, of_history, of_platform
 from npc.parameters import TAGS, Duration, PathParameter
 
 if TYPE_CHECKING:
@@ -66,10 +66,10 @@ def nightly(
     """
     from pathlib import Path
 
-    from cron.lock import Held, only_one
     from cron.nightly import Options, Stopped, Watch
     from npc.jobs.characterise import benchmark_file, checkout, environment_of_settings, platform_folder
     from npc.jobs.stop import Stop
+    from npc.locks import Held, only_one
     from npc.records.history import InvalidHistory
 
     home = checkout()
@@ -92,10 +92,10 @@ def nightly(
     )
     options.history.mkdir(parents=True, exist_ok=True)
     try:
-        with Stop().listening() as stop, only_one(options.history, 2 * limit) as died:
+        with Stop().listening() as stop, only_one(options.history / LOCK, 2 * limit) as lock:
             watch = Watch(options, stop)
-            if died:
-                watch.notes.append(f"the night before died ({died})")
+            if lock.died:
+                watch.notes.append(f"the night before died ({lock.died})")
             try:
                 outcome = watch.run()
                 _write(options.history, outcome, drain, textfile, as_json)
@@ -105,7 +105,9 @@ def nightly(
                 sys.exit(128 + (stop.number or 0))
             except OSError as error:
                 raise click.ClickException(_cannot_write(error, options)) from None
-    except (Held, InvalidHistory) as error:
+    except Held as who:
+        raise click.ClickException(f"another night is running ({who})") from None
+    except InvalidHistory as error:
         raise click.ClickException(str(error)) from None
     sys.exit(outcome.night.exit_code)
 

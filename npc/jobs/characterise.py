@@ -7,7 +7,6 @@ folders that it and the launches write. Whatever stops the run, what was measure
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import shlex
@@ -21,6 +20,7 @@ from typing import IO, Final
 
 import click
 
+from npc import locks
 from npc.jobs import jube
 from npc.jobs.progress import Display, rows_of
 from npc.jobs.stop import Stop
@@ -171,18 +171,13 @@ def benchmark_file(home: Path, name: str) -> Path:
 @contextlib.contextmanager
 def only_one(outpath: Path) -> Iterator[None]:
     """Holds the lock of `outpath`: two characterisations of one machine would measure each other."""
-    with (outpath / LOCK).open("a+") as lock:
+    with contextlib.ExitStack() as held:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.seek(0)
+            held.enter_context(locks.only_one(outpath / LOCK))
+        except locks.Held as who:
             raise click.ClickException(
-                f"another characterisation is running in {outpath} ({lock.read().strip() or 'starting'}): "
-                "the two would measure each other"
+                f"another characterisation is running in {outpath} ({who}): the two would measure each other"
             ) from None
-        lock.truncate(0)
-        lock.write(f"process {os.getpid()}")
-        lock.flush()
         yield
 
 
@@ -209,8 +204,8 @@ def run_jube(
             nonlocal locked
             display.show(rows_of(run))
             if not locked and run.is_dir():
-                with contextlib.suppress(jube.Busy):  # who looked in just now
-                    held.enter_context(jube.lock(run))
+                with contextlib.suppress(locks.Held):  # who looked in just now
+                    held.enter_context(locks.only_one(run / jube.LOCK))
                     locked = True
 
         jube.call(words, cwd=home, env=env, log=log, stop=stop, tick=tick)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
@@ -20,31 +18,6 @@ GRACE_S: Final = 15.0
 POLL_S: Final = 0.5
 #: In a run's folder: held by whoever has JUBE work on the run.
 LOCK: Final = ".jube.lock"
-#: Where a file system knows no locks (Lustre mounted without ``flock``), there is none to respect.
-_NO_LOCKS: Final = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
-
-
-class Busy(Exception):
-    """Somebody else has JUBE work on the run; the message says who, as far as it is known."""
-
-
-@contextlib.contextmanager
-def lock(run: Path) -> Iterator[int]:
-    """Holds the lock of a run, as long as the process lives or one that inherited the descriptor given here.
-
-    Raises `Busy` when somebody else holds it.
-    """
-    with (run / LOCK).open("a+") as held:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                held.seek(0)
-                raise Busy(held.read().strip() or "another process") from None
-        held.truncate(0)
-        held.write(f"process {os.getpid()} on {os.uname().nodename}")
-        held.flush()
-        yield held.fileno()
 
 
 def at_work(run: Path) -> int | None:

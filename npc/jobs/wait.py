@@ -18,6 +18,7 @@ from typing import Final
 
 import click
 
+from npc import locks
 from npc.jobs import jube, slurm
 from npc.jobs.progress import Display, Row, row_of
 from npc.jobs.slurm import Job
@@ -126,21 +127,21 @@ class Watch:
         else does it just now, or it was stopped."""
         self.busy = ""
         try:
-            with jube.lock(self.run) as lock:
+            with locks.only_one(self.run / jube.LOCK) as lock:
                 if (pid := jube.at_work(self.run)) is not None:
-                    raise jube.Busy(f"process {pid} on this machine")
+                    raise locks.Held(f"process {pid} on this machine")
                 marked = []
                 for each in read_workpackages(self.run, WRITING_S):
                     each.note_submission()
                     self._void_marks_if_requeued(each)
                     marked += [each] if self._mark(each) else []
-                whole = self._continue(lock)
+                whole = self._continue(lock.descriptor)
                 for each in marked:
                     if each.done:  # just before its job was ended
                         (each.folder / REASON).unlink(missing_ok=True)
                     elif each.is_open:  # no error file, or not where it was looked for: JUBE's own mark
                         (each.folder / "error").write_text(each.recorded_reason() + "\n")
-        except jube.Busy as who:
+        except locks.Held as who:
             self.busy = f"JUBE is working on this run for somebody else ({who})"
             return False
         return whole

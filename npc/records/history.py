@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import fcntl
 import hashlib
 import io
 import json
@@ -37,12 +36,15 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
 
 from npc.files import append_whole
+from npc.locks import only_one
 from npc.records.history_files import REMEASURED, completed, months
 from npc.records.record import COLUMNS, OK, InvalidRecord, Record, from_cells, from_row, replace, to_cells
 from npc.records.units import METRICS
 
 CACHE: Final = ".cache.sqlite"
 LOCK: Final = ".lock"
+#: How long the lock may be held (s): where the holder was on another host and that died, it is free then.
+_APPENDING_S: Final = 600.0
 
 _NEEDED: Final = ("time", "metric", "value")
 
@@ -240,8 +242,7 @@ class History:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        with (self.folder / LOCK).open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with only_one(self.folder / LOCK, limit_s=_APPENDING_S, wait_s=math.inf):
             yield
 
     # The cache

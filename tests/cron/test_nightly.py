@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shlex
 import shutil
 import signal
 import subprocess
-import sys
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -20,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cron.journal import Journal, Night, missed
-from cron.lock import NAME, Held, only_one
 from cron.nightly import Options, Watch, prunable
 from cron.schedule import At, blocks, script_text, systemd_units, with_block, without_block
 from npc.files import append_line, read_lines
@@ -33,74 +29,6 @@ from tests.lab.jube_job import NPC, finish, path_without, platform, start
 from tests.lab.npb_job import Job
 from tests.made.nights import CLIENT, TINY
 from tests.paths import ROOT
-
-# -- the lock ------------------------------------------------------------------------------------------
-
-HOLDS = """
-import sys
-from pathlib import Path
-from cron.lock import only_one
-with only_one(Path(sys.argv[1]), 60):
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
-
-@contextlib.contextmanager
-def holder(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """Another process that holds the lock until its stdin ends."""
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLDS, folder], cwd=ROOT, text=True,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-    ) as process:  # fmt: skip
-        assert process.stdout is not None and process.stdout.readline() == "held\n"
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def test_the_lock_is_held_by_one_and_says_by_whom(tmp_path: Path) -> None:
-    with holder(tmp_path) as other:
-        with pytest.raises(Held, match=rf"another night is running \(process {other.pid} on "):
-            only_one(tmp_path, 60).__enter__()
-        other.communicate()
-    with only_one(tmp_path, 60) as died:
-        assert died is None, "it was given back in order"
-
-
-def test_a_holder_that_was_killed_is_noticed(tmp_path: Path) -> None:
-    with holder(tmp_path) as other:
-        other.kill()
-        other.wait()
-        with only_one(tmp_path, 60) as died:
-            assert died is not None and died.pid == other.pid
-    with only_one(tmp_path, 60) as died:
-        assert died is None
-
-
-@pytest.mark.parametrize(
-    ("change", "free"),
-    [
-        ({}, False),  # alive, on a file system without locks
-        ({"begun": 1}, True),  # another process has its pid by now
-        ({"boot": "an earlier one"}, True),
-        ({"host": "elsewhere"}, False),  # who knows, until its time is over
-        ({"host": "elsewhere", "until": 0.0}, True),
-    ],
-)
-def test_where_the_file_system_has_no_locks_the_file_says_who_lives(
-    tmp_path: Path, change: dict[str, object], free: bool
-) -> None:
-    with holder(tmp_path):
-        told = json.loads((tmp_path / NAME).read_text())
-        (tmp_path / NAME).rename(tmp_path / "of the other")
-        (tmp_path / NAME).write_text(json.dumps({**told, **change}))
-        with contextlib.ExitStack() as stack:
-            if not free:
-                stack.enter_context(pytest.raises(Held))
-            stack.enter_context(only_one(tmp_path, 60))
-
 
 # -- the journal ---------------------------------------------------------------------------------------
 

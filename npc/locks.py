@@ -1,0 +1,146 @@
+"""One process at a time: the lock of a file, which says who holds it or died with it.
+
+The kernel's lock (flock(2)) ends with the process that holds it, however it ends, or with the last one that
+inherited its descriptor. Where a file system has none (Lustre mounted without ``flock`` answers ENOSYS), a
+file beside it that only one can create (``NAME.held``, `filelock.SoftFileLock`) takes its place; what a dead
+process of this host left is removed. The locked file names its holder (host, pid, start of the process), so
+that who died is noticed, and so that a lock with a known end also holds between the hosts of an NFS that
+keeps locks to itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import IO, Final, NamedTuple
+
+_NO_FLOCK: Final = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+#: Between two looks at a lock that somebody else has (seconds).
+_LOOK_S: Final = 0.05
+
+
+class Held(Exception):
+    """Somebody else has the lock; the message says who."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds a lock. begun: the process's start in clock ticks since boot, which tells it from a later one
+    with its pid; boot: of which boot; since, until: seconds since the epoch; 0: nobody knows until when."""
+
+    host: str
+    pid: int
+    begun: int
+    boot: str
+    since: float
+    until: float
+
+    def alive(self) -> bool:
+        """Whether it still runs; of another host's process, whether its time is not over."""
+        if self.host != os.uname().nodename:
+            return time.time() < self.until
+        return self.boot == _boot() and _begun(self.pid) == self.begun
+
+    def __str__(self) -> str:
+        since = datetime.fromtimestamp(self.since, timezone.utc).astimezone()
+        return f"process {self.pid} on {self.host}, since {since:%Y-%m-%d %H:%M:%S}"
+
+
+class Lock(NamedTuple):
+    """A lock that is held. died: who held it before and died with it; descriptor: of the locked file, for a
+    child that is to go on holding it."""
+
+    died: Holder | None
+    descriptor: int
+
+
+@contextlib.contextmanager
+def only_one(path: Path, limit_s: float = 0.0, wait_s: float = 0.0) -> Iterator[Lock]:
+    """Holds the lock of the file `path`, which is made; waits for it at most `wait_s`.
+
+    `limit_s` is how long it will be held at most, 0 if that is not known. Raises `Held`, and OSError as the
+    file system does.
+    """
+    deadline = time.monotonic() + wait_s
+    with path.open("a+") as stream, contextlib.ExitStack() as held:
+        while True:
+            try:
+                died = _take(path, stream, held)
+                break
+            except Held:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(_LOOK_S)
+        pid, now = os.getpid(), time.time()
+        this = Holder(
+            os.uname().nodename, pid, _begun(pid) or 0, _boot(), now, now + limit_s if limit_s else 0.0
+        )
+        stream.seek(0)
+        stream.truncate()
+        stream.write(json.dumps(asdict(this)))
+        stream.flush()
+        try:
+            yield Lock(died, stream.fileno())
+        finally:
+            stream.truncate(0)
+
+
+def holder(path: Path) -> Holder | None:
+    """Who holds the lock of `path` now, or died with it; None if nobody does."""
+    try:
+        return Holder(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None  # empty: given back in order; half of one: its writer died at once
+
+
+def _take(path: Path, stream: IO[str], held: contextlib.ExitStack) -> Holder | None:
+    """Take the lock, if it is free; who died with it."""
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise Held(str(holder(path) or "it is just starting")) from None
+    except OSError as error:
+        if error.errno not in _NO_FLOCK:
+            raise
+        _take_marker(path, held)
+    before = holder(path)
+    if before and before.alive():
+        raise Held(str(before))
+    return before
+
+
+def _take_marker(path: Path, held: contextlib.ExitStack) -> None:
+    from filelock import SoftFileLock, Timeout  # only here, because it takes longer than all else
+
+    marker = path.with_name(f"{path.name}.held")
+    before = holder(path)
+    if before and before.until and not before.alive():  # of another host, too
+        marker.unlink(missing_ok=True)
+    try:
+        held.enter_context(SoftFileLock(marker, timeout=0))
+    except Timeout:
+        raise Held(f"{before or 'it is just starting'}; if nobody is: remove {marker}") from None
+
+
+def _begun(pid: int) -> int | None:
+    """When a living process started, in clock ticks since boot (proc(5), field 22); None if it has ended."""
+    try:
+        state, *fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except (OSError, ValueError):
+        return None
+    return None if state in "ZX" else int(fields[18])
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""

@@ -8,10 +8,9 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
-
-from msgspec.structs import replace
 
 from npb.measure import Outcome
 from npb.verdict import tool_of

@@ -97,7 +97,7 @@ def last_line(*streams: bytes) -> str:
 
 
 def _read(parser: str, argv: Sequence[str], ended: Ended) -> tuple[Reading, ...]:
-    """What the parser reads in stdout with stderr behind it, as `parsers.collect` will."""
+    """What the parser reads in stdout with stderr behind it, as `npc collect` will."""
     if parser == RAW:
         return ()
     import parsers

@@ -175,7 +175,7 @@ def observe(
         )
     )  # fmt: skip
     log.close()
-    from parsers.collect import collect_run
+    from parsers.run.collect import collect_run
 
     save_csv(collect_run(folder, platform), folder / RECORDS)
     if as_json:

@@ -25,10 +25,10 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
-from npc.records.reading import OK, Reading
-from parsers import NUMBER, WHOLE, complete_lines, option, words_after
-from parsers.readings import failed
-from parsers.shapes import by_shape
+from npc.records.reading import OK, Reading, failed
+from parsers.text.lines import NUMBER, WHOLE, complete_lines
+from parsers.text.options import option, words_after
+from parsers.text.shapes import by_shape
 
 _FLOAT: Final = rf"{NUMBER}(?:[eE][-+]?[0-9]{{1,3}})?|nan|-nan|inf"
 _CELLS: Final = re.compile(rf"\n *(imax *= *{WHOLE} +jmax *= *{WHOLE} +kmax *= *{WHOLE}) *(?=\n)")

@@ -27,9 +27,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, repeat
 from typing import Final, NamedTuple
 
-from npc.records.reading import OK, Reading
-from parsers import complete_lines, option
-from parsers.readings import failed
+from npc.records.reading import OK, Reading, failed
+from parsers.text.lines import complete_lines
+from parsers.text.options import option
 
 _RUN: Final = re.compile(r"\nThis is the DARPA/DOE HPC Challenge Benchmark version ([\w.]+)[^\n]*(?=\n)")
 _NUMBER: Final = re.compile(r"(?:[-+]|)[0-9]{1,18}(?:\.[0-9]{1,18}|)(?:e[-+]?[0-9]{1,3}|)")

@@ -21,9 +21,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
-from npc.records.reading import OK, Reading
-from parsers import complete_lines
-from parsers.readings import failed
+from npc.records.reading import OK, Reading, failed
+from parsers.text.lines import complete_lines
 
 _RUN: Final = re.compile(r"\nHPCG-Benchmark\nversion=(\S{1,40})(?=\n)")
 _NUMBER: Final = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,18}|)(?:e[-+]?[0-9]{1,3}|)")

@@ -18,9 +18,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from npc.records.reading import OK, Reading
-from parsers import NUMBER, WHOLE, complete_lines
-from parsers.readings import failed
+from npc.records.reading import OK, Reading, failed
+from parsers.text.lines import NUMBER, WHOLE, complete_lines
 
 _VERSION: Final = re.compile(r"\nHPLinpack ([0-9.]{1,20}) ")
 _NUMBER: Final = rf"({NUMBER}(?:e[-+]?[0-9]{{1,3}})?)"

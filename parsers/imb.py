@@ -29,10 +29,10 @@ from operator import ge
 from pathlib import PurePath
 from typing import Any, Final, NamedTuple, NewType
 
-from npc.records.reading import Reading
-from parsers import NUMBER, WHOLE, complete_lines
-from parsers.readings import Column, failed
-from parsers.tables import Cell, Rows, by_layout, is_long, rows_of_tables
+from npc.records.reading import Reading, failed
+from parsers.text.lines import NUMBER, WHOLE, complete_lines
+from parsers.text.readings import Column
+from parsers.text.tables import Cell, Rows, by_layout, is_long, rows_of_tables
 
 _TITLE: Final = re.compile(r"\n# Benchmarking (\S+)(?: \([^)\n]*\))?[ \t]*(?=\n)")
 _HEADING: Final = re.compile(r"\n[ \t]*((?:Group +)?(?:#bytes +)?#repetitions [^\n]+)\Z")

@@ -25,10 +25,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from npc.records.reading import OK, Reading
+from npc.records.reading import OK, Reading, failed
 from npc.records.units import parse_size
-from parsers import NUMBER, WHOLE, complete_lines, option, words_after
-from parsers.readings import failed
+from parsers.text.lines import NUMBER, WHOLE, complete_lines
+from parsers.text.options import option, words_after
 
 _LOST_ROW: Final = rf"(?: +({NUMBER}) ms +({WHOLE})/({WHOLE}) \([^)\n]*\))?"
 _SUMMARY: Final = re.compile(

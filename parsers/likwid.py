@@ -28,10 +28,10 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
-from npc.records.reading import OK, Reading
+from npc.records.reading import OK, Reading, failed
 from npc.validity.arithmetic import contradiction
-from parsers import NUMBER, WHOLE, complete_lines, option, words_after
-from parsers.readings import failed
+from parsers.text.lines import NUMBER, WHOLE, complete_lines
+from parsers.text.options import option, words_after
 
 _TEST: Final = re.compile(r"\nTest: (\w+)[ \t]*(?=\n)")
 _RATE: Final = re.compile(rf"\n(MFlops|MByte)/s:[ \t]*({NUMBER})[ \t]*(?=\n)")

@@ -14,10 +14,10 @@ from functools import lru_cache
 from itertools import chain
 from typing import Final
 
-from npc.records.reading import Reading
-from parsers import NUMBER, WHOLE, complete_lines
-from parsers.readings import Column, failed
-from parsers.tables import Cell, by_layout, is_long, rows_of_tables
+from npc.records.reading import Reading, failed
+from parsers.text.lines import NUMBER, WHOLE, complete_lines
+from parsers.text.readings import Column
+from parsers.text.tables import Cell, by_layout, is_long, rows_of_tables
 
 #: A title with the heading below it; or the line of a run that was refused, which has no title.
 _HEAD: Final = re.compile(

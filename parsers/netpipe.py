@@ -16,9 +16,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import Final
 
-from npc.records.reading import Reading
-from parsers import NUMBER, WHOLE, complete_lines
-from parsers.readings import Column, failed
+from npc.records.reading import Reading, failed
+from parsers.text.lines import NUMBER, WHOLE, complete_lines
+from parsers.text.readings import Column
 
 _FILE_ROW: Final = re.compile(rf"\n *({WHOLE}) ({NUMBER}) +(0\.[0-9]{{8}})(?=\n)")
 _ROW: Final = re.compile(

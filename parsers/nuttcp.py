@@ -17,10 +17,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from npc.records.reading import OK, Reading
+from npc.records.reading import OK, Reading, failed
 from npc.records.units import parse_size
-from parsers import NUMBER, WHOLE, complete_lines, option, words_after
-from parsers.readings import failed
+from parsers.text.lines import NUMBER, WHOLE, complete_lines
+from parsers.text.options import option, words_after
 
 _PARSED: Final = re.compile(
     rf"\n(?:\S+: )?megabytes={NUMBER} real_seconds={NUMBER} rate_Mbps=({NUMBER}) tx_cpu=[^\n]*(?=\n)"

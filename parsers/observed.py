@@ -10,8 +10,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from npc.records.reading import OK, Reading
-from parsers.readings import failed
+from npc.records.reading import OK, Reading, failed
 
 CASE: Final = "observed"
 SCHEMA: Final = 1

@@ -26,10 +26,10 @@ from itertools import chain, repeat
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
-from npc.records.reading import OK, Reading
-from parsers import NUMBER, WHOLE, complete_lines
-from parsers.readings import Column, failed
-from parsers.tables import Cell, by_layout, is_long, rows_of_tables
+from npc.records.reading import OK, Reading, failed
+from parsers.text.lines import NUMBER, WHOLE, complete_lines
+from parsers.text.readings import Column
+from parsers.text.tables import Cell, by_layout, is_long, rows_of_tables
 
 #: A title with the comments and empty lines below it, of which the last is usually the heading.
 _HEAD: Final = re.compile(

@@ -16,10 +16,10 @@ from functools import lru_cache
 from itertools import chain, compress, repeat
 from typing import Final, NamedTuple
 
-from npc.records.reading import OK, Reading
-from parsers import NUMBER, WHOLE, complete_lines
-from parsers.readings import Column, failed
-from parsers.tables import OPTIONAL, Cell, by_layout, is_long, rows_of_tables
+from npc.records.reading import OK, Reading, failed
+from parsers.text.lines import NUMBER, WHOLE, complete_lines
+from parsers.text.readings import Column
+from parsers.text.tables import OPTIONAL, Cell, by_layout, is_long, rows_of_tables
 
 #: A title with the lines below it that tell what was measured how; the last of these heads the columns.
 _HEAD: Final = re.compile(

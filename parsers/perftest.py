@@ -29,10 +29,11 @@ from math import inf, isfinite, nan
 from pathlib import PurePath
 from typing import Final, NamedTuple, TypeAlias
 
-from npc.records.reading import OK, Reading
-from parsers import NUMBER, WHOLE, complete_lines, option, words_after
-from parsers.readings import Column, failed
-from parsers.tables import by_layout
+from npc.records.reading import OK, Reading, failed
+from parsers.text.lines import NUMBER, WHOLE, complete_lines
+from parsers.text.options import option, words_after
+from parsers.text.readings import Column
+from parsers.text.tables import by_layout
 
 _PROGRAM: Final = re.compile(r"ib_(?:send|write|read|atomic)_(?:bw|lat)")
 #: A test's title, or what follows the first word of a table's heading.

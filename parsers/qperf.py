@@ -28,10 +28,10 @@ from functools import lru_cache, partial
 from itertools import chain
 from typing import Final
 
-from npc.records.reading import OK, Reading
+from npc.records.reading import OK, Reading, failed
 from npc.records.units import parse_size
-from parsers import NUMBER, WHOLE, complete_lines, option, words_after
-from parsers.readings import failed
+from parsers.text.lines import NUMBER, WHOLE, complete_lines
+from parsers.text.options import option, words_after
 
 _TEST: Final = re.compile(r"(?:rds|sctp|sdp|tcp|udp|ver_rc|x?rc|uc|ud)_[a-z_]+")
 _TITLE: Final = re.compile(rf"\n(?=[r-x])(?={_TEST.pattern}:[ \t]*\n)")

@@ -27,9 +27,9 @@ from itertools import chain, repeat
 from operator import truediv
 from typing import Final, NamedTuple
 
-from npc.records.reading import OK, Reading
-from parsers import NUMBER, WHOLE, complete_lines, option, words_after
-from parsers.readings import failed
+from npc.records.reading import OK, Reading, failed
+from parsers.text.lines import NUMBER, WHOLE, complete_lines
+from parsers.text.options import option, words_after
 
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _BANNER: Final = re.compile(r"\nsockperf: == version #([0-9.]*)[^\n]*(?=\n)")

@@ -27,11 +27,10 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from npc.machine.sysfs import format_cpus, parse_cpus
-from npc.records.reading import OK, Reading
+from npc.records.reading import OK, Reading, failed
 from npc.validity.arithmetic import contradiction
-from parsers import NUMBER, WHOLE, complete_lines
-from parsers.readings import failed
-from parsers.shapes import by_shape
+from parsers.text.lines import NUMBER, WHOLE, complete_lines
+from parsers.text.shapes import by_shape
 
 _VERSION: Final = re.compile(r"\nSTREAM version (?:\$Revision: )?([^\s$]+)[^\n]*(?=\n)")
 _RATE: Final = re.compile(rf"\n(Copy|Scale|Add|Triad): +({NUMBER}) +{NUMBER} +({NUMBER}) +{NUMBER} *(?=\n)")

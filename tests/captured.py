@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any, Final
-
-from msgspec.structs import astuple
 
 import parsers
 from npc.records.reading import Reading

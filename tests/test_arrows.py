@@ -48,7 +48,7 @@ BY_NAME = {
 
 
 def names_of(source: str, module: str, is_package: bool) -> Iterator[str]:
-    """The dotted name of everything that a module's source imports; ``a.*`` for all modules of a package."""
+    """The dotted name of everything that a module's source imports; ``a.*`` for the modules of a package."""
     package = module if is_package else module.rpartition(".")[0]
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -80,7 +80,7 @@ def targets(names: Iterator[str], known: set[str]) -> set[str]:
     found = set()
     for name in names:
         if name.endswith(".*"):
-            found |= {each for each in known if each.startswith(name[:-1])}
+            found |= {each for each in known if each.rpartition(".")[0] == name[:-2]}
             continue
         while name and name not in known:
             name = name.rpartition(".")[0]
@@ -167,4 +167,4 @@ def test_the_launcher_loads_nothing_heavy() -> None:
 def test_help_loads_no_heavy_library(name: str) -> None:
     words = [*filter(None, [name]), "--help"]
     loaded = loaded_by(f"from npc.cli import main\nmain({words}, standalone_mode=False)")
-    assert not loaded & {"numpy", "scipy", "matplotlib", "mpi4py", "jinja2", "rich", "msgspec"}
+    assert not loaded & {"numpy", "scipy", "matplotlib", "mpi4py", "jinja2", "rich"}

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Final
-
-import msgspec
+from dataclasses import dataclass, field
 
 from npc.records.status import OK as OK
 
-_NO_PARAMS: Final[Mapping[str, str]] = MappingProxyType({})
 
-
-class Reading(msgspec.Struct, frozen=True, gc=False):
+@dataclass(frozen=True)
+class Reading:
     """What one line of a tool's output says, in the metric's SI base unit (`npc.records.units.METRICS`).
 
-    Light, because a parser makes millions of them; `Record` checks it. `value` is None exactly where
-    `status` is not ``ok`` and nothing was printed; `size` is the message or working-set size in bytes, None
-    where the test has none.
+    `Record` checks it. `value` is None exactly where `status` is not ``ok`` and nothing was printed; `size`
+    is the message or working-set size in bytes, None where the test has none.
     """
 
     case: str
@@ -26,5 +21,12 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
     value: float | None
     size: int | None = None
     status: str = OK
-    params: Mapping[str, str] = _NO_PARAMS
+    params: Mapping[str, str] = field(default_factory=dict)
     tool_version: str = ""
+
+
+def failed(
+    case: str, metric: str, reason: str, size: int | None = None, params: Mapping[str, str] | None = None
+) -> Reading:
+    """The reading of a test that gave no number; `reason` is shortened to one line."""
+    return Reading(case, metric, None, size, f"failed: {' '.join(reason.split())[:200]}", params or {})

@@ -72,7 +72,7 @@ def found(pairs: int, noise: Noise, slower: float, runs: int = 1, drift: float =
 
 def real_run(folder: Path) -> Path:
     """One short run of this machine: memory and caches by LIKWID, MPI by the OSU ports; six launches each."""
-    from parsers.collect import collect_run
+    from parsers.run.collect import collect_run
 
     sample = [str(BIN / "npc"), "sample", "--output"]
     likwid = ["likwid-bench", "-t", "{kernel}", "-w", "{work}", "-i", "{loops}"]

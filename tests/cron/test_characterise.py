@@ -24,7 +24,7 @@ from npc.jobs.characterise import exit_code, next_id, paths_from_here, settings
 from npc.jobs.progress import Row, rows_of
 from npc.jobs.workpackages import Progress
 from npc.records.record import save_csv
-from parsers.collect import collect_run
+from parsers.run.collect import collect_run
 from tests.lab.jube_job import NPC, SMALL, command, finish, path_without, platform, start
 from tests.lab.npb_job import Job
 from tests.lab.terminal import shown_text

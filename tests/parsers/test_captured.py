@@ -12,6 +12,7 @@ import parsers
 from npc.records.reading import Reading
 from npc.records.record import OK, InvalidRecord, Record
 from npc.records.units import METRICS
+from parsers.text.options import option, words_after
 from tests import captured
 
 
@@ -145,10 +146,10 @@ def test_the_header_line_gives_the_command_unless_one_is_given() -> None:
     ],
 )
 def test_option_finds_the_value_as_the_tools_do(words: list[str], value: str | None) -> None:
-    assert parsers.option(words, "-m", "--msg-size") == value
+    assert option(words, "-m", "--msg-size") == value
 
 
 def test_words_after_skips_what_started_the_tool() -> None:
     argv = ["timeout", "-s", "INT", "2", "/usr/bin/sockperf", "ping-pong", "-t", "6"]
-    assert parsers.words_after(argv, "sockperf") == ["ping-pong", "-t", "6"]
-    assert parsers.words_after(["mpirun", "x"], "sockperf") == ["mpirun", "x"]
+    assert words_after(argv, "sockperf") == ["ping-pong", "-t", "6"]
+    assert words_after(["mpirun", "x"], "sockperf") == ["mpirun", "x"]

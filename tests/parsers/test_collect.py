@@ -14,7 +14,7 @@ import pytest
 
 from npc import Record, read_run
 from npc.jobs.workpackages import NoRun, find_run
-from parsers.collect import collect_run, count_failures
+from parsers.run.collect import collect_run, count_failures
 from tests.lab.jube_job import NPC
 from tests.made.jube_run import Run, launch, write_launches
 from tests.paths import ROOT

@@ -8,7 +8,6 @@ import random
 import re
 from collections import Counter, deque
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -163,26 +162,6 @@ def test_a_line_lost_doubled_or_moved_among_alike_says_nothing_new(data: st.Data
     shuffled = lines if log_of_runs else random.Random(place).sample(lines, len(lines))
     values = {reading.value for reading in whole}
     assert {reading.value for reading in parsers.parse(tool, "".join(shuffled), argv)} <= values | {None}
-
-
-#: Parsers that read columns of numbers.
-TABLES = ["imb", "models", "osu", "patterns"]
-
-
-@settings(max_examples=200, deadline=None)
-@given(data=st.data())
-def test_long_texts_are_read_as_short_ones(data: st.DataObject) -> None:
-    """What reads the numbers of long texts faster gives the same, also where lines are damaged."""
-    tool, _, text = data.draw(st.sampled_from([found for found in TEXTS if found[0] in TABLES]))
-    argv, text = command_and_text(text)
-    if data.draw(st.booleans()):
-        text = damaged(data, text)
-    if text and data.draw(st.booleans()):
-        place = data.draw(st.integers(0, len(text) - 1))
-        text = text[:place] + data.draw(st.sampled_from([*" \t\v.-e#x", "0", "9" * 19])) + text[place + 1 :]
-    short = parsers.parse(tool, text, argv)
-    with patch("parsers.tables._LONG", -1):
-        assert sorted(map(repr, parsers.parse(tool, text, argv))) == sorted(map(repr, short))
 
 
 @settings(max_examples=300, deadline=None)

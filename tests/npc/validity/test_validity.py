@@ -23,7 +23,7 @@ from npc.validity import Circumstances, all_rules, find_lies, judged
 from npc.validity.arithmetic import contradiction
 from npc.validity.rules.cache import last_level_bytes
 from npc.validity.unit_errors import likely_slip
-from parsers.collect import collect_run
+from parsers.run.collect import collect_run
 from tests import captured
 from tests.lab.jube_job import NPC
 from tests.paths import ROOT

@@ -11,13 +11,6 @@ from npc.records.reading import OK, Reading
 _NO_PARAMS: Final[Mapping[str, str]] = Reading("", "", None).params
 
 
-def failed(
-    case: str, metric: str, reason: str, size: int | None = None, params: Mapping[str, str] = _NO_PARAMS
-) -> Reading:
-    """The reading of a test that gave no number; `reason` is shortened to one line."""
-    return Reading(case, metric, None, size, f"failed: {' '.join(reason.split())[:200]}", params)
-
-
 class Column:
     """What the readings of a table's column share, made once for all tables of a layout."""
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeVar
 
-from parsers import NUMBER, WHOLE
+from parsers.text.lines import NUMBER, WHOLE
 
 #: Pattern of a cell in a column of numbers that has a dash where there is none.
 OPTIONAL: Final = rf"(?:{NUMBER}|-)"
@@ -78,43 +78,8 @@ def rows_of_tables(tables: Sequence[str], cells: tuple[Cell, ...], together: boo
     tables: the lines of each, which begin with a line end; those that are no row are left out.
     """
     tables = [_COMMENT.sub("", lines) if "#" in lines else lines for lines in tables]
-    if not together:
-        for lines in tables:
-            yield _rows(lines, cells)
-        return
-    from parsers.grid import NoGrid, rows_of_grid  # loads NumPy
-
-    of_length: dict[int, list[str]] = {}
     for lines in tables:
-        lines = lines.rstrip("\n")
-        length = _line_length(lines)
-        if len(lines) % length and cells[0].pattern in (WHOLE, NUMBER):
-            lines = _without_tail(lines)
-            length = _line_length(lines)
-        if not lines or len(lines) % length:
-            yield _rows(lines + "\n", cells)
-        else:
-            of_length.setdefault(length, []).append(lines)
-    for length, alike in of_length.items():
-        for first in range(0, len(alike), _TOGETHER):
-            some = alike[first : first + _TOGETHER]
-            try:
-                yield rows_of_grid(some, length, cells)
-            except NoGrid:
-                for lines in some:
-                    yield _rows(lines + "\n", cells)
-
-
-def _line_length(lines: str) -> int:
-    """Characters of the first line and its line end, of which there is one before it."""
-    end = lines.find("\n", 1)
-    return end if end >= 0 else len(lines) or 1
-
-
-def _without_tail(lines: str) -> str:
-    """`lines` without what stands behind the rows of a table that begin with a number."""
-    tail = _NO_ROW.search(lines)
-    return lines[: tail.start()] if tail and not _ROW.search(lines, tail.start()) else lines
+        yield _rows(lines, cells)
 
 
 def _rows(lines: str, cells: tuple[Cell, ...]) -> Rows:

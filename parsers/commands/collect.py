@@ -1,0 +1,54 @@
+"""``npc collect RUN``: the records of a run."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from npc.parameters import PathParameter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command()
+@click.argument("run", type=PathParameter(exists=True, file_okay=False))
+@click.option("--platform", default="", help="Name of the platform (default: as the platform file says).")
+@click.option("--output", type=PathParameter(dir_okay=False), help="Default: RUN/records.csv.")
+def collect(run: Path, platform: str, output: Path | None) -> None:
+    """Records of a JUBE run: RUN/records.csv.
+
+    RUN is a run's folder (runs/000003), the folder above it (the newest run is meant), or a folder of
+    launches. Exit codes: 0, 1 no usable record at all (the file is written), 2 usage.
+    """
+    from npc.jobs.workpackages import NoRun, find_run
+    from npc.machine.platform import InvalidPlatform
+    from npc.records.record import save_csv
+    from npc.records.run import RECORDS
+    from npc.validity import INVALID
+    from parsers.run.collect import collect_run, count_failures, save_environment
+
+    try:
+        folder = find_run(run)
+        records = collect_run(folder, platform)
+    except (NoRun, InvalidPlatform) as error:
+        raise click.UsageError(str(error)) from None
+    target = output or folder / RECORDS
+    try:
+        save_csv(records, target)
+        if output is None:  # who writes elsewhere wants the run left as it is
+            save_environment(folder)
+    except OSError as error:
+        raise click.ClickException(
+            f"cannot write {target}: {error.strerror}; the raw output is untouched"
+        ) from None
+    usable = sum(record.ok for record in records)
+    click.echo(f"{len(records)} records, {usable} of them usable: {target}")
+    for status, count in count_failures(records).items():
+        click.echo(f"  {count} × {status}", err=True)
+    if any(record.status.startswith(INVALID) for record in records):
+        click.echo(f"  which rule says so: npc check {folder}", err=True)
+    if not usable:
+        sys.exit(1)

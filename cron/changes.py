@@ -10,7 +10,6 @@ night asks again, at every place: so a change needs no confirmation by a second 
 
 from __future__ import annotations
 
-import importlib
 import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -78,8 +77,9 @@ def _worth_a_search(clean: Floats, sigma: float) -> bool:
 
 def levels(clean: Floats, sigma: float) -> list[tuple[int, int]]:
     """The pieces of constant level as half-open ranges of nights."""
-    ruptures = importlib.import_module("ruptures")  # here, because it loads SciPy
-    search = ruptures.KernelCPD(kernel="linear", min_size=MIN_NIGHTS)
+    from ruptures import KernelCPD  # here, because it loads SciPy
+
+    search = KernelCPD(kernel="linear", min_size=MIN_NIGHTS)
     penalty = PENALTY * sigma**2 * math.log(len(clean))
     ends = search.fit(clean[:, None]).predict(pen=penalty)
     return list(zip([0, *ends[:-1]], ends, strict=True))

@@ -24,8 +24,8 @@ from cron.step_detection import HIT, MIN_NIGHTS, WINDOW, Gate, Judged
 from cron.verdict import Direction, NightVerdict, SeriesVerdict, Suspect, Verdict
 from npc.records.history import SeriesKey
 from npc.records.units import METRICS, format_quantity
+from npc.statistics.distributions import upper_tail
 from npc.statistics.medians import false_discovery
-from npc.statistics.mixture import upper_tail
 
 if TYPE_CHECKING:
     from cron.step_detection import Booleans, Floats

@@ -25,7 +25,8 @@ from cron.step_detection import DISAGREE
 from cron.verdict import Suspect
 from npc.machine.fabric import Kind, natural
 from npc.statistics import mixture as evidence
-from npc.statistics.mixture import Hypotheses, at_least, upper_tail
+from npc.statistics.distributions import at_least, normal_quantile, upper_tail
+from npc.statistics.mixture import Hypotheses
 
 if TYPE_CHECKING:
     from npc.machine.fabric import Topology
@@ -119,7 +120,7 @@ def failing(panel: Panel) -> list[Suspect]:
             continue
         rate = min((len(bad) - len(mine) + 1) / (others + 50), 0.5)
         chance = min(at_least(len(mine), total, rate) * len(names), 1.0)
-        score = evidence.normal_quantile(chance / len(names))
+        score = normal_quantile(chance / len(names))
         if score >= SHOWN_SCORE:
             found.append(_silent(name, mine, total, chance, score, bad))
     return found

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from npc.statistics.distributions import normal_score
 from npc.statistics.mixture import MIN_NOISE, OUTLIER_WIDTH
 
 if TYPE_CHECKING:
@@ -284,7 +285,7 @@ def evidence(residuals: Floats, noise: Noise, steps: int = 4) -> Evidence:
     usual = _density(filled, noise.sigma, noise.outliers)
     ratio = np.where(known, np.log(shifted / usual), 0.0).sum(axis=1)
     error = noise.sigma * np.sqrt(1 / np.maximum(total, 0.5) + 1 / np.maximum(noise.nights, 1.0))
-    student = normal_score(delta / error, noise.nights - 1)
+    student = normal_score(np.abs(delta) / error, noise.nights - 1)
     score = np.minimum(student, np.sqrt(np.maximum(2 * ratio, 0.0)))
     return Evidence(delta, np.maximum(score - noise.tail, 0.0))
 
@@ -323,11 +324,3 @@ def _healthy(residuals: Floats, sigma: Floats, outliers: Floats) -> Floats:
     """The probability that a draw is none of the outliers."""
     normal, outlier = _parts(residuals, sigma, outliers)
     return normal / (normal + outlier)
-
-
-def normal_score(t: Floats, freedom: Floats) -> Floats:
-    """The standard normal score as improbable as Student's t (Wallace, Ann. Math. Stat. 30, 1959)."""
-    freedom = np.maximum(freedom, 0.5)
-    scale = (8 * freedom + 1) / (8 * freedom + 3)
-    score: Floats = scale * np.sqrt(freedom * np.log1p(t * t / freedom))
-    return score

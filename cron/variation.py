@@ -8,7 +8,6 @@ looked at over the number of the measurement.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean, median, pstdev
@@ -99,13 +98,15 @@ def _variation(key: SeriesKey, nights: dict[str, list[float]]) -> Variation:
 def _between(nights: Sequence[Sequence[float]]) -> float | None:
     if len(nights) < MIN_NIGHTS or len({value for values in nights for value in values}) < 2:
         return None
-    stats = importlib.import_module("scipy.stats")
-    return float(stats.kruskal(*nights).pvalue)
+    from scipy.stats import kruskal
+
+    return float(kruskal(*nights).pvalue)
 
 
 def _trend(medians: Sequence[float]) -> tuple[float | None, float | None]:
     if len(medians) < MIN_NIGHTS or len(set(medians)) < 2:
         return None, None
-    stats = importlib.import_module("scipy.stats")
-    found = stats.kendalltau(range(len(medians)), medians)
+    from scipy.stats import kendalltau
+
+    found = kendalltau(range(len(medians)), medians)
     return float(found.pvalue), float(found.statistic)

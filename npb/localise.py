@@ -21,7 +21,8 @@ from npb.suspects import Better, PairResult, Suspect, Verdict, some
 from npb.unreachable import FALSE_DEAD, silent
 from npc.machine.fabric import Group, Kind, Topology, natural
 from npc.statistics import mixture as evidence
-from npc.statistics.mixture import Effect, Hypotheses, at_least, upper_tail
+from npc.statistics.distributions import at_least, upper_tail
+from npc.statistics.mixture import Effect, Hypotheses
 
 if TYPE_CHECKING:
     from npc.statistics.mixture import Booleans, Floats, Integers, Noise, Scores

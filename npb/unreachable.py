@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from npb.suspects import PairResult, Suspect
-from npc.statistics.mixture import at_least
+from npc.statistics.distributions import at_least
 
 #: Chance, over all nodes or pairs, that what is named dead only failed by accident.
 FALSE_DEAD: Final = 0.01

@@ -16,12 +16,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from npc.machine.fabric import Kind
+from npc.statistics.distributions import normal_score, student_quantile
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,7 +50,6 @@ SCATTERED: Final = 4.0
 MIN_LEVELLED: Final = 8
 
 _SQRT_2PI: Final = math.sqrt(2 * math.pi)
-_NORMAL: Final = NormalDist()
 
 
 class Noise(NamedTuple):
@@ -75,49 +74,8 @@ class Effect(NamedTuple):
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Confidence interval of δ by Student's t."""
-        margin = self.error * student_quantile(_NORMAL.inv_cdf((1 + level) / 2), self.freedom)
+        margin = self.error * student_quantile((1 + level) / 2, max(self.freedom, 0.5))
         return self.delta - margin, self.delta + margin
-
-
-def normal_score(t: float, freedom: float) -> float:
-    """The standard normal score as improbable as Student's t (Wallace, Ann. Math. Stat. 30, 1959)."""
-    if freedom <= 0:
-        return 0.0
-    scale = (8 * freedom + 1) / (8 * freedom + 3)
-    return math.copysign(scale * math.sqrt(freedom * math.log1p(t * t / freedom)), t)
-
-
-def student_quantile(z: float, freedom: float) -> float:
-    """The t as improbable as the standard normal score `z`: the inverse of `normal_score`."""
-    if freedom <= 0:
-        return math.inf
-    scale = (8 * freedom + 1) / (8 * freedom + 3)
-    exponent = (z / scale) ** 2 / freedom
-    return math.sqrt(freedom * math.expm1(exponent)) if exponent < 700 else math.inf
-
-
-def upper_tail(z: float) -> float:
-    """P(Z > z) of the standard normal distribution."""
-    return 0.5 * math.erfc(z / math.sqrt(2))
-
-
-def normal_quantile(chance: float) -> float:
-    """The z with P(Z > z) = `chance`; 8 for anything less likely than that."""
-    return -_NORMAL.inv_cdf(min(max(chance, 6e-16), 1 - 1e-9))
-
-
-def at_least(count: int, trials: int, probability: float) -> float:
-    """P(B ≥ count), B ~ Binomial(trials, probability); bounded by Chernoff's inequality for many trials."""
-    if count <= trials * probability:
-        return 1.0
-    if trials > 1000:
-        share, healthy = count / trials, probability
-        ratio = (healthy / share) ** count
-        return ratio * ((1 - healthy) / (1 - share)) ** (trials - count) if share < 1 else ratio
-    return sum(
-        math.comb(trials, k) * probability**k * (1 - probability) ** (trials - k)
-        for k in range(count, trials + 1)
-    )
 
 
 def density(residuals: Floats, noise: Noise) -> tuple[Floats, float]:
@@ -329,7 +287,7 @@ def test(readings: Floats, inside: Booleans, rest: Booleans, noise: Noise, sprea
     total = max(float((normal / (normal + outlier)).sum()), 0.5)
     freedom = noise.readings - 1
     error = math.sqrt(noise.sigma**2 * (1 / total + 1 / max(noise.readings, 1.0)) + spread)
-    score = min(normal_score(delta / error, freedom), math.sqrt(max(2 * ratio, 0.0)))
+    score = min(float(normal_score(delta / error, freedom)), math.sqrt(max(2 * ratio, 0.0)))
     return Effect(delta, error, score, freedom)
 
 

@@ -28,8 +28,8 @@ from functools import lru_cache
 from statistics import NormalDist, fmean, median
 from typing import Final, NamedTuple
 
+from npc.statistics.distributions import at_least, student_quantile, student_two_sided
 from npc.statistics.medians import LEVEL
-from roofline.models.estimate import student_two_sided
 
 #: Standard deviation of the logarithms of a machine's medians from run to run, beyond what launches and drift
 #: tell; assumed where there is but one run. The paper's 30 runs in 15 days had 0.7 % (Bartelheimer, Zhu,
@@ -60,7 +60,7 @@ class Observation(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Noise:
+class RunNoise:
     """What is known of a side beside its launches.
 
     drift: design effect, at least 1. run_to_run: standard deviation of the logarithms from run to run.
@@ -82,7 +82,7 @@ class Difference:
 
 
 def compare_samples(
-    a: Sequence[Observation], b: Sequence[Observation], noise_a: Noise, noise_b: Noise
+    a: Sequence[Observation], b: Sequence[Observation], noise_a: RunNoise, noise_b: RunNoise
 ) -> Difference:
     """The ratio of B to A. Raises ValueError for fewer than `LEAST_LAUNCHES` on a side."""
     if min(len(a), len(b)) < LEAST_LAUNCHES:
@@ -165,16 +165,17 @@ def _rank_sum_counts(doubled_ranks: tuple[int, ...], n: int) -> dict[int, int]:
 def rank_test(a: Sequence[float], b: Sequence[float]) -> float:
     """Two-sided p of the rank sum test, ties by mean rank: exact, or normal above `_EXACT` values."""
     together = sorted((*a, *b))
+    if together[0] == together[-1]:
+        return 1.0
     first = {value: place for place, value in reversed(list(enumerate(together)))}
     last = {value: place for place, value in enumerate(together)}
     doubled = {value: first[value] + last[value] + 2 for value in first}
     observed = sum(doubled[value] for value in a)
     expected = len(a) * (len(together) + 1)
     if len(together) > _EXACT:
-        ties = sum((last[v] - first[v] + 1) ** 3 - (last[v] - first[v] + 1) for v in first)
-        total = len(together)
-        variance = len(a) * len(b) / 12 * (total + 1 - ties / (total * (total - 1))) * 4
-        return 2 * NormalDist().cdf(-abs(observed - expected) / math.sqrt(variance)) if variance else 1.0
+        from scipy.stats import mannwhitneyu
+
+        return float(mannwhitneyu(a, b, use_continuity=False, method="asymptotic").pvalue)
     counts = _rank_sum_counts(tuple(doubled[value] for value in together), len(a))
     extreme = sum(c for total, c in counts.items() if abs(total - expected) >= abs(observed - expected))
     return extreme / math.comb(len(together), len(a))
@@ -222,8 +223,7 @@ def design_effect(cases: Iterable[Sequence[Sequence[Observation]]]) -> float:
         if found:
             ratios.append(median(found))
     above, n = sum(ratio > 1 for ratio in ratios), len(ratios)
-    chance = sum(math.comb(n, k) for k in range(above, n + 1)) / 2**n
-    if n < _LEAST_CASES or chance > _DRIFT_ALARM:
+    if n < _LEAST_CASES or at_least(above, n, 0.5) > _DRIFT_ALARM:
         return 1.0
     return min(max(1.0, median(ratios)), _MOST_DRIFT)
 
@@ -241,15 +241,8 @@ def _halves(sample: Sequence[Observation]) -> float | None:
     if within == 0:
         return None
     expected = within * sum(1 / len(half) for half in halves)
-    return (centres[1] - centres[0]) ** 2 / expected / _median_f(n - 2)
-
-
-@lru_cache(maxsize=64)
-def _median_f(dof: int) -> float:
-    """Median of F(1, dof): the square of the upper quartile of Student's t."""
-    from roofline.models.estimate import student_quantile
-
-    return student_quantile(0.75, dof) ** 2
+    # the median of F(1, n − 2) is the square of the upper quartile of Student's t
+    return (centres[1] - centres[0]) ** 2 / expected / student_quantile(0.75, n - 2) ** 2
 
 
 def run_to_run(series: Iterable[Sequence[Observation]], assumed: float = RUN_TO_RUN) -> float:

@@ -18,8 +18,8 @@ from report.compare.difference import (
     ENOUGH_RUNS,
     LEAST_LAUNCHES,
     RUN_TO_RUN,
-    Noise,
     Observation,
+    RunNoise,
     compare_samples,
     design_effect,
     run_to_run,
@@ -147,8 +147,8 @@ class Comparison:
     a: str
     b: str
     pairs: tuple[Pair, ...]
-    noise_a: Noise
-    noise_b: Noise
+    noise_a: RunNoise
+    noise_b: RunNoise
     runs: tuple[int, int]
     unused: tuple[int, int]
     environment: tuple[Fact, ...] | None = None
@@ -278,7 +278,7 @@ def _key(whole: Key, record: Record, choice: Choice) -> Key | None:
     )
 
 
-def _noise(found: dict[Key, list[_Sample]], choice: Choice) -> defaultdict[str, Noise]:
+def _noise(found: dict[Key, list[_Sample]], choice: Choice) -> defaultdict[str, RunNoise]:
     """What is known of each test's noise beside its launches: drift of the whole side, runs of the tool."""
     cases: defaultdict[tuple[str, str], list[list[Observation]]] = defaultdict(list)
     tools: defaultdict[str, list[tuple[Observation, ...]]] = defaultdict(list)
@@ -292,15 +292,15 @@ def _noise(found: dict[Key, list[_Sample]], choice: Choice) -> defaultdict[str, 
             tools[key.test.split(" ")[0]].append(sample.observations)
     drift = design_effect(cases.values())
     between = {tool: run_to_run(series, choice.run_to_run) for tool, series in tools.items()}
-    known = defaultdict(lambda: Noise(drift=drift, run_to_run=choice.run_to_run))
+    known = defaultdict(lambda: RunNoise(drift=drift, run_to_run=choice.run_to_run))
     for key in found:
-        known[key.test] = Noise(drift=drift, run_to_run=between[key.test.split(" ")[0]])
+        known[key.test] = RunNoise(drift=drift, run_to_run=between[key.test.split(" ")[0]])
     return known
 
 
-def _widest(noises: Iterable[Noise]) -> Noise:
-    found = list(noises) or [Noise()]
-    return Noise(
+def _widest(noises: Iterable[RunNoise]) -> RunNoise:
+    found = list(noises) or [RunNoise()]
+    return RunNoise(
         drift=max(noise.drift for noise in found), run_to_run=max(noise.run_to_run for noise in found)
     )
 
@@ -326,7 +326,7 @@ def _alone(key: Key, of_a: Sequence[_Sample], of_b: Sequence[_Sample], reason: s
     )
 
 
-def _pair(key: Key, a: _Sample, b: _Sample, noise_a: Noise, noise_b: Noise) -> Pair:
+def _pair(key: Key, a: _Sample, b: _Sample, noise_a: RunNoise, noise_b: RunNoise) -> Pair:
     pair = replace(_alone(key, [a], [b], ""), size=key.size if a.key.size == b.key.size else None)
     least = min(len(a.observations), len(b.observations))
     if least < LEAST_LAUNCHES:

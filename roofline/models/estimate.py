@@ -17,9 +17,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from npc.statistics.distributions import student_quantile
 from npc.statistics.medians import LEVEL, order_statistic_rank
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Vector = NDArray[np.float64]
-
-__all__ = ["Interval", "Linear", "Number", "Parameter", "student_quantile", "student_two_sided"]
 
 
 class Interval(NamedTuple):
@@ -183,54 +181,3 @@ class Parameter:
         if low is None or high is None or high <= 0:
             return cls(name, value, unit, *NO_INTERVAL, meaning, *valid)
         return cls(name, value, unit, 1 / high, 1 / low if low > 0 else math.inf, coverage, meaning, *valid)
-
-
-@lru_cache(maxsize=256)
-def student_quantile(probability: float, dof: float) -> float:
-    """Quantile of Student's t: the root of its distribution function, by bisection.
-
-    probability: above one half and below 1. dof: at least 1, may be fractional.
-    """
-    low, high = 0.0, 1.0
-    while _student_cdf(high, dof) < probability:
-        low, high = high, high * 2
-    for _ in range(80):
-        middle = (low + high) / 2
-        if _student_cdf(middle, dof) < probability:
-            low = middle
-        else:
-            high = middle
-    return high
-
-
-def student_two_sided(t: float, dof: float) -> float:
-    """P(|T| ≥ t) for t ≥ 0: I_x(ν/2, 1/2) with x = ν/(ν + t²) (DLMF 8.17)."""
-    return _incomplete_beta(dof / 2, 0.5, dof / (dof + t * t))
-
-
-def _student_cdf(t: float, dof: float) -> float:
-    return 1 - student_two_sided(t, dof) / 2
-
-
-def _incomplete_beta(a: float, b: float, x: float) -> float:
-    """The regularised I_x(a, b) by its continued fraction (DLMF 8.17.22), after Lentz."""
-    if x <= 0 or x >= 1:
-        return float(x >= 1)
-    if x > (a + 1) / (a + b + 2):  # where the fraction converges slowly; I_x(a,b) = 1 − I_(1−x)(b,a)
-        return 1 - _incomplete_beta(b, a, 1 - x)
-    tiny = 1e-300
-    front = math.exp(
-        a * math.log(x) + b * math.log1p(-x) + math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
-    )
-    d = 1 / (1 - (a + b) * x / (a + 1) or tiny)
-    c, fraction = 1.0, d
-    for m in range(1, 300):
-        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        for term in (even, odd):
-            d = 1 / (1 + term * d or tiny)
-            c = 1 + term / c or tiny
-            fraction *= c * d
-        if abs(c * d - 1) < 1e-15:
-            break
-    return front * fraction / a

@@ -23,8 +23,8 @@ from npc.records.record import Record, replace, save_csv, write_csv
 from npc.statistics.medians import false_discovery
 from report.blocks import Text
 from report.compare.difference import (
-    Noise,
     Observation,
+    RunNoise,
     compare_samples,
     design_effect,
     rank_test,
@@ -102,9 +102,9 @@ def test_the_interval_leaves_out_as_many_differences_as_its_level_allows(n: int,
 
 @given(VALUES, VALUES, st.floats(0.1, 10))
 def test_the_ratio_follows_the_unit_and_the_order(a: list[float], b: list[float], factor: float) -> None:
-    told = compare_samples(observations(a), observations(b), Noise(), Noise())
-    scaled = compare_samples(observations(a), observations([x * factor for x in b]), Noise(), Noise())
-    turned = compare_samples(observations(b), observations(a), Noise(), Noise())
+    told = compare_samples(observations(a), observations(b), RunNoise(), RunNoise())
+    scaled = compare_samples(observations(a), observations([x * factor for x in b]), RunNoise(), RunNoise())
+    turned = compare_samples(observations(b), observations(a), RunNoise(), RunNoise())
     assert told.ratio and told.low and told.high and scaled.ratio and turned.ratio and turned.high
     assert told.low <= told.ratio * (1 + 1e-9) and told.ratio <= told.high * (1 + 1e-9)
     assert scaled.ratio == pytest.approx(told.ratio * factor, rel=1e-6)
@@ -131,8 +131,8 @@ def test_yuens_test_on_a_worked_example() -> None:
     exact = compare_samples(
         observations([math.exp(x) for x in a]),
         observations([math.exp(x) for x in b]),
-        Noise(run_to_run=0),
-        Noise(run_to_run=0),
+        RunNoise(run_to_run=0),
+        RunNoise(run_to_run=0),
     )
     # Student's t with 6 degrees of freedom: tables have 1.943 for 10 % and 2.447 for 5 %
     assert t == pytest.approx(2.384, abs=0.001)
@@ -141,16 +141,16 @@ def test_yuens_test_on_a_worked_example() -> None:
 
 def test_zeros_have_no_ratio_but_a_rank() -> None:
     lossless, lossy = observations([0.0] * 6), observations([0.01, 0.02, 0.05, 0.01, 0.03, 0.02])
-    assert compare_samples(lossless, lossless, Noise(), Noise()) == (
-        compare_samples(lossless, observations([0.0] * 6), Noise(), Noise())
+    assert compare_samples(lossless, lossless, RunNoise(), RunNoise()) == (
+        compare_samples(lossless, observations([0.0] * 6), RunNoise(), RunNoise())
     )
-    told = compare_samples(lossless, lossy, Noise(), Noise())
+    told = compare_samples(lossless, lossy, RunNoise(), RunNoise())
     assert told.ratio is None and told.p == pytest.approx(2 / comb(12, 6))
 
 
 def test_too_few_launches_are_refused() -> None:
     with pytest.raises(ValueError, match="3 and 6 launches, at least 4 each"):
-        compare_samples(observations([1, 2, 3]), observations([1] * 6), Noise(), Noise())
+        compare_samples(observations([1, 2, 3]), observations([1] * 6), RunNoise(), RunNoise())
 
 
 def test_drift_widens_and_independent_launches_do_not() -> None:

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from npc.statistics.distributions import student_quantile
 from roofline.models import bsp, hockney, log3p, logfp, loggp, tau_lop
-from roofline.models.estimate import Linear, Number, Parameter, student_quantile
+from roofline.models.estimate import Linear, Number, Parameter
 from roofline.models.fitted import Fitted, held_out_bound
 from roofline.models.piecewise import Sweep, TooFewSizes, fit_pieces, search
 from roofline.prediction import Believed, predict

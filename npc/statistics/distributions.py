@@ -1,0 +1,63 @@
+"""Tails and quantiles of the normal, the binomial and Student's distribution, by `scipy.special`.
+
+SciPy is loaded by the first call only: a launcher, and a page without a test, do not wait for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+    Floats = NDArray[np.float64]
+
+
+def upper_tail(z: float) -> float:
+    """P(Z > z) of the standard normal distribution."""
+    from scipy.special import ndtr
+
+    return float(ndtr(-z))
+
+
+def normal_quantile(chance: float) -> float:
+    """The z with P(Z > z) = `chance`; 8 for anything less likely than that."""
+    from scipy.special import ndtri
+
+    return -float(ndtri(min(max(chance, 6e-16), 1 - 1e-9)))
+
+
+def at_least(count: int, trials: int, probability: float) -> float:
+    """P(B ≥ count), B ~ Binomial(trials, probability)."""
+    from scipy.special import bdtrc
+
+    return float(bdtrc(count - 1, trials, probability)) if count > 0 else 1.0
+
+
+def student_two_sided(t: float, dof: float) -> float:
+    """P(|T| ≥ t) of Student's t for t ≥ 0; the degrees of freedom may be fractional."""
+    from scipy.special import stdtr
+
+    return 2 * float(stdtr(dof, -t))
+
+
+def student_quantile(probability: float, dof: float) -> float:
+    """The t that Student's T exceeds with 1 − `probability`; the degrees of freedom may be fractional."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(dof, probability))
+
+
+def normal_score(t: ArrayLike, dof: ArrayLike) -> Floats:
+    """The standard normal score as improbable as Student's t, half a degree of freedom at least.
+
+    By Wallace's formula (Ann. Math. Stat. 30, 1959), which holds where the tails of `scipy.special` have
+    become zero: a dead slow node in a large cluster is 60 σ away.
+    """
+    import numpy as np
+
+    t, dof = np.asarray(t, dtype=float), np.maximum(dof, 0.5)
+    scale = (8 * dof + 1) / (8 * dof + 3)
+    score: Floats = np.copysign(scale * np.sqrt(dof * np.log1p(t * t / dof)), t)
+    return score

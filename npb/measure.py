@@ -18,7 +18,8 @@ from npb import addresses
 from npb.nodes import CannotRun, Ended, HostLost, Node, Running
 from npb.sweep import Step
 from npb.verdict import Blame, Verdict, judge, last_line, tool_of, unavailable
-from npc.records.launch import INTERFACE, now
+from npc.records.launch import now
+from npc.records.series import INTERFACE
 
 #: A server that ends well may do so this long before its client has printed its results.
 CLIENT_AFTER_SERVER_S: Final = 1.0

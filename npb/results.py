@@ -14,19 +14,16 @@ from typing import Final
 
 from npb.measure import Outcome
 from npb.verdict import tool_of
-from npc.records.launch import INTERFACE, RAW, Launch, LaunchLog, batch_job
+from npc.records.launch import RAW, Launch, LaunchLog, batch_job
 from npc.records.reading import Reading
 from npc.records.record import OK, Record, save_csv, to_row, write_csv
 from npc.records.run import RECORDS
+from npc.records.series import SIZE_NAMES, identity
 from npc.records.units import METRICS, format_quantity, format_size, parse_size
 from npc.statistics.medians import summarise
 
-#: Repeats that mean the message size, for tools that do not print it.
-_SIZE_NAMES: Final = ("m", "msg_size", "msg-size", "size", "s", "l")
 #: A table is for reading; all pairs of a cluster are for a file.
 MAX_ROWS: Final = 100
-#: Parameters of a launch that no sweep varied.
-_NOT_VARIED: Final = frozenset({"server_cpus", "client_cpus", INTERFACE, "received"})
 
 
 class Results:
@@ -189,13 +186,13 @@ class Results:
 
 
 def _failure_line(launch: Launch) -> str:
-    swept = [f"{key}={value}" for key, value in launch.params.items() if key not in _NOT_VARIED]
+    swept = [f"{key}={value}" for key, value in identity(launch.params).items()]
     return " ".join(["→".join(reversed(launch.hosts)), *swept, f"run {launch.sample}: {launch.status}"])
 
 
 def swept_size(values: Mapping[str, str]) -> int | None:
     """The message size in bytes that a sweep set, None if it varied something else."""
-    for name in _SIZE_NAMES:
+    for name in SIZE_NAMES:
         if name in values:
             with contextlib.suppress(ValueError):
                 return parse_size(values[name])
@@ -207,8 +204,8 @@ def _series(records: Iterable[Record]) -> list[list[Record]]:
     found: dict[tuple[object, ...], list[Record]] = {}
     for record in records:
         if record.ok:
-            varied = {key: value for key, value in record.params.items() if key not in _NOT_VARIED}
-            key = (record.hosts, record.case, record.metric, record.size, tuple(sorted(varied.items())))
+            varied = tuple(sorted(identity(record.params).items()))
+            key = (record.hosts, record.case, record.metric, record.size, varied)
             found.setdefault(key, []).append(record)
     return sorted(
         found.values(), key=lambda some: (some[0].hosts, some[0].case, some[0].metric, some[0].size or 0)
@@ -222,9 +219,7 @@ def _summary_row(records: Sequence[Record]) -> tuple[str, ...]:
     interval = ""
     if summary.low is not None and summary.high is not None:
         interval = f"{format_quantity(summary.low, unit)} – {format_quantity(summary.high, unit)}"
-    shown = {
-        key: value for key, value in first.params.items() if key not in _NOT_VARIED and key not in _SIZE_NAMES
-    }
+    shown = {key: value for key, value in identity(first.params).items() if key not in SIZE_NAMES}
     return (
         "→".join(reversed(first.hosts)),
         first.case,

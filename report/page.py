@@ -23,7 +23,7 @@ import npc
 from npc.records.record import Record
 from npc.records.units import format_quantity
 from report.blocks import Block, Sample
-from report.runs import Report, Run, Series, better
+from report.runs import Repeats, Report, Run, better
 from report.sections import SECTIONS, Absent
 from roofline.table import size_text
 
@@ -131,7 +131,7 @@ def _used(sections: Sequence[Section]) -> set[str]:
     return found
 
 
-def _chosen(run: Run, used: set[str]) -> list[Series]:
+def _chosen(run: Run, used: set[str]) -> list[Repeats]:
     """The series in the table: all, or of very many those that are used or bad, and the first of the rest."""
     if len(run.series) <= MOST_SERIES:
         return run.series
@@ -142,7 +142,7 @@ def _chosen(run: Run, used: set[str]) -> list[Series]:
     return [series for series in run.series if series.ident in kept]
 
 
-def _row(series: Series, run: Run, report: Report) -> dict[str, Any]:
+def _row(series: Repeats, run: Run, report: Report) -> dict[str, Any]:
     """What the table shows of a series; a bad one with its reason."""
     first, summary = series.first, series.summary
     quantity = partial(format_quantity, unit=first.unit, digits=4)
@@ -174,7 +174,7 @@ def _row(series: Series, run: Run, report: Report) -> dict[str, Any]:
     }
 
 
-def _extremes(series: Series) -> Iterator[Record]:
+def _extremes(series: Repeats) -> Iterator[Record]:
     """The samples to show: all, or of very many the bad ones and the worst."""
     if len(series.records) <= MOST_SAMPLES:
         yield from series.records

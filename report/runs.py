@@ -20,6 +20,7 @@ from npc.machine.platform import InvalidPlatform, Platform
 from npc.records.launch import Launch
 from npc.records.record import Record, replace
 from npc.records.run import read_run, records_file
+from npc.records.series import Series, circumstances, identity, neutral_case, qualifiers, test_name
 from npc.records.units import METRICS
 from npc.statistics.medians import Summary, summarise
 from npc.validity import Circumstances, Finding, find_lies
@@ -30,16 +31,12 @@ if TYPE_CHECKING:
     from report.history import History
     from roofline.ceilings import Estimate, Roofline
 
-#: Params that say how a launch went, not what it was asked.
-_ACCIDENTAL: Final = frozenset({"received"})
-#: Params that make another number of the same test: a percentile, the sender's count, one of two ways.
-QUALIFIERS: Final = ("statistic", "side", "direction")
 ENVIRONMENT: Final = "environment.json"
 _VERDICT: Final = frozenset({"healthy", "judged", "nodes", "rule", "suspects", "undecided"})
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class Repeats:
     """Records that repeat each other, in the order of the file; `ident` is their anchor in the page."""
 
     ident: str
@@ -63,16 +60,16 @@ class Series:
 
     @property
     def name(self) -> str:
-        """The benchmark and its case."""
-        case, benchmark = self.first.case, self.first.benchmark
-        return case if case.startswith(benchmark) else f"{benchmark} {case}".strip()
+        """The benchmark and its case, without the variant of a kernel."""
+        return test_name(self.first.benchmark, neutral_case(self.first.benchmark, self.first.case))
 
     @property
     def qualifiers(self) -> str:
-        """Its params in words."""
-        return ", ".join(
-            f"{name} {text}" for name, text in sorted(self.first.params.items()) if name not in _ACCIDENTAL
+        """The params that all its records have, and the kernel's variant, in words."""
+        shared = set.intersection(
+            *({*record.params.items(), *circumstances(record).items()} for record in self.records)
         )
+        return ", ".join(f"{name} {text}" for name, text in sorted(shared))
 
 
 @dataclass(eq=False)
@@ -93,15 +90,13 @@ class Run:
     guests: tuple[Run, ...] = ()
 
     @cached_property
-    def series(self) -> list[Series]:
+    def series(self) -> list[Repeats]:
         """Its records by series, in the order of the file."""
         groups: defaultdict[tuple[object, ...], list[Record]] = defaultdict(list)
         for record in self.records:
-            params = tuple(item for item in sorted(record.params.items()) if item[0] not in _ACCIDENTAL)
-            test = (record.benchmark, record.case, record.metric, record.size, record.nodes, record.hosts)
-            groups[(*test, params)].append(record)
+            groups[Series.of(record), record.hosts].append(record)
         return [
-            Series(f"r{self.number}s{place}", tuple(group)) for place, group in enumerate(groups.values())
+            Repeats(f"r{self.number}s{place}", tuple(group)) for place, group in enumerate(groups.values())
         ]
 
     @cached_property
@@ -153,13 +148,13 @@ class Run:
             if series.first.unit == estimate.unit
             and series.first.nodes == estimate.nodes
             and any(record.raw in raw for record in series.usable)
-            and estimate.params.items() <= series.first.params.items()
-            and all(series.first.params.get(name) == estimate.params.get(name) for name in QUALIFIERS)
+            and identity(estimate.params).items() <= series.first.params.items()
+            and qualifiers(series.first.params) == qualifiers(estimate.params)
         ]
 
     @cached_property
-    def _by_test(self) -> Mapping[tuple[str, str, int | None], list[Series]]:
-        found: defaultdict[tuple[str, str, int | None], list[Series]] = defaultdict(list)
+    def _by_test(self) -> Mapping[tuple[str, str, int | None], list[Repeats]]:
+        found: defaultdict[tuple[str, str, int | None], list[Repeats]] = defaultdict(list)
         for series in self.series:
             found[series.first.benchmark, series.first.case, series.first.size].append(series)
         return found
@@ -332,7 +327,7 @@ def under_ceilings(runs: Sequence[Run]) -> list[Run]:
 
 
 def _tests(run: Run) -> set[tuple[object, ...]]:
-    return {record.series for record in run.records}
+    return {Series.of(record) for record in run.records}
 
 
 def _labels(named: Sequence[tuple[Path, str]]) -> list[str]:

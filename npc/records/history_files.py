@@ -15,10 +15,9 @@ from typing import Final
 
 from npc.files import read_lines
 from npc.records.record import COLUMNS, OK
+from npc.records.series import REMEASURED as REMEASURED
 from npc.records.units import METRICS
 
-#: Parameter of records that a night's automatic re-measurement made; it is no part of their series.
-REMEASURED: Final = "remeasured"
 #: The journal of the nights beside them, which `cron.journal` writes: a JSON object a line.
 JOURNAL: Final = "nights.jsonl"
 #: What a column means that a file of another schema does not have; ``unit`` follows from the metric.

@@ -23,11 +23,10 @@ from typing import IO, Any, Final
 
 from npc.records.reading import Reading
 from npc.records.record import OK
+from npc.records.series import INTERFACE
 
 LAUNCHES: Final = "launches.jsonl"
 RAW: Final = "raw"
-#: The param that names the interface that a test went over.
-INTERFACE: Final = "interface"
 #: What the cases of tests over the kernel's sockets begin with.
 _SOCKETS: Final = ("tcp", "udp", "sctp")
 #: ``mpirun`` draws a line of hyphens above and below what it has to say itself; Open MPI's has 74, and stands

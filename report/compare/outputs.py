@@ -224,6 +224,17 @@ def remarks(comparison: Comparison, everything: bool = False) -> list[str]:
             f"{plural(len(near), 'pair')} {'is' if len(near) == 1 else 'are'} of the nearest sizes, not of "
             f"one ({some}{', …' if len(near) > 3 else ''}): part of what differs there is the size."
         )
+    differing = Counter(
+        (name, *texts) for pair in comparison.pairs for name, texts in pair.circumstances.items()
+    )
+    if differing:
+        told = [
+            f"{plural(number, 'pair')} with {name} {a or 'not told'} in A, {b or 'not told'} in B"
+            for (name, a, b), number in differing.most_common(4)
+        ]
+        rest = sum(number for _, number in differing.most_common()[4:])
+        more = f"; {plural(rest, 'other')}" if rest else ""
+        found.append(f"Measured in other circumstances: {'; '.join(told)}{more}.")
     if enough_runs(comparison):
         found.append("The medians of runs were compared: a run is the unit of repetition.")
     elif same or comparison.of("better", "worse", "different"):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from statistics import median
 from typing import Final, Literal, NamedTuple
 
-from npc.records.history_files import REMEASURED
 from npc.records.record import Record
+from npc.records.series import Series, circumstances, test_name
 from npc.records.units import METRICS, format_size
 from npc.statistics.medians import false_discovery
 from report.compare.difference import (
@@ -32,8 +33,6 @@ Verdict = Literal["better", "worse", "different", "same", "not comparable"]
 FALSE_DISCOVERY: Final = 0.05
 #: Less is of no interest to anybody, even where it is certain.
 LEAST_EFFECT: Final = 0.02
-#: Where processes were put, and that a night measured something again: no part of what was measured.
-_CIRCUMSTANCE: Final = frozenset({"client_cpus", "server_cpus", "thread_cpus", REMEASURED})
 #: What may be ignored beside params: ``--ignore size``.
 FIELDS: Final = ("size", "nodes", "version")
 #: Tools have message sizes of their own (60 KiB here, 64000 bytes there): those nearest to each other are a
@@ -91,11 +90,16 @@ class Key(NamedTuple):
 
 
 class _Sample(NamedTuple):
-    """The observations of one series on one side, and the records' raw files."""
+    """The observations of one series on one side, and the records' raw files.
+
+    circumstances: every value of each. mixed: variants of the kernel that one run measured side by side.
+    """
 
     key: Key
     observations: tuple[Observation, ...]
     raw: tuple[str, ...]
+    circumstances: dict[str, str]
+    mixed: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +119,8 @@ class Pair:
 
     ratio: B over A; low, high: its 95 % interval; p: two-sided, adjusted: after Benjamini and Hochberg. None
     where there is none. verdict: of B, as seen from A. size: None where the halves have not the same one.
-    reason: why it is not comparable; ignore: what ``--ignore`` has to name so that it may be.
+    reason: why it is not comparable; ignore: what ``--ignore`` has to name so that it may be. circumstances:
+    those in which the sides differ, name → (A's, B's).
     """
 
     test: str
@@ -134,6 +139,7 @@ class Pair:
     adjusted: float | None = None
     reason: str = ""
     ignore: tuple[str, ...] = ()
+    circumstances: dict[str, tuple[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +193,8 @@ def compare_sides(a: Side, b: Side, choice: Choice) -> Comparison:
             pairs.append(replace(_alone(key, of_a, of_b, why.reason), ignore=why.ignore))
         elif len(of_a) > 1 or len(of_b) > 1:
             pairs.append(_alone(key, of_a, of_b, _why_several(of_a if len(of_a) > 1 else of_b)))
+        elif mixed := of_a[0].mixed or of_b[0].mixed:
+            pairs.append(_alone(key, of_a, of_b, f"several kernels in one run: {' and '.join(mixed)}"))
         else:
             pairs.append(_pair(key, of_a[0], of_b[0], noise_a[key_a.test], noise_b[key_b.test]))
     return Comparison(
@@ -252,13 +260,27 @@ def _samples(side: Side, choice: Choice) -> dict[Key, list[_Sample]]:
 
 def _sample(key: Key, found: Sequence[tuple[str, Record]]) -> _Sample:
     observations = tuple(Observation(record.time, run, record.value or 0.0) for run, record in found)
-    return _Sample(key, observations, tuple(dict.fromkeys(record.raw for _, record in found)))
+    seen: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    kernels: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    for run, record in found:
+        for name, text in circumstances(record).items():
+            seen[name][text] = None
+            if name == "kernel":
+                kernels[run][text] = None
+    return _Sample(
+        key,
+        observations,
+        tuple(dict.fromkeys(record.raw for _, record in found)),
+        {name: ", ".join(texts) for name, texts in seen.items()},
+        next((tuple(names) for names in kernels.values() if len(names) > 1), ()),
+    )
 
 
 def _whole_key(record: Record) -> Key:
-    params = tuple(sorted((k, v) for k, v in record.params.items() if k not in _CIRCUMSTANCE))
-    case = record.case if record.case.startswith(record.benchmark) else f"{record.benchmark} {record.case}"
-    return Key(case.strip(), record.metric, record.size, record.nodes, record.tool_version, params)
+    series = Series.of(record)
+    params = tuple(sorted(json.loads(series.params).items()))
+    test = test_name(series.benchmark, series.case)
+    return Key(test, series.metric, series.size, series.nodes, record.tool_version, params)
 
 
 def _key(whole: Key, record: Record, choice: Choice) -> Key | None:
@@ -327,7 +349,13 @@ def _alone(key: Key, of_a: Sequence[_Sample], of_b: Sequence[_Sample], reason: s
 
 
 def _pair(key: Key, a: _Sample, b: _Sample, noise_a: RunNoise, noise_b: RunNoise) -> Pair:
-    pair = replace(_alone(key, [a], [b], ""), size=key.size if a.key.size == b.key.size else None)
+    names = sorted(a.circumstances.keys() | b.circumstances.keys())
+    both = {name: (a.circumstances.get(name, ""), b.circumstances.get(name, "")) for name in names}
+    pair = replace(
+        _alone(key, [a], [b], ""),
+        size=key.size if a.key.size == b.key.size else None,
+        circumstances={name: texts for name, texts in both.items() if texts[0] != texts[1]},
+    )
     least = min(len(a.observations), len(b.observations))
     if least < LEAST_LAUNCHES:
         found = f"{len(a.observations)} and {len(b.observations)} launches"

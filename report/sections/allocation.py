@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from npc.machine.fabric import Topology
+from npc.records.series import Series
 from report.blocks import Block, Cell, Figure, Table, Text, count, grid_figure
 from report.charts import Cell as GridCell
 from report.charts import Grid
@@ -73,7 +74,7 @@ def _nodes(run: Run) -> Iterator[Node]:
     for series in run.series:
         summary, first = series.summary, series.first
         if summary and better(first.metric) != "neither" and "statistic" not in first.params:
-            key = first.series
+            key = Series.of(first)
             tests[key].append((first.hosts, series.ident, summary.median))
             names[key] = series.name
     ratios: defaultdict[str, list[tuple[float, str, str]]] = defaultdict(list)

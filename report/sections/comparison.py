@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
+from npc.records.series import Series, qualifiers
 from npc.records.units import format_quantity, format_size
 from report.blocks import Block, Cell, Table, Text
 from report.compare.outputs import headline, remarks
 from report.compare.pairs import Choice, Half, Pair, compare_sides, params_text
 from report.compare.sides import Side
-from report.runs import QUALIFIERS, Report, Run
+from report.runs import Report, Run
 from report.sections import Absent, environment, runs_of
 
 TITLE = "Comparison"
@@ -85,7 +87,7 @@ def _half(pair: Pair, half: Half | None, run: Run) -> Cell:
         if (series.name, series.first.metric) == (pair.test, pair.metric)
         and series.first.size == pair.size
         and any(record.raw in raw for record in series.usable)
-        and pair.params.items() <= series.first.params.items()
-        and all(series.first.params.get(name) == pair.params.get(name) for name in QUALIFIERS)
+        and pair.params.items() <= (params := json.loads(Series.of(series.first).params)).items()
+        and qualifiers(params) == qualifiers(pair.params)
     ]
     return Cell(format_quantity(half.median, pair.unit, 4), records, half.median, kind="number")

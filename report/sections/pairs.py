@@ -14,7 +14,7 @@ from npc.records.units import METRICS, format_quantity, format_size
 from report.blocks import Block, Cell, Figure, Listing, Table, Text, count, grid_figure, quantity
 from report.charts import Cell as GridCell
 from report.charts import Grid, State
-from report.runs import Report, Run, Series, better, median_ratio
+from report.runs import Repeats, Report, Run, better, median_ratio
 from report.sections import Absent, runs_of
 
 TITLE = "Pairs of nodes"
@@ -71,9 +71,9 @@ def _of_run(report: Report, run: Run) -> Iterator[Block]:
         )
 
 
-def _tests(run: Run) -> dict[_Test, list[Series]]:
+def _tests(run: Run) -> dict[_Test, list[Repeats]]:
     """Tests between two nodes that involve three nodes at least, the largest size of each first."""
-    found: defaultdict[_Test, list[Series]] = defaultdict(list)
+    found: defaultdict[_Test, list[Repeats]] = defaultdict(list)
     for series in run.series:
         first = series.first
         if len(set(first.hosts)) == 2 and len(first.hosts) == 2 and better(first.metric) != "neither":
@@ -135,7 +135,7 @@ class _Matrix:
         return f"{format_quantity(median(self.values[pair]), METRICS[self.test.metric].unit)}, {ratio:.3g}"
 
 
-def _matrix(run: Run, test: _Test, found: Sequence[Series], topology: Topology | None) -> _Matrix:
+def _matrix(run: Run, test: _Test, found: Sequence[Repeats], topology: Topology | None) -> _Matrix:
     values: defaultdict[_Pair, list[float]] = defaultdict(list)
     idents: dict[_Pair, str] = {}
     for series in found:

@@ -10,6 +10,7 @@ from typing import Final
 
 from npc.machine.sysfs import parse_cpus
 from npc.records.record import Record
+from npc.records.series import Series
 from npc.records.units import METRICS, format_quantity
 from npc.validity.rules.placement import MPI_STARTERS
 from npc.validity.traffic import of_memory
@@ -273,7 +274,7 @@ def _widest(evidence: Evidence, raws: Collection[str]) -> tuple[Record, float] |
     series: defaultdict[tuple[object, ...], list[Record]] = defaultdict(list)
     for record in evidence.records:
         if record.ok and record.value and "statistic" not in record.params and record.raw in raws:
-            series[record.series].append(record)
+            series[Series.of(record)].append(record)
     found = []
     for records in series.values():
         better = METRICS[records[0].metric].better
@@ -366,7 +367,7 @@ def _ratios(evidence: Evidence) -> tuple[dict[str, float], dict[str, int]]:
         hosts = set(record.hosts)
         usable = record.ok and record.value and "statistic" not in record.params
         if usable and len(hosts) == 1 and METRICS[record.metric].better != "neither":
-            values[record.series][hosts.pop()].append(record.value or 0.0)
+            values[Series.of(record)][hosts.pop()].append(record.value or 0.0)
     ratios: defaultdict[str, list[float]] = defaultdict(list)
     for key, hosts_of in values.items():
         if len(hosts_of) < _LEAST_NODES:

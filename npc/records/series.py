@@ -1,0 +1,163 @@
+"""What identifies a series: the values that repeat each other and may be put into one median or one history.
+
+A record's params are *settings* (what was asked for), *qualifiers* (which of a tool's numbers it is) or
+*circumstances* (where it ran, and what was seen). Settings and qualifiers identify a series together with the
+record's platform, benchmark, case, metric, size and nodes. Circumstances never do: a healthy night on other
+CPUs belongs to the same history. Pages and comparisons may show them.
+
+LIKWID puts a circumstance into the name of its test: ``load_avx512`` is the load kernel in the variant that
+this CPU and this build of LIKWID offer. The series is ``load``. Where a run measures several variants, each
+was asked for by name, and ``benchmarks/likwid/cases.py`` says so by the setting ``variant``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Final, Literal, NamedTuple
+
+from npc.records.record import Record
+from npc.records.units import parse_size
+
+Role = Literal["setting", "qualifier", "circumstance"]
+
+#: The server's interface, between two hosts (`npc.records.launch`).
+INTERFACE: Final = "interface"
+#: Marks what a night's automatic second measurement gave (`npc.records.history`).
+REMEASURED: Final = "remeasured"
+#: Names under which a sweep varies the message size. A record has the size in its own column.
+SIZE_NAMES: Final = ("m", "msg_size", "msg-size", "size", "s", "l", "len", "length")
+
+#: Every other name is a setting.
+_ROLES: Final[Mapping[str, Role]] = {
+    **dict.fromkeys(
+        (
+            "counted",  # LIKWID's name of a hardware counter's figure
+            "direction",
+            "group",  # IMB -multi: which of the groups
+            "kind",  # npc observe: of MPI's calls
+            "layer",
+            "level",
+            "node",  # npc observe: whose network port it is
+            "part",
+            "percentile",
+            "port",
+            "precision",
+            "region",  # LIKWID's marker API
+            "server",  # sockperf: which of several
+            "side",
+            "statistic",
+            "validation",
+        ),
+        "qualifier",
+    ),
+    **dict.fromkeys(
+        (
+            "blas",
+            "client_cpus",
+            "device",
+            "hosts",
+            INTERFACE,
+            "kernel",  # that LIKWID's counters looked at
+            "kernels",  # HPCG: reference or optimised
+            "lost",
+            "mpi_library",
+            "official",  # HPCG: whether it ran as long as its rules demand
+            "received",
+            REMEASURED,
+            "server_cpus",
+            "thread_cpus",
+        ),
+        "circumstance",
+    ),
+}
+
+#: The variants of LIKWID's kernels: the width of their instructions, with or without fused multiply-add.
+_VARIANT: Final = re.compile(r"_(?:sse|avx\d*|neon|sve\d*|vsx)(?:_fma)?\b")
+_SINGLE: Final = re.compile(r"_sp(?=_|$)")
+
+
+def role(name: str) -> Role:
+    """What a param is."""
+    return _ROLES.get(name, "setting")
+
+
+def identity(params: Mapping[str, str]) -> dict[str, str]:
+    """Settings and qualifiers."""
+    return {name: text for name, text in params.items() if role(name) != "circumstance"}
+
+
+def qualifiers(params: Mapping[str, str]) -> dict[str, str]:
+    """Which of a tool's numbers it is."""
+    return {name: text for name, text in params.items() if role(name) == "qualifier"}
+
+
+def circumstances(record: Record) -> dict[str, str]:
+    """Where a record was measured and what was seen; of LIKWID also the kernel's variant, as ``kernel``."""
+    found = {name: text for name, text in record.params.items() if role(name) == "circumstance"}
+    if neutral_case(record.benchmark, record.case) != record.case:
+        found["kernel"] = record.case
+    return found
+
+
+def neutral_case(benchmark: str, case: str) -> str:
+    """A case without the variant of LIKWID's kernel.
+
+    ``load_avx512`` → ``load``, ``copy_mem_avx`` → ``copy_mem``, ``peakflops_sp_avx_fma`` → ``peakflops`` (its
+    precision, ``single``, is a param of the series).
+    """
+    return _SINGLE.sub("", _VARIANT.sub("", case)) if benchmark == "likwid" else case
+
+
+def test_name(benchmark: str, case: str) -> str:
+    """A test for people: its benchmark and its case, without saying the benchmark twice."""
+    return case if case.startswith(benchmark) else f"{benchmark} {case}".strip()
+
+
+def repeats_size(name: str, text: str, size: int | None) -> bool:
+    """Whether a param only says again what the column ``size`` says, as that of a sweep does."""
+    if size is None or name not in SIZE_NAMES:
+        return False
+    try:
+        return parse_size(text) == size
+    except ValueError:
+        return False
+
+
+class Series(NamedTuple):
+    """What the values of one series share. params: settings and qualifiers, as sorted JSON."""
+
+    platform: str
+    benchmark: str
+    case: str
+    metric: str
+    size: int | None
+    nodes: int
+    params: str
+
+    @classmethod
+    def of(cls, record: Record) -> Series:
+        """The series that a record belongs to, wherever it was measured, for the first time or again."""
+        return cls.of_fields(
+            record.platform, record.benchmark, record.case, record.metric, record.size, record.nodes,
+            record.params,
+        )  # fmt: skip
+
+    @classmethod
+    def of_fields(
+        cls,
+        platform: str,
+        benchmark: str,
+        case: str,
+        metric: str,
+        size: int | None,
+        nodes: int,
+        params: Mapping[str, str],
+    ) -> Series:
+        """The series of what a record has in these columns."""
+        asked = {name: text for name, text in identity(params).items() if not repeats_size(name, text, size)}
+        if benchmark == "likwid" and _SINGLE.search(case):
+            asked.setdefault("precision", "single")
+        test = neutral_case(benchmark, case)
+        return cls(platform, benchmark, test, metric, size, nodes, json.dumps(asked, sort_keys=True))

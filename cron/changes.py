@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from cron.step_detection import MIN_EFFECT, evidence, fit_noise
+from cron.step_detection import MIN_EFFECT, evidence, fit_noise, tail
 from npc.statistics.mixture import MIN_NOISE
 
 if TYPE_CHECKING:
@@ -119,9 +119,10 @@ def _against_first(
     residuals = values - np.repeat(middles, [b - a for a, b in pieces])
     noise = fit_noise(residuals[None, :])
     first = fit_noise(values[None, :end])
+    long = tail(residuals[None, :], noise)
     sigma = noise.sigma * _memory(np.clip(residuals, -3 * noise.sigma, 3 * noise.sigma))
-    noise = noise._replace(location=first.location, sigma=sigma, nights=first.nights)
-    found = evidence(values[None, begin:] - first.location[:, None], noise)
+    noise = noise._replace(location=first.location, sigma=sigma, readings=first.readings)
+    found = evidence(values[None, begin:] - first.location[:, None], noise, long)
     effect, score = float(found.delta[0]), float(found.score[0])
     if abs(effect) < MIN_EFFECT or score < THRESHOLD:
         return None

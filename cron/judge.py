@@ -20,7 +20,7 @@ from cron.acceptance_bands import Floor, floor_of
 from cron.changes import Change, changed
 from cron.localise import suspects
 from cron.series import Panel, direction, failures_of
-from cron.step_detection import HIT, MIN_NIGHTS, WINDOW, Gate, Judged
+from cron.step_detection import HIT, MIN_NIGHTS, WINDOW, Judged, StepDetection
 from cron.verdict import Direction, NightVerdict, SeriesVerdict, Suspect, Verdict
 from npc.records.history import SeriesKey
 from npc.records.units import METRICS, format_quantity
@@ -70,7 +70,7 @@ def go_through(panel: Panel, baselines: Mapping[SeriesKey, Baseline]) -> Past:
     """The gate over all nights; score, better, limit and hit are S × T, `judged` is the last night's."""
     first, again = panel.logarithms(panel.value), panel.logarithms(panel.again)
     series, nights = first.shape
-    gate = Gate(series, THRESHOLD)
+    gate = StepDetection(series, THRESHOLD)
     score, better, limit = (np.full((series, nights), np.nan) for _ in range(3))
     hit = np.zeros((series, nights), dtype=bool)
     begins = _begins(panel, baselines)

@@ -5,9 +5,8 @@ published prototype of NPC found its four bad nodes so, by hand). A reading is o
 one group of hosts in one night: how far its values lie below the usual, as a logarithm. What was measured
 again in that night is no reading of its own, for what disturbs a night often lasts until then. Each node,
 pair, switch and rack, each from several nights on, is a hypothesis: its readings, and only they, are
-lower. So is everything together from some night on, for which no node is to blame. The hypothesis that
-raises the likelihood most is taken, tested against the rest (`npc.statistics.mixture`), its readings are set
-aside, and the next one is looked for. What fails is counted instead.
+lower. So is everything together from some night on, for which no node is to blame. The search is that of
+`npc.statistics.localiser`. What fails is counted instead.
 """
 
 from __future__ import annotations
@@ -16,21 +15,22 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from cron.series import Attempt, Panel, case_of, direction
 from cron.step_detection import DISAGREE
 from cron.verdict import Suspect
-from npc.machine.fabric import Kind, natural
-from npc.statistics import mixture as evidence
+from npc.machine.fabric import natural
+from npc.statistics import localiser
 from npc.statistics.distributions import at_least, normal_quantile, upper_tail
-from npc.statistics.mixture import Hypotheses
+from npc.statistics.localiser import Hypotheses, Localiser
+from npc.statistics.mixture import MIN_NOISE, robust_noise
 
 if TYPE_CHECKING:
     from npc.machine.fabric import Topology
-    from npc.statistics.mixture import Booleans, Effect, Floats, Integers, Noise
+    from npc.statistics.localiser import Effect, Floats, Integers
 
 #: Nights that are looked at, and from which nights on, counted from the last one, somebody may be slow.
 WINDOW: Final = 60
@@ -47,23 +47,22 @@ SHOWN_SCORE: Final = 3.0
 MOST: Final = 8
 #: Of the sizes of one case the lower quartile is taken: a slow link shows at some of them only.
 QUANTILE: Final = 0.25
-#: Explanations whose likelihoods differ by less than this factor are equally good.
-EQUALLY_GOOD: Final = 3.0
 #: Nights in which failures are counted.
 FAILING_NIGHTS: Final = 7
 
-_EVERYTHING: Final = "everything"
+#: What may be to blame, the simplest first.
+_KINDS: Final = ("node", "link", "switch", "rack", "everything")
 
 
 class Label(NamedTuple):
     """A hypothesis: what is slow, and from which night on."""
 
-    kind: Literal["node", "link", "switch", "rack", "everything"]
+    kind: str
     name: str
     onset: int
 
     def __str__(self) -> str:
-        return self.name if self.kind == _EVERYTHING else f"{self.kind} {self.name}"
+        return self.name if self.kind == _KINDS[-1] else f"{self.kind} {self.name}"
 
 
 class Accusation(NamedTuple):
@@ -91,11 +90,11 @@ def suspects(panel: Panel, topology: Topology | None = None) -> tuple[Suspect, .
     Who is accused in several cases of benchmarks is one suspect.
     """
     cases = list(_cases(panel))
-    inquiries = [Inquiry(readings, topology) for readings in cases]
-    tested = max(sum(inquiry.tested for inquiry in inquiries), 1)
+    localisers = [NightLocaliser(readings, topology) for readings in cases]
+    tested = max(sum(search.hypotheses.count for search in localisers), 1)
     found: dict[tuple[str, str], list[tuple[Readings, Accusation]]] = defaultdict(list)
-    for readings, inquiry in zip(cases, inquiries, strict=True):
-        for accusation in inquiry.accusations():
+    for readings, search in zip(cases, localisers, strict=True):
+        for accusation in search.accusations():
             found[accusation.label.kind, accusation.label.name].append((readings, accusation))
     slow = [_suspect(panel, accused, tested, topology) for accused in found.values()]
     slow.sort(key=lambda each: -each.score)
@@ -163,10 +162,10 @@ def _cases(panel: Panel) -> Iterable[Readings]:
                 for placed in panel.places.get((s, t), ()):
                     found[t, tuple(sorted(placed.hosts))].append(panel.logarithm(s, placed.value))
             values = np.array([value for draws in found.values() for value in draws])
-            if len(values) < 2 * evidence.MIN_READINGS:
+            if len(values) < 2 * localiser.MIN_READINGS:
                 continue
             middle = float(np.median(values))
-            spread = max(1.4826 * float(np.median(np.abs(values - middle))), evidence.MIN_NOISE)
+            spread = max(1.4826 * float(np.median(np.abs(values - middle))), MIN_NOISE)
             spreads.append(spread)
             for place, draws in found.items():
                 scores[place].append((_of_draws(draws, spread) - middle) / spread)
@@ -184,108 +183,57 @@ def _of_draws(draws: Sequence[float], spread: float) -> float:
     return best if best - min(draws) > DISAGREE * spread else sum(draws) / len(draws)
 
 
-class Inquiry:
-    """The readings of one case, and which of them no accusation explains yet."""
+class NightLocaliser(Localiser):
+    """The search among the readings of one case; hypotheses are what there is, from each onset on."""
 
     def __init__(self, readings: Readings, topology: Topology | None) -> None:
-        self._readings = readings
-        self._active: Booleans = np.ones(len(readings.values), dtype=bool)
-        self._labels: list[Label] = []
-        reading: list[Integers] = []
-        member: list[Integers] = []
-        last = int(readings.nights.max())
-        onsets = sorted({max(last + 1 - nights, 0) for nights in ONSETS})
-        everything = np.arange(len(readings.values))
-        things = [*_things(readings, topology), (_EVERYTHING, _EVERYTHING, everything)]
+        self._nights = readings.nights
+        things = list(_things(readings, topology))
         self._everywhen = {(kind, name): mine for kind, name, mine in things}
-        for onset in onsets:
-            late = readings.nights >= onset
+        last = int(readings.nights.max())
+        found: list[tuple[Label, Integers]] = []
+        for onset in sorted({max(last + 1 - nights, 0) for nights in ONSETS}):
             for kind, name, mine in things:
-                chosen = mine[late[mine]]
+                chosen = mine[readings.nights[mine] >= onset]
                 # Of many pairs some are disturbed in one night twice; no node is told from its link by that.
                 several = kind != "link" or len(np.unique(readings.nights[chosen])) > 1
                 if len(chosen) >= MIN_READINGS and several:
-                    reading.append(chosen)
-                    member.append(np.full(len(chosen), len(self._labels), dtype=np.intp))
-                    self._labels.append(Label(kind, name, onset))  # type: ignore[arg-type]
-        #: How many hypotheses there are.
-        self.tested = len(self._labels)
-        self._hypotheses = None
-        if reading:
-            kinds: list[tuple[Kind, str]] = [("node", label.name) for label in self._labels]
-            self._hypotheses = Hypotheses.of(
-                kinds, 0, np.concatenate(reading), np.concatenate(member), readings.values
-            )
+                    found.append((Label(kind, name, onset), chosen))
+        found.sort(key=lambda each: (_KINDS.index(each[0].kind), each[0].onset))
+        self._labels = [label for label, _ in found]
+        hypotheses = Hypotheses.of([chosen for _, chosen in found], readings.values)
+        super().__init__(readings.values, hypotheses, robust_noise(readings.values), MIN_READINGS)
 
     def accusations(self) -> Iterable[Accusation]:
         """Whom these readings accuse, the strongest first; everything being slow accuses nobody."""
         for _ in range(MOST):
-            accusation = self._best()
-            if accusation is None or accusation.effect.z < SHOWN_SCORE:
+            finding = self.best()
+            if finding is None or finding.effect.z < SHOWN_SCORE:
                 return
-            self._active[accusation.readings] = False
-            if accusation.label.kind != _EVERYTHING:
-                yield accusation
+            self.active &= ~finding.inside
+            label = self._labels[finding.hypothesis]
+            if label.kind != _KINDS[-1]:
+                others = (self._labels[i] for i in finding.rivals)
+                rivals = dict.fromkeys(str(other) for other in others if other[:2] != label[:2])
+                yield Accusation(label, finding.effect, np.flatnonzero(finding.inside), tuple(rivals))
 
-    def _best(self) -> Accusation | None:
-        values, active = self._readings.values, self._active
-        if self._hypotheses is None or active.sum() < 2 * evidence.MIN_READINGS:
-            return None
-        noise = self._noise()
-        scores = evidence.score(values, active, self._hypotheses, noise)
-        most = active.sum() - evidence.MIN_READINGS
-        fits = (scores.count >= MIN_READINGS) & (scores.count <= min(evidence.MAX_SHARE * active.sum(), most))
-        ratio = np.where(fits, scores.ratio, 0.0)
-        if ratio.max() <= 0:
-            return None
-        index = self._first_of_equals(ratio)
-        inside = np.zeros(len(values), dtype=bool)
-        inside[self._since_it_began(index, float(scores.delta[index]))] = True
-        inside &= active
-        effect = evidence.test(values, inside, active & ~inside, noise)
-        return Accusation(self._labels[index], effect, np.flatnonzero(inside), self._rivals(index, ratio))
-
-    def _since_it_began(self, index: int, delta: float) -> Integers:
+    def readings_of(self, index: int) -> Integers:
         """The readings of a hypothesis, with those of the nights just before that are low as well."""
-        assert self._hypotheses is not None
-        label = self._labels[index]
-        chosen = self._hypotheses.readings_of(index)
+        assert self.scores is not None
+        label, delta = self._labels[index], float(self.scores.delta[index])
+        chosen = super().readings_of(index)
         every = self._everywhen[label.kind, label.name]
-        nights = self._readings.nights
-        for night in sorted({int(t) for t in nights[every] if t < label.onset}, reverse=True):
-            mine = every[nights[every] == night]
-            if np.median(self._readings.values[mine]) > -delta / 2:
+        before = np.unique(self._nights[every][self._nights[every] < label.onset])
+        for night in before[::-1]:
+            mine = every[self._nights[every] == night]
+            if np.median(self.values[mine]) > -delta / 2:
                 break
             chosen = np.concatenate([chosen, mine])
         return chosen
 
-    def _noise(self) -> Noise:
-        values = self._readings.values[self._active]
-        middle = float(np.median(values))
-        spread = max(1.4826 * float(np.median(np.abs(values - middle))), evidence.MIN_NOISE)
-        return evidence.fit_noise(values, evidence.Noise(middle, spread, 0.02, float(len(values))))
 
-    def _first_of_equals(self, ratio: Floats) -> int:
-        """Of equal explanations a node before a pair, before what is above, and everything last."""
-        best = np.flatnonzero(ratio >= ratio.max() - 1e-9)
-        order = ("node", "link", "switch", "rack", _EVERYTHING)
-        return int(min(best, key=lambda i: (order.index(self._labels[i].kind), self._labels[i].onset)))
-
-    def _rivals(self, index: int, ratio: Floats) -> tuple[str, ...]:
-        mine = self._labels[index]
-        close = np.flatnonzero(ratio >= ratio[index] - math.log(EQUALLY_GOOD))
-        others = {
-            str(label): None
-            for label in (self._labels[i] for i in close)
-            if (label.kind, label.name) != (mine.kind, mine.name)
-        }
-        return tuple(others)
-
-
-def _things(
-    readings: Readings, topology: Topology | None
-) -> Iterable[tuple[Literal["node", "link", "switch", "rack"], str, Integers]]:
-    """What may be to blame, with the readings it has part in: nodes, pairs, switches and racks."""
+def _things(readings: Readings, topology: Topology | None) -> Iterable[tuple[str, str, Integers]]:
+    """What may be to blame, with the readings it has part in: nodes, pairs, groups; everything."""
     of_node: dict[str, list[int]] = defaultdict(list)
     of_pair: dict[tuple[str, str], list[int]] = defaultdict(list)
     for number, hosts in enumerate(readings.hosts):
@@ -302,6 +250,7 @@ def _things(
         if 1 < len(below) < len(of_node):
             mine = sorted({number for host in below for number in of_node[host]})
             yield group.kind, group.name, np.array(mine, dtype=np.intp)
+    yield _KINDS[-1], _KINDS[-1], np.arange(len(readings.values))
 
 
 def _suspect(

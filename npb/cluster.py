@@ -12,13 +12,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
+from npb.suspects import Localisation, PairResult
 from npb.verdict import Verdict as StepVerdict
 from npc.records.reading import Reading
 from npc.records.record import OK
 from npc.records.units import METRICS, format_quantity, format_size
 
 if TYPE_CHECKING:
-    from npb.localise import PairResult, Verdict
     from npc.machine.fabric import Topology
 
 #: What can say that a node is slow; losses and retransmissions cannot.
@@ -37,7 +37,7 @@ class Attempt(NamedTuple):
     size: int | None
 
 
-class Series(NamedTuple):
+class PairReadings(NamedTuple):
     """What is compared with each other."""
 
     case: str
@@ -63,11 +63,9 @@ def labels(hosts: Sequence[str]) -> list[str]:
     return [host if count[host] == 1 else f"{host}:{rank}" for rank, host in enumerate(hosts)]
 
 
-def by_series(attempts: Iterable[Attempt]) -> dict[Series, list[PairResult]]:
+def by_series(attempts: Iterable[Attempt]) -> dict[PairReadings, list[PairResult]]:
     """Results of each series. A measurement that failed without a value failed in all of them."""
-    from npb.localise import PairResult
-
-    found: dict[Series, list[PairResult]] = {}
+    found: dict[PairReadings, list[PairResult]] = {}
     failed: list[PairResult] = []
     for attempt in attempts:
         where = (attempt.server, attempt.client)
@@ -75,7 +73,7 @@ def by_series(attempts: Iterable[Attempt]) -> dict[Series, list[PairResult]]:
         judged = [reading for reading in attempt.verdict.readings if _is_judged(reading)]
         for reading in judged:
             size = reading.size if reading.size is not None else attempt.size
-            series = Series(reading.case, reading.metric, size, tuple(sorted(reading.params.items())))
+            series = PairReadings(reading.case, reading.metric, size, tuple(sorted(reading.params.items())))
             status = attempt.verdict.status if attempt.verdict.status != OK else reading.status
             found.setdefault(series, []).append(PairResult(*where, reading.value, status, *how))
         if not judged and attempt.verdict.status != OK:
@@ -86,7 +84,7 @@ def by_series(attempts: Iterable[Attempt]) -> dict[Series, list[PairResult]]:
 
 
 def pairs_to_repeat(
-    series: dict[Series, list[PairResult]], topology: Topology | None
+    series: dict[PairReadings, list[PairResult]], topology: Topology | None
 ) -> list[tuple[str, str]]:
     """Pairs to measure once more before judging, whichever series asks for them."""
     from npb.localise import worst_pairs
@@ -98,8 +96,8 @@ def pairs_to_repeat(
 
 
 def judge_all(
-    series: dict[Series, list[PairResult]], topology: Topology | None, nodes: Sequence[str]
-) -> dict[Series, Verdict]:
+    series: dict[PairReadings, list[PairResult]], topology: Topology | None, nodes: Sequence[str]
+) -> dict[PairReadings, Localisation]:
     """The verdict on each series."""
     from npb.localise import judge
 
@@ -109,7 +107,7 @@ def judge_all(
     }
 
 
-def describe(which: Series, verdict: Verdict) -> str:
+def describe(which: PairReadings, verdict: Localisation) -> str:
     """A verdict in words, for the terminal."""
     typical = (
         "none" if verdict.typical is None else format_quantity(verdict.typical, METRICS[which.metric].unit)
@@ -117,12 +115,12 @@ def describe(which: Series, verdict: Verdict) -> str:
     return f"{which}, median {typical}: {verdict.table(rule=False)}"
 
 
-def rules(verdicts: Iterable[Verdict]) -> str:
+def rules(verdicts: Iterable[Localisation]) -> str:
     """The rule by which suspects are named, once for all verdicts."""
     return "\n".join(dict.fromkeys(f"rule: {part}" for verdict in verdicts for part in verdict.rule))
 
 
-def save(verdicts: dict[Series, Verdict], folder: Path) -> None:
+def save(verdicts: dict[PairReadings, Localisation], folder: Path) -> None:
     """Write ``verdict.json``."""
     rows: list[dict[str, Any]] = [
         {"series": str(which), **which._asdict(), "verdict": verdict.as_json()}
@@ -132,8 +130,8 @@ def save(verdicts: dict[Series, Verdict], folder: Path) -> None:
 
 
 def draw(
-    series: dict[Series, list[PairResult]],
-    verdicts: dict[Series, Verdict],
+    series: dict[PairReadings, list[PairResult]],
+    verdicts: dict[PairReadings, Localisation],
     path: Path,
     title: str,
     topology: Topology | None,
@@ -144,7 +142,7 @@ def draw(
     """
     from npb import heatmap
 
-    largest: dict[tuple[object, ...], Series] = {}
+    largest: dict[tuple[object, ...], PairReadings] = {}
     for which in series:
         key = (which.case, which.metric, which.qualifiers)
         if key not in largest or (which.size or 0) > (largest[key].size or 0):

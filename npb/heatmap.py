@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from npb.suspects import PairResult, Verdict
+from npb.suspects import Localisation, PairResult
 from npc.machine.fabric import Topology, in_order, neighbours
 from npc.records.units import format_quantity
 
@@ -41,7 +41,7 @@ _MISSING: Final = "0.85"
 
 def draw(
     results: Sequence[PairResult],
-    verdict: Verdict,
+    found: Localisation,
     path: Path,
     *,
     title: str,
@@ -62,26 +62,26 @@ def draw(
         raise ValueError("no pairs to draw")
     names = {result.a for result in results} | {result.b for result in results}
     hosts = in_order(names, topology)
-    ratio, failed = _matrix(results, hosts, verdict)
+    ratio, failed = _matrix(results, hosts, found)
     groups = neighbours(hosts, topology, MAX_GROUPS) if len(hosts) > MAX_NODES else None
     if groups is None:
         size = min(max(5.0, 0.14 * len(hosts) + 3.0), 13.0)
         figure, axes = pyplot.subplots(figsize=(size + 1.2, size), layout="constrained")
-        image = _draw_pairs(axes, ratio, failed, hosts, verdict)
+        image = _draw_pairs(axes, ratio, failed, hosts, found)
     else:
         figure, (axes, strip) = pyplot.subplots(
             2, 1, figsize=(10.5, 12.0), height_ratios=(4, 1), layout="constrained"
         )
-        image = _draw_groups(axes, ratio, failed, hosts, groups, verdict)
-        _draw_strip(strip, ratio, failed, hosts, verdict)
+        image = _draw_groups(axes, ratio, failed, hosts, groups, found)
+        _draw_strip(strip, ratio, failed, hosts, found)
     ticks = [share for share in _TICKS if image.norm.vmin <= share <= image.norm.vmax]
     bar = figure.colorbar(image, ax=axes, extend="both", shrink=0.8, ticks=ticks, format="%g")
     bar.minorticks_off()
     bar.set_label("ratio to the median; red is slow, grey was not measured, × failed")
-    typical = "" if verdict.typical is None else f", median {format_quantity(verdict.typical, unit)}"
-    axes.set_title(f"{title}{typical}\n{_summary(verdict)}", fontsize=10, loc="left")
+    typical = "" if found.typical is None else f", median {format_quantity(found.typical, unit)}"
+    axes.set_title(f"{title}{typical}\n{_summary(found)}", fontsize=10, loc="left")
     figure.supxlabel(
-        "\n".join(f"rule: {part}" for part in verdict.rule), fontsize=6, color="0.35", x=0.01, ha="left"
+        "\n".join(f"rule: {part}" for part in found.rule), fontsize=6, color="0.35", x=0.01, ha="left"
     )
     try:
         figure.savefig(path, dpi=130)
@@ -89,7 +89,9 @@ def draw(
         pyplot.close(figure)
 
 
-def _matrix(results: Sequence[PairResult], hosts: Sequence[str], verdict: Verdict) -> tuple[Matrix, Matrix]:
+def _matrix(
+    results: Sequence[PairResult], hosts: Sequence[str], found: Localisation
+) -> tuple[Matrix, Matrix]:
     """(ratio, failed) by server and client: the median value of each pair over the median of all; NaN
     where there is none; and whether a pair that has no value failed. What was measured one way round only
     stands on both sides of the diagonal."""
@@ -106,7 +108,7 @@ def _matrix(results: Sequence[PairResult], hosts: Sequence[str], verdict: Verdic
             failed[cell] = 1
     ratio = np.full((len(hosts), len(hosts)), np.nan)
     for cell, some in values.items():
-        ratio[cell] = float(np.median(some)) / (verdict.typical or 1.0)
+        ratio[cell] = float(np.median(some)) / (found.typical or 1.0)
     ratio = np.where(np.isnan(ratio), ratio.T, ratio)
     return ratio, np.where(np.isnan(ratio), np.maximum(failed, failed.T), 0)
 
@@ -130,14 +132,14 @@ def _colours(better: str) -> Any:
     return colours
 
 
-def _draw_pairs(axes: Any, ratio: Matrix, failed: Matrix, hosts: Sequence[str], verdict: Verdict) -> Any:
+def _draw_pairs(axes: Any, ratio: Matrix, failed: Matrix, hosts: Sequence[str], found: Localisation) -> Any:
     import numpy as np
 
-    image = axes.imshow(ratio, norm=_norm(ratio), cmap=_colours(verdict.better))
+    image = axes.imshow(ratio, norm=_norm(ratio), cmap=_colours(found.better))
     rows, columns = np.nonzero(failed)
     axes.plot(columns, rows, "x", color="black", markersize=max(2.0, 180 / len(hosts) / 2), markeredgewidth=1)
     axes.set(xlabel="client (a pair measured one way round is shown both ways)", ylabel="server")
-    blamed = {host for suspect in verdict.suspects for host in suspect.nodes}
+    blamed = {host for suspect in found.suspects for host in suspect.nodes}
     step = math.ceil(len(hosts) / _MAX_NAMES)
     ticks = [i for i, host in enumerate(hosts) if i % step == 0 or host in blamed]
     # A suspect's name pushes out the ordinary names beside it, not the other way round.
@@ -149,7 +151,7 @@ def _draw_pairs(axes: Any, ratio: Matrix, failed: Matrix, hosts: Sequence[str], 
     for tick in (*axes.get_xticklabels(), *axes.get_yticklabels()):
         if tick.get_text() in blamed:
             tick.set(color="firebrick", fontweight="bold")
-    for suspect in verdict.suspects:
+    for suspect in found.suspects:
         if suspect.kind == "link":
             first, second = (hosts.index(host) for host in suspect.nodes)
             axes.plot(
@@ -175,7 +177,7 @@ def _draw_groups(
     failed: Matrix,
     hosts: Sequence[str],
     groups: Sequence[tuple[str, tuple[str, ...]]],
-    verdict: Verdict,
+    found: Localisation,
 ) -> Any:
     import numpy as np
 
@@ -192,12 +194,12 @@ def _draw_groups(
                 blocks[row, column] = np.median(cell)
             elif band_failed[:, clients].any():
                 lost[row, column] = 1
-    image = axes.imshow(blocks, norm=_norm(blocks), cmap=_colours(verdict.better))
+    image = axes.imshow(blocks, norm=_norm(blocks), cmap=_colours(found.better))
     rows, columns = np.nonzero(lost)
     axes.plot(columns, rows, "x", color="black", markersize=3)
     each = len(groups[0][1])
     axes.set(xlabel=f"client, median of each group (about {each} nodes)", ylabel="server")
-    blamed = {host for suspect in verdict.suspects for host in suspect.nodes}
+    blamed = {host for suspect in found.suspects for host in suspect.nodes}
     step = math.ceil(len(groups) / _MAX_NAMES)
     ill = [not blamed.isdisjoint(members) for _, members in groups]
     ticks = [i for i in range(len(groups)) if i % step == 0 or ill[i]]
@@ -210,7 +212,7 @@ def _draw_groups(
     return image
 
 
-def _draw_strip(axes: Any, ratio: Matrix, failed: Matrix, hosts: Sequence[str], verdict: Verdict) -> None:
+def _draw_strip(axes: Any, ratio: Matrix, failed: Matrix, hosts: Sequence[str], found: Localisation) -> None:
     """Every node by itself: the median of its pairs."""
     import numpy as np
 
@@ -221,7 +223,7 @@ def _draw_strip(axes: Any, ratio: Matrix, failed: Matrix, hosts: Sequence[str], 
         if len(own):
             medians[i] = np.median(own)
     axes.plot(np.arange(len(hosts)), medians, ".", color="0.55", markersize=2, rasterized=True)
-    blamed = {host: suspect for suspect in reversed(verdict.suspects) for host in suspect.nodes}
+    blamed = {host: suspect for suspect in reversed(found.suspects) for host in suspect.nodes}
     ill = [i for i, host in enumerate(hosts) if host in blamed]
     axes.plot(ill, medians[ill], "o", color="firebrick", markersize=4)
     nodes = [i for i in ill if blamed[hosts[i]].kind == "node" and math.isfinite(medians[i])]
@@ -249,12 +251,12 @@ def _draw_strip(axes: Any, ratio: Matrix, failed: Matrix, hosts: Sequence[str], 
     )
 
 
-def _summary(verdict: Verdict) -> str:
-    if verdict.suspects:
+def _summary(found: Localisation) -> str:
+    if found.suspects:
         named = [
             f"{s.kind} {s.name} " + ("dead" if s.slowdown is None else f"{s.slowdown:.1%} slower")
-            for s in verdict.suspects
+            for s in found.suspects
         ]
         more = len(named) - 3
         return "to blame: " + ", ".join(named[:3]) + (f" and {more} more" if more > 0 else "")
-    return "nobody is to blame" if verdict.healthy else "too few measurements to blame anybody"
+    return "nobody is to blame" if found.healthy else "too few measurements to blame anybody"

@@ -13,21 +13,27 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from npb.suspects import Better, PairResult, Suspect, Verdict, some
-from npb.unreachable import FALSE_DEAD, silent
+from npb.suspects import Better, Localisation, PairResult, Suspect, some
+from npb.unreachable import FALSE_DEAD, unreachable
 from npc.machine.fabric import Group, Kind, Topology, natural
-from npc.statistics import mixture as evidence
 from npc.statistics.distributions import at_least, upper_tail
-from npc.statistics.mixture import Effect, Hypotheses
+from npc.statistics.localiser import MAX_SHARE, MIN_READINGS, Effect, Finding, Hypotheses, Localiser, test
+from npc.statistics.mixture import (
+    FEW_READINGS,
+    MIN_NOISE,
+    UNIFORM,
+    NoiseModel,
+    cautious_noise,
+    fit_noise,
+    quantile_by,
+)
 
 if TYPE_CHECKING:
-    from npc.statistics.mixture import Booleans, Floats, Integers, Noise, Scores
-
-__all__ = ["Better", "PairResult", "Suspect", "Verdict", "judge", "worst_pairs"]
+    from npc.statistics.localiser import Booleans, Floats, Integers
 
 #: Share of healthy runs in which anybody is named, however many nodes and switches there are.
 FALSE_ALARM: Final = 0.005
@@ -38,25 +44,26 @@ FALSE_AGAIN: Final = 0.002
 #: Nobody is named for less: healthy nodes differ by as much.
 MIN_SLOWDOWN: Final = 0.015
 
-#: In a run of few readings (`evidence.FEW_READINGS`) at most one in so many of a suspect's measurements is
-#: not below the usual: a bad node is slow in every pair it is in.
+#: A bad node is slow in every pair it is in: in a run of fewer than `FEW_READINGS` readings at most one in
+#: eight of a suspect's measurements is not below the usual.
 EXCEPTIONS: Final = 8
 
-#: A link is slow in every one of at least so many measurements…
+#: A link is slow in every one of at least two measurements…
 LINK_READINGS: Final = 2
-#: …each by so many standard deviations of the noise, and by so much.
+#: …each by four standard deviations of the noise, and by 5 %.
 LINK_SIGMAS: Final = 4.0
 LINK_SLOWDOWN: Final = 0.05
 #: Chance, over all pairs, that disturbances which pass have hit one as often.
 FALSE_LINK: Final = 0.001
-#: As far as nothing is known, one healthy measurement in so many is disturbed.
+#: Fraction of healthy measurements that are disturbed, as far as nothing is known.
 PRIOR_DISTURBED: Final = 1 / 300
 
-#: Nodes with such a score are measured again before judging, at most so many, in so many of their pairs.
+#: Measured again before judging: nodes with at least this score, how many of them at most, and in how many of
+#: their pairs.
 CANDIDATE_SCORE: Final = 2.5
 CANDIDATES: Final = 16
 PAIRS_PER_CANDIDATE: Final = 16
-#: Nodes with such a score are no part of the rest that another suspect is compared with.
+#: Nodes with this score or more are no part of the rest that another suspect is compared with.
 SUSPICIOUS: Final = 4.0
 #: Slow pairs measured again.
 SLOW_PAIRS: Final = 16
@@ -64,8 +71,8 @@ SLOW_PAIRS: Final = 16
 #: Two node numbers, the smaller first.
 Pair = tuple[int, int]
 
-#: Explanations whose likelihoods differ by less than this factor are equally good.
-_EQUALLY_GOOD: Final = 3.0
+#: A distance with fewer readings has no normal that could be known.
+_MIN_LEVELLED: Final = 8
 #: Measurements kept with a suspect.
 _SHOWN: Final = 64
 
@@ -73,8 +80,8 @@ _RULE: Final = (
     f"the first suspect: such evidence in less than {FALSE_ALARM:.1%} of healthy runs, all nodes and "
     f"switches together; further ones: at most {FALSE_SHARE:.0%} of the names wrong; {FALSE_AGAIN:.1%} for "
     "both once the worst pairs were measured again",
-    f"slower than the rest by at least {MIN_SLOWDOWN:.1%}, in at least {evidence.MIN_READINGS} measurements; "
-    f"among fewer than {evidence.FEW_READINGS} in all, with one exception in {EXCEPTIONS} at most",
+    f"slower than the rest by at least {MIN_SLOWDOWN:.1%}, in at least {MIN_READINGS} measurements; "
+    f"among fewer than {FEW_READINGS} in all, with one exception in {EXCEPTIONS} at most",
     f"a link: in every one of at least {LINK_READINGS} measurements slower by {LINK_SIGMAS:g} σ and "
     f"{LINK_SLOWDOWN:.0%}, by chance in less than {FALSE_LINK:.1%} of runs",
     f"dead: fails as often by accident in less than {FALSE_DEAD:.0%} of runs",
@@ -87,31 +94,31 @@ def judge(
     better: Better = "higher",
     topology: Topology | None = None,
     nodes: Iterable[str] = (),
-) -> Verdict:
-    """The verdict on all measurements of one pattern, repeated ones among them.
+) -> Localisation:
+    """What all measurements of one pattern tell, repeated ones among them.
 
     All values must be of one metric and one message size. `nodes` names those that were never measured
     too. Measurements made again (`worst_pairs`) stand beside the first ones and count the same: a
     disturbance that has passed is outvoted, a lasting fault is confirmed.
     """
-    inquiry = Inquiry(results, better, topology, nodes)
-    silence = silent(results, inquiry.failures)
-    suspects = [*silence.suspects, *inquiry.slow_groups(), *inquiry.slow_links()]
-    undecided = inquiry.undecided
-    if silence.unexplained:
-        failed = [f"{result.a}–{result.b} ({result.status})" for result in silence.unexplained]
+    localiser = PairLocaliser(results, better, topology, nodes)
+    gone = unreachable(results, localiser.failures)
+    suspects = [*gone.suspects, *localiser.slow_groups(), *localiser.slow_links()]
+    undecided = localiser.undecided
+    if gone.unexplained:
+        failed = [f"{result.a}–{result.b} ({result.status})" for result in gone.unexplained]
         undecided.append(f"{_count(failed, 'pair')} failed too seldom to blame anybody: {some(failed, 3)}")
-    judged = inquiry.judged({suspect.name for suspect in silence.suspects})
-    values = [result.value for result in inquiry.results if result.value is not None]
-    return Verdict(
+    judged = localiser.judged({suspect.name for suspect in gone.suspects})
+    values = [result.value for result in localiser.results if result.value is not None]
+    return Localisation(
         better=better,
-        nodes=len(inquiry.names),
+        nodes=len(localiser.names),
         judged=judged,
         measurements=len(results),
-        failed=len(inquiry.failures),
+        failed=len(localiser.failures),
         typical=median(values) if values else None,
-        noise=inquiry.noise.sigma if inquiry.noise else None,
-        disturbed=inquiry.noise.outliers if inquiry.noise else None,
+        noise=localiser.noise.sigma if localiser.noise else None,
+        disturbed=localiser.noise.outliers if localiser.noise else None,
         suspects=tuple(suspects),
         undecided=tuple(undecided),
         rule=_RULE,
@@ -131,23 +138,14 @@ def worst_pairs(
     were slow (`SLOW_PAIRS`), and pairs that failed although both nodes answer others. Roles stay as they
     were. Give the results of both passes to `judge`.
     """
-    inquiry = Inquiry(results, better, topology, ())
-    inquiry.slow_groups()
-    failed = [(result.a, result.b) for result in silent(results, inquiry.failures).unexplained]
-    return list(dict.fromkeys([*inquiry.suspicious_pairs(), *failed]))[:most]
+    localiser = PairLocaliser(results, better, topology, ())
+    localiser.slow_groups()
+    failed = [(result.a, result.b) for result in unreachable(results, localiser.failures).unexplained]
+    return list(dict.fromkeys([*localiser.suspicious_pairs(), *failed]))[:most]
 
 
-class Finding(NamedTuple):
-    """A hypothesis that was accepted: its number, its readings, the effect, and what explains as much."""
-
-    hypothesis: int
-    inside: Booleans
-    effect: Effect
-    rivals: tuple[str, ...]
-
-
-class Inquiry:
-    """The usable results of one run, and which of them no suspect explains yet (`active`)."""
+class PairLocaliser(Localiser):
+    """The search among the usable results of one run; its values are their logarithms, slow is small."""
 
     def __init__(
         self,
@@ -163,10 +161,8 @@ class Inquiry:
         for result in results:
             (self.results if result.usable else self.failures).append(result)
         self.undecided: list[str] = []
-        self.noise: Noise | None = None
         self._better = better
         self._topology = topology
-        self._scores: Scores | None = None
         self._repeated = any(result.attempt for result in results)
         number = {name: i for i, name in enumerate(self.names)}
         count = len(self.results)
@@ -175,36 +171,56 @@ class Inquiry:
         sense = 1.0 if better == "higher" else -1.0
         self._logarithms: Floats = sense * np.log(np.array([result.value for result in self.results], float))
         self._distance = self._distances()
-        self._readings = self._logarithms
-        self.active: Booleans = np.ones(count, dtype=bool)
+        self._labels: list[tuple[Kind, str]] = []
+        super().__init__(self._logarithms, Hypotheses.of([], self._logarithms), None)
         self._level()
         if not self.active.all():
             odd = int((~self.active).sum())
             self.undecided.append(f"{odd} measurements over a distance that few pairs have are not judged")
 
     def _level(self) -> None:
-        """Free the readings of what is normal, as far as the active ones show it; estimate their noise."""
-        if self.active.any():
-            self._readings, known = evidence.level(
-                self._logarithms, self.active, self._a, self._b, self._distance, len(self.names)
-            )
-            self.active = self.active & known
-        self._hypotheses = self._make_hypotheses()
-        if self.active.any():
-            chosen = self.active
-            guess = evidence.first_guess(
-                self._readings[chosen], self._a[chosen], self._b[chosen], len(self.names)
-            )
-            self.noise = evidence.fit_noise(self._readings[chosen], guess)
+        """Free the readings of what is normal for their distance, by the active ones; estimate their noise.
+
+        A distance with too few readings to know its normal is not judged. Rounds are not levelled: every node
+        is in every one of them, so a slow round is unfair to none, and a round's median moves with the
+        suspects in it.
+        """
+        distances = np.unique(self._distance)
+        self.values = self._logarithms.copy()
+        for distance in distances if len(distances) > 1 else ():
+            mine = self._distance == distance
+            if (self.active & mine).sum() < _MIN_LEVELLED:
+                self.active &= ~mine
+            else:
+                self.values[mine] -= self._first_noise(self.active & mine).location
+        self.hypotheses = self._make_hypotheses()
+        self.noise = self._first_noise(self.active) if self.active.any() else None
+
+    def _first_noise(self, chosen: Booleans) -> NoiseModel:
+        """The noise of some readings although many pairs may be slow.
+
+        EM starts from a location that is the median over the nodes of the upper tercile of each node's
+        readings, since a bad node spoils all of its own and few of anybody else's, and a half-normal scale
+        from the readings above, since faults only slow.
+        """
+        readings = self.values[chosen]
+        node, both = np.concatenate([self._a[chosen], self._b[chosen]]), np.concatenate([readings, readings])
+        order = np.lexsort((both, node))
+        upper = quantile_by(node[order], both[order], len(self.names), 2 / 3)
+        location = float(np.nanmedian(upper))
+        above = readings[readings >= location] - location
+        sigma = 1.4826 * float(np.median(above)) if len(above) else 0.0
+        start = NoiseModel(location, max(sigma, MIN_NOISE), UNIFORM.prior, float(len(readings)))
+        return fit_noise(readings, start)
 
     # Nodes, uplinks, switches, racks
 
     def slow_groups(self) -> list[Suspect]:
         """Nodes, uplinks, switches and racks that are slow, the strongest evidence first."""
         found: list[Finding] = []
-        count = np.bincount(self._hypotheses.member, minlength=len(self._hypotheses.labels))
-        tested = int((count >= evidence.MIN_READINGS).sum())
-        while finding := self._best():
+        count = np.bincount(self.hypotheses.member, minlength=len(self._labels))
+        tested = int((count >= MIN_READINGS).sum())
+        while finding := self.best():
             chance = upper_tail(finding.effect.z) * tested
             mild = -math.expm1(-finding.effect.delta) < MIN_SLOWDOWN
             if chance > self._limit(len(found)) or mild or not self._is_consistent(finding.inside):
@@ -219,9 +235,9 @@ class Inquiry:
 
     def _measured_again(self, finding: Finding) -> Finding:
         """How slow a suspect is, by the rest that is left when all suspects are known."""
-        if self.noise is None or self.active.sum() < evidence.MIN_READINGS:
+        if self.noise is None or self.active.sum() < MIN_READINGS:
             return finding
-        effect = evidence.test(self._readings, finding.inside, self.active, self.noise)
+        effect = test(self.values, finding.inside, self.active, self.noise)
         return finding._replace(effect=finding.effect._replace(delta=effect.delta, error=effect.error))
 
     def _limit(self, found: int) -> float:
@@ -233,66 +249,55 @@ class Inquiry:
     def _is_consistent(self, inside: Booleans) -> bool:
         """Whether a suspect is slow nearly always; asked only where the noise's shape is hardly known."""
         assert self.noise is not None
-        readings = self._readings[inside]
+        readings = self.values[inside]
         exceptions = int((readings >= self.noise.location).sum())
-        return bool(self.active.sum() >= evidence.FEW_READINGS) or exceptions <= len(readings) // EXCEPTIONS
+        return bool(self.active.sum() >= FEW_READINGS) or exceptions <= len(readings) // EXCEPTIONS
 
-    def _best(self) -> Finding | None:
-        """The hypothesis that explains most, against the rest; None if none can be compared with a rest."""
-        active = int(self.active.sum())
-        if self.noise is None or active < 2 * evidence.MIN_READINGS:
-            return None
-        self.noise = evidence.fit_noise(self._readings[self.active], self.noise, steps=4)
-        self._scores = scores = evidence.score(self._readings, self.active, self._hypotheses, self.noise)
-        most = min(evidence.MAX_SHARE * active, active - evidence.MIN_READINGS)
-        comparable = (scores.count >= evidence.MIN_READINGS) & (scores.count <= most)
-        ratio = np.where(comparable, scores.ratio, 0.0)
-        if ratio.max() <= 0:
-            return None
-        # The first of those that are equal but for rounding: the simplest one.
-        index = int(np.flatnonzero(ratio >= ratio.max() - 1e-9)[0])
-        inside = np.zeros(len(self._a), dtype=bool)
-        inside[self._hypotheses.readings_of(index)] = True
-        inside &= self.active
-        n = self._hypotheses.nodes
-        spread = evidence.node_spread(scores, n, self.noise) if index < n else 0.0
-        effect = evidence.test(self._readings, inside, self._rest(inside), self.noise, spread)
-        rivals = np.flatnonzero(ratio >= ratio[index] - math.log(_EQUALLY_GOOD))
-        names = (" ".join(self._hypotheses.labels[i]) for i in rivals.tolist() if i != index)
-        return Finding(index, inside, effect, tuple(names))
-
-    def _rest(self, inside: Booleans) -> Booleans:
+    def rest(self, inside: Booleans) -> Booleans:
         """What a suspect is compared with: active readings of others that are above suspicion."""
-        assert self._scores is not None
-        n = len(self.names)
-        rest = self.active & ~inside
-        suspicious = np.sqrt(2 * self._scores.ratio[:n]) >= SUSPICIOUS
+        assert self.scores is not None
+        rest = super().rest(inside)
+        suspicious = np.sqrt(2 * self.scores.ratio[: len(self.names)]) >= SUSPICIOUS
         clean = rest & ~suspicious[self._a] & ~suspicious[self._b]
-        return clean if clean.sum() >= evidence.MIN_READINGS else rest
+        return clean if clean.sum() >= MIN_READINGS else rest
 
     def _suspect(self, finding: Finding, tested: int) -> Suspect:
-        kind, name = self._hypotheses.labels[finding.hypothesis]
+        kind, name = self._labels[finding.hypothesis]
         mine = np.flatnonzero(finding.inside)
-        mine = mine[np.argsort(self._readings[mine], kind="stable")]
+        mine = mine[np.argsort(self.values[mine], kind="stable")]
         assert self.noise is not None
-        below = int((self._readings[mine] < self.noise.location).sum())
+        below = int((self.values[mine] < self.noise.location).sum())
         text = f"slower than usual in {below} of {len(mine)} measurements"
         if kind == "node":
             text += f", with {len({*self._a[mine], *self._b[mine]}) - 1} nodes"
         text += f", {finding.effect.z:.1f} σ"
         if finding.rivals:
-            text += f"; as well explained by {some(finding.rivals, 3)}"
-        low, high = finding.effect.interval()
+            text += f"; as well explained by {some([' '.join(self._labels[i]) for i in finding.rivals], 3)}"
+        chance = upper_tail(finding.effect.z) * tested
+        return self._slow(kind, name, self._affected(kind, name), text, chance, finding.effect, mine.tolist())
+
+    def _slow(
+        self,
+        kind: Kind,
+        name: str,
+        nodes: tuple[str, ...],
+        text: str,
+        chance: float,
+        effect: Effect,
+        mine: Sequence[int],
+    ) -> Suspect:
+        """A suspect with its effect; `mine` are its readings, the slowest first."""
+        low, high = effect.interval()
         return Suspect(
             kind=kind,
             name=name,
-            nodes=self._affected(kind, name),
+            nodes=nodes,
             evidence=text,
-            chance=min(upper_tail(finding.effect.z) * tested, 1.0),
-            slowdown=self._slowdown(finding.effect.delta),
+            chance=min(chance, 1.0),
+            slowdown=self._slowdown(effect.delta),
             low=self._slowdown(low),
             high=self._slowdown(high),
-            score=finding.effect.z,
+            score=effect.z,
             readings=len(mine),
             measurements=tuple(self.results[i] for i in mine[:_SHOWN]),
         )
@@ -326,7 +331,7 @@ class Inquiry:
                 once.append(name)
                 continue
             noise = self._noise_without(bad)
-            if not all(self._is_slow(self._readings[bad], noise)):
+            if not all(self._is_slow(self.values[bad], noise)):
                 continue
             chance = len(readings) * at_least(len(bad), len(bad), self._disturbed(pair, slow, readings))
             if chance <= FALSE_LINK:
@@ -352,17 +357,15 @@ class Inquiry:
         """Nodes with most of their pairs slow: no single link is to blame for that."""
         bad = Counter(node for pair in slow for node in pair)
         every = Counter(node for pair in readings for node in pair)
-        return {
-            node for node, count in bad.items() if count >= evidence.MIN_READINGS and 2 * count > every[node]
-        }
+        return {node for node, count in bad.items() if count >= MIN_READINGS and 2 * count > every[node]}
 
     def _disturbed(
         self, pair: Pair, slow: Mapping[Pair, Sequence[int]], readings: Mapping[Pair, int]
     ) -> float:
         """How often a measurement of another pair is disturbed, for once, as much as `pair` is slow."""
-        mildest = max(self._readings[i] for i in slow[pair])
+        mildest = max(self.values[i] for i in slow[pair])
         passed = sum(
-            int((self._readings[bad] <= mildest).sum())
+            int((self.values[bad] <= mildest).sum())
             for other, bad in slow.items()
             if other != pair and len(bad) < max(readings[other], LINK_READINGS)
         )
@@ -370,26 +373,26 @@ class Inquiry:
         high = passed + 2 * math.sqrt(passed) + 1
         return min(high / (sum(readings.values()) - readings[pair] + 1 / PRIOR_DISTURBED), 0.5)
 
-    def _slow_pairs(self, noise: Noise) -> dict[Pair, list[int]]:
+    def _slow_pairs(self, noise: NoiseModel) -> dict[Pair, list[int]]:
         """Slow readings by pair among the active ones, the slowest first."""
-        bad = np.flatnonzero(self.active & self._is_slow(self._readings, noise))
+        bad = np.flatnonzero(self.active & self._is_slow(self.values, noise))
         slow: dict[Pair, list[int]] = defaultdict(list)
-        for i in bad[np.argsort(self._readings[bad], kind="stable")].tolist():
+        for i in bad[np.argsort(self.values[bad], kind="stable")].tolist():
             slow[self._pair(i)].append(i)
         return slow
 
-    def _is_slow(self, readings: Floats, noise: Noise) -> Booleans:
+    def _is_slow(self, readings: Floats, noise: NoiseModel) -> Booleans:
         limit = max(LINK_SIGMAS * noise.sigma, -math.log1p(-LINK_SLOWDOWN))
         return readings - noise.location < -limit
 
-    def _noise_without(self, bad: Sequence[int]) -> Noise:
+    def _noise_without(self, bad: Sequence[int]) -> NoiseModel:
         """The noise of the others; among many readings these few make no difference."""
         assert self.noise is not None
         others = self.active.copy()
         others[bad] = False
-        if others.sum() >= evidence.FEW_READINGS:
+        if others.sum() >= FEW_READINGS:
             return self.noise
-        return evidence.cautious_noise(self._readings[others], self.noise)
+        return cautious_noise(self.values[others], self.noise)
 
     def _readings_by_pair(self) -> Counter[Pair]:
         ends = np.sort(np.stack([self._a, self._b])[:, self.active], axis=0)
@@ -399,25 +402,13 @@ class Inquiry:
         a, b = int(self._a[reading]), int(self._b[reading])
         return min(a, b), max(a, b)
 
-    def _link(self, name: str, bad: Sequence[int], chance: float, noise: Noise) -> Suspect:
-        mine = [self.results[i] for i in bad]
-        delta = noise.location - float(np.mean(self._readings[list(bad)]))
+    def _link(self, name: str, bad: Sequence[int], chance: float, noise: NoiseModel) -> Suspect:
+        delta = noise.location - float(np.mean(self.values[list(bad)]))
         error = noise.sigma / math.sqrt(len(bad))
+        text = f"slow in all of its {len(bad)} measurements, while its nodes are not slow with others"
+        ends = (self.results[bad[0]].a, self.results[bad[0]].b)
         effect = Effect(delta, error, delta / error, noise.readings - 1)
-        low, high = effect.interval()
-        return Suspect(
-            kind="link",
-            name=name,
-            nodes=(mine[0].a, mine[0].b),
-            evidence=f"slow in all of its {len(bad)} measurements, while its nodes are not slow with others",
-            chance=min(chance, 1.0),
-            slowdown=self._slowdown(delta),
-            low=self._slowdown(low),
-            high=self._slowdown(high),
-            score=effect.z,
-            readings=len(bad),
-            measurements=tuple(mine),
-        )
+        return self._slow("link", name, ends, text, chance, effect, bad)
 
     # What to measure again, and what cannot be judged
 
@@ -427,11 +418,11 @@ class Inquiry:
             return []
         n = len(self.names)
         suspicion = np.zeros(n)
-        if self._scores is not None:
-            suspicion = np.sqrt(2 * self._scores.ratio[:n])
+        if self.scores is not None:
+            suspicion = np.sqrt(2 * self.scores.ratio[:n])
             ends = np.concatenate([self._a[~self.active], self._b[~self.active]])
             # Who is already named: its readings are set aside, and nobody is more suspicious.
-            suspicion[np.bincount(ends, minlength=n) > self._scores.count[:n]] = math.inf
+            suspicion[np.bincount(ends, minlength=n) > self.scores.count[:n]] = math.inf
         order = np.argsort(-suspicion, kind="stable")[: min(CANDIDATES, max(n // 2, 1))]
         chosen: list[int] = []
         for node in order[suspicion[order] >= CANDIDATE_SCORE]:
@@ -443,20 +434,13 @@ class Inquiry:
     def judged(self, dead: set[str]) -> int:
         """Number of nodes with enough readings for a verdict; the others are undecided, unless dead."""
         count = np.bincount(np.concatenate([self._a, self._b]), minlength=len(self.names))
-        most = min(evidence.MAX_SHARE * len(self._a), len(self._a) - evidence.MIN_READINGS)
-        few = [
-            name
-            for name, readings in zip(self.names, count.tolist(), strict=True)
-            if readings < evidence.MIN_READINGS and name not in dead
-        ]
-        all_over = [
-            name
-            for name, readings in zip(self.names, count.tolist(), strict=True)
-            if readings >= evidence.MIN_READINGS and readings > most
-        ]
+        most = min(MAX_SHARE * len(self._a), len(self._a) - MIN_READINGS)
+        readings = dict(zip(self.names, count.tolist(), strict=True))
+        few = [name for name, mine in readings.items() if mine < MIN_READINGS and name not in dead]
+        all_over = [name for name, mine in readings.items() if mine >= MIN_READINGS and mine > most]
         if few:
             self.undecided.append(
-                f"{_count(few, 'node')} with fewer than {evidence.MIN_READINGS} good measurements cannot be "
+                f"{_count(few, 'node')} with fewer than {MIN_READINGS} good measurements cannot be "
                 f"judged (more rounds, or --pairs all): {some(few)}"
             )
         if all_over:
@@ -491,26 +475,22 @@ class Inquiry:
 
     def _make_hypotheses(self) -> Hypotheses:
         """Nodes, then what the topology adds; of two that explain the same the simpler one comes first."""
-        every = np.arange(len(self._a))
-        labels: list[tuple[Kind, str]] = [("node", name) for name in self.names]
-        reading, member = [every, every], [self._a, self._b]
-        found: dict[Kind, list[tuple[str, Integers]]] = {"uplink": [], "switch": [], "rack": []}
+        order = np.argsort(np.concatenate([self._a, self._b]), kind="stable") % max(len(self._a), 1)
+        ends = np.cumsum(np.bincount(np.concatenate([self._a, self._b]), minlength=len(self.names)))
+        found: list[tuple[Kind, str, Integers]] = [
+            ("node", name, mine) for name, mine in zip(self.names, np.split(order, ends), strict=False)
+        ]
         for group, below in self._groups() if self._topology else ():
             # One node alone is that node; all nodes together leave nothing to compare with.
             if not 1 < below.sum() < len(self.names):
                 continue
-            ends = below[self._a], below[self._b]
-            found[group.kind].append((group.name, np.flatnonzero(ends[0] | ends[1])))
+            a, b = below[self._a], below[self._b]
+            found.append((group.kind, group.name, np.flatnonzero(a | b)))
             if group.kind == "switch":
-                found["uplink"].append((group.name, np.flatnonzero(ends[0] ^ ends[1])))
-        for kind, groups in found.items():
-            for name, touched in groups:
-                reading.append(touched)
-                member.append(np.full(len(touched), len(labels), dtype=np.intp))
-                labels.append((kind, name))
-        return Hypotheses.of(
-            labels, len(self.names), np.concatenate(reading), np.concatenate(member), self._readings
-        )
+                found.append(("uplink", group.name, np.flatnonzero(a ^ b)))
+        found.sort(key=lambda each: ("node", "uplink", "switch", "rack").index(each[0]))
+        self._labels = [(kind, name) for kind, name, _ in found]
+        return Hypotheses.of([mine for *_, mine in found], self.values, len(self.names))
 
 
 def _count(items: Sequence[str], what: str) -> str:

@@ -77,7 +77,7 @@ class Suspect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Localisation:
     """What the measurements say: suspects, the strongest evidence first, and what they cannot tell.
 
     nodes: how many there are; judged: how many of them have enough readings. typical: the median of all
@@ -114,7 +114,7 @@ class Verdict:
         return plain
 
     def table(self, rule: bool = True) -> str:
-        """The verdict for the terminal: suspects with evidence and next step, doubts, and the thresholds."""
+        """What is said on the terminal: suspects with evidence and next step, doubts, the thresholds."""
         lines = [_heading(self)]
         rows = [
             (f"{suspect.kind} {suspect.name}", _how_slow(suspect, self.better), suspect.evidence)
@@ -135,17 +135,17 @@ def some(names: Sequence[str], most: int = 6) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def _heading(verdict: Verdict) -> str:
-    if verdict.suspects:
-        blamed = f"to blame: {some([f'{s.kind} {s.name}' for s in verdict.suspects])}"
-    elif verdict.healthy:
+def _heading(found: Localisation) -> str:
+    if found.suspects:
+        blamed = f"to blame: {some([f'{s.kind} {s.name}' for s in found.suspects])}"
+    elif found.healthy:
         blamed = "nobody is to blame"
     else:
         blamed = "too few measurements to blame anybody"
-    noise = "" if verdict.noise is None else f", noise {verdict.noise:.1%}"
+    noise = "" if found.noise is None else f", noise {found.noise:.1%}"
     return (
-        f"{blamed} ({verdict.judged} of {verdict.nodes} nodes judged, {verdict.measurements} measurements, "
-        f"{verdict.failed} failed{noise})"
+        f"{blamed} ({found.judged} of {found.nodes} nodes judged, {found.measurements} measurements, "
+        f"{found.failed} failed{noise})"
     )
 
 

@@ -16,7 +16,7 @@ from npc.statistics.distributions import at_least
 
 #: Chance, over all nodes or pairs, that what is named dead only failed by accident.
 FALSE_DEAD: Final = 0.01
-#: As far as nothing is known, one healthy measurement in so many fails.
+#: Fraction of healthy measurements that fail, as far as nothing is known.
 PRIOR_FAILURES: Final = 1 / 50
 #: Fewer failures name nobody.
 MIN_FAILURES: Final = 2
@@ -24,19 +24,21 @@ MIN_FAILURES: Final = 2
 _SHOWN: Final = 64
 
 
-class Silence(NamedTuple):
+class Unreachable(NamedTuple):
     """Suspects that do not answer, and failures that blame nobody, one a pair that never succeeded."""
 
     suspects: list[Suspect]
     unexplained: list[PairResult]
 
 
-def silent(results: Sequence[PairResult], failures: Sequence[PairResult]) -> Silence:
+def unreachable(results: Sequence[PairResult], failures: Sequence[PairResult]) -> Unreachable:
     """Dead nodes, then dead links, those with most failures first; `failures` are the results of no use."""
     if not failures:
-        return Silence([], [])
+        return Unreachable([], [])
     if len(failures) == len(results):  # the tool, its command line or the whole network: nobody in particular
-        return Silence([], list({frozenset((result.a, result.b)): result for result in failures}.values()))
+        return Unreachable(
+            [], list({frozenset((result.a, result.b)): result for result in failures}.values())
+        )
     open_failures = list(failures)
     total = Counter(name for result in results for name in (result.a, result.b))
     failed = Counter(name for result in open_failures for name in (result.a, result.b))
@@ -55,16 +57,13 @@ def silent(results: Sequence[PairResult], failures: Sequence[PairResult]) -> Sil
         suspects.append(_suspect("node", name, mine, total[name], chance))
         open_failures = rest
     links = _links(open_failures, results)
-    return Silence(suspects + links.suspects, links.unexplained)
+    return Unreachable(suspects + links.suspects, links.unexplained)
 
 
-def _links(failures: Sequence[PairResult], results: Sequence[PairResult]) -> Silence:
-    attempts = Counter(frozenset((result.a, result.b)) for result in results)
-    by_pair: dict[frozenset[str], list[PairResult]] = defaultdict(list)
-    for result in failures:
-        by_pair[frozenset((result.a, result.b))].append(result)
+def _links(failures: Sequence[PairResult], results: Sequence[PairResult]) -> Unreachable:
+    attempts = {pair: len(made) for pair, made in _by_pair(results).items()}
     suspects, unexplained = [], []
-    for pair, mine in sorted(by_pair.items(), key=lambda item: -len(item[1])):
+    for pair, mine in sorted(_by_pair(failures).items(), key=lambda item: -len(item[1])):
         if len(mine) < attempts[pair]:
             continue
         chance = len(attempts) * at_least(
@@ -74,7 +73,14 @@ def _links(failures: Sequence[PairResult], results: Sequence[PairResult]) -> Sil
             suspects.append(_suspect("link", f"{mine[0].a}–{mine[0].b}", mine, attempts[pair], chance))
         else:
             unexplained.append(mine[0])
-    return Silence(suspects, unexplained)
+    return Unreachable(suspects, unexplained)
+
+
+def _by_pair(results: Sequence[PairResult]) -> dict[frozenset[str], list[PairResult]]:
+    found: dict[frozenset[str], list[PairResult]] = defaultdict(list)
+    for result in results:
+        found[frozenset((result.a, result.b))].append(result)
+    return found
 
 
 def _rate(others: int, measurements: int) -> float:

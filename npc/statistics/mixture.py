@@ -1,58 +1,62 @@
-"""The arithmetic behind a verdict: readings as arrays, what could explain them, and how well it does.
+"""A mixture model of readings: normal noise with a few outliers, and how well a shift explains some of them.
 
-A reading is the logarithm of a measured value, turned so that slower is smaller, and freed of what is
-normal for its distance. Healthy readings are normal about 0 with a few outliers:
+A reading is the logarithm of a measured value, turned so that slower is smaller. Healthy readings are normal
+about the location with a few outliers, whose density o(r) is 1/W for each unit of ε:
 
-    f(r) = (1-ε)·N(r; 0, σ²) + ε/W
+    f(r) = (1-ε)·N(r; 0, σ²) + ε·o(r)
 
-A hypothesis h (a node, an uplink, a switch, a rack) says that its readings S_h, and only they, are lower
-by δ_h. Its log-likelihood ratio is Σ_{S_h} log f(r+δ_h) - log f(r), δ_h the maximum-likelihood estimate
-from the mixture (EM; Dempster, Laird and Rubin, 1977). An outlier weighs at most log((1-ε)W/(εσ√2π)), so
-no single reading can accuse anybody.
+Location, σ and ε are found by EM (Dempster, Laird and Rubin, 1977), and so is the slowdown δ of readings that
+are all slower by the same: the one with the highest likelihood ratio Σ log f(r+δ) - log f(r). An outlier
+weighs at most log((1-ε)W/(εσ√2π)), so no single reading can accuse anybody.
+
+Everything is computed for many groups at once: `member` says for each reading which group it belongs to.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
-
-from npc.machine.fabric import Kind
-from npc.statistics.distributions import normal_score, student_quantile
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
     Integers = NDArray[np.intp]
-    Booleans = NDArray[np.bool_]
 
 #: Width of the outliers' uniform density in log units: a factor e, low or high.
 OUTLIER_WIDTH: Final = 1.0
-#: Prior weight of the outlier fraction: one outlier in fifty readings. It matters for small clusters only.
-PRIOR_OUTLIERS: Final = 1.0
-PRIOR_READINGS: Final = 50.0
-MAX_OUTLIER_FRACTION: Final = 0.2
 #: With fewer readings the tails of the noise are unknown (`cautious_noise`).
 FEW_READINGS: Final = 200
 #: No benchmark repeats better than this; keeps quantised readings (all equal) from making σ = 0.
 MIN_NOISE: Final = 0.002
-#: A node with fewer readings is not judged, and what remains without a suspect must be as many.
-MIN_READINGS: Final = 3
-#: A hypothesis that covers more than this share of the readings has nothing left to be compared with.
-MAX_SHARE: Final = 2 / 3
-#: Readings scatter where their quartiles, all far below the usual, are so many σ apart.
+#: Readings scatter where their quartiles, all far below the usual, are more than this many σ apart.
 SCATTERED: Final = 4.0
-#: A distance with fewer readings has no normal that could be known.
-MIN_LEVELLED: Final = 8
 
 _SQRT_2PI: Final = math.sqrt(2 * math.pi)
 
 
-class Noise(NamedTuple):
+class Outliers(NamedTuple):
+    """How outliers are distributed, and how many there are as far as the readings do not say.
+
+    density: o(r) from residuals and σ. prior: the fraction of outliers seen in `prior_readings` readings
+    before the first. least, most: bounds of the fraction.
+    """
+
+    density: Callable[[Floats, Floats], Floats]
+    prior: float
+    prior_readings: float
+    least: float
+    most: float
+
+
+#: As likely above as below. One outlier in fifty readings matters for small clusters only.
+UNIFORM: Final = Outliers(lambda r, sigma: np.full_like(r, 1 / OUTLIER_WIDTH), 1 / 50, 50.0, 0.0, 0.2)
+
+
+class NoiseModel(NamedTuple):
     """Healthy readings: location, scale σ (log units), fraction of outliers ε, effective number."""
 
     location: float
@@ -61,61 +65,65 @@ class Noise(NamedTuple):
     readings: float
 
 
-class Effect(NamedTuple):
-    """A hypothesis against the rest: slowdown δ and its standard error (log units), and the evidence.
+class SeriesNoise(NamedTuple):
+    """The same for many groups, or series, of readings."""
 
-    z: standard normal score of the evidence. freedom: degrees of freedom of the noise estimate.
-    """
+    location: Floats
+    sigma: Floats
+    outliers: Floats
+    readings: Floats
 
-    delta: float
-    error: float
-    z: float
-    freedom: float
-
-    def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Confidence interval of δ by Student's t."""
-        margin = self.error * student_quantile((1 + level) / 2, max(self.freedom, 0.5))
-        return self.delta - margin, self.delta + margin
+    def of(self, which: Integers) -> SeriesNoise:
+        """That of some groups, in the order given."""
+        return SeriesNoise(*(field[which] for field in self))
 
 
-def density(residuals: Floats, noise: Noise) -> tuple[Floats, float]:
-    """The two parts of f(r): the normal one by reading, and the outliers' constant one."""
-    z = residuals / noise.sigma
-    scale = (1 - noise.outliers) / (_SQRT_2PI * noise.sigma)
-    return scale * np.exp(-0.5 * z * z), noise.outliers / OUTLIER_WIDTH
+def _parts(
+    residual: Floats, member: Integers, noise: SeriesNoise, outliers: Outliers
+) -> tuple[Floats, Floats]:
+    """The normal and the outliers' part of f(r)."""
+    sigma, fraction = noise.sigma[member], noise.outliers[member]
+    normal = (1 - fraction) / (_SQRT_2PI * sigma) * np.exp(-0.5 * (residual / sigma) ** 2)
+    return normal, fraction * outliers.density(residual, sigma)
 
 
-def fit_noise(readings: Floats, start: Noise, steps: int = 20) -> Noise:
+def improved(
+    readings: Floats, member: Integers, noise: SeriesNoise, outliers: Outliers = UNIFORM
+) -> SeriesNoise:
+    """The noise of each group after one step of EM; a group without healthy readings keeps what it had."""
+    groups = len(noise.location)
+    normal, outlier = _parts(readings - noise.location[member], member, noise, outliers)
+    weight = normal / (normal + outlier)
+    total = np.bincount(member, weight, groups)
+    enough = total >= 1.5
+    total = np.maximum(total, 1.5)
+    location = np.bincount(member, weight * readings, groups) / total
+    # One degree of freedom went into the location.
+    variance = np.bincount(member, weight * (readings - location[member]) ** 2, groups) / (total - 1)
+    count = np.bincount(member, minlength=groups)
+    fraction = (count - total + outliers.prior * outliers.prior_readings) / (count + outliers.prior_readings)
+    found = (
+        location,
+        np.maximum(np.sqrt(variance), MIN_NOISE),
+        np.clip(fraction, outliers.least, outliers.most),
+        total,
+    )
+    return SeriesNoise(*(np.where(enough, now, before) for now, before in zip(found, noise, strict=True)))
+
+
+def fit_noise(readings: Floats, start: NoiseModel, steps: int = 20) -> NoiseModel:
     """Location, scale and outlier fraction of healthy readings, by EM from `start`."""
-    noise = start
+    member = np.zeros(len(readings), dtype=np.intp)
+    noise = SeriesNoise(*(np.array([value]) for value in start))
     for _ in range(steps):
-        normal, outlier = density(readings - noise.location, noise)
-        weight = normal / (normal + outlier)
-        total = float(weight.sum())
-        if total < 1.5:
+        before, noise = noise, improved(readings, member, noise)
+        moved = max(abs(noise.sigma - before.sigma)[0], abs(noise.location - before.location)[0])
+        if moved < 1e-4 * noise.sigma[0]:
             break
-        location = float(weight @ readings) / total
-        # One degree of freedom went into the location.
-        variance = float(weight @ (readings - location) ** 2) / max(total - 1.0, 0.5)
-        outliers = (len(readings) - total + PRIOR_OUTLIERS) / (len(readings) + PRIOR_READINGS)
-        previous, noise = (
-            noise,
-            Noise(
-                location,
-                max(math.sqrt(variance), MIN_NOISE),
-                min(outliers, MAX_OUTLIER_FRACTION),
-                total,
-            ),
-        )
-        if (
-            abs(noise.sigma - previous.sigma) < 1e-4 * noise.sigma
-            and abs(noise.location - previous.location) < 1e-4 * noise.sigma
-        ):
-            break
-    return noise
+    return NoiseModel(*(float(field[0]) for field in noise))
 
 
-def cautious_noise(readings: Floats, noise: Noise) -> Noise:
+def cautious_noise(readings: Floats, noise: NoiseModel) -> NoiseModel:
     """`fit_noise` of readings that nobody is suspected for, not narrower than their lower half is wide.
 
     The mixture takes a few readings that lie close together for the noise and the others for outliers;
@@ -126,31 +134,68 @@ def cautious_noise(readings: Floats, noise: Noise) -> Noise:
         return fit_noise(readings, noise)
     quartile, middle = np.quantile(readings, [0.25, 0.5])
     width = max(float(middle - quartile) / 0.6745, MIN_NOISE)
-    fitted = fit_noise(readings, Noise(float(middle), width, noise.outliers, float(len(readings))))
+    fitted = fit_noise(readings, NoiseModel(float(middle), width, noise.outliers, float(len(readings))))
     return fitted._replace(sigma=max(fitted.sigma, width))
 
 
-def first_guess(readings: Floats, a: Integers, b: Integers, nodes: int) -> Noise:
-    """Where to start `fit_noise` although many pairs may be slow.
-
-    Location: the median over the nodes of the upper tercile of each node's readings: a bad node spoils all
-    of its own and few of anybody else's. Scale: half-normal, from the readings above, since faults only slow.
-    """
-    upper = quantile_by(np.concatenate([a, b]), np.concatenate([readings, readings]), nodes, 2 / 3)
-    location = float(np.nanmedian(upper))
-    above = readings[readings >= location] - location
-    sigma = 1.4826 * float(np.median(above)) if len(above) else 0.0
-    return Noise(location, max(sigma, MIN_NOISE), PRIOR_OUTLIERS / PRIOR_READINGS, float(len(readings)))
+def robust_noise(readings: Floats) -> NoiseModel:
+    """`fit_noise` of readings most of which are healthy: from their median and median absolute deviation."""
+    middle = float(np.median(readings))
+    spread = max(1.4826 * float(np.median(np.abs(readings - middle))), MIN_NOISE)
+    return fit_noise(readings, NoiseModel(middle, spread, UNIFORM.prior, float(len(readings))))
 
 
-def quantile_by(group: Integers, values: Floats, groups: int, q: float) -> Floats:
-    """The q-quantile (interpolated) of `values` by group number; NaN for groups without a value."""
-    order = np.lexsort((values, group))
-    return _sorted_quantile(group[order], values[order], groups, q)
+class Shifts(NamedTuple):
+    """By group: the slowdown δ that fits best, its log-likelihood ratio, its effective number of readings."""
+
+    delta: Floats
+    ratio: Floats
+    readings: Floats
 
 
-def _sorted_quantile(group: Integers, ordered: Floats, groups: int, q: float) -> Floats:
-    """`quantile_by` of what is already sorted by group and value."""
+def shifts(
+    residual: Floats,
+    member: Integers,
+    delta: Floats,
+    noise: SeriesNoise,
+    steps: int,
+    outliers: Outliers = UNIFORM,
+) -> Shifts:
+    """The slowdown of each group that fits its residuals best near `delta`, by EM."""
+    groups = len(delta)
+    healthy = np.add(*_parts(residual, member, noise, outliers))
+    for step in range(steps + 1):
+        normal, outlier = _parts(residual + delta[member], member, noise, outliers)
+        weight = normal / (normal + outlier)
+        total = np.maximum(np.bincount(member, weight, groups), 0.5)
+        if step < steps:
+            moment = np.bincount(member, weight * residual, groups)
+            delta = np.where(total > 0.5, -moment / total, delta)
+    ratio = np.bincount(member, np.log((normal + outlier) / healthy), groups)
+    return Shifts(delta, ratio.astype(np.float64), total)
+
+
+def slowdowns(residual: Floats, member: Integers, groups: int, noise: NoiseModel, steps: int) -> Shifts:
+    """The slowdown of each group that fits best; sorted by group and residual."""
+    every = SeriesNoise(*(np.full(groups, value) for value in noise))
+    # From the median: a grossly slow node's readings all lie where the mixture gives no weight.
+    lower, middle, upper = (
+        np.nan_to_num(quantile_by(member, residual, groups, q)) for q in (0.25, 0.5, 0.75)
+    )
+    found = shifts(residual, member, -middle, every, steps)
+    # What is grossly slow may scatter more than what is healthy, and the median then lies between its
+    # values: from the upper quartile too, where the fault alone shows.
+    scattered = (upper - lower > SCATTERED * noise.sigma) & (upper < -SCATTERED * noise.sigma)
+    if scattered.any():
+        mine = scattered[member]
+        other = shifts(residual[mine], member[mine], -upper, every, steps)
+        better = scattered & (other.ratio > found.ratio)
+        found = Shifts(*(np.where(better, new, old) for new, old in zip(other, found, strict=True)))
+    return found
+
+
+def quantile_by(group: Integers, ordered: Floats, groups: int, q: float) -> Floats:
+    """The q-quantile (interpolated) of values sorted by group and value; NaN for groups without a value."""
     count = np.bincount(group, minlength=groups)
     first = np.concatenate([[0], np.cumsum(count)[:-1]])
     position = q * np.maximum(count - 1, 0)
@@ -161,154 +206,3 @@ def _sorted_quantile(group: Integers, ordered: Floats, groups: int, q: float) ->
     start, share = first[some], (position - low)[some]
     result[some] = (1 - share) * ordered[start + low[some]] + share * ordered[start + high[some]]
     return result
-
-
-@dataclass(frozen=True, slots=True)
-class Hypotheses:
-    """What could be to blame, as an incidence list: reading `reading[i]` belongs to hypothesis `member[i]`.
-
-    labels: kind and name. The nodes come first, in their order, so hypothesis i < nodes is node i. Where
-    two explain the same readings the earlier one is preferred. Sorted by hypothesis, then by reading's value.
-    """
-
-    labels: Sequence[tuple[Kind, str]]
-    nodes: int
-    reading: Integers
-    member: Integers
-
-    @classmethod
-    def of(
-        cls,
-        labels: Sequence[tuple[Kind, str]],
-        nodes: int,
-        reading: Integers,
-        member: Integers,
-        values: Floats,
-    ) -> Hypotheses:
-        """Hypotheses of an incidence list in any order; `values` are the readings."""
-        rank = np.empty(len(values), dtype=np.intp)
-        rank[np.argsort(values, kind="stable")] = np.arange(len(values))
-        order = np.argsort(member * len(values) + rank[reading])
-        return cls(labels, nodes, reading[order], member[order])
-
-    def readings_of(self, index: int) -> Integers:
-        """Numbers of the readings that belong to one hypothesis."""
-        first, last = np.searchsorted(self.member, [index, index + 1])
-        return self.reading[first:last]
-
-
-@dataclass(slots=True)
-class Scores:
-    """By hypothesis: readings, estimated slowdown (log units), log-likelihood ratio (0 if not slower)."""
-
-    count: Integers
-    delta: Floats
-    ratio: Floats
-
-
-def score(readings: Floats, active: Booleans, hypotheses: Hypotheses, noise: Noise, steps: int = 5) -> Scores:
-    """Every hypothesis by itself, on the active readings."""
-    keep = active[hypotheses.reading]
-    member = hypotheses.member[keep]
-    residual = readings[hypotheses.reading[keep]] - noise.location
-    groups = len(hypotheses.labels)
-    count = np.bincount(member, minlength=groups)
-    delta, ratio = _slowdowns(residual, member, groups, noise, steps)
-    return Scores(count, delta, np.where(delta > 0, np.maximum(ratio, 0.0), 0.0))
-
-
-def _slowdowns(
-    residual: Floats, member: Integers, groups: int, noise: Noise, steps: int
-) -> tuple[Floats, Floats]:
-    """By group the slowdown that fits best, and its log-likelihood ratio; sorted by group and residual."""
-    # From the median: a grossly slow node's readings all lie where the mixture gives no weight.
-    lower, middle, upper = (
-        np.nan_to_num(_sorted_quantile(member, residual, groups, q)) for q in (0.25, 0.5, 0.75)
-    )
-    delta, ratio = _shifts(residual, member, -middle, noise, steps)
-    # What is grossly slow may scatter more than what is healthy, and the median then lies between its
-    # values: from the upper quartile too, where the fault alone shows.
-    scattered = (upper - lower > SCATTERED * noise.sigma) & (upper < -SCATTERED * noise.sigma)
-    if scattered.any():
-        mine = scattered[member]
-        other, higher = _shifts(residual[mine], member[mine], -upper, noise, steps)
-        better = scattered & (higher > ratio)
-        delta, ratio = np.where(better, other, delta), np.where(better, higher, ratio)
-    return delta, ratio
-
-
-def _shifts(
-    residual: Floats, member: Integers, delta: Floats, noise: Noise, steps: int
-) -> tuple[Floats, Floats]:
-    """By group the slowdown that fits best near `delta`, by EM, and its log-likelihood ratio."""
-    groups = len(delta)
-    normal, outlier = density(residual, noise)
-    healthy = np.log(normal + outlier)
-    for _ in range(steps):
-        normal, outlier = density(residual + delta[member], noise)
-        weight = normal / (normal + outlier)
-        total = np.bincount(member, weight, groups)
-        moment = np.bincount(member, weight * residual, groups)
-        delta = np.where(total > 0.5, -moment / np.maximum(total, 0.5), delta)
-    normal, outlier = density(residual + delta[member], noise)
-    ratio = np.bincount(member, np.log(normal + outlier) - healthy, groups)
-    return delta, ratio.astype(np.float64, copy=False)
-
-
-def node_spread(scores: Scores, nodes: int, noise: Noise) -> float:
-    """Variance between healthy nodes beyond what the noise of the readings explains (log units squared).
-
-    The nodes' own spread, by the median absolute deviation, where it exceeds σ²/m by three standard
-    errors: identical nodes differ by more than noise on most machines, and that is nobody's fault.
-    """
-    judged = scores.count[:nodes] >= MIN_READINGS
-    if judged.sum() < 2 * MIN_READINGS:
-        return 0.0
-    delta = scores.delta[:nodes][judged]
-    spread = 1.4826 * float(np.median(np.abs(delta - np.median(delta))))
-    expected = float(np.median(noise.sigma**2 / scores.count[:nodes][judged]))
-    excess = spread**2 - expected
-    # The standard error of a MAD-based variance is 2.33/√n of it.
-    return excess if excess > 3 * 2.33 / math.sqrt(len(delta)) * expected else 0.0
-
-
-def test(readings: Floats, inside: Booleans, rest: Booleans, noise: Noise, spread: float = 0.0) -> Effect:
-    """The readings `inside` against the `rest`, whose noise is estimated anew without them.
-
-    The score is the lesser of Student's t on the slowdown and the signed root of the log-likelihood
-    ratio: the first knows how little the noise is known and how much nodes differ (`spread`), the second
-    that outliers may coincide.
-    """
-    noise = cautious_noise(readings[rest], noise)
-    residual = np.sort(readings[inside] - noise.location)
-    deltas, ratios = _slowdowns(residual, np.zeros(len(residual), dtype=np.intp), 1, noise, 10)
-    delta, ratio = float(deltas[0]), float(ratios[0])
-    normal, outlier = density(residual + delta, noise)
-    total = max(float((normal / (normal + outlier)).sum()), 0.5)
-    freedom = noise.readings - 1
-    error = math.sqrt(noise.sigma**2 * (1 / total + 1 / max(noise.readings, 1.0)) + spread)
-    score = min(float(normal_score(delta / error, freedom)), math.sqrt(max(2 * ratio, 0.0)))
-    return Effect(delta, error, score, freedom)
-
-
-def level(
-    values: Floats, active: Booleans, a: Integers, b: Integers, distance: Integers, nodes: int
-) -> tuple[Floats, Booleans]:
-    """Readings freed of what is normal for their distance, and which of them could be.
-
-    The normal is estimated from the active readings, and taken from all. `distance` is a small number, the
-    same for pairs that should be equally fast; one with too few readings to know its normal is left out.
-    Rounds are not levelled: every node is in every one of them, so a slow round is unfair to none, and a
-    round's median moves with the suspects in it.
-    """
-    readings = values.copy()
-    known = np.ones(len(values), dtype=bool)
-    kinds = np.unique(distance)
-    for kind in kinds if len(kinds) > 1 else ():
-        chosen = active & (distance == kind)
-        if chosen.sum() < MIN_LEVELLED:
-            known[distance == kind] = False
-        else:
-            guess = first_guess(readings[chosen], a[chosen], b[chosen], nodes)
-            readings[distance == kind] -= fit_noise(readings[chosen], guess).location
-    return readings, known

@@ -29,7 +29,7 @@ from cron.changes import changed
 from cron.judge import THRESHOLD, judge
 from cron.localise import suspects
 from cron.series import Panel, panel
-from cron.step_detection import Gate
+from cron.step_detection import StepDetection
 from npc.records.history import History, Point, SeriesKey
 from npc.records.record import Record
 
@@ -66,7 +66,7 @@ def gate_scores(
 ) -> tuple[Floats, float]:
     """S × T scores of the gate, lower by `step` in the last nights, and the share measured again."""
     rng = np.random.default_rng(seed)
-    gate = Gate(series, THRESHOLD)
+    gate = StepDetection(series, THRESHOLD)
     scores = np.zeros((series, nights))
     again = 0.0
     for t in range(nights):

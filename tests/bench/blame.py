@@ -18,8 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from npb.localise import MIN_SLOWDOWN, PairResult, judge, worst_pairs
+from npb.localise import MIN_SLOWDOWN, judge, worst_pairs
 from npb.schedule import schedule
+from npb.suspects import PairResult
 from npc.machine.fabric import Group, Topology
 
 LEAF = 32

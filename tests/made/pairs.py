@@ -6,8 +6,9 @@ import math
 import random
 from collections.abc import Callable, Mapping
 
-from npb.localise import Better, PairResult, Verdict, judge, worst_pairs
+from npb.localise import judge, worst_pairs
 from npb.schedule import schedule
+from npb.suspects import Better, Localisation, PairResult
 from npc.machine.fabric import Topology, parse
 
 FOUR_LEAVES = parse("leaf1: n[1-6]\nleaf2: n[7-12]\nleaf3: n[13-18]\nleaf4: n[19-24]\ncore: leaf[1-4]")
@@ -46,7 +47,7 @@ class Cluster:
             for a, b in pairs
         ]
 
-    def verdict(self, pattern: str = "all", again: bool = True) -> Verdict:
+    def verdict(self, pattern: str = "all", again: bool = True) -> Localisation:
         how: Mapping[str, object] = {"better": self._better, "topology": self._topology}
         results = self.rounds(pattern)
         if again:

@@ -93,8 +93,9 @@ def _environment() -> str:
 
 def make_pairs(folder: Path, nodes: int = 8, slow: int = 3) -> Path:
     """What npb leaves of all pairs of `nodes`, of which one is 20 % slow and one pair failed."""
-    from npb.cluster import Series, save
-    from npb.localise import PairResult, judge
+    from npb.cluster import PairReadings, save
+    from npb.localise import judge
+    from npb.suspects import PairResult
 
     chance, results, found = random.Random(1), [], []
     for a in range(nodes):
@@ -112,7 +113,7 @@ def make_pairs(folder: Path, nodes: int = 8, slow: int = 3) -> Path:
             )  # fmt: skip
     make_run(folder, found)
     verdict = judge(results)
-    save({Series("tcp_bw", "bandwidth", 65536, ()): verdict}, folder)
+    save({PairReadings("tcp_bw", "bandwidth", 65536, ()): verdict}, folder)
     return folder
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from npb.heatmap import MAX_NODES, draw
-from npb.localise import PairResult, judge
+from npb.localise import judge
+from npb.suspects import PairResult
 from npc.machine.fabric import Topology, parse
 from tests.made.pairs import Cluster, crossing, slow_link, slow_node
 

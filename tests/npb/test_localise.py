@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from npb.localise import Better, PairResult, Verdict, judge, worst_pairs
+from npb.localise import judge, worst_pairs
+from npb.suspects import Better, Localisation, PairResult
 from npc.machine.fabric import parse
 from tests.bench import blame as bench_blame
 from tests.made.pairs import FOUR_LEAVES, Cluster, crossing, slow_link, slow_node
 
 
-def named(verdict: Verdict) -> list[str]:
+def named(verdict: Localisation) -> list[str]:
     """Suspects as ``kind name``; a link's ends in order."""
     return [f"{suspect.kind} {'–'.join(sorted(suspect.name.split('–')))}" for suspect in verdict.suspects]
 

@@ -1,0 +1,188 @@
+"""Who is to blame: the search for what explains slow readings, of one night's pairs or of many nights.
+
+A hypothesis h (a node, an uplink, a switch, a rack) says that its readings S_h, and only they, are slower by
+δ_h. The one that raises the likelihood of the mixture model (`npc.statistics.mixture`) most is tested against
+the rest, its readings are set aside, and the next one is looked for, until what is left could be healthy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from npc.statistics.distributions import normal_score, student_quantile
+from npc.statistics.mixture import NoiseModel, cautious_noise, fit_noise, slowdowns
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Integers = NDArray[np.intp]
+    Booleans = NDArray[np.bool_]
+
+#: A node with fewer readings is not judged, and what remains without a suspect must be as many.
+MIN_READINGS: Final = 3
+#: A hypothesis that covers more than this share of the readings has nothing left to be compared with.
+MAX_SHARE: Final = 2 / 3
+#: Explanations whose likelihoods differ by less than this factor are equally good.
+EQUALLY_GOOD: Final = 3.0
+
+
+class Effect(NamedTuple):
+    """A hypothesis against the rest: slowdown δ and its standard error (log units), and the evidence.
+
+    z: standard normal score of the evidence. freedom: degrees of freedom of the noise estimate.
+    """
+
+    delta: float
+    error: float
+    z: float
+    freedom: float
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Confidence interval of δ by Student's t."""
+        margin = self.error * student_quantile((1 + level) / 2, max(self.freedom, 0.5))
+        return self.delta - margin, self.delta + margin
+
+
+class Finding(NamedTuple):
+    """A hypothesis that explains most: its number, its readings, the effect, and what explains as much."""
+
+    hypothesis: int
+    inside: Booleans
+    effect: Effect
+    rivals: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hypotheses:
+    """What could be to blame, as an incidence list: reading `reading[i]` belongs to hypothesis `member[i]`.
+
+    count: number of hypotheses. nodes: of these the first are the nodes, in their order, if their spread is
+    to be allowed for. Of two that explain the same readings the earlier one is preferred. Sorted by
+    hypothesis, then by the reading's value.
+    """
+
+    count: int
+    nodes: int
+    reading: Integers
+    member: Integers
+
+    @classmethod
+    def of(cls, readings: Sequence[Integers], values: Floats, nodes: int = 0) -> Hypotheses:
+        """From the numbers of the readings of each hypothesis; `values` are all readings."""
+        member = np.repeat(np.arange(len(readings)), [len(each) for each in readings])
+        reading = np.concatenate([np.zeros(0, dtype=np.intp), *readings])
+        order = np.lexsort((values[reading], member))
+        return cls(len(readings), nodes, reading[order], member[order])
+
+    def readings_of(self, index: int) -> Integers:
+        """Numbers of the readings that belong to one hypothesis."""
+        first, last = np.searchsorted(self.member, [index, index + 1])
+        return self.reading[first:last]
+
+
+@dataclass(slots=True)
+class Scores:
+    """By hypothesis: readings, estimated slowdown (log units), log-likelihood ratio (0 if not slower)."""
+
+    count: Integers
+    delta: Floats
+    ratio: Floats
+
+
+class Localiser:
+    """The greedy search. `active` are the readings that no suspect explains yet; clear what is explained.
+
+    least: readings that a hypothesis needs.
+    """
+
+    def __init__(
+        self, values: Floats, hypotheses: Hypotheses, noise: NoiseModel | None, least: int = MIN_READINGS
+    ) -> None:
+        self.values = values
+        self.active: Booleans = np.ones(len(values), dtype=bool)
+        self.hypotheses = hypotheses
+        self.noise = noise
+        self.scores: Scores | None = None
+        self._least = least
+
+    def best(self) -> Finding | None:
+        """The hypothesis that explains most, against the rest; None if none can be compared with a rest."""
+        active = int(self.active.sum())
+        if self.noise is None or active < 2 * MIN_READINGS:
+            return None
+        self.noise = fit_noise(self.values[self.active], self.noise, steps=4)
+        self.scores = scores = score(self.values, self.active, self.hypotheses, self.noise)
+        most = min(MAX_SHARE * active, active - MIN_READINGS)
+        ratio = np.where((scores.count >= self._least) & (scores.count <= most), scores.ratio, 0.0)
+        if ratio.max(initial=0.0) <= 0:
+            return None
+        # The first of those that are equal but for rounding: the simplest one.
+        index = int(np.flatnonzero(ratio >= ratio.max() - 1e-9)[0])
+        inside = np.zeros(len(self.values), dtype=bool)
+        inside[self.readings_of(index)] = True
+        inside &= self.active
+        nodes = self.hypotheses.nodes
+        spread = node_spread(scores, nodes, self.noise) if index < nodes else 0.0
+        effect = test(self.values, inside, self.rest(inside), self.noise, spread)
+        rivals = np.flatnonzero(ratio >= ratio[index] - math.log(EQUALLY_GOOD)).tolist()
+        return Finding(index, inside, effect, tuple(rival for rival in rivals if rival != index))
+
+    def readings_of(self, index: int) -> Integers:
+        """Numbers of the readings that a hypothesis explains."""
+        return self.hypotheses.readings_of(index)
+
+    def rest(self, inside: Booleans) -> Booleans:
+        """What a suspect is compared with."""
+        return self.active & ~inside
+
+
+def score(
+    values: Floats, active: Booleans, hypotheses: Hypotheses, noise: NoiseModel, steps: int = 5
+) -> Scores:
+    """Every hypothesis by itself, on the active readings."""
+    keep = active[hypotheses.reading]
+    member = hypotheses.member[keep]
+    residual = values[hypotheses.reading[keep]] - noise.location
+    delta, ratio, _ = slowdowns(residual, member, hypotheses.count, noise, steps)
+    count = np.bincount(member, minlength=hypotheses.count)
+    return Scores(count, delta, np.where(delta > 0, np.maximum(ratio, 0.0), 0.0))
+
+
+def node_spread(scores: Scores, nodes: int, noise: NoiseModel) -> float:
+    """Variance between healthy nodes beyond what the noise of the readings explains (log units squared).
+
+    The nodes' own spread, by the median absolute deviation, where it exceeds σ²/m by three standard
+    errors: identical nodes differ by more than noise on most machines, and that is nobody's fault.
+    """
+    judged = scores.count[:nodes] >= MIN_READINGS
+    if judged.sum() < 2 * MIN_READINGS:
+        return 0.0
+    delta = scores.delta[:nodes][judged]
+    spread = 1.4826 * float(np.median(np.abs(delta - np.median(delta))))
+    expected = float(np.median(noise.sigma**2 / scores.count[:nodes][judged]))
+    excess = spread**2 - expected
+    # The standard error of a MAD-based variance is 2.33/√n of it.
+    return excess if excess > 3 * 2.33 / math.sqrt(len(delta)) * expected else 0.0
+
+
+def test(values: Floats, inside: Booleans, rest: Booleans, noise: NoiseModel, spread: float = 0.0) -> Effect:
+    """The readings `inside` against the `rest`, whose noise is estimated anew without them.
+
+    The score is the lesser of Student's t on the slowdown and the signed root of the log-likelihood
+    ratio: the first knows how little the noise is known and how much nodes differ (`spread`), the second
+    that outliers may coincide.
+    """
+    noise = cautious_noise(values[rest], noise)
+    residual = np.sort(values[inside] - noise.location)
+    found = slowdowns(residual, np.zeros(len(residual), dtype=np.intp), 1, noise, 10)
+    delta, ratio, readings = (float(field[0]) for field in found)
+    freedom = noise.readings - 1
+    error = math.sqrt(noise.sigma**2 * (1 / readings + 1 / max(noise.readings, 1.0)) + spread)
+    score = min(float(normal_score(delta / error, freedom)), math.sqrt(max(2 * ratio, 0.0)))
+    return Effect(delta, error, score, freedom)

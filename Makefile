@@ -59,7 +59,7 @@ bench-%: setup-test
 	@$(python) -m tests.bench.$*
 
 man: setup-test
-	@$(python) -m npc.man_pages .venv/share/man/man1
+	@$(python) -m npb.man_pages .venv/share/man/man1
 
 cluster-up: setup-test
 	@$(python) -m tests.lab.cluster up --nodes $(NODES)

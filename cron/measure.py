@@ -7,7 +7,6 @@ Every part of a night has a folder of its own, so that nobody has to guess which
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import signal
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from npc.jobs import session, slurm
 from npc.jobs.characterise import LOCK, checkout
 from npc.jobs.stop import Stop
 from npc.jobs.workpackages import NoRun, find_run, read_workpackages
+from npc.machine.processes import die_with_parent
 from npc.records.record import InvalidRecord, Record
 from npc.records.run import RECORDS, read_run
 
@@ -30,8 +30,6 @@ SLACK_S: Final = 60.0
 #: When told to end it stops JUBE in order and collects what was measured.
 GRACE_S: Final = 60.0
 _POLL_S: Final = 0.1
-_PR_SET_PDEATHSIG: Final = 1
-_LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
 
 class Ended(NamedTuple):
@@ -147,10 +145,5 @@ def _start(words: Sequence[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
         stdout=log,
         stderr=log,
         start_new_session=True,
-        preexec_fn=_end_with_parent,
+        preexec_fn=lambda: die_with_parent(signal.SIGTERM),
     )
-
-
-def _end_with_parent() -> None:
-    """Have the kernel send SIGTERM to this process when the night dies (prctl(2))."""
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)

@@ -28,10 +28,11 @@ from npb.processes import (
     UNKILLABLE_S,
     adopt_orphans,
     descendants,
-    die_with_parent,
     reap,
     signal_each,
 )
+from npc.machine import sysfs
+from npc.machine.processes import die_with_parent
 
 #: Between asking a tool to end (SIGTERM) and killing it.
 GRACE_S: Final = 0.4
@@ -254,7 +255,7 @@ class Agent:
         reply = {
             "event": "reply",
             "n": n,
-            "cpus": placement.format_cpus(tool.cpus),
+            "cpus": sysfs.format_cpus(tool.cpus),
             "datagrams": readiness.datagrams_received(),
         }
         if self._role == "server":

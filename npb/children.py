@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
-from npb.processes import die_with_parent
+from npc.machine.processes import die_with_parent
 
 #: More than this of one stream is not kept: it would fill the node's memory and the control connection.
 MAX_OUTPUT_BYTES: Final = 256 * 2**20

@@ -21,10 +21,11 @@ import parsers
 from npb import addresses, cluster, placement, sweep
 from npb.measure import Method, Outcome, PairMeasurement
 from npb.nodes import HostLost, Node, Reception
-from npb.processes import die_with_parent
 from npb.results import Results, swept_size
 from npb.sweep import Step
 from npb.verdict import RAW, Blame, Verdict, parser_of, tool_of
+from npc.machine.processes import die_with_parent
+from npc.machine.sysfs import parse_cpus
 from npc.records.launch import now
 from npc.records.record import OK
 
@@ -292,9 +293,9 @@ class Conductor:
     def _method(self, parser: str) -> Method:
         options = self._options
         try:
-            server_cpus = placement.parse_cpus(options.server_cpus) if options.server_cpus else None
-            client_cpus = placement.parse_cpus(options.client_cpus) if options.client_cpus else None
-        except placement.BadCpuList as error:
+            server_cpus = parse_cpus(options.server_cpus) if options.server_cpus else None
+            client_cpus = parse_cpus(options.client_cpus) if options.client_cpus else None
+        except ValueError as error:
             raise Unusable(str(error)) from None
         return Method(
             parser=parser,
@@ -313,8 +314,8 @@ class Conductor:
             text = getattr(self._options, option)
             if text and (many or node.rank == rank):
                 try:
-                    placement.within(placement.parse_cpus(text), node.cpus, node.name)
-                except placement.BadCpuList as error:
+                    placement.within(parse_cpus(text), node.cpus, node.name)
+                except ValueError as error:
                     raise Unusable(f"--{option.replace('_', '-')}: {error}") from None
 
     def _address_table(self) -> dict[str, str] | None:

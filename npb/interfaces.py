@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
+import ipaddress
 import socket
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -25,53 +25,20 @@ class HostView(NamedTuple):
     interfaces: tuple[Interface, ...]
 
 
-class _SockAddr(ctypes.Structure):
-    _fields_ = (("family", ctypes.c_ushort), ("data", ctypes.c_ubyte * 26))
-
-
-class _IfAddrs(ctypes.Structure):
-    pass
-
-
-_IfAddrs._fields_ = (
-    ("next", ctypes.POINTER(_IfAddrs)),
-    ("name", ctypes.c_char_p),
-    ("flags", ctypes.c_uint),
-    ("address", ctypes.POINTER(_SockAddr)),
-    ("netmask", ctypes.POINTER(_SockAddr)),
-    ("peer", ctypes.c_void_p),
-    ("data", ctypes.c_void_p),
-)
-
-
 def interfaces() -> tuple[Interface, ...]:
-    """IPv4 and IPv6 addresses of this host's interfaces, as getifaddrs(3) gives them."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    first = ctypes.POINTER(_IfAddrs)()
-    if libc.getifaddrs(ctypes.byref(first)) != 0:
-        raise OSError(ctypes.get_errno(), "getifaddrs")
-    found = []
-    entry = first
-    while entry:
-        interface = entry.contents
-        if interface.address:
-            family = interface.address.contents.family
-            # sockaddr_in: port 2 bytes, address 4; sockaddr_in6: port 2, flow 4, address 16.
-            start, length = {socket.AF_INET: (2, 4), socket.AF_INET6: (6, 16)}.get(family, (0, 0))
-            if length:
-                raw = bytes(interface.address.contents.data[start : start + length])
-                mask = (
-                    bytes(interface.netmask.contents.data[start : start + length])
-                    if interface.netmask
-                    else b""
-                )
-                address = socket.inet_ntop(family, raw)
-                found.append(
-                    Interface(interface.name.decode(), address, sum(byte.bit_count() for byte in mask))
-                )
-        entry = interface.next
-    libc.freeifaddrs(first)
-    return tuple(found)
+    """IPv4 and IPv6 addresses of this host's interfaces."""
+    import psutil  # not at the start of each process of a launch: once a node is enough
+
+    return tuple(
+        Interface(name, each.address.partition("%")[0], _bits(each.netmask))
+        for name, addresses in psutil.net_if_addrs().items()
+        for each in addresses
+        if each.family in (socket.AF_INET, socket.AF_INET6)
+    )
+
+
+def _bits(netmask: str | None) -> int:
+    return int(ipaddress.ip_address(netmask)).bit_count() if netmask else 0
 
 
 def own_view() -> HostView:

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -43,8 +43,8 @@ class Method:
     ready_after_s: float | None
     kill_server: bool
     server_per_step: bool
-    server_cpus: set[int] | None
-    client_cpus: set[int] | None
+    server_cpus: Collection[int] | None
+    client_cpus: Collection[int] | None
 
 
 @dataclass

@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import signal
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -95,7 +95,7 @@ class Node:
             self._lose(why)
 
     async def start_server(
-        self, argv: Sequence[str], cpus: set[int] | None, ready_s: float, ready_after_s: float | None
+        self, argv: Sequence[str], cpus: Collection[int] | None, ready_s: float, ready_after_s: float | None
     ) -> Running:
         """Start a server and wait until it listens. Raises `CannotRun`, `HostLost`."""
         number = next(self._numbers)
@@ -130,7 +130,9 @@ class Node:
             raise CannotRun(f"{argv[0]} {message['error']}{_last_lines(ended)}")
         return Running(tuple(argv), message["cpus"], message["datagrams"], running)
 
-    async def start_client(self, argv: Sequence[str], cpus: set[int] | None, timeout_s: float) -> Running:
+    async def start_client(
+        self, argv: Sequence[str], cpus: Collection[int] | None, timeout_s: float
+    ) -> Running:
         """Start a client, which ends or is ended after `timeout_s`. Raises `CannotRun`, `HostLost`."""
         number = next(self._numbers)
         running = self._expect_end(number)

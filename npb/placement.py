@@ -9,11 +9,11 @@ get the CPU set of the job: that of the launcher's daemon, which is not bound.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection
 from typing import Final
 
 from npb.processes import ancestors
+from npc.machine.sysfs import format_cpus
 
 #: Command names (as in /proc/PID/comm, 15 characters) of what starts ranks on a node.
 LAUNCHERS: Final = frozenset({
@@ -21,10 +21,6 @@ LAUNCHERS: Final = frozenset({
     "hydra_pmi_proxy", "mpiexec.hydra", "mpiexec.gforker", "mpispawn", "slurmstepd", "srun", "palsd",
     "pbs_mom", "jsmd", "apinit",
 })  # fmt: skip
-
-
-class BadCpuList(ValueError):
-    """A CPU list that cannot be read or that this job cannot have."""
 
 
 def launcher_chain(pid: int) -> list[int]:
@@ -50,33 +46,10 @@ def job_cpus(pid: int) -> set[int]:
         return own
 
 
-def parse_cpus(text: str) -> set[int]:
-    """CPU numbers of a Linux CPU list such as ``0-3,8``. Raises `BadCpuList`."""
-    cpus: set[int] = set()
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d{1,5})(?:-(\d{1,5}))?\s*", part)
-        if not match or (match[2] and int(match[2]) < int(match[1])):
-            raise BadCpuList(f"{text!r} is no CPU list (example: 0-3,8)")
-        cpus.update(range(int(match[1]), int(match[2] or match[1]) + 1))
-    return cpus
-
-
-def format_cpus(cpus: Collection[int]) -> str:
-    """The shortest CPU list: {0, 1, 2, 8} → ``0-2,8``."""
-    parts: list[list[int]] = []
-    for cpu in sorted(cpus):
-        if parts and parts[-1][1] == cpu - 1:
-            parts[-1][1] = cpu
-        else:
-            parts.append([cpu, cpu])
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
-
-
-def within(cpus: set[int], allowed: set[int], host: str) -> set[int]:
-    """`cpus`, which must be among those that the job has on `host`. Raises `BadCpuList`."""
-    outside = cpus - allowed
+def within(cpus: Collection[int], allowed: Collection[int], host: str) -> None:
+    """`cpus`, which must be among those that the job has on `host`. Raises ValueError."""
+    outside = set(cpus) - set(allowed)
     if outside:
-        raise BadCpuList(
+        raise ValueError(
             f"CPU {format_cpus(outside)} is not among those of this job on {host}: {format_cpus(allowed)}"
         )
-    return cpus

@@ -17,7 +17,8 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Final
 
-_PR_SET_PDEATHSIG: Final = 1
+from npc.machine import processes
+
 _PR_SET_CHILD_SUBREAPER: Final = 36
 #: A process that has not ended this long after SIGKILL hangs in the kernel; nobody can wait for it.
 UNKILLABLE_S: Final = 2.0
@@ -28,36 +29,19 @@ _LISTS_CHILDREN: Final = Path(f"/proc/self/task/{os.getpid()}/children").exists(
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
 
-def die_with_parent(signum: int) -> None:
-    """Have the kernel send `signum` to this process when the thread that forked it ends."""
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signum, 0, 0, 0)
-
-
 def adopt_orphans() -> None:
     """Make this process the new parent of descendants whose parents end (daemons, too)."""
     _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def parent_and_name(pid: int) -> tuple[int, str] | None:
-    """Parent's pid and command name (15 characters) of a process; None if it is gone or a zombie."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except OSError:
-        return None
-    name = text[text.index("(") + 1 : text.rindex(")")]
-    state, parent = text[text.rindex(")") + 2 :].split(None, 2)[:2]
-    return None if state in "ZX" else (int(parent), name)
-
-
 def ancestors(pid: int) -> list[tuple[int, str]]:
     """(pid, command name) of the living ancestors of a process, the parent first."""
     found: list[tuple[int, str]] = []
-    own = parent_and_name(pid)
-    while own and own[0] > 0:
-        pid = own[0]
-        own = parent_and_name(pid)
-        if own:
-            found.append((pid, own[1]))
+    process = processes.read(pid)
+    while process and process.parent > 0:
+        process = processes.read(process.parent)
+        if process:
+            found.append((process.pid, process.name))
     return found
 
 
@@ -68,7 +52,7 @@ def descendants(pid: int, without: Collection[int] = ()) -> list[int]:
     waiting = [pid]
     while waiting:
         for child in children_of(waiting.pop()):
-            if child not in without and parent_and_name(child):
+            if child not in without and processes.read(child):
                 found.append(child)
                 waiting.append(child)
     return found
@@ -87,11 +71,8 @@ def _children_of(pid: int) -> list[int]:
 def _process_table() -> dict[int, list[int]]:
     """Children by parent, of all processes: for kernels that do not list a process's children."""
     children: dict[int, list[int]] = defaultdict(list)
-    for entry in os.scandir("/proc"):
-        if entry.name.isdecimal():
-            known = parent_and_name(int(entry.name))
-            if known:
-                children[known[0]].append(int(entry.name))
+    for process in processes.everyone():
+        children[process.parent].append(process.pid)
     return children
 
 

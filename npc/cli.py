@@ -8,13 +8,10 @@ go wrong by raising `click.ClickException`; an OSError (read-only folder, missin
 
 from __future__ import annotations
 
-import atexit
 import errno
-import gc
-import importlib
-import os
-import sys
-from functools import lru_cache
+from functools import cache
+from importlib import metadata
+from importlib.metadata import EntryPoint
 from typing import Final
 
 import click
@@ -24,10 +21,6 @@ from npc import __version__
 GROUP: Final = "npc.commands"
 #: As a shell reports a program that SIGINT ended: 128 + 2.
 INTERRUPTED: Final = 130
-#: How many more objects there must be before the collector of cycles looks at them; Python's 700 would make
-#: it walk ever again through all of a command's records, which are many (200 000 objects of 10 000 runs) and
-#: have no cycles.
-_ALLOCATIONS: Final = 1_000_000
 
 
 class Commands(click.Group):
@@ -39,23 +32,8 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command, or one that says why it cannot be loaded; None if there is none of that name."""
-        target = entry_points().get(cmd_name)
-        return _load(cmd_name, target) if target else None
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of commands below ``npc --help``, of their modules' texts: loading all takes a second."""
-        names = self.list_commands(ctx)
-        width = formatter.width - 6 - max(map(len, names), default=0)
-        rows = []
-        for name in names:
-            summary = _summary(entry_points()[name], width)
-            if not summary:
-                command = self.get_command(ctx, name)
-                summary = command.get_short_help_str(width) if command else ""
-            rows.append((name, summary))
-        if rows:
-            with formatter.section("Commands"):
-                formatter.write_dl(rows)
+        entry = entry_points().get(cmd_name)
+        return _load(entry) if entry else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -117,77 +95,24 @@ def main() -> None:
 
     Start with `npc doctor`, then `npc characterise`.
     """
-    gc.set_threshold(_ALLOCATIONS)
-    atexit.register(gc.freeze)  # the interpreter would walk through all of them once more when it ends
 
 
-def entry_points() -> dict[str, str]:
-    """``{command: "module:attribute"}`` of every installed distribution; the first on ``sys.path`` wins.
-
-    Reads ``*.dist-info/entry_points.txt`` (PyPA entry points specification) by itself, because importing
-    importlib.metadata takes longer than everything else that ``npc CMD --help`` does.
-    """
-    return _entry_points(tuple(sys.path))
-
-
-@lru_cache(maxsize=4)
-def _entry_points(path: tuple[str, ...]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for folder in path:
-        for package in _installed_in(folder or "."):
-            section = ""
-            for line in _text(f"{package}/entry_points.txt").splitlines():
-                line = line.strip()
-                if line.startswith("["):
-                    section = line.strip("[]").strip()
-                elif section == GROUP and "=" in line and not line.startswith(("#", ";")):
-                    name, _, target = line.partition("=")
-                    # An extras marker, "module:attribute [extra]", is allowed and has no meaning here.
-                    found.setdefault(name.strip(), target.partition("[")[0].strip())
+@cache
+def entry_points() -> dict[str, EntryPoint]:
+    """The commands of every installed distribution by name; the first on ``sys.path`` wins."""
+    found: dict[str, EntryPoint] = {}
+    for entry in metadata.entry_points(group=GROUP):
+        found.setdefault(entry.name, entry)
     return found
 
 
-def _installed_in(folder: str) -> list[str]:
-    """The folders that describe the distributions in `folder`, ``*.dist-info`` and ``*.egg-info``."""
+def _load(entry: EntryPoint) -> click.Command:
     try:
-        with os.scandir(folder) as entries:
-            return sorted(entry.path for entry in entries if entry.name.endswith("-info"))
-    except OSError:
-        return []  # a ZIP file, or nothing
-
-
-def _text(path: str) -> str:
-    """The text of a file; empty where it cannot be read, or is somebody else's broken one."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
-    except (OSError, UnicodeDecodeError):
-        return ""
-
-
-def _summary(target: str, width: int) -> str:
-    """What the command does in a line, read in its module's source; empty where it is not found there."""
-    module, _, attribute = target.partition(":")
-    file = f"{module.replace('.', '/')}.py"
-    text = next(filter(None, (_text(f"{folder or '.'}/{file}") for folder in sys.path)), "")
-    head, _, body = text.partition(f"\ndef {attribute}(")
-    decorator = max(head.rfind("\n@click.command("), head.rfind("\n@click.group("))
-    docstring = body.partition('"""')[2].partition('"""')[0]
-    if decorator < 0 or not docstring:
-        return ""
-    first_line = head[decorator + 1 :].partition("\n")[0]
-    short = first_line.partition('short_help="')[2].partition('"')[0]
-    return short or click.utils.make_default_short_help(docstring, width)
-
-
-def _load(name: str, target: str) -> click.Command:
-    module, _, attribute = target.partition(":")
-    try:
-        command = getattr(importlib.import_module(module), attribute)
+        command = entry.load()
     except Exception as error:  # a site's own command may fail in any way while it is imported
-        return Unavailable(name, f"{type(error).__name__}: {error}")
+        return Unavailable(entry.name, f"{type(error).__name__}: {error}")
     if not isinstance(command, click.Command):
-        return Unavailable(name, f"{target} is no click command")
+        return Unavailable(entry.name, f"{entry.value} is no click command")
     return command
 
 

@@ -22,6 +22,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Final, NamedTuple
 
+from npc.machine import processes, sysfs
+
 _NO_FLOCK: Final = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 #: Between two looks at a lock that somebody else has (seconds).
 _LOOK_S: Final = 0.05
@@ -47,7 +49,8 @@ class Holder:
         """Whether it still runs; of another host's process, whether its time is not over."""
         if self.host != os.uname().nodename:
             return time.time() < self.until
-        return self.boot == _boot() and _begun(self.pid) == self.begun
+        process = processes.read(self.pid)
+        return process is not None and (self.boot, self.begun) == (_boot(), process.started)
 
     def __str__(self) -> str:
         since = datetime.fromtimestamp(self.since, timezone.utc).astimezone()
@@ -79,10 +82,10 @@ def only_one(path: Path, limit_s: float = 0.0, wait_s: float = 0.0) -> Iterator[
                 if time.monotonic() >= deadline:
                     raise
                 time.sleep(_LOOK_S)
-        pid, now = os.getpid(), time.time()
-        this = Holder(
-            os.uname().nodename, pid, _begun(pid) or 0, _boot(), now, now + limit_s if limit_s else 0.0
-        )
+        own, now = processes.read(os.getpid()), time.time()
+        assert own is not None
+        until = now + limit_s if limit_s else 0.0
+        this = Holder(os.uname().nodename, own.pid, own.started, _boot(), now, until)
         stream.seek(0)
         stream.truncate()
         stream.write(json.dumps(asdict(this)))
@@ -130,17 +133,5 @@ def _take_marker(path: Path, held: contextlib.ExitStack) -> None:
         raise Held(f"{before or 'it is just starting'}; if nobody is: remove {marker}") from None
 
 
-def _begun(pid: int) -> int | None:
-    """When a living process started, in clock ticks since boot (proc(5), field 22); None if it has ended."""
-    try:
-        state, *fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-    except (OSError, ValueError):
-        return None
-    return None if state in "ZX" else int(fields[18])
-
-
 def _boot() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
+    return sysfs.text(Path("/proc/sys/kernel/random/boot_id")) or ""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
+
+import psutil
 
 from npc.jobs import session
 from npc.jobs.stop import Stop
@@ -23,15 +24,13 @@ LOCK: Final = ".jube.lock"
 def at_work(run: Path) -> int | None:
     """The process of a JUBE that has the run's log open: one started by hand, which knows no lock."""
     logs = {(run / name).resolve() for name in ("run.log", "continue.log")}
-    for fds in Path("/proc").glob("[0-9]*/fd"):
-        try:
-            words = (fds.parent / "cmdline").read_bytes().split(b"\0")[:3]  # perhaps after its interpreter
-            if any(os.path.basename(word) == b"jube" for word in words) and any(  # noqa: PTH119 - bytes
-                fd.readlink() in logs for fd in fds.iterdir()
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):  # ended just now, or somebody else's
+            words = process.cmdline()[:3]  # perhaps after its interpreter
+            if any(Path(word).name == "jube" for word in words) and any(
+                Path(file.path) in logs for file in process.open_files()
             ):
-                return int(fds.parent.name)
-        except OSError:
-            continue  # ended just now, or somebody else's
+                return process.pid
     return None
 
 

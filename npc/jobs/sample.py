@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from npc.jobs import session
 from npc.jobs.stop import Stop
-from npc.machine.load import Watch
+from npc.machine.load import LoadMonitor
 from npc.records.launch import RAW, Launch, LaunchLog, last_words, now
 from npc.records.record import OK
 
@@ -195,7 +195,7 @@ class Beside:
     """What this node computes during one launch, the launch and others apart."""
 
     def __init__(self) -> None:
-        self._others = Watch()
+        self._others = LoadMonitor()
         self._before = _cpu_of_children()
 
     def load(self, seconds: float) -> dict[str, Any]:

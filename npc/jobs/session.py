@@ -10,8 +10,9 @@ import contextlib
 import os
 import signal
 import time
-from pathlib import Path
 from typing import Final
+
+from npc.machine import processes
 
 #: How often to look whether a session has ended; nothing is being measured then.
 _LOOK_S: Final = 0.02
@@ -20,17 +21,8 @@ _UNKILLABLE_S: Final = 2.0
 
 
 def members(leader: int) -> list[int]:
-    """Pids of the living processes of the session that `leader` began (proc(5), field ``session``)."""
-    found = []
-    for entry in os.scandir("/proc"):
-        if not entry.name.isdecimal():
-            continue
-        with contextlib.suppress(OSError):  # it has ended just now
-            stat = Path(entry.path, "stat").read_text(errors="replace")
-            state, _, _, session = stat[stat.rindex(")") + 2 :].split(None, 4)[:4]
-            if int(session) == leader and state not in "ZX":
-                found.append(int(entry.name))
-    return found
+    """Pids of the living processes of the session that `leader` began."""
+    return [process.pid for process in processes.everyone() if process.session == leader]
 
 
 def end(leader: int, patience_s: float) -> None:

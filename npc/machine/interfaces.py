@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import ipaddress
 import re
 import socket
-import struct
 from pathlib import Path
 from typing import Any, Final
+
+import psutil
 
 from npc.machine import sysfs
 
 #: Linux ARPHRD numbers (include/uapi/linux/if_arp.h) of what a cluster has.
 _KINDS: Final = {1: "ethernet", 32: "infiniband", 772: "loopback"}
-_SIOCGIFADDR: Final = 0x8915
 
 
 def interfaces(root: Path = Path("/")) -> list[dict[str, Any]]:
     """The ``interfaces`` section of ``environment.json``, in the order of their names."""
     found = []
+    addresses = _addresses() if root == Path("/") else {}
     for path in sorted((root / "sys/class/net").glob("*")):
         if not path.is_dir():
             continue  # bonding_masters is a file
@@ -39,7 +37,7 @@ def interfaces(root: Path = Path("/")) -> list[dict[str, Any]]:
             "driver": driver.resolve().name if driver.exists() else None,
             "numa_node": _numa_node(path / "device/numa_node"),
             "rdma_devices": sorted(device.name for device in (path / "device/infiniband").glob("*")),
-            "addresses": _ipv4(path.name) + _ipv6(path.name, root) if root == Path("/") else [],
+            "addresses": addresses.get(path.name, []),
         })  # fmt: skip
     return found
 
@@ -76,18 +74,10 @@ def _after_colon(value: str | None) -> str | None:
     return value.partition(":")[2].strip() or value if value else None  # "4: ACTIVE"
 
 
-def _ipv4(name: str) -> list[str]:
-    request = struct.pack("256s", name.encode()[:15])
-    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)
-        return [socket.inet_ntoa(answer[20:24])]
-    return []
-
-
-def _ipv6(name: str, root: Path) -> list[str]:
-    lines = (sysfs.text(root / "proc/net/if_inet6") or "").splitlines()
-    return [
-        str(ipaddress.IPv6Address(int(fields[0], 16)))
-        for fields in map(str.split, lines)
-        if len(fields) == 6 and fields[5] == name
-    ]
+def _addresses() -> dict[str, list[str]]:
+    """IPv4 and IPv6 addresses of this host by interface, without the scope of link-local ones."""
+    families = (socket.AF_INET, socket.AF_INET6)
+    return {
+        name: [each.address.partition("%")[0] for each in found if each.family in families]
+        for name, found in psutil.net_if_addrs().items()
+    }

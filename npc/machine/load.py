@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from npc.machine import sysfs
+from npc.machine import processes, sysfs
 
 #: cgroup v1 writes "no limit" as the largest multiple of the page size below 2^63.
 _UNLIMITED: Final = 2**60
@@ -48,12 +48,12 @@ def busy_processes(seconds: float, at_least: float = 0.1, root: Path = Path("/")
 
     Loadavg looks back over minutes; this is what would run beside a benchmark started now.
     """
-    watch = Watch(root)
+    monitor = LoadMonitor(root)
     time.sleep(seconds)
-    return watch.busy(at_least)
+    return monitor.busy(at_least)
 
 
-class Watch:
+class LoadMonitor:
     """What the processes compute that are there when it is made and still there when it is asked.
 
     So whatever is started and ended in between is nobody's, wherever it was started from: neither a program
@@ -62,49 +62,21 @@ class Watch:
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
-        self._before, self._started = _cpu_ticks(root), time.monotonic()
+        self._before = {(each.pid, each.started): each.ticks for each in processes.everyone(root)}
+        self._begun = time.monotonic()
 
     def busy(self, at_least: float = 0.1, least_ticks: int = 0, kernel: bool = True) -> list[Busy]:
         """Those that used `at_least` cores and `least_ticks` of the kernel's clock, busiest first, without
         this process; with `kernel`, its threads too, which work for whoever calls it."""
-        after, elapsed = _cpu_ticks(self._root), time.monotonic() - self._started
-        second = os.sysconf("SC_CLK_TCK") * elapsed
+        second = os.sysconf("SC_CLK_TCK") * (time.monotonic() - self._begun)
         busy = [
-            Busy(process.pid, process.name, ticks / second)
-            for process, used in after.items()
-            if (ticks := used - self._before.get(process, used)) >= least_ticks
-            and process.pid != os.getpid()
-            and (kernel or not process.kernel)
+            Busy(each.pid, each.name, ticks / second)
+            for each in processes.everyone(self._root)
+            if (ticks := each.ticks - self._before.get((each.pid, each.started), each.ticks)) >= least_ticks
+            and each.pid != os.getpid()
+            and (kernel or not each.kernel)
         ]
         return sorted((entry for entry in busy if entry.cores >= at_least), key=lambda entry: -entry.cores)
-
-
-class _Process(NamedTuple):
-    """started: in ticks since the machine started, because pids are used again."""
-
-    pid: int
-    started: int
-    name: str
-    kernel: bool
-
-
-#: A thread of the kernel (PF_KTHREAD in include/linux/sched.h).
-_KERNEL: Final = 0x00200000
-
-
-def _cpu_ticks(root: Path) -> dict[_Process, int]:
-    used = {}
-    for path in (root / "proc").glob("[0-9]*/stat"):
-        line = sysfs.text(path)
-        if line is None:
-            continue  # ended meanwhile
-        # "PID (NAME) STATE …": the name may hold spaces and brackets; proc(5) counts fields from 1, the state
-        # is the third: flags are the 9th, ticks the 14th and 15th, the start the 22nd
-        name = line[line.find("(") + 1 : line.rfind(")")]
-        fields = line[line.rfind(")") + 2 :].split()
-        process = _Process(int(path.parent.name), int(fields[19]), name, bool(int(fields[6]) & _KERNEL))
-        used[process] = int(fields[11]) + int(fields[12])
-    return used
 
 
 def limits(root: Path = Path("/")) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -34,11 +35,14 @@ def size_bytes(path: Path) -> int | None:
 
 
 def parse_cpus(cpu_list: str) -> frozenset[int]:
-    """CPUs of a Linux CPU list such as ``0-3,8``. Raises ValueError."""
+    """CPUs of a Linux CPU list such as ``0-3,8``; none of an empty one. Raises ValueError."""
     cpus: set[int] = set()
-    for part in filter(None, cpu_list.strip().split(",")):
-        first, _, last = part.partition("-")
-        cpus.update(range(int(first), int(last or first) + 1))
+    for part in cpu_list.split(",") if cpu_list.strip() else ():
+        match = re.fullmatch(r"\s*(\d{1,5})(?:-(\d{1,5}))?\s*", part)
+        numbers = range(int(match[1]), int(match[2] or match[1]) + 1) if match else ()
+        if not numbers:
+            raise ValueError(f"{cpu_list!r} is no CPU list (example: 0-3,8)")
+        cpus.update(numbers)
     return frozenset(cpus)
 
 

@@ -21,12 +21,12 @@ from npb.cluster import Attempt, by_series, describe, judge_all, pairs_to_repeat
 from npb.interfaces import HostView, Interface
 from npb.messages import BadMessage, Decoder, encode
 from npb.nodes import Ended
-from npb.placement import BadCpuList, format_cpus, parse_cpus
 from npb.schedule import schedule
 from npb.sweep import MAX_STEPS, BadRepeat, parse_repeat, plan
 from npb.verdict import Blame, judge, parser_of
 from npb.verdict import Verdict as StepVerdict
 from npc.machine.fabric import load
+from npc.machine.processes import read
 from npc.records.reading import Reading
 
 numbers = st.integers(-(10**6), 10**6)
@@ -125,17 +125,6 @@ def test_hyphens_are_carried_over_and_the_same_name_runs_in_step_on_both_sides()
 
 
 # -- CPU lists -----------------------------------------------------------------------------------------
-
-
-@given(st.sets(st.integers(0, 300), min_size=1))
-def test_cpu_lists_round_trip(cpus: set[int]) -> None:
-    assert parse_cpus(format_cpus(cpus)) == cpus
-
-
-@pytest.mark.parametrize("text", ["", "a", "3-1", "1,,2", "1-", "-1", "0x3"])
-def test_what_is_no_cpu_list_is_refused(text: str) -> None:
-    with pytest.raises(BadCpuList):
-        parse_cpus(text)
 
 
 # -- messages ------------------------------------------------------------------------------------------
@@ -287,8 +276,10 @@ def test_descendants_are_found_with_and_without_the_kernels_lists(
             deadline = time.monotonic() + 5
             while len(below := processes.descendants(shell.pid)) < 3 and time.monotonic() < deadline:
                 time.sleep(0.01)
-            known = [processes.parent_and_name(pid) for pid in below]
-            assert sorted(entry[0] for entry in known if entry) == sorted([shell.pid, shell.pid, below[1]])
+            known = [read(pid) for pid in below]
+            assert sorted(entry.parent for entry in known if entry) == sorted(
+                [shell.pid, shell.pid, below[1]]
+            )
             assert below[1] not in processes.descendants(shell.pid, without=[below[1]])
         finally:
             processes.signal_each([*processes.descendants(shell.pid), shell.pid], signal.SIGKILL)
@@ -329,4 +320,7 @@ def test_what_every_node_loads_before_mpi_is_little() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30
     )
     loaded = set(json.loads(done.stdout))
-    assert not loaded & {"asyncio", "numpy", "mpi4py", "click", "subprocess", "dataclasses", "npc", "parsers"}
+    heavy = {"asyncio", "numpy", "mpi4py", "click", "subprocess", "dataclasses", "psutil", "parsers"}
+    assert not loaded & heavy
+    of_npc = {name for name in loaded if name.partition(".")[0] == "npc"}
+    assert of_npc == {"npc", "npc.machine", "npc.machine.processes", "npc.machine.sysfs"}

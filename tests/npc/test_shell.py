@@ -1,18 +1,16 @@
-"""What surrounds the commands in a shell: completion, man pages, and the list below ``npc --help``."""
+"""What surrounds the commands in a shell: completion and man pages."""
 
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
-import click
 import pytest
 
 from npb.cli import parser
-from npc.cli import _summary, entry_points, main
+from npb.man_pages import write
+from npc.cli import entry_points
 from npc.commands.completion import SHELLS
-from npc.man_pages import write
 from tests.lab.jube_job import NPC
 
 
@@ -68,20 +66,3 @@ def test_every_command_has_a_man_page_that_groff_takes(tmp_path: Path) -> None:
     assert "--modify_hostname OLD NEW" in texts[2]
     epilog = parser().epilog
     assert epilog and all(line.strip() in texts[2] for line in epilog.splitlines()), "as they are in --help"
-
-
-@pytest.mark.parametrize("name", sorted(entry_points()))
-def test_the_list_of_commands_says_what_each_says_itself(name: str) -> None:
-    command = main.get_command(click.Context(main), name)
-    assert command is not None
-    assert _summary(entry_points()[name], 60) == command.get_short_help_str(60)
-
-
-def test_listing_the_commands_loads_none_of_them() -> None:
-    program = (
-        "import sys; from npc.cli import main; main(['--help'], standalone_mode=False); "
-        "rooms = ('roofline', 'report', 'parsers', 'cron'); "
-        "print(sorted(name for name in sys.modules if name.split('.')[0] in rooms))"
-    )
-    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert shown.stdout.splitlines()[-1] == "[]"

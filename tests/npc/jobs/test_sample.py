@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from npc.jobs import session
 from npc.jobs.sample import Case, cases_of_product, fill_in, plan, read_cases
-from npc.machine.load import Watch
+from npc.machine.load import LoadMonitor
 from npc.records.launch import Launch, last_words, read_launches
 from tests.lab.jube_job import NPC
 from tests.lab.npb_job import Job, mpirun
@@ -506,7 +506,7 @@ def test_nobody_looks_where_the_variable_says_so(tmp_path: Path) -> None:
 def test_what_began_later_is_none_of_the_others() -> None:
     """As are ranks that a batch system starts for a launch, which are no children of it."""
     before = subprocess.Popen(FOR_EVER)
-    watch = Watch()
+    watch = LoadMonitor()
     later = subprocess.Popen(FOR_EVER)
     try:
         time.sleep(0.5)

@@ -363,8 +363,12 @@ def test_cpu_lists_are_read_back(cpus: set[int]) -> None:
 def test_cpu_lists_are_as_linux_writes_them() -> None:
     assert sysfs.format_cpus([8, 0, 1, 2, 3, 10, 11]) == "0-3,8,10-11"
     assert sysfs.format_cpus([]) == ""
-    with pytest.raises(ValueError, match="many"):
-        sysfs.parse_cpus("many")
+
+
+@pytest.mark.parametrize("text", ["many", "a", "3-1", "1,,2", "1-", "-1", "0x3"])
+def test_what_is_no_cpu_list_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        sysfs.parse_cpus(text)
 
 
 @pytest.mark.parametrize(

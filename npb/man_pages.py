@@ -1,4 +1,4 @@
-"""``python -m npc.man_pages FOLDER``: man pages for npc, each of its commands, and npb (``make man``).
+"""``python -m npb.man_pages FOLDER``: man pages for npc, each of its commands, and npb (``make man``).
 
 click-man and argparse-manpage write them from what ``--help`` says; they are installed with the tests'
 packages.
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from npb import cli
 from npc import __version__
 from npc.cli import main
 
@@ -40,18 +41,18 @@ def _write_npc(folder: Path) -> None:
 
 
 def _npb() -> str:
-    parser = importlib.import_module("npb.cli").parser()
+    parser = cli.parser()
     epilog, parser.epilog = parser.epilog, None  # which would become one paragraph
     page = importlib.import_module("argparse_manpage.manpage").Manpage(parser)
     page.description = parser.description
     page.source, page.manual = f"npb {__version__}", "npb Manual"
-    lines = epilog.replace("\\", r"\e").replace("-", r"\-")
+    lines = (epilog or "").replace("\\", r"\e").replace("-", r"\-")
     page.add_section("Examples and exit codes", "=", f".nf\n{lines}.fi")
     return str(page)
 
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
-        sys.exit("usage: python -m npc.man_pages FOLDER")
+        sys.exit("usage: python -m npb.man_pages FOLDER")
     folder = Path(sys.argv[1])
     print(f"{len(write(folder))} pages: man -l {folder / 'npc.1'}")

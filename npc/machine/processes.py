@@ -1,0 +1,59 @@
+"""The processes of this machine, read in /proc/PID/stat (proc(5)): the only place that does.
+
+The launcher reads some of them every millisecond and starts on every node, so nothing is imported for it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+_PR_SET_PDEATHSIG: Final = 1
+#: A thread of the kernel (PF_KTHREAD in include/linux/sched.h).
+_PF_KTHREAD: Final = 0x00200000
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)
+
+
+class Process(NamedTuple):
+    """A living process. name: 15 characters; session: pid of its leader; kernel: a thread of the kernel;
+    ticks: of the kernel's clock that it computed; started: ticks after the boot, which tells it from a later
+    process with its pid."""
+
+    pid: int
+    name: str
+    parent: int
+    session: int
+    kernel: bool
+    ticks: int
+    started: int
+
+
+def read(pid: int, root: Path = Path("/")) -> Process | None:
+    """The process; None if it is gone or a zombie."""
+    try:
+        text = (root / f"proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return None
+    # "PID (NAME) STATE …": the name may hold spaces and brackets; the state is field 3 of proc(5)
+    name = text[text.index("(") + 1 : text.rindex(")")]
+    state, *fields = text[text.rindex(")") + 2 :].split()
+    if state in "ZX":
+        return None
+    field = dict(enumerate(map(int, fields), 4))
+    kernel = bool(field[9] & _PF_KTHREAD)
+    return Process(pid, name, field[4], field[6], kernel, ticks=field[14] + field[15], started=field[22])
+
+
+def everyone(root: Path = Path("/")) -> Iterator[Process]:
+    """All processes that live."""
+    for entry in os.scandir(root / "proc"):
+        if entry.name.isdecimal() and (process := read(int(entry.name), root)):
+            yield process
+
+
+def die_with_parent(signum: int) -> None:
+    """Have the kernel send `signum` to this process when the thread that forked it ends (prctl(2))."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signum, 0, 0, 0)

@@ -23,13 +23,14 @@ from npc.records.run import read_run, records_file
 from npc.records.series import Series, circumstances, identity, neutral_case, qualifiers, test_name
 from npc.records.units import METRICS
 from npc.statistics.medians import Summary, summarise
-from npc.validity import Circumstances, Finding, find_lies
+from npc.validity import Finding, find_lies
+from npc.validity.rule import Circumstances
 from npc.validity.run import circumstances_of, platform_of
 
 if TYPE_CHECKING:
     from npc.machine.fabric import Topology
     from report.history import History
-    from roofline.ceilings import Estimate, Roofline
+    from roofline.result import Estimate, Roofline
 
 ENVIRONMENT: Final = "environment.json"
 _VERDICT: Final = frozenset({"healthy", "judged", "nodes", "rule", "suspects", "undecided"})

@@ -26,7 +26,7 @@ from npc.records.units import format_quantity
 
 if TYPE_CHECKING:
     from report.runs import Run
-    from roofline.ceilings import Ceiling, Roofline
+    from roofline.result import Ceiling, Roofline
 
 SCHEMA: Final = 1
 Part = Literal["compute", "memory", "network", "I/O"]

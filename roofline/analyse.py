@@ -8,9 +8,10 @@ from typing import Any
 
 from npc.machine.platform import Platform
 from npc.records.record import Record
-from roofline.ceilings import Estimate, Roofline, find_ceilings
+from roofline.applications import find_applications
+from roofline.ceilings import find_ceilings
 from roofline.mpi import find_callers, mpi_ceilings
-from roofline.points import find_applications
+from roofline.result import Estimate, Roofline
 
 
 def analyse(

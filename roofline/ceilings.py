@@ -26,200 +26,37 @@ import json
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Final, Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeVar
 
+from npc import catalogue
+from npc.catalogue.row import Test
 from npc.machine.platform import PRECISION_BITS, Platform, Precision
 from npc.records.record import Record
 from npc.records.record import replace as replaced
+from npc.records.series import neutral_case, test_name
 from npc.records.units import METRICS, format_quantity, format_size
-from npc.statistics.medians import MIN_SAMPLES, Summary, summarise
-from roofline.model import message_seconds, ridge_point
+from npc.statistics.medians import MIN_SAMPLES, summarise
+from roofline.model import message_seconds
+from roofline.result import Ceiling, Curve, Estimate, Kind, Point, Roofline
 from roofline.sweeps import size_params
 
-if TYPE_CHECKING:
-    from roofline.mpi import Caller, MpiCeiling
-    from roofline.points import Application
-
-Kind = Literal["compute", "memory", "network"]
-
-#: Tests whose bandwidth is that of one direction between two processes: benchmark → patterns of cases.
-NETWORK_BANDWIDTH: Final[Mapping[str, tuple[str, ...]]] = {
-    "qperf": ("tcp_bw", "udp_bw", "sctp_bw", "sdp_bw", "rds_bw", "*rc_bw", "u[cd]_bw", "*_rdma_*_bw"),
-    "sockperf": ("*throughput*",),
-    "osu": ("osu_bw", "osu_get_bw", "osu_put_bw"),
-    "imb": ("PingPong", "Uniband"),
-    "netpipe": ("pingpong",),
-    "iperf3": ("*",),
-    "nuttcp": ("*",),
-    "perftest": ("ib_send_bw", "ib_write_bw", "ib_read_bw"),
-}
-#: Tests whose latency is half the round trip of one message on an idle link.
-NETWORK_LATENCY: Final[Mapping[str, tuple[str, ...]]] = {
-    "qperf": ("tcp_lat", "udp_lat", "sctp_lat", "sdp_lat", "rds_lat", "*rc_lat", "u[cd]_lat", "*_write_lat"),
-    "sockperf": ("*ping*pong*",),
-    "osu": ("osu_latency",),
-    "netpipe": ("pingpong",),
-    "imb": ("PingPong",),
-    "perftest": ("ib_send_lat", "ib_write_lat"),
-}
 #: A clock may be raised for a while, a wire's data rate may not.
 _ABOVE_NOMINAL: Final[Mapping[Kind, str]] = {
     "compute": "above its nominal limit: the cores were clocked higher than clock_hz, or that is wrong",
     "memory": "above its nominal limit: a cache was measured, or one of the two has a wrong unit",
     "network": "above its nominal limit, which cannot be: one of the two has a wrong unit",
 }
-_PEAK: Final = {"likwid": ("peakflops*",)}
-#: Ceilings of a library on one node: name → case and statistic of HPC Challenge.
-_LIBRARY: Final = {"DGEMM": ("StarDGEMM", "sum"), "HPL": ("HPL", "")}
 _LEVEL: Final = re.compile(r"L[1-9]|MEM")
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """A median with its interval and its source.
-
-    value, low, high: in `unit`; the interval covers the median with probability `coverage`, and all three
-    are None where fewer than six samples were taken. size: bytes. raw: the samples' raw files, relative to
-    their run.
-    """
-
-    name: str
-    value: float
-    unit: str
-    low: float | None
-    high: float | None
-    coverage: float | None
-    n: int
-    size: int | None
-    benchmark: str
-    case: str
-    params: Mapping[str, str]
-    nodes: int
-    hosts: tuple[str, ...]
-    raw: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ceiling(Estimate):
-    """An upper limit: compute in FLOP/s, with its `precision`; memory (with its `level`) and network in B/s.
-
-    nominal: what the platform's data sheet promises, None if unknown. note: what to know before believing it.
-    """
-
-    kind: Kind
-    level: str = ""
-    precision: str = ""
-    nominal: float | None = None
-    note: str = ""
-
-    @property
-    def share(self) -> float | None:
-        """The measured part of the nominal limit; above 1, the note says what that may mean."""
-        return None if self.nominal is None else self.value / self.nominal
-
-
-@dataclass(frozen=True, slots=True)
-class Ridge:
-    """Where a bandwidth ceiling meets a compute ceiling: FLOP/byte, and the peak's FLOP/s there.
-
-    low and high combine both intervals (P_low/b_high, P_high/b_low); they hold together with at least
-    `coverage` (Bonferroni). None where one of the two has no interval.
-    """
-
-    compute: str
-    bandwidth: str
-    intensity: float
-    performance: float
-    low: float | None
-    high: float | None
-    coverage: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """The median at one size of a curve, in the curve's unit."""
-
-    size: int | None
-    summary: Summary
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
-    """A tool's bandwidth or latency as a function of the message size, from small to large."""
-
-    benchmark: str
-    case: str
-    metric: str
-    unit: str
-    nodes: int
-    params: Mapping[str, str]
-    points: tuple[Point, ...]
-
-    @property
-    def times(self) -> list[tuple[float, float]]:
-        """(bytes, seconds of one such message) of a bandwidth's medians, from small to large."""
-        return [(p.size, p.size / p.summary.median) for p in self.points if p.size and p.summary.median]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Roofline:
-    """All that was found: drawn by `roofline.plot` and `roofline.page`, kept as ``roofline.json``.
-
-    kernels: memory kernels that are no ceiling. dropped: how many records were not used, by reason.
-    first, last: times of the oldest and the newest record used. job_nodes: nodes that the ceilings are for.
-    applications, mpi, callers: what `roofline.points` and `roofline.mpi` found (`roofline.analyse`).
-    """
-
-    platform: str
-    hosts: tuple[str, ...] = ()
-    first: str = ""
-    last: str = ""
-    ceilings: tuple[Ceiling, ...] = ()
-    kernels: tuple[Ceiling, ...] = ()
-    latencies: tuple[Estimate, ...] = ()
-    curves: tuple[Curve, ...] = ()
-    theoretical: Mapping[Precision, float] = field(default_factory=dict)
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    job_nodes: int = 1
-    applications: tuple[Application, ...] = ()
-    mpi: tuple[MpiCeiling, ...] = ()
-    callers: tuple[Caller, ...] = ()
-
-    @property
-    def title(self) -> str:
-        """What the roofline is of."""
-        job = f", a job of {self.job_nodes} nodes" if self.job_nodes > 1 else ""
-        return f"Roofline of {self.platform}{job}"
-
-    def of_kind(self, *kinds: Kind) -> list[Ceiling]:
-        """Ceilings of some kinds, in order."""
-        return [ceiling for ceiling in self.ceilings if ceiling.kind in kinds]
-
-    def curve_of(self, ceiling: Ceiling) -> Curve | None:
-        """The curve over the message size that a network ceiling is a point of; None without two sizes."""
-        key = ("bandwidth", ceiling.benchmark, ceiling.case, ceiling.nodes)
-        for curve in self.curves:
-            its_own = (curve.metric, curve.benchmark, curve.case, curve.nodes) == key
-            if its_own and curve.params.items() <= ceiling.params.items() and len(curve.times) > 1:
-                return curve
-        return None
-
-    @property
-    def ridges(self) -> list[Ridge]:
-        """Ridge points of every bandwidth ceiling with every measured compute ceiling."""
-        return [
-            _ridge(compute, bandwidth)
-            for compute in self.of_kind("compute")
-            for bandwidth in self.of_kind("memory", "network")
-        ]
-
-
-#: Samples of one measurement by size; the key is what they share.
-_Key = tuple[str, str, int, str]
-_Series = dict[_Key, dict[int | None, list[Record]]]
+E = TypeVar("E", bound=Estimate)
+#: Benchmark, case, nodes and parameters as JSON: what the samples of one measurement share.
+_Measurement = tuple[str, str, int, str]
+#: The samples of measurements by size.
+_Samples = dict[_Measurement, dict[int | None, list[Record]]]
+#: What has a name of its own: benchmark, case, nodes, interface.
+_Place = tuple[str, str, int, str]
 
 
 def find_ceilings(
@@ -233,120 +70,124 @@ def find_ceilings(
     Records that are not ``ok`` are counted and never used. An empty `Roofline.ceilings` means that nothing
     could be used.
     """
-    used: list[Record] = []
-    unused: list[Record] = []
-    for record in records:
-        (used if record.ok and record.value else unused).append(record)
+    used = [record for record in records if record.ok and record.value]
     dropped = Counter(
-        record.status.split(":")[0] if not record.ok else "zero"
-        for record in unused
-        if not record.ok or METRICS[record.metric].better != "neither"
+        "zero" if record.ok else record.status.split(":")[0]
+        for record in records
+        if not record.ok or (not record.value and METRICS[record.metric].better != "neither")
     )
-    headline = [record for record in used if "statistic" not in record.params]
-    memory, kernels = _memory(headline, platform)
-    bandwidths = _series(_preferring_received(_matching(headline, "bandwidth", NETWORK_BANDWIDTH)))
-    latencies = _series(_matching(headline, "latency", NETWORK_LATENCY))
+    memory, kernels = _memory(used, platform)
+    bandwidths, latencies = _samples(_link_tests(used, "bandwidth")), _samples(_link_tests(used, "latency"))
+    peaks = {precision: platform.peak_flops(precision) for precision in PRECISION_BITS} if platform else {}
     times = [record.time for record in used]
     return Roofline(
         platform=records[0].platform if records else "",
         hosts=tuple(sorted(set().union(*{record.hosts for record in used}))),
         first=min(times, default=""),
         last=max(times, default=""),
-        ceilings=(
-            *_compute(headline, platform),
-            *_library(used, platform),
-            *memory,
-            *_network(bandwidths, platform, message_size),
-        ),
+        ceilings=(*_compute(used, platform), *memory, *_network(bandwidths, platform, message_size)),
         kernels=kernels,
         latencies=_latencies(latencies),
-        curves=tuple(_curve("bandwidth", *item) for item in bandwidths.items())
-        + tuple(_curve("latency", *item) for item in latencies.items()),
-        theoretical=_theoretical(platform),
+        curves=(*_curves("bandwidth", bandwidths), *_curves("latency", latencies)),
+        theoretical={precision: peak for precision, peak in peaks.items() if peak is not None},
         dropped=dict(dropped),
     )
 
 
-def measured_curves(
-    records: Iterable[Record], metric: str, tests: Mapping[str, Sequence[str]]
-) -> list[Curve]:
-    """Curves of `metric` over the message size of some tests (benchmark → patterns of cases)."""
-    matching = _matching(records, metric, tests)  # few of many, so it comes first
-    headline = [r for r in matching if r.ok and r.value and "statistic" not in r.params]
-    return [_curve(metric, *item) for item in _series(headline).items()]
+def measured_curves(records: Iterable[Record], wanted: Callable[[Test], bool]) -> list[Curve]:
+    """Curves over the message size of the tests whose row is wanted, bandwidths first."""
+    found = [record for record in records if wanted(catalogue.row_of(record)) and _at_its_best(record)]
+    return [
+        curve
+        for metric in ("bandwidth", "latency")
+        for curve in _curves(metric, _samples(record for record in found if record.metric == metric))
+    ]
+
+
+def _at_its_best(record: Record) -> bool:
+    """Whether it is a headline number of one direction (no iperf3 ``--bidir``) and of a sender that was not
+    told a rate (iperf3 ``-b``, sockperf ``--mps``), which is a setting and no ceiling."""
+    params = record.params
+    return (
+        record.ok
+        and bool(record.value)
+        and "statistic" not in params
+        and not params.get("direction", "").startswith("bidir")
+        and params.get("bitrate", "0") == "0"
+        and params.get("mps", "max") == "max"
+    )
+
+
+def _link_tests(records: Iterable[Record], metric: str) -> list[Record]:
+    """Tests between two processes: all but what was sent, wherever the same test also says what arrived."""
+    found = [
+        record
+        for record in records
+        if record.metric == metric and catalogue.row_of(record).between_two and _at_its_best(record)
+    ]
+    received = {(r.benchmark, r.case) for r in found if r.params.get("side") != "send"}
+    return [r for r in found if r.params.get("side") != "send" or (r.benchmark, r.case) not in received]
 
 
 def _compute(records: Iterable[Record], platform: Platform | None) -> Iterator[Ceiling]:
-    """The best peak kernel of each precision, double first."""
-    by_precision: defaultdict[str, list[Record]] = defaultdict(list)
-    for record in _matching(records, "flops", _PEAK):
-        single = record.params.get("precision", "single" if "_sp" in record.case else "double") == "single"
-        by_precision["single" if single else "double"].append(record)
-    for precision in PRECISION_BITS:
-        if by_precision[precision]:
-            samples = _best(_series(by_precision[precision]))
-            nominal = platform.peak_flops(precision) if platform else None
-            yield _ceiling("compute", f"peak {precision}", samples, nominal, precision=precision)
-
-
-def _library(records: Sequence[Record], platform: Platform | None) -> Iterator[Ceiling]:
-    """DGEMM and HPL of one node; in HPL over several the network has its part, in DGEMM it has none."""
-    of_hpcc = [r for r in records if r.benchmark == "hpcc" and r.metric == "flops"]
-    for name, wanted in _LIBRARY.items():
-        found = [r for r in of_hpcc if (r.case, r.params.get("statistic", "")) == wanted]
-        if name == "DGEMM":
-            found = [_a_node(record) for record in found]
-        else:
-            found = [record for record in found if record.nodes == 1]
+    """The best peak kernel of each precision, double first; DGEMM and HPL of one node: in HPL over several
+    the network has its part, in DGEMM it has none."""
+    groups: dict[str, list[Record]] = {"peak double": [], "peak single": [], "DGEMM": [], "HPL": []}
+    for record in records:
+        row, statistic = catalogue.row_of(record), record.params.get("statistic", "")
+        if row.layer != "compute":
+            continue
+        if row.quantity == "peak" and not statistic:
+            by_name = "single" if "_sp" in record.case else "double"
+            groups[f"peak {record.params.get('precision', by_name)}"].append(record)
+        elif row.quantity == "DGEMM" and statistic == "sum":
+            groups["DGEMM"].append(replaced(record, value=(record.value or 0.0) / record.nodes))
+        elif row.quantity == "HPL" and not statistic and record.nodes == 1:
+            groups["HPL"].append(record)
+    for name, found in groups.items():
         if found:
-            nominal = platform.peak_flops("double") if platform else None
-            ceiling = _ceiling("compute", name, _best(_series(found)), nominal, precision="double")
-            several = f"the mean of {ceiling.nodes} nodes that computed at once" if ceiling.nodes > 1 else ""
-            yield _noted(ceiling, several)
-
-
-def _a_node(record: Record) -> Record:
-    """What one of its nodes did, on average."""
-    return record if record.nodes == 1 else replaced(record, value=(record.value or 0.0) / record.nodes)
+            precision: Precision = "single" if name == "peak single" else "double"
+            nominal = platform.peak_flops(precision) if platform else None
+            ceiling = _ceiling("compute", name, _best(_samples(found)), nominal, precision=precision)
+            several = name == "DGEMM" and ceiling.nodes > 1
+            yield _noted(
+                ceiling, f"the mean of {ceiling.nodes} nodes that computed at once" if several else ""
+            )
 
 
 def _memory(
     records: Iterable[Record], platform: Platform | None
 ) -> tuple[tuple[Ceiling, ...], tuple[Ceiling, ...]]:
     """(one ceiling a level and STREAM's triad, the other kernels), inner levels first."""
-    groups: defaultdict[tuple[str, str, str], list[Record]] = defaultdict(list)
+    groups: defaultdict[tuple[str, str], defaultdict[str, list[Record]]]
+    groups = defaultdict(lambda: defaultdict(list))
     for record in records:
-        level = record.params.get("level", "MEM")
-        if record.metric != "bandwidth" or not _LEVEL.fullmatch(level):
+        quantity, level = catalogue.row_of(record).quantity, record.params.get("level", "")
+        stores = record.params.get("stores", "")
+        if "statistic" in record.params:
             continue
-        words = record.case.lower().split("_")
-        kernel = "_".join(words[: 2 if "mem" in words[1:2] else 1])  # copy_mem: stores past the caches
-        if record.benchmark == "likwid" and "level" in record.params and kernel != "peakflops":
-            groups[level, "", kernel].append(record)
-        elif record.benchmark == "stream":
-            stores = record.params.get("stores", "")
-            groups[level, f"STREAM {stores + ' ' if stores else ''}", kernel].append(record)
-
+        if quantity == "STREAM":
+            groups["MEM", f"STREAM {stores}".strip()][neutral_case(record.benchmark, record.case)].append(
+                record
+            )
+        elif quantity == "memory level" and _LEVEL.fullmatch(level):
+            groups[level, ""][neutral_case(record.benchmark, record.case)].append(record)
     ceilings, kernels = [], []
-    for level, source in sorted({(level, source) for level, source, _ in groups}):
+    for (level, stream), samples in sorted(groups.items()):
         nominal = platform.memory_bandwidth if platform and level == "MEM" else None
         found = {
             kernel: _ceiling(
-                "memory",
-                f"{source or level + ' '}{kernel}",
-                _best(_series(samples)),
-                nominal,
-                level=level,
+                "memory", f"{stream or level} {kernel}", _best(_samples(of)), nominal, level=level
             )
-            for (of_level, of_source, kernel), samples in groups.items()
-            if (of_level, of_source) == (level, source)
+            for kernel, of in samples.items()
         }
-        leading = found.pop("triad" if source else "load", None)
-        if leading is None:
+        wanted = "triad" if stream else "load"
+        if wanted in found:
+            leading = found.pop(wanted)
+            leading = _noted(leading, "" if stream else _outdone(leading, found.values()))
+        else:
             leading = found.pop(max(found, key=lambda kernel: found[kernel].value))
-            leading = _noted(leading, f"no {'triad' if source else 'load'} kernel was measured")
-        elif not source:
-            leading = _noted(leading, _outdone(leading, found.values()))
+            leading = _noted(leading, f"no {wanted} kernel was measured")
         ceilings.append(leading)
         kernels += sorted(found.values(), key=lambda ceiling: ceiling.name)
     return tuple(ceilings), tuple(kernels)
@@ -362,34 +203,39 @@ def _outdone(load: Ceiling, others: Iterable[Ceiling]) -> str:
     return "loads alone are not the limit here: " + ", ".join(sorted(faster)) if faster else ""
 
 
-def _network(series: _Series, platform: Platform | None, message_size: int | None) -> Iterator[Ceiling]:
+def _network(
+    measurements: _Samples, platform: Platform | None, message_size: int | None
+) -> Iterator[Ceiling]:
     """One ceiling a tool, test, number of nodes and interface, the fastest first."""
-    groups: defaultdict[tuple[str, str, int, str], _Series] = defaultdict(dict)
-    for key, sizes in series.items():
+    groups: defaultdict[_Place, _Samples] = defaultdict(dict)
+    for key, sizes in measurements.items():
         benchmark, case, nodes, params = key
         groups[benchmark, case, nodes, json.loads(params).get("interface", "")][key] = sizes
     found = {}
-    for group, variants in groups.items():
-        nominal = _link_rate(platform, group[2], group[3])
+    for place, variants in groups.items():
+        nominal = _link_rate(platform, place[2], place[3])
         if message_size is None:
-            found[group] = _ceiling("network", "", _best(variants), nominal)
+            found[place] = _ceiling("network", "", _best(variants), nominal)
         elif (ceiling := _at_size(variants, message_size, nominal)) is not None:
-            found[group] = ceiling
-    spans = Counter((benchmark, case) for benchmark, case, _, _ in found)
-    named = []
-    for (benchmark, case, nodes, interface), ceiling in found.items():
-        name = case if case.startswith(benchmark) else f"{benchmark} {case}"
+            found[place] = ceiling
+    for ceiling in sorted(_named(found), key=lambda ceiling: (-ceiling.value, ceiling.name)):
+        sent = ceiling.params.get("side") == "send"
+        yield _noted(ceiling, "counts what was sent, not what arrived" if sent else "")
+
+
+def _named(found: Mapping[_Place, E]) -> Iterator[E]:
+    """Named by their tests, and by nodes and interface where a test has several."""
+    spans = Counter((benchmark, case) for benchmark, case, *_ in found)
+    for (benchmark, case, nodes, interface), estimate in found.items():
+        name = test_name(benchmark, case)
         if spans[benchmark, case] > 1:
             name += f", {nodes} node{'s' if nodes > 1 else ''}" + (f", {interface}" if interface else "")
-        sent = ceiling.params.get("side") == "send"
-        noted = _noted(ceiling, "counts what was sent, not what arrived" if sent else "")
-        named.append(replace(noted, name=name))
-    yield from sorted(named, key=lambda ceiling: (-ceiling.value, ceiling.name))
+        yield replace(estimate, name=name)
 
 
-def _at_size(variants: _Series, wanted: int, nominal: float | None) -> Ceiling | None:
+def _at_size(variants: _Samples, wanted: int, nominal: float | None) -> Ceiling | None:
     """The network ceiling at one message size: as measured, else between neighbours; None outside them."""
-    exact: _Series = {key: {wanted: sizes[wanted]} for key, sizes in variants.items() if wanted in sizes}
+    exact: _Samples = {key: {wanted: sizes[wanted]} for key, sizes in variants.items() if wanted in sizes}
     if exact:
         return _ceiling("network", "", _best(exact), nominal)
     between = [_between(sizes, wanted, nominal) for sizes in variants.values()]
@@ -446,98 +292,62 @@ def _link_rate(platform: Platform | None, nodes: int, interface: str) -> float |
     return platform.interfaces[interface].data_rate if interface in platform.interfaces else None
 
 
-def _latencies(series: _Series) -> tuple[Estimate, ...]:
+def _latencies(measurements: _Samples) -> tuple[Estimate, ...]:
     """Each latency test at its smallest size; of several placements the quickest."""
-    groups: defaultdict[tuple[str, str, int], list[list[Record]]] = defaultdict(list)
-    for (benchmark, case, nodes, _), sizes in series.items():
-        enough = _enough(sizes.values())
-        smallest = min((size for size in sizes if len(sizes[size]) >= enough), key=lambda size: size or 0)
-        groups[benchmark, case, nodes].append(sizes[smallest])
-    spans = Counter((benchmark, case) for benchmark, case, _ in groups)
-    found = []
-    for (benchmark, case, nodes), candidates in groups.items():
-        name = case if case.startswith(benchmark) else f"{benchmark} {case}"
-        if spans[benchmark, case] > 1:
-            name += f", {nodes} node{'s' if nodes > 1 else ''}"
-        enough = _enough(candidates)
-        samples = min((each for each in candidates if len(each) >= enough), key=_median)
-        found.append(Estimate(name=name, **_measured(samples)))
-    return tuple(sorted(found, key=lambda estimate: (estimate.nodes, estimate.value)))
+    groups: defaultdict[_Place, list[list[Record]]] = defaultdict(list)
+    for (benchmark, case, nodes, _), sizes in measurements.items():
+        smallest = min(_repeated_enough(sizes.values()), key=lambda samples: samples[0].size or 0)
+        groups[benchmark, case, nodes, ""].append(smallest)
+    found = {
+        place: Estimate(name="", **_measured(min(_repeated_enough(candidates), key=_median)))
+        for place, candidates in groups.items()
+    }
+    return tuple(sorted(_named(found), key=lambda estimate: (estimate.nodes, estimate.value)))
 
 
-def _curve(metric: str, key: _Key, sizes: Mapping[int | None, Sequence[Record]]) -> Curve:
-    benchmark, case, nodes, params = key
-    points = [Point(size, summarise(_values(samples))) for size, samples in sizes.items()]
-    return Curve(
-        benchmark=benchmark,
-        case=case,
-        metric=metric,
-        unit=METRICS[metric].unit,
-        nodes=nodes,
-        params=json.loads(params),
-        points=tuple(sorted(points, key=lambda point: point.size or 0)),
+def _curves(metric: str, measurements: _Samples) -> Iterator[Curve]:
+    for (benchmark, case, nodes, params), sizes in measurements.items():
+        points = [Point(size, summarise(_values(samples))) for size, samples in sizes.items()]
+        yield Curve(
+            benchmark=benchmark,
+            case=case,
+            metric=metric,
+            unit=METRICS[metric].unit,
+            nodes=nodes,
+            params=json.loads(params),
+            points=tuple(sorted(points, key=lambda point: point.size or 0)),
+        )
+
+
+def _samples(records: Iterable[Record]) -> _Samples:
+    """Repeats of one measurement together; a parameter that only repeats the size separates nothing."""
+    of_test: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
+    for record in records:
+        of_test[record.benchmark, record.case].append(record)
+    found: defaultdict[_Measurement, dict[int | None, list[Record]]] = defaultdict(dict)
+    for test, samples in of_test.items():
+        repeating = size_params(samples)
+        for record in samples:
+            params = {name: text for name, text in record.params.items() if name not in repeating}
+            key = (*test, record.nodes, json.dumps(params, sort_keys=True))
+            found[key].setdefault(record.size, []).append(record)
+    return dict(found)
+
+
+def _best(measurements: _Samples) -> list[Record]:
+    """Samples with the highest median over all sizes and variants, among those repeated enough."""
+    return max(
+        _repeated_enough(samples for sizes in measurements.values() for samples in sizes.values()),
+        key=_median,
     )
 
 
-def _theoretical(platform: Platform | None) -> dict[Precision, float]:
-    peaks = {precision: platform.peak_flops(precision) for precision in PRECISION_BITS} if platform else {}
-    return {precision: peak for precision, peak in peaks.items() if peak is not None}
-
-
-def _matching(records: Iterable[Record], metric: str, tests: Mapping[str, Sequence[str]]) -> Iterator[Record]:
-    """Records of `metric` whose benchmark and case are among `tests`, of one direction and at full speed."""
-    for record in records:
-        if record.metric != metric or record.benchmark not in tests:
-            continue
-        if not _bidirectional(record) and not _throttled(record):
-            patterns = tests[record.benchmark]
-            if any(fnmatchcase(record.case.lower(), pattern.lower()) for pattern in patterns):
-                yield record
-
-
-def _bidirectional(record: Record) -> bool:
-    """Whether both directions were loaded at once (iperf3 ``--bidir``)."""
-    return record.params.get("direction", "").startswith("bidir")
-
-
-def _throttled(record: Record) -> bool:
-    """Whether the sender was told a rate (iperf3 ``-b``, sockperf ``--mps``): a setting, no ceiling."""
-    return record.params.get("bitrate", "0") != "0" or record.params.get("mps", "max") != "max"
-
-
-def _preferring_received(records: Iterable[Record]) -> list[Record]:
-    """Without what was sent, wherever the same test also says what arrived."""
-    found = list(records)
-    received = {(r.benchmark, r.case) for r in found if r.params.get("side") != "send"}
-    return [r for r in found if r.params.get("side") != "send" or (r.benchmark, r.case) not in received]
-
-
-def _series(records: Iterable[Record]) -> _Series:
-    """Repeats of one measurement together; a parameter that only repeats the size separates nothing."""
-    found = list(records)
-    of_test: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
-    for record in found:
-        of_test[record.benchmark, record.case].append(record)
-    repeats_size = {test: size_params(samples) for test, samples in of_test.items()}
-    series: defaultdict[_Key, dict[int | None, list[Record]]] = defaultdict(dict)
-    for record in found:
-        test = (record.benchmark, record.case)
-        params = {name: text for name, text in record.params.items() if name not in repeats_size[test]}
-        key = (*test, record.nodes, json.dumps(params, sort_keys=True))
-        series[key].setdefault(record.size, []).append(record)
-    return dict(series)
-
-
-def _best(series: _Series) -> list[Record]:
-    """Samples with the highest median over all sizes and variants, among those repeated enough."""
-    candidates = [samples for sizes in series.values() for samples in sizes.values()]
-    enough = _enough(candidates)
-    return max((samples for samples in candidates if len(samples) >= enough), key=_median)
-
-
-def _enough(candidates: Iterable[Sequence[Record]]) -> int:
-    """Six samples where there are any; else as many as there are: one lucky sample must not win."""
-    return min(MIN_SAMPLES, max(map(len, candidates)))
+def _repeated_enough(candidates: Iterable[list[Record]]) -> list[list[Record]]:
+    """Those of six samples where there are any; else of the most that there are: one lucky sample must not
+    win."""
+    found = list(candidates)
+    enough = min(MIN_SAMPLES, max(map(len, found)))
+    return [samples for samples in found if len(samples) >= enough]
 
 
 def _values(samples: Sequence[Record]) -> list[float]:
@@ -550,8 +360,7 @@ def _median(samples: Sequence[Record]) -> float:
 
 def _measured(samples: Sequence[Record]) -> dict[str, Any]:
     """The fields of an `Estimate` but its name."""
-    first = samples[0]
-    summary = summarise(_values(samples))
+    first, summary = samples[0], summarise(_values(samples))
     return {
         "value": summary.median,
         "unit": first.unit,
@@ -569,18 +378,8 @@ def _measured(samples: Sequence[Record]) -> dict[str, Any]:
     }
 
 
-def _ceiling(
-    kind: Kind,
-    name: str,
-    samples: Sequence[Record],
-    nominal: float | None,
-    *,
-    level: str = "",
-    precision: str = "",
-) -> Ceiling:
-    ceiling = Ceiling(
-        kind=kind, name=name, level=level, precision=precision, nominal=nominal, **_measured(samples)
-    )
+def _ceiling(kind: Kind, name: str, samples: Sequence[Record], nominal: float | None, **more: Any) -> Ceiling:
+    ceiling = Ceiling(kind=kind, name=name, nominal=nominal, **_measured(samples), **more)
     above = ceiling.share is not None and ceiling.share > 1
     return _noted(ceiling, _ABOVE_NOMINAL[kind] if above else "")
 
@@ -588,19 +387,3 @@ def _ceiling(
 def _noted(ceiling: Ceiling, note: str) -> Ceiling:
     """With one more note."""
     return replace(ceiling, note="; ".join(filter(None, (ceiling.note, note))))
-
-
-def _ridge(compute: Ceiling, bandwidth: Ceiling) -> Ridge:
-    low = high = coverage = None
-    if compute.low and compute.high and bandwidth.low and bandwidth.high:
-        low, high = ridge_point(compute.low, bandwidth.high), ridge_point(compute.high, bandwidth.low)
-        coverage = (compute.coverage or 0) + (bandwidth.coverage or 0) - 1
-    return Ridge(
-        compute=compute.name,
-        bandwidth=bandwidth.name,
-        intensity=ridge_point(compute.value, bandwidth.value),
-        performance=compute.value,
-        low=low,
-        high=high,
-        coverage=coverage,
-    )

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from npc.ahead import Ahead
     from npc.machine.platform import Platform
     from npc.records.record import Record
-    from roofline.ceilings import Roofline
     from roofline.overlay import By
+    from roofline.result import Roofline
 
 _USAGE: Final = 2
 

@@ -13,10 +13,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from npc import catalogue
 from npc.records.record import Record
+from npc.records.series import test_name
 from npc.records.units import format_quantity, format_size
 from npc.statistics.medians import Summary, summarise
-from roofline.ceilings import NETWORK_BANDWIDTH, NETWORK_LATENCY
 from roofline.plot import DPI, INCHES, SHAPES, STYLE
 from roofline.scene import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY_BLUE, VERMILLION
 
@@ -56,11 +57,7 @@ def find_sweeps(records: Iterable[Record], cases: Sequence[str] = ()) -> list[Sw
         if not record.ok or record.value is None or not record.size or "statistic" in record.params:
             continue
         if record.metric in _TITLES and _wanted(record, cases):
-            name = (
-                record.case
-                if record.case.startswith(record.benchmark)
-                else f"{record.benchmark} {record.case}"
-            )
+            name = test_name(record.benchmark, record.case)
             others = [f"{key} {value}" for key, value in sorted(record.params.items()) if key not in _SILENT]
             label = ", ".join([name, *_noteworthy(record, others)])
             key = (record.metric, label, record.params.get("mpi", ""), f"{record.nodes}")
@@ -87,8 +84,7 @@ def _wanted(record: Record, cases: Sequence[str]) -> bool:
     if cases:
         names = (record.case, f"{record.benchmark}/{record.case}")
         return any(fnmatchcase(name, pattern) for name in names for pattern in cases)
-    known = NETWORK_BANDWIDTH if record.metric == "bandwidth" else NETWORK_LATENCY
-    return any(fnmatchcase(record.case, pattern) for pattern in known.get(record.benchmark, ()))
+    return catalogue.row_of(record).between_two
 
 
 def _noteworthy(record: Record, others: list[str]) -> list[str]:

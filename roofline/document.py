@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, Final
 
-from roofline.ceilings import Ceiling, Curve, Estimate, Roofline
-from roofline.mpi import MpiCeiling
-from roofline.points import Application, bounds, verdict
+from roofline.applications import Application
+from roofline.points import bounds, verdict
+from roofline.result import Ceiling, Curve, Estimate, MpiCeiling, Roofline
 
 SCHEMA: Final = 1
 

@@ -180,7 +180,8 @@ def _choose(candidates: list[dict[str, Any]], name: str | None) -> dict[str, Any
         candidates = [fit for fit in candidates if name in (fit["sweep"]["name"], fit["sweep"]["case"])]
         if not candidates:
             raise _failure("predict", f"--sweep {name}: there are {', '.join(sorted(set(names)))}", _USAGE)
-    return min(candidates, key=lambda fit: preference(fit["sweep"]["benchmark"], fit["sweep"]["nodes"]))
+    sweeps = ("benchmark", "case", "nodes")
+    return min(candidates, key=lambda fit: preference(*(fit["sweep"][name] for name in sweeps)))
 
 
 def _document(path: Path) -> Any:

@@ -17,17 +17,18 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
+from npc.catalogue.row import Timing
 from roofline.cross_validation import Comparison, compare
 from roofline.measured_collectives import Agreement, compare_collectives
-from roofline.messages import made_of, message_models
+from roofline.messages import made_of, of_mpi
 from roofline.models.collectives import send, superstep
 from roofline.prediction import Believed, message_time
-from roofline.sweeps import LEAST_SIZES, PATTERNS, Kind, Series, Source, find_series
+from roofline.sweeps import LEAST_SIZES, Source, SweepTimes, find_series
 
 if TYPE_CHECKING:
     from npc.records.record import Record
     from roofline.models.fitted import Fitted
-    from roofline.models.piecewise import Sweep
+    from roofline.models.piecewise import Pieces, Sweep
 
 #: What STREAM's add does is what a reduction does: c = a + b. It counts three bytes for each byte reduced.
 _REDUCTION: Final = ("stream", "add", 3)
@@ -46,7 +47,7 @@ class Fit:
 
     name: str
     source: Source
-    kind: Kind
+    kind: Timing
     fitted: Fitted
     raw: tuple[str, ...]
 
@@ -77,12 +78,12 @@ def fit_records(records: Sequence[Record]) -> Fits:
     return fit_series(find_series(records), _reduction(records))
 
 
-def fit_series(series: Sequence[Series], reduction: float | None = None) -> Fits:
+def fit_series(series: Sequence[SweepTimes], reduction: float | None = None) -> Fits:
     """Fit all models that apply to these series."""
     fits: list[Fit] = []
     comparisons: list[Comparison] = []
     skipped: dict[str, str] = {}
-    patterns: defaultdict[Source, dict[str, Series]] = defaultdict(dict)
+    patterns: defaultdict[Source, dict[str, SweepTimes]] = defaultdict(dict)
     collectives = [each for each in series if each.kind == "collective"]
     for each in series:
         if each.kind == "collective":
@@ -95,11 +96,25 @@ def fit_series(series: Sequence[Series], reduction: float | None = None) -> Fits
             _fit_sweep(each, fits, comparisons)
     for source, cases in patterns.items():
         _fit_patterns(source, cases, fits, comparisons, skipped)
-    messages = message_models(fits, comparisons)
+    messages = _message_models(fits, comparisons)
     for fit in fits:
         comparisons += _with_rivals(fit, messages)
     agreements, without = compare_collectives(collectives, messages, reduction)
     return Fits(tuple(fits), tuple(comparisons), skipped | without, reduction, tuple(agreements))
+
+
+def _message_models(fits: Sequence[Fit], comparisons: Sequence[Comparison]) -> dict[Source, Believed]:
+    """The models of every MPI ping-pong, and which of them is believed where."""
+    from roofline.models.hockney import Hockney
+
+    found: defaultdict[Source, dict[str, Pieces]] = defaultdict(dict)
+    for fit in fits:
+        if isinstance(fit.fitted, Hockney) and of_mpi(fit.source.benchmark, fit.source.case):
+            found[fit.source][fit.name] = fit.fitted.pieces
+    return {
+        source: Believed.among(models, [each for each in comparisons if each.source == source])
+        for source, models in found.items()
+    }
 
 
 def _with_rivals(fit: Fit, messages: Mapping[Source, Believed]) -> Iterator[Comparison]:
@@ -134,7 +149,7 @@ def _of_benchmark(source: Source) -> Source:
     return source._replace(case="", params=json.dumps({"ranks": json.loads(source.params).get("ranks", "")}))
 
 
-def _fit_sweep(series: Series, fits: list[Fit], comparisons: list[Comparison]) -> None:
+def _fit_sweep(series: SweepTimes, fits: list[Fit], comparisons: list[Comparison]) -> None:
     """Hockney's model of a half round trip, or g and G of a windowed test."""
     from roofline.models import loggp
 
@@ -169,7 +184,7 @@ def _compare_messages(source: Source, models: Mapping[str, Fitted]) -> Iterator[
 
 def _fit_patterns(
     source: Source,
-    cases: Mapping[str, Series],
+    cases: Mapping[str, SweepTimes],
     fits: list[Fit],
     comparisons: list[Comparison],
     skipped: dict[str, str],
@@ -190,11 +205,12 @@ def _fit_patterns(
         found = recipe(used, sweeps)
         fits += [Fit(name, used[0].source, "pattern", each, raw) for name, each in found.items()]
         comparisons += _compare_messages(used[0].source, found)
+    benchmark = source.benchmark
     made = {name for names in recipes for name in names if cases.keys() >= set(names)}
-    skipped.update({f"{PATTERNS} {name}": "not all patterns of its model" for name in cases.keys() - made})
+    skipped.update({f"{benchmark} {name}": "not all patterns of its model" for name in cases.keys() - made})
 
 
-def _prtt(series: Sequence[Series], sweeps: Sequence[Sweep]) -> dict[str, Fitted]:
+def _prtt(series: Sequence[SweepTimes], sweeps: Sequence[Sweep]) -> dict[str, Fitted]:
     """LogGP, and Hockney's model of the same half round trips."""
     from roofline.models import loggp
     from roofline.models.piecewise import Sweep
@@ -204,25 +220,25 @@ def _prtt(series: Sequence[Series], sweeps: Sequence[Sweep]) -> dict[str, Fitted
     return {**_hockney(half), "LogGP": loggp.fit(messages, *sweeps)}
 
 
-def _burst(_: Sequence[Series], sweeps: Sequence[Sweep]) -> dict[str, Fitted]:
+def _burst(_: Sequence[SweepTimes], sweeps: Sequence[Sweep]) -> dict[str, Fitted]:
     from roofline.models import logfp
 
     return {"LogfP": logfp.fit(sweeps[0])}
 
 
-def _middleware(_: Sequence[Series], sweeps: Sequence[Sweep]) -> dict[str, Fitted]:
+def _middleware(_: Sequence[SweepTimes], sweeps: Sequence[Sweep]) -> dict[str, Fitted]:
     from roofline.models import log3p
 
     return {"log_3P": log3p.fit(*sweeps)}
 
 
-def _h_relation(_: Sequence[Series], sweeps: Sequence[Sweep]) -> dict[str, Fitted]:
+def _h_relation(_: Sequence[SweepTimes], sweeps: Sequence[Sweep]) -> dict[str, Fitted]:
     from roofline.models import bsp
 
     return {"BSP": bsp.fit(sweeps[0])}
 
 
-def _tau_lop(series: Sequence[Series], sweeps: Sequence[Sweep]) -> dict[str, Fitted]:
+def _tau_lop(series: Sequence[SweepTimes], sweeps: Sequence[Sweep]) -> dict[str, Fitted]:
     from roofline.models import tau_lop
 
     transfers = [int(each.source.case.removeprefix("ring_")) for each in series]
@@ -231,7 +247,7 @@ def _tau_lop(series: Sequence[Series], sweeps: Sequence[Sweep]) -> dict[str, Fit
 
 #: What LogGP is made of; its first is twice the time that Hockney's model describes.
 _PRTT: Final = ("prtt", "prtt_burst", "prtt_delayed", "prtt_delay")
-_Recipe = Callable[[Sequence[Series], Sequence["Sweep"]], dict[str, "Fitted"]]
+_Recipe = Callable[[Sequence[SweepTimes], Sequence["Sweep"]], dict[str, "Fitted"]]
 #: The patterns that a model is made of → the models.
 _RECIPES: Final[Mapping[tuple[str, ...], _Recipe]] = {
     _PRTT: _prtt,
@@ -241,7 +257,7 @@ _RECIPES: Final[Mapping[tuple[str, ...], _Recipe]] = {
 }
 
 
-def _aligned(series: Sequence[Series]) -> list[Sweep]:
+def _aligned(series: Sequence[SweepTimes]) -> list[Sweep]:
     """Sweeps over the sizes that all have, with the launches that measured every one of them as columns.
 
     Raises `_NoWholeLaunch` if there is none.

@@ -18,17 +18,17 @@ from itertools import accumulate
 from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from npc import catalogue
 from roofline.cross_validation import Comparison, compare
 from roofline.messages import made_of
 from roofline.models.fitted import parts_of
 from roofline.models.piecewise import LEAST, PENALTY
 from roofline.prediction import predict
-from roofline.sweeps import COLLECTIVES
 
 if TYPE_CHECKING:
     from roofline.models.piecewise import Splits
     from roofline.prediction import Believed, Predicted
-    from roofline.sweeps import Series, Source
+    from roofline.sweeps import Source, SweepTimes
 
 #: Absolute logarithms below this are rounding, not errors.
 _RESOLUTION: Final = 1e-5
@@ -68,7 +68,7 @@ class _NothingToCompare(Exception):
 
 
 def compare_collectives(
-    series: Iterable[Series], messages: Mapping[Source, Believed], reduction: float | None
+    series: Iterable[SweepTimes], messages: Mapping[Source, Believed], reduction: float | None
 ) -> tuple[list[Agreement], dict[str, str]]:
     """(every measured collective against its predictions, by ranges of sizes; name → why there is none)."""
     found: list[Agreement] = []
@@ -82,10 +82,10 @@ def compare_collectives(
 
 
 def _agreements(
-    series: Series, messages: Mapping[Source, Believed], reduction: float | None
+    series: SweepTimes, messages: Mapping[Source, Believed], reduction: float | None
 ) -> list[Agreement]:
     source = series.source
-    operation = COLLECTIVES[source.benchmark][source.case]
+    operation = catalogue.find(source.benchmark, source.case, "latency").operation
     processes = int(json.loads(source.params).get("ranks", 0))
     if processes < 2:
         raise _NothingToCompare(

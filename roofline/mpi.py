@@ -15,143 +15,36 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import Final, NamedTuple
 
+from npc import catalogue
+from npc.catalogue.row import Timing
 from npc.records.record import Record
 from npc.records.units import format_quantity
-from roofline.ceilings import Curve, measured_curves
-from roofline.model import message_seconds
-from roofline.points import OBSERVED, by_launch, program_of
+from roofline.applications import OBSERVED, by_launch, program_of
+from roofline.ceilings import measured_curves
+from roofline.result import Caller, Curve, MpiCeiling, Operations, Rate
 
 BACK_TO_BACK: Final = "messages back to back"
 ONE_AT_A_TIME: Final = "messages one at a time"
-#: Tests of MPI operations: benchmark → case → kind. A bandwidth is that of messages back to back.
-KINDS: Final[Mapping[str, Mapping[str, str]]] = {
-    "osu": {
-        "osu_bw": BACK_TO_BACK,
-        "osu_latency": ONE_AT_A_TIME,
-        "osu_allreduce": "allreduce",
-        "osu_bcast": "bcast",
-        "osu_alltoall": "alltoall",
-        "osu_allgather": "allgather",
-        "osu_reduce": "reduce",
-    },
-    "imb": {
-        "Uniband": BACK_TO_BACK,
-        "PingPong": ONE_AT_A_TIME,
-        "Allreduce": "allreduce",
-        "Bcast": "bcast",
-        "Alltoall": "alltoall",
-        "Allgather": "allgather",
-        "Reduce": "reduce",
-    },
+#: How a test of messages is timed → their kind; that of a collective is its operation.
+_MESSAGES: Final[Mapping[Timing, str]] = {
+    "interval between messages": BACK_TO_BACK,
+    "half round trip": ONE_AT_A_TIME,
 }
-
-
-#: The class of collective calls (`observe.monitoring.CLASSES`) → kinds that belong to it.
-CLASSES: Final[Mapping[str, tuple[str, ...]]] = {
-    "one to all": ("bcast",),
-    "all to one": ("reduce",),
-    "all to all": ("allreduce", "allgather", "alltoall"),
-}
-
-
-class Rate(NamedTuple):
-    """Operations of `size` bytes a second, by their median; low and high as far as there is an interval."""
-
-    size: int
-    rate: float
-    low: float | None
-    high: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class MpiCeiling:
-    """A kind of operation as one test measured it, over sizes above zero from small to large."""
-
-    kind: str
-    source: str
-    nodes: int
-    rates: tuple[Rate, ...]
-
-    @property
-    def name(self) -> str:
-        """``allreduce (osu_allreduce, 2 nodes)``."""
-        where = "1 node" if self.nodes == 1 else f"{self.nodes} nodes"
-        return f"{self.kind} ({self.source}, {where})"
-
-    def seconds(self, size: float) -> float:
-        """Time of one operation of `size` bytes (`roofline.model.message_seconds`)."""
-        return message_seconds([(rate.size, 1 / rate.rate) for rate in self.rates], size)
-
-
-class Operations(NamedTuple):
-    """Operations of a run, a rank: their kind or class, how many, and their mean bytes."""
-
-    kind: str
-    number: float
-    size: float
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """An application's MPI messages: medians over its runs, a rank.
-
-    rate: messages a second and rank. size: mean bytes of a message. by_size: (least bytes of the class,
-    messages of all ranks); an entry stands for sizes up to twice its own. calls: its own messages and its
-    collectives, as the program made them; none where collectives were not counted.
-    """
-
-    name: str
-    nodes: int
-    ranks: int
-    seconds: float
-    rate: float
-    size: float
-    by_size: tuple[tuple[int, float], ...]
-    calls: tuple[Operations, ...] = ()
-
-    @property
-    def call_rate(self) -> float:
-        """MPI operations a second and rank, as far as collectives were counted."""
-        return sum(call.number for call in self.calls) / self.seconds
-
-    @property
-    def call_size(self) -> float:
-        """Mean bytes of an operation."""
-        made = sum(call.number for call in self.calls)
-        return sum(call.number * call.size for call in self.calls) / made if made else 0.0
-
-    @property
-    def point(self) -> tuple[float, float] | None:
-        """Operations per byte, and operations a second and rank: of its calls where they are known, else of
-        its messages. None for barriers alone, which have no bytes."""
-        rate, size = (self.call_rate, self.call_size) if self.calls else (self.rate, self.size)
-        return (1 / size, rate) if size else None
-
-    def bound(self, ceiling: MpiCeiling) -> float | None:
-        """Messages a second and rank that `ceiling` allows its mix; None without sizes."""
-        total = sum(count for _, count in self.by_size)
-        least = sum(count * ceiling.seconds(1.5 * size) for size, count in self.by_size)
-        return total / least if least else None
 
 
 def mpi_ceilings(records: Iterable[Record]) -> list[MpiCeiling]:
     """The measured curve of every kind, test and number of nodes: of several placements the quickest."""
-    usable = list(records)
-    tests = {benchmark: tuple(cases) for benchmark, cases in KINDS.items()}
     found: dict[tuple[str, str, int], MpiCeiling] = {}
-    for metric in ("bandwidth", "latency"):
-        for curve in measured_curves(usable, metric, tests):
-            kind = KINDS[curve.benchmark][curve.case]
-            rates = tuple(_rates(curve))
-            if not rates or (metric == "bandwidth") != (kind == BACK_TO_BACK):
-                continue  # the bandwidth of a ping-pong is its latency again
-            key = (kind, curve.case, curve.nodes)
-            if key not in found or found[key].rates[0].rate < rates[0].rate:
-                found[key] = MpiCeiling(kind, curve.case, curve.nodes, rates)
+    for curve in measured_curves(records, lambda row: bool(row.operation)):
+        row = catalogue.find(curve.benchmark, curve.case, curve.metric)
+        kind = _MESSAGES.get(row.timing, row.operation)
+        rates = tuple(_rates(curve))
+        key = (kind, curve.case, curve.nodes)
+        if rates and (key not in found or found[key].rates[0].rate < rates[0].rate):
+            found[key] = MpiCeiling(kind, curve.case, curve.nodes, rates)
     return [found[key] for key in sorted(found)]
 
 
@@ -222,7 +115,7 @@ def _calls(launch: Iterable[Record], ranks: int) -> tuple[Operations, ...]:
             found[kind][record.metric] = _value(record)
         elif kind == "user":
             found[ONE_AT_A_TIME][record.metric] = _value(record)
-    if not found.keys() & CLASSES.keys():
+    if not found.keys() & catalogue.CLASSES.keys():
         return ()
     return tuple(
         Operations(kind, each["messages"] / ranks, each["traffic"] / each["messages"])
@@ -262,7 +155,7 @@ def _mix(caller: Caller, ceilings: Sequence[MpiCeiling]) -> str:
     that none measured by the least that it needs, one message."""
     seconds, sources, named = 0.0, [], []
     for call in caller.calls:
-        kinds = CLASSES.get(call.kind, (call.kind,))
+        kinds = catalogue.CLASSES.get(call.kind, (call.kind,))
         of_kind = [c for c in ceilings if c.kind in kinds] or [c for c in ceilings if c.kind == ONE_AT_A_TIME]
         quickest = min(of_kind, key=lambda c: c.seconds(call.size))
         seconds += call.number * quickest.seconds(call.size)

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from npc.records.units import format_size
-from roofline.ceilings import Roofline
-from roofline.mpi import MpiCeiling
 from roofline.plot import DPI, INCHES, SHAPES, STYLE, log_log, save
+from roofline.result import MpiCeiling, Roofline
 from roofline.scene import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY_BLUE, VERMILLION
 
 if TYPE_CHECKING:

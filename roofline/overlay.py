@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from npc.records.record import Record
-from roofline.ceilings import Ceiling, Roofline
 from roofline.plot import DPI, INCHES, SHAPES, STYLE, log_log, save
 from roofline.points import link
+from roofline.result import Ceiling, Roofline
 from roofline.scene import BLACK, BLUE, GREEN, INTENSITIES, ORANGE, PURPLE, SKY_BLUE, VERMILLION, compose
 from roofline.table import value_text
 

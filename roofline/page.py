@@ -17,8 +17,9 @@ from typing import Any, Final
 
 from npc.records.units import format_quantity
 from npc.statistics.medians import Summary
-from roofline.ceilings import Ceiling, Roofline
-from roofline.points import Application, verdict
+from roofline.applications import Application
+from roofline.points import verdict
+from roofline.result import Ceiling, Roofline
 from roofline.scene import GREY, INTENSITIES, Line, Mark, Scene, Stroke, compose
 from roofline.table import (
     application_text,

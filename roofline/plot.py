@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from npc.records.units import format_quantity
-from roofline.ceilings import Roofline
+from roofline.result import Roofline
 from roofline.scene import GREY, INTENSITIES, Line, Mark, Scene, Stroke, compose
 from roofline.table import application_text, date_text, host_text, intensity_text, interval_text, value_text
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from roofline.ceilings import Ceiling, Ridge, Roofline
-from roofline.points import Application
+from roofline.applications import Application
+from roofline.result import Ceiling, Ridge, Roofline
 
 #: Okabe, Ito, Color Universal Design, 2008.
 BLACK: Final = "#000000"

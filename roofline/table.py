@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from npc.records.series import test_name
 from npc.records.units import PREFIXES, format_quantity, format_size
 from npc.statistics.medians import MIN_SAMPLES, Summary
-from roofline.ceilings import Ceiling, Estimate, Ridge, Roofline
+from roofline.applications import Application
 from roofline.mpi import verdict as mpi_verdict
-from roofline.points import Application, verdict
+from roofline.points import verdict
+from roofline.result import Ceiling, Estimate, Ridge, Roofline
 
 _DIGITS: Final = 3
 _COLUMNS: Final = ("median", "95 % interval", "n", "size", "source")
@@ -117,8 +119,7 @@ def format_roofline(roofline: Roofline) -> str:
 
 def source_text(estimate: Estimate) -> str:
     """The benchmark and its case."""
-    case = estimate.case
-    return case if case.startswith(estimate.benchmark) else f"{estimate.benchmark} {case}"
+    return test_name(estimate.benchmark, estimate.case)
 
 
 def share_text(ceiling: Ceiling) -> str:

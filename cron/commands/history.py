@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from npc.machine.platform import Platform
     from npc.records.history import History, Point, SeriesKey
     from npc.records.record import Record
-    from roofline.ceilings import Ceiling
+    from roofline.result import Ceiling
 
 
 @click.command()

@@ -12,51 +12,14 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
-from npc.machine.platform import Platform
-from npc.records.launch import Launch
 from npc.records.record import OK, Record, replace
+from npc.validity import rules
+from npc.validity.rule import RULES, Circumstances, Rule
 
-Level = Literal["invalid", "note"]
 INVALID: Final = "invalid: "
-
-
-@dataclass(frozen=True, slots=True)
-class Circumstances:
-    """What is known beside the records; whatever is missing, the rules that need it do not apply.
-
-    platform: nominal limits. environments: the ``environment.json`` of the node that made a raw file.
-    launches: the launch that made it. Both by `Record.raw`.
-    """
-
-    platform: Platform | None = None
-    environments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    launches: Mapping[str, Launch] = field(default_factory=dict)
-
-    def environment(self, record: Record, *keys: str) -> Any:
-        """The entry of the record's ``environment.json`` below `keys`; None where there is none."""
-        found: Any = self.environments.get(record.raw)
-        for key in keys:
-            found = found.get(key) if isinstance(found, Mapping) else None
-        return found
-
-
-#: Yields the place of a record in the sequence and the reason why it is doubtful, in one line.
-Judge = Callable[[Sequence[Record], Circumstances], Iterator[tuple[int, str]]]
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """name: stable, for ``--json``. title: what it catches. source: paper, manual, equation."""
-
-    name: str
-    level: Level
-    title: str
-    source: str
-    judge: Judge
 
 
 class Finding(NamedTuple):
@@ -67,25 +30,11 @@ class Finding(NamedTuple):
     reason: str
 
 
-_RULES: Final[dict[str, Rule]] = {}
-
-
-def rule(name: str, title: str, source: str, level: Level = "invalid") -> Callable[[Judge], Judge]:
-    """Adds the function below it to the rules."""
-
-    def add(judge: Judge) -> Judge:
-        _RULES[name] = Rule(name, level, title, source, judge)
-        return judge
-
-    return add
-
-
 def all_rules() -> list[Rule]:
     """All rules, those that invalidate before those that note, by name."""
-    package = importlib.import_module("npc.validity.rules")
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{package.__name__}.{module.name}")
-    return sorted(_RULES.values(), key=lambda each: (each.level, each.name))
+    for module in pkgutil.iter_modules(rules.__path__):
+        importlib.import_module(f"npc.validity.rules.{module.name}")
+    return sorted(RULES.values(), key=lambda each: (each.level, each.name))
 
 
 def find_lies(records: Sequence[Record], circumstances: Circumstances) -> list[Finding]:

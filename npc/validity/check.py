@@ -13,7 +13,8 @@ import click
 from npc.machine.platform import InvalidPlatform, find_platform
 from npc.records.record import Record, to_row
 from npc.records.run import read_run, records_file
-from npc.validity import INVALID, Finding, Rule, find_lies
+from npc.validity import INVALID, Finding, find_lies
+from npc.validity.rule import Rule
 from npc.validity.run import circumstances_of, platform_of
 
 SCHEMA: Final = 1

@@ -10,7 +10,7 @@ from typing import Any, Final
 from npc.machine.platform import Platform, find_platform, read_platform
 from npc.records.launch import LAUNCHES, Launch, read_launches
 from npc.records.record import Record
-from npc.validity import Circumstances
+from npc.validity.rule import Circumstances
 
 _ENVIRONMENT: Final = "environment.json"
 

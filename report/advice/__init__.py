@@ -8,118 +8,16 @@ nothing, or a sentence that says what evidence it lacks: nothing is ever said wi
 from __future__ import annotations
 
 import importlib
-import json
 import pkgutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
-from npc.machine.platform import InvalidPlatform, Platform
-from npc.records.launch import Launch
-from npc.records.record import Record
-from npc.validity import Circumstances, Finding, find_lies
+from npc.machine.platform import InvalidPlatform
+from report.advice import rules
+from report.advice.rule import RULES, Evidence, Hint, Rule
 from report.runs import Run, joined, read_runs
-from roofline.analyse import analyse
-from roofline.ceilings import Ceiling, Estimate, Roofline
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hint:
-    """One piece of advice.
-
-    seen: the evidence, in a sentence with its numbers. do: what to do. gain: at most so many times as fast
-    afterwards, None where nobody can tell. of: what becomes faster. raw: files that the evidence is in.
-    """
-
-    seen: str
-    do: str
-    of: str
-    gain: float | None = None
-    raw: tuple[str, ...] = ()
-
-
-#: Hints, or what evidence is missing.
-Judgement = list[Hint] | str
-Judge = Callable[["Evidence"], Judgement]
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """name: stable, for ``--json``. title: what it looks for. source: where that is written."""
-
-    name: str
-    title: str
-    source: str
-    judge: Judge
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What is known of a run.
-
-    environments: those of its nodes, the run's own first. suspects: entries of ``verdict.json`` of measured
-    pairs, each with its ``series``. All records are of one platform.
-    """
-
-    records: Sequence[Record]
-    circumstances: Circumstances
-    environments: Sequence[Mapping[str, Any]] = ()
-    suspects: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
-
-    @property
-    def platform(self) -> Platform | None:
-        """Nominal limits, where they are known."""
-        return self.circumstances.platform
-
-    @cached_property
-    def roofline(self) -> Roofline:
-        """Ceilings, latencies and applications."""
-        return analyse(self.records, self.platform)
-
-    @cached_property
-    def lies(self) -> list[Finding]:
-        """What the rules of `npc.validity` say of the records."""
-        return find_lies(self.records, self.circumstances)
-
-    @property
-    def launches(self) -> Mapping[str, Launch]:
-        """Launches by the raw file of their output."""
-        return self.circumstances.launches
-
-    def links(self, *kinds: str) -> list[Ceiling]:
-        """Bandwidths between nodes of ``tcp``, ``rdma`` or ``mpi`` tests, the fastest first."""
-        return [
-            each for each in self.roofline.of_kind("network") if each.nodes > 1 and kind_of(each) in kinds
-        ]
-
-    def latencies(self, *kinds: str, nodes: bool = True) -> list[Estimate]:
-        """Half round trips between nodes (else within one) of some kinds, the quickest first."""
-        found = [each for each in self.roofline.latencies if (each.nodes > 1) == nodes]
-        return sorted((each for each in found if kind_of(each) in kinds), key=lambda each: each.value)
-
-    def facts(self, *keys: str) -> Iterator[tuple[str, Any]]:
-        """(host, what its ``environment.json`` has below `keys`), where it has something."""
-        for environment in self.environments:
-            found: Any = environment
-            for key in keys:
-                found = found.get(key) if isinstance(found, Mapping) else None
-            if found is not None:
-                host = environment.get("host") or {}
-                yield str(host.get("name", "this machine")), found
-
-
-def kind_of(estimate: Estimate) -> str:
-    """``mpi``, ``rdma``, ``tcp`` or ``other``: what carries the messages of a test."""
-    case = estimate.case.lower()
-    if estimate.benchmark in ("osu", "imb") or (
-        estimate.benchmark == "netpipe" and "tcp" not in json.dumps(dict(estimate.params)).lower()
-    ):
-        return "mpi"
-    if estimate.benchmark == "perftest" or case.startswith(("rc_", "uc_", "ud_", "ib_")):
-        return "rdma"
-    return "tcp" if case.startswith("tcp") else "other"
 
 
 def gather(paths: Sequence[Path], platform: str = "") -> Run:
@@ -156,25 +54,11 @@ def evidence_of(run: Run) -> Evidence:
     return Evidence(run.records, run.circumstances, tuple(environments.values()), tuple(suspects))
 
 
-_RULES: Final[dict[str, Rule]] = {}
-
-
-def rule(name: str, title: str, source: str) -> Callable[[Judge], Judge]:
-    """Adds the function below it to the rules."""
-
-    def add(judge: Judge) -> Judge:
-        _RULES[name] = Rule(name, title, source, judge)
-        return judge
-
-    return add
-
-
 def all_rules() -> list[Rule]:
     """All rules, by name."""
-    package = importlib.import_module("report.advice.rules")
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{package.__name__}.{module.name}")
-    return sorted(_RULES.values(), key=lambda each: each.name)
+    for module in pkgutil.iter_modules(rules.__path__):
+        importlib.import_module(f"report.advice.rules.{module.name}")
+    return sorted(RULES.values(), key=lambda each: each.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from statistics import median
 from typing import Final, Literal, NamedTuple
 
+from npc import catalogue
 from npc.records.record import Record
 from npc.records.series import Series, circumstances, test_name
 from npc.records.units import METRICS, format_size
@@ -38,44 +39,6 @@ FIELDS: Final = ("size", "nodes", "version")
 #: Tools have message sizes of their own (60 KiB here, 64000 bytes there): those nearest to each other are a
 #: pair, up to this factor.
 NEAR: Final = 2.0
-
-#: Tests of different tools that measure the same: what it is, and (benchmark, case, metric) of each.
-_ALIKE: Final = {
-    "MPI half round trip": (
-        ("osu", "osu_latency", "latency"),
-        ("imb", "PingPong", "latency"),
-        ("netpipe", "pingpong", "latency"),
-    ),
-    "MPI bandwidth": (("osu", "osu_bw", "bandwidth"), ("imb", "Uniband", "bandwidth")),
-    "MPI bandwidth both ways": (("osu", "osu_bibw", "bandwidth"), ("imb", "Biband", "bandwidth")),
-    "MPI all-reduce": (("osu", "osu_allreduce", "latency"), ("imb", "Allreduce", "latency")),
-    "MPI broadcast": (("osu", "osu_bcast", "latency"), ("imb", "Bcast", "latency")),
-    "MPI all-to-all": (("osu", "osu_alltoall", "latency"), ("imb", "Alltoall", "latency")),
-    "MPI all-gather": (("osu", "osu_allgather", "latency"), ("imb", "Allgather", "latency")),
-    "MPI barrier": (("osu", "osu_barrier", "latency"), ("imb", "Barrier", "latency")),
-    "TCP bandwidth": (
-        ("qperf", "tcp_bw", "bandwidth"),
-        ("sockperf", "tcp_throughput", "bandwidth"),
-        ("iperf3", "tcp", "bandwidth"),
-        ("nuttcp", "tcp", "bandwidth"),
-    ),
-    "UDP bandwidth": (
-        ("qperf", "udp_bw", "bandwidth"),
-        ("iperf3", "udp", "bandwidth"),
-        ("nuttcp", "udp", "bandwidth"),
-    ),
-    "TCP half round trip": (("qperf", "tcp_lat", "latency"), ("sockperf", "tcp_ping_pong", "latency")),
-    "RDMA write bandwidth": (
-        ("qperf", "rc_rdma_write_bw", "bandwidth"),
-        ("perftest", "ib_write_bw", "bandwidth"),
-    ),
-    "RDMA read bandwidth": (
-        ("qperf", "rc_rdma_read_bw", "bandwidth"),
-        ("perftest", "ib_read_bw", "bandwidth"),
-    ),
-    "RDMA send bandwidth": (("qperf", "rc_bw", "bandwidth"), ("perftest", "ib_send_bw", "bandwidth")),
-    "RDMA send half round trip": (("qperf", "rc_lat", "latency"), ("perftest", "ib_send_lat", "latency")),
-}
 
 
 class Key(NamedTuple):
@@ -287,8 +250,7 @@ def _key(whole: Key, record: Record, choice: Choice) -> Key | None:
     """What has to agree; None for a test that has no counterpart in other tools where these are compared."""
     ignored = {choice.by.removeprefix("params."), *choice.ignore}
     if choice.by == "benchmark":
-        name = (record.benchmark, record.case, record.metric)
-        kind = next((kind for kind, tests in _ALIKE.items() if name in tests), "")
+        kind = catalogue.alike(record)
         if not kind or (record.params.get("side") == "send" and record.benchmark != "sockperf"):
             return None
         kept = tuple((k, v) for k, v in whole.params if k in ("statistic", "mpi", "direction"))

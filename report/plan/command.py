@@ -57,11 +57,11 @@ def plan(goal: str, budget_text: str, platform: str, nodes: int | None, as_json:
 
 def _machine(name: str, nodes: int | None) -> Machine:
     """What this machine, and the platform's file, say."""
+    from npc import catalogue
     from npc.jobs.characterise import checkout, platform_folder, settings
     from npc.machine.interfaces import rdma_ports
     from npc.machine.platform import PLATFORM_FILE, InvalidPlatform, read_platform
     from npc.machine.tools import TOOLS, find
-    from report.plan.durations import SITE_PROGRAMS
     from report.plan.planning import Machine
 
     home = checkout()
@@ -81,9 +81,11 @@ def _machine(name: str, nodes: int | None) -> Machine:
     rdma = active if one_machine else True if active or "x " in links else None
     missing = {tool.command for tool in TOOLS if not _there(tool.command, find)}
     missing |= {
-        program
-        for program, names in SITE_PROGRAMS.items()
-        if not any(os.environ.get(f"NPC_{name.upper()}") for name in names) and find(program) is None
+        step.commands[0]
+        for step in catalogue.steps()
+        if step.site
+        and not any(os.environ.get(f"NPC_{name.upper()}") for name in step.site)
+        and find(step.commands[0]) is None
     }
     named = re.search(r'name="platform_name">([^<]+)<', said)
     return Machine(

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from npc import catalogue
+from npc.catalogue.row import JOB_S, Step
 from npc.records.units import format_duration
 from npc.statistics.medians import MIN_SAMPLES
 from report.compare.difference import ENOUGH_RUNS
-from report.plan.durations import SITE_PROGRAMS, Step, duration, steps_of
 
 #: More launches make an interval hardly narrower.
 MOST_SAMPLES: Final = 20
@@ -23,6 +24,8 @@ _PAIRS_FROM: Final = 5
 #: What platforms/slurm gives a job by default, and how much longer than expected it may take.
 _TIME_LIMIT_S: Final = 1800
 _SPARE: Final = 2.0
+#: Collecting, fitting, drawing at the end.
+_END_S: Final = 8.0
 #: Of a measurement of all pairs in a round, with start and farewell.
 _ROUND_S: Final = 5.0
 
@@ -163,6 +166,19 @@ def make_plan(goal: str, machine: Machine, budget_s: float, commands: Collection
     )
 
 
+def steps_of(tags: Collection[str], nodes: int = 1) -> list[Step]:
+    """The steps that any of the tags runs on a machine of `nodes` nodes, in the order of the catalogue."""
+    return [step.on(nodes) for step in catalogue.steps(tags)]
+
+
+def duration(tags: Collection[str], samples: int, missing: Collection[str] = (), nodes: int = 1) -> float:
+    """Seconds of a run; steps that need one of the `missing` commands end at once."""
+    return _END_S + sum(
+        step.jobs * JOB_S if set(step.commands) & set(missing) else step.duration(samples)
+        for step in steps_of(tags, nodes)
+    )
+
+
 def command_lines(machine: Machine, tags: Sequence[str], samples: int) -> tuple[str, str]:
     """The line of `npc characterise`, and that of JUBE alone, in the checkout."""
     words, jube = ["npc", "characterise"], ["jube", "run", "jube.yml"]
@@ -243,12 +259,13 @@ def _notes(
             "to count or name them (--counters, --flops, --flop)."
         )
     lacking = sorted({c for step in steps_of(tags) for c in step.commands if c in machine.missing})
-    tools = [command for command in lacking if command not in SITE_PROGRAMS]
+    sites = {step.commands[0]: step.site for step in catalogue.steps() if step.site}
+    tools = [command for command in lacking if command not in sites]
     if tools:
         found.append(f"Missing here: {', '.join(tools)} (npc doctor --missing says how to get them).")
     for command in lacking:
-        if command in SITE_PROGRAMS:
-            names = " or ".join(f"--set {name}=FOLDER" for name in SITE_PROGRAMS[command])
+        if command in sites:
+            names = " or ".join(f"--set {name}=FOLDER" for name in sites[command])
             found.append(f"Missing here: {command}; {names} names a build.")
     left = [tag for tag in possible if tag not in tags]
     if left:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from npc.records.launch import last_words
 from npc.records.record import Record
-from npc.validity import Finding, Rule
+from npc.validity import Finding
+from npc.validity.rule import Rule
 from report.blocks import Block, Cell, Table, Text, count, plural
 from report.runs import Report, Run, hosts_of
 from report.sections import runs_of

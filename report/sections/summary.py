@@ -12,7 +12,7 @@ from report.advice import advise, evidence_of
 from report.blocks import Block, Cell, Listing, Table, Text, count, plural, quantity
 from report.history import History, HistorySeries
 from report.runs import Report, Run, shown
-from roofline.ceilings import Estimate
+from roofline.result import Estimate
 from roofline.table import interval_text, notes, size_text, source_text
 
 TITLE = "Summary"

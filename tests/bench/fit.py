@@ -16,7 +16,7 @@ from roofline.fits import fit_series
 from roofline.models import hockney
 from roofline.models.piecewise import Sweep
 from roofline.prediction import Believed, predict
-from roofline.sweeps import Series, Source
+from roofline.sweeps import Source, SweepTimes
 
 RUNS = 30
 SIZES = [2**power for power in range(23)]
@@ -29,7 +29,7 @@ PATTERNS = {
 }  # fmt: skip
 
 
-def series(benchmark: str, case: str, alpha: float, beta: float) -> Series:
+def series(benchmark: str, case: str, alpha: float, beta: float) -> SweepTimes:
     """Six launches, eager up to 8 KiB, with 3 % of noise."""
     rng = np.random.default_rng(zlib.crc32(case.encode()))
     times = {
@@ -41,7 +41,7 @@ def series(benchmark: str, case: str, alpha: float, beta: float) -> Series:
     }
     params = '{"messages": "16", "ranks": "2"}' if case == "prtt_burst" else '{"ranks": "2"}'
     source = Source("vm", benchmark, case, 2, (), params)
-    return Series(source, "pattern" if benchmark == "models" else "half round trip", times, ())
+    return SweepTimes(source, "pattern" if benchmark == "models" else "half round trip", times, ())
 
 
 def report(name: str, work: Callable[[], object]) -> None:

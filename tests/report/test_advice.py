@@ -15,8 +15,9 @@ import parsers
 from npc.machine.platform import Interface, Platform
 from npc.records.launch import Launch, LaunchLog
 from npc.records.record import Record, replace, save_csv
-from npc.validity import Circumstances
-from report.advice import Evidence, Hint, advise, all_rules, evidence_of, gather
+from npc.validity.rule import Circumstances
+from report.advice import advise, all_rules, evidence_of, gather
+from report.advice.rule import Evidence, Hint
 from tests.lab.jube_job import NPC
 from tests.made.measured import AROUND, level, peak, records
 from tests.made.observed import launch

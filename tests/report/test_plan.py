@@ -15,13 +15,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from npc import catalogue
 from npc.cli import entry_points
 from npc.jobs.characterise import settings
 from npc.parameters import TAGS
 from npc.records.run import read_run
 from report.plan.command import _machine
-from report.plan.durations import SITE_PROGRAMS, STEPS, duration
-from report.plan.planning import GOALS, Machine, TooLittleTime, make_plan
+from report.plan.planning import GOALS, Machine, TooLittleTime, duration, make_plan
 from tests.lab.jube_job import NPC, finish, platform, steps
 from tests.paths import ROOT
 
@@ -47,7 +47,7 @@ def test_the_table_has_the_steps_and_tags_of_jube_yml() -> None:
         for step in yaml.safe_load((ROOT / "jube.yml").read_text(encoding="utf-8"))["step"]
         for tag in re.findall(r"(?<!!)\b[a-z]+\b", step["tag"])
     }
-    assert {(step.name.split()[0], tag) for step in STEPS for tag in step.tags} == wanted
+    assert {(step.name.split()[0], tag) for step in catalogue.steps() for tag in step.tags} == wanted
     assert {tag for _, tag in wanted} == set(TAGS)
 
 
@@ -61,7 +61,7 @@ def test_sizes_are_the_defaults_of_the_specs() -> None:
             if re.search(r"(_|_MAX_|_ARRAY_|_LOAD_)SIZES?$|_N$|_MSGLOG$", name)
         }
     found: dict[str, dict[str, str]] = {name: {} for name in wanted}
-    for step in STEPS:
+    for step in catalogue.steps():
         found[step.name.split()[0]].update(step.sizes)
     assert {name: set(sizes) for name, sizes in found.items()} == {n: set(s) for n, s in wanted.items()}
     for name, sizes in wanted.items():
@@ -72,7 +72,7 @@ def test_sizes_are_the_defaults_of_the_specs() -> None:
 
 
 def test_settings_of_nodes_are_those_of_the_specs() -> None:
-    for step in STEPS:
+    for step in catalogue.steps():
         spec = ROOT / "benchmarks" / step.name.split()[0] / "benchmark_spec.xml"
         said = re.findall(r"\$\{NPC_(\w+_NODES):-(\d+)\}", spec.read_text(encoding="utf-8"))
         assert [(name.lower(), int(nodes)) for name, nodes in said] == (
@@ -81,7 +81,7 @@ def test_settings_of_nodes_are_those_of_the_specs() -> None:
         if not step.scales:
             (fixed,) = re.findall(r'name="nodes" type="int">(\d)<', spec.read_text(encoding="utf-8"))
             assert step.nodes == (int(fixed),)
-    assert {name for names in SITE_PROGRAMS.values() for name in names} <= settings(ROOT).keys()
+    assert {name for step in catalogue.steps() for name in step.site} <= settings(ROOT).keys()
 
 
 @given(st.sampled_from(sorted(GOALS)), st.floats(400, 1e5), st.sampled_from([HERE, CLUSTER]))

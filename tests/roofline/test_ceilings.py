@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npc.machine.platform import Interface, Platform, read_platform
-from roofline.ceilings import Ceiling, Roofline, find_ceilings
+from roofline.ceilings import find_ceilings
 from roofline.model import attainable, ridge_point
+from roofline.result import Ceiling, Roofline
 from roofline.table import notes
 from tests.made.measured import level, peak, records
 from tests.paths import ROOT

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from npc.catalogue.row import Timing
 from roofline.cross_validation import Comparison
 from roofline.fit_commands import fit
 from roofline.fits import Fits, fit_series
 from roofline.models.collectives import superstep
-from roofline.sweeps import Kind, Series, Source
+from roofline.sweeps import Source, SweepTimes
 from tests.made.sweeps import fitted, run, saved, sweep
 
 Array = NDArray[np.float64]
@@ -25,11 +26,11 @@ MESSAGES = np.array([1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64], dtype=float)
 MESSAGE = ALPHA + BETA * SIZES
 
 
-def pattern(case: str, times: Array, x: Array = SIZES, kind: Kind = "pattern", **place: str) -> Series:
+def pattern(case: str, times: Array, x: Array = SIZES, kind: Timing = "pattern", **place: str) -> SweepTimes:
     """Six launches with 1 % of noise."""
     rng = np.random.default_rng(len(case) + len(x))
     launches = times[:, None] * (1 + 0.01 * rng.standard_normal((len(x), 6)))
-    return Series(
+    return SweepTimes(
         PLACE._replace(case=case)._replace(**place),
         kind,
         {
@@ -40,7 +41,7 @@ def pattern(case: str, times: Array, x: Array = SIZES, kind: Kind = "pattern", *
     )
 
 
-def ping_pong(benchmark: str = "osu") -> Series:
+def ping_pong(benchmark: str = "osu") -> SweepTimes:
     return pattern("osu_latency", MESSAGE, kind="half round trip", benchmark=benchmark)
 
 

@@ -17,7 +17,7 @@ from report.command import report
 from roofline.fit_commands import fit
 from roofline.fits import Fits, fit_series
 from roofline.models.collectives import OPERATIONS
-from roofline.sweeps import Series, Source, find_series
+from roofline.sweeps import Source, SweepTimes, find_series
 from tests.lab.npb_job import environment_of_test, mpirun
 from tests.made.sweeps import of_output, run, saved
 from tests.paths import ROOT
@@ -42,21 +42,21 @@ def by_formula(operation: str, algorithm: str, processes: int, size: int) -> flo
     return sum(each.messages * (ALPHA + BETA * each.size) for each in rounds)
 
 
-def ping_pong(source: Source = PING_PONG) -> Series:
-    return Series(
+def ping_pong(source: Source = PING_PONG) -> SweepTimes:
+    return SweepTimes(
         source, "half round trip", noisy(lambda size: ALPHA + BETA * size, np.random.default_rng(1)), ()
     )
 
 
 def collective(
     operation: str, time: Callable[[int], float], processes: int = 8, seed: int = 2, **place: object
-) -> Series:
+) -> SweepTimes:
     params = json.dumps({"mpi": "openmpi", "ranks": str(processes)})
     source = PING_PONG._replace(case=f"osu_{operation}", params=params)._replace(**place)
-    return Series(source, "collective", noisy(time, np.random.default_rng(seed)), ())
+    return SweepTimes(source, "collective", noisy(time, np.random.default_rng(seed)), ())
 
 
-def compared(*series: Series) -> Fits:
+def compared(*series: SweepTimes) -> Fits:
     return fit_series([ping_pong(), *series])
 
 
@@ -133,10 +133,10 @@ def test_sizes_that_need_far_larger_messages_than_were_fitted_are_left_out() -> 
 def test_messages_that_would_take_no_time_predict_nothing() -> None:
     """Where a line through zero fits best the start of a message is not known, and so no barrier."""
     steep = noisy(lambda size: 1e-9 * size**1.05, np.random.default_rng(1))
-    barrier = Series(
+    barrier = SweepTimes(
         PING_PONG._replace(case="osu_barrier", params='{"ranks": "8"}'), "collective", {0: {"0": 1e-5}}, ()
     )
-    found = fit_series([Series(PING_PONG, "half round trip", steep, ()), barrier])
+    found = fit_series([SweepTimes(PING_PONG, "half round trip", steep, ()), barrier])
     assert not found.collectives
     assert "say nothing of messages of its sizes" in found.skipped["osu_barrier"]
 

@@ -10,8 +10,10 @@ import pytest
 
 from npc.records.record import Record, replace
 from npc.records.units import METRICS
-from roofline.ceilings import Roofline, find_ceilings
-from roofline.points import Application, bounds, find_applications, own_link, verdict
+from roofline.applications import Application, find_applications
+from roofline.ceilings import find_ceilings
+from roofline.points import bounds, own_link, verdict
+from roofline.result import Roofline
 from tests.made.measured import level, peak, records
 from tests.made.observed import launch
 

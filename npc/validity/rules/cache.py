@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from npc.records.record import Record
 from npc.records.units import format_quantity
-from npc.validity import Circumstances, rule
+from npc.validity.rule import Circumstances, rule
 
 _MULTIPLE: Final = 4
 _ARRAYS: Final = 3

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from npc import catalogue
 from npc.records.record import Record
 from npc.records.units import format_quantity
-from npc.validity import Circumstances, rule
+from npc.validity.rule import Circumstances, rule
 from npc.validity.traffic import between_nodes
 from npc.validity.unit_errors import likely_slip
 
@@ -19,11 +20,6 @@ _TOLERANCE: Final = 1.01
 _FRAME: Final = 14
 _HEADERS: Final = 52
 _USUAL_MTU: Final = 1500
-#: Tests that add up what goes both ways (osu_bibw, IMB's Sendrecv, Exchange and Biband, qperf's rc_bi_bw,
-#: NetPIPE's -2, rings of all processes; perftest's -b has it in its params).
-_BOTH_WAYS: Final = ("bibw", "_bi_bw", "sendrecv", "exchange", "biband", "bidirectional", "ring", "b_eff")
-#: Tests over all processes in turn or at once: with several on a node, some messages stay within it.
-_ALL_PROCESSES: Final = {"hpcc": ("PingPong", "OrderedRing"), "patterns": ("rings", "b_eff")}
 
 
 class _Link(NamedTuple):
@@ -53,7 +49,7 @@ def above_link(records: Sequence[Record], circumstances: Circumstances) -> Itera
         link = _link(record, circumstances)
         if link is None or _within_a_node_too(record):
             continue
-        ceiling, words = _goodput(link) if _over_tcp(record) else (link.data_rate, "")
+        ceiling, words = _goodput(link) if catalogue.row_of(record).layer == "tcp" else (link.data_rate, "")
         taking_part = min(record.nodes, _processes(record) or record.nodes)
         links = taking_part if _both_ways(record) else max(1, taking_part // 2)
         if record.value > ceiling * links * _TOLERANCE:
@@ -92,10 +88,6 @@ def _link(record: Record, circumstances: Circumstances) -> _Link | None:
     )
 
 
-def _over_tcp(record: Record) -> bool:
-    return record.case.lower().startswith("tcp")
-
-
 def _goodput(link: _Link) -> tuple[float, str]:
     """What TCP gets of an Ethernet's rate, and how to say so; of InfiniBand the data rate is the bound."""
     if not link.link.endswith(("GbE", "Gbit/s")):
@@ -113,12 +105,10 @@ def _processes(record: Record) -> int | None:
 
 def _within_a_node_too(record: Record) -> bool:
     """Whether messages within a node are part of the number; HPCC's least ping-pong is a link's."""
-    if not any(word in record.case for word in _ALL_PROCESSES.get(record.benchmark, ())):
-        return False
     least = record.case == "PingPong" and record.params.get("statistic") == "min"
-    return not least and (_processes(record) or 0) > record.nodes
+    all_processes = catalogue.row_of(record).all_processes
+    return all_processes and not least and (_processes(record) or 0) > record.nodes
 
 
 def _both_ways(record: Record) -> bool:
-    case = record.case.lower()
-    return any(word in case for word in _BOTH_WAYS) or record.params.get("direction") == "bidir"
+    return catalogue.row_of(record).both_ways or record.params.get("direction") == "bidir"

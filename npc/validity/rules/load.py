@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from npc.records.record import Record
-from npc.validity import Circumstances, rule
+from npc.validity.rule import Circumstances, rule
 
 #: Half of the CPUs taken by others: what uses all of them gets the rest, or waits for its slowest part.
 _TOO_MUCH: Final = 0.5

@@ -8,7 +8,7 @@ from typing import Final
 from npc.machine.platform import PRECISION_BITS
 from npc.records.record import Record
 from npc.records.units import format_quantity
-from npc.validity import Circumstances, rule
+from npc.validity.rule import Circumstances, rule
 from npc.validity.traffic import of_memory
 from npc.validity.unit_errors import likely_slip
 

@@ -11,7 +11,7 @@ from typing import Final
 from npc.machine.sysfs import parse_cpus
 from npc.records.launch import Launch
 from npc.records.record import Record
-from npc.validity import Circumstances, rule
+from npc.validity.rule import Circumstances, rule
 
 #: The option --oversubscribe by Open MPI's variables, of version 4 and of 5.
 _OVERSUBSCRIBE: Final = "OMPI_MCA_rmaps_base_oversubscribe"

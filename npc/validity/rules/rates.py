@@ -5,30 +5,20 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
+from npc import catalogue
 from npc.records.record import Record
 from npc.records.units import format_quantity
-from npc.validity import Circumstances, rule
 from npc.validity.arithmetic import TOLERANCE, contradiction
+from npc.validity.rule import Circumstances, rule
 
 #: IMB prints MB/s and µs with two digits behind the point.
 _IMB_RATE_STEP: Final = 0.01e6
 _IMB_TIME_STEP: Final = 0.01e-6
 #: IMB-P2P's tests have the same names, but their rate follows from the messages of all pairs and both ways.
 _IMB_PROGRAM: Final = "IMB-MPI1"
-#: How often IMB counts the bytes of a message, by case in lower letters, and the column of its time.
-_IMB: Final[Mapping[str, tuple[int, str]]] = {
-    "pingpong": (1, ""),
-    "pingpongspecificsource": (1, ""),
-    "pingping": (1, ""),
-    "pingpingspecificsource": (1, ""),
-    "sendrecv": (2, "max"),
-    "exchange": (4, "max"),
-}
-#: Transports that do not deliver again what was lost, as qperf, iperf3 and sockperf begin their cases.
-_UNRELIABLE: Final = ("udp", "uc_", "ud_")
 #: What npb saw arrive at the server's host, as a part of what the client counts as sent.
 _RECEIVED: Final = "received"
 #: OSU prints MB/s with two digits, perftest and others more.
@@ -45,25 +35,20 @@ def imb_rate_against_time(records: Sequence[Record], _: Circumstances) -> Iterat
     """Each row's MB/s against its own bytes and time."""
     for group in _rows(records, "statistic"):
         place = _headline(records, group, "bandwidth")
-        if place is None or records[place].benchmark != "imb":
+        if place is None or not (count := catalogue.row_of(records[place]).counted):
             continue
         bandwidth = records[place]
         if bandwidth.params.get("program", _IMB_PROGRAM) != _IMB_PROGRAM:
             continue
-        count, column = _IMB.get(bandwidth.case.lower(), (0, ""))
-        times = [
-            records[other].value
-            for other in group
-            if records[other].metric in ("latency", "time")
-            and records[other].params.get("statistic", "") == column
-        ]
-        for seconds in times[:1]:
-            if count and seconds and bandwidth.size and bandwidth.value is not None:
-                reason = contradiction(
-                    bandwidth.value, count * bandwidth.size, seconds, _IMB_RATE_STEP, _IMB_TIME_STEP
-                )
-                if reason:
-                    yield place, f"{reason} (IMB counts {count} × {bandwidth.size} bytes)"
+        of_row = [records[other] for other in group if records[other].metric in ("latency", "time")]
+        longest = [each for each in of_row if each.params.get("statistic") == "max"]
+        times = longest or [each for each in of_row if "statistic" not in each.params]
+        seconds = times[0].value if times else None
+        if seconds and bandwidth.size and bandwidth.value is not None:
+            moved = count * bandwidth.size
+            reason = contradiction(bandwidth.value, moved, seconds, _IMB_RATE_STEP, _IMB_TIME_STEP)
+            if reason:
+                yield place, f"{reason} (IMB counts {count} × {bandwidth.size} bytes)"
 
 
 @rule(
@@ -104,7 +89,7 @@ def sent_but_not_received(records: Sequence[Record], _: Circumstances) -> Iterat
         sent = [place for place in group if records[place].params.get("side") == "send"]
         for place in sent:
             record = records[place]
-            if record.value is None or not _may_lose(record):
+            if record.value is None or not catalogue.row_of(record).lossy:
                 continue
             received = [
                 records[other].value
@@ -122,10 +107,6 @@ def sent_but_not_received(records: Sequence[Record], _: Circumstances) -> Iterat
                 yield place, "the sender's count alone: nobody knows whether anything arrived"
             elif share is not None and share < 1 - TOLERANCE:
                 yield place, f"{1 - share:.0%} of what was sent never arrived"
-
-
-def _may_lose(record: Record) -> bool:
-    return record.case.lower().startswith(_UNRELIABLE)
 
 
 def _rows(records: Sequence[Record], *without: str) -> list[list[int]]:

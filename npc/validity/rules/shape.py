@@ -11,7 +11,7 @@ from typing import Final
 from npc.records.record import Record
 from npc.records.units import format_quantity, format_size
 from npc.statistics.medians import Summary, summarise
-from npc.validity import Circumstances, rule
+from npc.validity.rule import Circumstances, rule
 from npc.validity.traffic import of_messages
 
 #: Below this the two medians are the same for anybody who reads a curve.

@@ -5,8 +5,9 @@ from __future__ import annotations
 from statistics import median
 from typing import Final
 
-from report.advice import Evidence, Hint, Judgement, rule
-from roofline.points import Application, bounds, own_link, verdict, without_network
+from report.advice.rule import Evidence, Hint, Judgement, rule
+from roofline.applications import Application
+from roofline.points import bounds, own_link, verdict, without_network
 
 #: A network that takes less of the time is not what to work on.
 _WORTH: Final = 0.1

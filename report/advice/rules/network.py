@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from npc.machine.preflight import ENOUGH_MEMLOCK
 from npc.records.units import format_quantity
-from report.advice import Evidence, Hint, Judgement, rule
-from roofline.ceilings import Ceiling, Estimate
+from report.advice.rule import Evidence, Hint, Judgement, rule
+from roofline.result import Ceiling, Estimate
 
 #: MPI that reaches no more of the RDMA rate than this does not use it: over verbs it loses a tenth at most.
 _NOT_RDMA: Final = 0.6
@@ -329,6 +329,7 @@ def small_frames(evidence: Evidence) -> Judgement:
 def eager_limit(evidence: Evidence) -> Judgement:
     """The switch of protocols that a sweep's model shows, where the other protocol's line is lower there."""
     from roofline.fits import fit_records
+    from roofline.messages import of_mpi
     from roofline.models.hockney import Hockney
 
     fits = [
@@ -336,7 +337,7 @@ def eager_limit(evidence: Evidence) -> Judgement:
         for fit in fit_records(evidence.records).fits
         if isinstance(fit.fitted, Hockney)
         and fit.kind == "half round trip"
-        and fit.source.benchmark in ("osu", "imb", "netpipe")
+        and of_mpi(fit.source.benchmark, fit.source.case)
     ]
     if not fits:
         return "no sweep of an MPI ping-pong over at least five sizes"

@@ -14,8 +14,8 @@ from npc.records.series import Series
 from npc.records.units import METRICS, format_quantity
 from npc.validity.rules.placement import MPI_STARTERS
 from npc.validity.traffic import of_memory
-from report.advice import Evidence, Hint, Judgement, rule
-from roofline.ceilings import Ceiling
+from report.advice.rule import Evidence, Hint, Judgement, rule
+from roofline.result import Ceiling
 
 #: A second socket that adds less than this was not used.
 _SECOND: Final = 1.3

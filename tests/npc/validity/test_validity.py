@@ -19,8 +19,9 @@ from npc.machine.platform import Interface, Platform, link_data_rate, read_platf
 from npc.records.launch import Launch, LaunchLog
 from npc.records.record import Record, replace, save_csv
 from npc.records.units import METRICS
-from npc.validity import Circumstances, all_rules, find_lies, judged
+from npc.validity import all_rules, find_lies, judged
 from npc.validity.arithmetic import contradiction
+from npc.validity.rule import Circumstances
 from npc.validity.rules.cache import last_level_bytes
 from npc.validity.unit_errors import likely_slip
 from parsers.run.collect import collect_run

@@ -1,0 +1,65 @@
+"""The catalogue: what each benchmark's numbers mean, said once. Whoever needs it asks here.
+
+A row a benchmark, with one a test and one a step (`npc.catalogue.benchmarks`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from fnmatch import fnmatchcase
+from functools import cache
+from types import MappingProxyType
+from typing import Final
+
+from npc.catalogue.benchmarks import BENCHMARKS
+from npc.catalogue.row import Layer, Step, Test
+from npc.records.record import Record
+
+_BY_NAME: Final = {benchmark.name: benchmark for benchmark in BENCHMARKS}
+_UNKNOWN: Final = Test("*")
+#: Layers whose tests send messages, so that a size is that of a message.
+MESSAGES: Final[frozenset[Layer]] = frozenset({"mpi", "tcp", "udp", "sctp", "sdp", "rds", "rdma"})
+#: The class of collective calls that Open MPI counts together (`observe.monitoring.CLASSES`) → operations.
+CLASSES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
+    "one to all": ("bcast",),
+    "all to one": ("reduce",),
+    "all to all": ("allreduce", "allgather", "alltoall"),
+})  # fmt: skip
+
+
+@cache
+def find(benchmark: str, case: str, metric: str = "*") -> Test:
+    """The row of a test; one that says nothing where there is none. Without a metric, of any of its case."""
+    tests = _BY_NAME[benchmark].tests if benchmark in _BY_NAME else ()
+    for test in tests:
+        of_metric = metric == test.metric or "*" in (metric, test.metric)
+        if of_metric and fnmatchcase(case.lower(), test.case.lower()):
+            return test
+    return _UNKNOWN
+
+
+def row_of(record: Record) -> Test:
+    """The row of a record's test."""
+    return find(record.benchmark, record.case, record.metric)
+
+
+def alike(record: Record) -> str:
+    """The quantity that the record's test measures, if another benchmark has a test of it; else nothing."""
+    quantity = row_of(record).quantity
+    return quantity if len(_measured_by(quantity)) > 1 else ""
+
+
+@cache
+def _measured_by(quantity: str) -> frozenset[str]:
+    return frozenset(b.name for b in BENCHMARKS if quantity in {test.quantity for test in b.tests} - {""})
+
+
+def place(benchmark: str) -> int:
+    """The benchmark's place in the catalogue; behind all that are in it where it is not."""
+    return [*_BY_NAME, benchmark].index(benchmark)
+
+
+def steps(tags: Collection[str] = ()) -> Iterator[Step]:
+    """The steps that any of the tags runs, without tags all."""
+    for benchmark in BENCHMARKS:
+        yield from (step for step in benchmark.steps if not tags or set(step.tags) & set(tags))

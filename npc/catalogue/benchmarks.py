@@ -1,0 +1,211 @@
+"""The rows: one a benchmark.
+
+Where a ping-pong is chosen among several, MPI's own comes before others, and the upper row before the lower.
+Seconds of a launch are medians of ``launches.jsonl`` of whole runs with default settings on a virtual machine
+of two cores, where nothing else is said. Most tools run for a set time, so they take as long elsewhere; those
+that do a set amount of work (HPCC, the start of Python's OSU) differ by machine. Waiting for nodes is not in
+here.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from npc.catalogue.row import Benchmark, Step, Test
+
+_PING_PONG: Final = "half round trip"
+_WINDOWED: Final = "interval between messages"
+
+BENCHMARKS: Final[tuple[Benchmark, ...]] = (
+    Benchmark("osu", (
+        Step(name="osu", tags=("network",), commands=("osu_latency", "mpirun"), jobs=2, launches=9,
+             seconds=0.8, nodes=(2,), measures="MPI latency, bandwidth, collectives",
+             sizes=(("osu_max_size", "1048576"),)),
+    ), (
+        Test("osu_latency", "latency", "mpi", _PING_PONG, "MPI half round trip", "send"),
+        Test("osu_bw", "bandwidth", "mpi", _WINDOWED, "MPI bandwidth", "send"),
+        Test("osu_bibw", "bandwidth", "mpi", quantity="MPI bandwidth both ways", both_ways=True),
+        Test("osu_put_bw", "bandwidth", "mpi", _WINDOWED, "MPI put bandwidth"),
+        Test("osu_get_bw", "bandwidth", "mpi", _WINDOWED, "MPI get bandwidth"),
+        Test("osu_allreduce", "latency", "mpi", "collective", "MPI all-reduce", "allreduce"),
+        Test("osu_bcast", "latency", "mpi", "collective", "MPI broadcast", "bcast"),
+        Test("osu_alltoall", "latency", "mpi", "collective", "MPI all-to-all", "alltoall"),
+        Test("osu_allgather", "latency", "mpi", "collective", "MPI all-gather", "allgather"),
+        Test("osu_reduce", "latency", "mpi", "collective", "MPI reduce", "reduce"),
+        Test("osu_barrier", "latency", "mpi", "collective", "MPI barrier", "barrier"),
+        Test("*bibw*", layer="mpi", both_ways=True),
+        Test("*", layer="mpi"),
+    )),
+    Benchmark("imb", (
+        Step(name="imb", tags=("tools",), commands=("IMB-MPI1", "mpirun"), site=("imb_prefix",), jobs=1,
+             launches=4, seconds=1.5, nodes=(2,), measures="MPI by Intel's benchmarks",
+             sizes=(("imb_msglog", "0:20, powers of two"),)),
+    ), (
+        Test("PingPong", "latency", "mpi", _PING_PONG, "MPI half round trip", "send"),
+        Test("PingPong", "bandwidth", "mpi", _PING_PONG, counted=1),
+        Test("PingPongSpecificSource", "bandwidth", "mpi", counted=1),
+        Test("PingPing", "bandwidth", "mpi", counted=1),
+        Test("PingPingSpecificSource", "bandwidth", "mpi", counted=1),
+        Test("Uniband", "bandwidth", "mpi", _WINDOWED, "MPI bandwidth", "send"),
+        Test("Biband", "bandwidth", "mpi", quantity="MPI bandwidth both ways", both_ways=True),
+        Test("Sendrecv", "bandwidth", "mpi", both_ways=True, counted=2),
+        Test("Exchange", "bandwidth", "mpi", both_ways=True, counted=4),
+        Test("Allreduce", "latency", "mpi", "collective", "MPI all-reduce", "allreduce"),
+        Test("Bcast", "latency", "mpi", "collective", "MPI broadcast", "bcast"),
+        Test("Alltoall", "latency", "mpi", "collective", "MPI all-to-all", "alltoall"),
+        Test("Allgather", "latency", "mpi", "collective", "MPI all-gather", "allgather"),
+        Test("Reduce", "latency", "mpi", "collective", "MPI reduce", "reduce"),
+        Test("Barrier", "latency", "mpi", "collective", "MPI barrier", "barrier"),
+        Test("*Sendrecv*", layer="mpi", both_ways=True),
+        Test("*Exchange*", layer="mpi", both_ways=True),
+        Test("*Biband*", layer="mpi", both_ways=True),
+        Test("*", layer="mpi"),
+    )),
+    Benchmark("netpipe", (
+        Step(name="netpipe", tags=("tools",), commands=("mpirun",), jobs=1, launches=1, seconds=1.5,
+             nodes=(2,), measures="a ping-pong over many sizes", sizes=(("netpipe_max_size", "1048576"),)),
+    ), (
+        Test("pingpong", "latency", "mpi", _PING_PONG, "MPI half round trip", "send"),
+        Test("pingpong", "bandwidth", "mpi", _PING_PONG),
+        Test("bidirectional", layer="mpi", both_ways=True),
+        Test("*", layer="mpi"),
+    )),
+    Benchmark("models", (
+        Step(name="models", tags=("models",), commands=("mpirun",), jobs=1, launches=5, seconds=1.2,
+             nodes=(2,), measures="what LogGP, LogfP, log_3P, BSP and τ-Lop are made of",
+             sizes=(("models_max_size", "1048576"),)),
+    ), (
+        Test("*", "time", "mpi", "pattern"),
+    )),
+    Benchmark("patterns", (
+        Step(name="patterns", tags=("apps",), commands=("mpirun",), jobs=3, launches=4, seconds=3.0,
+             nodes=(2,), measures="rings, message rate, ping-pong under load", scales="patterns_nodes",
+             sizes=(("patterns_sizes", "8,1024,16384"), ("patterns_load_size", "262144"),
+                    ("patterns_max_size", "1048576"))),
+    ), (
+        Test("rings", layer="mpi", both_ways=True, all_processes=True),
+        Test("b_eff", layer="mpi", both_ways=True, all_processes=True),
+        Test("*", layer="mpi"),
+    )),
+    Benchmark("perftest", (
+        # -a -n 1000 moves 17 GB in 23 sizes: 1.4 s on 4x EDR, and as much again to set up
+        Step(name="perftest", tags=("rdma",), commands=("ib_write_bw", "mpirun"), jobs=2, launches=8,
+             seconds=3.0, nodes=(2,), measures="RDMA bandwidth, latency, atomics",
+             sizes=(("perftest_sizes", "-a, 2 to 8M"),)),
+    ), (
+        Test("ib_send_lat", "latency", "rdma", _PING_PONG, "RDMA send half round trip"),
+        Test("ib_write_lat", "latency", "rdma", _PING_PONG, "RDMA write half round trip"),
+        Test("ib_send_bw", "bandwidth", "rdma", _WINDOWED, "RDMA send bandwidth"),
+        Test("ib_write_bw", "bandwidth", "rdma", _WINDOWED, "RDMA write bandwidth"),
+        Test("ib_read_bw", "bandwidth", "rdma", _WINDOWED, "RDMA read bandwidth"),
+        Test("*", layer="rdma"),
+    )),
+    Benchmark("qperf", (
+        Step(name="qperf", tags=("network",), commands=("qperf", "mpirun"), jobs=2, launches=4, seconds=2.0,
+             nodes=(2,), measures="TCP and UDP bandwidth and latency",
+             sizes=(("qperf_bandwidth_sizes", "4K,60K"), ("qperf_latency_sizes", "1,4K"))),
+        Step(name="qperf over RDMA", tags=("rdma",), commands=("qperf", "mpirun"), jobs=2, launches=12,
+             seconds=1.0, nodes=(2,), measures="RDMA bandwidth and latency",
+             sizes=(("qperf_rdma_bandwidth_sizes", "64K,1M"), ("qperf_rdma_latency_sizes", "1,4K"))),
+    ), (
+        Test("tcp_lat", "latency", "tcp", _PING_PONG, "TCP half round trip"),
+        Test("tcp_bw", "bandwidth", "tcp", _WINDOWED, "TCP bandwidth"),
+        Test("udp_lat", "latency", "udp", _PING_PONG, "UDP half round trip", lossy=True),
+        Test("udp_bw", "bandwidth", "udp", _WINDOWED, "UDP bandwidth", lossy=True),
+        Test("sctp_lat", "latency", "sctp", _PING_PONG, "SCTP half round trip"),
+        Test("sctp_bw", "bandwidth", "sctp", _WINDOWED, "SCTP bandwidth"),
+        Test("sdp_lat", "latency", "sdp", _PING_PONG, "SDP half round trip"),
+        Test("sdp_bw", "bandwidth", "sdp", _WINDOWED, "SDP bandwidth"),
+        Test("rds_lat", "latency", "rds", _PING_PONG, "RDS half round trip"),
+        Test("rds_bw", "bandwidth", "rds", _WINDOWED, "RDS bandwidth"),
+        Test("rc_lat", "latency", "rdma", _PING_PONG, "RDMA send half round trip"),
+        Test("xrc_lat", "latency", "rdma", _PING_PONG, "RDMA send half round trip XRC"),
+        Test("rc_rdma_write_lat", "latency", "rdma", _PING_PONG, "RDMA write half round trip"),
+        Test("rc_bw", "bandwidth", "rdma", _WINDOWED, "RDMA send bandwidth"),
+        Test("xrc_bw", "bandwidth", "rdma", _WINDOWED, "RDMA send bandwidth XRC"),
+        Test("rc_rdma_write_bw", "bandwidth", "rdma", _WINDOWED, "RDMA write bandwidth"),
+        Test("rc_rdma_read_bw", "bandwidth", "rdma", _WINDOWED, "RDMA read bandwidth"),
+        Test("uc_lat", "latency", "rdma", _PING_PONG, "RDMA send half round trip UC", lossy=True),
+        Test("uc_rdma_write_lat", "latency", "rdma", _PING_PONG, "RDMA write half round trip UC", lossy=True),
+        Test("uc_bw", "bandwidth", "rdma", _WINDOWED, "RDMA send bandwidth UC", lossy=True),
+        Test("uc_rdma_write_bw", "bandwidth", "rdma", _WINDOWED, "RDMA write bandwidth UC", lossy=True),
+        Test("ud_lat", "latency", "rdma", _PING_PONG, "RDMA send half round trip UD", lossy=True),
+        Test("ud_bw", "bandwidth", "rdma", _WINDOWED, "RDMA send bandwidth UD", lossy=True),
+        Test("rc_bi_bw", layer="rdma", both_ways=True),
+        Test("u[cd]_bi_bw", layer="rdma", both_ways=True, lossy=True),
+        Test("u[cd]_*", layer="rdma", lossy=True),
+        Test("tcp*", layer="tcp"),
+        Test("udp*", layer="udp", lossy=True),
+        Test("*", layer="rdma"),
+    )),
+    Benchmark("sockperf", (
+        Step(name="sockperf", tags=("network",), commands=("sockperf", "mpirun"), jobs=2, launches=3,
+             seconds=3.2, nodes=(2,), measures="TCP latency with percentiles, throughput",
+             sizes=(("sockperf_latency_sizes", "14,1K"), ("sockperf_throughput_sizes", "64000"))),
+    ), (
+        Test("tcp_ping_pong", "latency", "tcp", _PING_PONG, "TCP half round trip"),
+        Test("udp_ping_pong", "latency", "udp", _PING_PONG, "UDP half round trip", lossy=True),
+        Test("tcp_throughput", "bandwidth", "tcp", "stream", "TCP bandwidth"),
+        Test("udp_throughput", "bandwidth", "udp", "stream", "UDP bandwidth as sent", lossy=True),
+        Test("tcp*", layer="tcp"),
+        Test("*", layer="udp", lossy=True),
+    )),
+    Benchmark("iperf3", (
+        Step(name="iperf3", tags=("network",), commands=("iperf3", "mpirun"), jobs=1, launches=1, seconds=1.0,
+             nodes=(2,), measures="TCP goodput as received"),
+    ), (
+        Test("tcp*", "bandwidth", "tcp", "stream", "TCP bandwidth"),
+        Test("udp*", "bandwidth", "udp", "stream", "UDP bandwidth", lossy=True),
+        Test("sctp", "bandwidth", "sctp", "stream", "SCTP bandwidth"),
+        Test("udp*", layer="udp", lossy=True),
+        Test("*", layer="tcp"),
+    )),
+    Benchmark("nuttcp", (
+        Step(name="nuttcp", tags=("tools",), commands=("nuttcp", "mpirun"), jobs=2, launches=3, seconds=1.2,
+             nodes=(2,), measures="TCP and UDP throughput, loss",
+             sizes=(("nuttcp_tcp_sizes", "4K,64K"), ("nuttcp_udp_sizes", "1400"))),
+    ), (
+        Test("tcp*", "bandwidth", "tcp", "stream", "TCP bandwidth"),
+        Test("udp*", "bandwidth", "udp", "stream", "UDP bandwidth", lossy=True),
+        Test("udp*", layer="udp", lossy=True),
+        Test("*", layer="tcp"),
+    )),
+    Benchmark("stream", (
+        Step(name="stream", tags=("memory",), commands=("cc",), jobs=1, launches=1, seconds=0.8, nodes=(1,),
+             measures="memory bandwidth of a node", sizes=(("stream_array_size", "4 × last-level caches"),)),
+    ), (
+        Test("*", "bandwidth", "memory", quantity="STREAM", level="MEM"),
+    )),
+    Benchmark("likwid", (
+        Step(name="likwid", tags=("compute", "memory"), commands=("likwid-bench",), jobs=1, launches=6,
+             fixed=24, seconds=1.4, nodes=(1,), measures="peak FLOP/s, bandwidth of caches and memory"),
+    ), (
+        Test("peakflops*", "flops", "compute", quantity="peak"),
+        Test("peakflops*"),
+        Test("*", "bandwidth", "memory", quantity="memory level"),
+    )),
+    Benchmark("hpcc", (
+        # its N grows with the caches of all nodes, its work with N³
+        Step(name="hpcc", tags=("apps",), commands=("hpcc", "mpirun"), jobs=1, launches=1, seconds=60.0,
+             nodes=(1,), measures="HPC Challenge", scales="hpcc_nodes", growth=0.5,
+             sizes=(("hpcc_n", "by the last-level caches"),)),
+    ), (
+        Test("StarDGEMM", "flops", "compute", quantity="DGEMM"),
+        Test("HPL", "flops", "compute", quantity="HPL"),
+        Test("*STREAM*", "bandwidth", "memory", level="MEM"),
+        Test("PingPong", layer="mpi", all_processes=True),
+        Test("*OrderedRing", layer="mpi", both_ways=True, all_processes=True),
+    )),
+    Benchmark("himeno", (
+        # a job for one process, for 2, 4, … all cores
+        Step(name="himeno", tags=("apps",), commands=("mpicc", "mpirun"), jobs=2, launches=2, seconds=6.2,
+             nodes=(1,), measures="a stencil over MPI", scales="himeno_nodes", sizes=(("himeno_size", "M"),)),
+    )),
+    Benchmark("hpcg", (
+        Step(name="hpcg", tags=("apps",), commands=("xhpcg", "mpirun"), site=("hpcg_prefix", "hpcg_source"),
+             jobs=1, launches=1, seconds=60.0, nodes=(1,), measures="conjugate gradients",
+             scales="hpcg_nodes", sizes=(("hpcg_size", "104"),)),
+    ), (
+        Test("*", "bandwidth", "memory", level="MEM"),
+    )),
+)  # fmt: skip

@@ -1,0 +1,109 @@
+"""What a row of the catalogue says: of a benchmark, of its tests, and of its steps in ``jube.yml``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+Layer = Literal["", "mpi", "tcp", "udp", "sctp", "sdp", "rds", "rdma", "memory", "compute"]
+#: How one message's time follows from the number; "" where it does not.
+#:
+#: - half round trip: a ping-pong's latency is it, and its bandwidth is the size over it.
+#: - interval between messages: messages go back to back (windowed); the interval is size/bandwidth.
+#: - stream: a stream of bytes, in which the size is that of the writes.
+#: - collective: the time of one call by all ranks. pattern: what `models` times.
+Timing = Literal["", "half round trip", "interval between messages", "stream", "collective", "pattern"]
+#: Of each job: the job script, `npc environment`, a compiler; JUBE itself.
+JOB_S: Final = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """What the numbers of a test mean.
+
+    case: pattern (fnmatch, in any case of letters) of `Record.case`. metric: of `Record.metric`, ``*`` for
+    all. layer: what carries the messages, or does the work. timing: see `Timing`. quantity: what it is; tests
+    of one quantity are alike whatever the tool. operation: of MPI, where the number tells the time of one.
+    level: of the memory, where no param tells it. both_ways: whether bytes of both directions are added up.
+    all_processes: whether also pairs within a node take part. lossy: whether the transport loses messages.
+    counted: how often IMB counts a message.
+    """
+
+    __test__ = False  # pytest
+
+    case: str
+    metric: str = "*"
+    layer: Layer = ""
+    timing: Timing = ""
+    quantity: str = ""
+    operation: str = ""
+    level: str = ""
+    both_ways: bool = False
+    all_processes: bool = False
+    lossy: bool = False
+    counted: int = 0
+
+    @property
+    def between_two(self) -> bool:
+        """Whether it is of one direction between two processes, and a ceiling of their link."""
+        return self.timing in ("half round trip", "interval between messages", "stream")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A step of ``jube.yml``: what `npc plan` has to know of it.
+
+    tags: any of them runs it. commands: tools
+    (`npc.machine.tools`) that it needs; without them it is unavailable at once. site: settings that name a
+    site's build of the first command, where no package brings it. jobs: workpackages. launches: of one
+    sample, all jobs together. fixed: launches that do not depend on the number of samples. seconds: of one
+    launch. nodes: numbers of nodes that it runs on. measures: in words. sizes: setting and default of its
+    messages, arrays or problem. scales: the setting of its nodes, if it has one; on n times as many nodes a
+    launch takes n^growth times as long.
+    """
+
+    name: str
+    tags: tuple[str, ...]
+    commands: tuple[str, ...]
+    jobs: int
+    launches: int
+    seconds: float
+    nodes: tuple[int, ...]
+    measures: str
+    sizes: tuple[tuple[str, str], ...] = ()
+    site: tuple[str, ...] = ()
+    fixed: int = 0
+    scales: str = ""
+    growth: float = 0.0
+
+    def duration(self, samples: int) -> float:
+        """Seconds of all its jobs, one after another."""
+        return self.jobs * JOB_S + (self.launches * samples + self.fixed) * self.seconds
+
+    def on(self, nodes: int) -> Step:
+        """What it is on a machine of `nodes` nodes: run on all of them as well, if it can."""
+        if not self.scales or nodes <= self.nodes[0]:
+            return self
+        longer = (nodes / self.nodes[0]) ** self.growth
+        return replace(
+            self,
+            nodes=(self.nodes[0], nodes),
+            jobs=2 * self.jobs,
+            launches=2 * self.launches,
+            seconds=self.seconds * (1 + longer) / 2,
+        )
+
+    def longest_job(self, samples: int) -> float:
+        """About the seconds of its longest job, which is on the most nodes."""
+        ratio = (self.nodes[-1] / self.nodes[0]) ** self.growth
+        most = 2 * ratio / (1 + ratio) if len(self.nodes) > 1 else 1.0
+        return self.duration(samples) / self.jobs * most
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """A folder of ``benchmarks/``: its steps, and its tests; of several rows that fit a test the first."""
+
+    name: str
+    steps: tuple[Step, ...]
+    tests: tuple[Test, ...] = ()

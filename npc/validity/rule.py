@@ -1,0 +1,62 @@
+"""What a rule is: a pure function of records and of the circumstances that they were measured in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from npc.machine.platform import Platform
+from npc.records.launch import Launch
+from npc.records.record import Record
+
+Level = Literal["invalid", "note"]
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What is known beside the records; whatever is missing, the rules that need it do not apply.
+
+    platform: nominal limits. environments: the ``environment.json`` of the node that made a raw file.
+    launches: the launch that made it. Both by `Record.raw`.
+    """
+
+    platform: Platform | None = None
+    environments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    launches: Mapping[str, Launch] = field(default_factory=dict)
+
+    def environment(self, record: Record, *keys: str) -> Any:
+        """The entry of the record's ``environment.json`` below `keys`; None where there is none."""
+        found: Any = self.environments.get(record.raw)
+        for key in keys:
+            found = found.get(key) if isinstance(found, Mapping) else None
+        return found
+
+
+#: Yields the place of a record in the sequence and the reason why it is doubtful, in one line.
+Judge = Callable[[Sequence[Record], Circumstances], Iterator[tuple[int, str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """name: stable, for ``--json``. title: what it catches. source: paper, manual, equation."""
+
+    name: str
+    level: Level
+    title: str
+    source: str
+    judge: Judge
+
+
+#: All rules whose module is loaded (`npc.validity.all_rules` loads every one).
+RULES: Final[dict[str, Rule]] = {}
+
+
+def rule(name: str, title: str, source: str, level: Level = "invalid") -> Callable[[Judge], Judge]:
+    """Adds the function below it to the rules."""
+
+    def add(judge: Judge) -> Judge:
+        RULES[name] = Rule(name, level, title, source, judge)
+        return judge
+
+    return add

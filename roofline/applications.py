@@ -1,0 +1,322 @@
+"""Applications: what each run of a program did, from its launch's records.
+
+A point is FLOP/s a node over FLOP per byte on the network, where the bytes are all that a node's ports
+received and sent, as the mean over the nodes (Bartelheimer, Zhu, Neuwirth 2023, section 6.1). It is made of
+one launch: what the program says of its FLOP, and the bytes that `npc observe` saw meanwhile. Repeats of one
+program on the same nodes are one application, with medians and their intervals.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from operator import mul
+from statistics import median
+from typing import Final, NamedTuple
+
+from npc.records.record import OK, Record
+from npc.statistics.medians import Summary, summarise
+
+#: Metrics that make a program with a rate an application, and not a kernel.
+_TELLING: Final = frozenset(("flop", "time", "traffic"))
+#: The case of what npc observe saw.
+OBSERVED: Final = "observed"
+#: A program that does several tests in one run is placed by this one.
+_MAIN_TEST: Final = "HPL"
+_OTHERS: Final = (
+    "its FLOP are those of {case} alone, the bytes counted those of all tests of the run, so nothing can be "
+    "said of its network"
+)
+#: A rate alone, and the time of npc observe has the program's start and end in it.
+_RATE_ALONE: Final = (
+    "its rate is known, but not for how long it computed at it (the run has a start and an end), so its "
+    "FLOP, its place on the network's axis and the network's part are not known; tell npc observe the FLOP "
+    "by --flop, or where the program prints the rate's seconds by --seconds"
+)
+#: The middle of a class of message sizes, which holds sizes up to twice its least.
+_MIDDLE: Final = 1.5
+
+
+class Run(NamedTuple):
+    """One launch of a program, per node: FLOP/s, FLOP, and bytes through the ports; light, as there are many.
+
+    sent, received: mean over the nodes; None where no bytes were counted. intensity: FLOP per byte on the
+    network; infinite where nothing was sent, None where that is not known. memory_bandwidth: B/s a node as
+    the program itself counts them, None if it does not say. messages: (least bytes of a class, number) of all
+    ranks, as far as MPI counted them; ranks: their number, 0 if unknown.
+    """
+
+    time: str
+    flops: float
+    flop: float | None
+    received: float | None
+    sent: float | None
+    intensity: float | None
+    memory_bandwidth: float | None
+    raw: str
+    messages: tuple[tuple[int, float], ...] = ()
+    ranks: int = 0
+
+    def times(self, nodes: int) -> Run:
+        """What `nodes` such nodes did together."""
+
+        def all_of(value: float | None) -> float | None:
+            return None if value is None else value * nodes
+
+        return self._replace(
+            flops=self.flops * nodes,
+            flop=all_of(self.flop),
+            received=all_of(self.received),
+            sent=all_of(self.sent),
+            memory_bandwidth=all_of(self.memory_bandwidth),
+        )
+
+    @property
+    def seconds(self) -> float | None:
+        """The time that the FLOP took."""
+        return None if self.flop is None else self.flop / self.flops
+
+
+@dataclass(frozen=True, kw_only=True)
+class Application:
+    """A program on a number of nodes: all its runs, in the order of their times.
+
+    flops: FLOP/s a node, or of all nodes for a `whole_job`. intensity: FLOP per byte on the network, None
+    where it is not known.
+    """
+
+    name: str
+    platform: str
+    nodes: int
+    hosts: tuple[str, ...]
+    precision: str
+    runs: tuple[Run, ...]
+    flops: Summary
+    intensity: Summary | None
+    note: str = ""
+    whole_job: bool = False
+
+    def of_job(self) -> Application:
+        """With what all its nodes did together."""
+        runs = tuple(run.times(self.nodes) for run in self.runs)
+        return replace(self, runs=runs, flops=summarise([run.flops for run in runs]), whole_job=True)
+
+    @cached_property
+    def nights(self) -> list[tuple[str, float, float]]:
+        """(day, FLOP per byte, FLOP/s a node): the medians of each day's runs that have both."""
+        days: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+        for run in self.runs if self.intensity is not None else ():
+            if run.intensity is not None and math.isfinite(run.intensity):
+                days[run.time[:10]].append((run.intensity, run.flops))
+        return [
+            (day, median(x for x, _ in runs), median(y for _, y in runs))
+            for day, runs in sorted(days.items())
+        ]
+
+    @cached_property
+    def memory_intensity(self) -> float | None:
+        """FLOP per byte of memory, by the program's own count; None where it does not say."""
+        return _median([run.flops / run.memory_bandwidth for run in self.runs if run.memory_bandwidth])
+
+    @cached_property
+    def busier_intensity(self) -> float | None:
+        """FLOP per byte in the busier direction of the network; None where that is not known, or nothing."""
+        return _median(
+            [
+                run.flop / max(run.received, run.sent)
+                for run in self.runs
+                if run.flop is not None
+                and run.received is not None
+                and run.sent is not None
+                and run.received + run.sent
+            ]
+        )
+
+    @cached_property
+    def transfers(self) -> list[tuple[float, float]]:
+        """(bytes in the network's busier direction, seconds) of each run whose bytes and time are known."""
+        return [
+            (max(run.received, run.sent), run.seconds)
+            for run in self.runs
+            if run.received is not None and run.sent is not None and run.seconds
+        ]
+
+    @cached_property
+    def messages(self) -> list[tuple[float, float]]:
+        """(bytes of a message, share of all messages that are not empty), by class; empty if not counted."""
+        counts: defaultdict[int, float] = defaultdict(float)
+        for run in self.runs:
+            for size, count in run.messages:
+                counts[size] += count
+        total = math.fsum(counts.values())
+        return [(_MIDDLE * size, count / total) for size, count in sorted(counts.items())]
+
+    @property
+    def message_size(self) -> float | None:
+        """Mean bytes of the messages that are not empty; None where they were not counted."""
+        return math.fsum(size * share for size, share in self.messages) if self.messages else None
+
+    @property
+    def ranks_a_node(self) -> int:
+        """How many ranks may send at once from a node; 1 where nobody counted them."""
+        return max(1, self.runs[-1].ranks // self.nodes)
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return median(values) if values else None
+
+
+def find_applications(records: Iterable[Record]) -> list[Application]:
+    """The applications of all records that are ``ok``, by name and number of nodes."""
+    groups: defaultdict[tuple[str, str, int, tuple[str, ...], str, str], list[Run]] = defaultdict(list)
+    for launch in by_launch(records):
+        found = _rate(launch)
+        if found is not None:
+            rate, note = found
+            hosts = tuple(sorted(set(rate.hosts)))
+            key = (
+                rate.platform,
+                program_of(rate),
+                rate.nodes,
+                hosts,
+                rate.params.get("precision", "double"),
+                note,
+            )
+            groups[key].append(_run(rate, launch, whole=not note))
+    return [
+        Application(
+            name=name,
+            platform=platform,
+            nodes=nodes,
+            hosts=hosts,
+            precision=precision,
+            runs=tuple(sorted(runs, key=lambda run: run.time)),
+            flops=summarise([run.flops for run in runs]),
+            intensity=_intensity(runs) if nodes > 1 else None,  # on one node the ports see others' bytes only
+            note=note,
+        )
+        for (platform, name, nodes, hosts, precision, note), runs in sorted(groups.items())
+    ]
+
+
+def by_launch(records: Iterable[Record]) -> list[list[Record]]:
+    """Headline records that are ``ok``, those of one launch together: their raw files share a stem."""
+    launches: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
+    for record in records:
+        raw = record.raw
+        if raw and record.status == OK and record.value is not None and "statistic" not in record.params:
+            end = raw.find(".", raw.rfind("/") + 1)
+            launches[record.run, raw if end < 0 else raw[:end]].append(record)
+    return list(launches.values())
+
+
+def program_of(record: Record) -> str:
+    """What the record's program is called: as `npc observe` names it, else its benchmark."""
+    program = record.params.get("program")
+    return program or (f"{record.benchmark} {record.case}" if record.case == _MAIN_TEST else record.benchmark)
+
+
+def _rate(launch: Sequence[Record]) -> tuple[Record, str] | None:
+    """The record of a launch's FLOP/s, with what to know of it; None for what is no application.
+
+    An application is a program whose FLOP and time, or whose traffic, are known; a kernel that says nothing
+    but its FLOP/s is a ceiling.
+    """
+    rates: list[Record] = []
+    cases = set()
+    counted = False
+    for record in launch:
+        metric = record.metric
+        if metric == "flops":
+            if record.value:
+                rates.append(record)
+        elif metric in _TELLING:
+            cases.add(record.case)
+            counted = counted or metric == "flop"
+    known = [record for record in rates if record.case in cases] or (rates if OBSERVED in cases else [])
+    if not known:
+        return None
+    rate = next((record for record in known if record.case == _MAIN_TEST), known[0])
+    if rate.case == _MAIN_TEST and any(record.case != _MAIN_TEST for record in rates):
+        return rate, _OTHERS.format(case=_MAIN_TEST)
+    return rate, _RATE_ALONE if rate.case == OBSERVED and not counted else ""
+
+
+def _run(rate: Record, launch: Sequence[Record], whole: bool) -> Run:
+    """What the launch did: results of the rate's case together, since a run of HPL may solve many systems.
+
+    FLOP that `npc observe` was told count where the program says none. whole: whether FLOP and bytes are of
+    the same time; without that the run has no bytes.
+    """
+    told = memory = None
+    rates: list[float] = []
+    seconds: list[float] = []
+    flop: list[float] = []
+    ranks = 0
+    messages: list[tuple[int, float]] = []
+    traffic: dict[str, dict[str, float]] = {"received": {}, "sent": {}}
+    for record in launch:
+        metric = record.metric
+        if metric == "traffic":
+            params = record.params
+            by_node = traffic.get(params.get("direction", ""))
+            if by_node is not None:
+                node = params.get("node", "")
+                by_node[node] = by_node.get(node, 0.0) + (record.value or 0.0)
+        elif metric == "time":
+            # Only the program's own time belongs to its rate; what npc observe saw includes start and end.
+            if record.case == rate.case != OBSERVED and "part" not in record.params:
+                seconds.append(record.value or 0.0)
+        elif metric == "messages":
+            if record.size and record.value:
+                messages.append((record.size, record.value))
+                ranks = int(record.params.get("ranks", "0"))
+        elif record.case == rate.case or record.case == OBSERVED:
+            if metric == "flops":
+                rates.append(record.value or 0.0)
+            elif metric == "flop":
+                if record.case != OBSERVED:
+                    flop.append(record.value or 0.0)
+                elif told is None:
+                    told = record.value
+            elif metric == "bandwidth" and memory is None:
+                memory = record.value
+    flops, done = rate.value or 0.0, math.fsum(flop) if flop else told
+    lasted = math.fsum(seconds)
+    if lasted and len(seconds) == len(rates):
+        product = math.fsum(map(mul, rates, seconds))
+        flops = product / lasted if len(rates) > 1 else flops
+        done = product if done is None else done
+    a_node = None if done is None else done / rate.nodes
+    received, sent = (_mean(traffic[way]) if whole else None for way in ("received", "sent"))
+    return Run(
+        time=rate.time,
+        flops=flops / rate.nodes,
+        flop=a_node,
+        received=received,
+        sent=sent,
+        intensity=_per_byte(a_node, received, sent),
+        memory_bandwidth=None if memory is None else memory / rate.nodes,
+        raw=rate.raw,
+        messages=tuple(messages),
+        ranks=ranks,
+    )
+
+
+def _mean(by_node: Mapping[str, float]) -> float | None:
+    return math.fsum(by_node.values()) / len(by_node) if by_node else None
+
+
+def _per_byte(flop: float | None, received: float | None, sent: float | None) -> float | None:
+    if flop is None or received is None or sent is None:
+        return None
+    traffic = received + sent
+    return flop / traffic if traffic else math.inf
+
+
+def _intensity(runs: Iterable[Run]) -> Summary | None:
+    known = [run.intensity for run in runs if run.intensity is not None and math.isfinite(run.intensity)]
+    return summarise(known) if known else None

@@ -1,0 +1,250 @@
+"""What the analysis found: ceilings, curves, ridge points, MPI operations; drawn, said and kept by others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from npc.machine.platform import Precision
+from npc.statistics.medians import Summary
+from roofline.applications import Application
+from roofline.model import message_seconds, ridge_point
+
+Kind = Literal["compute", "memory", "network"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A median with its interval and its source.
+
+    value, low, high: in `unit`; the interval covers the median with probability `coverage`, and all three
+    are None where fewer than six samples were taken. size: bytes. raw: the samples' raw files, relative to
+    their run.
+    """
+
+    name: str
+    value: float
+    unit: str
+    low: float | None
+    high: float | None
+    coverage: float | None
+    n: int
+    size: int | None
+    benchmark: str
+    case: str
+    params: Mapping[str, str]
+    nodes: int
+    hosts: tuple[str, ...]
+    raw: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ceiling(Estimate):
+    """An upper limit: compute in FLOP/s, with its `precision`; memory (with its `level`) and network in B/s.
+
+    nominal: what the platform's data sheet promises, None if unknown. note: what to know before believing it.
+    """
+
+    kind: Kind
+    level: str = ""
+    precision: str = ""
+    nominal: float | None = None
+    note: str = ""
+
+    @property
+    def share(self) -> float | None:
+        """The measured part of the nominal limit; above 1, the note says what that may mean."""
+        return None if self.nominal is None else self.value / self.nominal
+
+
+@dataclass(frozen=True, slots=True)
+class Ridge:
+    """Where a bandwidth ceiling meets a compute ceiling: FLOP/byte, and the peak's FLOP/s there.
+
+    low and high combine both intervals (P_low/b_high, P_high/b_low); they hold together with at least
+    `coverage` (Bonferroni). None where one of the two has no interval.
+    """
+
+    compute: str
+    bandwidth: str
+    intensity: float
+    performance: float
+    low: float | None
+    high: float | None
+    coverage: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """The median at one size of a curve, in the curve's unit."""
+
+    size: int | None
+    summary: Summary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """A tool's bandwidth or latency as a function of the message size, from small to large."""
+
+    benchmark: str
+    case: str
+    metric: str
+    unit: str
+    nodes: int
+    params: Mapping[str, str]
+    points: tuple[Point, ...]
+
+    @property
+    def times(self) -> list[tuple[float, float]]:
+        """(bytes, seconds of one such message) of a bandwidth's medians, from small to large."""
+        return [(p.size, p.size / p.summary.median) for p in self.points if p.size and p.summary.median]
+
+
+class Rate(NamedTuple):
+    """Operations of `size` bytes a second, by their median; low and high as far as there is an interval."""
+
+    size: int
+    rate: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class MpiCeiling:
+    """A kind of operation as one test measured it, over sizes above zero from small to large."""
+
+    kind: str
+    source: str
+    nodes: int
+    rates: tuple[Rate, ...]
+
+    @property
+    def name(self) -> str:
+        """``allreduce (osu_allreduce, 2 nodes)``."""
+        where = "1 node" if self.nodes == 1 else f"{self.nodes} nodes"
+        return f"{self.kind} ({self.source}, {where})"
+
+    def seconds(self, size: float) -> float:
+        """Time of one operation of `size` bytes (`roofline.model.message_seconds`)."""
+        return message_seconds([(rate.size, 1 / rate.rate) for rate in self.rates], size)
+
+
+class Operations(NamedTuple):
+    """Operations of a run, a rank: their kind or class, how many, and their mean bytes."""
+
+    kind: str
+    number: float
+    size: float
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """An application's MPI messages: medians over its runs, a rank.
+
+    rate: messages a second and rank. size: mean bytes of a message. by_size: (least bytes of the class,
+    messages of all ranks); an entry stands for sizes up to twice its own. calls: its own messages and its
+    collectives, as the program made them; none where collectives were not counted.
+    """
+
+    name: str
+    nodes: int
+    ranks: int
+    seconds: float
+    rate: float
+    size: float
+    by_size: tuple[tuple[int, float], ...]
+    calls: tuple[Operations, ...] = ()
+
+    @property
+    def call_rate(self) -> float:
+        """MPI operations a second and rank, as far as collectives were counted."""
+        return sum(call.number for call in self.calls) / self.seconds
+
+    @property
+    def call_size(self) -> float:
+        """Mean bytes of an operation."""
+        made = sum(call.number for call in self.calls)
+        return sum(call.number * call.size for call in self.calls) / made if made else 0.0
+
+    @property
+    def point(self) -> tuple[float, float] | None:
+        """Operations per byte, and operations a second and rank: of its calls where they are known, else of
+        its messages. None for barriers alone, which have no bytes."""
+        rate, size = (self.call_rate, self.call_size) if self.calls else (self.rate, self.size)
+        return (1 / size, rate) if size else None
+
+    def bound(self, ceiling: MpiCeiling) -> float | None:
+        """Messages a second and rank that `ceiling` allows its mix; None without sizes."""
+        total = sum(count for _, count in self.by_size)
+        least = sum(count * ceiling.seconds(1.5 * size) for size, count in self.by_size)
+        return total / least if least else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roofline:
+    """All that was found: drawn by `roofline.plot` and `roofline.page`, kept as ``roofline.json``.
+
+    kernels: memory kernels that are no ceiling. dropped: how many records were not used, by reason.
+    first, last: times of the oldest and the newest record used. job_nodes: nodes that the ceilings are for.
+    applications, mpi, callers: what `roofline.points` and `roofline.mpi` found (`roofline.analyse`).
+    """
+
+    platform: str
+    hosts: tuple[str, ...] = ()
+    first: str = ""
+    last: str = ""
+    ceilings: tuple[Ceiling, ...] = ()
+    kernels: tuple[Ceiling, ...] = ()
+    latencies: tuple[Estimate, ...] = ()
+    curves: tuple[Curve, ...] = ()
+    theoretical: Mapping[Precision, float] = field(default_factory=dict)
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    job_nodes: int = 1
+    applications: tuple[Application, ...] = ()
+    mpi: tuple[MpiCeiling, ...] = ()
+    callers: tuple[Caller, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """What the roofline is of."""
+        job = f", a job of {self.job_nodes} nodes" if self.job_nodes > 1 else ""
+        return f"Roofline of {self.platform}{job}"
+
+    def of_kind(self, *kinds: Kind) -> list[Ceiling]:
+        """Ceilings of some kinds, in order."""
+        return [ceiling for ceiling in self.ceilings if ceiling.kind in kinds]
+
+    def curve_of(self, ceiling: Ceiling) -> Curve | None:
+        """The curve over the message size that a network ceiling is a point of; None without two sizes."""
+        key = ("bandwidth", ceiling.benchmark, ceiling.case, ceiling.nodes)
+        for curve in self.curves:
+            its_own = (curve.metric, curve.benchmark, curve.case, curve.nodes) == key
+            if its_own and curve.params.items() <= ceiling.params.items() and len(curve.times) > 1:
+                return curve
+        return None
+
+    @property
+    def ridges(self) -> list[Ridge]:
+        """Ridge points of every bandwidth ceiling with every measured compute ceiling."""
+        return [
+            _ridge(compute, bandwidth)
+            for compute in self.of_kind("compute")
+            for bandwidth in self.of_kind("memory", "network")
+        ]
+
+
+def _ridge(compute: Ceiling, bandwidth: Ceiling) -> Ridge:
+    low = high = coverage = None
+    if compute.low and compute.high and bandwidth.low and bandwidth.high:
+        low, high = ridge_point(compute.low, bandwidth.high), ridge_point(compute.high, bandwidth.low)
+        coverage = (compute.coverage or 0) + (bandwidth.coverage or 0) - 1
+    return Ridge(
+        compute=compute.name,
+        bandwidth=bandwidth.name,
+        intensity=ridge_point(compute.value, bandwidth.value),
+        performance=compute.value,
+        low=low,
+        high=high,
+        coverage=coverage,
+    )

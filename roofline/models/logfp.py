@@ -22,11 +22,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from npc.statistics.medians import MIN_SAMPLES
 from roofline.cross_validation import BURST
 from roofline.models.estimate import Linear, Number, Parameter
 from roofline.models.fitted import Fitted, Part
-from roofline.models.piecewise import LEAST, PENALTY, Sweep, fit_linear, reweighted_fit, weighted_fit
+from roofline.models.piecewise import LEAST, PENALTY, Sweep, fit_times, reweighted_fit, weighted_fit
 
 if TYPE_CHECKING:
     from roofline.models.piecewise import Array
@@ -47,65 +46,47 @@ def fit(sweep: Sweep) -> LogfP:
 
     x, middle = sweep.x, sweep.middle
     knee = _knee(x, middle)
-    linear = _fit(sweep, _design(x, knee))
+    linear = fit_times(_design(x, knee), sweep.times)
     fitted = _design(x, knee) @ linear.values
     others = ~np.eye(len(x), dtype=bool)
     return LogfP(
         parameters=_parameters(x, knee, linear),
         x=tuple(x.tolist()),
         residuals=tuple(((middle - fitted) / fitted).tolist()),
-        held_out=_held_out(_designs(x, [_knee(x[kept], middle[kept]) for kept in others]), middle),
+        held_out=_held_out([_design(x, _knee(x[kept], middle[kept])) for kept in others], middle),
         launches=sweep.whole_launches.shape[1],
         note="" if knee else "every message costs the gap: none is free",
         parts=(Part(BURST, 0, len(x) - 1),),
         rivals={
-            "Hockney": _held_out((x + 1)[:, None], middle),
-            "LogGP": _held_out(_design(x, None), middle),
+            "Hockney": _held_out([(x + 1)[:, None]] * len(x), middle),
+            "LogGP": _held_out([_design(x, None)] * len(x), middle),
         },
     )
 
 
 def _design(x: Array, knee: float | None) -> Array:
-    """The columns of a design that has them."""
-    return _designs(x, [knee])[0, :, : 3 if knee else 2]
-
-
-def _designs(x: Array, knees: Sequence[float | None]) -> Array:
-    """Columns of R, o and g − o for each knee; the last is zero without one (knees × messages × 3)."""
+    """Columns of R, o and, with a knee, of g − o."""
     import numpy as np
 
-    knee = np.array([np.inf if each is None else each for each in knees])[:, None]
-    beyond = np.maximum(0, x - knee)
-    return np.stack([np.ones_like(beyond), np.broadcast_to(x - 1, beyond.shape), beyond], axis=2)
+    beyond = [] if knee is None else [np.maximum(0, x - knee)]
+    return np.column_stack([np.ones_like(x), x - 1, *beyond])
 
 
 def _knee(x: Array, y: Array) -> float | None:
     """The f that fits best, or None where one line does."""
-    import numpy as np
-
     n = len(x)
-    candidates = x[1 : n - LEAST + 1]
-    if n < 2 * LEAST or not len(candidates):
+    candidates = x[1 : n - LEAST + 1].tolist()
+    if n < 2 * LEAST:
         return None
-    designs = _designs(x, [None, *candidates.tolist()])
-    theta, fitted = weighted_fit(designs, y[None], y[None])
-    rss = (((y - fitted) / y) ** 2).sum(axis=1)
-    line, bent = float(rss[0]), np.where(theta[1:, 2] > 0, rss[1:], np.inf)
-    best = int(bent.argmin())
-    floor = n * 1e-10
-    one, two = max(line, floor) / (n - 2), max(float(bent[best]), floor) / (n - 4)
-    return float(candidates[best]) if n * math.log(two / one) + PENALTY * math.log(n) < 0 else None
 
+    def squares(knee: float | None) -> float:
+        theta, fitted = weighted_fit(_design(x, knee), y, y)
+        rises = knee is None or theta[2] > 0
+        return max(float((((y - fitted) / y) ** 2).sum()), n * 1e-10) if rises else math.inf
 
-def _fit(sweep: Sweep, design: Array) -> Linear:
-    import numpy as np
-
-    launches = sweep.whole_launches
-    if launches.shape[1] >= MIN_SAMPLES:
-        return fit_linear(design, sweep.middle, launches)
-    known = ~np.isnan(sweep.times)
-    rows = np.repeat(np.arange(len(sweep.x)), known.sum(axis=1))
-    return fit_linear(design[rows], sweep.times[known])
+    best = min(candidates, key=squares)
+    one, two = squares(None) / (n - 2), squares(best) / (n - 4)
+    return float(best) if n * math.log(two / one) + PENALTY * math.log(n) < 0 else None
 
 
 def _parameters(x: Array, knee: float | None, linear: Linear) -> tuple[Parameter, ...]:
@@ -128,13 +109,13 @@ def _parameters(x: Array, knee: float | None, linear: Linear) -> tuple[Parameter
     return (*found, free)
 
 
-def _held_out(designs: Array, y: Array) -> tuple[float, ...]:
-    """ln(measured/predicted) of each n, fitted without it by the design in its place, or by that for all."""
+def _held_out(designs: Sequence[Array], y: Array) -> tuple[float, ...]:
+    """ln(measured/predicted) of each n, fitted without it by the design in its place."""
     import numpy as np
 
-    n = len(y)
-    each = np.broadcast_to(designs, (n, *designs.shape[-2:]))
-    _, fitted, _ = reweighted_fit(each, np.broadcast_to(y, (n, n)), ~np.eye(n, dtype=bool))
-    predicted = fitted.diagonal()
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return tuple(np.where(predicted > 0, np.log(y / predicted), np.inf).tolist())
+    errors = []
+    for place, design in enumerate(designs):
+        kept = np.arange(len(y)) != place
+        predicted = float(design[place] @ reweighted_fit(design[kept], y[kept])[0])
+        errors.append(math.log(y[place] / predicted) if predicted > 0 else math.inf)
+    return tuple(errors)

@@ -25,10 +25,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from npc.statistics.medians import MIN_SAMPLES
 from roofline.models.estimate import Number, Parameter
 from roofline.models.fitted import Fitted, PiecewiseLinear, line_parameters, parts_of
-from roofline.models.piecewise import Sweep, design_of, fit_linear, fit_pieces, weighted_fit
+from roofline.models.piecewise import Sweep, design_of, fit_pieces, fit_times, weighted_fit
 
 if TYPE_CHECKING:
     from roofline.models.piecewise import Array
@@ -112,14 +111,7 @@ class _Line:
 
 def _line(x: Array, times: Array, scale: Array) -> _Line:
     """The line of `times` (sizes × launches), whose errors are proportional to `scale`."""
-    import numpy as np
-
-    design = design_of(x, ((0, len(x) - 1),))
-    if times.shape[1] >= MIN_SAMPLES:
-        fit = fit_linear(design, np.median(times, axis=1), times, scale)
-    else:
-        rows = np.repeat(np.arange(len(x)), times.shape[1])
-        fit = fit_linear(design[rows], times.ravel(), None, scale[rows])
+    fit = fit_times(design_of(x, ((0, len(x) - 1),)), times, scale)
     return _Line(slope=fit.combine((0, 1)), at_one=fit.combine((1, 1)))
 
 

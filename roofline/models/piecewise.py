@@ -28,7 +28,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from npc.statistics.medians import MIN_SAMPLES
@@ -154,12 +153,10 @@ def fit_pieces(sweep: Sweep, most: int = MOST_PIECES) -> Pieces:
     """The best lines by pieces, at most `most` of them."""
     import numpy as np
 
-    n = len(sweep.x)
     aside = disturbed(sweep)
-    shown = np.vstack([np.ones(n), 1.0 - np.eye(n)])  # all sizes; then each left out
-    shown[:, aside] = 0
-    splits = search(sweep.x, sweep.middle, shown, most)
-    return _pieces(sweep, splits[0], splits[1:], aside)
+    splits = search(sweep.x, sweep.middle, ~aside, most)
+    others = ~np.eye(len(sweep.x), dtype=bool) & ~aside
+    return _pieces(sweep, splits, [search(sweep.x, sweep.middle, kept, most) for kept in others], aside)
 
 
 def fit_on(sweep: Sweep, splits: Splits) -> Pieces:
@@ -186,50 +183,45 @@ def disturbed(sweep: Sweep) -> NDArray[np.bool_]:
 
 def _pieces(sweep: Sweep, splits: Splits, without: Sequence[Splits], aside: NDArray[np.bool_]) -> Pieces:
     """The lines on `splits`; `without` are the splits that were found without each size in turn."""
-    fit = _fit(sweep, splits, ~aside)
+    import numpy as np
+
+    fit = _not_below_zero(design_of(sweep.x, splits), sweep.times, ~aside)
     fitted = design_of(sweep.x, splits) @ fit.values
     residuals = (sweep.middle - fitted) / fitted
-    errors = _held_out(sweep.x, sweep.middle, without, aside)
-    return Pieces(sweep.x, sweep.middle, splits, fit, residuals, *errors, aside)
+    errors = [_held_out(sweep.x, sweep.middle, place, each, aside) for place, each in enumerate(without)]
+    held_out, misses = np.array(errors).T
+    return Pieces(sweep.x, sweep.middle, splits, fit, residuals, held_out, misses, aside)
 
 
 def _held_out(
-    x: Array, middle: Array, without: Sequence[Splits], aside: NDArray[np.bool_]
-) -> tuple[Array, Array]:
-    """(`Pieces.held_out`, `Pieces.misses`)."""
+    x: Array, middle: Array, place: int, splits: Splits, aside: NDArray[np.bool_]
+) -> tuple[float, float]:
+    """(`Pieces.held_out`, `Pieces.misses`) of one size by the lines on `splits`, found without it."""
     import numpy as np
 
-    n = len(x)
-    index = np.arange(n)
-    # for each size left out the first and last index of its piece, and of those it lies at the edge of
-    own, below, above = (np.zeros((n, 2), dtype=int) for _ in range(3))
-    for left_out, splits in enumerate(without):
-        place = next(place for place, (_, last) in enumerate(splits) if left_out <= last)
-        first, last = own[left_out] = below[left_out] = above[left_out] = splits[place]
-        if left_out == first and place > 0:
-            below[left_out] = splits[place - 1]
-        if left_out == last and place + 1 < len(splits):
-            above[left_out] = splits[place + 1]
+    own = next(piece for piece, (_, last) in enumerate(splits) if place <= last)
+    around = [own]
+    if own and place == splits[own][0]:
+        around.append(own - 1)
+    if own + 1 < len(splits) and place == splits[own][1]:
+        around.append(own + 1)
     times = []
-    for piece in (own, below, above):
-        shown = (index >= piece[:, :1]) & (index <= piece[:, 1:]) & ~aside & (index != index[:, None])
-        times.append(_predicted(x, middle, shown))
-    low, high = np.minimum.reduce(times), np.maximum.reduce(times)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        errors = np.log(middle / np.where(times[0] > 0, times[0], np.nan))
-        misses = np.log(middle / np.clip(middle, np.where(low > 0, low, np.nan), high))
-    return np.where(np.isnan(errors), np.inf, errors), np.where(np.isnan(misses), np.inf, misses)
+    for first, last in (splits[piece] for piece in around):
+        (shown,) = np.nonzero(~aside[first : last + 1] & (np.arange(first, last + 1) != place))
+        times.append(_predicted(x[first + shown], middle[first + shown], float(x[place])))
+    if not min(times) > 0:
+        return math.inf, math.inf
+    measured = float(middle[place])
+    return math.log(measured / times[0]), math.log(measured / min(max(measured, min(times)), max(times)))
 
 
-def _predicted(x: Array, middle: Array, shown: Array) -> Array:
-    """The time at size i as a line through the sizes shown in row i tells it; NaN where that are too few."""
-    import numpy as np
-
-    scaled = x / x[-1]
-    u, v = 1 / middle, scaled / middle
-    sums = shown @ np.column_stack([u * u, u * v, v * v, u, v])
-    alpha, beta, _ = _solve(*sums.T)
-    return np.where(shown.sum(axis=1) >= 2, alpha + beta * scaled, np.nan)
+def _predicted(x: Array, y: Array, at: float) -> float:
+    """The time at `at` as a line through the points tells it; not above zero where they are too few."""
+    if len(x) < 2:
+        return -math.inf
+    u, v = 1 / y, x / x[-1] / y
+    alpha, beta, _ = _solve(u @ u, u @ v, v @ v, u.sum(), v.sum())
+    return float(alpha + beta * at / x[-1])
 
 
 def _solve(uu: Array, uv: Array, vv: Array, u: Array, v: Array) -> tuple[Array, Array, Array]:
@@ -247,71 +239,47 @@ def _solve(uu: Array, uv: Array, vv: Array, u: Array, v: Array) -> tuple[Array, 
     return alpha, beta, alpha * u + beta * v
 
 
-def search(x: Array, y: Array, shown: Array, most: int = MOST_PIECES) -> list[Splits]:
-    """The best splits of (x, y) for each row of `shown`, which has a 0 for a size that must not be looked at.
+def search(x: Array, y: Array, shown: NDArray[np.bool_], most: int = MOST_PIECES) -> Splits:
+    """The best splits of (x, y), without looking at the sizes that are not `shown`.
 
     A size not shown belongs to the piece of the nearer of its neighbours (in ln x).
     """
     import numpy as np
 
-    cost = _costs(x, y, shown)
-    batch, n, _ = cost.shape
-    counts = shown.sum(axis=1)
-    best = [cost[:, 0, :]]
-    came_from = [np.zeros((batch, n), dtype=int)]
+    (kept,) = np.nonzero(shown)
+    n = len(kept)
+    cost = _costs(x[kept], y[kept])
+    best, begins = [cost[0]], [np.zeros(n, dtype=int)]
     for _ in range(1, max(1, min(most, n // LEAST))):
         # best of K pieces ending at j: the least over the start i of the last piece
-        before = np.concatenate([np.full((batch, 1), np.inf), best[-1][:, :-1]], axis=1)
-        candidates = before[:, :, None] + cost
-        came_from.append(candidates.argmin(axis=1))
-        best.append(candidates.min(axis=1))
-    rss = np.stack([each[:, -1] for each in best])
-    floor = counts * _RESOLUTION**2
-    number = np.arange(len(best))[:, None]
-    dof = counts - 2 * (number + 1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        criterion = counts * np.log(np.maximum(rss, floor) / dof) + PENALTY * number * np.log(counts)
-    criterion = np.where(dof > 0, criterion, np.inf)
-    criterion[0] = np.where(dof[0] > 0, criterion[0], 0.0)
-    chosen = criterion.argmin(axis=0)
-    return [_trace(came_from, row, int(chosen[row]), shown[row], x) for row in range(batch)]
+        candidates = np.concatenate([[np.inf], best[-1][:-1]])[:, None] + cost
+        begins.append(candidates.argmin(axis=0))
+        best.append(candidates.min(axis=0))
+    number = np.arange(len(best))
+    rss = np.maximum([each[-1] for each in best], n * _RESOLUTION**2)
+    with np.errstate(divide="ignore"):
+        criterion = n * np.log(rss / (n - 2 * (number + 1))) + PENALTY * number * np.log(n)
+    edges: list[int] = []
+    last = n - 1
+    for pieces in range(int(criterion.argmin()), 0, -1):
+        first = int(begins[pieces][last])
+        last = first - 1
+        left, right = kept[last], kept[first]
+        middle = math.sqrt(max(x[left], 1) * x[right])
+        edges.insert(0, int(left + (x[left + 1 : right] <= middle).sum()))
+    return tuple(zip([0, *(edge + 1 for edge in edges)], [*edges, len(x) - 1], strict=True))
 
 
-def _costs(x: Array, y: Array, shown: Array) -> Array:
-    """Least Σ ((y − α − βx)/y)² over the shown points i…j: cost[row, i, j]; infinite below `LEAST` points."""
+def _costs(x: Array, y: Array) -> Array:
+    """Least Σ ((y − α − βx)/y)² over the points i…j: cost[i, j]; infinite below `LEAST` points."""
     import numpy as np
 
-    scaled = x / x[-1]
-    u, v = 1 / y, scaled / y  # the weighted columns of the design; the weighted y is 1 everywhere
-    sums = [np.cumsum(shown * column, axis=1) for column in (u * u, u * v, v * v, u, v, np.ones_like(u))]
-    before = [np.concatenate([np.zeros((len(shown), 1)), total[:, :-1]], axis=1) for total in sums]
-    uu, uv, vv, u1, v1, count = (
-        total[:, None, :] - start[:, :, None] for total, start in zip(sums, before, strict=True)
-    )
-    explained = _solve(uu, uv, vv, u1, v1)[2]
-    enough = (count >= LEAST) & ~np.isnan(explained)
-    return np.where(enough, np.maximum(count - explained, 0.0), np.inf)
-
-
-def _trace(came_from: list[NDArray[np.int_]], row: int, pieces: int, shown: Array, x: Array) -> Splits:
-    """The splits that led to the best cost."""
-    found = []
-    last = len(x) - 1
-    for number in range(pieces, -1, -1):
-        first = int(came_from[number][row, last]) if number else 0
-        found.append((first, last))
-        last = first - 1
-    found.reverse()
-    (hidden,) = (shown == 0).nonzero()
-    for place in hidden:
-        # the dynamic programme counts it to either side for nothing
-        for left, ((a, b), (c, d)) in enumerate(list(pairwise(found))):
-            if place in (b, c):
-                low, high = (place - 1, place + 1)
-                joins_left = x[place] ** 2 <= max(x[low], 1) * x[high]
-                edge = place if joins_left else place - 1
-                found[left], found[left + 1] = (a, int(edge)), (int(edge) + 1, d)
-    return tuple(found)
+    u, v = 1 / y, x / x[-1] / y  # the weighted columns of the design; the weighted y is 1 everywhere
+    total = np.cumsum([u * u, u * v, v * v, u, v, np.ones_like(u)], axis=1)
+    before = np.pad(total[:, :-1], ((0, 0), (1, 0)))
+    *sums, count = total[:, None, :] - before[:, :, None]
+    explained = _solve(*sums)[2]
+    return np.where((count >= LEAST) & ~np.isnan(explained), np.maximum(count - explained, 0.0), np.inf)
 
 
 def design_of(x: Array, splits: Splits) -> Array:
@@ -325,27 +293,38 @@ def design_of(x: Array, splits: Splits) -> Array:
     return design
 
 
-def _fit(sweep: Sweep, splits: Splits, shown: NDArray[np.bool_]) -> Linear:
-    """Weighted least squares of all pieces, with the evidence that the launches give; nothing below zero."""
-    import numpy as np
-
-    design = design_of(sweep.x, splits)
-    launches = sweep.whole_launches
-    if launches.shape[1] >= MIN_SAMPLES:
-        return _not_below_zero(design, sweep.middle, launches)
-    known = ~np.isnan(sweep.times) & shown[:, None]
-    rows = np.repeat(np.arange(len(sweep.x)), known.sum(axis=1))
-    return _not_below_zero(design[rows], sweep.times[known], None)
-
-
-def _not_below_zero(design: Array, times: Array, launches: Array | None) -> Linear:
-    """`fit_linear`, with coefficients that would be negative left out. What is left of its piece is a single
+def _not_below_zero(design: Array, times: Array, shown: NDArray[np.bool_]) -> Linear:
+    """`fit_times`, with coefficients that would be negative left out. What is left of its piece is a single
     column of positive numbers, so that one is positive."""
-    free = fit_linear(design, times, launches)
+    free = fit_times(design, times, shown=shown)
     positive = free.values >= 0
     if positive.all():
         return free
-    return fit_linear(design[:, positive], times, launches).placed(positive, free)
+    return fit_times(design[:, positive], times, shown=shown).placed(positive, free)
+
+
+def fit_times(
+    design: Array,
+    times: Array,
+    scale_of_errors: Array | None = None,
+    shown: NDArray[np.bool_] | None = None,
+) -> Linear:
+    """`fit_linear` of times × launches, by the evidence that there is.
+
+    Six launches or more that have every time are fitted each by itself, and the medians; of fewer all times
+    that are `shown` (NaN: there is none).
+    """
+    import numpy as np
+
+    launches = times[:, ~np.isnan(times).any(axis=0)]
+    if launches.shape[1] >= MIN_SAMPLES:
+        return fit_linear(design, np.nanmedian(times, axis=1), launches, scale_of_errors)
+    known = ~np.isnan(times)
+    if shown is not None:
+        known &= shown[:, None]
+    row = known.nonzero()[0]
+    scale = None if scale_of_errors is None else scale_of_errors[row]
+    return fit_linear(design[row], times[known], None, scale)
 
 
 def fit_linear(
@@ -375,37 +354,25 @@ def fit_linear(
     return Linear(theta, variance * inverse, float(dof), each)
 
 
-def reweighted_fit(
-    design: Array, times: Array, shown: NDArray[np.bool_] | None = None
-) -> tuple[Array, Array, Array]:
-    """(θ, fitted times, weight): errors relative to the fitted times.
-
-    As `weighted_fit`, with times that are not `shown` left out.
-    """
+def reweighted_fit(design: Array, times: Array) -> tuple[Array, Array, Array]:
+    """(θ, fitted times, weight): errors relative to the fitted times."""
     import numpy as np
 
-    hidden = np.where(shown, 1.0, np.inf) if shown is not None else 1.0
-    weight = times * hidden
+    weight = times
     theta, fitted = weighted_fit(design, times, weight)
     for _ in range(_ROUNDS):
         # a fitted time may come out at or below zero for data that are no line: then the measured one counts
-        weight = np.where(fitted > 0.1 * times, fitted, times) * hidden
+        weight = np.where(fitted > 0.1 * times, fitted, times)
         theta, fitted = weighted_fit(design, times, weight)
     return theta, fitted, weight
 
 
 def weighted_fit(design: Array, times: Array, weight: Array) -> tuple[Array, Array]:
-    """(θ, fitted times) that minimise Σ ((t − design·θ)/weight)², with columns scaled alike.
-
-    design: times × coefficients, or several such; a time of infinite weight is left out.
-    """
+    """(θ, fitted times) that minimise Σ ((t − design·θ)/weight)², with columns scaled alike."""
     import numpy as np
 
-    columns = design / weight[..., None]
-    scale = np.abs(columns).max(axis=-2, keepdims=True)
+    columns = design / weight[:, None]
+    scale = np.abs(columns).max(axis=0)
     scale[scale == 0] = 1
-    if design.ndim == 2:  # twice as quick as pinv, but only for one design
-        theta = np.linalg.lstsq(columns / scale, times / weight, rcond=None)[0] / scale[0]
-        return theta, design @ theta
-    theta = (np.linalg.pinv(columns / scale) @ (times / weight)[..., None])[..., 0] / scale[..., 0, :]
-    return theta, (design @ theta[..., None])[..., 0]
+    theta = np.linalg.lstsq(columns / scale, times / weight, rcond=None)[0] / scale
+    return theta, design @ theta

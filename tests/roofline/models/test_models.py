@@ -134,8 +134,7 @@ def test_the_search_finds_the_best_of_all_splits() -> None:
     rng = np.random.default_rng(7)
     x = np.sort(rng.choice(np.arange(1.0, 5000), 12, replace=False))
     y = rng.uniform(1, 3, 12) * 1e-6
-    ones = np.ones((1, 12))
-    (best,) = search(x, y, ones, 2)
+    best = search(x, y, np.ones(12, dtype=bool), 2)
 
     def rss(*splits: tuple[int, int]) -> float:
         total = 0.0
@@ -156,26 +155,26 @@ def test_the_search_finds_the_best_of_all_splits() -> None:
 def test_one_line_is_split_in_few_sweeps_only() -> None:
     rng = np.random.default_rng(3)
     line = 2e-6 + 1e-10 * SIZES
-    ones = np.ones((1, len(SIZES)))
-    split = sum(len(search(SIZES, noisy(line, 1, rng)[:, 0], ones)[0]) > 1 for _ in range(500))
+    ones = np.ones(len(SIZES), dtype=bool)
+    split = sum(len(search(SIZES, noisy(line, 1, rng)[:, 0], ones)) > 1 for _ in range(500))
     assert split <= 20, "1 to 2 % at 20 sizes"
 
 
 @pytest.mark.parametrize("noise", [0.01, 0.03])
 def test_the_switch_is_found_in_noise(noise: float) -> None:
     rng = np.random.default_rng(4)
-    ones = np.ones((1, len(SIZES)))
+    ones = np.ones(len(SIZES), dtype=bool)
     expected = ((0, 13), (14, 20))
-    found = sum(search(SIZES, noisy(TRUTH, 1, rng, noise)[:, 0], ones)[0] == expected for _ in range(200))
+    found = sum(search(SIZES, noisy(TRUTH, 1, rng, noise)[:, 0], ones) == expected for _ in range(200))
     assert found >= 180
 
 
 def test_a_size_that_is_not_shown_changes_nothing() -> None:
     changed = TRUTH.copy()
     changed[5] *= 40
-    shown = np.ones((1, len(SIZES)))
-    shown[0, 5] = 0
-    assert search(SIZES, changed, shown) == [((0, 13), (14, 20))]
+    shown = np.ones(len(SIZES), dtype=bool)
+    shown[5] = False
+    assert search(SIZES, changed, shown) == ((0, 13), (14, 20))
 
 
 def test_a_size_between_two_protocols_has_both_times() -> None:

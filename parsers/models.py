@@ -9,24 +9,19 @@ whole round trip; ``prtt_burst`` and ``prtt_delayed`` are PRTT(n,0,s) and PRTT(n
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
-from itertools import chain
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from npc.records.reading import Reading, failed
-from parsers.text.lines import NUMBER, WHOLE, complete_lines
-from parsers.text.readings import Column
-from parsers.text.tables import Cell, by_layout, is_long, rows_of_tables
+from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
+from parsers.text.tables import rows_of
 
-#: A title with the heading below it; or the line of a run that was refused, which has no title.
-_HEAD: Final = re.compile(
-    rf"\n(?:# NPC ([A-Za-z][A-Za-z -]{{0,40}} Test, {WHOLE} ranks(?=\n)"
-    r"(?:\n# Size \[B\][^\n]{1,4000}(?=\n)|))|This test requires)"
+#: A title and the heading below it; or the line of a run that was refused, which ends the table before it.
+_TITLE: Final = re.compile(
+    rf"\n# NPC ([A-Za-z][A-Za-z -]{{0,40}}) Test, ({WHOLE}) ranks(?:\n# Size \[B\]([^\n]*))?(?=\n)"
+    r"|\n(This test requires[^\n]*)"
 )
-_TITLE: Final = re.compile(rf"(.*) Test, ({WHOLE}) ranks")
 _COLUMN: Final = re.compile(r"(\S{1,40}) \[us\]")
-_ERROR: Final = re.compile(r"\n(This test requires[^\n]*)")
 #: A column's heading → its case, with what the heading's number stands for.
 _CASES: Final = (
     (re.compile(r"PRTT\(1,0,s\)"), "prtt"),
@@ -44,42 +39,26 @@ _CASES: Final = (
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of one or several tables, column by column; the failure of a run without a table."""
-    text = complete_lines(text)
-    parts = _HEAD.split(text)
-    tables = by_layout(zip(parts[1::2], parts[2::2], strict=True))
-    tables.pop(None, None)
-    if not tables and (error := _ERROR.search(text)):
-        return iter((failed("models", "time", error[1]),))
-    long = is_long(text)
-    readings = (_readings(head, lines, long) for head, lines in tables.items())
-    return chain.from_iterable(chain.from_iterable(readings))
+    parts = list(sections(_TITLE, complete_lines(text)))
+    tables = [(title, lines) for title, lines in parts if title[1]]
+    for title, lines in tables:
+        yield from _table(title, lines)
+    if parts and not tables:
+        yield failed("models", "time", parts[0][0][4])
 
 
-def _readings(head: str, tables: Sequence[str], together: bool) -> Iterator[Iterable[Reading]]:
-    """Readings of tables with one title and heading, column by column."""
-    test, cells, measured = _layout(head)
-    for rows in rows_of_tables(tables, cells, together):
-        sizes = rows.columns[0]
-        if sizes and len(cells) > 1:
-            for place, column in measured:
-                yield column.readings(rows.columns[place], sizes)
-        else:
-            yield [failed(test, "time", "the table has no row")]
-
-
-@lru_cache
-def _layout(head: str) -> tuple[str, tuple[Cell, ...], list[tuple[int, Column]]]:
-    """The test's name, a row's cells, the measured columns with their places."""
-    title, ranks = _TITLE.findall(head)[0]
-    names = _COLUMN.findall(head)
-    cases = [_case(name) for name in names]
-    measured = [
-        (place, Column(case, "time", {"ranks": ranks, **params}))
-        for place, (case, params) in enumerate(cases, start=1)
-        if case
-    ]
-    test = title.lower().replace(" ", "_").replace("-", "_")
-    return test, (Cell(WHOLE), *[Cell(NUMBER, "e-6")] * len(names)), measured
+def _table(title: re.Match[str], lines: str) -> Iterator[Reading]:
+    """Readings of the rows below a title and its heading."""
+    names = _COLUMN.findall(title[3] or "")
+    rows = rows_of(lines, [WHOLE, *[NUMBER] * len(names)])
+    if not rows or not names:
+        test = title[1].lower().replace(" ", "_").replace("-", "_")
+        yield failed(test, "time", "the table has no row")
+        return
+    for place, (case, params) in enumerate(map(_case, names), start=1):
+        for row in rows if case else ():
+            seconds = float(row[place] + "e-6")
+            yield Reading(case, "time", seconds, int(row[0]), params={"ranks": title[2], **params})
 
 
 def _case(heading: str) -> tuple[str, dict[str, str]]:

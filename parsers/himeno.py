@@ -22,18 +22,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import Final
 
 from npc.records.reading import OK, Reading, failed
 from parsers.text.lines import NUMBER, WHOLE, complete_lines
 from parsers.text.options import option, words_after
-from parsers.text.shapes import by_shape
 
 _FLOAT: Final = rf"{NUMBER}(?:[eE][-+]?[0-9]{{1,3}})?|nan|-nan|inf"
-_CELLS: Final = re.compile(rf"\n *(imax *= *{WHOLE} +jmax *= *{WHOLE} +kmax *= *{WHOLE}) *(?=\n)")
+_CELLS: Final = re.compile(rf"\n *imax *= *({WHOLE}) +jmax *= *({WHOLE}) +kmax *= *({WHOLE}) *(?=\n)")
 _PROCESSES: Final = re.compile(
-    rf"\n *(I-decomp *= *{WHOLE} +J-decomp *= *{WHOLE} +K-decomp *= *{WHOLE}) *(?=\n)"
+    rf"\n *I-decomp *= *({WHOLE}) +J-decomp *= *({WHOLE}) +K-decomp *= *({WHOLE}) *(?=\n)"
 )
 _REHEARSAL: Final = re.compile(rf"\n *MFLOPS: *(?:{_FLOAT}) +time\(s\): *(?:{_FLOAT}) +({_FLOAT}) *(?=\n)")
 _REHEARSAL_LOOPS: Final = re.compile(rf"\n *Measure the performance in ({WHOLE}) times\. *(?=\n)")
@@ -51,74 +49,56 @@ _TOLERANCE: Final = 1e-3
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
-    """A reading for each result; the failure of a run that began or was asked for and has none."""
+    """Readings of each result; the failure of a run that began or was asked for and has none."""
     text = complete_lines(text)
     alone = option(words_after(argv, "himeno"), "-n") is not None
     end = 0
     for result in _RESULT.finditer(text):
         yield from _result(text[end : result.start() + 1], result, alone)
         end = result.end()
-    rest = text[end:]
-    error = _ERROR.search(rest)
-    if error or _STARTED.search(rest):
+    error = _ERROR.search(text, end)
+    if error or _STARTED.search(text, end):
         yield failed("himeno", "flops", error[1] if error else "it ended before its result")
 
 
-def _result(before: str, result: re.Match[str], alone: bool) -> list[Reading]:
-    """The readings of the closing lines; `before` is what the run printed above them.
+def _result(before: str, result: re.Match[str], alone: bool) -> Iterator[Reading]:
+    """Readings of the closing lines; `before` is what the run printed above them.
 
     alone: the number of loops was asked for, so that none rehearse them.
     """
-    cells, processes, residual, number = _lines(before)
-    rehearsal, rehearsed = before[residual], before[number]
     seconds, loops, gosa, mflops = map(float, result.groups())
-    size, a_loop, params = _grid(before[cells], before[processes])
-    flop = None if a_loop is None else a_loop * loops
+    cells, processes, rehearsal, rehearsed = (
+        _last(pattern, before) for pattern in (_CELLS, _PROCESSES, _REHEARSAL, _REHEARSAL_LOOPS)
+    )
+    params = {"precision": "single"}
+    size = flop_per_loop = None
+    if cells:
+        params["cells"] = "x".join(cells)
+        size = 4 * _ARRAYS * math.prod(map(int, cells))
+        flop_per_loop = _FLOP_PER_CELL * math.prod(int(number) - 2 for number in cells)
+    if processes:
+        params |= {"decomposition": "x".join(processes), "processes": str(math.prod(map(int, processes)))}
     if not 0 < mflops < math.inf:
-        return [failed("himeno", "flops", "the printed rate is no number", size, params)]
+        yield failed("himeno", "flops", "the printed rate is no number", size, params)
+        return
+    flops = mflops * 1e6
     status = OK
     if not math.isfinite(gosa):
         status = "invalid: the residual is no number"
-    elif rehearsal and float(rehearsal) <= gosa:
+    elif rehearsal and float(rehearsal[0]) <= gosa:
         status = "invalid: the residual is not below the rehearsal's"
-    elif flop is None:
+    elif flop_per_loop is None:
         status = "invalid: the grid is not printed"
-    elif not math.isclose(flop, mflops * 1e6 * seconds, rel_tol=_TOLERANCE, abs_tol=mflops):
+    elif not math.isclose(flop_per_loop * loops, flops * seconds, rel_tol=_TOLERANCE, abs_tol=mflops):
         status = "invalid: the rate is not the loops' FLOP over the time"
-    flops = mflops * 1e6
-    bandwidth = flops / _FLOP_PER_CELL * _BYTES_PER_CELL
-    readings = [
-        Reading("himeno", "flops", flops, size, status, params, ""),
-        Reading("himeno", "bandwidth", bandwidth, size, status, params, ""),
-        Reading("himeno", "time", seconds, size, status, params, ""),
-    ]
-    if a_loop is not None and (rehearsed or (alone and not rehearsal)):
-        flop = a_loop * (loops + int(rehearsed or 0))
-        readings.append(Reading("himeno", "flop", flop, size, status, params, ""))
-    return readings
+    values = {"flops": flops, "bandwidth": flops / _FLOP_PER_CELL * _BYTES_PER_CELL, "time": seconds}
+    if flop_per_loop is not None and (rehearsed or (alone and not rehearsal)):
+        values["flop"] = flop_per_loop * (loops + int(rehearsed[0] if rehearsed else 0))
+    for metric, value in values.items():
+        yield Reading("himeno", metric, value, size, status, params)
 
 
-@by_shape
-def _lines(text: str) -> tuple[slice, ...]:
-    """Where the grids of cells and of processes, the rehearsal's residual and loops are; empty where there
-    are none."""
-    patterns = (_CELLS, _PROCESSES, _REHEARSAL, _REHEARSAL_LOOPS)
-    found = [[match.span(1) for match in pattern.finditer(text)] for pattern in patterns]
-    return tuple(slice(*spans[-1]) if spans else slice(0) for spans in found)
-
-
-@lru_cache
-def _grid(cells: str, processes: str) -> tuple[int | None, int | None, dict[str, str]]:
-    """Bytes of the arrays, FLOP of a loop, and the params of a grid; None where its cells are not printed."""
-    params = {"precision": "single"}
-    size = a_loop = None
-    if cells:
-        extent = re.findall(WHOLE, cells)
-        params["cells"] = "x".join(extent)
-        size = 4 * _ARRAYS * math.prod(map(int, extent))
-        a_loop = _FLOP_PER_CELL * math.prod(int(number) - 2 for number in extent)
-    if processes:
-        extent = re.findall(WHOLE, processes)
-        params["decomposition"] = "x".join(extent)
-        params["processes"] = str(math.prod(map(int, extent)))
-    return size, a_loop, params
+def _last(pattern: re.Pattern[str], text: str) -> tuple[str, ...]:
+    """What the last match of `pattern` holds; nothing if there is none."""
+    *_, last = None, *pattern.finditer(text)
+    return last.groups() if last else ()

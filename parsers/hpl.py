@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from npc.records.reading import OK, Reading, failed
-from parsers.text.lines import NUMBER, WHOLE, complete_lines
+from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
 
 _VERSION: Final = re.compile(r"\nHPLinpack ([0-9.]{1,20}) ")
 _NUMBER: Final = rf"({NUMBER}(?:e[-+]?[0-9]{{1,3}})?)"
@@ -40,13 +40,12 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """FLOP/s, seconds and FLOP of each row; the failure of a run that says why it has none."""
     text = complete_lines(text)
     version = _VERSION.search(text)
-    rows = list(_ROW.finditer(text))
-    for place, row in enumerate(rows):
-        end = rows[place + 1].start() if place + 1 < len(rows) else len(text)
+    rows = list(sections(_ROW, text))
+    for row, below in rows:
         variant, integers, time, rate = row.group(1, 2, 3, 4)
         n, *grid = integers.split()
         params = dict(zip(("n", "nb", "p", "q"), (n, *grid), strict=True), variant=variant)
-        residual = _RESIDUAL.search(text, row.end(), end)
+        residual = _RESIDUAL.search(below)
         status = _STATUS[residual[1]] if residual else _UNCHECKED
         order = int(n)
         flop, flops, seconds = order**2 * (2 / 3 * order + 1.5), float(rate) * 1e9, float(time)

@@ -18,7 +18,6 @@ from typing import Final
 
 from npc.records.reading import Reading, failed
 from parsers.text.lines import NUMBER, WHOLE, complete_lines
-from parsers.text.readings import Column
 
 _FILE_ROW: Final = re.compile(rf"\n *({WHOLE}) ({NUMBER}) +(0\.[0-9]{{8}})(?=\n)")
 _ROW: Final = re.compile(
@@ -47,7 +46,7 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
         yield failed(case, "bandwidth", error[1] if error else "no row was printed")
         return
     messages = 2 if case == "bidirectional" and a_second == 1 else 1
-    sizes = [int(size) // messages for size, _, _ in rows]
-    yield from Column(case, "bandwidth").readings((float(rate) * 2**20 / 8 for _, rate, _ in rows), sizes)
-    if case != "stream":
-        yield from Column(case, "latency").readings((float(time) / a_second for _, _, time in rows), sizes)
+    for size, rate, _ in rows:
+        yield Reading(case, "bandwidth", float(rate) * 2**20 / 8, int(size) // messages)
+    for size, _, time in rows if case != "stream" else ():
+        yield Reading(case, "latency", float(time) / a_second, int(size) // messages)

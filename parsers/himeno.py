@@ -25,10 +25,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from npc.records.reading import OK, Reading, failed
-from parsers.text.lines import NUMBER, WHOLE, complete_lines
+from parsers.text.lines import SCIENTIFIC, WHOLE, complete_lines
 from parsers.text.options import option, words_after
 
-_FLOAT: Final = rf"{NUMBER}(?:[eE][-+]?[0-9]{{1,3}})?|nan|-nan|inf"
+_FLOAT: Final = rf"{SCIENTIFIC}|nan|-nan|inf"
 _CELLS: Final = re.compile(rf"\n *imax *= *({WHOLE}) +jmax *= *({WHOLE}) +kmax *= *({WHOLE}) *(?=\n)")
 _PROCESSES: Final = re.compile(
     rf"\n *I-decomp *= *({WHOLE}) +J-decomp *= *({WHOLE}) +K-decomp *= *({WHOLE}) *(?=\n)"

@@ -18,20 +18,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Final
 
 from npc.records.reading import OK, Reading, failed
-from parsers.text.lines import complete_lines
+from parsers.text.lines import SCIENTIFIC, complete_lines, sections
 
 _RUN: Final = re.compile(r"\nHPCG-Benchmark\nversion=(\S{1,40})(?=\n)")
-_NUMBER: Final = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,18}|)(?:e[-+]?[0-9]{1,3}|)")
-_NO_NUMBER: Final = re.compile(rf"\n(?!{_NUMBER.pattern}$)", re.MULTILINE)
-#: All but what stands in every line of a result file.
-_NO_MARKS: Final = bytes(set(range(256)) - set(b"=\n"))
 _RATING: Final = "Final Summary::HPCG result is VALID with a GFLOP/s rating of"
 _SHORT: Final = "Final Summary::Official results execution time (sec) must be at least"
-_REFERENCE: Final = "\nFinal Summary::Reference version of"
+_REFERENCE: Final = "Final Summary::Reference version of"
 _LAST_LINES: Final = (_SHORT, "Final Summary::Please upload results from the YAML file contents to")
 _PARTS: Final = ("DDOT", "WAXPBY", "SpMV", "MG")
 _WITH_OVERHEAD: Final = "Total with convergence and optimization phase overhead"
@@ -59,57 +54,37 @@ _PARAMS: Final = {
     "nz": "Local Domain Dimensions::nz",
 }
 _MEMORY: Final = "Memory Use Information::Total memory used for data (Gbytes)"
-_NUMBERS: Final = (_MEMORY, *(key for _, _, key, _, _ in _QUANTITIES))
 #: Both are printed with six digits.
 _TOLERANCE: Final = 1e-4
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of every result file in the text; nothing of a text without one."""
-    parts = _RUN.split(complete_lines(text))
-    return chain.from_iterable(map(_run, parts[1::2], parts[2::2]))
+    for title, body in sections(_RUN, complete_lines(text)):
+        yield from _run(title[1], dict(line.split("=", 1) for line in body.split("\n") if "=" in line))
 
 
-def _run(version: str, body: str) -> list[Reading]:
-    """Readings of one result file."""
-    entries = _entries(body.strip("\n"))
+def _run(version: str, entries: Mapping[str, str]) -> Iterator[Reading]:
+    """Readings of one result file; of entries that it has twice, the last counts."""
     invalid = "Final Summary::HPCG result is" in entries
     if not invalid and not (_RATING in entries and any(line in entries for line in _LAST_LINES)):
-        return [failed("HPCG", "flops", "the result file ends before its summary does")]
-    params = {name: entries[key] for name, key in _PARAMS.items() if key in entries}
-    params["official"] = "no" if invalid or _SHORT in entries else "yes"
-    reference = any("=" in line.partition("\n")[0] for line in body.split(_REFERENCE)[1:])
-    params["kernels"] = "reference" if reference else "optimised"
-    numbers = _numbers(entries)
-    memory = numbers.get(_MEMORY)
-    size = None if memory is None else round(memory * 1e9)
-    status = "invalid: HPCG's own checks failed: its result is INVALID" if invalid else _arithmetic(numbers)
-    found = []
+        yield failed("HPCG", "flops", "the result file ends before its summary does")
+        return
+    reference = any(key.startswith(_REFERENCE) for key in entries)
+    params = {
+        **{name: entries[key] for name, key in _PARAMS.items() if key in entries},
+        "official": "no" if invalid or _SHORT in entries else "yes",
+        "kernels": "reference" if reference else "optimised",
+    }
+    numbers = {key: float(value) for key, value in entries.items() if re.fullmatch(SCIENTIFIC, value)}
+    size = round(numbers[_MEMORY] * 1e9) if _MEMORY in numbers else None
+    failure = "HPCG's own checks failed: its result is INVALID"
+    status = f"invalid: {failure}" if invalid else _arithmetic(numbers)
     for case, metric, key, unit, qualifiers in _QUANTITIES:
-        value = numbers.get(key)
-        if value is not None:
-            own = {**params, **qualifiers} if qualifiers else params
-            found.append(Reading(case, metric, value * unit, size, status, own, version))
+        if key in numbers:
+            yield Reading(case, metric, numbers[key] * unit, size, status, {**params, **qualifiers}, version)
     if invalid and "GFLOP/s Summary::Raw Total" not in numbers:
-        found.append(failed("HPCG", "flops", "HPCG's own checks failed: its result is INVALID", size, params))
-    return found
-
-
-def _entries(lines: str) -> dict[str, str]:
-    """The entries of a result file; of those that it has twice, the last."""
-    marks = lines.encode("ascii", "replace").translate(None, _NO_MARKS)
-    if marks == (b"=\n" * (len(marks) // 2 + 1))[:-1]:  # one entry a line: split in one pass
-        words = lines.replace("=", "\n").split("\n")
-        return dict(zip(words[::2], words[1::2], strict=True))
-    return dict([line.split("=", 1) for line in lines.split("\n") if "=" in line])
-
-
-def _numbers(entries: Mapping[str, str]) -> dict[str, float]:
-    """The numbers among those entries that should have one."""
-    printed = {key: entries[key] for key in _NUMBERS if key in entries}
-    if _NO_NUMBER.search("\n".join(["", *printed.values()])):
-        printed = {key: text for key, text in printed.items() if _NUMBER.fullmatch(text)}
-    return dict(zip(printed, map(float, printed.values()), strict=True))
+        yield failed("HPCG", "flops", failure, size, params)
 
 
 def _arithmetic(numbers: Mapping[str, float]) -> str:

@@ -19,12 +19,12 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from npc.records.reading import OK, Reading, failed
-from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
+from parsers.text.lines import SCIENTIFIC, WHOLE, complete_lines, sections
 
 _VERSION: Final = re.compile(r"\nHPLinpack ([0-9.]{1,20}) ")
-_NUMBER: Final = rf"({NUMBER}(?:e[-+]?[0-9]{{1,3}})?)"
 _ROW: Final = re.compile(
-    rf"\n(W[A-Z0-9]{{4,20}})((?: +{WHOLE}){{4}}) +{_NUMBER} +{_NUMBER}(?: +\( *{_NUMBER}\))?[ \t]*(?=\n)"
+    rf"\n(W[A-Z0-9]{{4,20}})((?: +{WHOLE}){{4}}) +({SCIENTIFIC}) +({SCIENTIFIC})"
+    rf"(?: +\( *{SCIENTIFIC}\))?[ \t]*(?=\n)"
 )
 _RESIDUAL: Final = re.compile(r"\n\|\|Ax-b\|\|_oo/[^\n]*\.{3,} (PASSED|FAILED)(?=\n)")
 _ERROR: Final = re.compile(r"\nHPL ERROR[^\n]*\n>>> ([^\n]*?) <<<")

@@ -22,24 +22,22 @@ Source: ``perftest_parameters.h``, ``perftest_resources.c`` of its sources; ``--
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
-from itertools import chain, repeat, starmap
-from math import inf, isfinite, nan
+from collections.abc import Iterator, Mapping, Sequence
+from math import inf, isfinite
 from pathlib import PurePath
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final
 
 from npc.records.reading import OK, Reading, failed
-from parsers.text.lines import NUMBER, WHOLE, complete_lines
+from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
 from parsers.text.options import option, words_after
-from parsers.text.readings import Column
-from parsers.text.tables import by_layout
+from parsers.text.tables import rows_of
 
 _PROGRAM: Final = re.compile(r"ib_(?:send|write|read|atomic)_(?:bw|lat)")
-#: A test's title, or what follows the first word of a table's heading.
-_SECTION: Final = re.compile(
-    r"\n(?: {8,30}((?:RDMA_Write|RDMA_Read|Send|Atomic) [A-Za-z_ ]{2,80}) Test[ \t]*| #bytes([^\n]*))(?=\n)"
+_TITLE: Final = re.compile(
+    r"\n {8,30}((?:RDMA_Write|RDMA_Read|Send|Atomic) [A-Za-z_ ]{2,80}) Test[ \t]*(?=\n)"
 )
+_HEADING: Final = re.compile(r"\n (#bytes[^\n]*)(?=\n)")
+_NUMBER: Final = rf"{NUMBER}|-?nan|-?inf"
 _SET_UP: Final = {
     "connection": re.compile(r"\n Connection type +: (\w+)"),
     "device": re.compile(r"\tDevice {1,20}: (\S+)"),
@@ -55,35 +53,28 @@ _REASON: Final = re.compile(
     r"|Completion with error|IB device|Gid index|Max message size|Message size"
     r"|Duration mode|Iteration num|unrecognized option)[^\n]*)"
 )
-#: The set-up ends at a rule, after a few hundred characters.
-_LONGEST_SET_UP: Final = 2000
 #: What one printed unit is in bytes per second.
 _UNITS: Final = {"MB/sec": 2.0**20, "MiB/sec": 2.0**20, "Gb/sec": 1e9 / 8}
-_STATISTICS: Final[dict[str, dict[str, str]]] = {
-    "t_avg": {},
-    "t_min": {"statistic": "min"},
-    "t_max": {"statistic": "max"},
-    "t_typical": {"statistic": "p50"},
-    "t_stdev": {"statistic": "stdev"},
-    "99% percentile": {"statistic": "p99"},
-    "99.9% percentile": {"statistic": "p99.9"},
+#: Column → metric, how many of its units one SI unit is, qualifiers.
+_QUANTITIES: Final[dict[str, tuple[str, float, dict[str, str]]]] = {
+    "CPU_Util": ("cpu", 100.0, {"side": "client"}),
+    "t_avg": ("latency", 1e6, {}),
+    "t_min": ("latency", 1e6, {"statistic": "min"}),
+    "t_max": ("latency", 1e6, {"statistic": "max"}),
+    "t_typical": ("latency", 1e6, {"statistic": "p50"}),
+    "t_stdev": ("latency", 1e6, {"statistic": "stdev"}),
+    "99% percentile": ("latency", 1e6, {"statistic": "p99"}),
+    "99.9% percentile": ("latency", 1e6, {"statistic": "p99.9"}),
 }
-#: The units in which a column is read; one without a unit in its heading is read as it is.
-_KNOWN_UNITS: Final[dict[str, Collection[str]]] = {
-    "BW peak": _UNITS,
-    "BW average": _UNITS,
-    "MsgRate": ("Mpps",),
-    **dict.fromkeys(_STATISTICS, ("usec",)),
-}
-#: The columns as ``--out_json`` calls them.
+_READ: Final = ("BW peak", "BW average", "MsgRate", *_QUANTITIES)
+_KNOWN_UNITS: Final = ("", *_UNITS, "Mpps", "usec", "%")
+#: The columns that ``--out_json`` calls otherwise.
 _JSON_COLUMNS: Final = {
     "MsgSize": "#bytes",
     "BW_peak": "BW peak",
     "BW_average": "BW average",
-    "MsgRate": "MsgRate",
     "percentile_99": "99% percentile",
     "percentile_99.9": "99.9% percentile",
-    **{name: name for name in ("t_avg", "t_min", "t_max", "t_typical", "t_stdev")},
 }
 _JSON_FIELD: Final = re.compile(r'\n[ \t]*"?([\w.]{1,40})"? ?: ?"?([^",\n{]{1,60})"?,?[ \t]*(?=\n)')
 _JSON_SET_UP: Final = {"Connection_type": "connection", "Device": "device", "Number_of_qps": "qps"}
@@ -92,33 +83,8 @@ _DEFAULT_SIZE: Final = {"bw": "65536", "lat": "2"}
 _CYCLES: Final = re.compile(r"-[aebFgNORHUz]*C|--report-cycles")
 _IN_CYCLES: Final = "invalid: -C prints clock cycles under a heading of microseconds"
 _OF_SERVER: Final = "invalid: printed by the server: the client's figures count"
-#: Half a unit of the last digit of a number with so many decimals.
-_HALF_A_UNIT: Final = tuple(0.5 * 10.0**-decimals for decimals in range(19))
 #: How far bandwidth and message rate may differ beyond their rounding.
 _SLACK: Final = 1e-3
-
-
-#: What tables have in common: title, set-up, whose results they are, heading, status.
-_Kind: TypeAlias = tuple[str, tuple[tuple[str, str], ...], str, str, str]
-
-
-class _Column(NamedTuple):
-    """A column that is read: its place, its metric, factor and divisor into the SI unit, its qualifiers."""
-
-    place: int
-    metric: str
-    factor: float
-    divisor: float
-    params: Mapping[str, str]
-
-
-class _Layout(NamedTuple):
-    """A table: cells of a row; the bandwidths' unit in bytes per second, 0 where there are none; the columns
-    that are read, bandwidth and message rate first where there are bandwidths."""
-
-    width: int
-    unit: float
-    columns: list[_Column]
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
@@ -128,179 +94,94 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     text = complete_lines(text)
     reason = _REASON.search(text)
     spoilt = f"invalid: {reason[1].strip()}" if reason else OK
-    before, *sections = _SECTION.split(text)
-    titles, headings, texts = sections[::3], sections[1::3], sections[2::3]
-    starts = [place for place, title in enumerate(titles) if title]
-    if not starts:
-        return iter(_json(text, spoilt) or _without_title(text, program, words))
     clients = _IN_CYCLES if not reason and any(map(_CYCLES.fullmatch, words)) else spoilt
-    of_server = [_SERVER in lines for lines in (before, *texts)]
-    tests = zip([0, *(start + 1 for start in starts)], starts, [*starts[1:], len(titles)], strict=False)
-    failures: list[Reading] = []
-    tables: list[tuple[_Kind, str]] = []
-    for above, start, end in tests:
-        status = _OF_SERVER if True in of_server[above : start + 1] else clients
-        tables += _tables(titles[start], headings[start + 1 : end], texts[start:end], status, failures)
-    readings = starmap(_readings, by_layout(tables).items())
-    return chain.from_iterable(chain([failures], readings))
+    end = 0
+    for title, body in sections(_TITLE, text):
+        yield from _test(title[1], body, _OF_SERVER if _SERVER in text[end : title.start()] else clients)
+        end = title.end()
+    if not end:
+        yield from _json(text, spoilt) or _without_title(text, program, words)
 
 
-@lru_cache
-def _case(title: str) -> tuple[str, dict[str, str]]:
-    """The program's name and the qualifiers in a title, whose words blanks or underscores part."""
+def _test(title: str, body: str, status: str) -> Iterator[Reading]:
+    """Readings of a test's tables; of a test without a row, its failure."""
+    found = ((name, pattern.search(body)) for name, pattern in _SET_UP.items())
+    case, params = _qualified(title, {name: match[1] for name, match in found if match})
+    any_row, end = False, 0
+    for heading, lines in sections(_HEADING, body):
+        part = _PART.search(body, end, heading.start() + 1)
+        end = heading.end()
+        columns = dict(name.rstrip("]").partition("[")[::2] for name in _COLUMN.findall(heading[1]))
+        rows = rows_of(lines, [WHOLE if name.startswith("#") else _NUMBER for name in columns])
+        any_row = any_row or bool(rows)
+        unknown = [name for name, unit in columns.items() if name in _READ and unit not in _KNOWN_UNITS]
+        if rows and unknown:
+            yield failed(
+                case, _metric(case), f"unknown unit: {unknown[0]}[{columns[unknown[0]]}]", params=params
+            )
+        elif rows:
+            cells = [dict(zip(columns, row, strict=True)) for row in rows]
+            own = {**params, "part": part[1].lower()} if part else params
+            yield from _rows(cells, _UNITS.get(columns.get("BW average", ""), 0.0), case, own, status)
+    if not any_row:
+        yield _failure(case, params, body)
+
+
+def _qualified(title: str, set_up: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """Case and params of a test; the number of queue pairs only where it is not the usual one.
+
+    Blanks or underscores part the words of a title.
+    """
     words = title.replace("_", " ").replace("RDMA ", "").split(" ")
     params = {"direction": "bidir"} if "Bidirectional" in words else {}
     if words[0] == "Atomic":
         params["operation"] = "compare_swap" if "SWAP" in words else "fetch_add"
+    params |= {name: value for name, value in set_up.items() if (name, value) != ("qps", "1")}
     return f"ib_{words[0].lower()}_{'bw' if 'BW' in words else 'lat'}", params
 
 
-def _tables(
-    title: str, headings: Sequence[str], texts: Sequence[str], status: str, failures: list[Reading]
-) -> Iterator[tuple[_Kind, str]]:
-    """Kind and rows of each table of a test; what failed goes to `failures`.
-
-    `texts` are what stands between title and first heading and what stands behind each heading.
-    """
-    above = texts[0]
-    head, rule, _ = above[:_LONGEST_SET_UP].partition("\n---")
-    set_up = _remembered_set_up(head) if rule else ()
-    if len(set_up) < len(_SET_UP):
-        set_up = _set_up("".join(texts))
-    any_row = False
-    for heading, lines in zip(headings, texts[1:], strict=True):
-        row, _, unknown = _heading(heading)
-        rows = row.findall(lines)
-        if rows:
-            any_row = True
-            part = _PART.search(above) if " results:" in above else None
-            kind = (title, set_up, part[1] if part else "", heading, status)
-            if unknown:
-                case, params = _qualified(title, set_up)
-                failures.append(failed(case, _metric(case), f"unknown unit: {unknown}", params=params))
-            else:
-                yield kind, "".join(rows)
-        above = lines
-    if not any_row:
-        failures.append(_failure(*_qualified(title, set_up), "".join(texts)))
-
-
-def _set_up(text: str) -> tuple[tuple[str, str], ...]:
-    """Connection, device and number of queue pairs as far as `text` has them."""
-    found = ((name, pattern.search(text)) for name, pattern in _SET_UP.items())
-    return tuple((name, match[1]) for name, match in found if match)
-
-
-_remembered_set_up: Final = lru_cache(_set_up)
-
-
-def _qualified(title: str, set_up: Iterable[tuple[str, str]], part: str = "") -> tuple[str, dict[str, str]]:
-    """Case and params of a test; the number of queue pairs only where it is not the usual one."""
-    case, params = _case(title)
-    given = {name: value for name, value in set_up if (name, value) != ("qps", "1")}
-    return case, {**params, **given, **({"part": part.lower()} if part else {})}
-
-
-@lru_cache
-def _heading(heading: str) -> tuple[re.Pattern[str], _Layout, str]:
-    """What a row is like below a heading, of which this is what follows its first word, its columns, and the
-    first of these whose unit is not known."""
-    names = ["#bytes", *_COLUMN.findall(heading)]
-    unit = next((size for unit, size in _UNITS.items() if f"BW average[{unit}]" in names), 0.0)
-    number = rf"(?:{WHOLE}\.{WHOLE}|{WHOLE}|-?nan|-?inf)"
-    cells = [WHOLE if name.startswith("#") else number for name in names]
-    row = re.compile(r"\n[ \t]*" + r"[ \t]+".join(cells) + r"[ \t]*(?=\n)")
-    parted = [name.rstrip("]").partition("[") for name in names]
-    unknown = (
-        f"{column}[{printed}]"
-        for column, _, printed in parted
-        if printed and printed not in _KNOWN_UNITS.get(column, (printed,))
-    )
-    return row, _layout([column for column, _, _ in parted], unit), next(unknown, "")
-
-
-def _layout(names: Sequence[str], unit: float) -> _Layout:
-    """The layout of a table whose columns, the first of them ``#bytes``, have these names without units."""
-    unit = unit if "BW average" in names and "MsgRate" in names else 0.0
-    columns: list[tuple[str, str, float, float, dict[str, str]]] = [
-        ("CPU_Util", "cpu", 1.0, 100.0, {"side": "client"}),
-        *((name, "latency", 1.0, 1e6, params) for name, params in _STATISTICS.items()),
-    ]
-    if unit:
-        columns = [
-            ("BW average", "bandwidth", unit, 1.0, {}),
-            ("MsgRate", "message_rate", 1e6, 1.0, {}),
-            ("BW peak", "bandwidth", unit, 1.0, {"statistic": "max"}),
-            *columns,
-        ]
-    places = {name: place for place, name in enumerate(names)}
-    read = [
-        _Column(places[name], metric, factor, divisor, params)
-        for name, metric, factor, divisor, params in columns
-        if name in places
-    ]
-    return _Layout(len(names), unit, read)
-
-
-def _readings(kind: _Kind, tables: Sequence[str]) -> Iterator[Reading]:
-    """Readings of tables of one kind."""
-    title, set_up, part, heading, status = kind
-    _, layout, _ = _heading(heading)
-    return _rows("".join(tables).split(), layout, *_qualified(title, set_up, part), status)
-
-
 def _rows(
-    cells: Sequence[str], layout: _Layout, case: str, params: Mapping[str, str], status: str
+    rows: Sequence[Mapping[str, str]], unit: float, case: str, params: Mapping[str, str], status: str
 ) -> Iterator[Reading]:
-    """Readings of rows, column by column."""
-    width, unit, columns = layout
-    sizes = list(map(int, cells[::width]))
-    own = [Column(case, column.metric, {**params, **column.params}, status=status) for column in columns]
-    readings = []
-    if unit:
-        average, rate = (cells[column.place :: width] for column in columns[:2])
-        measured = map(_bandwidth, sizes, average, rate, repeat(unit), repeat(status))
-        *both, statuses = zip(*measured, strict=True)
-        readings = [_measured(own[n], values, sizes, statuses) for n, values in enumerate(both)]
-    done = len(readings)
-    for made, (place, _, factor, divisor, _) in zip(own[done:], columns[done:], strict=True):
-        values = [float(cell) * factor / divisor for cell in cells[place::width]]
-        readings.append(_measured(made, values, sizes))
-    return chain.from_iterable(readings)
+    """Readings of rows (column → cell), column by column; unit: of bandwidths in B/s, 0 if there are none."""
+    sizes = [int(row["#bytes"]) for row in rows]
+    if unit and "MsgRate" in rows[0]:
+        measured = [_bandwidth(row, unit, status) for row in rows]
+        for row, size, (value, checked) in zip(rows, sizes, measured, strict=True):
+            if value:
+                yield Reading(case, "bandwidth", value, size, checked, params)
+            else:
+                yield failed(case, "bandwidth", f"the result is {row['BW average']}", size, params)
+        for size, (value, checked) in zip(sizes, measured, strict=True):
+            if value:
+                yield Reading(case, "message_rate", value / size, size, checked, params)
+        for row, size in zip(rows, sizes, strict=True):
+            peak = float(row.get("BW peak", 0))
+            if 0 < peak < inf:
+                yield Reading(case, "bandwidth", peak * unit, size, status, {**params, "statistic": "max"})
+    for name, (metric, a_unit, own) in _QUANTITIES.items():
+        for row, size in zip(rows, sizes, strict=True):
+            value = float(row.get(name, "nan")) / a_unit
+            if isfinite(value):
+                yield Reading(case, metric, value, size, status, {**params, **own})
 
 
-def _measured(
-    column: Column, values: Sequence[float], sizes: Sequence[int], statuses: Sequence[str] = ()
-) -> Iterable[Reading]:
-    """Readings of what was measured, and the failures."""
-    readings = column.readings(values, sizes, statuses)
-    if isfinite(sum(values)) and 0.0 not in values:
-        return readings
-    return chain.from_iterable(map(_if_measured, readings))
-
-
-def _if_measured(reading: Reading) -> Iterator[Reading]:
-    """`reading`, the failure that it tells of, or nothing: 0 is no bandwidth, but may be a deviation."""
-    value = reading.value or 0.0
-    if isfinite(value) and (value or reading.metric != "bandwidth"):
-        yield reading
-    elif reading.status.startswith("failed") and reading.metric == "bandwidth":
-        yield Reading(reading.case, "bandwidth", None, reading.size, reading.status, reading.params)
-
-
-def _bandwidth(size: int, average: str, rate: str, unit: float, status: str) -> tuple[float, float, str]:
-    """Bandwidth and message rate, from the one of the two that was printed more exactly, nan if they failed;
-    their status."""
-    bandwidth, from_rate = float(average) * unit, float(rate) * 1e6 * size
+def _bandwidth(row: Mapping[str, str], unit: float, status: str) -> tuple[float, str]:
+    """Bandwidth in B/s, 0 if it failed, and its status: as printed, or from the message rate where that was
+    printed more exactly."""
+    size, average, rate = int(row["#bytes"]), row["BW average"], row["MsgRate"]
+    bandwidth, error = float(average) * unit, _rounding(average) * unit
+    from_rate, rate_error = float(rate) * 1e6 * size, _rounding(rate) * 1e6 * size
     if not (size and 0 < bandwidth + from_rate < inf):
-        return nan, nan, f"failed: the result is {average}"
-    bandwidth_error = _HALF_A_UNIT[len(average.partition(".")[2])] * unit
-    rate_error = _HALF_A_UNIT[len(rate.partition(".")[2])] * 1e6 * size
-    if abs(bandwidth - from_rate) > bandwidth_error + rate_error + _SLACK * from_rate and status == OK:
+        return 0.0, status
+    if status == OK and abs(bandwidth - from_rate) > error + rate_error + _SLACK * from_rate:
         status = f"invalid: {average} and the message rate {rate} contradict each other: a wrong unit"
-    if bandwidth_error * from_rate > rate_error * bandwidth:
-        bandwidth = from_rate
-    return bandwidth, bandwidth / size, status
+    return from_rate if error * from_rate > rate_error * bandwidth else bandwidth, status
+
+
+def _rounding(printed: str) -> float:
+    """Half a unit of a printed number's last digit."""
+    return 0.5 * 10.0 ** -len(printed.partition(".")[2])
 
 
 def _metric(case: str) -> str:
@@ -344,21 +225,15 @@ def _json(text: str, status: str) -> list[Reading]:
     test, size = fields.get("test", ""), fields.get("MsgSize", "")
     if not test.endswith("_Test") or not re.fullmatch(WHOLE, size):
         return []
-    set_up = [(name, fields[key]) for key, name in _JSON_SET_UP.items() if key in fields]
-    cells = {
-        name: fields[key]
-        for key, name in _JSON_COLUMNS.items()
-        if re.fullmatch(rf"{NUMBER}|-?nan|-?inf", fields.get(key, ""))
-    }
+    set_up = {name: fields[key] for key, name in _JSON_SET_UP.items() if key in fields}
     case, params = _qualified(test.removesuffix("_Test"), set_up)
+    numbers = {key: number for key, number in fields.items() if re.fullmatch(_NUMBER, number)}
+    row = {_JSON_COLUMNS.get(key, key): number for key, number in numbers.items()}
     unit = 0.0
-    if {"BW average", "MsgRate"} <= cells.keys():
-        printed = float(cells["BW average"])
-        expected = float(cells["MsgRate"]) * 1e6 * int(size)
-        unit = min(_UNITS.values(), key=lambda unit: abs(printed * unit - expected))
-    row, layout = list(cells.values()), _layout(list(cells), unit)
-    if unit:
-        fits = next(_rows(row, layout, case, params, OK)).status
-        if fits.startswith("invalid"):  # which of two numbers in an unknown unit is right nobody knows
+    if {"BW average", "MsgRate"} <= row.keys():
+        expected = float(row["MsgRate"]) * 1e6 * int(size)
+        unit = min(_UNITS.values(), key=lambda unit: abs(float(row["BW average"]) * unit - expected))
+        _, fits = _bandwidth(row, unit, OK)
+        if fits != OK:  # which of two numbers in an unknown unit is right nobody knows
             return [failed(case, "bandwidth", f"unknown unit: {fits.removeprefix('invalid: ')}", int(size))]
-    return list(_rows(row, layout, case, params, status))
+    return list(_rows([row], unit, case, params, status))

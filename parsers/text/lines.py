@@ -9,6 +9,8 @@ from typing import Final
 #: Patterns of a printed number. Their length is bounded: an endless row of digits is no measurement.
 WHOLE: Final = r"[0-9]{1,18}"
 NUMBER: Final = r"[0-9]{1,18}(?:\.[0-9]{1,18})?"
+#: A number that may have an exponent.
+SCIENTIFIC: Final = rf"{NUMBER}(?:[eE][-+]?[0-9]{{1,3}})?"
 
 
 def complete_lines(text: str) -> str:

@@ -49,7 +49,7 @@ _PART: Final = re.compile(r"\n (Local|Remote) results:")
 _BARE: Final = re.compile(rf"\n({NUMBER})[ \t]*(?=\n)")
 _NO_DEVICE: Final = re.compile(r"\n ?(Did not detect devices|Failed to get IB devices list[^\n]*)")
 _REASON: Final = re.compile(
-    r"\n ?(?=[CDEFGIMUa-z])((?:[a-z]\w{0,39}: |)(?:Couldn't|Unable to|Failed|Error|ERROR|Invalid"
+    r"\n ?((?:[a-z]\w{0,39}: )?(?:Couldn't|Unable to|Failed|Error|ERROR|Invalid"
     r"|Completion with error|IB device|Gid index|Max message size|Message size"
     r"|Duration mode|Iteration num|unrecognized option)[^\n]*)"
 )

@@ -23,43 +23,30 @@ Source: qperf(1), ``qperf --help tests``, ``--help options``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
-from itertools import chain
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from npc.records.reading import OK, Reading, failed
 from npc.records.units import parse_size
-from parsers.text.lines import NUMBER, WHOLE, complete_lines
+from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
 from parsers.text.options import option, words_after
 
-_TEST: Final = re.compile(r"(?:rds|sctp|sdp|tcp|udp|ver_rc|x?rc|uc|ud)_[a-z_]+")
-_TITLE: Final = re.compile(rf"\n(?=[r-x])(?={_TEST.pattern}:[ \t]*\n)")
+_TEST: Final = r"(?:rds|sctp|sdp|tcp|udp|ver_rc|x?rc|uc|ud)_[a-z_]+"
+_TITLE: Final = re.compile(rf"\n({_TEST}):[ \t]*(?=\n)")
 _GROUPED: Final = rf"(?:{WHOLE}|[0-9]{{1,3}}(?:,[0-9]{{3}}){{1,5}})"
-# A test's last line end may have gone to the next title's pattern; its end is as good, all lines being whole.
 _FIELD: Final = re.compile(
-    r"\n    (bw|send_bw|recv_bw|latency|msg_rate|msg_size)( +)=  *"
-    rf"(({NUMBER}|{_GROUPED}(?:\.[0-9]{{1,18}})?) (\S*)( \({_GROUPED}\))?)[ \t]*(?=\n|\Z)"
+    r"\n    (bw|send_bw|recv_bw|latency|msg_rate|msg_size) +=  *"
+    rf"({NUMBER}|{_GROUPED}(?:\.[0-9]{{1,18}})?) (\S*)(?: \(({_GROUPED})\))?[ \t]*(?=\n)"
 )
-_FIELD_NAME: Final = re.compile(r"\n    (?:bw|send_bw|recv_bw|latency|msg_rate|msg_size) ")
-_FIELDS: Final = re.compile(rf"(?:{_FIELD_NAME.pattern}[^\n]*)+")
 _LONGEST_NAME: Final = re.compile(r"\n    [A-Za-z0-9_]+  =")
-#: Characters that a test without statistics has at most; those of name and results are never twice as many.
-_SHORT: Final = 160
-_ZEROS: Final = str.maketrans("123456789", "0" * 9)
-#: Of a number: metric (empty if its unit is unknown), place, power of ten to append, how to read it, params.
-_Field = tuple[str, slice, str, Callable[[str], float], Mapping[str, str]]
-#: Of a test: its name, its numbers, the place of its size, what else is known to be wrong.
-_Layout = tuple[str, list[_Field], slice | None, str]
 #: Without a device; without the kernel's part of RDMA; the latter with -cm1. Said by the client, or by the
 #: server through it: both look at once, and the one that is first ends the other.
 _NO_DEVICE: Final = re.compile(
     r"(?:server: )?(?:failed to find (?:any )?InfiniBand devices?\b.*|rdma_create_event_channel failed\b.*)"
 )
 _NO_GRH: Final = re.compile(r"(?:server: )?failed to create address handle: Invalid argument")
-_TRY_HELP: Final = "; try: qperf --help"
 _REASON: Final = re.compile(r"\n(?! |#@|warning:)([^\n]+)")
-_USAGE: Final = re.compile(rf"\n(?:(\w+): )?([^\n]*){_TRY_HELP}")
+_USAGE: Final = re.compile(r"\n(?:(\w+): )?([^\n]*); try: qperf --help")
 _METRICS: Final = {
     "bw": "bandwidth",
     "recv_bw": "bandwidth",
@@ -83,15 +70,6 @@ _UNITS: Final = {
     **{f"{prefix}b/sec": ("bits", power) for prefix, power in _DECIMAL.items()},
     **{f"{prefix}B": ("size", power) for prefix, power in _DECIMAL.items()},
 }
-#: Field → unit → metric, the power of ten to append, and what to divide by.
-_QUANTITIES: Final = {
-    name: {
-        unit: (metric, power, 8.0 if kind == "bits" else 1.0)
-        for unit, (kind, power) in _UNITS.items()
-        if kind == metric or (kind == "bits" and metric == "bandwidth")
-    }
-    for name, metric in _METRICS.items()
-}
 #: What the results of one test are, beside a message rate: of TCP and the like by its name.
 _RESULTS: Final = (
     (re.compile(r"\w+_lat"), {frozenset({"latency"})}),
@@ -101,8 +79,6 @@ _RESULTS: Final = (
     (re.compile(r"\w+"), {frozenset({"bw"}), frozenset({"latency"}), frozenset()}),
 )
 _MIXED: Final = "its lines are not those of one result"
-_SENT: Final = {"side": "send"}
-_NOTHING: Final[dict[str, str]] = {}
 #: Atomic operations have a size of their own, and qperf says that it does not use another.
 _ATOMIC: Final = re.compile("compare_swap|fetch_add")
 _UNUSED_SIZE: Final = "\nwarning: --msg_size set but not used"
@@ -113,129 +89,60 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of qperf's client, in its order; failures last those that never began."""
     words = words_after(argv, "qperf")
     text = complete_lines(text)
-    # With 0 for every digit, few of the texts below a name differ: see `_layout`.
-    shape = (text if text.isascii() else text.encode("ascii", "replace").decode()).translate(_ZEROS)
-    before, *shapes = _TITLE.split(shape)
-    usage = _USAGE.search(text, 0, len(before) + 1) if _TRY_HELP in before else None
-    refused = [failed(usage[1] or "qperf", _metric(usage[1] or ""), usage[2])] if usage else []
+    tests, sizes = list(sections(_TITLE, text)), _sizes(words)
     named_device = option(words, "-i", "--id") is not None
-    tests = _tests(text, len(before), shapes, _sizes(words), named_device)
-    never_began = [
-        failed(case, _metric(case), "it never began: qperf stopped before it")
-        for case in dict.fromkeys(word for word in words if _TEST.fullmatch(word))
-        if not (usage and usage[1] == case) and not re.search(rf"\n{case}:[ \t]*\n", text)
-    ]
-    return chain(refused, tests, never_began)
+    usage = _USAGE.search(text, 0, tests[0][0].start() + 1 if tests else len(text))
+    if usage:
+        yield failed(usage[1] or "qperf", _metric(usage[1] or ""), usage[2])
+    above = ""
+    for title, body in tests:
+        # qperf stops at a test without a result: a name with nothing below it went astray
+        yield from _test(title[1], "" if above == "\n" else body, sizes, named_device)
+        above = body
+    began = {title[1] for title, _ in tests} | ({usage[1]} if usage else set())
+    for case in dict.fromkeys(words):
+        if re.fullmatch(_TEST, case) and case not in began:
+            yield failed(case, _metric(case), "it never began: qperf stopped before it")
 
 
-def _tests(text: str, end: int, shapes: list[str], sizes: list[int], named_device: bool) -> Iterator[Reading]:
-    """The readings of all tests; the first of `shapes` is that of the line behind `end`."""
-    astray = False  # qperf stops at a test without a result: a name with nothing below it went astray
-    for shape in shapes:
-        start = end + 1
-        end = start + len(shape)
-        lines = text[start:end]
-        case, fields, size_place, reason = _layout(shape) if len(shape) <= _SHORT else _long_layout(shape)
-        size, status = None, OK
-        if sizes:
-            asked = [] if _ATOMIC.search(case) or _UNUSED_SIZE in shape else sizes
-            size = asked[0] if len(asked) == 1 else None
-            status = _UNKNOWN_SIZE if len(asked) > 1 else OK
-        if astray:
-            fields, size_place, reason = [], None, _reason("")
-        if size_place:
-            size, exact = _printed_size(lines[size_place])
-            status = OK
-            if sizes and not exact:
-                size = _exact(size, asked)
-        received = False
-        sent = None
-        for metric, place, power, number, params in fields:
-            value = number(lines[place] + power)
-            if not value:
-                continue
-            reading = Reading(case, metric, value, size, status, params)
-            if params is _SENT:
-                sent = reading
-                continue
-            if sent:
-                yield sent
-                sent = None
-            if metric:
-                yield reading
-            received = True
-        if not received:
-            if any(metric for metric, *_ in fields):
-                reason = "nothing arrived: the result is 0"
-            reason = reason or _reason(lines)
-            size = None if reason == _MIXED else size
-            yield Reading(case, _metric(case), None, size, _status(case, reason, named_device), _NOTHING)
-            status = "invalid: nothing was received"
-            astray = "\n" not in lines
-        if sent:
-            yield Reading(case, sent.metric, sent.value, sent.size, status, _SENT)
-
-
-def _long_layout(shape: str) -> _Layout:
-    """`_layout` of a test whose numbers are too many for all its lines to be remembered: of its fields."""
-    fields = _FIELDS.search(shape)
-    end = fields.end() if fields else shape.index(":") + 1
-    if end > 2 * _SHORT or _FIELD_NAME.search(shape, end):
-        return _layout.__wrapped__(shape)
-    return _layout(shape[:end], has_longest=_LONGEST_NAME.search(shape, end) is not None)
-
-
-@lru_cache(maxsize=8192)
-def _layout(shape: str, has_longest: bool = False) -> _Layout:
-    """Where the numbers are in all tests whose lines have this shape, each digit being a 0.
-
-    What matches a digit in `_FIELD` matches every other, so that the shape tells all but the values.
-    """
-    case = shape[: shape.index(":")]
-    found = list(_FIELD.finditer(shape))
-    # Where no others are printed, the last of these mostly has the longest name.
-    if not found or not (has_longest or found[-1][2] == "  " or _LONGEST_NAME.search(shape)):
-        return case, [], None, ""
-    if not _of_one_result(case, tuple([field[1] for field in found])):
-        return case, [], None, _MIXED
-    fields: list[_Field] = []
-    size_place = None
-    for field in found:
-        name, _, _, digits, unit, exact = field.groups()
+def _test(case: str, body: str, sizes: list[int], named_device: bool) -> Iterator[Reading]:
+    """Readings of the lines below a test's name; `sizes` are those that the command line asks for."""
+    asked = [] if _ATOMIC.search(case) or _UNUSED_SIZE in body else sizes
+    size = asked[0] if len(asked) == 1 else None
+    status = _UNKNOWN_SIZE if len(asked) > 1 else OK
+    fields = _FIELD.findall(body) if _LONGEST_NAME.search(body) else []
+    mixed = bool(fields) and not _of_one_result(case, [name for name, *_ in fields])
+    values: list[tuple[str, float]] = []
+    for name, printed, unit, exact in () if mixed else fields:
+        kind, power = _UNITS.get(unit, ("", ""))
+        value = float(printed.replace(",", "") + power)
         if name == "msg_size":
-            if exact or _UNITS.get(unit, ("", ""))[0] == "size":
-                size_place = slice(*field.span(3))
-        elif unit in _QUANTITIES[name] or name != "send_bw":
-            metric, power, divisor = _QUANTITIES[name].get(unit) or ("", "", 1.0)
-            number = float if divisor == 1 and "," not in digits else partial(_number, divisor)
-            params = _SENT if name == "send_bw" else _NOTHING
-            fields.append((metric, slice(*field.span(4)), power, number, params))
-    return case, fields, size_place, ""
+            if exact or kind == "size":
+                size, status = int(exact.replace(",", "")) if exact else _exact(round(value), asked), OK
+        elif kind == "bits" and _METRICS[name] == "bandwidth":
+            values.append((name, value / 8))
+        elif kind == _METRICS[name]:
+            values.append((name, value))
+    received = [value for name, value in values if name != "send_bw"]
+    if not any(received):
+        reason = _MIXED if mixed else "nothing arrived: the result is 0" if received else _reason(body)
+        yield Reading(
+            case, _metric(case), None, None if mixed else size, _failure(case, reason, named_device)
+        )
+        status = "invalid: nothing was received"
+    for name, value in values:
+        if value:
+            params = {"side": "send"} if name == "send_bw" else {}
+            yield Reading(case, _METRICS[name], value, size, status, params)
 
 
-def _number(divisor: float, printed: str) -> float:
-    """A number that may have thousands commas, divided by `divisor`."""
-    return float(printed.replace(",", "")) / divisor
-
-
-@lru_cache
-def _printed_size(printed: str) -> tuple[int, bool]:
-    """A message size in bytes, and whether it is exact: else it is known to the digits that are printed."""
-    number, unit, *exact = printed.replace(",", "").split(" ")
-    if exact:
-        return int(exact[0][1:-1]), True
-    return round(float(number + _UNITS[unit][1])), False
-
-
-@lru_cache
-def _of_one_result(case: str, shown: tuple[str, ...]) -> bool:
-    """Whether a test of this name ends with these fields, each once."""
+def _of_one_result(case: str, names: Sequence[str]) -> bool:
+    """Whether a test of this name ends with fields of these names, each once."""
     allowed = next(results for name, results in _RESULTS if name.fullmatch(case))
-    return len(set(shown)) == len(shown) and set(shown) - {"msg_rate", "msg_size"} in allowed
+    return len(set(names)) == len(names) and set(names) - {"msg_rate", "msg_size"} in allowed
 
 
-@lru_cache
-def _status(case: str, reason: str, named_device: bool) -> str:
+def _failure(case: str, reason: str, named_device: bool) -> str:
     """The status of a test that gave no result."""
     if _NO_DEVICE.fullmatch(reason) and not named_device:
         return f"unavailable: no RDMA device: {reason}"
@@ -287,6 +194,4 @@ def _loop(first: str, last: str = "", step: str = "1") -> list[int]:
 
 def _exact(printed: int, asked: list[int]) -> int:
     """The asked size that `printed` rounds to three digits, `printed` if it rounds none."""
-    if not asked:
-        return printed
     return next((size for size in asked if round(size, 3 - len(str(size))) == printed), printed)

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from cron.series import matches
 from cron.verdict import NightVerdict, Verdict
 from npc.files import append_line
-from npc.records.history import SeriesKey
+from npc.records.series import Series
 
 ACCEPTED: Final = "accepted.jsonl"
 
@@ -42,7 +42,7 @@ class Acceptance:
     who: str
     reason: str
     pattern: str
-    baselines: dict[SeriesKey, Baseline]
+    baselines: dict[Series, Baseline]
 
 
 def accept(folder: Path, night: NightVerdict, reason: str, who: str, pattern: str = "*") -> Acceptance:
@@ -54,7 +54,7 @@ def accept(folder: Path, night: NightVerdict, reason: str, who: str, pattern: st
     """
     if not reason.strip():
         raise InvalidAcceptance("a baseline moves for a reason only: --reason 'new switch firmware'")
-    baselines: dict[SeriesKey, Baseline] = {}
+    baselines: dict[Series, Baseline] = {}
     for series in night.series:
         if not matches(pattern, series.key):
             continue
@@ -92,9 +92,9 @@ def read_acceptances(folder: Path) -> list[Acceptance]:
     return found
 
 
-def baselines_of(acceptances: Iterable[Acceptance]) -> dict[SeriesKey, Baseline]:
+def baselines_of(acceptances: Iterable[Acceptance]) -> dict[Series, Baseline]:
     """By series, what was accepted last; where that names no new beginning, the one before it stays."""
-    found: dict[SeriesKey, Baseline] = {}
+    found: dict[Series, Baseline] = {}
     for acceptance in acceptances:
         for key, baseline in acceptance.baselines.items():
             before = found.get(key)
@@ -124,7 +124,7 @@ def _acceptance(plain: dict[str, Any]) -> Acceptance:
         reason=str(plain["reason"]),
         pattern=str(plain["pattern"]),
         baselines={
-            SeriesKey(*(row[name] for name in SeriesKey._fields)): Baseline(row["value"], str(row["since"]))
+            Series.of_row(row): Baseline(row["value"], str(row["since"]))
             for row in plain["baselines"]
         },
     )

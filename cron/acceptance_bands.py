@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from cron.series import matches
 from npc.machine.platform import InvalidPlatform, Platform
-from npc.records.history import SeriesKey
+from npc.records.series import Series
 
 #: What a band without a metric's name is for.
 _HEADLINES: Final = {
@@ -55,7 +55,7 @@ def floors(platform: Platform | None) -> tuple[Floor, ...]:
     return tuple(found)
 
 
-def floor_of(key: SeriesKey, bands: Iterable[Floor], keys: Iterable[SeriesKey]) -> Floor | None:
+def floor_of(key: Series, bands: Iterable[Floor], keys: Iterable[Series]) -> Floor | None:
     """The band that holds for a series: the last one in the file that names it. keys: all series."""
     chosen = None
     for band in bands:
@@ -66,7 +66,7 @@ def floor_of(key: SeriesKey, bands: Iterable[Floor], keys: Iterable[SeriesKey]) 
     return chosen
 
 
-def _headline(band: Floor, key: SeriesKey, keys: Iterable[SeriesKey]) -> Floor:
+def _headline(band: Floor, key: Series, keys: Iterable[Series]) -> Floor:
     """What of a band without a metric's name is meant for this series."""
     have = {other.metric for other in keys if (other.benchmark, other.case) == (key.benchmark, key.case)}
     meant = {

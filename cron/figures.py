@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cron.series import direction, label
 from npc.machine.fabric import natural
-from npc.records.history import Point, SeriesKey
+from npc.records.history import Point
 from npc.records.record import OK
+from npc.records.series import Series
 from npc.records.units import METRICS, format_quantity
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def allocation(points: Sequence[Point], path: Path, topology: Topology | None = 
 
 def relative_by_node(points: Sequence[Point]) -> Mapping[tuple[str, str], float]:
     """By node and night: how much better (positive) than usual its measurements were, as a logarithm."""
-    series: dict[SeriesKey, list[Point]] = {}
+    series: dict[Series, list[Point]] = {}
     for point in points:
         if point.status == OK and point.value and point.hosts and direction(point.key):
             series.setdefault(point.key, []).append(point)

@@ -22,7 +22,7 @@ from cron.localise import suspects
 from cron.series import Panel, direction, failures_of
 from cron.step_detection import HIT, MIN_NIGHTS, WINDOW, Judged, StepDetection
 from cron.verdict import Direction, NightVerdict, SeriesVerdict, Suspect, Verdict
-from npc.records.history import SeriesKey
+from npc.records.series import Series
 from npc.records.units import METRICS, format_quantity
 from npc.statistics.distributions import upper_tail
 from npc.statistics.medians import false_discovery
@@ -66,7 +66,7 @@ class Past(NamedTuple):
     hit: Booleans
 
 
-def go_through(panel: Panel, baselines: Mapping[SeriesKey, Baseline]) -> Past:
+def go_through(panel: Panel, baselines: Mapping[Series, Baseline]) -> Past:
     """The gate over all nights; score, better, limit and hit are S × T, `judged` is the last night's."""
     first, again = panel.logarithms(panel.value), panel.logarithms(panel.again)
     series, nights = first.shape
@@ -99,7 +99,7 @@ def _nightly_values(first: Floats, again: Floats) -> Floats:
 def judge(
     panel: Panel,
     platform: str,
-    baselines: Mapping[SeriesKey, Baseline] | None = None,
+    baselines: Mapping[Series, Baseline] | None = None,
     bands: Sequence[Floor] = (),
     topology: Topology | None = None,
 ) -> NightVerdict:
@@ -160,9 +160,7 @@ def _of_the_night(series: Sequence[SeriesVerdict], accused: Sequence[Suspect]) -
     return max(worst, least, key=lambda each: each.value)
 
 
-def _begins(
-    panel: Panel, baselines: Mapping[SeriesKey, Baseline]
-) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+def _begins(panel: Panel, baselines: Mapping[Series, Baseline]) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
     """By series the night that its accepted baseline counts from; -1 where that is the beginning."""
     place = {run: t for t, run in enumerate(panel.runs)}
     since = (baselines[key].since if key in baselines else "" for key in panel.keys)
@@ -299,7 +297,7 @@ def _lasting(panel: Panel, s: int, accepted: float) -> bool:
     return len(bad) > 0 and bad[-1] and sum(bad) >= LASTING
 
 
-def _why_missing(panel: Panel, key: SeriesKey, statuses: Sequence[str]) -> str:
+def _why_missing(panel: Panel, key: Series, statuses: Sequence[str]) -> str:
     """The series' own status of tonight, that of its benchmark, or that nothing ran."""
     reasons = list(statuses) or list(failures_of(panel).get(key.benchmark, ()))
     if reasons:
@@ -307,7 +305,7 @@ def _why_missing(panel: Panel, key: SeriesKey, statuses: Sequence[str]) -> str:
     return "measured before, not tonight"
 
 
-def _in_words(floor: Floor, key: SeriesKey) -> str:
+def _in_words(floor: Floor, key: Series) -> str:
     unit = METRICS[key.metric].unit
     limits = (
         (word, limit) for word, limit in (("low", floor.low), ("high", floor.high)) if limit is not None

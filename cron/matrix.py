@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cron.journal import Part
 from cron.series import case_of
 from cron.verdict import NightVerdict, SeriesVerdict, Verdict
 from npc.jobs.characterise import checkout
 from npc.records.history import Point
+from npc.records.journal import Part
 
 #: Fewer nodes cannot be compared with each other (docs/blame.md).
 LEAST_NODES: Final = 5

@@ -15,13 +15,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Final, NamedTuple
 
-from cron.journal import Part
 from npc import locks
 from npc.jobs import session, slurm
 from npc.jobs.characterise import LOCK, checkout
 from npc.jobs.stop import Stop
 from npc.jobs.workpackages import NoRun, find_run, read_workpackages
 from npc.machine.processes import die_with_parent
+from npc.records.journal import Part
 from npc.records.record import InvalidRecord, Record
 from npc.records.run import RECORDS, read_run
 

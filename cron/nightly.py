@@ -1,7 +1,7 @@
 """A night: measure, keep, judge, measure the suspicious again, judge again, say who it was, tidy up.
 
-Each step is noted in the journal (`cron.journal`) when it is done, so that a night which is killed at any
-instant loses nothing: the next one waits for its jobs, collects, keeps and judges it before its own begins.
+Each step is noted in the journal (`npc.records.journal`) when it is done, so that a night that is killed at
+any instant loses nothing: the next one waits for its jobs, collects, keeps and judges it before its own begins.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cron import measure
-from cron.journal import Journal, Night, Part, missed
 from cron.verdict import NightVerdict, Verdict
 from npc.jobs.characterise import checkout, settings
 from npc.jobs.stop import Stop
-from npc.records.history import History, SeriesKey, night_name, of_night
-from npc.records.history_files import REMEASURED
+from npc.records.history import History, night_name, of_night
+from npc.records.journal import Journal, JournalEntry, Part, missed
 from npc.records.record import replace
+from npc.records.series import REMEASURED, Series
 from npc.records.units import format_duration
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Outcome:
     matrix: Matrix | None = None
 
 
-class Watch:
+class NightRun:
     """One night from its beginning to its end; the lock of the history's folder is held meanwhile."""
 
     def __init__(self, options: Options, stop: Stop) -> None:
@@ -94,7 +94,7 @@ class Watch:
         rules(self.options.platform, self.options.history)
         self.history.nights()
         self.repair()
-        nights = self.journal.nights()
+        nights = self.journal.entries()
         now = datetime.now(timezone.utc)
         if gone := missed(nights, now):
             last = nights[-1].begun
@@ -106,7 +106,7 @@ class Watch:
         )
         folder = self.options.runs / name
         self.journal.note(name, "begun", folder=str(folder), words=self.options.words)
-        night = Night(name, folder, now, self.options.words)
+        night = JournalEntry(name, folder, now, self.options.words)
 
         self._measure(night, Part(name="first", kind="first", words=self.options.words), FIRST)
         verdict = self._judge(night)
@@ -128,21 +128,21 @@ class Watch:
 
     def repair(self) -> None:
         """Finish all nights that were cut off. Raises as `run` does."""
-        for night in self.journal.nights():
+        for night in self.journal.entries():
             if not night.ended:
                 self._repair(night)
 
     def end(self, night: NightVerdict) -> None:
         """Note that everything about a night is written, and prune what need not be kept."""
         self.journal.note(night.run, "ended", verdict=night.verdict.name)
-        for old in prunable(self.journal.nights(), self.options.keep_runs):
+        for old in prunable(self.journal.entries(), self.options.keep_runs):
             shutil.rmtree(old.folder, ignore_errors=True)
             if not old.folder.exists():
                 self.journal.note(old.name, "pruned")
 
     # -- measuring ---------------------------------------------------------------------------------------
 
-    def _measure(self, night: Night, part: Part, share: float) -> None:
+    def _measure(self, night: JournalEntry, part: Part, share: float) -> None:
         """Run a part in its share of the time that is left, and keep its records."""
         if self.stop.number is not None:
             raise Stopped
@@ -165,7 +165,7 @@ class Watch:
         if self.stop.number is not None:
             raise Stopped
 
-    def _keep(self, night: Night, part: Part, code: int | None) -> None:
+    def _keep(self, night: JournalEntry, part: Part, code: int | None) -> None:
         """Put a part's records into the history, and say it where there are none."""
         records = measure.records_of(part, night.folder)
         if not records:
@@ -176,20 +176,20 @@ class Watch:
         rows = self._append(night, part, records)
         self.journal.note(night.name, "kept", part=part.name, rows=rows)
 
-    def _append(self, night: Night, part: Part, records: Iterable[Record]) -> int:
+    def _append(self, night: JournalEntry, part: Part, records: Iterable[Record]) -> int:
         """Append to the history, with raw files named from the night's folder; how many rows are new."""
         run = measure.run_of(part, night.folder)
         base = run.relative_to(night.folder) if run else Path(part.name)
         named = (replace(each, raw=str(base / each.raw) if each.raw else "") for each in records)
         return self.history.append(of_night(named, night.name, remeasured=part.kind == "again"))
 
-    def _of_same_nodes(self, night: Night, part: Part, records: Sequence[Record]) -> list[Record]:
+    def _of_same_nodes(self, night: JournalEntry, part: Part, records: Sequence[Record]) -> list[Record]:
         """Those records that repeat what the night measured first on the same nodes, and the failures."""
         places = self._places(night)
         same = [
             record
             for record in records
-            if not record.hosts or _place(record) in places.get(SeriesKey.of(record), ())
+            if not record.hosts or _place(record) in places.get(Series.of(record), ())
         ]
         if len(same) < len(records):
             other = sorted({host for record in records for host in record.hosts} - set(part.hosts))
@@ -199,15 +199,15 @@ class Watch:
             )
         return same
 
-    def _places(self, night: Night) -> dict[SeriesKey, set[tuple[str, ...]]]:
+    def _places(self, night: JournalEntry) -> dict[Series, set[tuple[str, ...]]]:
         """By series, the groups of nodes on which the night measured it first."""
-        places: dict[SeriesKey, set[tuple[str, ...]]] = {}
+        places: dict[Series, set[tuple[str, ...]]] = {}
         for record in self.history.records(run=night.name):
             if REMEASURED not in record.params:
-                places.setdefault(SeriesKey.of(record), set()).add(_place(record))
+                places.setdefault(Series.of(record), set()).add(_place(record))
         return places
 
-    def _again(self, night: Night, verdict: NightVerdict) -> list[Part]:
+    def _again(self, night: JournalEntry, verdict: NightVerdict) -> list[Part]:
         """What to measure again: the suspicious benchmarks, each on the nodes where it was suspicious."""
         places = self._places(night)
         groups: set[tuple[str, tuple[str, ...]]] = set()
@@ -225,7 +225,7 @@ class Watch:
             parts.append(Part(name=f"again-{number}", kind="again", words=tuple(words), hosts=hosts))
         return parts
 
-    def _confirm(self, night: Night, verdict: NightVerdict) -> Matrix | None:
+    def _confirm(self, night: JournalEntry, verdict: NightVerdict) -> Matrix | None:
         """The matrix of pairs of the suspects, where there is a cluster to run it on."""
         from cron import matrix
 
@@ -245,13 +245,13 @@ class Watch:
 
     # -- judging -----------------------------------------------------------------------------------------
 
-    def _judge(self, night: Night) -> NightVerdict:
+    def _judge(self, night: JournalEntry) -> NightVerdict:
         options = self.options
         return judge_night(options.platform, self.history, night.name, night.begun, options.fabric)
 
     # -- after a crash -----------------------------------------------------------------------------------
 
-    def _repair(self, night: Night) -> None:
+    def _repair(self, night: JournalEntry) -> None:
         """Finish a night that was cut off: collect, keep and judge what it measured."""
         rows = 0
         for progress in list(night.parts.values()):
@@ -296,7 +296,7 @@ def judge_night(
     return judge(nights, history.folder.name, baselines, bands, fabric)
 
 
-def rules(platform: Path, history: Path) -> tuple[tuple[Floor, ...], dict[SeriesKey, Baseline]]:
+def rules(platform: Path, history: Path) -> tuple[tuple[Floor, ...], dict[Series, Baseline]]:
     """What a night is judged by: the bands of the platform, and what was accepted.
 
     Raises click.ClickException for a file that cannot be used.
@@ -315,7 +315,7 @@ def rules(platform: Path, history: Path) -> tuple[tuple[Floor, ...], dict[Series
         raise click.ClickException(str(error)) from None
 
 
-def prunable(nights: Sequence[Night], keep: int) -> list[Night]:
+def prunable(nights: Sequence[JournalEntry], keep: int) -> list[JournalEntry]:
     """Nights whose raw runs may go: ended well, and `keep` such nights are younger."""
     good = [night for night in nights if night.ended and night.verdict not in KEPT and not night.pruned]
     return good[: max(0, len(good) - keep)]

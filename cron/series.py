@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from npc.records.history import Point, SeriesKey
+from npc.records.history import Point
 from npc.records.record import OK
+from npc.records.series import Series
 from npc.records.units import METRICS, format_size
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Panel:
     hosts. attempts: what was tried where.
     """
 
-    keys: tuple[SeriesKey, ...]
+    keys: tuple[Series, ...]
     runs: tuple[str, ...]
     times: tuple[str, ...]
     value: Floats
@@ -106,17 +107,17 @@ class Panel:
         return math.expm1(min((direction(self.keys[s]) or 1.0) * float(shift), 700.0))
 
 
-def direction(key: SeriesKey) -> float:
+def direction(key: Series) -> float:
     """1 where a larger value is better, -1 where a smaller one is, 0 where neither."""
     return {"higher": 1.0, "lower": -1.0, "neither": 0.0}[METRICS[key.metric].better]
 
 
-def case_of(key: SeriesKey) -> str:
+def case_of(key: Series) -> str:
     """What is measured, whatever the size and the parameters: ``qperf tcp_bw bandwidth``."""
     return " ".join(filter(None, (key.benchmark, key.case, key.metric)))
 
 
-def label(key: SeriesKey) -> str:
+def label(key: Series) -> str:
     """A series for people, in the words of `matches`: ``qperf tcp_bw bandwidth 64K``, parameters behind."""
     words = [key.benchmark, key.case, key.metric]
     if key.size is not None:
@@ -127,7 +128,7 @@ def label(key: SeriesKey) -> str:
     return " ".join(filter(None, words))
 
 
-def matches(pattern: str, key: SeriesKey) -> bool:
+def matches(pattern: str, key: Series) -> bool:
     """Whether a pattern names the series: ``qperf tcp_* bandwidth 64K``, words from the left.
 
     Each word is a shell pattern for benchmark, case, metric and size, in this order; ``NAME=VALUE`` words,
@@ -154,7 +155,7 @@ def panel(points: Iterable[Point], platform: str | None = None) -> Panel:
     Series without a single usable value are left out: where a benchmark breaks before it measures, its
     failure has no metric that could be compared with anything; it is in `Panel.failures`.
     """
-    groups: dict[SeriesKey, dict[str, list[Point]]] = {}
+    groups: dict[Series, dict[str, list[Point]]] = {}
     begun: dict[str, str] = {}
     failed: dict[str, dict[tuple[str, str], None]] = {}
     worked: dict[tuple[str, str, tuple[str, ...], bool], bool] = {}

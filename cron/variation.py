@@ -13,8 +13,9 @@ from dataclasses import asdict, dataclass
 from statistics import fmean, median, pstdev
 from typing import Any, Final
 
-from npc.records.history import Point, SeriesKey
+from npc.records.history import Point
 from npc.records.record import OK
+from npc.records.series import Series
 from npc.statistics.medians import Summary, summarise
 
 #: A series is time-variant where one of the tests rejects "always the same" with a smaller chance.
@@ -33,7 +34,7 @@ class Variation:
     nights.
     """
 
-    key: SeriesKey
+    key: Series
     first: str
     last: str
     samples: int
@@ -62,7 +63,7 @@ class Variation:
 def variations(points: Iterable[Point], say: Callable[[str], None] = lambda _: None) -> list[Variation]:
     """Every series with a usable value, in the order of the points. Re-measurements are left out: they were
     made because a night was low. say: is told which series is looked at."""
-    nights: dict[SeriesKey, dict[str, list[float]]] = {}
+    nights: dict[Series, dict[str, list[float]]] = {}
     begun: dict[str, str] = {}
     for point in points:
         if point.status == OK and point.value is not None and not point.remeasured:
@@ -76,7 +77,7 @@ def variations(points: Iterable[Point], say: Callable[[str], None] = lambda _: N
     return varied
 
 
-def _variation(key: SeriesKey, nights: dict[str, list[float]]) -> Variation:
+def _variation(key: Series, nights: dict[str, list[float]]) -> Variation:
     medians = [median(values) for values in nights.values()]
     every = [value for values in nights.values() for value in values]
     trend, tau = _trend(medians)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any, Final, Literal
 
-from npc.records.history import SeriesKey
+from npc.records.series import Series
 
 SCHEMA: Final = 1
 
@@ -54,7 +54,7 @@ class SeriesVerdict:
     it began in. hit: whether tonight is low enough to be measured again. reason: in words.
     """
 
-    key: SeriesKey
+    key: Series
     verdict: Verdict
     reason: str = ""
     value: float | None = None

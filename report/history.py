@@ -1,41 +1,30 @@
-"""A history night by night, read in one pass: monthly CSV files of records become medians of nights.
-
-``history/PLATFORM/2026-11.csv`` holds rows as in ``records.csv``; ``run`` is the night. A million rows are
-read as plain cells and never become records: only nights, and how nodes compare, are kept.
-"""
+"""A history as the page shows it: every series night by night, how the nodes compare, and what was judged."""
 
 from __future__ import annotations
 
-import csv
 import json
 import math
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import chain
-from operator import itemgetter
+from functools import cache
+from itertools import groupby
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from statistics import median
 from typing import Any, Final, NamedTuple
 
-from npc.records.history_files import REMEASURED, completed, months, raw_folders
-from npc.records.record import COLUMNS, OK
+from npc.records.history import History, InvalidHistory, Point
+from npc.records.journal import Journal
+from npc.records.record import OK, Record
+from npc.records.series import Series, test_name
 from npc.records.units import METRICS, format_size
 
-#: Of a row in the order of `COLUMNS` what tells its series, then hosts, run and status: everything but time,
-#: value, sample and what nobody looks at.
-_ALIKE: Final = itemgetter(1, 2, 3, 4, 7, 8, 15, 9, 11, 13)
-_SERIES: Final = 7
-_RUN: Final = 8
-_PARAMS: Final = COLUMNS.index("params")
-_RAW: Final = COLUMNS.index("raw")
-_FLOAT: Final = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
 VERDICT: Final = "verdict.json"
 #: Below the folder of a platform: the verdicts of every night.
 VERDICTS: Final = "verdicts"
-#: Of so many nights, the last ones, verdicts and names of raw files are read.
+#: Number of last nights of which verdicts and names of raw files are read.
 _LAST_NIGHTS: Final = 60
 #: The version of ``verdict.json`` that is understood (docs/files.md).
 _SCHEMA: Final = 1
@@ -45,38 +34,12 @@ class NoHistory(ValueError):
     """There is no history where one was asked for; the message says what would make it."""
 
 
-class Key(NamedTuple):
-    """What the values of one series share; cells as in the files. params: sorted JSON, or empty."""
-
-    platform: str
-    benchmark: str
-    case: str
-    metric: str
-    size: str
-    nodes: str
-    params: str
-
-
-class Rows(NamedTuple):
-    """Rows of a series and a night that share hosts and status, in the order of the file.
-
-    again: whether the night measured them a second time. values: NaN where there is none. raw: the raw file
-    of each, relative to the folder of the night's raw runs; empty where that is gone, or the night long ago.
-    """
-
-    hosts: str
-    status: str
-    again: bool
-    values: Sequence[float]
-    raw: Sequence[str]
-
-
-class Night(NamedTuple):
+class NightValue(NamedTuple):
     """A series in one night. time: seconds since 1970; median, low and high of `n` usable samples, NaN of
     none.
 
     status: the first that is not ``ok``. file: the CSV file that holds its rows. verdict: what that night
-    said of the series, where it is known and not PASS. rows: what was measured.
+    said of the series, where it is known and not PASS.
     """
 
     run: str
@@ -86,51 +49,41 @@ class Night(NamedTuple):
     high: float
     n: int
     status: str
-    file: str
+    file: Path
     verdict: str
-    rows: Sequence[Rows]
 
 
-class RawFiles:
-    """Where the raw files of nights are: `npc nightly` prunes those of good nights after a while."""
+class RawRuns:
+    """Where the raw files of a history's nights are: `npc nightly` prunes those of good nights after a
+    while."""
 
-    def __init__(self) -> None:
-        self._folders: dict[Path, Mapping[str, Path]] = {}
-        self._there: dict[Path, frozenset[str]] = {}
-        self._names: dict[Path, frozenset[str]] = {}
+    def __init__(self, history: Path) -> None:
+        self._folders = {entry.name: entry.folder for entry in Journal(history).entries()}
+        self._there = {run for run, folder in self._folders.items() if folder.is_dir()}
+        #: The last nights, whose raw files are shown one by one.
+        self.last = self._there.intersection(list(self._folders)[-_LAST_NIGHTS:])
 
-    def add(self, history: Path) -> frozenset[str]:
-        """Read a history's journal, once; those of the last nights whose raw runs are there."""
-        if history not in self._folders:
-            folders = self._folders[history] = raw_folders(history)
-            self._there[history] = frozenset(night for night in folders if folders[night].is_dir())
-        last = list(self._folders[history])[-_LAST_NIGHTS:]
-        return self._there[history].intersection(last)
+    def folder(self, run: str) -> Path | None:
+        """The folder of a night's raw runs; None if it is not there."""
+        return self._folders[run] if run in self._there else None
 
-    def folder(self, night: Night) -> Path | None:
-        """The folder of the night's raw runs; None if it is not there."""
-        history = Path(night.file).parent
-        return self._folders[history][night.run] if night.run in self._there[history] else None
-
-    def why_none(self, night: Night) -> str:
+    def why_none(self, run: str) -> str:
         """Why a folder is not there."""
-        known = night.run in self._folders[Path(night.file).parent]
-        return "raw runs pruned" if known else "where: not known"
+        return "raw runs pruned" if run in self._folders else "where: not known"
 
-    def path(self, night: Night, raw: str) -> Path | None:
-        """A raw file of the night, None if it is not there."""
-        folder = self.folder(night)
-        path = folder / raw if folder and raw else None
-        return path if path and path.name in self._listed(path.parent) else None
+    def path(self, record: Record) -> Path | None:
+        """The raw file of a night's record, None if it is not there."""
+        path = self._folders[record.run] / record.raw if record.raw else None
+        return path if path and path.name in _names(path.parent) else None
 
-    def _listed(self, folder: Path) -> frozenset[str]:
-        """What is in a folder; a file system that is far away is asked once, and not for each file."""
-        if folder not in self._names:
-            try:
-                self._names[folder] = frozenset(path.name for path in folder.iterdir())
-            except OSError:
-                self._names[folder] = frozenset()
-        return self._names[folder]
+
+@cache
+def _names(folder: Path) -> frozenset[str]:
+    """What is in a folder; a file system that is far away is asked once, and not for each file."""
+    try:
+        return frozenset(path.name for path in folder.iterdir())
+    except OSError:
+        return frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +94,8 @@ class HistorySeries:
     """
 
     ident: str
-    key: Key
-    nights: tuple[Night, ...]
+    key: Series
+    nights: tuple[NightValue, ...]
     judged: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -151,19 +104,22 @@ class HistorySeries:
         return METRICS[self.key.metric].unit
 
     @property
-    def name(self) -> str:
-        """In words: benchmark, case, size, parameters."""
-        key = self.key
-        words = [key.case if key.case.startswith(key.benchmark) else f"{key.benchmark} {key.case}"]
-        if key.size:
-            words.append(format_size(int(key.size)))
-        if key.nodes != "1":
-            words.append(f"{key.nodes} nodes")
-        words += [f"{name} {text}" for name, text in sorted(_params(key.params).items())]
-        return ", ".join(words)
+    def params(self) -> Mapping[str, str]:
+        """Its settings and qualifiers."""
+        return dict(json.loads(self.key.params))
 
     @property
-    def measured(self) -> list[Night]:
+    def name(self) -> str:
+        """In words: benchmark, case, size, parameters."""
+        words = [test_name(self.key.benchmark, self.key.case)]
+        if self.key.size is not None:
+            words.append(format_size(self.key.size))
+        if self.key.nodes != 1:
+            words.append(f"{self.key.nodes} nodes")
+        return ", ".join([*words, *(f"{name} {text}" for name, text in sorted(self.params.items()))])
+
+    @property
+    def measured(self) -> list[NightValue]:
         """The nights that have a value."""
         return [night for night in self.nights if night.n]
 
@@ -184,7 +140,7 @@ class HistorySeries:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NodeOverNights:
     """How a node compares: how many rows name it, how many of them failed, and the median of the ratios of
     its own medians to everybody's, over `series` series that others measured as well; below 1 is worse.
     worst: the series with the least of these ratios, and that ratio."""
@@ -200,21 +156,25 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
-    """All that the page shows of a history. verdicts: ``verdict.json`` of each platform that has one."""
+class HistoryView:
+    """All that the page shows of one or several histories.
+
+    rows, problems: all, and those that cannot be read. verdicts: ``verdict.json`` of each platform that has
+    one. pasts, raw_runs: by the folder of a platform's history.
+    """
 
     folder: Path
     platforms: tuple[str, ...]
     rows: int
+    problems: int
     nights: int
     first: str
     last: str
     series: tuple[HistorySeries, ...]
-    nodes: tuple[Node, ...]
+    nodes: tuple[NodeOverNights, ...]
     verdicts: Mapping[str, Mapping[str, Any]]
-    raw_files: RawFiles
-    #: Rows that could not be read.
-    problems: int = 0
+    pasts: Mapping[Path, History]
+    raw_runs: Mapping[Path, RawRuns]
 
     @property
     def words(self) -> str:
@@ -224,195 +184,124 @@ class History:
             f"{self.last[:10]}, {self.rows} rows"
         )
 
+    def records(self, series: HistorySeries, night: NightValue) -> list[Record]:
+        """What was measured of a series in one of the last nights whose raw files are there."""
+        if night.run not in self.raw_runs[night.file.parent].last:
+            return []
+        return list(self.pasts[night.file.parent].records(series.key, night.run))
+
 
 def read_history(
     folder: Path, platforms: Sequence[str] = (), say: Callable[[str], None] = lambda _: None
-) -> History:
+) -> HistoryView:
     """The history in `folder`: one platform's, or all those below it; of `platforms` alone where it has them.
 
     say: is told what is being read. Raises `NoHistory`, and OSError.
     """
-    files = _files(folder, platforms)
-    if not files:
+    pasts = {each: History(each, say) for each in _folders(folder, platforms)}
+    if not pasts:
         raise NoHistory(f"{folder} holds no history (no YYYY-MM.csv, no PLATFORM/YYYY-MM.csv)")
-    reading = _Reading()
-    folders = {folder, *(path.parent for path in files)}
-    for number, path in enumerate(files, 1):
-        say(f"reading {path.parent.name}/{path.name}, {number} of {len(files)}")
-        reading.read(path)
-    if not reading.series:
+    try:
+        return _view(folder, pasts, say)
+    except InvalidHistory as error:
+        raise NoHistory(str(error)) from None
+
+
+def _folders(folder: Path, platforms: Sequence[str]) -> list[Path]:
+    if History(folder).files():
+        return [folder]
+    below = [path for path in sorted(folder.iterdir()) if History(path).files()] if folder.is_dir() else []
+    return [path for path in below if path.name in platforms] or below
+
+
+def _view(folder: Path, pasts: Mapping[Path, History], say: Callable[[str], None]) -> HistoryView:
+    begun: dict[str, str] = {}
+    files: dict[tuple[str, str], Path] = {}
+    rows = problems = 0
+    for place, past in pasts.items():
+        for night in past.nights():
+            begun[night.run] = min(begun.get(night.run, night.begun), night.begun)
+            files.setdefault((night.platform, night.run), place / night.file)
+            rows += night.rows
+        problems += len(past.problems)
+    if not begun:
         raise NoHistory(f"{folder}: no file of it holds a row")
-    return reading.history(folder, _verdicts(folders), _by_night(folders))
+    by_night = _by_night({folder, *pasts})
+    nodes = _Nodes()
+    nights: defaultdict[Series, list[NightValue]] = defaultdict(list)
+    for place, past in pasts.items():
+        say(f"going through {place.name}")
+        for key, of_series in groupby(past.points(), attrgetter("key")):
+            for run, found in groupby(of_series, attrgetter("run")):
+                points = list(found)
+                nodes.add(points)
+                verdict = by_night.get((key, run), "")
+                nights[key].append(
+                    _night(points, _seconds(begun[run]), files[key.platform, run], verdict)
+                )
+    verdicts = _verdicts({folder, *pasts})
+    judged = {key: entry for each in verdicts.values() for key, entry in _entries(each)}
+    series = {
+        key: HistorySeries(
+            f"h{number}", key, tuple(sorted(nights[key], key=lambda n: (n.time, n.run))), judged.get(key, {})
+        )
+        for number, key in enumerate(sorted(nights, key=_order))
+    }
+    return HistoryView(
+        folder=folder,
+        platforms=tuple(sorted({platform for platform, _ in files})),
+        rows=rows + problems,
+        problems=problems,
+        nights=len(begun),
+        first=min(begun.values()),
+        last=max(begun.values()),
+        series=tuple(series.values()),
+        nodes=tuple(nodes.compared(series)),
+        verdicts=verdicts,
+        pasts=pasts,
+        raw_runs={place: RawRuns(place) for place in pasts},
+    )
 
 
-def _files(folder: Path, platforms: Sequence[str]) -> list[Path]:
-    """Monthly files, the oldest first."""
-    folders = [folder] if months(folder) else []
-    if not folders and folder.is_dir():
-        below = sorted(path for path in folder.iterdir() if months(path))
-        folders = [path for path in below if path.name in platforms] or below
-    return [path for each in folders for path in months(each)]
+def _order(key: Series) -> tuple[object, ...]:
+    return (*key[:4], -1 if key.size is None else key.size, *key[5:])
 
 
-class _Gathered:
-    """What is gathered of one series: its rows by night; values by hosts."""
+def _night(points: Sequence[Point], time: float, file: Path, verdict: str) -> NightValue:
+    """A series in a night; its first measurement counts, or the second where that is all there is."""
+    usable = [point for point in points if point.status == OK]
+    first = [point for point in usable if not point.remeasured] or usable
+    values = [point.value for point in first if point.value is not None]
+    status = next((point.status for point in points if point.status != OK), "")
+    middle, low, high = (median(values), min(values), max(values)) if values else (math.nan,) * 3
+    return NightValue(points[0].run, time, middle, low, high, len(values), status, file, verdict)
 
-    __slots__ = ("by_hosts", "by_night")
+
+class _Nodes:
+    """What the points tell of the nodes that they name."""
 
     def __init__(self) -> None:
-        self.by_night: defaultdict[str, list[Rows]] = defaultdict(list)
-        self.by_hosts: defaultdict[str, list[float]] = defaultdict(list)
-
-
-class _Reading:
-    """What is gathered while files are read."""
-
-    def __init__(self) -> None:
-        self.series: defaultdict[Key, _Gathered] = defaultdict(_Gathered)
-        #: What tells a series, as in the files → where it is gathered, whether it was measured again.
-        self._told: dict[tuple[str, ...], tuple[_Gathered | None, bool]] = {}
-        self.raw_files = RawFiles()
-        self.begun: dict[str, str] = {}
-        self.files: dict[tuple[str, str], str] = {}
         #: (platform, hosts, month, whether ok) → rows
-        self.where: Counter[tuple[str, str, str, bool]] = Counter()
-        self.rows = 0
-        self.problems = 0
+        self._rows: Counter[tuple[str, tuple[str, ...], str, bool]] = Counter()
+        #: Series → hosts → values
+        self._values: defaultdict[Series, defaultdict[tuple[str, ...], list[float]]]
+        self._values = defaultdict(lambda: defaultdict(list))
 
-    def read(self, path: Path) -> None:
-        """All whole rows of a file: what follows the last line end is half a row of a killed writer.
+    def add(self, points: Iterable[Point]) -> None:
+        """Points of one series."""
+        for point in points:
+            self._rows[point.key.platform, point.hosts, point.time[:7], point.status == OK] += 1
+            if point.hosts and point.status == OK and point.value is not None:
+                self._values[point.key][point.hosts].append(point.value)
 
-        Rows that only differ in time, sample and value are gathered first: looking at a million rows one
-        by one takes longer than everything else.
-        """
-        text = path.read_text(encoding="utf-8", errors="replace")
-        lines = iter(text.split("\n")[:-1])
-        header = next(_by_csv(lines), [])
-        if not {"time", "metric", "value"} <= set(header):
-            raise NoHistory(f"{path} is no file of a history: it has no columns time, metric, value")
-        complete = tuple(header) == tuple(COLUMNS)
-        rows = _rows(lines) if complete else (_completed(header, cells) for cells in _by_csv(lines))
-        groups: dict[tuple[str, ...], list[str]] = {}
-        kept = self.raw_files.add(path.parent)
-        raw: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
-        for row in rows:
-            try:
-                alike = _ALIKE(row)
-                if alike[_RUN] in kept:
-                    raw[alike].append(row[_RAW])
-            except IndexError:
-                self.problems += 1
-                continue
-            found = groups.get(alike)
-            if found is None:
-                groups[alike] = [row[0], row[5]]
-            else:
-                found.append(row[5])
-        for alike, (time, *values) in groups.items():
-            self._add(alike, time, values, raw.get(alike, ()), str(path))
-
-    def _add(
-        self, alike: tuple[str, ...], time: str, values: Sequence[str], raw: Sequence[str], file: str
-    ) -> None:
-        """Rows that share everything but sample, value and raw file; `time` is of the first."""
-        told, (hosts, run, status) = alike[:_SERIES], alike[_SERIES:]
-        if told not in self._told:
-            self._told[told] = self._place(Key(*told))
-        found, again = self._told[told]
-        if found is None:
-            self.problems += len(values)
-            return
-        self.rows += len(values)
-        if run not in self.begun or time < self.begun[run]:
-            self.begun[run] = time
-        self.files.setdefault((told[0], run), file)
-        self.where[told[0], hosts, time[:7], status == OK] += len(values)
-        numbers = _numbers(values)
-        if status == OK and not math.isfinite(sum(numbers)):
-            usable = [place for place, number in enumerate(numbers) if math.isfinite(number)]
-            self.problems += len(numbers) - len(usable)
-            numbers, raw = [numbers[place] for place in usable], [raw[place] for place in usable if raw]
-        if numbers:
-            found.by_night[run].append(Rows(hosts, status, again, numbers, raw))
-            if hosts and status == OK:
-                found.by_hosts[hosts] += numbers
-
-    def _place(self, key: Key) -> tuple[_Gathered | None, bool]:
-        """Where the rows of a series are gathered, and whether a night measured them again; None of an
-        unknown metric."""
-        again = REMEASURED in key.params and REMEASURED in _params(key.params)
-        if again:
-            others = {name: text for name, text in _params(key.params).items() if name != REMEASURED}
-            key = key._replace(params=json.dumps(others, sort_keys=True) if others else "")
-        if key.metric not in METRICS:
-            return None, again
-        return self.series[key], again
-
-    def history(
-        self,
-        folder: Path,
-        verdicts: Mapping[str, Mapping[str, Any]],
-        by_night: Mapping[tuple[str, ...], Mapping[str, str]],
-    ) -> History:
-        """Everything that was read, by nights. by_night: series → night → verdict."""
-        moments = {run: _seconds(time) for run, time in self.begun.items()}
-        order = sorted(moments, key=lambda run: (moments[run], run))
-        places = {run: place for place, run in enumerate(order)}
-        keys = sorted(
-            self.series, key=lambda key: (*key[:4], int(key.size) if key.size.isdecimal() else -1, *key[5:])
-        )
-        judged = {key: entry for each in verdicts.values() for key, entry in _entries(each)}
-        series = {}
-        for number, key in enumerate(keys):
-            nights = tuple(self._nights(key, moments, places, by_night))
-            series[key] = HistorySeries(f"h{number}", key, nights, judged.get(_plain(key), {}))
-        times = sorted(self.begun.values())
-        return History(
-            folder=folder,
-            platforms=tuple(sorted({platform for platform, _ in self.files})),
-            rows=self.rows,
-            nights=len(self.begun),
-            first=times[0],
-            last=times[-1],
-            series=tuple(series.values()),
-            nodes=tuple(self._nodes(series)),
-            verdicts=verdicts,
-            raw_files=self.raw_files,
-            problems=self.problems,
-        )
-
-    def _nights(
-        self,
-        key: Key,
-        moments: Mapping[str, float],
-        places: Mapping[str, int],
-        by_night: Mapping[tuple[str, ...], Mapping[str, str]],
-    ) -> Iterator[Night]:
-        """The nights of a series, in the order of their `places`."""
-        verdicts, gathered = by_night.get(_plain(key), {}), self.series[key].by_night
-        for run in sorted(gathered, key=places.__getitem__):
-            rows = gathered[run]
-            usable = [each for each in rows if each.status == OK]
-            bad = [each.status for each in rows if each.status != OK]
-            first = [each for each in usable if not each.again] or usable
-            found = sorted(chain.from_iterable([each.values for each in first]))
-            low, high = (found[0], found[-1]) if found else (math.nan, math.nan)
-            n = len(found)
-            middle = (found[(n - 1) // 2] + found[n // 2]) / 2 if found else math.nan
-            yield Night(
-                run, moments[run], middle, low, high, n,
-                bad[0] if bad else "",
-                self.files[key.platform, run], verdicts.get(run, ""), rows,
-            )  # fmt: skip
-
-    def _nodes(self, series: Mapping[Key, HistorySeries]) -> Iterator[Node]:
+    def compared(self, series: Mapping[Series, HistorySeries]) -> Iterator[NodeOverNights]:
         """Every node, with how it compares."""
         ratios = self._ratios()
         rows: Counter[tuple[str, str]] = Counter()
         failed: Counter[tuple[str, str]] = Counter()
         months: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-        for (platform, hosts, month, ok), number in self.where.items():
-            for host in hosts.split(";") if hosts else ():
+        for (platform, hosts, month, ok), number in self._rows.items():
+            for host in hosts:
                 node = (platform, host)
                 rows[node] += number
                 failed[node] += 0 if ok else number
@@ -420,77 +309,32 @@ class _Reading:
         for node, number in sorted(rows.items()):
             own = ratios.get(node, [])
             ratio = median(ratio for ratio, _ in own) if own else None
-            least, key = min(own, default=(0.0, None))
-            worst = (least, series[key]) if key else None
-            yield Node(node[1], node[0], number, failed[node], ratio, len(own), months[node], worst)
+            least = min(own, key=itemgetter(0), default=None)
+            worst = (least[0], series[least[1]]) if least else None
+            yield NodeOverNights(
+                node[1], node[0], number, failed[node], ratio, len(own), months[node], worst
+            )
 
-    def _ratios(self) -> Mapping[tuple[str, str], list[tuple[float, Key]]]:
+    def _ratios(self) -> Mapping[tuple[str, str], list[tuple[float, Series]]]:
         """(platform, host) → its medians against everybody's, each with its series, as far as others measured
         that as well."""
-        found: defaultdict[tuple[str, str], list[tuple[float, Key]]] = defaultdict(list)
-        for key, gathered in self.series.items():
+        found: defaultdict[tuple[str, str], list[tuple[float, Series]]] = defaultdict(list)
+        for key, by_hosts in self._values.items():
             better = METRICS[key.metric].better
-            if better == "neither" or len(gathered.by_hosts) < 2:
+            if better == "neither" or len(by_hosts) < 2:
                 continue
-            normal = median(value for values in gathered.by_hosts.values() for value in values)
-            for hosts, values in gathered.by_hosts.items():
+            normal = median(value for values in by_hosts.values() for value in values)
+            for hosts, values in by_hosts.items():
                 middle = median(values)
                 if middle > 0 and normal > 0:
                     ratio = normal / middle if better == "lower" else middle / normal
-                    for host in hosts.split(";"):
+                    for host in hosts:
                         found[key.platform, host].append((ratio, key))
         return found
 
 
-def _rows(lines: Iterator[str]) -> Iterator[list[str]]:
-    """The cells of rows in the order of `COLUMNS`; lines without their ends.
-
-    Where quotes are about the params alone or about nothing, as in nearly every row, cutting at the commas
-    takes half the time of the csv module.
-    """
-    for line in lines:
-        before, quote, after = line.partition('"')
-        cells = before.split(",")
-        if quote:
-            params, _, raw = after.rpartition('",')
-            if len(cells) == _PARAMS + 1 and not cells[_PARAMS] and '"' not in raw:
-                cells[_PARAMS] = params.replace('""', '"')
-                cells.append(raw)
-            else:
-                cells = next(_by_csv(chain((line,), lines)))
-        yield cells
-
-
-def _by_csv(lines: Iterable[str]) -> Iterator[list[str]]:
-    return csv.reader(f"{line}\n" for line in lines)
-
-
-def _completed(header: Sequence[str], cells: Sequence[str]) -> list[str]:
-    """The cells of a file with fewer or other columns, in the present order; none of too short a row."""
-    return list(completed(header, cells).values()) if len(cells) >= len(header) else []
-
-
-def _params(cell: str) -> dict[str, str]:
-    try:
-        found = json.loads(cell) if cell else {}
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _numbers(cells: Sequence[str]) -> list[float]:
-    """The numbers of cells, NaN for one that is none."""
-    try:
-        return list(map(float, cells))
-    except ValueError:
-        return [float(cell) if _FLOAT.fullmatch(cell) else math.nan for cell in cells]
-
-
 def _seconds(time: str) -> float:
-    try:
-        return datetime.fromisoformat(time.replace("Z", "+00:00")).timestamp()
-    except ValueError:
-        return 0.0
+    return datetime.fromisoformat(time.replace("Z", "+00:00")).timestamp()
 
 
 def _verdicts(folders: Iterable[Path]) -> dict[str, Mapping[str, Any]]:
@@ -505,15 +349,15 @@ def _verdicts(folders: Iterable[Path]) -> dict[str, Mapping[str, Any]]:
     return found
 
 
-def _by_night(folders: Iterable[Path]) -> Mapping[tuple[str, ...], Mapping[str, str]]:
-    """Series → night → verdict, of the last nights and where it is not PASS."""
-    found: defaultdict[tuple[str, ...], dict[str, str]] = defaultdict(dict)
+def _by_night(folders: Iterable[Path]) -> Mapping[tuple[Series, str], str]:
+    """(series, night) → verdict, of the last nights and where it is not PASS."""
+    found: dict[tuple[Series, str], str] = {}
     for folder in folders:
         for path in sorted((folder / VERDICTS).glob("*.json"))[-_LAST_NIGHTS:]:
             document = _read_verdict(path)
             for key, entry in _entries(document) if document else ():
                 if entry.get("verdict") != "PASS":
-                    found[key][str(document.get("run"))] = str(entry.get("verdict"))
+                    found[key, str(document.get("run"))] = str(entry.get("verdict"))
     return found
 
 
@@ -527,17 +371,10 @@ def _read_verdict(path: Path) -> Mapping[str, Any]:
     return document if good and isinstance(document.get("series"), list) else {}
 
 
-def _entries(document: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
-    """The entries of a ``verdict.json`` by what tells their series."""
+def _entries(document: Mapping[str, Any]) -> Iterator[tuple[Series, Mapping[str, Any]]]:
+    """The entries of a ``verdict.json`` with their series."""
     for entry in document["series"]:
         try:
-            size = "" if entry["size"] is None else str(entry["size"])
-            params = json.dumps(_params(entry["params"]), sort_keys=True)
-            names = (str(entry[name]) for name in ("platform", "benchmark", "case", "metric"))
-            yield (*names, size, str(entry["nodes"]), params), entry
-        except (KeyError, TypeError):
+            yield Series.of_row(entry), entry
+        except (AttributeError, KeyError, TypeError, ValueError):
             continue
-
-
-def _plain(key: Key) -> tuple[str, ...]:
-    return (*key[:6], json.dumps(_params(key.params), sort_keys=True))

@@ -31,18 +31,18 @@ def accept(pattern: str, reason: str, platform: str, history: Path | None, night
 
     from cron.acceptance import InvalidAcceptance
     from cron.acceptance import accept as record
-    from cron.journal import Journal
     from cron.nightly import judge_night
     from cron.series import label
     from npc.jobs.characterise import checkout, platform_folder
     from npc.records.history import History, InvalidHistory
+    from npc.records.journal import Journal
     from npc.records.units import METRICS, format_quantity
 
     folder = folder_of(history, platform_folder(checkout(), platform).name)
     past = History(folder)
     try:
         nights = {each.run: each.begun for each in past.nights()}
-        for each in Journal(folder).nights():  # one that measured nothing is none of the history's
+        for each in Journal(folder).entries():  # one that measured nothing is none of the history's
             nights.setdefault(each.name, each.begun.isoformat())
         chosen = night or max(nights, key=lambda run: nights[run], default="")
         if chosen not in nights:

@@ -89,9 +89,9 @@ def _install_units(units: dict[str, str], place: Path) -> None:
 def show(history: Path | None) -> None:
     """What is installed, and how the last nights went."""
     from cron import schedule
-    from cron.journal import Journal
     from npc import locks
     from npc.jobs.characterise import checkout
+    from npc.records.journal import Journal
 
     for table in (schedule.CRONTAB, schedule.SCRONTAB):
         try:
@@ -108,7 +108,7 @@ def show(history: Path | None) -> None:
         holder = locks.holder(folder / LOCK)
         running = f"; running now: {holder}" if holder and holder.alive() else ""
         click.echo(f"{folder.name}{running}")
-        for night in Journal(folder).nights()[-7:]:
+        for night in Journal(folder).entries()[-7:]:
             ended = night.verdict or "not ended"
             cut = ", was cut off" if night.cut else ""
             click.echo(f"  {night.name}  {ended}{cut}{'' if night.pruned else f'  {night.folder}'}")

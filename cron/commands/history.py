@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
     from cron.variation import Variation
     from npc.machine.platform import Platform
-    from npc.records.history import History, Point, SeriesKey
+    from npc.records.history import History, Point
     from npc.records.record import Record
+    from npc.records.series import Series
     from roofline.result import Ceiling
 
 
@@ -83,7 +84,7 @@ def history(
             click.echo(f"drawn: {path}", err=True)
 
 
-def _shares(past: History, platform: str, keys: set[SeriesKey]) -> list[Ceiling]:
+def _shares(past: History, platform: str, keys: set[Series]) -> list[Ceiling]:
     """The ceilings of all nights together, those first that have a nominal limit."""
     from roofline.ceilings import find_ceilings
 
@@ -167,7 +168,7 @@ def _draw(
     except InvalidTopology as error:
         raise click.UsageError(str(error)) from None
     folder.mkdir(parents=True, exist_ok=True)
-    largest: dict[tuple[str, ...], SeriesKey] = {}
+    largest: dict[tuple[str, ...], Series] = {}
     for each in sorted(found, key=lambda each: each.key.size or 0):
         largest[each.key.benchmark, each.key.case, each.key.metric] = each.key
     drawn = []

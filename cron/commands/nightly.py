@@ -66,7 +66,7 @@ def nightly(
     """
     from pathlib import Path
 
-    from cron.nightly import Options, Stopped, Watch
+    from cron.nightly import Options, Stopped, NightRun
     from npc.jobs.characterise import benchmark_file, checkout, environment_of_settings, platform_folder
     from npc.jobs.stop import Stop
     from npc.locks import Held, only_one
@@ -93,7 +93,7 @@ def nightly(
     options.history.mkdir(parents=True, exist_ok=True)
     try:
         with Stop().listening() as stop, only_one(options.history / LOCK, 2 * limit) as lock:
-            watch = Watch(options, stop)
+            watch = NightRun(options, stop)
             if lock.died:
                 watch.notes.append(f"the night before died ({lock.died})")
             try:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from npc.records.record import Record
 from npc.records.units import parse_size
@@ -161,3 +161,10 @@ class Series(NamedTuple):
             asked.setdefault("precision", "single")
         test = neutral_case(benchmark, case)
         return cls(platform, benchmark, test, metric, size, nodes, json.dumps(asked, sort_keys=True))
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> Series:
+        """The series that a row of ``verdict.json`` or ``accepted.jsonl`` names; those of older versions have
+        circumstances among their params. Raises KeyError, TypeError and ValueError for one that names none."""
+        *columns, params = (row[name] for name in cls._fields)
+        return cls.of_fields(*columns, {str(name): str(text) for name, text in json.loads(params).items()})

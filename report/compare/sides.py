@@ -6,8 +6,8 @@ A side is named by a folder of a run, a folder of several runs, a ``records.csv`
 
 from __future__ import annotations
 
+import contextlib
 import csv
-import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from npc.records.history_files import completed, months
+
 from npc.records.record import InvalidRecord, Record, from_row
 from npc.records.run import RECORDS, read_run
 
@@ -72,25 +73,14 @@ def _nights(history: Path, platform: str, first: str, last: str | None) -> dict[
         raise NoSide(f"{platform}@{first}: there is no history {folder} (--history names another folder)")
     last = last or first
     runs: dict[str, list[Record]] = {}
-    for path in months(folder):
-        month = path.name[:7]
-        if first[:7] <= month[: len(first)] and month[: len(last)] <= last[:7]:
-            for row in _rows(path):
-                if first <= row["time"][: len(first)] and row["time"][: len(last)] <= last:
-                    runs.setdefault(row["run"], []).append(from_row(row))
+    with contextlib.closing(History(folder, status_line.show)) as past:
+        for record in past.records(days=(first, last)):
+            runs.setdefault(record.run, []).append(record)
     if not runs:
         raise NoSide(
             f"{platform}@{first}{f'..{last}' if last != first else ''}: no night of that date in {folder}"
         )
     return runs
-
-
-def _rows(path: Path) -> Iterator[dict[str, str]]:
-    """Whole rows of a history's file. Its last line may be half of one, and an older file lacks columns."""
-    text = path.read_text(encoding="utf-8", errors="replace")
-    reader = csv.reader(io.StringIO(text[: text.rfind("\n") + 1], newline=""))
-    header = next(reader, [])
-    yield from (completed(header, cells) for cells in reader if cells)
 
 
 def name_sides(sides: Sequence[Side]) -> list[Side]:

@@ -30,8 +30,9 @@ from cron.judge import THRESHOLD, judge
 from cron.localise import suspects
 from cron.series import Panel, panel
 from cron.step_detection import StepDetection
-from npc.records.history import History, Point, SeriesKey
+from npc.records.history import History, Point
 from npc.records.record import Record
+from npc.records.series import Series
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -111,7 +112,7 @@ def cluster_nights(
     last: int = 0,
 ) -> Iterator[Point]:
     """One random round of pairs a night, all nodes in it; pairs that are low are measured again."""
-    key = SeriesKey("simulated", "qperf", "tcp_bw", "bandwidth", 65536, 2, "{}")
+    key = Series("simulated", "qperf", "tcp_bw", "bandwidth", 65536, 2, "{}")
     for t in range(nights):
         order = rng.permutation(nodes).reshape(-1, 2)
         fault = np.where((order == bad).any(axis=1) & (t >= nights - last), np.log1p(-loss), 0.0)
@@ -137,7 +138,7 @@ def accuse(seed: int, loss: float, last: int) -> tuple[bool, bool, bool]:
 
 def disturbed_nights(rng: Rng, sigma: float, nodes: int = 6, nights: int = 25) -> Iterator[Point]:
     """Healthy nights of one pair each; one in ten is disturbed, mostly until it has been measured again."""
-    key = SeriesKey("simulated", "qperf", "tcp_bw", "bandwidth", 65536, 2, "{}")
+    key = Series("simulated", "qperf", "tcp_bw", "bandwidth", 65536, 2, "{}")
     for t in range(nights):
         hosts = tuple(f"n{node}" for node in rng.choice(nodes, 2, replace=False))
         loss = rng.exponential(0.05) if rng.random() < 0.1 else 0.0
@@ -218,7 +219,7 @@ def simulated_panel(series: int, nights: int, noise: Noise, seed: int = 1) -> Pa
     runs = tuple(f"{t:05d}" for t in range(nights))
     again = np.where(rng.random((series, nights)) < 0.4, np.exp(noise.draw(rng, (series, nights))), np.nan)
     return Panel(
-        keys=tuple(SeriesKey("s", "qperf", f"c{i}", "bandwidth", 65536, 2, "{}") for i in range(series)),
+        keys=tuple(Series("s", "qperf", f"c{i}", "bandwidth", 65536, 2, "{}") for i in range(series)),
         runs=runs,
         times=runs,
         value=1e9 * np.exp(noise.draw(rng, (series, nights))),

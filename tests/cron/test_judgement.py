@@ -17,7 +17,8 @@ from cron.series import label, matches, panel, until
 from cron.verdict import NightVerdict, SeriesVerdict, Verdict
 from npc.machine.fabric import parse
 from npc.machine.platform import InvalidPlatform, Platform
-from npc.records.history import Point, SeriesKey
+from npc.records.history import Point
+from npc.records.series import Series
 from tests.bench.acceptance import (
     Noise,
     accuse,
@@ -39,7 +40,7 @@ def quiet(nights: int, seed: int = 1, sigma: float = 0.01) -> list[float]:
 
 
 def points(
-    values: Sequence[float | None], key: SeriesKey = KEY, usual: float = 1e9, status: str = "failed: gone"
+    values: Sequence[float | None], key: Series = KEY, usual: float = 1e9, status: str = "failed: gone"
 ) -> list[Point]:
     """Nights of one sample each; None did not work."""
     return [
@@ -51,7 +52,7 @@ def points(
     ]  # fmt: skip
 
 
-def again(night: int, value: float, key: SeriesKey = KEY, usual: float = 1e9) -> Point:
+def again(night: int, value: float, key: Series = KEY, usual: float = 1e9) -> Point:
     """The re-measurement of a night."""
     return points([None] * night + [value], key, usual)[-1]._replace(remeasured=True)
 

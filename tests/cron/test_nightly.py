@@ -16,14 +16,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cron.journal import Journal, Night, missed
-from cron.nightly import Options, Watch, prunable
+from cron.nightly import Options, NightRun, prunable
 from cron.schedule import At, blocks, script_text, systemd_units, with_block, without_block
 from npc.files import append_line, read_lines
 from npc.jobs.stop import Stop
 from npc.records.history import History
-from npc.records.history_files import REMEASURED
+from npc.records.journal import Journal, JournalEntry, missed
 from npc.records.record import Record
+from npc.records.series import REMEASURED
 from tests.lab.cluster import until
 from tests.lab.jube_job import NPC, finish, path_without, platform, start
 from tests.lab.npb_job import Job
@@ -50,9 +50,9 @@ def test_lines_cut_at_any_byte_leave_whole_ones(
     assert list(read_lines(path)) == [*whole, "next"]
 
 
-def night(number: int, days: float = 0.0, verdict: str = "PASS", ended: bool = True) -> Night:
+def night(number: int, days: float = 0.0, verdict: str = "PASS", ended: bool = True) -> JournalEntry:
     begun = datetime(2026, 11, 1, 2, 30, tzinfo=timezone.utc) + timedelta(days=days)
-    return Night(f"night {number}", Path(f"/{number}"), begun, verdict=verdict, ended=ended)
+    return JournalEntry(f"night {number}", Path(f"/{number}"), begun, verdict=verdict, ended=ended)
 
 
 @pytest.mark.parametrize(
@@ -315,11 +315,11 @@ def test_a_night_cut_off_at_any_step_is_finished_by_the_next(tmp_path: Path) -> 
             machine.history.mkdir()
             (machine.history / "nights.jsonl").write_text("".join(lines[:count]) + lines[count][:20])
             month.write_text("".join(table[: 1 + min(done + ahead, 2)]) + table[-1][:50])
-            watch = Watch(machine.options(), Stop())
+            watch = NightRun(machine.options(), Stop())
             watch.repair()
             expected = records[: max(events[:count].count("measuring"), min(done + ahead, 2))]
             assert rows(machine.records()) == rows(expected), (events[:count], ahead)
-            (repaired,) = Journal(machine.history).nights()
+            (repaired,) = Journal(machine.history).entries()
             assert (repaired.ended, repaired.cut) == (True, True)
             verdict = json.loads((machine.history / f"verdicts/{told['run']}.json").read_text())
             assert verdict["verdict"] == ("FAIL" if expected else "MISSING")
@@ -343,7 +343,7 @@ def test_a_night_that_is_told_to_end_keeps_what_it_has_and_the_next_judges_it(tm
     assert ended.returncode == 143
     assert "stopped: what was measured is kept" in ended.stderr
     assert stopped.left_behind() == {}
-    (cut,) = Journal(machine.history).nights()
+    (cut,) = Journal(machine.history).entries()
     assert not cut.ended
     assert {record.run for record in machine.records()} == {cut.name}
     assert all(record.status.startswith("failed: ") for record in machine.records())

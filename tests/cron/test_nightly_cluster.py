@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from cron.journal import Journal, Night
 from npc.records.history import History
+from npc.records.journal import Journal, JournalEntry
 from npc.records.record import Record, replace
 from tests.lab.cluster import Cluster, until
 from tests.lab.jube_job import NPC
@@ -65,8 +65,8 @@ class Site:
     def records(self) -> list[Record]:
         return list(History(self.history).records())
 
-    def nights(self) -> list[Night]:
-        return Journal(self.history).nights()
+    def nights(self) -> list[JournalEntry]:
+        return Journal(self.history).entries()
 
 
 ENV = {"NPC_WATCH": "0"}

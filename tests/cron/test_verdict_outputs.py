@@ -17,9 +17,9 @@ from cron.matrix import Matrix, Slow, chosen, part_of
 from cron.outputs import junit, table, textfile
 from cron.publish import write_verdict
 from cron.verdict import NightVerdict, SeriesVerdict, Suspect, Verdict
-from npc.records.history import SeriesKey
+from npc.records.series import Series
 
-KEY = SeriesKey("lab", "qperf", "tcp_bw", "bandwidth", 65536, 2, "{}")
+KEY = Series("lab", "qperf", "tcp_bw", "bandwidth", 65536, 2, "{}")
 BAD = SeriesVerdict(
     key=KEY, verdict=Verdict.DEGRADED, reason="worse in two of three nights", value=7.1e6, again=7.2e6,
     reference=2.4e7, effect=-0.7, direction="worse", since="20261120T023000Z", hosts=("n1", "n3"),

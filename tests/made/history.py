@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 
-from npc.records.history import SeriesKey
 from npc.records.record import Record, replace
+from npc.records.series import Series
 
 BEGUN = datetime(2026, 11, 20, 2, 30, tzinfo=timezone.utc)
 
@@ -20,4 +20,4 @@ def a_record(sample: int = 0, day: int = 0, **changes: object) -> Record:
 
 
 #: Of the same test.
-KEY = SeriesKey("fuchs", "qperf", "tcp_bw", "bandwidth", 65536, 2, "{}")
+KEY = Series("fuchs", "qperf", "tcp_bw", "bandwidth", 65536, 2, "{}")

@@ -124,11 +124,11 @@ KEPT = 5
 def make_history(folder: Path, nights: int = 40, platform: str = "fuchs") -> Path:
     """A judged history of three series, of which one is 15 % slower since its 30th night; beside it the raw
     files of the last `KEPT` nights, but for those of the last night's second launches."""
-    from cron.journal import Journal
     from cron.judge import judge
     from cron.publish import write_verdict
     from cron.series import panel
     from npc.records.history import History, of_night
+    from npc.records.journal import Journal
 
     chance = random.Random(2)
     begun = datetime(2026, 9, 1, 2, 30, tzinfo=timezone.utc)

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from npc.records.history import CACHE, History, InvalidHistory, SeriesKey, night_name, of_night
+from npc.records.history import CACHE, History, InvalidHistory, night_name, of_night
 from npc.records.record import COLUMNS, Record, read_csv
+from npc.records.series import Series
 from tests.made.history import BEGUN, a_record
 
 
@@ -29,7 +30,7 @@ def test_records_come_back_as_they_were(history: History) -> None:
     assert [path.name for path in history.files()] == ["2026-11.csv", "2026-12.csv"]
     assert list(read_csv(history.files()[0])) == [record for record in records if record.time < "2026-12"]
     assert list(history.records(run="night3")) == records[9:12]
-    assert list(history.records(SeriesKey.of(records[0]))) == records
+    assert list(history.records(Series.of(records[0]))) == records
 
 
 def test_a_night_that_is_appended_again_is_not_doubled(history: History) -> None:

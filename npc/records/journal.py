@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from npc.files import append_line, read_lines
-from npc.records.history_files import JOURNAL
 
+JOURNAL: Final = "nights.jsonl"
 _DAY_S: Final = 86400.0
 _LEAST_S: Final = 20 * 3600.0
 
@@ -57,7 +57,7 @@ class Progress:
 
 
 @dataclass(slots=True)
-class Night:
+class JournalEntry:
     """A night as the journal has it. verdict: None before it was judged."""
 
     name: str
@@ -82,20 +82,20 @@ class Journal:
         now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
         append_line(self.path, {"time": now, "night": night, "event": event, **details})
 
-    def nights(self) -> list[Night]:
+    def entries(self) -> list[JournalEntry]:
         """All nights, in the order in which they began. Lines that nobody wrote are passed over."""
-        found: dict[str, Night] = {}
+        found: dict[str, JournalEntry] = {}
         for line in read_lines(self.path):
             if isinstance(line, dict) and isinstance(line.get("night"), str):
                 _take(found, line)
         return list(found.values())
 
 
-def _take(nights: dict[str, Night], line: Mapping[str, Any]) -> None:
+def _take(nights: dict[str, JournalEntry], line: Mapping[str, Any]) -> None:
     event, name = line.get("event"), line["night"]
     if event == "begun":
         begun = datetime.fromisoformat(line["time"])
-        nights.setdefault(name, Night(name, Path(line["folder"]), begun, tuple(line["words"])))
+        nights.setdefault(name, JournalEntry(name, Path(line["folder"]), begun, tuple(line["words"])))
         return
     night = nights.get(name)
     if night is None:
@@ -118,7 +118,7 @@ def _take(nights: dict[str, Night], line: Mapping[str, Any]) -> None:
         night.pruned = True
 
 
-def missed(nights: Sequence[Night], now: datetime) -> int:
+def missed(nights: Sequence[JournalEntry], now: datetime) -> int:
     """How many nights did not begin between the last one and `now`, by the usual time from one to the next.
 
     That is the median of the last ten, and never less than `_LEAST_S`: whoever runs several in a row has

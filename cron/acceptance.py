@@ -124,7 +124,6 @@ def _acceptance(plain: dict[str, Any]) -> Acceptance:
         reason=str(plain["reason"]),
         pattern=str(plain["pattern"]),
         baselines={
-            Series.of_row(row): Baseline(row["value"], str(row["since"]))
-            for row in plain["baselines"]
+            Series.of_row(row): Baseline(row["value"], str(row["since"])) for row in plain["baselines"]
         },
     )

@@ -1,7 +1,7 @@
 """A night: measure, keep, judge, measure the suspicious again, judge again, say who it was, tidy up.
 
-Each step is noted in the journal (`npc.records.journal`) when it is done, so that a night that is killed at
-any instant loses nothing: the next one waits for its jobs, collects, keeps and judges it before its own begins.
+Each step is noted in the journal (`npc.records.journal`) when it is done. A night that is killed
+at any instant loses nothing: the next one waits for its jobs, collects, keeps and judges it before its own.
 """
 
 from __future__ import annotations

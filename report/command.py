@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from npc.machine.fabric import Topology
-    from report.history import History
+    from report.history import HistoryView
     from report.page import Section
     from report.runs import Report, Run
 
@@ -112,7 +112,7 @@ def _beside(runs: Sequence[Path]) -> Path:
     return (file if file.is_dir() else file.parent) / PAGE
 
 
-def _read_history(folder: Path | None, platforms: Sequence[str]) -> History | None:
+def _read_history(folder: Path | None, platforms: Sequence[str]) -> HistoryView | None:
     if folder is None:
         return None
     from pathlib import Path

@@ -236,9 +236,7 @@ def _view(folder: Path, pasts: Mapping[Path, History], say: Callable[[str], None
                 points = list(found)
                 nodes.add(points)
                 verdict = by_night.get((key, run), "")
-                nights[key].append(
-                    _night(points, _seconds(begun[run]), files[key.platform, run], verdict)
-                )
+                nights[key].append(_night(points, _seconds(begun[run]), files[key.platform, run], verdict))
     verdicts = _verdicts({folder, *pasts})
     judged = {key: entry for each in verdicts.values() for key, entry in _entries(each)}
     series = {
@@ -311,9 +309,7 @@ class _Nodes:
             ratio = median(ratio for ratio, _ in own) if own else None
             least = min(own, key=itemgetter(0), default=None)
             worst = (least[0], series[least[1]]) if least else None
-            yield NodeOverNights(
-                node[1], node[0], number, failed[node], ratio, len(own), months[node], worst
-            )
+            yield NodeOverNights(node[1], node[0], number, failed[node], ratio, len(own), months[node], worst)
 
     def _ratios(self) -> Mapping[tuple[str, str], list[tuple[float, Series]]]:
         """(platform, host) → its medians against everybody's, each with its series, as far as others measured

@@ -29,7 +29,7 @@ from npc.validity.run import circumstances_of, platform_of
 
 if TYPE_CHECKING:
     from npc.machine.fabric import Topology
-    from report.history import History
+    from report.history import HistoryView
     from roofline.result import Estimate, Roofline
 
 ENVIRONMENT: Final = "environment.json"
@@ -229,7 +229,7 @@ class Report:
 
     runs: list[Run]
     folder: Path
-    history: History | None = None
+    history: HistoryView | None = None
     #: Racks and switches, if somebody said which there are.
     topology: Topology | None = None
     #: Ids of charts, so that no two are alike.

@@ -54,7 +54,7 @@ def history(
     from cron.variation import variations
     from npc.records.history import History, InvalidHistory
 
-    past = History(folder_of(history, Path(platform).name))
+    past = History(folder_of(history, Path(platform).name), status_line.show)
     status_line.show(f"reading {past.folder}")
     try:
         points = [point for point in past.points() if matches(pattern, point.key)]

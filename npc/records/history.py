@@ -201,13 +201,6 @@ class History:
                 hosts[where] = tuple(where.split(";"))
             yield Point(series[number], night, time, value, status, hosts[where], bool(again))
 
-    def series(self) -> list[Series]:
-        """All series, sorted."""
-        cache = self._refreshed()
-        there = {number for (number,) in cache.execute("SELECT DISTINCT series FROM entry")}
-        found = (each for each, number in _numbers(cache).items() if number in there)
-        return sorted(found, key=lambda each: (*each[:4], each.size or -1, *each[5:]))
-
     def nights(self) -> list[Night]:
         """All nights of all platforms in the folder, the oldest first."""
         found = self._refreshed().execute(

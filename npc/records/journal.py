@@ -16,6 +16,7 @@ Whatever is not there has to be done again, and all of it may be: records are no
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -86,8 +87,9 @@ class Journal:
         """All nights, in the order in which they began. Lines that nobody wrote are passed over."""
         found: dict[str, JournalEntry] = {}
         for line in read_lines(self.path):
-            if isinstance(line, dict) and isinstance(line.get("night"), str):
-                _take(found, line)
+            if isinstance(line, dict):
+                with contextlib.suppress(KeyError, TypeError, ValueError):
+                    _take(found, line)
         return list(found.values())
 
 

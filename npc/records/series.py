@@ -165,6 +165,6 @@ class Series(NamedTuple):
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> Series:
         """The series that a row of ``verdict.json`` or ``accepted.jsonl`` names; those of older versions have
-        circumstances among their params. Raises KeyError, TypeError and ValueError for one that names none."""
-        *columns, params = (row[name] for name in cls._fields)
-        return cls.of_fields(*columns, {str(name): str(text) for name, text in json.loads(params).items()})
+        circumstances among their params. Raises KeyError, TypeError and ValueError where it names none."""
+        given = {name: row[name] for name in cls._fields}
+        return cls.of_fields(**given | {"params": dict(json.loads(row["params"]))})

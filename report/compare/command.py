@@ -126,8 +126,9 @@ def _usual_history() -> Path:
 
 def _sides(what: Sequence[str], by: str, history: Path, reference: str, cases: Sequence[str]) -> list[Side]:
     """Two sides or more, the reference first."""
+    from npc.records.record import InvalidRecord
     from report.compare.pairs import narrowed
-    from report.compare.sides import InvalidRecord, NoSide, name_sides, read_side, split_side
+    from report.compare.sides import NoSide, name_sides, read_side, split_side
 
     try:
         whole = [read_side(word, history) for word in what]

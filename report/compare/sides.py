@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from npc.records.history_files import completed, months
-
-from npc.records.record import InvalidRecord, Record, from_row
+from npc import status_line
+from npc.records.history import History, InvalidHistory
+from npc.records.record import Record
 from npc.records.run import RECORDS, read_run
 
 #: ``fuchs@2026-11-20``, ``fuchs@2026-11``, ``fuchs@2026-11-01..2026-11-20``.
@@ -74,8 +74,11 @@ def _nights(history: Path, platform: str, first: str, last: str | None) -> dict[
     last = last or first
     runs: dict[str, list[Record]] = {}
     with contextlib.closing(History(folder, status_line.show)) as past:
-        for record in past.records(days=(first, last)):
-            runs.setdefault(record.run, []).append(record)
+        try:
+            for record in past.records(days=(first, last)):
+                runs.setdefault(record.run, []).append(record)
+        except InvalidHistory as error:
+            raise NoSide(str(error)) from None
     if not runs:
         raise NoSide(
             f"{platform}@{first}{f'..{last}' if last != first else ''}: no night of that date in {folder}"
@@ -127,6 +130,3 @@ def split_side(sides: Iterable[Side], by: str) -> list[Side]:
         raise NoSide(f"--by {by}: nothing to compare, the records have {found}")
     split = [Side(value, runs, folders) for value, runs in sorted(groups.items())]
     return name_sides(split) if by == "run" else split
-
-
-__all__ = ["BY", "InvalidRecord", "NoSide", "Side", "name_sides", "read_side", "split_side"]

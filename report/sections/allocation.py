@@ -13,8 +13,7 @@ from npc.records.series import Series
 from report.blocks import Block, Cell, Figure, Table, Text, count, grid_figure
 from report.charts import Cell as GridCell
 from report.charts import Grid
-from report.history import History
-from report.history import Node as HistoryNode
+from report.history import HistoryView, NodeOverNights
 from report.runs import Report, Run, better, median_ratio
 from report.sections import Absent
 
@@ -107,7 +106,7 @@ def _nodes(run: Run) -> Iterator[Node]:
         )
 
 
-def _of_history(report: Report, history: History) -> Iterator[Block]:
+def _of_history(report: Report, history: HistoryView) -> Iterator[Block]:
     for platform in history.platforms:
         own = [node for node in history.nodes if node.platform == platform]
         nodes = [_over_nights(node) for node in own]
@@ -143,7 +142,7 @@ def _alone(what: str, node: Node) -> Text:
     )
 
 
-def _over_nights(node: HistoryNode) -> Node:
+def _over_nights(node: NodeOverNights) -> Node:
     """A node of a history, which leads to its worst series."""
     found = Node(node.name, node.rows, node.failed, node.ratio, node.series)
     if node.worst is None:

@@ -6,15 +6,16 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
-from itertools import islice
+from pathlib import Path
 
 from markupsafe import Markup
 
-from npc.records.record import OK
+from npc.records.record import Record
+from npc.records.series import REMEASURED, Series
 from npc.records.units import format_quantity
 from report.blocks import Block, Cell, Figure, Listing, Sample, Table, Text, chart_figure, count
 from report.charts import Chart, Mark, Trace, quantity_axis, sparkline, time_axis
-from report.history import History, HistorySeries, Night
+from report.history import HistorySeries, HistoryView, NightValue
 from report.runs import Report, better
 from report.sections import Absent
 
@@ -56,7 +57,7 @@ def build(report: Report) -> Iterator[Block]:
     yield from _rules(history)
 
 
-def _rules(history: History) -> Iterator[Block]:
+def _rules(history: HistoryView) -> Iterator[Block]:
     """By what the nights are judged, in the words of their verdicts."""
     rules = dict.fromkeys(
         rule for document in history.verdicts.values() for rule in document.get("rule") or ()
@@ -68,23 +69,22 @@ def _rules(history: History) -> Iterator[Block]:
 def _order(series: HistorySeries) -> tuple[object, ...]:
     """What is not as usual first; then headline numbers before percentiles, large sizes before small ones."""
     key = series.key
-    size = int(key.size) if key.size.isdecimal() else 0
-    side = "statistic" in key.params
+    side = "statistic" in series.params
     neither = better(key.metric) == "neither"
-    return (_RANK.get(series.verdict, 6), side, neither, key.platform, key.benchmark, key.case, -size)
+    return (
+        _RANK.get(series.verdict, 6), side, neither, key.platform, key.benchmark, key.case, -(key.size or 0)
+    )  # fmt: skip
 
 
 def _by_test(order: Sequence[HistorySeries]) -> list[HistorySeries]:
     """One size of each test before the second of any, after those that are not as usual."""
-    places: Counter[tuple[str, ...]] = Counter()
-    ranked = []
+    places: Counter[Series] = Counter()
+    ranks = {}
     for series in order:
-        test = (*series.key[:4], *series.key[5:])
-        ranked.append(
-            ((_RANK.get(series.verdict, 6), "statistic" in series.key.params, places[test]), series)
-        )
+        test = series.key._replace(size=None)
+        ranks[series.ident] = (_RANK.get(series.verdict, 6), "statistic" in series.params, places[test])
         places[test] += 1
-    return [series for _, series in sorted(ranked, key=lambda entry: entry[0])]
+    return sorted(order, key=lambda series: ranks[series.ident])
 
 
 def _day(time: float) -> str:
@@ -164,7 +164,7 @@ def _spark(series: HistorySeries) -> Markup:
     return sparkline([(night.time, night.median) for night in nights], words)
 
 
-def _figure(report: Report, history: History, series: HistorySeries, most: int) -> Figure:
+def _figure(report: Report, history: HistoryView, series: HistorySeries, most: int) -> Figure:
     unit, nights, judged = series.unit, series.measured, series.judged
     title = f"{_name(series, len(history.platforms) > 1)}: {series.key.metric}" + (
         f", {series.verdict}" if series.verdict else ""
@@ -272,11 +272,11 @@ def _moment(series: HistorySeries, since: str) -> float | None:
     return None
 
 
-def _mark(night: Night, unit: str, anchors: Mapping[str, str]) -> Mark:
+def _mark(night: NightValue, unit: str, anchors: Mapping[str, str]) -> Mark:
     return Mark(night.time, night.median, _tip(night, unit), anchors.get(night.run, ""))
 
 
-def _tip(night: Night, unit: str) -> str:
+def _tip(night: NightValue, unit: str) -> str:
     around = f"{format_quantity(night.low, unit)} – {format_quantity(night.high, unit)}, n = {night.n}"
     said = "".join(f"\n{text}" for text in (night.verdict, night.status) if text)
     return f"{_day(night.time)}, {night.run}\n{format_quantity(night.median, unit)}\n{around}{said}"
@@ -290,7 +290,7 @@ def _last(series: HistorySeries, most: int) -> range:
     return range(max(0, len(series.nights) - most), len(series.nights))
 
 
-def _nights(report: Report, history: History, series: HistorySeries, most: int) -> Table:
+def _nights(report: Report, history: HistoryView, series: HistorySeries, most: int) -> Table:
     """The last nights of a series, each with its samples and their raw files."""
     places = _last(series, most)
     return Table(
@@ -303,7 +303,7 @@ def _nights(report: Report, history: History, series: HistorySeries, most: int) 
     )
 
 
-def _last_nights(report: Report, history: History, rest: Sequence[HistorySeries]) -> Table:
+def _last_nights(report: Report, history: HistoryView, rest: Sequence[HistorySeries]) -> Table:
     """The last night of each series that no figure shows."""
     several = len(history.platforms) > 1
     return Table(
@@ -323,7 +323,7 @@ def _last_nights(report: Report, history: History, rest: Sequence[HistorySeries]
     )
 
 
-def _night(report: Report, history: History, series: HistorySeries, place: int) -> tuple[Cell, ...]:
+def _night(report: Report, history: HistoryView, series: HistorySeries, place: int) -> tuple[Cell, ...]:
     """What the files have of a series in a night."""
     night, unit = series.nights[place], series.unit
     value = format_quantity(night.median, unit) if night.n else "none"
@@ -336,34 +336,32 @@ def _night(report: Report, history: History, series: HistorySeries, place: int) 
         Cell(night.run, href=report.link(night.file)),
         Cell(night.verdict, kind="bad" if night.verdict not in ("", "PASS", "WATCH") else ""),
         Cell(night.status),
-        _raw(report, history, night, unit),
+        _raw(report, history, series, night),
     )
 
 
-def _raw(report: Report, history: History, night: Night, unit: str) -> Cell:
+def _raw(report: Report, history: HistoryView, series: HistorySeries, night: NightValue) -> Cell:
     """The samples of a night with their raw files, its raw runs, or why there are none."""
-    files = history.raw_files
-    if samples := tuple(_samples(report, history, night, unit)):
-        return Cell("", samples=samples, kind="samples")
-    folder = files.folder(night)
-    return Cell("raw runs", href=report.link(folder)) if folder else Cell(files.why_none(night), kind="faint")
+    runs = history.raw_runs[night.file.parent]
+    if records := history.records(series, night):
+        samples = [_sample(report, record, runs.path(record)) for record in records[:_MOST_SAMPLES]]
+        if len(records) > _MOST_SAMPLES:
+            samples.append(Sample(f"and {len(records) - _MOST_SAMPLES} more"))
+        return Cell("", samples=tuple(samples), kind="samples")
+    if folder := runs.folder(night.run):
+        return Cell("raw runs", href=report.link(folder))
+    return Cell(runs.why_none(night.run), kind="faint")
 
 
-def _samples(report: Report, history: History, night: Night, unit: str) -> Iterator[Sample]:
-    """The samples of a night, with links to those raw files that are still there."""
-    each = (
-        (rows, value, raw) for rows in night.rows for value, raw in zip(rows.values, rows.raw, strict=False)
+def _sample(report: Report, record: Record, raw: Path | None) -> Sample:
+    """A sample, with a link to its raw file if that is still there."""
+    if record.value is None:
+        text = record.status.partition(":")[0]
+    else:
+        text = format_quantity(record.value, record.unit, 3)
+    said = (
+        ", ".join(record.hosts),
+        "measured again" if REMEASURED in record.params else "",
+        "" if record.ok else record.status,
     )
-    for rows, value, raw in islice(each, _MOST_SAMPLES):
-        bad = rows.status != OK
-        path = history.raw_files.path(night, raw)
-        text = rows.status.partition(":")[0] if math.isnan(value) else format_quantity(value, unit, 3)
-        said = (
-            rows.hosts.replace(";", ", "),
-            "measured again" if rows.again else "",
-            rows.status if bad else "",
-        )
-        yield Sample(text, report.link(path) if path else "", "; ".join(filter(None, said)), bad)
-    more = sum(len(rows.raw) for rows in night.rows) - _MOST_SAMPLES
-    if more > 0:
-        yield Sample(f"and {more} more")
+    return Sample(text, report.link(raw) if raw else "", "; ".join(filter(None, said)), not record.ok)

@@ -10,7 +10,7 @@ from typing import Any
 from npc.statistics.medians import MIN_SAMPLES
 from report.advice import advise, evidence_of
 from report.blocks import Block, Cell, Listing, Table, Text, count, plural, quantity
-from report.history import History, HistorySeries
+from report.history import HistorySeries, HistoryView
 from report.runs import Report, Run, shown
 from roofline.result import Estimate
 from roofline.table import interval_text, notes, size_text, source_text
@@ -85,7 +85,7 @@ def _how_bad(suspect: Mapping[str, Any]) -> str:
     return f"{suspect['slowdown']:.1%} worse{around}"
 
 
-def _of_history(history: History) -> Iterator[Block]:
+def _of_history(history: HistoryView) -> Iterator[Block]:
     if not history.verdicts:
         yield Text(
             f"There is {history.words}; no verdict.json lies with it, so nothing in it is judged.", "note"
@@ -166,7 +166,7 @@ def _todo(run: Run, report: Report) -> Iterator[Cell]:
         )
 
 
-def _todo_of_history(history: History) -> list[Cell]:
+def _todo_of_history(history: HistoryView) -> list[Cell]:
     found = []
     for document in history.verdicts.values():
         for suspect in document.get("suspects", ()):

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cron.nightly import Options, NightRun, prunable
+from cron.nightly import NightRun, Options, prunable
 from cron.schedule import At, blocks, script_text, systemd_units, with_block, without_block
 from npc.files import append_line, read_lines
 from npc.jobs.stop import Stop

@@ -194,7 +194,7 @@ def test_a_file_of_something_else_is_refused_by_name(history: History) -> None:
     history.folder.mkdir()
     (history.folder / "2026-11.csv").write_text("a,b\n1,2\n")
     with pytest.raises(InvalidHistory, match=r"2026-11\.csv: no column time, metric, value: .* move it"):
-        history.keys()
+        history.nights()
 
 
 def test_measured_again_belongs_to_the_same_series(history: History) -> None:
@@ -202,7 +202,7 @@ def test_measured_again_belongs_to_the_same_series(history: History) -> None:
     assert night == "20261120T023000Z-000003"
     history.append(of_night([a_record(0)], night))
     history.append(of_night([a_record(0, value=9e8)], night, remeasured=True))
-    assert len(history.keys()) == 1
+    assert len({point.key for point in history.points()}) == 1
     assert [(point.value, point.remeasured) for point in history.points()] == [(1.1e9, False), (9e8, True)]
     (found,) = history.nights()
     assert (found.run, found.rows) == (night, 2)
@@ -216,3 +216,66 @@ def test_one_line_a_row_whatever_a_status_holds(history: History) -> None:
     (record,) = history.records()
     assert record.status == "failed: first␊second␍␀third"
     assert file.read_text().startswith(",".join(COLUMNS))
+
+
+def test_rows_of_another_tool_are_read(history: History) -> None:
+    """The documented columns in another order, with the byte order mark and line ends of a spreadsheet, cells
+    that are quoted and of two lines, numbers among the params, and some columns empty."""
+    history.folder.mkdir()
+    (history.folder / "2026-11.csv").write_bytes(
+        b"\xef\xbb\xbftime,metric,value,unit,benchmark,case,platform,nodes,hosts,run,params,status,sample,note\r\n"
+        b'2026-11-20T02:30:00Z,bandwidth,2e9,B/s,osu,"osu_bw",fuchs,2,n1;n2,night,"{""window"": 64}",,0,x\r\n'
+        b'2026-11-20T02:30:00Z,bandwidth,,,osu,osu_bw,fuchs,,,night,,"failed: two\r\nlines",,\r\n'
+        b"2026-11-20T02:31:00Z,bandwidth,3e9,,osu,osu_bw,fuchs,2,n1;n2,night,,ok,1,\r\n"
+    )
+    good, failed, last = history.records()
+    assert (good.value, good.nodes, good.hosts, dict(good.params)) == (2e9, 2, ("n1", "n2"), {"window": "64"})
+    assert (failed.value, failed.unit, failed.nodes, failed.status) == (
+        None,
+        "B/s",
+        1,
+        "failed: two\r\nlines",
+    )
+    assert last.value == 3e9
+    assert not history.problems
+
+
+def test_a_history_that_only_others_may_write_is_read_and_nothing_is_left(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite cannot make a file there, for root either."""
+    history.append([a_record(sample) for sample in range(3)])
+    history.close()
+    (history.folder / CACHE).unlink()
+    (history.folder / ".lock").unlink()
+    connect = sqlite3.connect
+
+    def read_only(path: object, timeout: float) -> sqlite3.Connection:
+        if path != ":memory:":
+            raise sqlite3.OperationalError("unable to open database file")
+        return connect(":memory:", timeout=timeout)
+
+    monkeypatch.setattr("npc.records.history.sqlite3.connect", read_only)
+    assert [record.sample for record in history.records()] == [0, 1, 2]
+    assert [path.name for path in history.folder.iterdir()] == ["2026-11.csv"]
+
+
+def test_rows_that_cannot_be_true_are_told_by_every_reader(history: History) -> None:
+    """Also by one that finds them in the cache."""
+    history.append([a_record(sample) for sample in range(3)])
+    (file,) = history.files()
+    file.write_text(file.read_text().replace("1100000001.0", "fast"))
+    assert list(history.points())
+    again = History(history.folder)
+    assert len(list(again.points())) == 2
+    assert len(again.problems) == 1 and "fast" in again.problems[0]
+
+
+def test_rows_of_a_night_are_those_of_some_days(history: History) -> None:
+    history.append([a_record(day=day) for day in (0, 1, 10, 11)])
+    for days, nights in (
+        (("2026-11-21", "2026-11-30"), ["night1", "night10"]),
+        (("2026-12", "2026-12"), ["night11"]),
+        (("2026", "2026-11-20"), ["night0"]),
+    ):
+        assert [record.run for record in history.records(days=days)] == nights

@@ -14,7 +14,7 @@ from typing import Final
 
 from cron.series import case_of
 from cron.verdict import NightVerdict, SeriesVerdict, Verdict
-from npc.jobs.characterise import checkout
+from npc.jobs.checkout import checkout
 from npc.records.history import Point
 from npc.records.journal import Part
 

@@ -15,9 +15,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Final, NamedTuple
 
+from cron.characterise import LOCK
 from npc import locks
 from npc.jobs import session, slurm
-from npc.jobs.characterise import LOCK, checkout
+from npc.jobs.checkout import checkout
 from npc.jobs.stop import Stop
 from npc.jobs.workpackages import NoRun, find_run, read_workpackages
 from npc.machine.processes import die_with_parent

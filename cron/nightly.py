@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from cron import measure
 from cron.verdict import NightVerdict, Verdict
-from npc.jobs.characterise import checkout, settings
+from npc.jobs.checkout import checkout, settings
 from npc.jobs.stop import Stop
 from npc.records.history import History, night_name, of_night
 from npc.records.journal import Journal, JournalEntry, Part, missed

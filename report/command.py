@@ -117,7 +117,7 @@ def _read_history(folder: Path | None, platforms: Sequence[str]) -> HistoryView 
         return None
     from pathlib import Path
 
-    from npc.jobs.characterise import checkout
+    from npc.jobs.checkout import checkout
     from report.history import NoHistory, read_history
 
     if folder == Path(_OF_PLATFORM) and not folder.exists():

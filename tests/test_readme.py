@@ -14,7 +14,7 @@ import click
 import pytest
 
 from npc.cli import entry_points, main
-from npc.jobs.characterise import settings
+from npc.jobs.checkout import settings
 from npc.parameters import TAGS
 from tests.lab.jube_job import NPC, finish
 from tests.paths import ROOT

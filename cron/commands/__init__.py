@@ -25,6 +25,6 @@ of_platform = click.option(
 
 def folder_of(history: Path | None, platform: str) -> Path:
     """The history of a platform, in the folder of histories that was given or the checkout's."""
-    from npc.jobs.characterise import checkout
+    from npc.jobs.checkout import checkout
 
     return ((history or checkout() / HISTORY) / platform).resolve()

@@ -33,7 +33,7 @@ def accept(pattern: str, reason: str, platform: str, history: Path | None, night
     from cron.acceptance import accept as record
     from cron.nightly import judge_night
     from cron.series import label
-    from npc.jobs.characterise import checkout, platform_folder
+    from npc.jobs.checkout import checkout, platform_folder
     from npc.records.history import History, InvalidHistory
     from npc.records.journal import Journal
     from npc.records.units import METRICS, format_quantity

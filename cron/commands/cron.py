@@ -34,7 +34,7 @@ def install(platform: str, at: str, kind: str | None, history: Path | None, word
     """
     from cron import schedule
     from cron.commands.nightly import nightly
-    from npc.jobs.characterise import checkout, platform_folder
+    from npc.jobs.checkout import checkout, platform_folder
 
     try:
         moment = schedule.At.parse(at)
@@ -90,7 +90,7 @@ def show(history: Path | None) -> None:
     """What is installed, and how the last nights went."""
     from cron import schedule
     from npc import locks
-    from npc.jobs.characterise import checkout
+    from npc.jobs.checkout import checkout
     from npc.records.journal import Journal
 
     for table in (schedule.CRONTAB, schedule.SCRONTAB):

@@ -67,7 +67,7 @@ def nightly(
     from pathlib import Path
 
     from cron.nightly import NightRun, Options, Stopped
-    from npc.jobs.characterise import benchmark_file, checkout, environment_of_settings, platform_folder
+    from npc.jobs.checkout import benchmark_file, checkout, environment_of_settings, platform_folder
     from npc.jobs.stop import Stop
     from npc.locks import Held, only_one
     from npc.records.history import InvalidHistory

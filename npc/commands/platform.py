@@ -28,7 +28,7 @@ def new(name: str, wanted: str | None, account: str, ask_node: bool, patience: f
 
     Exit codes: 0, 1 (Slurm does not answer, nothing can be written), 2 usage.
     """
-    from npc.jobs.characterise import checkout
+    from npc.jobs.checkout import checkout
     from npc.machine.new_platform import choose, describe_node, partitions, write_platform
     from npc.machine.platform import PLATFORMS, InvalidPlatform
 

@@ -58,7 +58,7 @@ def plan(goal: str, budget_text: str, platform: str, nodes: int | None, as_json:
 def _machine(name: str, nodes: int | None) -> Machine:
     """What this machine, and the platform's file, say."""
     from npc import catalogue
-    from npc.jobs.characterise import checkout, platform_folder, settings
+    from npc.jobs.checkout import checkout, platform_folder, settings
     from npc.machine.interfaces import rdma_ports
     from npc.machine.platform import PLATFORM_FILE, InvalidPlatform, read_platform
     from npc.machine.tools import TOOLS, find

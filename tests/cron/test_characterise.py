@@ -19,8 +19,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cron.characterise import exit_code, next_id
 from npc import read_run
-from npc.jobs.characterise import exit_code, next_id, paths_from_here, settings
+from npc.jobs.checkout import paths_from_here, settings
 from npc.jobs.progress import Row, rows_of
 from npc.jobs.workpackages import Progress
 from npc.records.record import save_csv

@@ -42,12 +42,11 @@ def characterise(
     Exit codes: 0 all was measured (or was unavailable here), 1 nothing usable, 2 usage, 5 jobs have not
     ended by the limit, 6 some of it failed, 130 and 143 stopped (what was measured before is collected).
     """
-    from npc.jobs.characterise import (
+    from cron.characterise import measure_and_draw, only_one
+    from npc.jobs.checkout import (
         benchmark_file,
         checkout,
         environment_of_settings,
-        measure_and_draw,
-        only_one,
         paths_from_here,
         platform_folder,
     )

@@ -1,0 +1,137 @@
+"""NPC's checkout: where it is, its platforms and benchmarks, the settings that these read from outside."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+
+#: As npc/setup.sh refuses them; the colon parts the folders of a PATH.
+_READ_BY_SHELLS: Final = re.compile(r"""[\s"'`$\\&;|<>()*?\[\]{}#!:]""")
+#: Settings that are files or folders.
+_PATH_SETTING: Final = re.compile(r"NPC_[A-Z0-9]+_(?:SOURCE|PREFIX|CACHE)")
+_SETTING: Final = re.compile(r"\$\{NPC_([A-Z0-9_]+):-")
+_WHOLE_NUMBER: Final = re.compile(r'type="int">[^<]*printf %s "\$\{NPC_([A-Z0-9_]+):-[^"]*"\s*</parameter>')
+
+
+def checkout() -> Path:
+    """The folder with ``jube.yml``.
+
+    Raises click.ClickException where NPC was installed without it, and for a path that job scripts, which
+    name programs without quotes, could not hold.
+    """
+    home = Path(__file__).resolve().parent.parent.parent
+    if _READ_BY_SHELLS.search(str(home)):
+        raise click.ClickException(
+            f"the checkout's path has a space or another character that shells read: move it ({home})"
+        )
+    if not (home / "jube.yml").exists():
+        raise click.ClickException(
+            f"{home} has no jube.yml: npc characterise needs NPC's checkout, not only its Python packages"
+        )
+    return home
+
+
+def settings(home: Path, platform: Path | None = None, file: Path | None = None) -> dict[str, str]:
+    """Settings that benchmarks and a platform read from outside: the name, and the file that explains it.
+
+    platform: a folder with a ``platform.xml``; those that its sets are initialised with are read, too.
+    file: a JUBE file beside the suite's own.
+    """
+    found: dict[str, str] = {}
+    for path in _files_with_settings(home, platform, file):
+        named = path.relative_to(home) if path.is_relative_to(home) else path
+        for name in _SETTING.findall(path.read_text(encoding="utf-8")):
+            found.setdefault(name.lower(), named.as_posix())
+    return found
+
+
+def whole_numbers(home: Path, platform: Path | None = None, file: Path | None = None) -> set[str]:
+    """Those of the `settings` that are nothing but a parameter which JUBE takes whole numbers for."""
+    return {
+        name.lower()
+        for path in _files_with_settings(home, platform, file)
+        for name in _WHOLE_NUMBER.findall(path.read_text(encoding="utf-8"))
+    }
+
+
+def _files_with_settings(home: Path, platform: Path | None, file: Path | None) -> list[Path]:
+    files = sorted({*(home / "benchmarks").rglob("*.xml"), *([file] if file else [])})
+    if platform:
+        files += _platform_files(platform / "platform.xml")
+    return files
+
+
+def _platform_files(path: Path) -> list[Path]:
+    """A platform's file and the files below it, each once; JUBE looks for them from the platform's folder."""
+    files = [path]
+    for file in files:
+        for name in re.findall(r'init_with="([^":]+)', file.read_text(encoding="utf-8")):
+            other = Path(os.path.normpath(path.parent / name))
+            if other.exists() and other not in files:
+                files.append(other)
+    return files
+
+
+def environment_of_settings(
+    home: Path, platform: Path, given: Sequence[str], file: Path | None = None
+) -> dict[str, str]:
+    """NPC_… variables of ``NAME=VALUE`` words.
+
+    Raises click.UsageError for names that nothing reads, and values that JUBE would not take.
+    """
+    known, numbers = settings(home, platform, file), whole_numbers(home, platform, file)
+    variables = {}
+    for word in given:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise click.UsageError(f"--set {word!r}: expected NAME=VALUE")
+        if name not in known:
+            import difflib
+
+            near = difflib.get_close_matches(name, known, 3, 0.4) or sorted(known)
+            raise click.UsageError(
+                f"--set {name}: no benchmark and no platform has such a parameter; perhaps {', '.join(near)}?"
+            )
+        # JUBE makes a workpackage for each of several values with commas between.
+        if name in numbers and not re.fullmatch(r"([0-9]+(,[0-9]+)*)?", value):
+            raise click.UsageError(f"--set {word}: {name} is a whole number ({known[name]} explains it)")
+        variables[f"NPC_{name.upper()}"] = value
+    return variables
+
+
+def paths_from_here(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment with the files and folders among its settings as seen from where the user stands,
+    because JUBE and the jobs stand elsewhere."""
+    return {
+        name: ",".join(str(Path(path).absolute()) if path else "" for path in value.split(","))
+        if _PATH_SETTING.fullmatch(name)
+        else value
+        for name, value in environment.items()
+    }
+
+
+def platform_folder(home: Path, name: str) -> Path:
+    """The folder of a platform: its name below ``platforms/``, or any folder with a ``platform.xml``."""
+    for folder in (home / "platforms" / name, Path(name)):
+        if (folder / "platform.xml").exists():
+            return folder.resolve()
+    known = sorted(path.parent.name for path in (home / "platforms").glob("*/platform.xml"))
+    raise click.UsageError(
+        f"--platform {name}: no such platform; there are {', '.join(known)}, or name a folder"
+    )
+
+
+def benchmark_file(home: Path, name: str) -> Path:
+    """The JUBE file of one benchmark: its folder's name in ``benchmarks/``, or any file."""
+    for file in (home / "benchmarks" / name / "benchmark.xml", Path(name)):
+        if file.is_file():
+            return file.resolve()
+    known = sorted(path.parent.name for path in (home / "benchmarks").glob("*/benchmark.xml"))
+    raise click.UsageError(
+        f"--benchmark {name}: no such benchmark; there are {', '.join(known)}, or name a JUBE file"
+    )

@@ -21,11 +21,12 @@ import parsers
 from npb import addresses, cluster, placement, sweep
 from npb.measure import Method, Outcome, PairMeasurement
 from npb.nodes import HostLost, Node, Reception
-from npb.results import Results, swept_size
+from npb.results import Results
 from npb.sweep import Step
 from npb.verdict import RAW, Blame, Verdict, parser_of, tool_of
 from npc.machine.processes import die_with_parent
 from npc.machine.sysfs import parse_cpus
+from npc.records.build import swept_size
 from npc.records.launch import now
 from npc.records.record import OK
 

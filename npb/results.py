@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from npb.measure import Outcome
-from npb.verdict import tool_of
+from npb.verdict import read
+from npc.records.build import Origin, records_of
 from npc.records.launch import RAW, Launch, LaunchLog, batch_job
-from npc.records.reading import Reading
 from npc.records.record import OK, Record, save_csv, to_row, write_csv
 from npc.records.run import RECORDS
-from npc.records.series import SIZE_NAMES, identity
-from npc.records.units import METRICS, format_quantity, format_size, parse_size
+from npc.records.series import identity
+from npc.records.units import METRICS, format_quantity, format_size
 from npc.statistics.medians import summarise
 
 #: A table is for reading; all pairs of a cluster are for a file.
@@ -39,8 +37,8 @@ class Results:
         if self._temporary:
             self.folder.mkdir(mode=0o700)
         self._log = LaunchLog(self.folder, tool, planned, seed)
-        self._platform = platform
-        self._benchmark = benchmark
+        self._tool = tool
+        self._origin = Origin(platform, benchmark, self.folder.resolve().name, batch_job())
         self.records: list[Record] = []
         self.launches: list[Launch] = []
         self.outcomes: list[Outcome] = []
@@ -77,7 +75,9 @@ class Results:
         self._log.append(launch)
         self.launches.append(launch)
         self.outcomes.append(outcome)
-        self.records += self._records(launch, verdict.readings)
+        if verdict.readings or verdict.status != OK:  # a tool without a parser has no records
+            readings = verdict.readings or read(self._tool, outcome.argv, outcome.out, outcome.err)
+            self.records += records_of(launch, readings, self._origin, raw)
         return number
 
     def add_server_output(self, number: int, output: tuple[bytes, bytes]) -> None:
@@ -118,45 +118,18 @@ class Results:
         sys.stderr.flush()
 
     def _judged(self) -> list[Record]:
-        """The records as `npc.validity` judges them, which `npc collect` asks as well."""
+        """The records as `npc.validity` judges them."""
         from npc.machine.platform import InvalidPlatform
-        from npc.validity import find_lies, judged
-        from npc.validity.run import circumstances_of, platform_of
+        from npc.validity.run import judge_run, platform_of
 
         try:
             limits = platform_of(self.records)
         except InvalidPlatform:  # npc check and npc doctor say what is wrong with it
             limits = None
-        circumstances = circumstances_of(self.folder, self.records, limits)
-        return judged(self.records, find_lies(self.records, circumstances))
+        return judge_run(self.folder, self.records, limits)
 
     def _write(self, name: str, data: bytes) -> None:
         (self.folder / name).write_bytes(data)
-
-    def _records(self, launch: Launch, readings: Sequence[Reading]) -> list[Record]:
-        """One record a reading; a failed launch without readings has one, with its reason."""
-        size = swept_size(launch.params)
-        one_row = launch.failed_in_one_row(readings)
-        found = []
-        for reading in readings or (
-            [Reading(tool_of(launch.argv), "time", None)] if launch.status != OK else []
-        ):
-            status = reading.status if reading.status != OK or one_row else launch.status
-            found.append(
-                Record.of(
-                    replace(reading, status=status, size=reading.size if reading.size is not None else size),
-                    time=launch.started,
-                    platform=self._platform,
-                    benchmark=self._benchmark,
-                    nodes=launch.nodes,
-                    job=batch_job(),
-                    hosts=launch.hosts,
-                    sample=launch.sample,
-                    params=launch.params_of(reading),
-                    raw=launch.raw,
-                )
-            )
-        return found
 
     def _print_table(self) -> None:
         from npc.validity import INVALID
@@ -190,15 +163,6 @@ def _failure_line(launch: Launch) -> str:
     return " ".join(["→".join(reversed(launch.hosts)), *swept, f"run {launch.sample}: {launch.status}"])
 
 
-def swept_size(values: Mapping[str, str]) -> int | None:
-    """The message size in bytes that a sweep set, None if it varied something else."""
-    for name in SIZE_NAMES:
-        if name in values:
-            with contextlib.suppress(ValueError):
-                return parse_size(values[name])
-    return None
-
-
 def _series(records: Iterable[Record]) -> list[list[Record]]:
     """Good records that repeat each other, in order of first appearance."""
     found: dict[tuple[object, ...], list[Record]] = {}
@@ -219,7 +183,7 @@ def _summary_row(records: Sequence[Record]) -> tuple[str, ...]:
     interval = ""
     if summary.low is not None and summary.high is not None:
         interval = f"{format_quantity(summary.low, unit)} – {format_quantity(summary.high, unit)}"
-    shown = {key: value for key, value in identity(first.params).items() if key not in SIZE_NAMES}
+    shown = identity(first.params)
     return (
         "→".join(reversed(first.hosts)),
         first.case,

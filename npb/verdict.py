@@ -60,7 +60,7 @@ def parser_of(argv: Sequence[str], known: Sequence[str]) -> str:
 
 def judge(parser: str, argv: Sequence[str], client: Ended, datagrams: int) -> Verdict:
     """The verdict on a client whose server lived. `datagrams`: UDP datagrams its host received meanwhile."""
-    readings = _read(parser, argv, client)
+    readings = read(parser, argv, client.out, client.err)
     if client.timed_out:
         return Verdict(f"timeout: {tool_of(argv)} still ran after its limit", Blame.TIME, readings)
     if client.exit != 0:
@@ -83,7 +83,7 @@ def judge(parser: str, argv: Sequence[str], client: Ended, datagrams: int) -> Ve
 
 def unavailable(parser: str, argv: Sequence[str], ended: Ended) -> str:
     """The status of a tool that its node cannot serve (no RDMA device); empty if it ended otherwise."""
-    return _unavailable(_read(parser, argv, ended))
+    return _unavailable(read(parser, argv, ended.out, ended.err))
 
 
 def last_line(*streams: bytes) -> str:
@@ -96,14 +96,14 @@ def last_line(*streams: bytes) -> str:
     return ""
 
 
-def _read(parser: str, argv: Sequence[str], ended: Ended) -> tuple[Reading, ...]:
-    """What the parser reads in stdout with stderr behind it, as `npc collect` will."""
-    if parser == RAW:
-        return ()
+def read(parser: str, argv: Sequence[str], out: bytes, err: bytes) -> tuple[Reading, ...]:
+    """What the parser reads in stdout with stderr behind it, as ``npc collect`` will; nothing without one."""
     import parsers
 
-    out, err = (stream.decode(errors="replace") for stream in (ended.out, ended.err))
-    return tuple(parsers.parse(parser, parsers.joined(out, err), argv))
+    if parser not in parsers.names():
+        return ()
+    text = parsers.joined(out.decode(errors="replace"), err.decode(errors="replace"))
+    return tuple(parsers.parse(parser, text, argv))
 
 
 def _unavailable(readings: Sequence[Reading]) -> str:

@@ -15,20 +15,16 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Any, Final
 
-from npc.records.reading import Reading
 from npc.records.record import OK
-from npc.records.series import INTERFACE
 
 LAUNCHES: Final = "launches.jsonl"
 RAW: Final = "raw"
-#: What the cases of tests over the kernel's sockets begin with.
-_SOCKETS: Final = ("tcp", "udp", "sctp")
 #: ``mpirun`` draws a line of hyphens above and below what it has to say itself; Open MPI's has 74, and stands
 #: behind what a rank left without a line end.
 _RULE: Final = re.compile("-{40,}")
@@ -65,17 +61,6 @@ class Launch:
     hosts: tuple[str, ...] = ()
     raw: str = ""
     load: Mapping[str, Any] | None = None
-
-    def failed_in_one_row(self, readings: Iterable[Reading]) -> bool:
-        """Whether its status is that of one of its readings: a row of a sweep that has no result says nothing
-        against the other rows."""
-        return any(reading.status == self.status for reading in readings)
-
-    def params_of(self, reading: Reading) -> dict[str, str]:
-        """`params` as far as they hold for `reading`: what sockets send goes over the interface, RDMA's two
-        ends only meet at its address."""
-        over_sockets = reading.case.startswith(_SOCKETS)
-        return {name: value for name, value in self.params.items() if name != INTERFACE or over_sockets}
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,7 @@ _ROLES: Final[Mapping[str, Role]] = {
     ),
     **dict.fromkeys(
         (
+            "attempt",  # npb --pairs: the worst pairs are measured once more
             "blas",
             "client_cpus",
             "device",

@@ -10,6 +10,7 @@ from typing import Any, Final
 from npc.machine.platform import Platform, find_platform, read_platform
 from npc.records.launch import LAUNCHES, Launch, read_launches
 from npc.records.record import Record
+from npc.validity import find_lies, judged
 from npc.validity.rule import Circumstances
 
 _ENVIRONMENT: Final = "environment.json"
@@ -23,6 +24,11 @@ def platform_of(records: Sequence[Record], name: str = "") -> Platform | None:
     names = {record.platform for record in records}
     path = find_platform(name or (names.pop() if len(names) == 1 else ""))
     return read_platform(path) if path else None
+
+
+def judge_run(run: Path, records: Sequence[Record], platform: Platform | None) -> list[Record]:
+    """The records of a run; those that a rule catches are ``invalid: …``."""
+    return judged(records, find_lies(records, circumstances_of(run, records, platform)))
 
 
 def circumstances_of(run: Path, records: Sequence[Record], platform: Platform | None) -> Circumstances:

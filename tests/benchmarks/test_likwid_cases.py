@@ -240,6 +240,12 @@ def test_all_variants_are_those_that_the_cpu_executes() -> None:
     assert found == ["load_avx_fma", "load_avx", "load_sse", "load"]
 
 
+def test_a_variant_is_a_setting_where_every_one_is_asked_for() -> None:
+    assert cases.asked("peakflops_sp_avx_fma", "peakflops_sp", every=True) == {"variant": "avx_fma"}
+    assert cases.asked("copy_mem", "copy_mem", every=True) == {"variant": "scalar"}
+    assert cases.asked("load_avx512", "load", every=False) == {}
+
+
 def test_each_domain_and_number_of_threads_has_its_cases() -> None:
     cpus = len(os.sched_getaffinity(0))
     written = read_written("--domains", "N,M", "--counts", f"1,{cpus}", "--non-temporal", "yes")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from npc.records.record import Record, read_csv
+from npc.records.record import Record, read_csv, replace
 from tests.lab.jube_job import NPC, finish, results
 from tests.lab.jube_patterns import UNITS, meaning_of
 from tests.paths import ROOT
@@ -34,7 +34,22 @@ def columns_alone(benchmark: str) -> list[Column]:
 def collect(outpath: Path) -> list[Record]:
     ended = finish(NPC, "collect", outpath)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    return list(read_csv(outpath / "000000/records.csv"))
+    records = list(read_csv(outpath / "000000/records.csv"))
+    assert_npb_wrote_the_same(outpath / "000000", records)
+    return records
+
+
+def assert_npb_wrote_the_same(run: Path, records: list[Record]) -> None:
+    """Where npb made a job's launches, its own records are those that were collected; npb does not know the
+    platform's name and the run's."""
+    for file in run.glob("*/work/*/records.csv"):
+        folder = file.parent.relative_to(run).as_posix()
+        of_job = [record for record in records if record.raw.startswith(f"{folder}/")]
+        platform = of_job[0].platform
+        assert of_job == [
+            replace(record, platform=platform, run=run.name, raw=f"{folder}/{record.raw}")
+            for record in read_csv(file)
+        ]
 
 
 STATISTICS: Mapping[str, Callable[[list[float]], float]] = {

@@ -225,6 +225,34 @@ def test_small_differences_are_the_same_however_certain() -> None:
     assert [pair.verdict for pair in compared(a, b, run_to_run=0.0, least_effect=0.01)] == ["better"]
 
 
+def kernel(case: str, **fields: object) -> list[Record]:
+    params = {"level": "L1", "precision": "double", "threads": "2"}
+    return list(records("likwid", case, 9e10, size=32768, params={**params, **fields}))
+
+
+def test_builds_of_likwid_with_other_kernels_are_comparable_and_the_kernels_are_named() -> None:
+    (pair,) = compared(kernel("load_avx"), kernel("load_avx512"))
+    assert (pair.test, pair.verdict) == ("likwid load", "same")
+    assert pair.circumstances == {"kernel": ("load_avx", "load_avx512")}
+    told = compare_sides(side("A", kernel("load_avx")), side("B", kernel("load_avx512")), Choice())
+    assert any("1 pair with kernel load_avx in A, load_avx512 in B" in line for line in remarks(told))
+
+
+def test_variants_of_a_kernel_that_one_run_measured_are_not_mixed() -> None:
+    every = [*kernel("load_sse"), *kernel("load_avx")]
+    (pair,) = compared(every, every)
+    assert pair.verdict == "not comparable"
+    assert pair.reason == "several kernels in one run: load_sse and load_avx"
+    asked = [*kernel("load_sse", variant="sse"), *kernel("load_avx", variant="avx")]
+    assert [pair.verdict for pair in compared(asked, asked)] == ["same", "same"]
+
+
+def test_where_processes_ran_is_said_and_keeps_no_pair_apart() -> None:
+    a, b = (list(records("qperf", "tcp_bw", 1e9, params={"server_cpus": cpus})) for cpus in ("0-3", "4"))
+    (pair,) = compared(a, b)
+    assert (pair.verdict, pair.params, pair.circumstances) == ("same", {}, {"server_cpus": ("0-3", "4")})
+
+
 @pytest.mark.parametrize(
     ("change", "reason", "ignore"),
     [

@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from npc.records.launch import LAUNCHES, RAW, Launch, LaunchLog, batch_job, now, read_launches
-from npc.records.reading import Reading
 
 FIRST = Launch(
     id=0,
@@ -42,15 +41,6 @@ def test_launches_are_read_back_in_their_order(tmp_path: Path) -> None:
     assert (read.tool, read.planned) == ("qperf", 3)
     assert read.launches == (FIRST, SECOND)
     assert (tmp_path / "new" / "folder" / RAW).is_dir()
-
-
-def test_only_what_sockets_send_goes_over_the_interface() -> None:
-    launch = dataclasses.replace(FIRST, params={"interface": "eth0", "server_cpus": "0"})
-    for case, params in (
-        ("udp_lat", {"interface": "eth0", "server_cpus": "0"}),
-        ("rc_bw", {"server_cpus": "0"}),
-    ):
-        assert launch.params_of(Reading(case, "bandwidth", 1.0)) == params
 
 
 texts = st.text(max_size=20)  # lone surrogates too: arguments need not be UTF-8

@@ -1,0 +1,99 @@
+"""How a launch and what a parser read in its output become records: the only place, whoever asks.
+
+``npb`` has the readings already, `parsers.run.collect` reads them again from the raw files. Both get the same
+records here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import PurePath
+from typing import Final, NamedTuple
+
+from npc.records.launch import Launch
+from npc.records.reading import Reading
+from npc.records.record import OK, InvalidRecord, Record
+from npc.records.series import INTERFACE, SIZE_NAMES, repeats_size
+from npc.records.units import parse_size
+
+#: A record needs a metric, also that of a launch which gave no number at all.
+UNREAD: Final = "time"
+#: What the cases of tests over the kernel's sockets begin with.
+_SOCKETS: Final = ("tcp", "udp", "sctp")
+
+
+class Origin(NamedTuple):
+    """What all records of a folder of launches share. run: the folder's or the JUBE run's name."""
+
+    platform: str
+    benchmark: str
+    run: str
+    job: str = ""
+
+
+def records_of(launch: Launch, readings: Iterable[Reading], origin: Origin, raw: str) -> Iterator[Record]:
+    """One record a reading; one that failed where there is none. raw: as the records shall name it.
+
+    The numbers of a launch that failed are kept, and nobody uses them unasked: they have its status. Where
+    there are no numbers, who made the launch knows better than the parser of an empty text why. But where the
+    launch has failed in one of its rows, the others are good.
+    """
+    readings = list(readings) or [unread(launch)]
+    measured = any(reading.value is not None for reading in readings)
+    in_one_row = any(reading.status == launch.status for reading in readings)
+    for reading in readings:
+        if launch.status != OK and not in_one_row and (reading.status == OK or not measured):
+            reading = replace(reading, status=launch.status)
+        try:
+            yield _record(launch, reading, origin, raw)
+        except InvalidRecord as error:
+            broken = Reading(reading.case, UNREAD, None, None, f"invalid: {error}")
+            yield _record(launch, broken, origin, raw)
+
+
+def unread(launch: Launch, reason: str = "nothing in the output that could be read") -> Reading:
+    """The reading of a launch that gave none."""
+    case = launch.case or (PurePath(launch.argv[0]).name if launch.argv else "")
+    return Reading(case, UNREAD, None, status=launch.status if launch.status != OK else f"failed: {reason}")
+
+
+def record_of_failure(status: str, origin: Origin, time: str, raw: str, case: str = "") -> Record:
+    """The record of launches that were not made."""
+    return Record.of(Reading(case, UNREAD, None, status=status), time=time, raw=raw, **origin._asdict())
+
+
+def swept_size(params: Mapping[str, str]) -> int | None:
+    """The message size in bytes that a sweep set; None if it varied something else."""
+    for name in SIZE_NAMES:
+        try:
+            return parse_size(params[name])
+        except (KeyError, ValueError):
+            continue
+    return None
+
+
+def _record(launch: Launch, reading: Reading, origin: Origin, raw: str) -> Record:
+    size = reading.size if reading.size is not None else swept_size(launch.params)
+    over_sockets = reading.case.startswith(_SOCKETS)
+    params = {
+        name: text
+        for name, text in {**launch.params, **reading.params}.items()
+        # What sockets send goes over the interface. RDMA's two ends only meet at its address.
+        if (name != INTERFACE or over_sockets) and not repeats_size(name, text, size)
+    }
+    status = reading.status
+    asked = launch.params.get("ranks")
+    ran = int(params.get("ranks", 0)) + int(params.get("waiting", 0))
+    if asked and status == OK and str(ran) != asked:
+        # The launcher of one MPI with the library of another starts every process as a world of its own.
+        status = f"invalid: {ran} MPI ranks ran, {asked} were asked for"
+    return Record.of(
+        replace(reading, size=size, status=status, params=params),
+        time=launch.started,
+        nodes=launch.nodes,
+        hosts=launch.hosts,
+        sample=launch.sample,
+        raw=raw,
+        **origin._asdict(),
+    )

@@ -1,0 +1,76 @@
+"""What npb writes of a launch, and what ``npc collect`` makes of its folder, are the same records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import parsers
+from npb.measure import Outcome
+from npb.nodes import Ended
+from npb.results import Results
+from npb.sweep import Step
+from npb.verdict import judge
+from npc.records.record import Record, read_csv
+from npc.records.series import Series
+from parsers.run.collect import collect_run
+from tests.captured import outputs, text_of
+from tests.lab.npb_job import free_port, run
+
+#: The benchmarks whose jobs npb starts, and an option of theirs that a sweep may set.
+SWEPT = {"qperf": "msg_size", "sockperf": "msg-size", "iperf3": "l", "nuttcp": "l", "perftest": "s"}
+
+
+def npb_and_collect(folder: Path, platform: str) -> tuple[list[Record], list[Record]]:
+    return list(read_csv(folder / "records.csv")), collect_run(folder, platform)
+
+
+@pytest.mark.parametrize("tool", SWEPT)
+@pytest.mark.parametrize("code", [0, 1], ids=["exit 0", "exit 1"])
+def test_captured_outputs_give_the_same_records(tool: str, code: int, tmp_path: Path) -> None:
+    results = Results(tmp_path / "launches", tool, 0, 1, "fuchs", tool)
+    for number, path in enumerate(outputs(tool)):
+        header = path.read_text().partition("\n")[0]
+        argv = tuple(parsers.split_command(header.removeprefix("#@ cmd:"))) or (tool,)
+        text = text_of(tool, path.name).encode()
+        step = Step({SWEPT[tool]: "1024"}, (tool,), argv, number)
+        outcome = Outcome(
+            step, argv, (tool,), "2026-11-21T08:00:00+00:00",
+            judge(tool, argv, Ended(code, 1.0, False, text, b"", 0), 10**6), 1.0, code, text,
+            placement={"server_cpus": "0", "client_cpus": "1", "interface": "eth0"},
+        )  # fmt: skip
+        results.add(outcome, ("n1", "n2"), {})
+    results.close()
+    written, collected = npb_and_collect(tmp_path / "launches", "fuchs")
+    assert len(written) > 5
+    assert written == collected
+
+
+REAL = {
+    "qperf": ("qperf -lp {port}",
+              "qperf HOSTNAME -lp {port} -t 1 -uu --repeat msg_size:1K:4K:*4 tcp_bw tcp_lat"),
+    "sockperf": ("sockperf server --tcp -p {port}",
+                 "sockperf ping-pong -i HOSTNAME --tcp -p {port} -t 1 --repeat msg-size:64:256:*4"),
+    "sockperf by UDP": ("sockperf server -p {port}", "sockperf throughput -i HOSTNAME -p {port} -t 1"),
+    "iperf3": ("iperf3 -s -p {port}", "iperf3 -c HOSTNAME -p {port} -t 1 -J -repeat l:4K:64K:*16"),
+    "nuttcp": ("nuttcp -S --nofork -P{port}", "nuttcp -P{port} -T1 -fparse HOSTNAME"),
+    "perftest": ("ib_write_bw -p {port}", "ib_write_bw -p {port} --repeat size:64:1K:*16 HOSTNAME"),
+    "a failure": ("qperf -lp {port}", "qperf HOSTNAME -lp {port} -t 1 no_such_test"),
+    "a time limit": ("qperf -lp {port}", "qperf HOSTNAME -lp {port} -t 30 tcp_bw"),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("benchmark", REAL)
+def test_real_tools_give_the_same_records(benchmark: str, tmp_path: Path) -> None:
+    port = free_port()
+    server, client = (command.format(port=port) for command in REAL[benchmark])
+    run(
+        "--servercmd", server, "--clientcmd", client, "--killserver", "--runs", "2", "--timeout", "5",
+        "--platform", "fuchs", "--output", str(tmp_path / "launches"),
+    )  # fmt: skip
+    written, collected = npb_and_collect(tmp_path / "launches", "fuchs")
+    assert written and written == collected
+    repeats = [record for record in written if record.sample == 0]
+    assert {Series.of(record) for record in written} == {Series.of(record) for record in repeats}

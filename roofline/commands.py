@@ -13,7 +13,6 @@ from npc.parameters import PathParameter
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from npc.ahead import Ahead
     from npc.machine.platform import Platform
     from npc.records.record import Record
     from roofline.overlay import By
@@ -70,19 +69,15 @@ def roofline(
     import json
     from pathlib import Path
 
-    from npc.ahead import Ahead
     from roofline.analyse import analyse
     from roofline.document import to_document
     from roofline.table import format_roofline
 
-    ahead = click.get_current_context().with_resource(
-        Ahead("matplotlib.figure", "matplotlib.backends.backend_agg")
-    )
     read = _read(records)
     size = _message_size(message_size, read)
     folder = output or (_folder(records[0]) if len(records) == 1 else Path())
     if overlay:
-        _overlay(read, overlay, platform_name, nodes, size, folder, as_json, ahead)
+        _overlay(read, overlay, platform_name, nodes, size, folder, as_json)
         return
     platform = _platform(platform_name, read)
     read = _one_platform(read, platform)
@@ -94,7 +89,7 @@ def roofline(
     else:
         click.echo(format_roofline(found) + "\n")
     try:
-        paths = write_pictures(found, folder, ahead)
+        paths = write_pictures(found, folder)
     except OSError as error:
         raise _failure(
             f"cannot write to {folder}: {error.strerror or error}; choose one by --output", _USAGE
@@ -109,39 +104,30 @@ def roofline(
         )
 
 
-def write_pictures(found: Roofline, folder: Path, ahead: Ahead | None = None) -> list[Path]:
+def write_pictures(found: Roofline, folder: Path) -> list[Path]:
     """Write roofline.json, the pictures and the page where there is a roof, and the MPI roofline's pictures
     where there are MPI operations; give back their paths.
 
     Makes `folder`. Each file replaces an older one only when it is whole; a picture that these records do not
-    make is removed, for it would be that of others. What fails later leaves the files before. Pictures are
-    drawn `ahead`, where it is given. Raises OSError.
+    make is removed, for it would be that of others. What fails later leaves the files before. Raises OSError.
     """
     import json
 
-    from npc.ahead import Ahead
     from npc.files import replacing
     from roofline.document import to_document
     from roofline.mpi_plot import draw_mpi
     from roofline.page import write_page
     from roofline.plot import draw
 
-    ahead = ahead or Ahead()
     folder.mkdir(parents=True, exist_ok=True)
     names = ("roofline.json", "roofline.png", "roofline.svg", "roofline.html", "mpi-roofline.png")
     paths = [folder / name for name in (*names, "mpi-roofline.svg")]
+    with replacing(paths[0]) as document:
+        document.write_text(json.dumps(to_document(found), indent=1) + "\n", encoding="utf-8")
     with _replacing(paths[1:4]) as (png, svg, html):
-        drawing = ahead.begin(draw, found, [png, svg])
-        try:
-            with replacing(paths[0]) as document:
-                document.write_text(json.dumps(to_document(found), indent=1) + "\n", encoding="utf-8")
-            page = write_page(found, html)
-        except Exception:
-            drawing()  # what is cleared away now must not be written behind that
-            raise
-        roof = drawing() and page
+        roof = draw(found, [png, svg]) and write_page(found, html)
     with _replacing(paths[4:]) as mpi:
-        operations = bool(found.mpi) and ahead.begin(draw_mpi, found, mpi)()
+        operations = draw_mpi(found, mpi)
     absent = ([] if roof else paths[1:4]) + ([] if operations else paths[4:])
     for path in absent:
         path.unlink(missing_ok=True)
@@ -165,7 +151,6 @@ def _overlay(
     message_size: int | None,
     folder: Path,
     as_json: bool,
-    ahead: Ahead,
 ) -> None:
     """Analyse each platform, node or night by itself, and draw them in one picture."""
     import json
@@ -196,7 +181,7 @@ def _overlay(
     paths = [folder / f"overlay.{suffix}" for suffix in ("png", "svg")]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        drawn = ahead.begin(draw_overlay, found, f"Rooflines by {by}", paths)()
+        drawn = draw_overlay(found, f"Rooflines by {by}", paths)
         (folder / "overlay.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
         raise _failure(

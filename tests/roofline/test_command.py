@@ -288,7 +288,7 @@ def test_importing_and_help_load_nothing_heavy(code: str) -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-#: A fresh Python, in which pictures are drawn in a second process if there are two processors.
+#: A fresh Python, in which the page does not fit on the disk.
 FULL_DISK = """
 import sys
 import roofline.page

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from npc.machine.fabric import Topology
+    from npc.page.frame import Section
     from report.history import HistoryView
-    from report.page import Section
     from report.runs import Report, Run
 
 SCHEMA: Final = 1
@@ -154,7 +154,7 @@ def _document(
     made: Report, sections: Sequence[Section], absent: Sequence[tuple[str, str]], path: Path, page: str
 ) -> dict[str, Any]:
     """What ``--json`` prints; docs/report.md explains it."""
-    from report.blocks import figures
+    from npc.page.blocks import figures
 
     return {
         "schema": SCHEMA,

@@ -1,45 +1,30 @@
-"""The page: sections, the table of records, style and script in one file that fetches nothing.
-
-Its content security policy allows the one style and the one script by their hashes and nothing else, so that
-not even a name in a record that looked like markup could make a browser do anything. Templates escape every
-value (Jinja's autoescape); pictures escape their own texts.
-"""
+"""The report's page: its sections, and the table of records to which every number leads."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import importlib
 import re
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from markupsafe import Markup
 
-import npc
+from npc.page import frame
+from npc.page.blocks import Sample
+from npc.page.frame import Section
 from npc.records.record import Record
 from npc.records.units import format_quantity
-from report.blocks import Block, Sample
 from report.runs import Repeats, Report, Run, better
 from report.sections import SECTIONS, Absent
 from roofline.table import size_text
 
-TEMPLATES: Final = Path(__file__).parent / "templates"
+_TEMPLATE: Final = Path(__file__).parent / "templates/page.html"
 #: Rows of the table of records; a run with more has what is bad and what is used above first.
 MOST_SERIES: Final = 6000
 #: Samples of one series that are shown with their raw files.
 MOST_SAMPLES: Final = 24
-
-
-class Section(NamedTuple):
-    """A section of the page that has something to show."""
-
-    name: str
-    title: str
-    blocks: list[Block]
 
 
 def build(
@@ -62,41 +47,21 @@ def build(
 
 def render(report: Report, sections: Sequence[Section], absent: Sequence[tuple[str, str]]) -> str:
     """The whole page as HTML."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    style, script = (
-        (TEMPLATES / name).read_text(encoding="utf-8").strip() for name in ("page.css", "page.js")
-    )
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
     many = any(len(run.series) > MOST_SERIES for run in report.runs)
     used = _used(sections) if many else set()
     shown = {run.number: _chosen(run, used) for run in report.runs}
-    return environment.get_template("page.html").render(
+    return frame.render(
+        report.title,
+        _subtitle(report),
+        sections,
+        _TEMPLATE,
         report=report,
-        sections=sections,
         absent=absent,
         series_shown={
             run.number: [_row(series, run, report) for series in shown[run.number]] for run in report.runs
         },
         series_left={run.number: len(run.series) - len(shown[run.number]) for run in report.runs},
-        style=Markup(style),
-        script=Markup(script),
-        policy=policy(style, script),
-        subtitle=_subtitle(report),
-        version=npc.__version__,
-        made=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
     )
-
-
-def policy(style: str, script: str) -> str:
-    """The content security policy: nothing but this style and this script."""
-    allowed = " ".join(
-        f"{kind}-src 'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}';"
-        for kind, text in (("style", style), ("script", script))
-    )
-    return f"default-src 'none'; {allowed} base-uri 'none'; form-action 'none'"
 
 
 def _subtitle(report: Report) -> str:

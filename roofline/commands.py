@@ -115,9 +115,9 @@ def write_pictures(found: Roofline, folder: Path) -> list[Path]:
 
     from npc.files import replacing
     from roofline.document import to_document
+    from roofline.figure import draw
     from roofline.mpi_plot import draw_mpi
     from roofline.page import write_page
-    from roofline.plot import draw
 
     folder.mkdir(parents=True, exist_ok=True)
     names = ("roofline.json", "roofline.png", "roofline.svg", "roofline.html", "mpi-roofline.png")

@@ -7,25 +7,19 @@ for HPC Systems" (2023). Each point is the median of repeated launches with its 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from npc import catalogue
+from npc.figures.chart import CYCLE, DASHES, Axis, Chart, Mark, Trace, quantity_axis, size_axis
 from npc.records.record import Record
 from npc.records.series import test_name
-from npc.records.units import format_quantity, format_size
+from npc.records.units import METRICS, format_quantity, format_size
 from npc.statistics.medians import Summary, summarise
-from roofline.plot import DPI, INCHES, SHAPES, STYLE
-from roofline.scene import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY_BLUE, VERMILLION
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-_COLOURS: Final = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY_BLUE, BLACK)
-_DASHES: Final = ("-", "--", ":", "-.")
 #: Params that tell lines apart, as people name them; others that differ make lines of their own as well.
 _SILENT: Final = frozenset({"ranks", "datatype", "mpi", "client_cpus", "server_cpus"})
 _TITLES: Final = {"bandwidth": "Bandwidth", "latency": "Latency (half round trip)"}
@@ -102,57 +96,84 @@ def draw_sweeps(sweeps: Sequence[Sweep], title: str, paths: Sequence[Path]) -> b
     """
     if not sweeps:
         return False
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    from npc.figures.printed import save
 
-    metrics = [metric for metric in _TITLES if any(sweep.metric == metric for sweep in sweeps)]
-    mpis = list(dict.fromkeys(sweep.mpi for sweep in sweeps))
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=INCHES, dpi=DPI, layout="constrained")
-        FigureCanvasAgg(figure)
-        for panel, metric in zip(figure.subplots(1, len(metrics), squeeze=False)[0], metrics, strict=True):
-            shown = [sweep for sweep in sweeps if sweep.metric == metric]
-            tests = list(dict.fromkeys(sweep.name.partition(" · ")[0] for sweep in shown))
-            for sweep in shown:
-                test = tests.index(sweep.name.partition(" · ")[0])
-                _line(panel, sweep, test, _DASHES[mpis.index(sweep.mpi) % len(_DASHES)])
-            _frame(panel, metric)
-        figure.suptitle(
-            f"{title}: median and 95 % interval over message size", fontsize=14, x=0.01, ha="left"
-        )
-        for path in paths:
-            figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else {})
+    panels = []
+    for metric, heading in _TITLES.items():
+        shown = [sweep for sweep in sweeps if sweep.metric == metric]
+        if shown:
+            panels.append(describe(shown, metric, heading, "", axes_of(shown), all_of=sweeps))
+    save(panels, paths, title=f"{title}: median and 95 % interval over message size", legend="below")
     return True
 
 
-def _line(axes: Axes, sweep: Sweep, test: int, dashes: str) -> None:
-    sizes = list(sweep.points)
-    summaries = list(sweep.points.values())
-    colour = _COLOURS[test % len(_COLOURS)]
-    axes.plot(
-        sizes, [summary.median for summary in summaries], color=colour, ls=dashes, lw=1.6,
-        marker=SHAPES[test % len(SHAPES)], ms=4, label=sweep.name,
-    )  # fmt: skip
-    whole = [
-        (size, s.low, s.high) for size, s in sweep.points.items() if s.low is not None and s.high is not None
+def describe(
+    sweeps: Sequence[Sweep],
+    ident: str,
+    title: str,
+    text: str,
+    axes: tuple[Axis, Axis],
+    *,
+    all_of: Sequence[Sweep] = (),
+    record: Callable[[Sweep, int], str] = lambda *_: "",
+) -> Chart:
+    """A chart of sweeps of one metric: colour and mark are the test's, the dashes the MPI's.
+
+    all_of: what dashes are given to, if that is more. record: the id of a size's record in a page.
+    """
+    tests = list(dict.fromkeys(_test(sweep) for sweep in sweeps))
+    mpis = list(dict.fromkeys(sweep.mpi for sweep in all_of or sweeps))
+    traces = (_trace(sweep, tests.index(_test(sweep)), mpis.index(sweep.mpi), record) for sweep in sweeps)
+    return Chart(ident, title, text, *axes, tuple(traces))
+
+
+def axes_of(sweeps: Sequence[Sweep]) -> tuple[Axis, Axis]:
+    """Axes that hold all points of sweeps of one metric, with their intervals."""
+    metric = sweeps[0].metric
+    sizes = [size for sweep in sweeps for size in sweep.points]
+    values = [
+        value
+        for sweep in sweeps
+        for summary in sweep.points.values()
+        for value in (summary.median, summary.low, summary.high)
+        if value
     ]
-    if whole:
-        axes.fill_between(*zip(*whole, strict=True), color=colour, alpha=0.15, lw=0)  # type: ignore[arg-type]
+    unit = METRICS[metric].unit
+    return size_axis("Message size [bytes]", sizes), quantity_axis(
+        f"{metric.capitalize()} [{unit}]", values, unit
+    )
 
 
-def _frame(axes: Axes, metric: str) -> None:
-    unit = "B/s" if metric == "bandwidth" else "s"
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    axes.xaxis.set_major_formatter(lambda value, _: format_size(round(value)) if value >= 1 else "")
-    axes.yaxis.set_major_formatter(lambda value, _: format_quantity(value, unit, 3))
-    axes.yaxis.set_minor_formatter(lambda *_: "")
-    axes.grid(which="major", color="#DDDDDD", lw=0.7)
-    axes.set_axisbelow(True)
-    axes.set_xlabel("Message size [bytes]")
-    axes.set_title(_TITLES[metric], loc="left", fontsize=12, fontweight="bold")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), fontsize=8.5, frameon=False, ncols=2)
+def _test(sweep: Sweep) -> str:
+    return sweep.name.partition(" · ")[0]
+
+
+def _trace(sweep: Sweep, test: int, mpi: int, record: Callable[[Sweep, int], str]) -> Trace:
+    unit = METRICS[sweep.metric].unit
+    marks = []
+    for size, summary in sweep.points.items():
+        interval = "too few samples for an interval"
+        if summary.low is not None and summary.high is not None:
+            interval = f"{format_quantity(summary.low, unit)} – {format_quantity(summary.high, unit)}"
+        tip = (
+            f"{sweep.name}\n{format_size(size)}: {format_quantity(summary.median, unit)}\n{interval}, "
+            f"n = {summary.n}"
+        )
+        marks.append(Mark(size, summary.median, tip, record(sweep, size)))
+    whole = [(float(size), s) for size, s in sweep.points.items() if s.low and s.high]
+    band = [(size, s.low or 0.0) for size, s in whole] + [
+        (size, s.high or 0.0) for size, s in reversed(whole)
+    ]
+    return Trace(
+        name=sweep.name,
+        colour=CYCLE[test % len(CYCLE)],
+        lines=(tuple((float(size), summary.median) for size, summary in sweep.points.items()),),
+        bands=(tuple(band),) if len(whole) > 1 else (),
+        marks=tuple(marks),
+        dashes=DASHES[mpi % len(DASHES)],
+        shape=test,
+        hollow=mpi % 2 == 1,
+    )
 
 
 def format_sweeps(sweeps: Sequence[Sweep]) -> str:

@@ -57,11 +57,15 @@ def fit(records: tuple[Path, ...], output: Path | None, plot: Path | None, as_js
         _write(output, lambda path: path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8"))
     if plot:
         from npc.files import replacing
+        from roofline.fit_document import sweep_of
         from roofline.fit_plot import draw
+        from roofline.fit_table import source_text
 
         try:
             with replacing(plot) as partial:
-                drawn = draw(found, partial)
+                drawn = draw(
+                    document["fits"], lambda fit: f"{fit['name']}: {source_text(sweep_of(fit))}", partial
+                )
         except (OSError, ValueError) as error:
             raise _failure("fit", f"cannot draw {plot}: {error}", _USAGE) from None
         if not drawn:

@@ -95,16 +95,10 @@ def read_believed(document: Mapping[str, Any], fit: Mapping[str, Any]) -> Believ
 
 def _read_comparison(entry: Mapping[str, Any]) -> Comparison:
     from roofline.cross_validation import Comparison
-    from roofline.sweeps import Source
 
-    sweep = entry["sweep"]
-    params = json.dumps(sweep["params"])
-    source = Source(
-        **{name: sweep[name] for name in Source._fields} | {"hosts": tuple(sweep["hosts"]), "params": params}
-    )
     errors = {name: math.inf if each is None else float(each) for name, each in entry["errors"].items()}
     return Comparison(
-        source,
+        sweep_of(entry),
         entry.get("observable", ""),
         entry["first"],
         entry["last"],
@@ -112,6 +106,15 @@ def _read_comparison(entry: Mapping[str, Any]) -> Comparison:
         entry["best"],
         tuple(entry["tied"]),
     )
+
+
+def sweep_of(entry: Mapping[str, Any]) -> Source:
+    """The sweep that an entry of ``fits`` or ``comparisons`` is about."""
+    from roofline.sweeps import Source
+
+    sweep = entry["sweep"]
+    known = {name: sweep[name] for name in Source._fields}
+    return Source(**known | {"hosts": tuple(sweep["hosts"]), "params": json.dumps(sweep["params"])})
 
 
 def predictable(document: Any) -> list[dict[str, Any]]:

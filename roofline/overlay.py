@@ -7,28 +7,25 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
+from npc.figures.chart import CYCLE, Chart, Mark, Trace, decade_axis
 from npc.records.record import Record
-from roofline.plot import DPI, INCHES, SHAPES, STYLE, log_log, save
+from roofline.figure import INTENSITIES
 from roofline.points import link
 from roofline.result import Ceiling, Roofline
-from roofline.scene import BLACK, BLUE, GREEN, INTENSITIES, ORANGE, PURPLE, SKY_BLUE, VERMILLION, compose
+from roofline.scene import Scene, compose
 from roofline.table import value_text
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 By = Literal["platform", "node", "night"]
 BY: Final[tuple[By, ...]] = ("platform", "node", "night")
-_COLOURS: Final = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY_BLUE, BLACK)
 #: More than these cannot be told apart.
 MOST: Final = 28
 #: Of peak and memory: solid, then dashed in ever other ways; the network is finely dashed always.
-_DASHES: Final[tuple[tuple[float, ...], ...]] = ((), (9, 3), (3, 2), (9, 2, 2, 2))
-_NETWORK_DASHES: Final = (1.5, 1.5)
+_DASHES: Final[tuple[tuple[float, ...], ...]] = ((), (20, 6.6), (6.6, 4.4), (20, 4.4, 4.4, 4.4))
+_NETWORK_DASHES: Final = (2.1, 2.1)
 
 
 def split(records: Iterable[Record], by: By) -> dict[str, list[Record]]:
@@ -74,60 +71,53 @@ def draw_overlay(rooflines: Mapping[str, Roofline], title: str, paths: Sequence[
     scenes = {name: scene for name, found in rooflines.items() if (scene := compose(found)) is not None}
     if not scenes:
         return False
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    from npc.figures.printed import save
 
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=INCHES, dpi=DPI, layout="constrained")
-        FigureCanvasAgg(figure)
-        axes = figure.add_subplot()
-        left, right = min(s.x[0] for s in scenes.values()), max(s.x[1] for s in scenes.values())
-        low, high = min(s.y[0] for s in scenes.values()), max(s.y[1] for s in scenes.values())
-        for number, (name, scene) in enumerate(scenes.items()):
-            colour = _COLOURS[number % len(_COLOURS)]
-            dashes = _DASHES[number // len(_COLOURS)]
-            _roofline(axes, name, leading(rooflines[name]), colour, dashes, (left, right))
-            for mark in scene.marks:
-                shape = SHAPES[mark.shape % len(SHAPES)]
-                label = f"{name}: {mark.application.name}, {mark.application.nodes} nodes"
-                axes.plot(
-                    mark.x, mark.y, shape, ms=9, mec="white", color=colour, ls="", zorder=5, label=label
-                )
-        axes.set_xlim(left, right)
-        axes.set_ylim(low, high)
-        _frame(axes, title)
-        entries = len(axes.get_legend_handles_labels()[0])
-        figure.legend(loc="outside right upper", fontsize=9.5 if entries <= 40 else 6, frameon=False)
-        save(figure, paths)
+    windows = [(*scene.x, *scene.y) for scene in scenes.values()]
+    left, right, low, high = (
+        pick(edge) for pick, edge in zip((min, max, min, max), zip(*windows, strict=True), strict=True)
+    )
+    traces = [
+        trace
+        for number, (name, scene) in enumerate(scenes.items())
+        for trace in _roofline(name, number, rooflines[name], scene, (left, right))
+    ]
+    chart = Chart(
+        ident="overlay",
+        title=title,
+        text=f"The rooflines of {', '.join(scenes)} over each other.",
+        x=decade_axis(f"Operational intensity [FLOP/byte]\n{INTENSITIES}", left, right),
+        y=decade_axis("Attainable performance [FLOP/s]", low, high, "FLOP/s"),
+        traces=tuple(traces),
+    )
+    save([chart], paths, legend="beside")
     return True
 
 
 def _roofline(
-    axes: Axes,
-    name: str,
-    ceilings: Sequence[Ceiling],
-    colour: str,
-    dashes: tuple[float, ...],
-    window: tuple[float, float],
-) -> None:
+    name: str, number: int, roofline: Roofline, scene: Scene, window: tuple[float, float]
+) -> Iterator[Trace]:
+    """The leading ceilings and the applications of one roofline, all in its colour."""
+    ceilings = leading(roofline)
+    colour = CYCLE[number % len(CYCLE)]
+    dashes = _DASHES[number // len(CYCLE)]
     peaks = [ceiling.value for ceiling in ceilings if ceiling.kind == "compute"]
     steepest = max([ceiling.value for ceiling in ceilings if ceiling.kind != "compute"], default=math.inf)
     for ceiling in ceilings:
         if ceiling.kind == "compute":
-            x = (max(window[0], ceiling.value / steepest), window[1])
-            y = (ceiling.value, ceiling.value)
+            start, end = max(window[0], ceiling.value / steepest), window[1]
+            line = ((start, ceiling.value), (end, ceiling.value))
         else:
             end = peaks[0] / ceiling.value if peaks else window[1]
-            x = (window[0], end)
-            y = (window[0] * ceiling.value, end * ceiling.value)
-        (line,) = axes.plot(x, y, color=colour, label=f"{name}: {ceiling.name}  {value_text(ceiling)}")
-        line.set_linewidth(1.4 if ceiling.kind == "network" else 2.2)
-        line.set_dashes(_NETWORK_DASHES if ceiling.kind == "network" else dashes)
-
-
-def _frame(axes: Axes, title: str) -> None:
-    log_log(axes, "FLOP/s")
-    axes.set_xlabel(f"Operational intensity [FLOP/byte]\n{INTENSITIES}")
-    axes.set_ylabel("Attainable performance")
-    axes.set_title(title, loc="left", fontsize=17, fontweight="bold")
+            line = ((window[0], window[0] * ceiling.value), (end, end * ceiling.value))
+        network = ceiling.kind == "network"
+        yield Trace(
+            f"{name}: {ceiling.name}  {value_text(ceiling)}",
+            colour,
+            lines=(line,),
+            dashes=_NETWORK_DASHES if network else dashes,
+            width=1.4 if network else 2.2,
+        )
+    for mark in scene.marks:
+        label = f"{name}: {mark.application.name}, {mark.application.nodes} nodes"
+        yield Trace(label, colour, marks=(Mark(mark.x, mark.y),), shape=mark.shape)

@@ -1,7 +1,7 @@
-"""What is drawn: ceilings as lines in FLOP/byte and FLOP/s, with their strokes, for PNG, SVG and HTML.
+"""Where everything stands in a roofline: ceilings as lines in FLOP/byte and FLOP/s, with their strokes.
 
-Colours are Okabe and Ito's, told apart by colour-blind people; kinds differ in their strokes as well
-(memory solid, network dashed), so that a print in grey can be read.
+Kinds of ceilings differ in their colours and in their strokes as well (memory solid, network dashed), so that
+a print in grey can be read.
 """
 
 from __future__ import annotations
@@ -11,34 +11,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from npc.figures.chart import Place
 from roofline.applications import Application
 from roofline.result import Ceiling, Ridge, Roofline
 
-#: Okabe, Ito, Color Universal Design, 2008.
-BLACK: Final = "#000000"
-ORANGE: Final = "#E69F00"
-SKY_BLUE: Final = "#56B4E9"
-GREEN: Final = "#009E73"
-BLUE: Final = "#0072B2"
-VERMILLION: Final = "#D55E00"
-PURPLE: Final = "#CC79A7"
-GREY: Final = "#6E6E6E"
-
-_LEVEL_COLOURS: Final = {"L1": BLUE, "L2": SKY_BLUE, "L3": GREEN, "L4": PURPLE, "MEM": ORANGE}
-_NETWORK_COLOURS: Final = (VERMILLION, PURPLE)
-_MARK_COLOURS: Final = (BLUE, VERMILLION, GREEN, PURPLE, BLACK, ORANGE, SKY_BLUE)
+_LEVEL_COLOURS: Final = {"L1": "blue", "L2": "sky", "L3": "green", "L4": "purple", "MEM": "orange"}
+_NETWORK_COLOURS: Final = ("vermillion", "purple")
+_MARK_COLOURS: Final = ("blue", "vermillion", "green", "purple", "ink", "orange", "sky")
 #: Lengths of dashes and gaps in points.
 _NETWORK_DASHES: Final = ((7.0, 2.5), (7.0, 2.5, 1.5, 2.5), (3.0, 2.0), (1.5, 2.0))
 _STREAM_DASHES: Final = (12.0, 2.0)
 
-#: The two meanings that share the x axis.
-INTENSITIES: Final = (
-    "memory ceilings: per byte moved at that level  ·  network ceilings (dashed): per byte on the network"
-)
-
 
 class Stroke(NamedTuple):
-    """How a line looks: colour, width in points, dashes and gaps in points (none: solid)."""
+    """How a line looks: name of its colour, width in points, dashes and gaps in points (none: solid)."""
 
     colour: str
     width: float
@@ -69,7 +55,7 @@ class Line:
         """FLOP/s at `intensity` FLOP/byte."""
         return self.ceiling.value * intensity if self.sloped else self.ceiling.value
 
-    def band(self) -> list[tuple[float, float]]:
+    def band(self) -> list[Place]:
         """The corners of its interval's band, cut where it meets the roof; the bare line without one."""
         low = self.ceiling.value if self.ceiling.low is None else self.ceiling.low
         high = self.ceiling.value if self.ceiling.high is None else self.ceiling.high
@@ -97,12 +83,12 @@ class Mark:
     shape: int
     x: float
     y: float
-    runs: tuple[tuple[float, float], ...]
-    trail: tuple[tuple[float, float], ...]
+    runs: tuple[Place, ...]
+    trail: tuple[Place, ...]
     days: tuple[str, ...] = ()
 
     @property
-    def bars(self) -> list[tuple[tuple[float, float], tuple[float, float]]]:
+    def bars(self) -> list[tuple[Place, Place]]:
         """The ends of its medians' intervals, along x and along y, as far as there are intervals."""
         across, up = self.application.intensity, self.application.flops
         found = []
@@ -202,7 +188,7 @@ def _around(window: tuple[float, float], places: Sequence[float]) -> tuple[float
     )
 
 
-def _window(peaks: list[float], slopes: list[float]) -> tuple[tuple[float, float], tuple[float, float]]:
+def _window(peaks: list[float], slopes: list[float]) -> tuple[Place, Place]:
     """x and y ranges with all ridge points, room for a label on each slope, and the roof's right end."""
     if not slopes:
         return (0.01, 100.0), (min(peaks) / 10, max(peaks) * 2)
@@ -215,10 +201,10 @@ def _strokes(roofline: Roofline) -> dict[str, Stroke]:
     """A stroke for every ceiling, by its name."""
     strokes: dict[str, Stroke] = {}
     for ceiling in roofline.of_kind("compute"):
-        strokes[ceiling.name] = Stroke(BLACK if ceiling.precision == "double" else GREY, 2.6)
+        strokes[ceiling.name] = Stroke("ink" if ceiling.precision == "double" else "grey", 2.6)
     for ceiling in roofline.of_kind("memory"):
         dashes: tuple[float, ...] = _STREAM_DASHES if ceiling.benchmark == "stream" else ()
-        strokes[ceiling.name] = Stroke(_LEVEL_COLOURS.get(ceiling.level, BLUE), 2.0, dashes)
+        strokes[ceiling.name] = Stroke(_LEVEL_COLOURS.get(ceiling.level, "blue"), 2.0, dashes)
     for number, ceiling in enumerate(roofline.of_kind("network")):
         dashes = _NETWORK_DASHES[number // len(_NETWORK_COLOURS) % len(_NETWORK_DASHES)]
         strokes[ceiling.name] = Stroke(_NETWORK_COLOURS[number % len(_NETWORK_COLOURS)], 1.6, dashes)

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
+from npc.page.blocks import plural
 from npc.records.units import format_quantity, format_size
-from report.blocks import plural
 from report.compare.pairs import FALSE_DISCOVERY, Comparison, Half, Pair, enough_runs, params_text
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from report.blocks import Text
+from npc.page.blocks import Text
 
 if TYPE_CHECKING:
     from report.runs import Report, Run

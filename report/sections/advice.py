@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from npc.page.blocks import Block, Cell, Table, Text
 from npc.records.units import format_quantity
 from report.advice import Advice, advise, conclusion, evidence_of
-from report.blocks import Block, Cell, Table, Text
 from report.runs import Report, Run
 from report.score import Score, find_scores
 from report.sections import runs_of

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
+from npc.figures.chart import Cell as GridCell
+from npc.figures.chart import Grid
 from npc.machine.fabric import Topology
+from npc.page.blocks import Block, Cell, Figure, Table, Text, count, grid_figure
 from npc.records.series import Series
-from report.blocks import Block, Cell, Figure, Table, Text, count, grid_figure
-from report.charts import Cell as GridCell
-from report.charts import Grid
 from report.history import HistoryView, NodeOverNights
 from report.runs import Report, Run, better, median_ratio
 from report.sections import Absent

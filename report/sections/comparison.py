@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from npc.page.blocks import Block, Cell, Table, Text
 from npc.records.series import Series, qualifiers
 from npc.records.units import format_quantity, format_size
-from report.blocks import Block, Cell, Table, Text
 from report.compare.outputs import headline, remarks
 from report.compare.pairs import Choice, Half, Pair, compare_sides, params_text
 from report.compare.sides import Side

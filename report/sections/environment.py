@@ -7,9 +7,9 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from npc.page.blocks import Block, Cell, Preformatted, Table, Text, count, plural
 from npc.records.launch import Launch
 from npc.records.units import format_duration, format_quantity
-from report.blocks import Block, Cell, Preformatted, Table, Text, count, plural
 from report.runs import Report, Run
 from report.sections import runs_of
 

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from npc.page.blocks import Block, Cell, Table, Text, count, plural
 from npc.records.launch import last_words
 from npc.records.record import Record
 from npc.validity import Finding
 from npc.validity.rule import Rule
-from report.blocks import Block, Cell, Table, Text, count, plural
 from report.runs import Report, Run, hosts_of
 from report.sections import runs_of
 

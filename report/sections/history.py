@@ -10,11 +10,12 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from npc.figures.chart import Chart, Mark, Trace, quantity_axis, time_axis
+from npc.figures.svg import sparkline
+from npc.page.blocks import Block, Cell, Figure, Listing, Sample, Table, Text, chart_figure, count
 from npc.records.record import Record
 from npc.records.series import REMEASURED, Series
 from npc.records.units import format_quantity
-from report.blocks import Block, Cell, Figure, Listing, Sample, Table, Text, chart_figure, count
-from report.charts import Chart, Mark, Trace, quantity_axis, sparkline, time_axis
 from report.history import HistorySeries, HistoryView, NightValue
 from report.runs import Report, better
 from report.sections import Absent

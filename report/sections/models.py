@@ -7,11 +7,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from report.blocks import Block, Cell, Columns, Table, Text, chart_figure
-from report.charts import CYCLE, Chart, Mark, Trace, quantity_axis, size_axis
+from npc.figures.chart import Chart
+from npc.page.blocks import Block, Cell, Columns, Table, Text, chart_figure
 from report.runs import Report, Run
 from report.sections import Absent, left_out, runs_of
 from roofline.cross_validation import BURST
+from roofline.fit_plot import describe, error_text
 from roofline.fit_table import (
     BELIEVE,
     NEAREST,
@@ -32,7 +33,6 @@ _READING = (
 )
 #: Messages of the models that stand beside 1/β and say the same are not shown twice.
 _SAME = ("β", "G", "g")
-_LINE_POINTS = 40
 #: What an entry of ``fit.json`` has (docs/models.md).
 _KEYS = frozenset(
     [
@@ -143,51 +143,13 @@ def _records(run: Run, fit: Mapping[str, Any], size: float | None = None) -> lis
 
 
 def _chart(report: Report, run: Run, fits: Sequence[Mapping[str, Any]], where: str) -> Chart:
-    from roofline.fit_document import read_pieces
-
-    traces = []
-    for number, fit in enumerate(fits):
-        pieces = read_pieces(fit)
-        lines = []
-        for piece in range(len(pieces.splits)):
-            first, last = (max(edge, 0.5) for edge in pieces.range(piece))
-            alpha, beta = (value.value for value in pieces.line(piece))
-            ratio = (last / first) ** (1 / (_LINE_POINTS - 1)) if last > first else 1.0
-            places = [first * ratio**step for step in range(_LINE_POINTS)]
-            lines.append(tuple((x, alpha + beta * (0 if x < 1 else x)) for x in places))
-        marks = []
-        for point in fit["points"]:
-            error = _percent(point["held_out"])
-            time = quantity_texts(point["time"], "s", None, None)[0]
-            tip = f"{_titled(fit)}\n{size_text(round(point['x']))}: {time}"
-            tip += f"\nresidual {100 * point['residual']:.1f} %, held out {error}"
-            records = _records(run, fit, point["x"])
-            marks.append(Mark(max(point["x"], 0.5), point["time"], tip, records[0] if records else ""))
-        traces.append(
-            Trace(
-                _titled(fit),
-                CYCLE[number % len(CYCLE)],
-                tuple(lines),
-                marks=tuple(marks),
-                shape=number,
-                hollow=True,
-            )
-        )
-    points = [point for fit in fits for point in fit["points"]]
-    return Chart(
-        ident=report.ident(),
-        title=f"Time of a message and Hockney's model{where}",
-        text=f"{_SHOWS} {', '.join(map(_titled, fits))}. The table below has the parameters.",
-        x=size_axis("Message size [bytes]", [point["x"] for point in points]),
-        y=quantity_axis("Half round trip [s]", [point["time"] for point in points], "s"),
-        traces=tuple(traces),
-    )
-
-
-def _percent(logarithm: float | None) -> str:
-    """ln(measured/predicted) as a signed error."""
-    return (
-        "–" if logarithm is None or not math.isfinite(logarithm) else f"{100 * math.expm1(logarithm):+.1f} %"
+    return describe(
+        fits,
+        _titled,
+        report.ident(),
+        f"Time of a message and Hockney's model{where}",
+        f"{_SHOWS} {', '.join(map(_titled, fits))}. The table below has the parameters.",
+        lambda fit, size: next(iter(_records(run, fit, size)), ""),
     )
 
 
@@ -204,7 +166,7 @@ def _errors(run: Run, fits: Sequence[Mapping[str, Any]]) -> Table:
                 kind="number",
             ),
             Cell(f"{100 * point['residual']:+.1f} %", sort=point["residual"], kind="number"),
-            Cell(_percent(point["held_out"]), sort=point["held_out"] or 0.0, kind="number"),
+            Cell(error_text(point["held_out"]), sort=point["held_out"] or 0.0, kind="number"),
         )
         for fit in fits
         for point in fit["points"]

@@ -9,11 +9,11 @@ from functools import cached_property
 from statistics import median
 from typing import Any, NamedTuple
 
+from npc.figures.chart import Cell as GridCell
+from npc.figures.chart import Grid, State
 from npc.machine.fabric import Topology, in_order, neighbours
+from npc.page.blocks import Block, Cell, Figure, Listing, Table, Text, count, grid_figure, quantity
 from npc.records.units import METRICS, format_quantity, format_size
-from report.blocks import Block, Cell, Figure, Listing, Table, Text, count, grid_figure, quantity
-from report.charts import Cell as GridCell
-from report.charts import Grid, State
 from report.runs import Repeats, Report, Run, better, median_ratio
 from report.sections import Absent, runs_of
 

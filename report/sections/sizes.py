@@ -6,12 +6,12 @@ from __future__ import annotations
 import glob
 from collections.abc import Iterator, Sequence
 
+from npc.figures.chart import Axis
+from npc.page.blocks import Block, Cell, Columns, Figure, Table, Text, chart_figure
 from npc.records.units import METRICS, format_quantity, format_size
-from report.blocks import Block, Cell, Columns, Figure, Table, Text, chart_figure
-from report.charts import CYCLE, DASHES, Axis, Chart, Mark, Trace, quantity_axis, size_axis
 from report.runs import Report, Run
 from report.sections import Absent, left_out, runs_of
-from roofline.comparison import Sweep, find_sweeps
+from roofline.comparison import Sweep, axes_of, describe, find_sweeps
 
 TITLE = "Bandwidth and latency over message size"
 _KINDS = {
@@ -65,7 +65,7 @@ def build(report: Report) -> Iterator[Block]:
         every = [sweep for sweeps in shown.values() for sweep in sweeps]
         if not every:
             continue
-        axes = _axes(every, kind[1])
+        axes = axes_of(every)
         figures = [_figure(report, run, sweeps, kind, axes) for run, sweeps in shown.items() if sweeps]
         yield figures[0] if len(figures) == 1 else Columns(tuple((figure,) for figure in figures))
 
@@ -85,61 +85,18 @@ def _sweeps(run: Run) -> dict[tuple[str, str], list[Sweep]]:
     return found
 
 
-def _axes(sweeps: Sequence[Sweep], metric: str) -> tuple[Axis, Axis]:
-    sizes = [size for sweep in sweeps for size in sweep.points]
-    values = [
-        value
-        for sweep in sweeps
-        for summary in sweep.points.values()
-        for value in (summary.median, summary.low, summary.high)
-        if value
-    ]
-    return size_axis("Message size [bytes]", sizes), quantity_axis(
-        f"{metric.capitalize()} [{METRICS[metric].unit}]", values, METRICS[metric].unit
-    )
-
-
 def _figure(
     report: Report, run: Run, sweeps: Sequence[Sweep], kind: tuple[str, str], axes: tuple[Axis, Axis]
 ) -> Figure:
     title, shows, reading = _KINDS[kind]
     if len(report.runs) > 1:
         title = f"{title}: {run.label}"
-    tests = list(dict.fromkeys(sweep.name.partition(" · ")[0] for sweep in sweeps))
-    mpis = list(dict.fromkeys(sweep.mpi for sweep in sweeps))
-    traces = tuple(_trace(run, sweep, tests, mpis) for sweep in sweeps)
     names = ", ".join(sweep.name for sweep in sweeps)
     text = f"{shows} {len(sweeps)} lines: {names}. The table below has all numbers."
-    chart = Chart(report.ident(), title, text, *axes, traces)
-    return chart_figure(chart, shows, reading, _table(run, sweeps, title))
-
-
-def _trace(run: Run, sweep: Sweep, tests: Sequence[str], mpis: Sequence[str]) -> Trace:
-    test = tests.index(sweep.name.partition(" · ")[0])
-    marks = []
-    for size, summary in sweep.points.items():
-        interval = "too few samples for an interval"
-        unit = METRICS[sweep.metric].unit
-        if summary.low is not None and summary.high is not None:
-            interval = f"{format_quantity(summary.low, unit)} – {format_quantity(summary.high, unit)}"
-        tip = (
-            f"{sweep.name}\n{format_size(size)}: {format_quantity(summary.median, unit)}\n{interval}, "
-            f"n = {summary.n}"
-        )
-        marks.append(Mark(size, summary.median, tip, _records(run, sweep, size)[0]))
-    whole = [(size, s) for size, s in sweep.points.items() if s.low and s.high]
-    band = [(float(size), s.low or 0.0) for size, s in whole]
-    band += [(float(size), s.high or 0.0) for size, s in reversed(whole)]
-    return Trace(
-        name=sweep.name,
-        colour=CYCLE[test % len(CYCLE)],
-        lines=(tuple((float(size), summary.median) for size, summary in sweep.points.items()),),
-        bands=(tuple(band),) if len(whole) > 1 else (),
-        marks=tuple(marks),
-        dashes=DASHES[mpis.index(sweep.mpi) % len(DASHES)],
-        shape=test,
-        hollow=mpis.index(sweep.mpi) % 2 == 1,
+    chart = describe(
+        sweeps, report.ident(), title, text, axes, record=lambda sweep, size: _records(run, sweep, size)[0]
     )
+    return chart_figure(chart, shows, reading, _table(run, sweeps, title))
 
 
 def _records(run: Run, sweep: Sweep, size: int) -> list[str]:

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from npc.page.blocks import Block, Cell, Listing, Table, Text, count, plural, quantity
 from npc.statistics.medians import MIN_SAMPLES
 from report.advice import advise, evidence_of
-from report.blocks import Block, Cell, Listing, Table, Text, count, plural, quantity
 from report.history import HistorySeries, HistoryView
 from report.runs import Report, Run, shown
 from roofline.result import Estimate

@@ -18,10 +18,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from npc.page.blocks import Text
 from npc.records.history import History, of_night
 from npc.records.record import Record, replace, save_csv, write_csv
 from npc.statistics.medians import false_discovery
-from report.blocks import Text
 from report.compare.difference import (
     Observation,
     RunNoise,

@@ -21,12 +21,13 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
+from npc.figures import chart as charts
+from npc.figures import svg
 from npc.records.history import CACHE
 from npc.records.record import COLUMNS, Record, replace, save_csv
 from npc.records.run import read_run
 from npc.records.units import format_quantity
 from npc.statistics.medians import summarise
-from report import charts
 from report.command import report as report_command
 from report.history import NoHistory, read_history
 from report.page import _chosen, build, render
@@ -174,15 +175,15 @@ def test_every_picture_has_a_text_and_a_table_beside_it(
     pictures = [svg for svg in page.all("svg") if svg.get("aria-hidden") != "true"]
     charts_shown = [svg for svg in pictures if "chart" in svg["class"].split()]
     assert len(charts_shown) == whole[1]["charts"] >= 10
-    for svg in pictures:
-        assert svg["role"] == "img"
-        if "aria-label" in svg:
-            assert len(svg["aria-label"]) > 20
+    for picture in pictures:
+        assert picture["role"] == "img"
+        if "aria-label" in picture:
+            assert len(picture["aria-label"]) > 20
         else:
-            assert len(page.inside[svg["aria-labelledby"]]) > 5
-            assert re.search("tables? below", page.inside[svg["aria-describedby"]])
-    for svg in charts_shown:
-        figure = page.inside[f"{svg['id']}-figure"]
+            assert len(page.inside[picture["aria-labelledby"]]) > 5
+            assert re.search("tables? below", page.inside[picture["aria-describedby"]])
+    for shown in charts_shown:
+        figure = page.inside[f"{shown['id']}-figure"]
         assert "How to read it:" in figure
         assert re.search(r"(Numbers|Nights|Ceilings)[:( ]", figure)
 
@@ -816,18 +817,18 @@ def test_dashes_are_seen_in_the_legend_beside_the_mark() -> None:
             "t", "blue", lines=(((0, 0), (1, 1)),), marks=(charts.Mark(0, 0, ""),), dashes=dashes
         )
         chart = charts.Chart("c", "t", "", *[charts.quantity_axis("x", [1, 2], "s", log=False)] * 2, (trace,))
-        (swatch,) = (key.swatch for key in charts.keys(chart))
+        (swatch,) = (entry.swatch for entry in svg.legend(chart))
         begun = float(re.findall(r'stroke-dashoffset="([^"]*)"', swatch)[0])
         gap = dashes[0] - begun, dashes[0] + dashes[1] - begun
         assert 0 < gap[0] < gap[1] < 10, "of 28, with 8 of the mark in the middle"
 
 
 def test_shades_are_symmetrical_about_normal() -> None:
-    assert charts.shade(1.0) == 4
-    assert [charts.shade(ratio) for ratio in (0.3, 0.7, 0.85, 0.93, 0.96, 1.04, 1.07, 1.2, 1.5, 2)] == [
+    assert svg.shade(1.0) == 4
+    assert [svg.shade(ratio) for ratio in (0.3, 0.7, 0.85, 0.93, 0.96, 1.04, 1.07, 1.2, 1.5, 2)] == [
         0, 1, 2, 3, 4, 4, 5, 6, 7, 8,
     ]  # fmt: skip
-    assert len(charts.shade_words()) == 9
+    assert len(svg.shade_words()) == 9
 
 
 def test_hosts_are_ordered_as_people_count() -> None:

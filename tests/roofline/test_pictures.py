@@ -13,13 +13,13 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from roofline.plot import DPI, _spread, draw
 
 from npc.machine.platform import Platform
 from npc.records.record import Record, replace
 from roofline.analyse import analyse
 from roofline.ceilings import find_ceilings
 from roofline.page import write_page
-from roofline.plot import DPI, _spread, draw
 from roofline.result import Roofline
 from roofline.scene import compose
 from tests.made.measured import level, peak, records

@@ -8,9 +8,10 @@ from typing import ClassVar, Final, Literal, NamedTuple
 
 from markupsafe import Markup
 
+from npc.figures.chart import Chart, Grid
+from npc.figures.svg import Legend, draw, draw_grid, legend, shade_words
 from npc.records.units import format_quantity
 from npc.statistics.medians import Summary
-from report.charts import Chart, Grid, Key, draw, draw_grid, keys, shade_words
 
 #: More records of one number are not named one by one.
 _MOST_RECORDS: Final = 6
@@ -114,7 +115,7 @@ class Figure:
     shows: str
     reading: str
     picture: Markup
-    keys: tuple[Key, ...] = ()
+    legend: tuple[Legend, ...] = ()
     shades: tuple[tuple[str, str], ...] = ()
     tables: tuple[Table, ...] = ()
 
@@ -140,10 +141,7 @@ def figures(blocks: Iterable[Block]) -> int:
 
 def chart_figure(chart: Chart, shows: str, reading: str, *tables: Table) -> Figure:
     """The figure of a chart, with its legend."""
-    return Figure(
-        chart.ident, chart.title, shows, reading, draw(chart),
-        tuple(keys(chart)) if chart.legend else (), (), tables,
-    )  # fmt: skip
+    return Figure(chart.ident, chart.title, shows, reading, draw(chart), legend(chart), (), tables)
 
 
 def grid_figure(grid: Grid, shows: str, reading: str, *tables: Table) -> Figure:

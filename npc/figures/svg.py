@@ -1,8 +1,8 @@
-"""Charts as SVG inside the page: lines with bands and marks over two axes, and grids of coloured cells.
+"""Figures as SVG inside a page: lines with bands and marks over two axes, and grids of coloured cells.
 
-Plain SVG, because Plotly's JavaScript alone (4.8 MB) is as large as a page may be, and because elements can
-follow the page's light and dark colours, be printed sharply, and name the record that they show: a mark has
-``data-record``, the id of a row of the page's table of records. Colours and sizes stand in ``page.css``.
+Plain SVG, because its elements can follow the page's light and dark colours, be printed sharply, and name the
+record that they show: a mark has ``data-record``, the id of a row of the page's table of records. Colours and
+sizes stand in ``page.css``.
 
 Every text that comes from records is escaped. A chart is one image to a screen reader, with its title and a
 description; the numbers themselves stand in a table beside it.
@@ -12,30 +12,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, Literal, NamedTuple
+from typing import Final
 
 from markupsafe import Markup, escape
 
-from npc.records.units import format_quantity, format_size
-from roofline.scene import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY_BLUE, VERMILLION
+from npc.figures.chart import Cell, Chart, Grid, Mark, Place, Trace
 
-#: Colours have names here, so that the style sheet can give each a light and a dark shade.
-COLOURS: Final = {
-    BLUE: "blue",
-    VERMILLION: "vermillion",
-    GREEN: "green",
-    PURPLE: "purple",
-    ORANGE: "orange",
-    SKY_BLUE: "sky",
-    BLACK: "ink",
-    GREY: "grey",
-}
-CYCLE: Final = ("blue", "vermillion", "green", "purple", "orange", "sky", "ink")
-DASHES: Final[tuple[tuple[float, ...], ...]] = ((), (7.0, 3.0), (1.5, 2.5), (7.0, 2.5, 1.5, 2.5))
-#: Marks about (0, 0), told apart in print: circle, square, triangle, diamond, cross, triangle down, plus.
+#: Marks about (0, 0), in the order of `npc.figures.chart.Trace`.
 SHAPES: Final = (
     "M-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0-7 0Z",
     "M-3-3H3V3H-3Z",
@@ -48,178 +33,10 @@ SHAPES: Final = (
 #: A mark among very many: a small circle.
 DOT: Final = "M-1.5 0a1.5 1.5 0 1 0 3 0a1.5 1.5 0 1 0-3 0Z"
 WIDTH: Final = 760
-HEIGHT: Final = 420
-_LEFT: Final = 104
-_RIGHT: Final = 16
+_LEFT: Final = 118
+_RIGHT: Final = 22
 _TOP: Final = 12
 _BOTTOM: Final = 48
-#: At most so many labels fit along an axis.
-_MOST_TICKS: Final = 9
-_DAY_S: Final = 86400
-#: From tick to tick of a time axis.
-_TIME_STEPS_S: Final = (
-    60, 300, 900, 3600, 7200, *(days * _DAY_S for days in (1, 2, 7, 14, 30, 61, 91, 182, 365))
-)  # fmt: skip
-
-Place = tuple[float, float]
-
-
-class Tick(NamedTuple):
-    """A labelled place on an axis."""
-
-    value: float
-    label: str
-
-
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """From `low` to `high`, linear or logarithmic; all in data coordinates."""
-
-    title: str
-    low: float
-    high: float
-    log: bool
-    ticks: tuple[Tick, ...]
-
-    def share(self, value: float) -> float:
-        """Where `value` lies: 0 at `low`, 1 at `high`; values outside lie outside."""
-        if self.log:
-            if value <= 0:
-                return -1.0
-            return math.log(value / self.low) / math.log(self.high / self.low)
-        return (value - self.low) / (self.high - self.low)
-
-
-class Mark(NamedTuple):
-    """A point that can be pointed at: what it says (lines of text), and the id of its record."""
-
-    x: float
-    y: float
-    tip: str
-    record: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Trace:
-    """What is switched on and off together: lines, filled bands (polygons) and marks of one colour.
-
-    A line is a sequence of places; several lines are pieces that do not touch. shape: index into `SHAPES`.
-    """
-
-    name: str
-    colour: str
-    lines: tuple[tuple[Place, ...], ...] = ()
-    bands: tuple[tuple[Place, ...], ...] = ()
-    marks: tuple[Mark, ...] = ()
-    dashes: tuple[float, ...] = ()
-    shape: int = 0
-    hollow: bool = False
-    small: bool = False
-    #: A trace without a name of its own in the legend goes with the one before it.
-    follows: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """A chart. text: what it shows, in words, for those who do not see it."""
-
-    ident: str
-    title: str
-    text: str
-    x: Axis
-    y: Axis
-    traces: tuple[Trace, ...]
-    width: int = WIDTH
-    height: int = HEIGHT
-    legend: bool = True
-
-
-# --- axes ----------------------------------------------------------------------------------------------
-
-
-def quantity_axis(title: str, values: Iterable[float], unit: str, *, log: bool = True) -> Axis:
-    """An axis of a quantity in its SI unit, from below the least to above the largest of `values`."""
-    known = [value for value in values if math.isfinite(value) and (value > 0 or not log)]
-    low, high = (min(known), max(known)) if known else (1.0, 10.0)
-    if log:
-        low, high = (low / 1.25, high * 1.25) if high > low else (low / 2, high * 2)
-        ticks = log_ticks(low, high)
-    else:
-        room = 0.08 * (high - low) or 0.1 * abs(high) or 1.0
-        low, high = (max(0.0, low - room) if low >= 0 else low - room), high + room
-        ticks = linear_ticks(low, high)
-    digits = _digits(ticks)
-    return Axis(
-        title, low, high, log, tuple(Tick(value, format_quantity(value, unit, digits)) for value in ticks)
-    )
-
-
-def size_axis(title: str, sizes: Iterable[float]) -> Axis:
-    """A logarithmic axis of sizes in bytes, labelled at powers of two. No bytes at all stand at one half."""
-    known = [max(size, 0.5) for size in sizes] or [1.0]
-    low, high = min(known) / 1.3, max(known) * 1.3
-    first, last = math.ceil(math.log2(low)), math.floor(math.log2(high))
-    step = max(1, math.ceil((last - first) / (_MOST_TICKS - 1)))
-    powers = range(math.ceil(first / step) * step, last + 1, step)
-    ticks = [Tick(2.0**power, format_size(2**power)) for power in powers if power >= 0]
-    if low < 0.5:
-        ticks = [Tick(0.5, "0"), *(tick for tick in ticks if tick.value > 1)]
-    return Axis(title, low, high, True, tuple(ticks))
-
-
-def time_axis(title: str, moments: Iterable[float]) -> Axis:
-    """An axis of moments (seconds since 1970), labelled by days (UTC), or by times if half a day has all."""
-    known = list(moments) or [0.0]
-    low, high = min(known), max(known)
-    within_a_day = 0 < high - low < _DAY_S / 2
-    room = max(0.02 * (high - low), 60 if within_a_day else _DAY_S / 2)
-    low, high = low - room, high + room
-    steps = [step for step in _TIME_STEPS_S if within_a_day or step >= _DAY_S]
-    step = next((step for step in steps if (high - low) / step <= _MOST_TICKS), 730 * _DAY_S)
-    base, form = (step, "%m-%d %H:%M") if step < _DAY_S else (_DAY_S, "%Y-%m-%d")
-    ticks = tuple(
-        Tick(float(at), datetime.fromtimestamp(at, timezone.utc).strftime(form))
-        for at in range(math.ceil(low / base) * base, math.floor(high) + 1, step)
-    )
-    return Axis(title, low, high, False, ticks)
-
-
-def log_ticks(low: float, high: float) -> list[float]:
-    """Round values between two positive ones: powers of ten, with 2 and 5 between where there is room."""
-    decades = math.log10(high / low)
-    steps: tuple[float, ...] = (1.0,)
-    if decades < 1:
-        return [value for value in linear_ticks(low, high) if value > 0]
-    if decades < 3:
-        steps = (1.0, 2.0, 5.0)
-    every = max(1, math.ceil(decades / _MOST_TICKS))
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    return [
-        step * 10.0**power
-        for power in powers
-        if power % every == 0
-        for step in steps
-        if low <= step * 10.0**power <= high
-    ]
-
-
-def linear_ticks(low: float, high: float) -> list[float]:
-    """Up to nine multiples of 1, 2 or 5 times a power of ten between two values."""
-    raw = (high - low) / (_MOST_TICKS - 1)
-    power = 10.0 ** math.floor(math.log10(raw))
-    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * (1 - 1e-9))
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    return [float(f"{number * step:.12g}") for number in range(first, last + 1)]
-
-
-def _digits(ticks: Sequence[float]) -> int:
-    """Significant digits with which neighbouring labels differ."""
-    for digits in range(1, 7):
-        if all(f"{a:.{digits}g}" != f"{b:.{digits}g}" for a, b in pairwise(ticks)) and all(
-            math.isclose(float(f"{tick:.{digits}g}"), tick, rel_tol=1e-9) for tick in ticks
-        ):
-            return max(digits, 3) if any(tick >= 100 for tick in ticks) else digits
-    return 6
 
 
 # --- drawing -------------------------------------------------------------------------------------------
@@ -232,16 +49,15 @@ def draw(chart: Chart) -> Markup:
 
 def _chart(chart: Chart) -> Iterator[str]:
     frame = _Frame(chart)
-    yield from _opening(chart.ident, chart.width, chart.height, chart.title, chart.text)
+    yield from _opening(chart.ident, WIDTH, chart.height, chart.title, chart.text)
     yield (
         f'<clipPath id="{chart.ident}-clip"><rect x="{frame.left}" y="{frame.top}" '
         f'width="{frame.right - frame.left}" height="{frame.bottom - frame.top}"/></clipPath>'
     )
     yield from _axes(chart, frame)
-    number = -1
-    for trace in chart.traces:
-        number += 0 if trace.follows else 1
-        yield from _trace(trace, max(number, 0), frame, f"{chart.ident}-clip")
+    for number, trace in enumerate(chart.traces):
+        for part in (*trace.under, trace, *trace.over):
+            yield from _trace(part, number, frame, f"{chart.ident}-clip")
     yield "</svg>"
 
 
@@ -249,7 +65,7 @@ class _Frame:
     """The rectangle of the plot in the picture's coordinates."""
 
     def __init__(self, chart: Chart) -> None:
-        self.left, self.right = _LEFT, chart.width - _RIGHT
+        self.left, self.right = _LEFT, WIDTH - _RIGHT
         self.top, self.bottom = _TOP, chart.height - _BOTTOM
         self._x, self._y = chart.x, chart.y
 
@@ -300,7 +116,8 @@ def _axes(chart: Chart, frame: _Frame) -> Iterator[str]:
         yield f'<text x="{frame.left - 7}" y="{y + 4:.1f}">{escape(label)}</text>'
     yield "</g>"
     middle = (frame.left + frame.right) / 2
-    yield f'<text class="title" x="{middle:.0f}" y="{chart.height - 8}">{escape(chart.x.title)}</text>'
+    title = chart.x.title.partition("\n")[0]
+    yield f'<text class="title" x="{middle:.0f}" y="{chart.height - 8}">{escape(title)}</text>'
     up = (frame.top + frame.bottom) / 2
     yield (
         f'<text class="title" transform="translate(14 {up:.0f}) rotate(-90)">{escape(chart.y.title)}</text>'
@@ -321,24 +138,35 @@ def _trace(trace: Trace, number: int, frame: _Frame, clip: str) -> Iterator[str]
     yield f'<g class="trace {trace.colour}" data-trace="{number}"><g clip-path="url(#{clip})">'
     for band in trace.bands:
         yield f'<path class="band" d="{frame.path(band)}Z"/>'
-    dashes = f' stroke-dasharray="{" ".join(f"{each:g}" for each in trace.dashes)}"' if trace.dashes else ""
     pieces = "".join(frame.path(line) for line in trace.lines if len(line) > 1)
     if pieces:
-        yield f'<path class="line"{dashes} d="{pieces}"/>'
+        dashes = f' stroke-dasharray="{_numbers(trace.dashes)}"' if trace.dashes else ""
+        tip = f' data-tip="{escape(trace.tip)}"' if trace.tip else ""
+        yield f'<path class="line" stroke-width="{trace.width:g}"{dashes} d="{pieces}"{tip}/>'
     yield "</g>"
     shape = DOT if trace.small else SHAPES[trace.shape % len(SHAPES)]
     for mark in filter(frame.holds, trace.marks):
+        kind = "mark" + (" hollow" if trace.hollow else " filling" if mark.fill < 1 else "")
+        kind += " faint" if trace.faint else ""
+        fill = "" if mark.fill == 1 else f' fill-opacity="{mark.fill:.2f}"'
+        tip = f' data-tip="{escape(mark.tip)}"' if mark.tip else ""
         record = f' data-record="{mark.record}"' if mark.record else ""
         yield (
-            f'<path class="{"mark hollow" if trace.hollow else "mark"}" '
-            f'transform="translate({frame.x(mark.x):.1f} {frame.y(mark.y):.1f})" '
-            f'd="{shape}" data-tip="{escape(mark.tip)}"{record}/>'
+            f'<path class="{kind}" transform="translate({frame.x(mark.x):.1f} {frame.y(mark.y):.1f})" '
+            f'd="{shape}"{fill}{tip}{record}/>'
         )
+    for note in trace.notes:
+        y = frame.y(note.y) + (-9 if note.above else 19)
+        yield f'<text class="note" x="{frame.x(note.x):.1f}" y="{y:.1f}">{escape(note.text)}</text>'
     yield "</g>"
 
 
+def _numbers(lengths: Sequence[float]) -> str:
+    return " ".join(f"{each:g}" for each in lengths)
+
+
 @dataclass(frozen=True, slots=True)
-class Key:
+class Legend:
     """An entry of a legend: the switch of a trace."""
 
     number: int
@@ -346,13 +174,9 @@ class Key:
     swatch: Markup
 
 
-def keys(chart: Chart) -> list[Key]:
-    """The legend of a chart, an entry for each trace with a name of its own."""
-    found: list[Key] = []
-    for trace in chart.traces:
-        if not trace.follows:
-            found.append(Key(len(found), trace.name, _swatch(trace)))
-    return found
+def legend(chart: Chart) -> tuple[Legend, ...]:
+    """The legend of a chart, an entry for each trace."""
+    return tuple(Legend(number, trace.name, _swatch(trace)) for number, trace in enumerate(chart.traces))
 
 
 #: Where on a swatch's line of 28, with a mark of 8 in its middle, the first gap of its dashes is.
@@ -362,13 +186,12 @@ _SWATCH_GAP: Final = 5.5
 def _swatch(trace: Trace) -> Markup:
     dashes = ""
     if trace.dashes:
-        pattern = " ".join(f"{each:g}" for each in trace.dashes)
         # the first gap stands clear of the mark in the middle
         moved = trace.dashes[0] + trace.dashes[1] / 2 - _SWATCH_GAP
-        dashes = f' stroke-dasharray="{pattern}" stroke-dashoffset="{moved:g}"'
+        dashes = f' stroke-dasharray="{_numbers(trace.dashes)}" stroke-dashoffset="{moved:g}"'
     parts = [f'<svg class="swatch trace {trace.colour}" viewBox="0 0 30 12" aria-hidden="true">']
     if trace.lines:
-        parts.append(f'<path class="line"{dashes} d="M1 6H29"/>')
+        parts.append(f'<path class="line" stroke-width="{trace.width:g}"{dashes} d="M1 6H29"/>')
     if trace.marks:
         hollow = " hollow" if trace.hollow else ""
         shape = SHAPES[trace.shape % len(SHAPES)]
@@ -384,7 +207,7 @@ def sparkline(places: Sequence[Place], words: str) -> Markup:
     return _markup(
         [
             f'<svg class="spark trace blue" viewBox="0 0 150 26" role="img" aria-label="{escape(words)}">',
-            f'<path class="line" d="M{"L".join(points)}"/></svg>',
+            f'<path class="line" stroke-width="1.1" d="M{"L".join(points)}"/></svg>',
         ]
     )
 
@@ -395,49 +218,12 @@ def _span(values: Iterable[float]) -> tuple[float, float]:
     return (low, high) if high > low else (low - 1, high + 1)
 
 
-# --- grids ---------------------------------------------------------------------------------------------
+# --- grids -----------------------------------------------------------------------------------------------
 
 #: Pixels between the groups of a grid.
 _APART: Final = 8.0
 #: Edges of the colours of a ratio to what is normal; below 1 is slow.
 EDGES: Final = (0.6, 0.8, 0.9, 0.95, 1.05, 1.1, 1.25, 1.6)
-State = Literal["", "failed", "missing"]
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A cell: its ratio to what is normal (above 1 is good), or why it has none."""
-
-    row: int
-    column: int
-    ratio: float | None
-    tip: str
-    record: str = ""
-    state: State = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """Coloured cells with names of rows and columns; `blamed` names stand out.
-
-    groups: (name, number of its rows) of what rows belong to, from the first row on, each drawn apart from
-    the next with its name on the left; none where they belong to nothing.
-    """
-
-    ident: str
-    title: str
-    text: str
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    cells: tuple[Cell, ...]
-    row_title: str = ""
-    column_title: str = ""
-    blamed: frozenset[str] = field(default_factory=frozenset)
-    #: Whether places without a cell are something that was not measured.
-    filled: bool = False
-    #: The longest side of a cell in pixels.
-    side: float = 26.0
-    groups: tuple[tuple[str, int], ...] = ()
 
 
 def shade(ratio: float) -> int:

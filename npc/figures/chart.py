@@ -1,0 +1,281 @@
+"""A figure, described once: lines, bands and marks over two axes, or a grid of coloured cells.
+
+`npc.figures.svg` draws it for the screen, `npc.figures.printed` by Matplotlib for print. Colours have names,
+to which each of the two gives its shades.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from itertools import pairwise
+from typing import Final, Literal, NamedTuple
+
+from npc.records.units import format_quantity, format_size
+
+#: Okabe, Ito, Color Universal Design, 2008: told apart by colour-blind people. The last two are a verdict's.
+COLOURS: Final = {
+    "blue": "#0072B2",
+    "vermillion": "#D55E00",
+    "green": "#009E73",
+    "purple": "#CC79A7",
+    "orange": "#E69F00",
+    "sky": "#56B4E9",
+    "ink": "#000000",
+    "grey": "#6E6E6E",
+    "bad": "#A61B1B",
+    "good": "#0B6B3A",
+}
+#: One after the other for what is of one kind.
+CYCLE: Final = ("blue", "vermillion", "green", "purple", "orange", "sky", "ink")
+#: Lengths of dashes and gaps in points.
+DASHES: Final[tuple[tuple[float, ...], ...]] = ((), (7.0, 3.0), (1.5, 2.5), (7.0, 2.5, 1.5, 2.5))
+#: Labels along an axis at most.
+_MOST_TICKS: Final = 9
+_DAY_S: Final = 86400
+#: From tick to tick of a time axis.
+_TIME_STEPS_S: Final = (
+    60, 300, 900, 3600, 7200, *(days * _DAY_S for days in (1, 2, 7, 14, 30, 61, 91, 182, 365))
+)  # fmt: skip
+
+Place = tuple[float, float]
+
+
+class Tick(NamedTuple):
+    """A labelled place on an axis."""
+
+    value: float
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """From `low` to `high`, linear or logarithmic (to `base`); all in data coordinates.
+
+    The screen has room for the first line of the title only.
+    """
+
+    title: str
+    low: float
+    high: float
+    log: bool
+    ticks: tuple[Tick, ...]
+    base: float = 10
+
+    def share(self, value: float) -> float:
+        """Where `value` lies: 0 at `low`, 1 at `high`; values outside lie outside."""
+        if self.log:
+            if value <= 0:
+                return -1.0
+            return math.log(value / self.low) / math.log(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
+
+
+class Mark(NamedTuple):
+    """A point that can be pointed at: what it says (lines of text), the id of its record, and how much of its
+    colour fills it (1: all)."""
+
+    x: float
+    y: float
+    tip: str = ""
+    record: str = ""
+    fill: float = 1.0
+
+
+class Note(NamedTuple):
+    """Words above or below a place."""
+
+    x: float
+    y: float
+    text: str
+    above: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What is switched on and off together: lines, filled bands (polygons) and marks of one colour.
+
+    A line is a sequence of places; several lines are pieces that do not touch. dashes, width: in points.
+    shape: circle, square, triangle, diamond, cross, triangle down, plus. under, over: drawn before and after
+    it and switched with it. hover: only there to be pointed at, so not printed. tip: what
+    its lines say.
+    """
+
+    name: str
+    colour: str
+    lines: tuple[tuple[Place, ...], ...] = ()
+    bands: tuple[tuple[Place, ...], ...] = ()
+    marks: tuple[Mark, ...] = ()
+    dashes: tuple[float, ...] = ()
+    width: float = 1.8
+    shape: int = 0
+    hollow: bool = False
+    small: bool = False
+    faint: bool = False
+    notes: tuple[Note, ...] = ()
+    under: tuple[Trace, ...] = ()
+    over: tuple[Trace, ...] = ()
+    hover: bool = False
+    tip: str = ""
+
+
+class Drop(NamedTuple):
+    """A line from a place down to the x axis and the words that stand beside it there; for print."""
+
+    x: float
+    y: float
+    text: str
+    colour: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A chart. ident: its id in a page. text: what it shows, in words, for those who do not see it."""
+
+    ident: str
+    title: str
+    text: str
+    x: Axis
+    y: Axis
+    traces: tuple[Trace, ...]
+    height: int = 420
+    drops: tuple[Drop, ...] = ()
+
+
+# --- axes ----------------------------------------------------------------------------------------------
+
+
+def quantity_axis(title: str, values: Iterable[float], unit: str, *, log: bool = True) -> Axis:
+    """An axis of a quantity in its SI unit, from below the least to above the largest of `values`."""
+    known = [value for value in values if math.isfinite(value) and (value > 0 or not log)]
+    low, high = (min(known), max(known)) if known else (1.0, 10.0)
+    if log:
+        low, high = (low / 1.25, high * 1.25) if high > low else (low / 2, high * 2)
+        ticks = log_ticks(low, high)
+    else:
+        room = 0.08 * (high - low) or 0.1 * abs(high) or 1.0
+        low, high = (max(0.0, low - room) if low >= 0 else low - room), high + room
+        ticks = linear_ticks(low, high)
+    digits = _digits(ticks)
+    return Axis(
+        title, low, high, log, tuple(Tick(value, format_quantity(value, unit, digits)) for value in ticks)
+    )
+
+
+def decade_axis(title: str, low: float, high: float, unit: str = "") -> Axis:
+    """A logarithmic axis from `low` to `high`, labelled at powers of ten where these are many."""
+    ticks = log_ticks(low, high)
+    ticks = [tick for tick in ticks if f"{tick:e}".startswith("1")] if len(ticks) > 6 else ticks
+    labels = [format_quantity(tick, unit, 3) if unit else f"{tick:g}" for tick in ticks]
+    return Axis(title, low, high, True, tuple(map(Tick, ticks, labels)))
+
+
+def size_axis(title: str, sizes: Iterable[float]) -> Axis:
+    """A logarithmic axis of sizes in bytes, labelled at powers of two. No bytes at all stand at one half."""
+    known = [max(size, 0.5) for size in sizes] or [1.0]
+    low, high = min(known) / 1.3, max(known) * 1.3
+    first, last = math.ceil(math.log2(low)), math.floor(math.log2(high))
+    step = max(1, math.ceil((last - first) / (_MOST_TICKS - 1)))
+    powers = range(math.ceil(first / step) * step, last + 1, step)
+    ticks = [Tick(2.0**power, format_size(2**power)) for power in powers if power >= 0]
+    if low < 0.5:
+        ticks = [Tick(0.5, "0"), *(tick for tick in ticks if tick.value > 1)]
+    return Axis(title, low, high, True, tuple(ticks), base=2)
+
+
+def time_axis(title: str, moments: Iterable[float]) -> Axis:
+    """An axis of moments (seconds since 1970), labelled by days (UTC), or by times if half a day has all."""
+    known = list(moments) or [0.0]
+    low, high = min(known), max(known)
+    within_a_day = 0 < high - low < _DAY_S / 2
+    room = max(0.02 * (high - low), 60 if within_a_day else _DAY_S / 2)
+    low, high = low - room, high + room
+    steps = [step for step in _TIME_STEPS_S if within_a_day or step >= _DAY_S]
+    step = next((step for step in steps if (high - low) / step <= _MOST_TICKS), 730 * _DAY_S)
+    base, form = (step, "%m-%d %H:%M") if step < _DAY_S else (_DAY_S, "%Y-%m-%d")
+    ticks = tuple(
+        Tick(float(at), datetime.fromtimestamp(at, timezone.utc).strftime(form))
+        for at in range(math.ceil(low / base) * base, math.floor(high) + 1, step)
+    )
+    return Axis(title, low, high, False, ticks)
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Round values between two positive ones: powers of ten, with 2 and 5 between where there is room."""
+    decades = math.log10(high / low)
+    steps: tuple[float, ...] = (1.0,)
+    if decades < 1:
+        return [value for value in linear_ticks(low, high) if value > 0]
+    if decades < 3:
+        steps = (1.0, 2.0, 5.0)
+    every = max(1, math.ceil(decades / _MOST_TICKS))
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    return [
+        step * 10.0**power
+        for power in powers
+        if power % every == 0
+        for step in steps
+        if low <= step * 10.0**power <= high
+    ]
+
+
+def linear_ticks(low: float, high: float) -> list[float]:
+    """Up to nine multiples of 1, 2 or 5 times a power of ten between two values."""
+    raw = (high - low) / (_MOST_TICKS - 1)
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * (1 - 1e-9))
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [float(f"{number * step:.12g}") for number in range(first, last + 1)]
+
+
+def _digits(ticks: Sequence[float]) -> int:
+    """Significant digits with which neighbouring labels differ."""
+    for digits in range(1, 7):
+        if all(f"{a:.{digits}g}" != f"{b:.{digits}g}" for a, b in pairwise(ticks)) and all(
+            math.isclose(float(f"{tick:.{digits}g}"), tick, rel_tol=1e-9) for tick in ticks
+        ):
+            return max(digits, 3) if any(tick >= 100 for tick in ticks) else digits
+    return 6
+
+
+# --- grids -----------------------------------------------------------------------------------------------
+
+State = Literal["", "failed", "missing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A cell: its ratio to what is normal (above 1 is good), or why it has none."""
+
+    row: int
+    column: int
+    ratio: float | None
+    tip: str
+    record: str = ""
+    state: State = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Coloured cells with names of rows and columns; `blamed` names stand out.
+
+    groups: (name, number of its rows) of what rows belong to, from the first row on, each drawn apart from
+    the next with its name on the left; none where they belong to nothing.
+    """
+
+    ident: str
+    title: str
+    text: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    cells: tuple[Cell, ...]
+    row_title: str = ""
+    column_title: str = ""
+    blamed: frozenset[str] = frozenset()
+    #: Whether places without a cell are something that was not measured.
+    filled: bool = False
+    #: The longest side of a cell in pixels.
+    side: float = 26.0
+    groups: tuple[tuple[str, int], ...] = ()

@@ -1,0 +1,229 @@
+"""Figures by Matplotlib, for print and slides: ``.png`` and ``.svg`` files (and ``.pdf``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from npc.figures.chart import COLOURS, Axis, Chart, Trace
+from npc.figures.labels import darker, label_along, name_drops
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+INCHES: Final = (12.0, 8.0)
+DPI: Final = 160
+#: Marks in the order of `Trace.shape`.
+_SHAPES: Final = "os^DXvP"
+_MARK_POINTS: Final = 7.0
+_SMALL_POINTS: Final = 3.6
+_NOTE_POINTS: Final = 8.5
+#: More marks than this are one image in the SVG, not an element each.
+_MANY: Final = 100
+#: Entries of a legend in ordinary size that find room; of more, each is smaller.
+_LEGEND_ROWS: Final = 20
+_LEGEND_POINTS: Final = 9.5
+
+#: Where names stand: in a corner of the picture, right of it, below it, or along their lines.
+Legend = Literal["corner", "beside", "below", "along"]
+
+_STYLE: Final[dict[str, Any]] = {
+    "font.family": "sans-serif",
+    "font.size": 11,
+    "text.parse_math": False,  # a "$" in a host's name is a "$"
+    "svg.fonttype": "none",  # text stays text: searchable, and small
+    "svg.hashsalt": "npc",  # the same records make the same file
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+
+
+def save(
+    panels: Sequence[Chart],
+    paths: Iterable[Path],
+    *,
+    title: str = "",
+    subtitle: str = "",
+    legend: Legend = "corner",
+    heights: Sequence[float] = (),
+    upper: Axis | None = None,
+) -> None:
+    """Write a figure of one or more charts to `paths`, each in the format of its suffix (PNG: 1920 × 1280).
+
+    title: above several panels. subtitle: below the title of one. heights: of panels one below the other, as
+    ratios; by default they stand side by side. upper: a second x axis, at the top. Raises OSError, and
+    ValueError for a suffix that Matplotlib does not know.
+    """
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=INCHES, dpi=DPI, layout="constrained")
+        FigureCanvasAgg(figure)  # not pyplot: no window, no display, no global state
+        if heights:
+            every = figure.subplots(len(panels), 1, sharex=True, height_ratios=heights)
+        else:
+            every = figure.subplots(1, len(panels), squeeze=False)[0]
+        for axes, chart in zip(every, panels, strict=True):
+            _frame(axes, chart, small=len(panels) > 1, pad=40 if subtitle or upper else 6)
+            for trace in chart.traces:
+                _trace(axes, trace)
+            if upper:
+                _axis(axes.twiny(), "x", upper)
+            if heights:
+                axes.label_outer()
+            if subtitle:
+                axes.text(0, 1.012, subtitle, transform=axes.transAxes, color="#444444", va="bottom")
+            if legend != "along":
+                _legend(axes, _handles(chart.traces), legend)
+        if title:
+            figure.suptitle(title, fontsize=14, x=0.01, ha="left")
+        figure.draw_without_rendering()  # from here on it is known where the axes stand on the page
+        figure.set_layout_engine("none")
+        for axes, chart in zip(every, panels, strict=True):
+            if legend == "along":
+                _legend(axes, [*_handles(t for t in chart.traces if t.marks), *_along(axes, chart)], "corner")
+            name_drops(axes, chart.drops)
+            _notes(axes, chart.traces)
+        _write(figure, paths)
+
+
+def _write(figure: Figure, paths: Iterable[Path]) -> None:
+    for path in paths:
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else {})
+
+
+def _frame(axes: Axes, chart: Chart, *, small: bool, pad: float) -> None:
+    """Axes, grid and title."""
+    _axis(axes, "x", chart.x)
+    _axis(axes, "y", chart.y)
+    axes.grid(which="major", color="#DDDDDD", lw=0.7)
+    axes.set_axisbelow(True)
+    axes.set_title(chart.title, loc="left", fontsize=12 if small else 17, fontweight="bold", pad=pad)
+
+
+def _axis(axes: Axes, which: Literal["x", "y"], axis: Axis) -> None:
+    axes.set(**{f"{which}label": axis.title})
+    if axis.log:
+        getattr(axes, f"set_{which}scale")("log", base=axis.base)
+    axes.set(**{f"{which}lim": (axis.low, axis.high)})
+    drawn = axes.xaxis if which == "x" else axes.yaxis
+    drawn.set_ticks([tick.value for tick in axis.ticks], [tick.label for tick in axis.ticks])
+    drawn.set_minor_formatter(lambda *_: "")
+
+
+def _trace(axes: Axes, trace: Trace) -> None:
+    for part in trace.under:
+        _trace(axes, part)
+    colour = COLOURS[trace.colour]
+    for line in trace.lines:
+        axes.plot(*zip(*line, strict=True), color=colour, lw=trace.width, ls=_dashes(trace), zorder=3)
+    for band in trace.bands:
+        axes.fill(*zip(*band, strict=True), color=colour, alpha=0.13, lw=0)
+    if trace.marks and not trace.hover:
+        _marks(axes, trace, colour)
+    for part in trace.over:
+        _trace(axes, part)
+
+
+def _marks(axes: Axes, trace: Trace, colour: str) -> None:
+    import numpy as np
+    from matplotlib.colors import to_rgb
+
+    full = np.array(to_rgb(colour))
+    fills = np.array([[0.0 if trace.hollow else mark.fill] for mark in trace.marks])
+    edged = bool((fills < 1).any())
+    axes.scatter(
+        [mark.x for mark in trace.marks],
+        [mark.y for mark in trace.marks],
+        s=(_SMALL_POINTS if trace.small else _MARK_POINTS) ** 2,
+        c=1 - (1 - full) * fills,
+        edgecolors=colour if edged else "none" if trace.small else "white",
+        linewidths=0.7 if trace.small else 1.2,
+        marker=_SHAPES[trace.shape % len(_SHAPES)],
+        alpha=0.35 if trace.faint else None,
+        zorder=7 if trace.small else 8,
+        rasterized=len(trace.marks) > _MANY,
+    )
+
+
+def _dashes(trace: Trace) -> Any:
+    """Matplotlib's line style; it counts dashes in line widths, traces count them in points."""
+    return (0, tuple(length / trace.width for length in trace.dashes)) if trace.dashes else "-"
+
+
+def _handles(traces: Iterable[Trace]) -> list[Line2D]:
+    """What stands before the names in a legend."""
+    from matplotlib.lines import Line2D
+
+    return [
+        Line2D(
+            [], [], label=trace.name, color=COLOURS[trace.colour], lw=trace.width,
+            ls=_dashes(trace) if trace.lines else "",
+            marker=_SHAPES[trace.shape % len(_SHAPES)] if trace.marks else "",
+            ms=5, markerfacecolor="white" if trace.hollow else None,
+        )
+        for trace in traces
+        if trace.name
+    ]  # fmt: skip
+
+
+def _legend(axes: Axes, handles: Sequence[Line2D], place: Legend) -> None:
+    if not handles:
+        return
+    size = _LEGEND_POINTS * min(1.0, _LEGEND_ROWS / len(handles))
+    if place == "beside":
+        axes.get_figure().legend(handles=handles, loc="outside right upper", fontsize=size, frameon=False)  # type: ignore[union-attr]
+    elif place == "below":
+        axes.legend(
+            handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.12), fontsize=size,
+            frameon=False, ncols=2,
+        )  # fmt: skip
+    else:
+        axes.legend(handles=handles, fontsize=size, framealpha=0.9).set_zorder(7.9)
+
+
+def _along(axes: Axes, chart: Chart) -> list[Line2D]:
+    """Names along their lines; of those that find no room there, what a legend shows."""
+    lines = [trace for trace in chart.traces if trace.lines and not trace.marks]
+    return _handles(label_along(axes, lines))
+
+
+def _notes(axes: Axes, traces: Sequence[Trace]) -> None:
+    """Words above and below places; not those that would lie on a mark or on each other."""
+    from matplotlib.transforms import Bbox
+
+    marked = [mark for trace in traces if not trace.lines for mark in trace.marks]
+    half = _MARK_POINTS / 2 * DPI / 72
+    taken = [
+        Bbox.from_extents(x - half, y - half, x + half, y + half)
+        for x, y in (axes.transData.transform((mark.x, mark.y)) for mark in marked)
+    ]
+    for trace, note in _all_notes(traces):
+        text = axes.annotate(
+            note.text,
+            (note.x, note.y),
+            xytext=(0, 7 if note.above else -7),
+            textcoords="offset points",
+            ha="center",
+            va="bottom" if note.above else "top",
+            fontsize=_NOTE_POINTS,
+            color=darker(COLOURS[trace.colour]),
+            zorder=7.8,
+        )
+        box = text.get_window_extent()
+        if any(box.overlaps(other) for other in taken):
+            text.remove()
+        else:
+            taken.append(box)
+
+
+def _all_notes(traces: Sequence[Trace]) -> Iterator[tuple[Trace, Any]]:
+    for trace in traces:
+        for part in (*trace.under, trace, *trace.over):
+            for note in part.notes:
+                yield part, note

@@ -1,0 +1,219 @@
+"""The figure of a roofline: its ceilings, ridge points and applications, for print and for the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from math import isfinite
+from pathlib import Path
+from typing import Final
+
+from npc.figures.chart import Chart, Drop, Mark, Note, Trace, decade_axis
+from npc.records.units import format_quantity
+from roofline.applications import Application
+from roofline.points import verdict
+from roofline.result import Ceiling, Roofline
+from roofline.scene import Line, Scene, compose
+from roofline.scene import Mark as Point
+from roofline.table import (
+    application_text,
+    date_text,
+    host_text,
+    intensity_text,
+    interval_text,
+    share_text,
+    size_text,
+    source_text,
+    summary_text,
+    value_text,
+)
+
+#: The two meanings that share the x axis.
+INTENSITIES: Final = (
+    "memory ceilings: per byte moved at that level  ·  network ceilings (dashed): per byte on the network"
+)
+SHOWS: Final = (
+    "The ceilings of one node, each the median of repeated launches: flat lines are peaks of computing, "
+    "slopes are bandwidths of caches, memory and network."
+)
+#: The ids of the records in a page that a number comes from.
+Records = Callable[[Ceiling | Application], Sequence[str]]
+
+
+def draw(roofline: Roofline, paths: Sequence[Path]) -> bool:
+    """Write the picture to `paths`, each in the format of its suffix (``.png``: 1920 × 1280, ``.svg``).
+
+    False, and nothing written, where there is no compute ceiling and so no roof. Raises OSError.
+    """
+    from npc.figures.printed import save
+
+    chart = describe(roofline)
+    if chart is None:
+        return False
+    subtitle = (
+        f"{host_text(roofline.hosts)}  ·  {date_text(roofline)}\n"
+        "median of repeated runs, in brackets and shaded its 95 % interval  ·  ○ ridge point"
+    )
+    save([chart], paths, subtitle=subtitle, legend="along")
+    return True
+
+
+def describe(
+    roofline: Roofline, ident: str = "picture", title: str = "", records: Records = lambda _: ()
+) -> Chart | None:
+    """The figure; None where there is no roof to draw. records: where its points lead to in a page."""
+    scene = compose(roofline)
+    if scene is None:
+        return None
+    ceilings = [f"{line.ceiling.name} {value_text(line.ceiling)}" for line in scene.lines]
+    return Chart(
+        ident=ident,
+        title=title or roofline.title,
+        text=f"{SHOWS} {'; '.join(ceilings)}. The tables below have all numbers.",
+        x=decade_axis(f"Operational intensity [FLOP/byte]\n{INTENSITIES}", *scene.x),
+        y=decade_axis("Attainable performance [FLOP/s]", *scene.y, "FLOP/s"),
+        traces=(
+            *(_ceiling(line, scene, records) for line in scene.lines),
+            *(_theoretical(words, peak, scene) for words, peak in scene.theoretical),
+            *(_application(point, roofline, records) for point in scene.marks),
+        ),
+        height=500,
+        drops=tuple(_drops(scene)),
+    )
+
+
+def _ceiling(line: Line, scene: Scene, records: Records) -> Trace:
+    """A line with its interval, its ridge points, and a mark that says all about it."""
+    ceiling, stroke = line.ceiling, line.stroke
+    tip = "\n".join(_facts(ceiling))
+    handle = line.end / 3 if not line.sloped else line.start * (line.end / line.start) ** 0.35
+    leads = next(iter(records(ceiling)), "")
+    ridges = [ridge for ridge, _ in scene.ridges if ridge.bandwidth == ceiling.name]
+    marks = [
+        Mark(
+            ridge.intensity,
+            ridge.performance,
+            f"ridge point of {ridge.compute}\nwith {ridge.bandwidth}:\n"
+            f"{intensity_text(ridge.intensity)} FLOP/byte",
+        )
+        for ridge in ridges
+    ]
+    return Trace(
+        name=f"{ceiling.name}  {value_text(ceiling)} {interval_text(ceiling)}",
+        colour=stroke.colour,
+        lines=(((line.start, line.height(line.start)), (line.end, line.height(line.end))),),
+        bands=(tuple(line.band()),) if ceiling.low is not None else (),
+        dashes=stroke.dashes,
+        width=stroke.width,
+        over=(
+            Trace("", stroke.colour, marks=tuple(marks), hollow=True),
+            Trace(
+                "", stroke.colour, marks=(Mark(handle, line.height(handle), tip, leads),), shape=3, hover=True
+            ),
+        ),
+        tip=tip,
+    )
+
+
+def _facts(ceiling: Ceiling) -> Iterator[str]:
+    """What is known about a ceiling, line by line."""
+    yield f"{ceiling.name}: {value_text(ceiling)}"
+    if ceiling.coverage is None:
+        yield "too few samples for a 95 % interval"
+    else:
+        yield f"{100 * ceiling.coverage:.1f} % interval {interval_text(ceiling)}"
+    size = f", size {size_text(ceiling.size)}" if ceiling.size is not None else ""
+    yield f"{source_text(ceiling)}, {ceiling.n} samples{size}"
+    if ceiling.share is not None and ceiling.nominal is not None:
+        yield f"{share_text(ceiling)} of the nominal {format_quantity(ceiling.nominal, ceiling.unit, 3)}"
+    if ceiling.note:
+        yield ceiling.note
+    if ceiling.raw:
+        yield f"raw: {ceiling.raw[0]}{_and_more(ceiling.raw)}"
+
+
+def _and_more(several: Sequence[object]) -> str:
+    return f" and {len(several) - 1} more" if len(several) > 1 else ""
+
+
+def _theoretical(words: str, peak: float, scene: Scene) -> Trace:
+    return Trace(
+        name=f"{words}  {format_quantity(peak, 'FLOP/s', 3)}",
+        colour="grey",
+        lines=(((scene.flat_start(peak), peak), (scene.x[1], peak)),),
+        dashes=(1.2, 2.4),
+        width=1.2,
+    )
+
+
+def _drops(scene: Scene) -> Iterator[Drop]:
+    """The intensities of the ridge points of the first peak."""
+    for ridge, stroke in scene.ridges:
+        if ridge.compute == scene.ridges[0][0].compute:
+            words = f"{ridge.bandwidth}: {intensity_text(ridge.intensity)}"
+            yield Drop(ridge.intensity, ridge.performance, words, stroke.colour)
+
+
+def _application(point: Point, roofline: Roofline, records: Records) -> Trace:
+    """An application: its runs as dots, the trail of its days over them, its median with its intervals."""
+    application, colour = point.application, point.colour
+    name = application_text(application)
+    leads = next(iter(records(application)), "")
+    tip = "\n".join(
+        [
+            name,
+            summary_text(application.flops, "FLOP/s") + ("" if application.whole_job else " a node"),
+            *([summary_text(application.intensity, "FLOP/byte")] if application.intensity else []),
+            _runs(application),
+            verdict(application, roofline),
+        ]
+    )
+    placed = [run for run in application.runs if run.intensity is not None and isfinite(run.intensity)]
+    runs = [
+        Mark(x, y, _at(name, f"{run.time[:19]}, raw: {run.raw}", x, y), leads)
+        for run, (x, y) in zip(placed, point.runs, strict=True)
+    ]
+    under = [Trace("", colour, marks=tuple(runs), small=True, faint=True)] if len(runs) > 1 else []
+    if point.trail:
+        under.append(_trail(point, name, leads))
+    if point.bars:
+        under.append(Trace("", colour, lines=tuple(point.bars), width=1.2))
+    return Trace(
+        name, colour, marks=(Mark(point.x, point.y, tip, leads),), shape=point.shape, under=tuple(under)
+    )
+
+
+def _at(name: str, words: str, x: float, y: float) -> str:
+    return f"{name}\n{words}\n{intensity_text(x)} FLOP/byte, {format_quantity(y, 'FLOP/s', 3)}"
+
+
+def _trail(point: Point, name: str, leads: str) -> Trace:
+    """The medians of an application's days, from hollow to filled, with the first and the last day's date."""
+    raw = {run.time[:10]: run.raw for run in reversed(point.application.runs)}
+    last = len(point.trail) - 1
+    lower, upper = sorted((0, last), key=lambda end: point.trail[end][1])
+    return Trace(
+        "",
+        point.colour,
+        lines=(point.trail,),
+        marks=tuple(
+            Mark(x, y, _at(name, f"median of {day}, raw: {raw.get(day, '')}", x, y), leads, number / last)
+            for number, (day, (x, y)) in enumerate(zip(point.days, point.trail, strict=True))
+        ),
+        width=1.0,
+        small=True,
+        notes=(
+            Note(*point.trail[lower], point.days[lower], above=False),
+            Note(*point.trail[upper], point.days[upper], above=True),
+        ),
+    )
+
+
+def _runs(application: Application) -> str:
+    """How many runs it was, when, where, and their first raw file."""
+    runs, coverage = application.runs, application.flops.coverage
+    days = " to ".join(dict.fromkeys((runs[0].time[:10], runs[-1].time[:10])))
+    intervals = f", in brackets the {100 * coverage:.1f} % interval" if coverage else ""
+    return (
+        f"{len(runs)} runs, {days}, on {host_text(application.hosts)}{intervals}; "
+        f"raw: {runs[0].raw}{_and_more(runs)}"
+    )

@@ -169,6 +169,16 @@ def test_legends_switch_lines(shown: Watched) -> None:
     assert (after["x"], after["width"]) == pytest.approx((before["x"], before["width"]))
 
 
+def test_a_double_click_leaves_one_line_alone_and_another_shows_all(shown: Watched) -> None:
+    chart = shown.find("#sizes svg.chart").first
+    button = shown.find("#sizes .legend button").first
+    button.dblclick()
+    assert box(chart.locator('.trace[data-trace="0"]'))["width"] > 100
+    assert chart.locator('.trace[data-trace="1"]').bounding_box() is None
+    button.dblclick()
+    assert box(chart.locator('.trace[data-trace="1"]'))["width"] > 100
+
+
 def test_filters_leave_the_rows_that_have_the_words(shown: Watched) -> None:
     rows = shown.find("#records tbody tr")
     everything_shown = rows.count()
@@ -338,6 +348,28 @@ def test_at_two_widths_nothing_sticks_out_and_the_picture_is_not_blank(
         assert chart["width"] > (500 if width > 1000 else 300)
         for cell in ("td.long:visible", "#records td.params"):
             assert box(watched.find(cell).first)["width"] > 170, "no column of single words"
+    finally:
+        context.close()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_roofline_is_a_page_of_the_same_kind(browser: Browser, tmp_path: Path, width: int) -> None:
+    from roofline.commands import roofline
+
+    run = make_run(tmp_path / "run", everything())
+    assert CliRunner().invoke(roofline, [str(run)]).exit_code == 0
+    context = browser.new_context(viewport={"width": width, "height": 844})
+    try:
+        watched = Watched(context, run / "roofline.html")
+        assert watched.page.evaluate("document.documentElement.scrollWidth") <= width
+        assert box(watched.find("svg.chart"))["width"] > 300
+        assert watched.find("svg.chart .mark").count() > 5
+        assert not Axe().run(watched.page).response["violations"]
+        mark = watched.find("svg.chart .mark").last
+        mark.hover()
+        assert watched.find("#tip").is_visible()
+        assert watched.said == []
+        assert len(watched.requests) == 1
     finally:
         context.close()
 

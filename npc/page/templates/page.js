@@ -78,13 +78,22 @@
   addEventListener("resize", stops);
   document.addEventListener("toggle", stops, true);
 
-  // Legends switch the lines of their chart.
-  all(".legend button").forEach((button) => button.addEventListener("click", () => {
-    const on = button.getAttribute("aria-pressed") !== "true";
+  // Legends switch the lines of their chart; a double click leaves one line alone, or shows all again.
+  const isOn = (button) => button.getAttribute("aria-pressed") === "true";
+  const turn = (button, on) => {
     button.setAttribute("aria-pressed", on);
     all(`#${button.dataset.chart} .trace[data-trace="${button.dataset.trace}"]`)
       .forEach((trace) => trace.classList.toggle("off", !on));
-  }));
+  };
+  all(".legend button").forEach((button) => {
+    const others = all("button", button.closest(".legend")).filter((other) => other !== button);
+    button.addEventListener("click", () => turn(button, !isOn(button)));
+    button.addEventListener("dblclick", () => {
+      const alone = isOn(button) && !others.some(isOn);
+      turn(button, true);
+      others.forEach((other) => turn(other, alone));
+    });
+  });
 
   // Tables are sorted by their headings, which become buttons.
   const value = (row, column) => {

@@ -11,7 +11,6 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from roofline.plot import DPI, _spread, draw
 
 from npc.figures.labels import spread
 from npc.figures.printed import DPI

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 #: Standard errors between two levels that are not the same.
 THRESHOLD: Final = 5.0
-#: Levels that differ by fewer anywhere are not searched for changes.
-SEARCHED: Final = 3.5
 #: Nights that a level needs at least.
 MIN_NIGHTS: Final = 5
 #: Nights before the newest that are looked at, at most.
@@ -57,22 +55,8 @@ def changed(values: Floats) -> Change | None:
         return None
     clean = without_outliers(values[measured])
     sigma = noise_of(clean)
-    if not _worth_a_search(clean, sigma):
-        return None
     pieces = levels(clean, sigma)
     return _against_first(values[measured], clean, pieces, measured) if len(pieces) > 1 else None
-
-
-def _worth_a_search(clean: Floats, sigma: float) -> bool:
-    """Whether the nights from some one on differ at all from those before: what a look at the sums tells."""
-    nights = len(clean)
-    before = np.arange(MIN_NIGHTS, nights - MIN_NIGHTS + 1)
-    sums = np.cumsum(clean)
-    head = sums[before - 1] / before
-    rest = (sums[-1] - sums[before - 1]) / (nights - before)
-    difference = np.abs(rest - head)
-    errors = difference / (sigma * np.sqrt(1 / before + 1 / (nights - before)))
-    return bool(((errors > SEARCHED) & (difference > MIN_EFFECT / 2)).any())
 
 
 def levels(clean: Floats, sigma: float) -> list[tuple[int, int]]:

@@ -1,6 +1,6 @@
 """The judgement of a night: from the history to a verdict for each series.
 
-The history is gone through night by night with the gate (`cron.step_detection`), so that a verdict depends on
+The history is gone through night by night by `cron.step_detection`, so that a verdict depends on
 nothing but the records and the acceptances, and comes out the same whenever it is asked for. A series is
 called DEGRADED where its score exceeds `THRESHOLD` and, over all series of the night, the Benjamini–Hochberg
 procedure (1995) with a false discovery rate of `FALSE_DISCOVERY` rejects "as always" for it.
@@ -39,7 +39,7 @@ WATCHED: Final = 3.0
 FALSE_DISCOVERY: Final = 0.01
 #: Below the accepted baseline by more is FAIL, if it lasts.
 TOLERANCE: Final = 0.10
-#: Two draws of a night that are so many times as far apart as usual contradict each other.
+#: Two draws of a night that are more than five times as far apart as usual contradict each other.
 CONTRADICTION: Final = 5.0
 #: Nights of the last three that must be below the accepted baseline.
 LASTING: Final = 2
@@ -61,31 +61,30 @@ class Past(NamedTuple):
     values: Floats
     judged: Judged
     score: Floats
-    better: Floats
     limit: Floats
     hit: Booleans
 
 
 def go_through(panel: Panel, baselines: Mapping[Series, Baseline]) -> Past:
-    """The gate over all nights; score, better, limit and hit are S × T, `judged` is the last night's."""
+    """Step detection over all nights; score and hit are S × T, `judged` and `limit` are the last night's."""
     first, again = panel.logarithms(panel.value), panel.logarithms(panel.again)
     series, nights = first.shape
-    gate = StepDetection(series, THRESHOLD)
-    score, better, limit = (np.full((series, nights), np.nan) for _ in range(3))
+    steps = StepDetection(series, THRESHOLD)
+    score, limit = np.full((series, nights), np.nan), np.full(series, np.nan)
     hit = np.zeros((series, nights), dtype=bool)
     begins = _begins(panel, baselines)
     judged = None
     for t in range(nights):
         restarted = begins == t
         if restarted.any():
-            gate.restart(restarted)
-        limit[:, t] = gate.limits()
-        hit[:, t] = first[:, t] < limit[:, t]
-        judged = gate.night(first[:, t], again[:, t])
-        score[:, t], better[:, t] = judged.score, judged.better
+            steps.restart(restarted)
+        limit = steps.limits()
+        hit[:, t] = first[:, t] < limit
+        judged = steps.night(first[:, t], again[:, t])
+        score[:, t] = judged.score
     if judged is None:
         raise ValueError("a history without a night cannot be judged")
-    return Past(_nightly_values(first, again), judged, score, better, limit, hit)
+    return Past(_nightly_values(first, again), judged, score, limit, hit)
 
 
 def _nightly_values(first: Floats, again: Floats) -> Floats:
@@ -258,7 +257,7 @@ def _facts(panel: Panel, s: int, past: Past) -> SeriesVerdict:
         reference=panel.from_logarithm(s, judged.noise.location[s]) if known else None,
         noise=float(judged.noise.sigma[s]) if known else None,
         nights=int(judged.known[s]),
-        limit=panel.from_logarithm(s, past.limit[s, -1]) if not np.isnan(past.limit[s, -1]) else None,
+        limit=panel.from_logarithm(s, past.limit[s]) if not np.isnan(past.limit[s]) else None,
         effect=panel.relative(s, judged.effect[s]) if known and not np.isnan(panel.value[s, -1]) else None,
         score=score if known else None,
         chance=upper_tail(float(judged.score[s])) if known and judged.score[s] > 0 else None,

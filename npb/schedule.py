@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, overload
+from typing import Final
 
 Pair = tuple[int, int]
 Round = list[Pair]
@@ -37,7 +37,7 @@ class Schedule:
 
     pattern: str
     nodes: int
-    rounds: Sequence[Round]
+    rounds: Sequence[Round] | AllPairs
     pairs: int
     seed: int | None = None
     serial: bool = False
@@ -91,42 +91,42 @@ def schedule(
     return Schedule(pattern, n, rounds, sum(map(len, rounds)), seed, serial)
 
 
-class AllPairs(Sequence[Round]):
-    """Each pair of n nodes once, by the circle method: n-1 rounds for even n, n rounds for odd n.
+def circle_round(n: int, r: int) -> Round:
+    """Round r of the circle method, which pairs n nodes, each once with each other, in the fewest rounds.
 
     Round r pairs the nodes that lie symmetrically about r on a circle of m places (m = n-1 or n, odd);
     for even n the last node, which is not on the circle, meets r itself (Kirkman, 1847; de Werra, "Some
     models of graphs for scheduling sports competitions", 1988). In an odd cluster r rests. Every node is
     server and client equally often, to within one.
     """
+    m = circle_rounds(n)
+    servers = [(r + distance) % m for distance in range(1, m // 2 + 1)]
+    clients = [(r - distance) % m for distance in range(1, m // 2 + 1)]
+    # Roles alternate along the circle: a node takes each distance once on either side of r, hence
+    # is server in half of its rounds, and not in one long run of them.
+    servers[1::2], clients[1::2] = clients[1::2], servers[1::2]
+    pairs = list(zip(servers, clients, strict=True))
+    if n % 2 == 0:
+        pairs.append((r, m) if r % 2 else (m, r))
+    return pairs
 
-    def __init__(self, n: int) -> None:
-        self._circle = n - 1 + n % 2
-        self._odd = bool(n % 2)
-        self._places = [*range(self._circle)] * 2
+
+def circle_rounds(n: int) -> int:
+    """How many rounds the circle method needs: n-1 for even n, n for odd n."""
+    return n - 1 + n % 2
+
+
+@dataclass(frozen=True, slots=True)
+class AllPairs:
+    """All rounds of the circle method among n nodes, each made when it is asked for."""
+
+    n: int
 
     def __len__(self) -> int:
-        return self._circle
+        return circle_rounds(self.n)
 
-    @overload
-    def __getitem__(self, index: int) -> Round: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Round]: ...
-    def __getitem__(self, index: int | slice) -> Round | Sequence[Round]:
-        if isinstance(index, slice):
-            return [self[r] for r in range(len(self))[index]]
-        m, places = self._circle, self._places
-        r = range(m)[index]
-        half = m // 2
-        servers = places[r + 1 : r + 1 + half]
-        clients = places[r + m - 1 : r + m - 1 - half : -1]
-        # Roles alternate along the circle: a node takes each distance once on either side of r, hence
-        # is server in half of its rounds, and not in one long run of them.
-        servers[1::2], clients[1::2] = clients[1::2], servers[1::2]
-        pairs = list(zip(servers, clients, strict=True))
-        if not self._odd:
-            pairs.append((r, m) if r % 2 else (m, r))
-        return pairs
+    def __iter__(self) -> Iterator[Round]:
+        return (circle_round(self.n, r) for r in range(len(self)))
 
 
 def sample_rounds(n: int, count: int, seed: int) -> list[Round]:
@@ -139,15 +139,15 @@ def sample_rounds(n: int, count: int, seed: int) -> list[Round]:
     if count < 1:
         raise InvalidPattern("--pairs sample:K needs at least one round")
     draw = random.Random(seed)
-    circle = AllPairs(n)
+    circle = range(circle_rounds(n))
     rounds: list[Round] = []
     served = [0] * n  # rounds as server minus rounds as client
     while len(rounds) < count:
         name = list(range(n))
         draw.shuffle(name)
-        for r in draw.sample(range(len(circle)), min(len(circle), count - len(rounds))):
+        for r in draw.sample(circle, min(len(circle), count - len(rounds))):
             pairs: Round = []
-            for first, second in circle[r]:
+            for first, second in circle_round(n, r):
                 a, b = name[first], name[second]
                 if served[a] > served[b]:
                     a, b = b, a

@@ -1,4 +1,4 @@
-"""Hard floors: the acceptance bands of ``platform.toml``, which no night may leave.
+"""The acceptance bands of ``platform.toml``, which no night may leave.
 
 ::
 
@@ -14,7 +14,7 @@ latency and time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from cron.series import matches
@@ -28,7 +28,7 @@ _HEADLINES: Final = {
 }
 
 
-class Floor(NamedTuple):
+class Band(NamedTuple):
     """A band: values below `low`, or above `high`, fail; None is no limit. name: its key in the file."""
 
     name: str
@@ -40,7 +40,7 @@ class Floor(NamedTuple):
         return (self.low is not None and value < self.low) or (self.high is not None and value > self.high)
 
 
-def floors(platform: Platform | None) -> tuple[Floor, ...]:
+def bands_of(platform: Platform | None) -> tuple[Band, ...]:
     """The bands of a platform. Raises `npc.machine.platform.InvalidPlatform`, naming key and mend."""
     found = []
     for name, band in (platform.bands if platform else {}).items():
@@ -51,26 +51,23 @@ def floors(platform: Platform | None) -> tuple[Floor, ...]:
         for limit in band.values():
             if isinstance(limit, bool) or not isinstance(limit, int | float) or limit != limit:
                 raise InvalidPlatform(f"bands.{name!r}: {limit!r} is no number in SI base units")
-        found.append(Floor(name, band.get("low"), band.get("high")))
+        found.append(Band(name, band.get("low"), band.get("high")))
     return tuple(found)
 
 
-def floor_of(key: Series, bands: Iterable[Floor], keys: Iterable[Series]) -> Floor | None:
+def band_of(key: Series, bands: Sequence[Band], keys: Iterable[Series]) -> Band | None:
     """The band that holds for a series: the last one in the file that names it. keys: all series."""
-    chosen = None
-    for band in bands:
-        if matches(band.name, key):
-            named = len([word for word in band.name.split() if "=" not in word]) > 2
-            limited = band if named else _headline(band, key, keys)
-            chosen = limited if limited.low is not None or limited.high is not None else chosen
-    return chosen
+    named = (_limited(band, key, keys) for band in reversed(bands) if matches(band.name, key))
+    return next((band for band in named if (band.low, band.high) != (None, None)), None)
 
 
-def _headline(band: Floor, key: Series, keys: Iterable[Series]) -> Floor:
-    """What of a band without a metric's name is meant for this series."""
+def _limited(band: Band, key: Series, keys: Iterable[Series]) -> Band:
+    """What of a band is meant for a series: all where it names a metric, the third word."""
+    if len([word for word in band.name.split() if "=" not in word]) > 2:
+        return band
     have = {other.metric for other in keys if (other.benchmark, other.case) == (key.benchmark, key.case)}
     meant = {
         side: next((metric for metric in metrics if metric in have), None) == key.metric
         for side, metrics in _HEADLINES.items()
     }
-    return Floor(band.name, band.low if meant["low"] else None, band.high if meant["high"] else None)
+    return Band(band.name, band.low if meant["low"] else None, band.high if meant["high"] else None)

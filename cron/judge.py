@@ -16,7 +16,7 @@ import numpy as np
 
 from cron import changes
 from cron.acceptance import Baseline
-from cron.acceptance_bands import Floor, floor_of
+from cron.acceptance_bands import Band, band_of
 from cron.changes import Change, changed
 from cron.localise import suspects
 from cron.series import Panel, direction, failures_of
@@ -99,7 +99,7 @@ def judge(
     panel: Panel,
     platform: str,
     baselines: Mapping[Series, Baseline] | None = None,
-    bands: Sequence[Floor] = (),
+    bands: Sequence[Band] = (),
     topology: Topology | None = None,
 ) -> NightVerdict:
     """The verdict on the last night of a panel (`cron.series.until` makes it end at another one).
@@ -112,7 +112,7 @@ def judge(
     called = _false_discovery(past.score[:, -1], past.judged)
     verdicts = [
         _series_verdict(
-            panel, s, past, bool(called[s]), baselines.get(key), floor_of(key, bands, panel.keys), begin
+            panel, s, past, bool(called[s]), baselines.get(key), band_of(key, bands, panel.keys), begin
         )
         for s, (key, begin) in enumerate(zip(panel.keys, _begins(panel, baselines).tolist(), strict=True))
         if not _given_up(panel, s, baselines.get(key))
@@ -186,7 +186,7 @@ def _series_verdict(
     past: Past,
     called: bool,
     baseline: Baseline | None,
-    floor: Floor | None,
+    band: Band | None,
     begin: int,
 ) -> SeriesVerdict:
     """The gravest verdict that holds. begin: the night that the accepted baseline counts from, or -1."""
@@ -198,10 +198,10 @@ def _series_verdict(
         if invalid:
             return dataclasses.replace(found, verdict=Verdict.INVALID, reason=invalid)
         return dataclasses.replace(found, verdict=Verdict.MISSING, reason=_why_missing(panel, key, statuses))
-    if floor and floor.broken_by(value) and (again is None or floor.broken_by(again)):
-        reason = f"beyond the band {floor.name!r} of platform.toml: {_in_words(floor, key)}"
+    if band and band.broken_by(value) and (again is None or band.broken_by(again)):
+        reason = f"beyond the band {band.name!r} of platform.toml: {_in_words(band, key)}"
         return dataclasses.replace(
-            found, verdict=Verdict.FAIL, reason=reason, floor=_limit_of(floor, value), direction="worse"
+            found, verdict=Verdict.FAIL, reason=reason, floor=_limit_of(band, value), direction="worse"
         )
     if baseline and baseline.value and _lasting(panel, s, baseline.value):
         accepted = format_quantity(baseline.value, METRICS[key.metric].unit)
@@ -304,16 +304,14 @@ def _why_missing(panel: Panel, key: Series, statuses: Sequence[str]) -> str:
     return "measured before, not tonight"
 
 
-def _in_words(floor: Floor, key: Series) -> str:
+def _in_words(band: Band, key: Series) -> str:
     unit = METRICS[key.metric].unit
-    limits = (
-        (word, limit) for word, limit in (("low", floor.low), ("high", floor.high)) if limit is not None
-    )
+    limits = ((word, limit) for word, limit in (("low", band.low), ("high", band.high)) if limit is not None)
     return ", ".join(f"{word} {format_quantity(limit, unit)}" for word, limit in limits)
 
 
-def _limit_of(floor: Floor, value: float) -> float | None:
-    return floor.low if floor.low is not None and value < floor.low else floor.high
+def _limit_of(band: Band, value: float) -> float | None:
+    return band.low if band.low is not None and value < band.low else band.high
 
 
 def _number(value: float) -> float | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -26,7 +26,7 @@ from npc.records.units import format_duration
 
 if TYPE_CHECKING:
     from cron.acceptance import Baseline
-    from cron.acceptance_bands import Floor
+    from cron.acceptance_bands import Band
     from cron.matrix import Matrix
     from npc.machine.fabric import Topology
     from npc.records.record import Record
@@ -161,27 +161,25 @@ class NightRun:
                 f"{part.name}: did not end in {format_duration(limit_s)}; cancelled: job {jobs}"
             )
         if part.kind != "pairs":
-            self._keep(night, part, ended.code)
+            if not measure.records_of(part, night.folder):
+                words = measure.last_words(part, night.folder) or f"exit code {ended.code}"
+                self.notes.append(f"{part.name}: nothing was measured: {words}")
+            self._keep(night, part)
         if self.stop.number is not None:
             raise Stopped
 
-    def _keep(self, night: JournalEntry, part: Part, code: int | None) -> None:
-        """Put a part's records into the history, and say it where there are none."""
-        records = measure.records_of(part, night.folder)
-        if not records:
-            words = measure.last_words(part, night.folder)
-            self.notes.append(f"{part.name}: nothing was measured: {words or f'exit code {code}'}")
-        if part.kind == "again":
+    def _keep(self, night: JournalEntry, part: Part) -> int:
+        """Put a part's records into the history, with raw files named from the night's folder; how many rows
+        are new."""
+        records, again = measure.records_of(part, night.folder), part.kind == "again"
+        if again:
             records = self._of_same_nodes(night, part, records)
-        rows = self._append(night, part, records)
-        self.journal.note(night.name, "kept", part=part.name, rows=rows)
-
-    def _append(self, night: JournalEntry, part: Part, records: Iterable[Record]) -> int:
-        """Append to the history, with raw files named from the night's folder; how many rows are new."""
         run = measure.run_of(part, night.folder)
         base = run.relative_to(night.folder) if run else Path(part.name)
         named = (replace(each, raw=str(base / each.raw) if each.raw else "") for each in records)
-        return self.history.append(of_night(named, night.name, remeasured=part.kind == "again"))
+        rows = self.history.append(of_night(named, night.name, remeasured=again))
+        self.journal.note(night.name, "kept", part=part.name, rows=rows)
+        return rows
 
     def _of_same_nodes(self, night: JournalEntry, part: Part, records: Sequence[Record]) -> list[Record]:
         """Those records that repeat what the night measured first on the same nodes, and the failures."""
@@ -263,12 +261,7 @@ class NightRun:
                 if self.stop.number is not None:
                     raise Stopped
                 self.journal.note(night.name, "measured", part=part.name, exit=None)
-            records = measure.records_of(part, night.folder)
-            if part.kind == "again":
-                records = self._of_same_nodes(night, part, records)
-            added = self._append(night, part, records)
-            self.journal.note(night.name, "kept", part=part.name, rows=added)
-            rows += added
+            rows += self._keep(night, part)
         verdict = self._judge(night)
         note = f"the night {night.name} was cut off: {rows} records recovered, verdict {verdict.verdict.name}"
         self.notes.append(note)
@@ -296,7 +289,7 @@ def judge_night(
     return judge(nights, history.folder.name, baselines, bands, fabric)
 
 
-def rules(platform: Path, history: Path) -> tuple[tuple[Floor, ...], dict[Series, Baseline]]:
+def rules(platform: Path, history: Path) -> tuple[tuple[Band, ...], dict[Series, Baseline]]:
     """What a night is judged by: the bands of the platform, and what was accepted.
 
     Raises click.ClickException for a file that cannot be used.
@@ -304,12 +297,12 @@ def rules(platform: Path, history: Path) -> tuple[tuple[Floor, ...], dict[Series
     import click
 
     from cron.acceptance import InvalidAcceptance, baselines_of, read_acceptances
-    from cron.acceptance_bands import floors
+    from cron.acceptance_bands import bands_of
     from npc.machine.platform import PLATFORM_FILE, InvalidPlatform, read_platform
 
     try:
         file = platform / PLATFORM_FILE
-        bands = floors(read_platform(file)) if file.exists() else ()
+        bands = bands_of(read_platform(file)) if file.exists() else ()
         return bands, baselines_of(read_acceptances(history))
     except (InvalidPlatform, InvalidAcceptance) as error:
         raise click.ClickException(str(error)) from None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from cron.series import label
 from cron.verdict import NightVerdict, SeriesVerdict, Suspect, Verdict
+from npc.columns import columns
 from npc.records.units import METRICS, format_quantity
 
 if TYPE_CHECKING:
@@ -97,9 +98,7 @@ def _rows(told: Sequence[SeriesVerdict]) -> list[str]:
                 each.reason.partition("\n")[0],
             )
         )
-    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
-    shown = [column for column, width in enumerate(widths) if any(row[column] for row in cells[1:])]
-    return ["  ".join(row[column].ljust(widths[column]) for column in shown).rstrip() for row in cells]
+    return columns(cells, keep_empty=False)
 
 
 def _suspect(suspect: Suspect) -> str:

@@ -73,12 +73,14 @@ def history(
             "schema": 1,
             "platform": past.folder.name,
             "series": [variation.as_json() for variation in found],
-            "shares": [_plain(ceiling) for ceiling in shares],
+            "shares": [
+                {name: getattr(ceiling, name) for name in ("kind", "name", "value", "nominal", "share")}
+                for ceiling in shares
+            ],
         }
         click.echo(json.dumps(plain, indent=1, ensure_ascii=False))
     else:
-        click.echo(_table(found), nl=False)
-        click.echo("".join(f"{_share(ceiling)}\n" for ceiling in shares), nl=False)
+        click.echo("\n".join([_table(found), *map(_share, shares)]))
     if figures:
         for path in _draw(points, found, figures, topology):
             click.echo(f"drawn: {path}", err=True)
@@ -110,16 +112,6 @@ def _limits(platform: str) -> Platform | None:
         raise click.ClickException(str(error)) from None
 
 
-def _plain(ceiling: Ceiling) -> dict[str, Any]:
-    return {
-        "kind": ceiling.kind,
-        "name": ceiling.name,
-        "value": ceiling.value,
-        "nominal": ceiling.nominal,
-        "share": ceiling.share,
-    }
-
-
 def _share(ceiling: Ceiling) -> str:
     from npc.records.units import format_quantity
 
@@ -130,30 +122,23 @@ def _share(ceiling: Ceiling) -> str:
 
 def _table(found: Sequence[Variation]) -> str:
     from cron.series import label
+    from npc.columns import columns
     from npc.records.units import METRICS, format_quantity
 
     rows = [("series", "nights", "median", "95 % interval", "deviation", "nights differ", "trend", "in time")]
     for each in found:
         unit = METRICS[each.key.metric].unit
         low, high = each.summary.low, each.summary.high
-        interval = "-" if low is None or high is None else f"{_text(low, unit)} … {_text(high, unit)}"
+        interval = "-"
+        if low is not None and high is not None:
+            interval = f"{format_quantity(low, unit)} … {format_quantity(high, unit)}"
         varies = {True: "varies", False: "steady", None: "-"}[each.time_variant]
         trend = "-" if each.tau is None or each.trend is None else f"τ {each.tau:+.2f}, p {each.trend:.2g}"
         between = "-" if each.between is None else f"p {each.between:.2g}"
         spread = f"{each.deviation / each.mean:.1%}" if each.mean else "-"
         middle = format_quantity(each.summary.median, unit)
         rows.append((label(each.key), str(each.summary.n), middle, interval, spread, between, trend, varies))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "".join(
-        "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() + "\n"
-        for row in rows
-    )
-
-
-def _text(value: float, unit: str) -> str:
-    from npc.records.units import format_quantity
-
-    return format_quantity(value, unit)
+    return "\n".join(columns(rows))
 
 
 def _draw(

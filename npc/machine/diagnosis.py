@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import click
 
+from npc.columns import columns
 from npc.machine.environment import collect_environment
 from npc.machine.load import busy_processes
 from npc.machine.preflight import WATCHED_S, Trap, Trial, find_traps, start_two_ranks
@@ -122,10 +123,8 @@ def _print_tools(tools: Sequence[Found]) -> None:
     ]
     header = ("tool", "version", "path", "used by")
     if not sys.stdout.isatty():
-        widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-        for row in (header, *rows):
-            cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-            click.echo("  ".join(cells).rstrip())
+        for line in columns([header, *rows]):
+            click.echo(line)
         return
     from rich.console import Console
     from rich.table import Table

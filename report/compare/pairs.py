@@ -29,7 +29,7 @@ from report.compare.difference import (
 from report.compare.environments import Fact, environments_differ
 from report.compare.sides import Side
 
-Verdict = Literal["better", "worse", "different", "same", "not comparable"]
+Change = Literal["better", "worse", "different", "same", "not comparable"]
 #: Expected share of wrong ones among the differences that are called (Benjamini, Hochberg).
 FALSE_DISCOVERY: Final = 0.05
 #: Less is of no interest to anybody, even where it is certain.
@@ -41,7 +41,7 @@ FIELDS: Final = ("size", "nodes", "version")
 NEAR: Final = 2.0
 
 
-class Key(NamedTuple):
+class PairKey(NamedTuple):
     """What series have to share to be a pair; params are sorted (name, value) pairs."""
 
     test: str
@@ -58,7 +58,7 @@ class _Sample(NamedTuple):
     circumstances: every value of each. mixed: variants of the kernel that one run measured side by side.
     """
 
-    key: Key
+    key: PairKey
     observations: tuple[Observation, ...]
     raw: tuple[str, ...]
     circumstances: dict[str, str]
@@ -92,7 +92,7 @@ class Pair:
     size: int | None
     nodes: int
     params: dict[str, str]
-    verdict: Verdict
+    verdict: Change
     a: Half | None = None
     b: Half | None = None
     ratio: float | None = None
@@ -122,7 +122,7 @@ class Comparison:
     unused: tuple[int, int]
     environment: tuple[Fact, ...] | None = None
 
-    def of(self, *verdicts: Verdict) -> list[Pair]:
+    def of(self, *verdicts: Change) -> list[Pair]:
         """Pairs of some verdicts, in order."""
         return [pair for pair in self.pairs if pair.verdict in verdicts]
 
@@ -180,11 +180,11 @@ def _most_apart(choice: Choice) -> float:
 
 
 def _matched(
-    ours: Iterable[Key], theirs: Iterable[Key], most: float
-) -> Iterator[tuple[Key | None, Key | None]]:
+    ours: Iterable[PairKey], theirs: Iterable[PairKey], most: float
+) -> Iterator[tuple[PairKey | None, PairKey | None]]:
     """Every key once: with the one of the other side that differs in size alone, nearest first; or alone."""
     of_a, of_b = dict.fromkeys(ours), dict.fromkeys(theirs)
-    by_rest: defaultdict[Key, list[Key]] = defaultdict(list)
+    by_rest: defaultdict[PairKey, list[PairKey]] = defaultdict(list)
     for key in of_b:
         by_rest[key._replace(size=None)].append(key)
     couples = [
@@ -208,9 +208,9 @@ def _factor(one: int | None, other: int | None) -> float:
     return max(one, other) / min(one, other) if one and other else math.inf
 
 
-def _samples(side: Side, choice: Choice) -> dict[Key, list[_Sample]]:
-    """Key → the series that have it: more than one where what is ignored has several values."""
-    series: defaultdict[Key, defaultdict[Key, list[tuple[str, Record]]]]
+def _samples(side: Side, choice: Choice) -> dict[PairKey, list[_Sample]]:
+    """PairKey → the series that have it: more than one where what is ignored has several values."""
+    series: defaultdict[PairKey, defaultdict[PairKey, list[tuple[str, Record]]]]
     series = defaultdict(lambda: defaultdict(list))
     for run, record in side.all_records():
         if record.ok and record.value is not None and (choice.statistics or "statistic" not in record.params):
@@ -221,7 +221,7 @@ def _samples(side: Side, choice: Choice) -> dict[Key, list[_Sample]]:
     return {key: [_sample(whole, some) for whole, some in by.items()] for key, by in series.items()}
 
 
-def _sample(key: Key, found: Sequence[tuple[str, Record]]) -> _Sample:
+def _sample(key: PairKey, found: Sequence[tuple[str, Record]]) -> _Sample:
     observations = tuple(Observation(record.time, run, record.value or 0.0) for run, record in found)
     seen: defaultdict[str, dict[str, None]] = defaultdict(dict)
     kernels: defaultdict[str, dict[str, None]] = defaultdict(dict)
@@ -239,14 +239,14 @@ def _sample(key: Key, found: Sequence[tuple[str, Record]]) -> _Sample:
     )
 
 
-def _whole_key(record: Record) -> Key:
+def _whole_key(record: Record) -> PairKey:
     series = Series.of(record)
     params = tuple(sorted(json.loads(series.params).items()))
     test = test_name(series.benchmark, series.case)
-    return Key(test, series.metric, series.size, series.nodes, record.tool_version, params)
+    return PairKey(test, series.metric, series.size, series.nodes, record.tool_version, params)
 
 
-def _key(whole: Key, record: Record, choice: Choice) -> Key | None:
+def _key(whole: PairKey, record: Record, choice: Choice) -> PairKey | None:
     """What has to agree; None for a test that has no counterpart in other tools where these are compared."""
     ignored = {choice.by.removeprefix("params."), *choice.ignore}
     if choice.by == "benchmark":
@@ -262,7 +262,7 @@ def _key(whole: Key, record: Record, choice: Choice) -> Key | None:
     )
 
 
-def _noise(found: dict[Key, list[_Sample]], choice: Choice) -> defaultdict[str, RunNoise]:
+def _noise(found: dict[PairKey, list[_Sample]], choice: Choice) -> defaultdict[str, RunNoise]:
     """What is known of each test's noise beside its launches: drift of the whole side, runs of the tool."""
     cases: defaultdict[tuple[str, str], list[list[Observation]]] = defaultdict(list)
     tools: defaultdict[str, list[tuple[Observation, ...]]] = defaultdict(list)
@@ -295,7 +295,7 @@ def _half(sample: _Sample) -> Half:
     return Half(size=sample.key.size, median=median(values), launches=len(values), runs=runs, raw=sample.raw)
 
 
-def _alone(key: Key, of_a: Sequence[_Sample], of_b: Sequence[_Sample], reason: str) -> Pair:
+def _alone(key: PairKey, of_a: Sequence[_Sample], of_b: Sequence[_Sample], reason: str) -> Pair:
     return Pair(
         test=key.test,
         metric=key.metric,
@@ -310,7 +310,7 @@ def _alone(key: Key, of_a: Sequence[_Sample], of_b: Sequence[_Sample], reason: s
     )
 
 
-def _pair(key: Key, a: _Sample, b: _Sample, noise_a: RunNoise, noise_b: RunNoise) -> Pair:
+def _pair(key: PairKey, a: _Sample, b: _Sample, noise_a: RunNoise, noise_b: RunNoise) -> Pair:
     names = sorted(a.circumstances.keys() | b.circumstances.keys())
     both = {name: (a.circumstances.get(name, ""), b.circumstances.get(name, "")) for name in names}
     pair = replace(
@@ -348,7 +348,7 @@ def _differs(pair: Pair, least_effect: float) -> bool:
     return excludes_one and max(pair.ratio, 1 / pair.ratio) >= 1 + least_effect
 
 
-def _verdict(pair: Pair) -> Verdict:
+def _verdict(pair: Pair) -> Change:
     assert pair.a is not None and pair.b is not None
     better = METRICS[pair.metric].better
     if better == "neither":
@@ -375,7 +375,9 @@ class _Why(NamedTuple):
     ignore: tuple[str, ...] = ()
 
 
-def _why_alone(key: Key, others: Iterable[Key], names: tuple[str, str], of_a: bool, choice: Choice) -> _Why:
+def _why_alone(
+    key: PairKey, others: Iterable[PairKey], names: tuple[str, str], of_a: bool, choice: Choice
+) -> _Why:
     """What keeps a series (of A, else of B) from the nearest one of the other side; names: of A and B."""
     near = [other for other in others if (other.test, other.metric) == (key.test, key.metric)]
     if not near:
@@ -390,7 +392,7 @@ def _why_alone(key: Key, others: Iterable[Key], names: tuple[str, str], of_a: bo
     )
 
 
-def _differences(key: Key, other: Key) -> list[tuple[str, str, str]]:
+def _differences(key: PairKey, other: PairKey) -> list[tuple[str, str, str]]:
     """(what, one's, the other's) of all that differs; the first is the one to name."""
     params, theirs = dict(key.params), dict(other.params)
     found = [

@@ -133,6 +133,7 @@ def _document(plan: Plan) -> dict[str, Any]:
 
 
 def _text(plan: Plan) -> str:
+    from npc.columns import columns
     from npc.records.units import format_duration
 
     rows = [("benchmark", "tag", "nodes", "jobs", "launches", "expected", "sizes", "measures")]
@@ -153,10 +154,7 @@ def _text(plan: Plan) -> str:
                 step.measures,
             )
         )
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    table = "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+    table = "\n".join(columns(rows))
     times = f", {plan.runs} times" if plan.runs > 1 else ""
     return "\n\n".join(
         filter(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cron.acceptance import InvalidAcceptance, accept, baselines_of, read_acceptances
-from cron.acceptance_bands import floors
+from cron.acceptance_bands import bands_of
 from cron.judge import THRESHOLD, judge
 from cron.localise import suspects
 from cron.series import label, matches, panel, until
@@ -136,7 +136,7 @@ def test_a_benchmark_that_broke_is_the_reason_of_its_missing_series() -> None:
 
 
 def test_beyond_a_band_fails_unless_the_second_measurement_is_inside() -> None:
-    bands = floors(Platform(name="fuchs", bands={"qperf tcp_bw": {"low": 0.9e9}}))
+    bands = bands_of(Platform(name="fuchs", bands={"qperf tcp_bw": {"low": 0.9e9}}))
     low = points([*quiet(3), 0.85])
     found = of(low, bands=bands)
     assert (found.verdict, found.floor) == (Verdict.FAIL, 0.9e9)
@@ -153,7 +153,7 @@ def test_beyond_a_band_fails_unless_the_second_measurement_is_inside() -> None:
 @pytest.mark.parametrize("band", [{}, {"lo": 1}, {"low": "6 GB/s"}, {"low": True}, 6e9])
 def test_a_band_that_is_none_is_refused_by_its_key(band: object) -> None:
     with pytest.raises(InvalidPlatform, match=r"bands\.'qperf'"):
-        floors(Platform(name="x", bands={"qperf": band}))
+        bands_of(Platform(name="x", bands={"qperf": band}))
 
 
 def test_the_baseline_moves_only_when_somebody_accepts_it(tmp_path: Path) -> None:

@@ -17,7 +17,18 @@ from tests.lab.jube_job import SMALL, command
 from tests.paths import ROOT
 
 PAGE = ROOT / "docs/add-a-benchmark.md"
-COPIED = ("benchmarks", "docs", "npb", "npc", "observe", "parsers", "platforms", "roofline", "tests")
+COPIED = (
+    "benchmarks",
+    "docs",
+    "npb",
+    "npc",
+    "observe",
+    "parsers",
+    "platforms",
+    "report",
+    "roofline",
+    "tests",
+)
 #: Parts of jube.yml in their order; a fragment for one is put before the title of the next.
 PARTS = ("step", "analyser", "result")
 
@@ -40,8 +51,12 @@ def blocks() -> list[Block]:
 
 
 def insert(path: Path, part: str, fragment: str) -> None:
-    """Put a fragment at the end of a part of jube.yml."""
+    """Put a fragment at the end of a part of jube.yml, or a row at the end of the catalogue's table."""
     text = path.read_text()
+    if part == "row":
+        assert text.endswith("\n)  # fmt: skip\n")
+        path.write_text(text.removesuffix(")  # fmt: skip\n") + fragment + ")  # fmt: skip\n")
+        return
     later = PARTS[PARTS.index(part) + 1 :]
     place = text.index(f"\n{later[0]}:") if later else len(text)
     path.write_text(f"{text[:place].rstrip()}\n{fragment}\n{text[place:].lstrip()}".rstrip() + "\n")
@@ -94,7 +109,7 @@ def test_the_page_adds_a_benchmark(tmp_path: Path) -> None:
     assert "0 invalid\n" in alone
     folder = checkout / "runs/dd/000000"
     check_records(folder, list(read_csv(folder / "records.csv")))
-    assert tests.count("[100%]") == 2, "pytest ends with 5, a failure here, where it finds no test"
+    assert tests.count("[100%]") == 3, "pytest ends with 5, a failure here, where it finds no test"
 
 
 def check_records(run_folder: Path, records: list[Record]) -> None:

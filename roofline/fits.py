@@ -15,30 +15,25 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from npc.catalogue.row import Timing
+from npc.records.record import Record
 from roofline.cross_validation import Comparison, compare
 from roofline.measured_collectives import Agreement, compare_collectives
 from roofline.messages import made_of, of_mpi
+from roofline.models import bsp, hockney, log3p, logfp, loggp, tau_lop
 from roofline.models.collectives import send, superstep
+from roofline.models.fitted import Fitted
+from roofline.models.piecewise import Sweep
 from roofline.prediction import Believed, message_time
 from roofline.sweeps import LEAST_SIZES, Source, SweepTimes, find_series
-
-if TYPE_CHECKING:
-    from npc.records.record import Record
-    from roofline.models.fitted import Fitted
-    from roofline.models.piecewise import Pieces, Sweep
 
 #: What STREAM's add does is what a reduction does: c = a + b. It counts three bytes for each byte reduced.
 _REDUCTION: Final = ("stream", "add", 3)
 #: Names of Hockney's model as a comparison has them.
 _ONE_LINE: Final = "Hockney, one line"
 _BY_PIECES: Final = "Hockney, by pieces"
-
-
-class _NoWholeLaunch(Exception):
-    """No launch measured every size of all patterns that a model is made of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +76,8 @@ def fit_records(records: Sequence[Record]) -> Fits:
 def fit_series(series: Sequence[SweepTimes], reduction: float | None = None) -> Fits:
     """Fit all models that apply to these series."""
     fits: list[Fit] = []
-    comparisons: list[Comparison] = []
     skipped: dict[str, str] = {}
     patterns: defaultdict[Source, dict[str, SweepTimes]] = defaultdict(dict)
-    collectives = [each for each in series if each.kind == "collective"]
     for each in series:
         if each.kind == "collective":
             continue
@@ -93,28 +86,30 @@ def fit_series(series: Sequence[SweepTimes], reduction: float | None = None) -> 
         elif each.kind == "pattern":
             patterns[_of_benchmark(each.source)][each.source.case] = each
         else:
-            _fit_sweep(each, fits, comparisons)
-    for source, cases in patterns.items():
-        _fit_patterns(source, cases, fits, comparisons, skipped)
-    messages = _message_models(fits, comparisons)
+            models = _of_sweep(each)
+            fits += [Fit(name, each.source, each.kind, model, each.raw) for name, model in models.items()]
+    for cases in patterns.values():
+        fits += _of_patterns(cases, skipped)
+    by_source: defaultdict[Source, dict[str, Fitted]] = defaultdict(dict)
+    for fit in fits:
+        by_source[fit.source][fit.name] = fit.fitted
+    comparisons: list[Comparison] = []
+    messages: dict[Source, Believed] = {}
+    for source, models in by_source.items():
+        lines = {name: each for name, each in models.items() if isinstance(each, hockney.Hockney)}
+        if not lines:
+            continue
+        *_, by_pieces = lines.values()
+        held_out = {name: model.held_out for name, model in models.items()}
+        compared = list(compare(source, by_pieces.x, held_out, by_pieces.parts))
+        comparisons += compared
+        if of_mpi(source.benchmark, source.case):
+            messages[source] = Believed.among({name: each.pieces for name, each in lines.items()}, compared)
     for fit in fits:
         comparisons += _with_rivals(fit, messages)
+    collectives = [each for each in series if each.kind == "collective"]
     agreements, without = compare_collectives(collectives, messages, reduction)
     return Fits(tuple(fits), tuple(comparisons), skipped | without, reduction, tuple(agreements))
-
-
-def _message_models(fits: Sequence[Fit], comparisons: Sequence[Comparison]) -> dict[Source, Believed]:
-    """The models of every MPI ping-pong, and which of them is believed where."""
-    from roofline.models.hockney import Hockney
-
-    found: defaultdict[Source, dict[str, Pieces]] = defaultdict(dict)
-    for fit in fits:
-        if isinstance(fit.fitted, Hockney) and of_mpi(fit.source.benchmark, fit.source.case):
-            found[fit.source][fit.name] = fit.fitted.pieces
-    return {
-        source: Believed.among(models, [each for each in comparisons if each.source == source])
-        for source, models in found.items()
-    }
 
 
 def _with_rivals(fit: Fit, messages: Mapping[Source, Believed]) -> Iterator[Comparison]:
@@ -128,17 +123,14 @@ def _with_rivals(fit: Fit, messages: Mapping[Source, Believed]) -> Iterator[Comp
 
 def _of_messages(fit: Fit, messages: Mapping[Source, Believed]) -> dict[str, list[float]]:
     """ln(measured/predicted) of what Hockney's model of a ping-pong makes of a superstep, or of a stream."""
-    from roofline.models.bsp import Bsp
-    from roofline.models.loggp import Gap
-
     fitted = fit.fitted
-    if not isinstance(fitted, Bsp | Gap):
+    if not isinstance(fitted, bsp.Bsp | loggp.Gap):
         return {}
     ping_pong = made_of(fit.source, messages)
     if ping_pong is None:
         return {}
     processes = int(json.loads(fit.source.params).get("ranks") or 2)
-    pattern = superstep if isinstance(fitted, Bsp) else send
+    pattern = superstep if isinstance(fitted, bsp.Bsp) else send
     predicted = [message_time(messages[ping_pong], pattern(processes, int(size))) for size in fitted.x]
     times = fitted.pieces.middle.tolist()
     return {"Hockney": [math.log(time / made) for time, made in zip(times, predicted, strict=True)]}
@@ -149,126 +141,77 @@ def _of_benchmark(source: Source) -> Source:
     return source._replace(case="", params=json.dumps({"ranks": json.loads(source.params).get("ranks", "")}))
 
 
-def _fit_sweep(series: SweepTimes, fits: list[Fit], comparisons: list[Comparison]) -> None:
+def _of_sweep(series: SweepTimes) -> dict[str, Fitted]:
     """Hockney's model of a half round trip, or g and G of a windowed test."""
-    from roofline.models import loggp
-
     sweep = series.sweep()
-    if series.kind == "interval between messages":
-        gap = loggp.fit_gap(sweep)
-        fits.append(Fit(gap.model, series.source, series.kind, gap, series.raw))
-        return
-    models = _hockney(sweep)
-    fits += [Fit(name, series.source, series.kind, each, series.raw) for name, each in models.items()]
-    comparisons += _compare_messages(series.source, models)
+    return _named(loggp.fit_gap(sweep)) if series.kind == "interval between messages" else _hockney(sweep)
+
+
+def _named(fitted: Fitted) -> dict[str, Fitted]:
+    return {fitted.model: fitted}
 
 
 def _hockney(sweep: Sweep) -> dict[str, Fitted]:
     """One line for all sizes, and lines by pieces where there are several."""
-    from roofline.models import hockney
-
     by_pieces = hockney.fit(sweep)
     several = {_BY_PIECES: by_pieces} if len(by_pieces.pieces.splits) > 1 else {}
     return {_ONE_LINE: hockney.fit(sweep, most=1), **several}
 
 
-def _compare_messages(source: Source, models: Mapping[str, Fitted]) -> Iterator[Comparison]:
-    """Models of a half round trip, for each piece of Hockney's; none where that is not among them."""
-    from roofline.models.hockney import Hockney
-
-    hockney = [model for model in models.values() if isinstance(model, Hockney)]
-    for fitted in hockney[-1:]:
-        held_out = {name: model.held_out for name, model in models.items()}
-        yield from compare(source, fitted.x, held_out, fitted.parts)
-
-
-def _fit_patterns(
-    source: Source,
-    cases: Mapping[str, SweepTimes],
-    fits: list[Fit],
-    comparisons: list[Comparison],
-    skipped: dict[str, str],
-) -> None:
+def _of_patterns(cases: Mapping[str, SweepTimes], skipped: dict[str, str]) -> Iterator[Fit]:
     """The models that are made of several patterns, each where all of its patterns were measured."""
     rings = sorted((name for name in cases if name.startswith("ring_")), key=lambda name: int(name[5:]))
-    recipes = {**_RECIPES, tuple(rings): _tau_lop} if "ring_1" in cases else _RECIPES
+    recipes: dict[tuple[str, ...], _Recipe]
+    recipes = {**_RECIPES, tuple(rings): _tau_lop} if "ring_1" in cases else {**_RECIPES}
+    alone = dict(cases)
     for names, recipe in recipes.items():
         if not cases.keys() >= set(names):
             continue
         used = [cases[name] for name in names]
-        try:
-            sweeps = _aligned(used)
-        except _NoWholeLaunch:
+        for name in names:
+            alone.pop(name, None)
+        sweeps = _aligned(used)
+        if not sweeps:
             skipped[used[0].source.name] = f"no launch has at least {LEAST_SIZES} sizes of {', '.join(names)}"
             continue
         raw = tuple(sorted({path for each in used for path in each.raw}))
-        found = recipe(used, sweeps)
-        fits += [Fit(name, used[0].source, "pattern", each, raw) for name, each in found.items()]
-        comparisons += _compare_messages(used[0].source, found)
-    benchmark = source.benchmark
-    made = {name for names in recipes for name in names if cases.keys() >= set(names)}
-    skipped.update({f"{benchmark} {name}": "not all patterns of its model" for name in cases.keys() - made})
+        for name, each in recipe(used, sweeps).items():
+            yield Fit(name, used[0].source, "pattern", each, raw)
+    skipped.update({each.source.name: "not all patterns of its model" for each in alone.values()})
 
 
 def _prtt(series: Sequence[SweepTimes], sweeps: Sequence[Sweep]) -> dict[str, Fitted]:
     """LogGP, and Hockney's model of the same half round trips."""
-    from roofline.models import loggp
-    from roofline.models.piecewise import Sweep
-
     messages = int(json.loads(series[1].source.params)["messages"])
     half = Sweep(sweeps[0].x, sweeps[0].times / 2)
-    return {**_hockney(half), "LogGP": loggp.fit(messages, *sweeps)}
-
-
-def _burst(_: Sequence[SweepTimes], sweeps: Sequence[Sweep]) -> dict[str, Fitted]:
-    from roofline.models import logfp
-
-    return {"LogfP": logfp.fit(sweeps[0])}
-
-
-def _middleware(_: Sequence[SweepTimes], sweeps: Sequence[Sweep]) -> dict[str, Fitted]:
-    from roofline.models import log3p
-
-    return {"log_3P": log3p.fit(*sweeps)}
-
-
-def _h_relation(_: Sequence[SweepTimes], sweeps: Sequence[Sweep]) -> dict[str, Fitted]:
-    from roofline.models import bsp
-
-    return {"BSP": bsp.fit(sweeps[0])}
+    return {**_hockney(half), **_named(loggp.fit(messages, *sweeps))}
 
 
 def _tau_lop(series: Sequence[SweepTimes], sweeps: Sequence[Sweep]) -> dict[str, Fitted]:
-    from roofline.models import tau_lop
-
     transfers = [int(each.source.case.removeprefix("ring_")) for each in series]
-    return {"τ-Lop": tau_lop.fit(dict(zip(transfers, sweeps, strict=True)), series[0].source.nodes)}
+    return _named(tau_lop.fit(dict(zip(transfers, sweeps, strict=True)), series[0].source.nodes))
 
 
-#: What LogGP is made of; its first is twice the time that Hockney's model describes.
-_PRTT: Final = ("prtt", "prtt_burst", "prtt_delayed", "prtt_delay")
-_Recipe = Callable[[Sequence[SweepTimes], Sequence["Sweep"]], dict[str, "Fitted"]]
-#: The patterns that a model is made of → the models.
+_Recipe = Callable[[Sequence[SweepTimes], Sequence[Sweep]], dict[str, Fitted]]
+_MIDDLEWARE: Final = ("middleware", "middleware_strided", "pack", "pack_strided")
+#: The patterns that a model is made of → the models. LogGP's first is twice the time of Hockney's model.
 _RECIPES: Final[Mapping[tuple[str, ...], _Recipe]] = {
-    _PRTT: _prtt,
-    ("burst",): _burst,
-    ("middleware", "middleware_strided", "pack", "pack_strided"): _middleware,
-    ("h_relation",): _h_relation,
+    ("prtt", "prtt_burst", "prtt_delayed", "prtt_delay"): _prtt,
+    ("burst",): lambda _, sweeps: _named(logfp.fit(*sweeps)),
+    _MIDDLEWARE: lambda _, sweeps: _named(log3p.fit(*sweeps)),
+    ("h_relation",): lambda _, sweeps: _named(bsp.fit(*sweeps)),
 }
 
 
 def _aligned(series: Sequence[SweepTimes]) -> list[Sweep]:
-    """Sweeps over the sizes that all have, with the launches that measured every one of them as columns.
-
-    Raises `_NoWholeLaunch` if there is none.
-    """
+    """Sweeps over the sizes that all have, with the launches that measured every one of them as columns; none
+    where no launch did, or the sizes are too few."""
     sizes = sorted(set.intersection(*(set(each.sizes) for each in series)))
     launches = sorted(
         set.intersection(*(set(each.times[size]) for each in series for size in sizes)) if sizes else ()
     )
-    if not launches or len(sizes) < LEAST_SIZES:
-        raise _NoWholeLaunch
-    return [each.sweep(launches, sizes) for each in series]
+    enough = launches and len(sizes) >= LEAST_SIZES
+    return [each.sweep(launches, sizes) for each in series] if enough else []
 
 
 def _reduction(records: Sequence[Record]) -> float | None:

@@ -41,9 +41,9 @@ def imb_rate_against_time(records: Sequence[Record], _: Circumstances) -> Iterat
         if bandwidth.params.get("program", _IMB_PROGRAM) != _IMB_PROGRAM:
             continue
         of_row = [records[other] for other in group if records[other].metric in ("latency", "time")]
-        longest = [each for each in of_row if each.params.get("statistic") == "max"]
-        times = longest or [each for each in of_row if "statistic" not in each.params]
-        seconds = times[0].value if times else None
+        column = "max" if count > 1 else ""  # of all ranks, where several send
+        times = [each.value for each in of_row if each.params.get("statistic", "") == column]
+        seconds = times[0] if times else None
         if seconds and bandwidth.size and bandwidth.value is not None:
             moved = count * bandwidth.size
             reason = contradiction(bandwidth.value, moved, seconds, _IMB_RATE_STEP, _IMB_TIME_STEP)

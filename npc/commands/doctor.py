@@ -1,4 +1,4 @@
-"""``npc doctor``: what is installed, what is missing and how to get it here, and the traps it can see."""
+"""``npc doctor``: what is installed, what is missing and how to get it here, what preflight checks find."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import sys
 import click
 
 
-@click.command(short_help="What is installed, what is missing and how to get it, known traps.")
+@click.command(short_help="What is installed, what is missing and how to get it, preflight checks.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/commands.md).")
 @click.option("--missing", is_flag=True, help="Only name missing tools and how to get them here.")
 def doctor(as_json: bool, missing: bool) -> None:
-    """Show every tool with its version, what is missing and how to get it here, and the traps seen.
+    """Show every tool with its version, what is missing and how to get it here, what preflight checks find.
 
     Exit code 1 if the main job (npc characterise) cannot run, else 0.
     """

@@ -1,4 +1,5 @@
-"""What ``npc doctor`` finds: tools, what is missing and how to get it here, traps; as text and as JSON."""
+"""What ``npc doctor`` finds: tools, what is missing and how to get it here, what the preflight checks
+find; as text and as JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ import click
 from npc.columns import columns
 from npc.machine.environment import collect_environment
 from npc.machine.load import busy_processes
-from npc.machine.preflight import WATCHED_S, Trap, Trial, find_traps, start_two_ranks
+from npc.machine.preflight import WATCHED_S, Finding, Trial, preflight, start_two_ranks
 from npc.machine.tools import Found, Need, Site, find_all, ways_to_get
 
 #: Raised whenever a key of the JSON is renamed or changes its meaning.
@@ -24,7 +25,7 @@ class Diagnosis:
     """problems: why the main job cannot run; empty if it can."""
 
     tools: tuple[Found, ...]
-    traps: tuple[Trap, ...]
+    findings: tuple[Finding, ...]
     problems: tuple[str, ...]
 
 
@@ -35,9 +36,9 @@ def diagnose() -> Diagnosis:
     # One after the other: the ranks must not be seen as somebody else's load.
     busy = tuple(busy_processes(WATCHED_S))
     ranks, output = start_two_ranks()
-    traps = find_traps(environment, Trial(busy, ranks, output))
-    problems = [*missing_for_main_job(tools), *(trap.seen for trap in traps if trap.level == "error")]
-    return Diagnosis(tuple(tools), tuple(traps), tuple(problems))
+    findings = preflight(environment, Trial(busy, ranks, output))
+    problems = [*missing_for_main_job(tools), *(each.seen for each in findings if each.level == "error")]
+    return Diagnosis(tuple(tools), tuple(findings), tuple(problems))
 
 
 def missing_for_main_job(tools: Sequence[Found]) -> list[str]:
@@ -98,7 +99,7 @@ def as_json(diagnosis: Diagnosis, site: Site) -> dict[str, Any]:
             }
             for found in diagnosis.tools
         ],
-        "traps": [asdict(trap) for trap in diagnosis.traps],
+        "traps": [asdict(finding) for finding in diagnosis.findings],
     }
 
 
@@ -107,7 +108,7 @@ def show(diagnosis: Diagnosis, site: Site, missing_only: bool) -> None:
     if not missing_only:
         _print_tools(diagnosis.tools)
     _print_remedies(diagnosis.tools, site)
-    _print_traps(diagnosis.traps)
+    _print_findings(diagnosis.findings)
     _print_verdict(diagnosis.problems, brief=missing_only)
 
 
@@ -145,13 +146,13 @@ def _print_remedies(tools: Sequence[Found], site: Site) -> None:
         click.echo(f"  {names}: {way}")
 
 
-def _print_traps(traps: Sequence[Trap]) -> None:
+def _print_findings(findings: Sequence[Finding]) -> None:
     colours = {"error": "red", "warning": "yellow", "note": "cyan"}
-    for trap in traps:
+    for finding in findings:
         click.echo()
-        click.echo(f"{click.style(trap.level, fg=colours[trap.level])}: {trap.seen}")
-        click.echo(f"  why: {trap.why}")
-        click.echo(f"  do:  {trap.do}")
+        click.echo(f"{click.style(finding.level, fg=colours[finding.level])}: {finding.seen}")
+        click.echo(f"  why: {finding.why}")
+        click.echo(f"  do:  {finding.do}")
 
 
 def _print_verdict(problems: Sequence[str], brief: bool) -> None:

@@ -1,8 +1,8 @@
-"""Traps: what about this machine will spoil a measurement, why, and what to do about it.
+"""Preflight checks: what about this machine will spoil a measurement, why, and what to do about it.
 
-Each check is a function of what `npc.machine.environment.collect_environment` saw; a new one is one function
-with the decorator. Those that must try something out (start two ranks, watch the processes) take its
-outcome from `Trial`.
+A check is a function of what `npc.machine.environment.collect_environment` saw, which says what is wrong, if
+anything; a new one is one function with the decorator. Those that must try something out (start two ranks,
+watch the processes) take its outcome from `Trial`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import ipaddress
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -26,17 +26,20 @@ MPI_TIMEOUT_S: Final = 20.0
 WATCHED_S: Final = 0.3
 
 Environment = Mapping[str, Any]
+Level = Literal["error", "warning", "note"]
+LEVELS: Final[tuple[Level, ...]] = ("error", "warning", "note")
 
 
 @dataclass(frozen=True, slots=True)
-class Trap:
-    """One trap. level: ``error`` the main job cannot run, ``warning`` numbers will be off, ``note`` know it.
+class Finding:
+    """What a check found. level: ``error`` the main job cannot run, ``warning`` numbers will be off, ``note``
+    know it.
 
     name: stable, for ``--json``. seen, why, do: sentences for the person at the terminal.
     """
 
     name: str
-    level: Literal["error", "warning", "note"]
+    level: Level
     seen: str
     why: str
     do: str
@@ -51,20 +54,29 @@ class Trial:
     mpi_output: str = ""
 
 
-Check = Callable[[Environment, Trial], Trap | None]
-_CHECKS: Final[list[Check]] = []
+#: Yields what is seen, where something is wrong.
+Check = Callable[[Environment, Trial], Iterator[str]]
+_CHECKS: Final[list[tuple[Check, str, Level, str, str]]] = []
 
 
-def check(function: Check) -> Check:
-    """Adds a check to those that `find_traps` makes."""
-    _CHECKS.append(function)
-    return function
+def check(level: Level, why: str, do: str, name: str = "") -> Callable[[Check], Check]:
+    """Adds a check to those of `preflight`; the words are those of its `Finding`, named like the function."""
+
+    def add(function: Check) -> Check:
+        _CHECKS.append((function, name or function.__name__, level, why, do))
+        return function
+
+    return add
 
 
-def find_traps(environment: Environment, trial: Trial) -> list[Trap]:
-    """Every trap seen, errors first."""
-    found = [trap for test in _CHECKS if (trap := test(environment, trial)) is not None]
-    return sorted(found, key=lambda trap: ("error", "warning", "note").index(trap.level))
+def preflight(environment: Environment, trial: Trial) -> list[Finding]:
+    """What all checks find, errors first."""
+    found = [
+        Finding(name, level, seen, why, do)
+        for function, name, level, why, do in _CHECKS
+        for seen in function(environment, trial)
+    ]
+    return sorted(found, key=lambda finding: LEVELS.index(finding.level))
 
 
 def start_two_ranks() -> tuple[str, str]:
@@ -77,7 +89,7 @@ def start_two_ranks() -> tuple[str, str]:
     environ = {
         **os.environ,
         "PATH": search_path(),
-        # Root and a machine with one core are traps of their own; here the question is the library.
+        # Root and a machine with one core have checks of their own; here the question is the library.
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         "OMPI_MCA_rmaps_base_oversubscribe": "1",
@@ -95,244 +107,245 @@ def _version(text: str | None) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", text or "")[:3])
 
 
-@check
-def old_jube(environment: Environment, trial: Trial) -> Trap | None:
+@check(
+    "error",
+    "the benchmark files use what JUBE has had since 2.5",
+    "install 2.5.1 or later: Debian 12 and Ubuntu 24.04 have it as the package jube, EasyBuild as JUBE",
+)
+def old_jube(environment: Environment, trial: Trial) -> Iterator[str]:
     """JUBE too old for the benchmark files."""
     tool = environment["tools"].get("jube")
     version = _version(tool and tool["version"])
-    if not version or version >= OLDEST_JUBE:
-        return None
-    return Trap(
-        "old_jube", "error", f"JUBE {tool['version']}",
-        "the benchmark files use what JUBE has had since 2.5",
-        "install 2.5.1 or later: Debian 12 and Ubuntu 24.04 have it as the package jube, EasyBuild as JUBE",
-    )  # fmt: skip
+    if version and version < OLDEST_JUBE:
+        yield f"JUBE {tool['version']}"
 
 
-@check
-def mpi_mismatch(environment: Environment, trial: Trial) -> Trap | None:
-    """mpirun and the library that mpi4py loads do not belong together, or MPI does not start."""
-    if trial.ranks in ("2", "no mpirun"):
-        return None
-    launcher, library = environment["mpi"]["launcher"], environment["mpi"]["library"]
+@check(
+    "error",
+    "mpirun and mpi4py's library are of different MPIs: every network test would measure nothing",
+    "put the mpirun of the same MPI first in PATH, or name its library: MPI4PY_LIBMPI=/…/libmpi.so",
+)
+def mpi_mismatch(environment: Environment, trial: Trial) -> Iterator[str]:
+    """mpirun and the library that mpi4py loads do not belong together."""
     if trial.ranks == "1":
-        return Trap(
-            "mpi_mismatch", "error",
-            f"two ranks under mpirun ({launcher}) each believe to be alone (library: {library})",
-            "mpirun and the library that mpi4py loads are of different MPIs: every network test would "
-            "measure nothing",
-            "put the mpirun of the same MPI first in PATH, or name its library: MPI4PY_LIBMPI=/…/libmpi.so",
-        )  # fmt: skip
-    last = [line.strip() for line in trial.mpi_output.splitlines() if line.strip(" -")][-3:]
-    return Trap(
-        "mpi_fails", "error",
-        f"two ranks did not start: {trial.ranks}" + (f" ({'; '.join(last)})" if last else ""),
-        "npb and the OSU benchmarks are MPI programs",
-        "repeat it by hand: mpirun -n 2 .venv/bin/python -c 'from mpi4py import MPI; "
-        "print(MPI.COMM_WORLD.size)'",
-    )  # fmt: skip
+        launcher, library = environment["mpi"]["launcher"], environment["mpi"]["library"]
+        yield f"two ranks under mpirun ({launcher}) each believe to be alone (library: {library})"
 
 
-@check
-def oversubscribed(environment: Environment, trial: Trial) -> Trap | None:
+@check(
+    "error",
+    "npb and the OSU benchmarks are MPI programs",
+    "repeat it by hand: mpirun -n 2 .venv/bin/python -c 'from mpi4py import MPI; print(MPI.COMM_WORLD.size)'",
+)
+def mpi_fails(environment: Environment, trial: Trial) -> Iterator[str]:
+    """MPI does not start."""
+    if trial.ranks not in ("1", "2", "no mpirun"):
+        last = [line.strip() for line in trial.mpi_output.splitlines() if line.strip(" -")][-3:]
+        yield f"two ranks did not start: {trial.ranks}" + (f" ({'; '.join(last)})" if last else "")
+
+
+@check(
+    "warning",
+    "waiting ranks take turns with working ones: latencies of tens of µs where 0.2 µs is true",
+    "give the job at least one CPU a rank (--cpus-per-task, taskset, the container's CPU set)",
+)
+def oversubscribed(environment: Environment, trial: Trial) -> Iterator[str]:
     """More ranks than CPUs."""
     limits = environment["limits"]
     # "2(x3),1" is two tasks on each of three nodes and one on the next
     tasks = re.match(r"\d+", environment["variables"].get("SLURM_TASKS_PER_NODE", ""))
     ranks = int(tasks[0]) if tasks else 2
-    if limits["cpus"] >= ranks:
-        return None
-    return Trap(
-        "oversubscribed", "warning",
-        f"{limits['cpus']} CPU(s) ({limits['affinity']}) for {ranks} ranks",
-        "waiting ranks take turns with working ones: latencies of tens of µs where 0.2 µs is true",
-        "give the job at least one CPU a rank (--cpus-per-task, taskset, the container's CPU set)",
-    )  # fmt: skip
+    if limits["cpus"] < ranks:
+        yield f"{limits['cpus']} CPU(s) ({limits['affinity']}) for {ranks} ranks"
 
 
-@check
-def cpu_quota(environment: Environment, trial: Trial) -> Trap | None:
+@check(
+    "warning",
+    "the kernel stops all threads for the rest of each period (usually 100 ms) once it is used up",
+    "lift the quota (docker --cpus, Kubernetes limits, systemd CPUQuota) or give whole CPUs instead",
+)
+def cpu_quota(environment: Environment, trial: Trial) -> Iterator[str]:
     """A cgroup quota below the CPU set."""
-    limits = environment["limits"]
-    quota = limits["cgroup_cores"]
-    if quota is None or quota >= limits["cpus"]:
-        return None
-    return Trap(
-        "cpu_quota", "warning", f"a CPU quota of {quota:g} cores on {limits['cpus']} CPUs (cgroup)",
-        "the kernel stops all threads for the rest of each period (usually 100 ms) once it is used up",
-        "lift the quota (docker --cpus, Kubernetes limits, systemd CPUQuota) or give whole CPUs instead",
-    )  # fmt: skip
+    cpus, quota = environment["limits"]["cpus"], environment["limits"]["cgroup_cores"]
+    if quota is not None and quota < cpus:
+        yield f"a CPU quota of {quota:g} cores on {cpus} CPUs (cgroup)"
 
 
-@check
-def governor(environment: Environment, trial: Trial) -> Trap | None:
+@check(
+    "warning",
+    "a CPU that waits for messages is clocked down, so latencies depend on what ran before",
+    "cpupower frequency-set -g performance (root), or Slurm's --cpu-freq=performance",
+)
+def governor(environment: Environment, trial: Trial) -> Iterator[str]:
     """CPUs that slow down between messages."""
     governors = environment["cpu"]["frequency"]["governors"] or {}
-    slow = {name: count for name, count in governors.items() if name != "performance"}
-    if not slow:
-        return None
-    seen = ", ".join(f"{name} on {count} CPUs" for name, count in slow.items())
-    return Trap(
-        "governor", "warning", f"frequency governor {seen}",
-        "a CPU that waits for messages is clocked down, so latencies depend on what ran before",
-        "cpupower frequency-set -g performance (root), or Slurm's --cpu-freq=performance",
-    )  # fmt: skip
+    slow = [f"{name} on {count} CPUs" for name, count in governors.items() if name != "performance"]
+    if slow:
+        yield f"frequency governor {', '.join(slow)}"
 
 
-@check
-def memlock(environment: Environment, trial: Trial) -> Trap | None:
+@check(
+    "warning",
+    "RDMA registers its buffers as locked memory; without it verbs fail or MPI falls back to TCP",
+    "memlock unlimited in /etc/security/limits.d, and LimitMEMLOCK=infinity for slurmd",
+)
+def memlock(environment: Environment, trial: Trial) -> Iterator[str]:
     """Too little memory may be locked for RDMA."""
     limits = environment["limits"]
     devices = sorted({port["device"] for port in environment["rdma"]})
-    if not devices or limits["memlock_unlimited"] or limits["memlock_bytes"] >= ENOUGH_MEMLOCK:
-        return None
-    return Trap(
-        "memlock", "warning", f"ulimit -l is {limits['memlock_bytes'] // 1024} KiB ({', '.join(devices)})",
-        "RDMA registers its buffers as locked memory; without it verbs fail or MPI falls back to TCP",
-        "memlock unlimited in /etc/security/limits.d, and LimitMEMLOCK=infinity for slurmd",
-    )  # fmt: skip
+    if devices and not limits["memlock_unlimited"] and limits["memlock_bytes"] < ENOUGH_MEMLOCK:
+        yield f"ulimit -l is {limits['memlock_bytes'] // 1024} KiB ({', '.join(devices)})"
 
 
-@check
-def rdma_down(environment: Environment, trial: Trial) -> Trap | None:
+@check(
+    "note",
+    "tools that take the first device may take one of these",
+    "name the device (-d for perftest, UCX_NET_DEVICES for MPI), or look at the cable and subnet manager",
+)
+def rdma_down(environment: Environment, trial: Trial) -> Iterator[str]:
     """RDMA ports whose link is not up."""
     down = [port for port in environment["rdma"] if port["state"] != "ACTIVE"]
-    if not down:
-        return None
-    names = ", ".join(f"{port['device']}/{port['port']} {port['state']}" for port in down)
-    return Trap(
-        "rdma_down", "note", f"RDMA ports not active: {names}",
-        "tools that take the first device may take one of these",
-        "name the device (-d for perftest, UCX_NET_DEVICES for MPI), or look at the cable and subnet manager",
-    )  # fmt: skip
+    if down:
+        names = ", ".join(f"{port['device']}/{port['port']} {port['state']}" for port in down)
+        yield f"RDMA ports not active: {names}"
 
 
-@check
-def loaded(environment: Environment, trial: Trial) -> Trap | None:
+@check(
+    "warning",
+    "they take cores, caches and memory bandwidth from what is measured",
+    "wait until they have ended, or measure in an exclusive job (sbatch --exclusive)",
+)
+def loaded(environment: Environment, trial: Trial) -> Iterator[str]:
     """Other processes that compute now."""
-    cpus = environment["limits"]["cpus"]
+    cpus, average = environment["limits"]["cpus"], environment["load"]["average"]
     total = sum(entry.cores for entry in trial.busy)
-    average = environment["load"]["average"]
     # A tenth of one core disturbs a latency test already; a daemon's heartbeat stays below it.
-    if total < 0.1:
-        return None
-    names = ", ".join(f"{entry.name} ({entry.pid}) {entry.cores:.0%}" for entry in trial.busy[:4])
-    return Trap(
-        "loaded", "warning",
-        f"{total:.1f} of {cpus} CPUs are busy now: {names}"
-        + (f"; load average {average[0]:.2f}" if average else ""),
-        "they take cores, caches and memory bandwidth from what is measured",
-        "wait until they have ended, or measure in an exclusive job (sbatch --exclusive)",
-    )  # fmt: skip
+    if total >= 0.1:
+        names = ", ".join(f"{entry.name} ({entry.pid}) {entry.cores:.0%}" for entry in trial.busy[:4])
+        average_text = f"; load average {average[0]:.2f}" if average else ""
+        yield f"{total:.1f} of {cpus} CPUs are busy now: {names}{average_text}"
 
 
-@check
-def root_and_open_mpi(environment: Environment, trial: Trial) -> Trap | None:
+@check(
+    "note",
+    "Open MPI's mpirun refuses to run as root; the localhost platform allows it, your own shell does not",
+    "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1, or be a user",
+    name="root",
+)
+def root_and_open_mpi(environment: Environment, trial: Trial) -> Iterator[str]:
     """Open MPI refuses root."""
     variables = environment["variables"]
     allowed = variables.get("OMPI_ALLOW_RUN_AS_ROOT") and variables.get("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
-    if os.geteuid() != 0 or allowed or "Open MPI" not in (environment["mpi"]["launcher"] or ""):
-        return None
-    return Trap(
-        "root", "note", "root, without OMPI_ALLOW_RUN_AS_ROOT",
-        "Open MPI's mpirun refuses to run as root; the localhost platform allows it, your own shell does not",
-        "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1, or be a user",
-    )  # fmt: skip
+    if os.geteuid() == 0 and not allowed and "Open MPI" in (environment["mpi"]["launcher"] or ""):
+        yield "root, without OMPI_ALLOW_RUN_AS_ROOT"
 
 
-@check
-def host_name(environment: Environment, trial: Trial) -> Trap | None:
+@check(
+    "warning",
+    "network tools are given the server by its name",
+    "add it to /etc/hosts or DNS, or choose an address: npb --interface, a host file",
+    name="host_name",
+)
+def unknown_host_name(environment: Environment, trial: Trial) -> Iterator[str]:
+    """A host name that nobody knows."""
+    if environment["host"]["addresses"] is None:
+        yield f"the host name {environment['host']['name']} does not resolve"
+
+
+@check(
+    "note",
+    "no other node can reach this one by that name; on one machine it does not matter",
+    "give the name the address of the cluster's network in /etc/hosts, or use npb --interface",
+    name="host_name",
+)
+def loopback_host_name(environment: Environment, trial: Trial) -> Iterator[str]:
     """A host name that other nodes cannot use."""
-    host = environment["host"]
-    if host["addresses"] is None:
-        return Trap(
-            "host_name", "warning", f"the host name {host['name']} does not resolve",
-            "network tools are given the server by its name",
-            "add it to /etc/hosts or DNS, or choose an address: npb --interface, a host file",
-        )  # fmt: skip
-    if not all(ipaddress.ip_address(address.partition("%")[0]).is_loopback for address in host["addresses"]):
-        return None
-    return Trap(
-        "host_name", "note", f"the host name {host['name']} is {', '.join(host['addresses'])} (loopback)",
-        "no other node can reach this one by that name; on one machine it does not matter",
-        "give the name the address of the cluster's network in /etc/hosts, or use npb --interface",
-    )  # fmt: skip
+    name, addresses = environment["host"]["name"], environment["host"]["addresses"]
+    if addresses is not None and all(
+        ipaddress.ip_address(address.partition("%")[0]).is_loopback for address in addresses
+    ):
+        yield f"the host name {name} is {', '.join(addresses)} (loopback)"
 
 
-@check
-def huge_pages(environment: Environment, trial: Trial) -> Trap | None:
+@check(
+    "note",
+    "memory bandwidth with 4 KiB pages is some per cent lower, by translation misses",
+    "compare machines with one setting: echo always > /sys/kernel/mm/transparent_hugepage/enabled (root)",
+)
+def huge_pages(environment: Environment, trial: Trial) -> Iterator[str]:
     """Transparent huge pages not for everybody."""
     setting = environment["memory"]["transparent_huge_pages"]
-    if setting in (None, "always"):
-        return None
-    return Trap(
-        "huge_pages", "note", f"transparent huge pages: {setting}",
-        "memory bandwidth with 4 KiB pages is some per cent lower, by translation misses",
-        "compare machines with one setting: echo always > /sys/kernel/mm/transparent_hugepage/enabled (root)",
-    )  # fmt: skip
+    if setting not in (None, "always"):
+        yield f"transparent huge pages: {setting}"
 
 
-@check
-def smt(environment: Environment, trial: Trial) -> Trap | None:
+@check(
+    "note",
+    "threads of one core share its pipelines and caches: peak FLOP/s do not double, latencies vary",
+    "place one thread a core (OMP_PLACES=cores, srun --hint=nomultithread)",
+)
+def smt(environment: Environment, trial: Trial) -> Iterator[str]:
     """Two hardware threads a core."""
     cpu = environment["cpu"]
-    if not cpu["cores"] or cpu["threads"] <= cpu["cores"]:
-        return None
-    return Trap(
-        "smt", "note", f"{cpu['threads']} hardware threads on {cpu['cores']} cores",
-        "threads of one core share its pipelines and caches: peak FLOP/s do not double, latencies vary",
-        "place one thread a core (OMP_PLACES=cores, srun --hint=nomultithread)",
-    )  # fmt: skip
+    if cpu["cores"] and cpu["threads"] > cpu["cores"]:
+        yield f"{cpu['threads']} hardware threads on {cpu['cores']} cores"
 
 
-@check
-def no_counters(environment: Environment, trial: Trial) -> Trap | None:
-    """Hardware counters out of reach."""
-    flags = environment["cpu"]["flags"] or []
+def _shows_counters(environment: Environment) -> bool | None:
+    """Whether the CPU has hardware counters; None where LIKWID would not look for them."""
     if environment["cpu"]["architecture"] != "x86_64" or environment["tools"].get("likwid-perfctr") is None:
         return None
     # Intel announces its counters as arch_perfmon, AMD as perfctr_core (arch/x86/include/asm/cpufeatures.h)
-    if not {"arch_perfmon", "perfctr_core"} & set(flags):
-        return Trap(
-            "no_counters", "note", "the CPU shows no performance counters, as in most virtual machines",
-            "likwid-perfctr cannot count FLOP or memory traffic; likwid-bench does not need them",
-            "count on the bare machine, or let the hypervisor pass the counters on (virtual PMU)",
-        )  # fmt: skip
+    return bool({"arch_perfmon", "perfctr_core"} & set(environment["cpu"]["flags"] or []))
+
+
+@check(
+    "note",
+    "likwid-perfctr cannot count FLOP or memory traffic; likwid-bench does not need them",
+    "count on the bare machine, or let the hypervisor pass the counters on (virtual PMU)",
+)
+def no_counters(environment: Environment, trial: Trial) -> Iterator[str]:
+    """A CPU without hardware counters."""
+    if _shows_counters(environment) is False:
+        yield "the CPU shows no performance counters, as in most virtual machines"
+
+
+@check(
+    "note",
+    "likwid-perfctr cannot count FLOP or memory traffic",
+    "LIKWID's access daemon, or sysctl kernel.perf_event_paranoid=0 (root)",
+    name="no_counters",
+)
+def forbidden_counters(environment: Environment, trial: Trial) -> Iterator[str]:
+    """Hardware counters out of reach."""
     paranoid = environment["kernel"]["perf_event_paranoid"]
     readable = os.access("/dev/cpu/0/msr", os.R_OK) or (paranoid is not None and paranoid <= 0)
-    if os.geteuid() == 0 or readable:
-        return None
-    return Trap(
-        "no_counters", "note", f"performance counters are forbidden (perf_event_paranoid {paranoid})",
-        "likwid-perfctr cannot count FLOP or memory traffic",
-        "LIKWID's access daemon, or sysctl kernel.perf_event_paranoid=0 (root)",
-    )  # fmt: skip
+    if _shows_counters(environment) and os.geteuid() != 0 and not readable:
+        yield f"performance counters are forbidden (perf_event_paranoid {paranoid})"
 
 
-@check
-def virtual_machine(environment: Environment, trial: Trial) -> Trap | None:
+@check(
+    "note",
+    "its host's other guests take cores and caches unseen; numbers vary by the hour",
+    "believe medians with their intervals only, and repeat at another time",
+)
+def virtual_machine(environment: Environment, trial: Trial) -> Iterator[str]:
     """Somebody else's load on the same hardware."""
     hypervisor = environment["virtualisation"]["hypervisor"]
-    if hypervisor is None:
-        return None
-    return Trap(
-        "virtual_machine", "note", f"a virtual machine ({hypervisor})",
-        "its host's other guests take cores and caches unseen; numbers vary by the hour",
-        "believe medians with their intervals only, and repeat at another time",
-    )  # fmt: skip
+    if hypervisor is not None:
+        yield f"a virtual machine ({hypervisor})"
 
 
-@check
-def clock_source(environment: Environment, trial: Trial) -> Trap | None:
+@check(
+    "warning",
+    "each reading of the time costs a system call, which small-message latencies contain twice",
+    "boot with tsc=reliable, or echo tsc > "
+    "/sys/devices/system/clocksource/clocksource0/current_clocksource (root)",
+)
+def clock_source(environment: Environment, trial: Trial) -> Iterator[str]:
     """A clock that is slow to read."""
     source = environment["kernel"]["clock_source"]
     # These are read through a system call or an I/O port, about 1 µs; the others without leaving user space.
-    if source not in ("hpet", "acpi_pm", "jiffies", "refined-jiffies", "xen"):
-        return None
-    others = environment["kernel"]["clock_sources"] or []
-    return Trap(
-        "clock_source", "warning", f"clock source {source} (there are: {', '.join(others)})",
-        "each reading of the time costs a system call, which small-message latencies contain twice",
-        "boot with tsc=reliable, or echo tsc > "
-        "/sys/devices/system/clocksource/clocksource0/current_clocksource (root)",
-    )  # fmt: skip
+    if source in ("hpet", "acpi_pm", "jiffies", "refined-jiffies", "xen"):
+        others = environment["kernel"]["clock_sources"] or []
+        yield f"clock source {source} (there are: {', '.join(others)})"

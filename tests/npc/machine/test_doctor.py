@@ -1,4 +1,4 @@
-"""npc doctor: what it finds here, what it says where tools are missing, and the traps it can see."""
+"""npc doctor: what it finds here, what it says where tools are missing, what its preflight checks find."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from npc.machine import tools
 from npc.machine.diagnosis import missing_for_main_job, remedies
 from npc.machine.environment import collect_environment
 from npc.machine.load import Busy
-from npc.machine.preflight import Trial, find_traps, start_two_ranks
+from npc.machine.preflight import Trial, preflight, start_two_ranks
 from npc.machine.tools import TOOLS, Found, Need, Site, find_all, look_up, named, run_bounded, ways_to_get
 
 BIN = Path(sys.executable).parent
@@ -78,9 +78,9 @@ def test_the_json_holds_what_the_reference_says() -> None:
     assert re.fullmatch(r"2\.\d+\.\d+", by_command["jube"]["version"])
     assert re.fullmatch(r"(Open MPI|MPICH|Intel) [\d.]+", by_command["mpirun"]["version"])
     assert by_command["qperf"]["version"].startswith("0.4.")
-    for trap in document["traps"]:
-        assert set(trap) == {"name", "level", "seen", "why", "do"}
-        assert all(trap.values())
+    for finding in document["traps"]:
+        assert set(finding) == {"name", "level", "seen", "why", "do"}
+        assert all(finding.values())
 
 
 def test_without_any_tool_it_says_what_is_missing_and_exits_1(tmp_path: Path) -> None:
@@ -249,12 +249,12 @@ def test_the_main_job_needs_jube_mpi_and_one_benchmark(present: set[str], proble
     assert missing_for_main_job(found) == problems
 
 
-# --- traps ---------------------------------------------------------------------------------------------
+# --- preflight checks ----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def sound() -> dict[str, Any]:
-    """An environment without a trap: this machine's, with what is wrong with it put right."""
+    """A sound environment: this machine's, with what is wrong with it put right."""
     environment = collect_environment()
     environment["host"] |= {"name": "n1", "addresses": ["10.1.0.1", "fd00::1"]}
     environment["kernel"] |= {"clock_source": "tsc", "clock_sources": ["tsc", "hpet"]}
@@ -273,13 +273,13 @@ def sound() -> dict[str, Any]:
     return environment
 
 
-def test_a_sound_machine_has_no_trap(sound: dict[str, Any]) -> None:
-    assert find_traps(sound, QUIET) == []
+def test_nothing_is_found_on_a_sound_machine(sound: dict[str, Any]) -> None:
+    assert preflight(sound, QUIET) == []
 
 
 PORT = {"device": "mlx5_0", "port": 1, "state": "ACTIVE"}
 
-TRAPS: list[tuple[str, str, str, Callable[[dict[str, Any]], object]]] = [
+FINDINGS: list[tuple[str, str, str, Callable[[dict[str, Any]], object]]] = [
     ("old_jube", "error", "JUBE 2.4.2", lambda e: e["tools"]["jube"].update(version="2.4.2")),
     ("governor", "warning", "powersave on 8 CPUs",
      lambda e: e["cpu"]["frequency"].update(governors={"powersave": 8})),
@@ -302,21 +302,23 @@ TRAPS: list[tuple[str, str, str, Callable[[dict[str, Any]], object]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "level", "seen", "spoil"), TRAPS, ids=[f"{t[0]}-{t[2]}" for t in TRAPS])
-def test_each_trap_is_seen_alone(
+@pytest.mark.parametrize(
+    ("name", "level", "seen", "spoil"), FINDINGS, ids=[f"{t[0]}-{t[2]}" for t in FINDINGS]
+)
+def test_each_check_finds_its_own_alone(
     sound: dict[str, Any], name: str, level: str, seen: str, spoil: Callable[[dict[str, Any]], object]
 ) -> None:
     environment = copy.deepcopy(sound)
     spoil(environment)
-    (trap,) = find_traps(environment, QUIET)
-    assert (trap.name, trap.level) == (name, level)
-    assert seen in trap.seen
+    (finding,) = preflight(environment, QUIET)
+    assert (finding.name, finding.level) == (name, level)
+    assert seen in finding.seen
 
 
 def test_a_low_memlock_does_not_matter_without_rdma(sound: dict[str, Any]) -> None:
     environment = copy.deepcopy(sound)
     environment["limits"].update(memlock_bytes=65536, memlock_unlimited=False)
-    assert find_traps(environment, QUIET) == []
+    assert preflight(environment, QUIET) == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="Open MPI refuses root only")
@@ -325,37 +327,37 @@ def test_root_is_told_of_open_mpi_s_refusal(sound: dict[str, Any]) -> None:
     environment = copy.deepcopy(sound)
     environment["mpi"]["launcher"] = "Open MPI 4.1.4"
     environment["variables"].clear()
-    assert [trap.name for trap in find_traps(environment, QUIET)] == ["root"]
+    assert [finding.name for finding in preflight(environment, QUIET)] == ["root"]
 
 
 def test_a_busy_machine_is_named_with_its_processes(sound: dict[str, Any]) -> None:
     busy = (Busy(4711, "xhpl", 1.95), Busy(12, "kworker", 0.15))
-    (trap,) = find_traps(sound, Trial(busy, "2"))
-    assert (trap.name, trap.level) == ("loaded", "warning")
-    assert trap.seen.startswith("2.1 of 8 CPUs are busy now: xhpl (4711) 195%, kworker (12) 15%")
+    (finding,) = preflight(sound, Trial(busy, "2"))
+    assert (finding.name, finding.level) == ("loaded", "warning")
+    assert finding.seen.startswith("2.1 of 8 CPUs are busy now: xhpl (4711) 195%, kworker (12) 15%")
 
 
 def test_ranks_that_are_alone_are_an_error(sound: dict[str, Any]) -> None:
-    (trap,) = find_traps(sound, Trial((), "1"))
-    assert (trap.name, trap.level) == ("mpi_mismatch", "error")
+    (finding,) = preflight(sound, Trial((), "1"))
+    assert (finding.name, finding.level) == ("mpi_mismatch", "error")
 
 
 def test_ranks_that_do_not_start_are_an_error_with_the_launcher_s_words(sound: dict[str, Any]) -> None:
     output = "-----\nThere are not enough slots available in the system\n-----\n"
-    (trap,) = find_traps(sound, Trial((), "0 of 2 ranks came up", output))
-    assert (trap.name, trap.level) == ("mpi_fails", "error")
-    assert "not enough slots" in trap.seen
+    (finding,) = preflight(sound, Trial((), "0 of 2 ranks came up", output))
+    assert (finding.name, finding.level) == ("mpi_fails", "error")
+    assert "not enough slots" in finding.seen
 
 
-def test_a_missing_launcher_is_no_trap_because_it_is_a_missing_tool(sound: dict[str, Any]) -> None:
-    assert find_traps(sound, Trial((), "no mpirun")) == []
+def test_a_missing_launcher_is_no_finding_because_it_is_a_missing_tool(sound: dict[str, Any]) -> None:
+    assert preflight(sound, Trial((), "no mpirun")) == []
 
 
 def test_errors_come_first(sound: dict[str, Any]) -> None:
     environment = copy.deepcopy(sound)
     environment["virtualisation"]["hypervisor"] = "kvm"
     environment["tools"]["jube"]["version"] = "2.1"
-    levels = [trap.level for trap in find_traps(environment, Trial((Busy(1, "x", 1.0),), "2"))]
+    levels = [finding.level for finding in preflight(environment, Trial((Busy(1, "x", 1.0),), "2"))]
     assert levels == ["error", "warning", "note"]
 
 

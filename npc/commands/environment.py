@@ -16,19 +16,18 @@ if TYPE_CHECKING:
 @click.option("--output", type=PathParameter(dir_okay=False), help="Write to this file, not to stdout.")
 @click.option(
     "--watch",
-    default=0.5,
-    show_default=True,
-    envvar="NPC_WATCH",
     type=click.FloatRange(0, 60),
-    help="Seconds to watch for other processes that compute; 0 does not.",
+    help="Seconds to watch for other processes that compute; 0 does not (default: NPC_WATCH, else 0.5).",
 )
-def environment(output: Path | None, watch: float) -> None:
+def environment(output: Path | None, watch: float | None) -> None:
     """Describe this machine and its software as JSON, as every run keeps it in environment.json."""
     import json
 
     from npc.machine.environment import collect_environment
+    from npc.machine.load import watch_s
 
-    text = json.dumps(collect_environment(watch_s=watch), indent=2) + "\n"
+    seconds = watch_s() if watch is None else watch
+    text = json.dumps(collect_environment(watch_s=seconds), indent=2) + "\n"
     if output is None:
         click.echo(text, nl=False)
     else:

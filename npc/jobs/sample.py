@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from npc.jobs import session
 from npc.jobs.stop import Stop
-from npc.machine.load import LoadMonitor
+from npc.machine.load import LoadMonitor, watch_s
 from npc.records.launch import RAW, Launch, LaunchLog, last_words, now
 from npc.records.record import OK
 
@@ -34,8 +34,6 @@ EXIT_NOTHING: Final = 1
 EXIT_PARTLY: Final = 6
 #: Tells the program where its launch's files are (``…/raw/0007``), so that one that watches can add its own.
 LAUNCH: Final = "NPC_LAUNCH"
-#: Where this variable is 0, nobody looks what others compute.
-WATCH: Final = "NPC_WATCH"
 #: Fewer ticks of the kernel's clock are too few to divide by the time of a short launch.
 LEAST_TICKS: Final = 10
 #: How long a launch that was told to end may take before it is killed.
@@ -231,7 +229,7 @@ def sample_all(
             break
         argv = fill_in(command, case.values)
         raw = f"{RAW}/{number:04d}"
-        beside = Beside() if os.environ.get(WATCH) != "0" else None
+        beside = Beside() if watch_s() else None
         started, before = now(), time.monotonic()
         code, status = launch(
             argv, log.folder / f"{raw}.out", log.folder / f"{raw}.err", timeout_s, pattern, stop

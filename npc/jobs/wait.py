@@ -70,7 +70,7 @@ class Patience:
 
 
 @dataclass(slots=True)
-class Watch:
+class RunWait:
     """What is known of the jobs of one run, between one question to Slurm and the next."""
 
     run: Path
@@ -267,21 +267,21 @@ def wait_for(
     ``squeue`` where there are jobs to ask for.
     """
     deadline = None if patience.limit_s is None else time.monotonic() + patience.limit_s
-    watch = Watch(run, patience, env, stop, display, deadline)
+    wait = RunWait(run, patience, env, stop, display, deadline)
     interval, before = patience.least_s, ""
     while True:
-        watch.ask(read_workpackages(run, WRITING_S))
-        driven = watch.needs_jube(read_workpackages(run, WRITING_S)) and stop.number is None and watch.drive()
+        wait.ask(read_workpackages(run, WRITING_S))
+        driven = wait.needs_jube(read_workpackages(run, WRITING_S)) and stop.number is None and wait.drive()
         workpackages = read_workpackages(run, WRITING_S)
-        watch.show(workpackages)
+        wait.show(workpackages)
         if stop.number is not None:
-            return Ending.STOPPED, watch.rows(workpackages)
-        if driven and not any(each.is_open or (each.failed and watch.lives(each)) for each in workpackages):
-            return Ending.ALL_ENDED, watch.rows(workpackages)
+            return Ending.STOPPED, wait.rows(workpackages)
+        if driven and not any(each.is_open or (each.failed and wait.lives(each)) for each in workpackages):
+            return Ending.ALL_ENDED, wait.rows(workpackages)
         if _is_over(deadline):
-            return Ending.GAVE_UP, watch.rows(workpackages)
-        now = repr([(each.number, each.state(), watch.jobs.get(each.number)) for each in workpackages])
-        interval = patience.least_s if now != before or watch.settling() else interval * _GROWTH
+            return Ending.GAVE_UP, wait.rows(workpackages)
+        now = repr([(each.number, each.state(), wait.jobs.get(each.number)) for each in workpackages])
+        interval = patience.least_s if now != before or wait.settling() else interval * _GROWTH
         before, interval = now, min(interval, patience.most_s)
         stop.wait(interval if deadline is None else min(interval, deadline - time.monotonic()))
 

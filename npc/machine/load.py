@@ -8,10 +8,25 @@ import time
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import click
+
 from npc.machine import processes, sysfs
 
 #: cgroup v1 writes "no limit" as the largest multiple of the page size below 2^63.
 _UNLIMITED: Final = 2**60
+WATCH: Final = "NPC_WATCH"
+
+
+def watch_s() -> float:
+    """Seconds to watch for other processes that compute, before a job; 0: nobody looks, nor during launches.
+
+    The variable ``NPC_WATCH``. Raises click.UsageError.
+    """
+    text = os.environ.get(WATCH, "0.5")
+    try:
+        return float(text)
+    except ValueError:
+        raise click.UsageError(f"{WATCH}={text}: expected seconds, 0 for not at all") from None
 
 
 def load_average(root: Path = Path("/"), watch_s: float = 0.0) -> dict[str, Any]:

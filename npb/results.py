@@ -132,6 +132,7 @@ class Results:
         (self.folder / name).write_bytes(data)
 
     def _print_table(self) -> None:
+        from npc.columns import columns
         from npc.validity import INVALID
 
         rows: list[tuple[str, ...]] = [
@@ -141,7 +142,7 @@ class Results:
         for records in series[:MAX_ROWS]:
             rows.append(_summary_row(records))
         if len(rows) > 1:
-            _print_columns(rows)
+            print(*columns(rows, keep_empty=False), sep="\n")
         if len(series) > MAX_ROWS:
             print(f"… {len(series) - MAX_ROWS} more rows: see --output, --format csv")
         for line in dict.fromkeys(
@@ -194,11 +195,3 @@ def _summary_row(records: Sequence[Record]) -> tuple[str, ...]:
         format_quantity(summary.median, unit),
         interval,
     )
-
-
-def _print_columns(rows: Sequence[Sequence[str]]) -> None:
-    """Columns as wide as they need; those that are empty in every row are left out."""
-    used = [at for at in range(len(rows[0])) if any(row[at] for row in rows[1:])]
-    widths = {at: max(len(row[at]) for row in rows) for at in used}
-    for row in rows:
-        print("  ".join(row[at].ljust(widths[at]) for at in used).rstrip())

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 
-def columns(rows: Sequence[Sequence[str]], keep_empty: bool = True) -> list[str]:
-    """A line for each row. Without `keep_empty` a column is left out that only the first row fills."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    shown = [at for at in range(len(widths)) if keep_empty or any(row[at] for row in rows[1:])]
-    return ["  ".join(row[at].ljust(widths[at]) for at in shown).rstrip() for row in rows]
+def columns(rows: Sequence[Sequence[str]], keep_empty: bool = True, right: Container[int] = ()) -> list[str]:
+    """A line for each row. Without `keep_empty` a column is left out that only the first row fills. right:
+    places of columns that are aligned on their right."""
+    cells = [
+        [cell.rjust(width) if at in right else cell.ljust(width) for cell in column]
+        for at, column in enumerate(zip(*rows, strict=True))
+        if keep_empty or any(column[1:])
+        for width in [max(map(len, column))]
+    ]
+    return ["  ".join(line).rstrip() for line in zip(*cells, strict=True)]

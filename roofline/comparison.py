@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from npc import catalogue
+from npc.columns import columns
 from npc.figures.chart import CYCLE, DASHES, Axis, Chart, Mark, Trace, quantity_axis, size_axis
 from npc.records.record import Record
 from npc.records.series import test_name
@@ -191,7 +192,4 @@ def format_sweeps(sweeps: Sequence[Sweep]) -> str:
             (sweep.name, sweep.metric, sizes, format_quantity(summary.median, unit, 3), interval,
              format_size(size), str(summary.n))
         )  # fmt: skip
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+    return "\n".join(columns(rows))

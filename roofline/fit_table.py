@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
-import shutil
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from npc.columns import columns
 from npc.records.units import PREFIXES, format_quantity
 from npc.statistics.medians import MIN_SAMPLES
 from roofline.cross_validation import BURST
 from roofline.table import size_text
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from roofline.cross_validation import Comparison
     from roofline.fits import Fit, Fits
     from roofline.measured_collectives import Agreement
@@ -31,39 +27,37 @@ NO_ARITHMETIC: Final = (
     "The arithmetic of all-reduce is not in it: --reduction names it, or records of STREAM's add."
 )
 _DIGITS: Final = 4
-#: Wide enough for every row where no terminal gives a width.
-_WIDTH: Final = 160
 
 
 def format_fits(fits: Fits) -> str:
     """Every model's parameters with intervals, what they were fitted to, and which to believe where."""
-    tables: list[Table | str] = []
+    tables: list[str] = []
     for fit in fits.fits:
         tables += [_heading(fit), _parameters(fit), _quality(fit)]
     for observable in dict.fromkeys(each.observable for each in fits.comparisons):
         compared = [each for each in fits.comparisons if each.observable == observable]
-        tables += [f"{BELIEVE}: {observable}", _believe(compared), ""]
+        tables += [f"{BELIEVE}: {observable}", _believe(compared)]
     tables += [_alone(fit) for fit in fits.unrivalled]
     if fits.collectives:
         tables += [NEAREST, _collectives(fits.collectives), *_of_collectives(fits)]
     for name, reason in fits.skipped.items():
         tables.append(f"Not fitted: {name}: {reason}.")
-    return _render(tables)
+    return "\n".join(tables)
 
 
 def format_predictions(predicted: Iterable[Predicted], said: Sequence[str]) -> str:
     """A row for each prediction, and notes below."""
-    table = _table("operation", "algorithm", "processes", "size", "time", "interval", "")
+    rows: list[tuple[str, ...]] = [("operation", "algorithm", "processes", "size", "time", "interval", "")]
     for each in predicted:
         notes = ["fastest"] if each.fastest else []
         if each.beyond:
             notes.append(f"extrapolated to {', '.join(_bytes(size) for size in each.beyond[-1:])}")
         text, interval = quantity_texts(each.time, "s", each.low, each.high)
         size = "" if each.size is None else size_text(each.size)
-        table.add_row(
-            each.operation, each.algorithm, str(each.processes), size, text, interval, ", ".join(notes)
+        rows.append(
+            (each.operation, each.algorithm, str(each.processes), size, text, interval, ", ".join(notes))
         )
-    return _render([table, *said])
+    return "\n".join([*columns(rows), "", *said])
 
 
 def source_text(source: Source) -> str:
@@ -100,16 +94,16 @@ def _heading(fit: Fit) -> str:
     return f"{fit.name}: {fit.fitted.equation}\n{source_text(fit.source)}"
 
 
-def _parameters(fit: Fit) -> Table:
+def _parameters(fit: Fit) -> str:
     unit = "messages" if fit.fitted.model == "LogfP" else "sizes"
-    table = _table("", "value", "95 % interval", unit, "meaning")
+    rows: list[tuple[str, ...]] = [("", "value", "95 % interval", unit, "meaning")]
     for parameter in fit.fitted.parameters:
         # 1/β says the same in the unit that people compare
         if parameter.name in ("β", "G", "g") and parameter.unit == "s/B" and fit.fitted.model != "BSP":
             continue
         text, interval = quantity_texts(parameter.value, parameter.unit, parameter.low, parameter.high)
-        table.add_row(parameter.name, text, interval, _range(parameter, fit), parameter.meaning)
-    return table
+        rows.append((parameter.name, text, interval, _range(parameter, fit), parameter.meaning))
+    return "\n".join(["", *columns(rows), ""])
 
 
 def _range(parameter: Parameter, fit: Fit) -> str:
@@ -147,23 +141,27 @@ def _alone(fit: Fit) -> str:
     )
 
 
-def _collectives(agreements: Sequence[Agreement]) -> Table:
-    table = _table("measured", "sizes", "algorithm", "error", "measured/predicted", "in interval", "")
+def _collectives(agreements: Sequence[Agreement]) -> str:
+    rows: list[tuple[str, ...]] = [
+        ("measured", "sizes", "algorithm", "error", "measured/predicted", "in interval", "")
+    ]
     for each in agreements:
         said = source_text(each.source)
         sizes = "" if each.operation == "barrier" else f"{_bytes(each.first)} … {_bytes(each.last)}"
         for algorithm in each.algorithms:
-            table.add_row(
-                said,
-                sizes,
-                algorithm.name,
-                percent_text(algorithm.error),
-                f"{algorithm.ratio:.3g}",
-                f"{algorithm.inside} of {each.sizes}",
-                nearness_text(algorithm.name, each.nearest, each.tied),
+            rows.append(
+                (
+                    said,
+                    sizes,
+                    algorithm.name,
+                    percent_text(algorithm.error),
+                    f"{algorithm.ratio:.3g}",
+                    f"{algorithm.inside} of {each.sizes}",
+                    nearness_text(algorithm.name, each.nearest, each.tied),
+                )
             )
             said, sizes = "", ""
-    return table
+    return "\n".join(["", *columns(rows), ""])
 
 
 def nearness_text(algorithm: str, nearest: str, tied: Sequence[str]) -> str:
@@ -179,15 +177,15 @@ def _of_collectives(fits: Fits) -> Iterator[str]:
         yield NO_ARITHMETIC
 
 
-def _believe(comparisons: Sequence[Comparison]) -> Table:
+def _believe(comparisons: Sequence[Comparison]) -> str:
     models = list(dict.fromkeys(name for each in comparisons for name in each.errors))
     over = "messages" if comparisons[0].observable == BURST else "sizes"
-    table = _table("sweep", over, *models, "believe")
+    rows: list[tuple[str, ...]] = [("sweep", over, *models, "believe")]
     for each in comparisons:
         cells = [percent_text(each.errors[name]) if name in each.errors else "" for name in models]
         sizes = f"{_bytes(each.first)} … {_bytes(each.last)}"
-        table.add_row(source_text(each.source), sizes, *cells, believed_text(each.best, each.tied))
-    return table
+        rows.append((source_text(each.source), sizes, *cells, believed_text(each.best, each.tied)))
+    return "\n".join(["", *columns(rows), ""])
 
 
 def believed_text(model: str, tied: Sequence[str]) -> str:
@@ -212,25 +210,3 @@ def percent_text(share: float) -> str:
 
 def _bytes(size: float) -> str:
     return size_text(round(size)) if size == round(size) else f"{size:.4g}"
-
-
-def _table(*columns: str) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
-
-
-def _render(parts: Iterable[Table | str]) -> str:
-    from rich.console import Console
-
-    stream = io.StringIO()
-    terminal = sys.stdout.isatty()
-    width = max(shutil.get_terminal_size().columns, 80) if terminal else _WIDTH
-    console = Console(file=stream, width=width, force_terminal=terminal, highlight=False)
-    for part in parts:
-        console.print(part, markup=False) if isinstance(part, str) else console.print(part)
-    return stream.getvalue().rstrip("\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from npc.columns import columns
 from npc.records.series import test_name
 from npc.records.units import PREFIXES, format_quantity, format_size
 from npc.statistics.medians import MIN_SAMPLES, Summary
@@ -99,17 +100,15 @@ def format_roofline(roofline: Roofline) -> str:
         value = format_quantity(peak, "FLOP/s", _DIGITS)
         rows.append((f"theoretical peak {name}", value, "", "", "", "platform.toml", ""))
     if rows:
-        parts.append(_table(("ceiling", *_COLUMNS, "of nominal"), rows))
+        parts.append(_table([("ceiling", *_COLUMNS, "of nominal"), *rows]))
     if roofline.ridges:
-        header = ("ridge point of", "with", "at", "interval")
-        parts.append(_table(header, [_ridge_row(ridge) for ridge in roofline.ridges]))
+        ridges = [("ridge point of", "with", "at", "interval"), *map(_ridge_row, roofline.ridges)]
+        parts.append(_table(ridges))
     if roofline.latencies:
-        parts.append(_table(("latency", *_COLUMNS), [_row(latency) for latency in roofline.latencies]))
+        parts.append(_table([("latency", *_COLUMNS), *map(_row, roofline.latencies)]))
     if roofline.applications:
-        columns = ("application", "nodes", "FLOP/s", "on the network", "runs")
-        parts.append(
-            _table(columns, [_application_row(application) for application in roofline.applications])
-        )
+        header = ("application", "nodes", "FLOP/s", "on the network", "runs")
+        parts.append(_table([header, *map(_application_row, roofline.applications)]))
         parts += [verdict(application, roofline) for application in roofline.applications]
     parts += [mpi_verdict(caller, roofline.mpi) for caller in roofline.callers]
     if said := notes(roofline):
@@ -180,9 +179,5 @@ def _number(value: float) -> str:
     return f"{value:.0f}" if "e+" in text else text
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as their longest cell, without a last column that is empty throughout."""
-    columns = [column for column in zip(header, *rows, strict=True) if any(column[1:])]
-    widths = [max(map(len, column)) for column in columns]
-    lines = zip(*columns, strict=True)
-    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join(columns(rows, keep_empty=False))

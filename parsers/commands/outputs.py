@@ -10,6 +10,7 @@ from typing import Final
 
 import click
 
+from npc.columns import columns
 from npc.records.reading import Reading
 from npc.records.units import METRICS, format_quantity, format_size
 
@@ -47,15 +48,10 @@ def print_table(readings: Mapping[str, list[Reading]]) -> None:
     """Aligned columns; a heading a file if there are several."""
     for name, found in readings.items():
         lines = [("case", "size", "metric", "value", "params", "status"), *map(_cells, found)]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         if len(readings) > 1:
             click.echo(f"{name}:")
-        for line in lines if found else ():
-            cells = [
-                cell.rjust(width) if place in (1, 3) else cell.ljust(width)
-                for place, (cell, width) in enumerate(zip(line, widths, strict=True))
-            ]
-            click.echo("  ".join(cells).rstrip())
+        if found:
+            click.echo("\n".join(columns(lines, right=(1, 3))))
 
 
 def _cells(reading: Reading) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ from typing import BinaryIO, Final, NamedTuple
 
 from npc.files import append_whole
 from npc.locks import only_one
-from npc.records.record import COLUMNS, OK, Record, from_cells, from_row, replace, to_cells
+from npc.records.record import COLUMNS, OK, Record, from_row, replace, to_row
 from npc.records.series import REMEASURED, Series
 from npc.records.units import METRICS
 
@@ -319,7 +319,8 @@ def _month(time: str) -> str:
 def _cells(record: Record) -> tuple[str, ...]:
     """A record as cells of one line, as they are read back."""
     return tuple(
-        cell.translate(_ONE_LINE).encode("utf-8", "backslashreplace").decode() for cell in to_cells(record)
+        cell.translate(_ONE_LINE).encode("utf-8", "backslashreplace").decode()
+        for cell in to_row(record).values()
     )
 
 
@@ -409,7 +410,7 @@ def _rows(path: Path) -> Iterator[tuple[int, Record | str]]:
 def _record(header: Sequence[str], cells: Sequence[str]) -> Record:
     """The record of a row, whatever columns the file has. Raises `npc.records.record.InvalidRecord`."""
     if tuple(header) == COLUMNS and len(cells) == len(COLUMNS):
-        return from_cells(cells)  # nearly all
+        return from_row(dict(zip(COLUMNS, cells, strict=True)))  # nearly all
     given = dict(zip(header, cells, strict=False))
     row = {name: given.get(name) or default for name, default in DEFAULTS.items()}
     if not row["unit"] and row["metric"] in METRICS:

@@ -11,22 +11,19 @@ import dataclasses
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from dataclasses import replace as replace  # changed records are checked again
 from datetime import datetime
 from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, Any, Final
 
 from npc.files import replacing
+from npc.records.reading import Reading
 from npc.records.status import OK as OK  # who has records wants this name, too
 from npc.records.units import METRICS
-
-if TYPE_CHECKING:
-    from npc.records.reading import Reading
-
-_as_json: Final = json.JSONEncoder(sort_keys=True).encode
 
 
 class InvalidRecord(ValueError):
@@ -62,10 +59,29 @@ class Record:
     raw: str = ""
 
     def __post_init__(self) -> None:
-        _check_metric(self.metric, self.unit)
-        _check_numbers(self.value, self.status, self.size, self.nodes, self.sample)
-        _check_hosts(tuple(self.hosts))
-        _check_time(self.time)
+        metric = METRICS.get(self.metric)
+        if metric is None:
+            raise InvalidRecord(f"metric: {self.metric!r} is none of {', '.join(METRICS)}")
+        if self.unit != metric.unit:
+            raise InvalidRecord(f"unit: {self.metric} is in {metric.unit}, not {self.unit!r}")
+        if not self.status:
+            raise InvalidRecord("status: empty")
+        if self.value is None and self.status == OK:
+            raise InvalidRecord("value: missing although the status is ok")
+        if self.value is not None and not 0 <= self.value < math.inf:
+            raise InvalidRecord(f"value: {self.value} is no measurement")
+        if self.size is not None and self.size < 0:
+            raise InvalidRecord(f"size: {self.size} bytes")
+        if self.nodes < 1 or self.sample < 0:
+            raise InvalidRecord(f"nodes {self.nodes}, sample {self.sample}: out of range")
+        if not all(self.hosts) or ";" in "".join(self.hosts):
+            raise InvalidRecord(f"hosts: {self.hosts} are no host names")
+        try:
+            moment = datetime.fromisoformat(self.time.replace("Z", "+00:00"))
+        except ValueError:
+            raise InvalidRecord(f"time: {self.time!r} is not ISO 8601") from None
+        if moment.tzinfo is None:
+            raise InvalidRecord(f"time: {self.time!r} has no UTC offset")
 
     @classmethod
     def of(cls, reading: Reading, **provenance: Any) -> Record:
@@ -89,147 +105,32 @@ class Record:
         """Whether the value may be used."""
         return self.status == OK
 
-    @property
-    def series(self) -> tuple[str, str, str, str, int | None, int, str]:
-        """What repeats of one measurement share: everything but time, sample and value."""
-        return (
-            self.platform,
-            self.benchmark,
-            self.case,
-            self.metric,
-            self.size,
-            self.nodes,
-            _as_json(dict(self.params)),
-        )
 
-
-@lru_cache  # these three: a file has few different ones
-def _check_metric(name: str, unit: str) -> None:
-    metric = METRICS.get(name)
-    if metric is None:
-        raise InvalidRecord(f"metric: {name!r} is none of {', '.join(METRICS)}")
-    if unit != metric.unit:
-        raise InvalidRecord(f"unit: {name} is in {metric.unit}, not {unit!r}")
-
-
-@lru_cache
-def _check_hosts(hosts: tuple[str, ...]) -> None:
-    if not all(hosts) or ";" in "".join(hosts):
-        raise InvalidRecord(f"hosts: {hosts} are no host names")
-
-
-@lru_cache
-def _check_time(text: str) -> None:
-    try:
-        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        raise InvalidRecord(f"time: {text!r} is not ISO 8601") from None
-    if moment.tzinfo is None:
-        raise InvalidRecord(f"time: {text!r} has no UTC offset")
-
-
-def _check_numbers(value: float | None, status: str, size: int | None, nodes: int, sample: int) -> None:
-    if not status:
-        raise InvalidRecord("status: empty")
-    if value is None:
-        if status == OK:
-            raise InvalidRecord("value: missing although the status is ok")
-    elif not 0 <= value < math.inf:
-        raise InvalidRecord(f"value: {value} is no measurement")
-    if size is not None and size < 0:
-        raise InvalidRecord(f"size: {size} bytes")
-    if nodes < 1 or sample < 0:
-        raise InvalidRecord(f"nodes {nodes}, sample {sample}: out of range")
-
-
-COLUMNS: Final = (
-    "time", "platform", "benchmark", "case", "metric", "value", "unit", "size", "nodes", "hosts", "job",
-    "run", "sample", "status", "tool_version", "params", "raw",
-)  # fmt: skip
+COLUMNS: Final = tuple(field.name for field in dataclasses.fields(Record))
 
 
 def to_row(record: Record) -> dict[str, str]:
-    """The record as CSV cells; None is the empty cell, floats round-trip exactly."""
-    return dict(zip(COLUMNS, to_cells(record), strict=True))
-
-
-def to_cells(record: Record) -> list[str]:
-    """The same in the order of `COLUMNS`."""
-    return [
-        record.time,
-        record.platform,
-        record.benchmark,
-        record.case,
-        record.metric,
-        "" if record.value is None else repr(float(record.value)),
-        record.unit,
-        "" if record.size is None else str(record.size),
-        str(record.nodes),
-        ";".join(record.hosts),
-        str(record.job),  # whoever makes a record by hand writes numbers here
-        str(record.run),
-        str(record.sample),
-        record.status,
-        record.tool_version,
-        _as_json(dict(record.params)) if record.params else "",
-        record.raw,
-    ]
+    """The record as CSV cells in the order of `COLUMNS`; None is empty, floats round-trip exactly."""
+    row = {name: str(getattr(record, name)) for name in COLUMNS}
+    row["value"] = "" if record.value is None else repr(float(record.value))
+    row["size"] = "" if record.size is None else str(record.size)
+    row["hosts"] = ";".join(record.hosts)
+    row["params"] = json.dumps(dict(record.params), sort_keys=True) if record.params else ""
+    return row
 
 
 def from_row(row: Mapping[str, str]) -> Record:
     """The record of CSV cells. Raises `InvalidRecord`, naming the field, if they make none."""
     try:
-        cells = [row[name] for name in COLUMNS]
+        fields: dict[str, Any] = {name: row[name] for name in COLUMNS}
     except KeyError as error:
         raise InvalidRecord(f"column {error.args[0]} is missing") from None
-    return from_cells(cells)
-
-
-#: What sets each field of a record, in the order of `COLUMNS`.
-_SETTERS: Final = tuple([vars(Record)[name].__set__ for name in COLUMNS])
-
-
-def from_cells(cells: Sequence[str]) -> Record:
-    """The same of as many cells as there are `COLUMNS`, in their order."""
-    (
-        time, platform, benchmark, case, metric, value, unit, size, nodes, hosts, job,
-        run, sample, status, tool_version, params, raw,
-    ) = cells  # fmt: skip
-    try:
-        _check_metric(metric, unit)
-        number, bytes_, nodes_, sample_ = _number(value), _size(size), int(nodes), int(sample)
-        _check_numbers(number, status, bytes_, nodes_, sample_)
-        hosts_ = _hosts(hosts)
-        _check_time(time)
-        contents = (
-            time, platform, benchmark, case, metric, number, unit, bytes_, nodes_, hosts_, job,
-            run, sample_, status, tool_version, _params(params), raw,
-        )  # fmt: skip
-    except InvalidRecord:
-        raise
-    except ValueError:
-        _blame_cell(dict(zip(COLUMNS, cells, strict=True)))
-        raise
-    # All is checked. `Record()` takes twice as long: a frozen class looks each of its fields up to set it.
-    record = object.__new__(Record)
-    for set_field, content in zip(_SETTERS, contents):  # noqa: B905 - as many
-        set_field(record, content)
-    return record
-
-
-def _number(cell: str) -> float | None:
-    return float(cell) if cell else None
-
-
-def _size(cell: str) -> int | None:
-    return int(cell) if cell else None
-
-
-@lru_cache
-def _hosts(cell: str) -> tuple[str, ...]:
-    hosts = tuple(cell.split(";")) if cell else ()
-    _check_hosts(hosts)
-    return hosts
+    for name, read in _READ.items():
+        try:
+            fields[name] = read(row[name])
+        except ValueError as error:
+            raise InvalidRecord(f"{name}: {row[name]!r}: {error}") from None
+    return Record(**fields)
 
 
 @lru_cache(maxsize=4096)  # a file has few different ones
@@ -240,19 +141,15 @@ def _params(cell: str) -> Mapping[str, str]:
     return {str(key): str(value) for key, value in params.items()}
 
 
-#: The cells that are no text.
-_CONVERTERS: Final[Mapping[str, Callable[[str], object]]] = {
-    "value": _number, "size": _size, "nodes": int, "sample": int, "params": _params,
-}  # fmt: skip
-
-
-def _blame_cell(row: Mapping[str, str]) -> None:
-    """Raise `InvalidRecord` for the first cell that cannot be read."""
-    for column, convert in _CONVERTERS.items():
-        try:
-            convert(row[column])
-        except ValueError as error:
-            raise InvalidRecord(f"{column}: {row[column]!r}: {error}") from None
+#: How the cells that are no text are read.
+_READ: Final[Mapping[str, Callable[[str], object]]] = {
+    "value": lambda cell: float(cell) if cell else None,
+    "size": lambda cell: int(cell) if cell else None,
+    "nodes": int,
+    "hosts": lambda cell: tuple(cell.split(";")) if cell else (),
+    "sample": int,
+    "params": _params,
+}
 
 
 def write_csv(records: Iterable[Record], stream: IO[str], header: bool = True) -> None:
@@ -267,7 +164,7 @@ def write_csv(records: Iterable[Record], stream: IO[str], header: bool = True) -
     if header:
         plain.writerow(COLUMNS)
     for record in records:
-        cells = [cell.replace("\0", "\u2400") for cell in to_cells(record)]
+        cells = [cell.replace("\0", "\u2400") for cell in to_row(record).values()]
         (quoted if any("\r" in cell for cell in cells) else plain).writerow(cells)
 
 
@@ -291,16 +188,8 @@ def read_csv(path: Path) -> Iterator[Record]:
             header = next(reader, [])
             if not header:
                 raise InvalidRecord("no header: the file is empty, or no file of records")
-            current = header == list(COLUMNS)
             for cells in reader:
-                if current and len(cells) == len(COLUMNS):
-                    yield from_cells(cells)
-                elif cells:
+                if cells:
                     yield from_row(dict(zip_longest(header, cells[: len(header)], fillvalue="")))
         except (InvalidRecord, csv.Error, UnicodeDecodeError) as error:
             raise InvalidRecord(f"{path}:{reader.line_num}: {error}") from None
-
-
-def replace(record: Record, **changes: Any) -> Record:
-    """A copy with some fields changed, checked again."""
-    return dataclasses.replace(record, **changes)

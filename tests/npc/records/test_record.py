@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from datetime import datetime, timezone
+from datetime import timezone
 from pathlib import Path
 from typing import Any
 
@@ -219,15 +219,6 @@ def test_a_reading_s_own_version_wins_over_that_of_its_provenance() -> None:
     silent = Reading("tcp_bw", "bandwidth", 1.0)
     assert Record.of(told, **provenance, tool_version="2").tool_version == "1"
     assert Record.of(silent, **provenance, tool_version="2").tool_version == "2"
-
-
-def test_repeats_share_their_series_and_others_do_not() -> None:
-    record = Record(**GOOD)
-    later = datetime.now(timezone.utc).isoformat()
-    assert replace(record, time=later, sample=4, value=2.0, raw="x").series == record.series
-    for change in ({"size": 1}, {"params": {"msg_size": "32K"}}, {"nodes": 3}, {"case": "tcp_lat"}):
-        assert replace(record, **change).series != record.series, change
-    assert hash(record.series) == hash(replace(record, sample=9).series)
 
 
 def test_read_run_takes_a_folder_or_a_file_and_says_what_makes_the_records(tmp_path: Path) -> None:

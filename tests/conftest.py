@@ -11,8 +11,6 @@ from collections.abc import Generator
 import pytest
 from hypothesis import settings
 
-# What else runs on the machine is not the tests' business: `npc environment` does not look for it.
-os.environ.setdefault("NPC_WATCH", "0")
 # Machines are loaded at times; no property depends on how long an example takes.
 settings.register_profile("npc", deadline=None, derandomize=os.environ.get("CI") == "true")
 settings.load_profile("npc")
@@ -21,6 +19,27 @@ settings.load_profile("npc")
 def pytest_configure() -> None:
     # whoever starts the tests in the background of a shell has SIGINT ignored, and so would all children
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Side by side (``--dist loadgroup``), tests that share a cluster, a guest or whatever else their file makes
+    once stay together; those that wait for a cluster or a guest begin first, since they take longest.
+    """
+    for item in items:
+        if _shared_fixtures(item):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    items.sort(key=lambda item: (not _is_marked(item, "guest", "slurm"), not _shared_fixtures(item)))
+
+
+def _is_marked(item: pytest.Item, *names: str) -> bool:
+    return any(item.get_closest_marker(name) for name in names)
+
+
+def _shared_fixtures(item: pytest.Item) -> bool:
+    """Whether a test uses what is made once a module."""
+    known = item._fixtureinfo.name2fixturedefs if isinstance(item, pytest.Function) else {}
+    return any(found[-1].scope == "module" for found in known.values())
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -22,7 +22,7 @@ from tests.lab.jube_tables import assert_same_numbers, collect
 from tests.paths import ROOT
 
 #: The guest takes about two minutes, and far longer where others compute as well.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.slow, pytest.mark.guest, pytest.mark.timeout(500)]
 
 #: Little of everything: every test of perftest and of qperf that the suite runs, the cheapest two over all
 #: sizes: reading, the other side does not poll, and leaves the emulated processors to those that work.

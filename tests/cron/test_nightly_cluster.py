@@ -52,13 +52,13 @@ class Site:
 
     def night(self, nodes: str, *options: str, client: str = CLIENT) -> tuple[int, dict[str, Any]]:
         """A night's exit code and its verdict.json."""
-        ended = self.cluster.run("head", [*self.words(nodes, client), *options], timeout=180, env=ENV)
+        ended = self.cluster.run("head", [*self.words(nodes, client), *options], timeout=180)
         assert ended.stdout, ended.stderr
         return ended.returncode, json.loads(ended.stdout)
 
     def start(self, nodes: str) -> subprocess.Popen[str]:
         return self.cluster.popen(
-            "head", self.words(nodes), env=ENV, text=True,
+            "head", self.words(nodes), text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
@@ -67,9 +67,6 @@ class Site:
 
     def nights(self) -> list[JournalEntry]:
         return Journal(self.history).entries()
-
-
-ENV = {"NPC_WATCH": "0"}
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +150,7 @@ def test_a_slow_node_is_asked_and_named_although_no_median_shows_it(site: Site) 
     for rate in (LINK_MBIT, SLOW_MBIT):
         site.cluster.shape("n3", rate)
         try:
-            ended = site.cluster.run("head", everybody, timeout=200, env=ENV)
+            ended = site.cluster.run("head", everybody, timeout=200)
         finally:
             site.cluster.shape("n3", LINK_MBIT)
         nights.append(json.loads(ended.stdout))

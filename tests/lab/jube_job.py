@@ -18,7 +18,6 @@ NPC = Path(sys.executable).with_name("npc")
 #: Settings that measure next to nothing, but everything.
 SMALL = {
     "NPC_SAMPLES": "1",
-    "NPC_WATCH": "0",  # what else runs here is not the test's business
     "NPC_QPERF_BANDWIDTH_SIZES": "16K",
     "NPC_QPERF_BANDWIDTH_TESTS": "tcp_bw",
     "NPC_QPERF_LATENCY_SIZES": "1K",

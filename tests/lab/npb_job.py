@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
+import itertools
 import os
 import shlex
 import shutil
@@ -37,12 +39,17 @@ def mpirun() -> str:
     return found
 
 
+#: Below the ports that the kernel gives to clients (ip_local_port_range), a range for each of pytest-xdist's
+#: workers: npb's tests that run side by side never take each other's.
+_PORTS = itertools.count(10000 + 1000 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")))
+
+
 def free_port() -> int:
     """A TCP and UDP port that nobody uses now."""
-    with socket.create_server(("", 0)) as listener:
-        port = listener.getsockname()[1]
-    assert isinstance(port, int)
-    return port
+    while True:
+        port = next(_PORTS)
+        with contextlib.suppress(OSError), socket.create_server(("", port)):
+            return port
 
 
 def python(code: str, *arguments: str) -> str:

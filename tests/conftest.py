@@ -23,8 +23,8 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Side by side (``--dist loadgroup``), tests that share a cluster, a guest or whatever else their file makes
-    once stay together; those that wait for a cluster or a guest begin first, since they take longest.
+    """Side by side (``--dist loadgroup``), the tests of a file that share what is made once for it, such as a
+    cluster, stay together; those that wait for a cluster or a guest begin first, since they take longest.
     """
     for item in items:
         if _shared_fixtures(item):

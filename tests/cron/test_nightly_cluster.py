@@ -102,6 +102,7 @@ def expect_pictures(site: Site, nights: int) -> None:
     assert drawn == dict.fromkeys(("qperf-tcp_bw-bandwidth.png", "allocation.png"), b"\x89PNG\r\n\x1a\n")
 
 
+@pytest.mark.measures
 @pytest.mark.timeout(900)
 def test_a_slow_link_is_named_in_its_night_and_the_nights_before_are_clean(site: Site) -> None:
     for nodes in CLEAN:
@@ -138,6 +139,7 @@ def test_a_slow_link_is_named_in_its_night_and_the_nights_before_are_clean(site:
     assert again >= {(first["run"], ("n2", "n3")), (second["run"], ("n3", "n5"))}, "on the same nodes"
 
 
+@pytest.mark.measures
 @pytest.mark.timeout(300)
 def test_a_slow_node_is_asked_and_named_although_no_median_shows_it(site: Site) -> None:
     """Nights that measure all pairs: a third of them are slow with one bad node, and the median is not."""

@@ -15,7 +15,7 @@ from roofline.fit_commands import fit, predict
 from tests.lab.netns import Cluster
 from tests.lab.npb_job import needs_root
 
-pytestmark = [pytest.mark.slow, pytest.mark.netns, needs_root]
+pytestmark = [pytest.mark.slow, pytest.mark.measures, pytest.mark.netns, needs_root]
 
 RATE_MBIT = 100.0
 #: Payload of a full TCP segment over its bytes on an Ethernet's wire, without preamble and gap.

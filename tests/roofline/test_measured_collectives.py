@@ -207,6 +207,7 @@ def test_the_report_shows_them(tmp_path: Path) -> None:
     assert "recursive doubling" in page and "ties with it" in page
 
 
+@pytest.mark.measures
 @pytest.mark.slow
 def test_a_real_run_is_compared(tmp_path: Path) -> None:
     """Two ranks of this machine: every collective has its prediction, right to a small factor."""

@@ -539,6 +539,7 @@ def test_others_during_a_launch(own: float, others: float, cpus: int, rules: set
 
 
 @pytest.mark.slow
+@pytest.mark.measures
 def test_a_process_that_computes_is_seen_before_a_job() -> None:
     spinning = subprocess.Popen(["sh", "-c", "while :; do :; done"])
     try:

@@ -12,7 +12,6 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Any, Final
 
@@ -108,53 +107,18 @@ def platform_toml(name: str, partition: Partition, node: Mapping[str, Any]) -> s
     cpu = node.get("cpu", {})
     flags = set(cpu.get("flags") or ())
     model = cpu.get("model") or "CPU"
-    bits = 512 if "avx512f" in flags else 256 if "avx" in flags else 128 if "sse2" in flags else None
     hertz = _clock_of_name(model)
-    lines = [
-        "# Nominal limits of a node, read by `npc roofline` (npc/machine/platform.py explains every key).",
-        "# Lines that begin with # are not known yet: there is a theoretical peak once cores, clock, width,",
-        "# units and FMA are all given. Compare the others with the data sheets.",
-        "",
-        f"description = {_quoted(f'{name}: {model}')}",
-        "",
-        "[node]",
-        f"cores = {cpu.get('cores') or partition.cores}",
-        _known(
-            "clock_hz", hertz and f"{hertz:g}", "2.5e9", "what all cores hold under SIMD load, not the turbo"
-        ),
-        _known("simd_bits", bits, 256, "register width: AVX and AVX2 256, AVX-512 512, NEON 128"),
-        _known("simd_units", None, 2, "SIMD instructions a cycle: see the vendor's page of the CPU (1 or 2)"),
-        _known(
-            "fma", ("true" if flags & {"fma", "fma4"} else "false") if flags else None, "true", "flag fma"
-        ),
-        _known("memory_bandwidth", None, "200e9", "B/s: sockets × channels × 8 B × transfers a second"),
-    ]
-    return "\n".join(lines + _interface_lines(node)) + "\n"
-
-
-def _interface_lines(node: Mapping[str, Any]) -> list[str]:
-    links = _links(node)
-    if not links:
-        example = '# link = "4x EDR"         # or "100 GbE", or data_rate = 12.5e9 (B/s)'
-        return ["", "# [interfaces.ib0]", example]
-    virtual = {each["name"] for each in node["interfaces"] if each["driver"] is None}
-    lines = []
-    for interface, link in links.items():
-        table = f"[interfaces.{_quoted(interface)}]"
-        rate = f"link = {_quoted(link or '100 GbE')}"
-        if link is None:
-            lines += ["", "# the node does not say how fast it is", f"# {table}", f"# {rate}"]
-        elif interface in virtual:
-            why = "# no device of its own (a bond, a bridge, a container's): its rate may be made up"
-            lines += ["", why, f"# {table}", f"# {rate}"]
-        else:
-            lines += ["", table, rate]
-    return lines
-
-
-def _known(key: str, value: object, example: object, check: str) -> str:
-    line = f"{key} = {value}" if value else f"# {key} = {example}"
-    return f"{line:<30}# {check}"
+    return _filled_in(
+        "platform.toml.in",
+        name=name,
+        model=model,
+        cores=cpu.get("cores") or partition.cores,
+        clock_hz=hertz and f"{hertz:g}",
+        simd_bits=512 if "avx512f" in flags else 256 if "avx" in flags else 128 if "sse2" in flags else None,
+        fma=("true" if flags & {"fma", "fma4"} else "false") if flags else None,
+        links=_links(node),
+        virtual={each["name"] for each in node.get("interfaces", ()) if each["driver"] is None},
+    )
 
 
 def _clock_of_name(model: str) -> float | None:
@@ -187,60 +151,18 @@ def _links(node: Mapping[str, Any]) -> dict[str, str | None]:
     return links
 
 
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
-
-
 def platform_xml(name: str, partition: Partition, account: str) -> str:
     """platform.xml: the differences from platforms/slurm, and in comments what to check."""
-    notes = [
-        f"{partition.nodes} nodes in the partition {partition.name}, each with {partition.cores} cores, "
-        f"{partition.cpus} CPUs, {partition.memory_mb / 1000:.0f} GB"
-        + ("." if partition.uniform else " at least: they are not all alike, perhaps a constraint helps."),
-        f"Longest time: {partition.time_limit}. OverSubscribe={partition.exclusive}; jobs want whole nodes.",
-    ]
-    if partition.features:
-        notes.append(f"Features (constraint): {', '.join(partition.features)}.")
-    if partition.gres:
-        notes.append(f"Generic resources (gres): {', '.join(partition.gres)}.")
-    lines = [
-        ("queue", "NPC_QUEUE", partition.name),
-        *([("account", "NPC_ACCOUNT", account)] if account else []),
-    ]
-    settings = "\n".join(
-        f'        <parameter name="{key}" mode="shell" separator=";;">'
-        f'printf %s "${{{variable}:-{escape(value, quote=False)}}}"</parameter>'
-        for key, variable, value in lines
-    )
-    comment = "\n     ".join(notes).replace("--", "- -")
-    return f"""<?xml version="1.0" encoding="UTF-8"?>
-<!-- {name}, written by `npc platform new` from what Slurm said. What differs from platforms/{BASE};
-     every parameter there can be given another value here in the same way.
-     {comment}
-     Check: Does an account or a reservation have to be named? Which modules give the MPI that NPC was set up
-     with (modules)? Is MPI started by mpirun here (the default), or by srun (mpi_starter in executeset)? -->
-<jube>
-    <parameterset name="executeset" init_with="../{BASE}/platform.xml"></parameterset>
+    return _filled_in("platform.xml.in", name=name, partition=partition, account=account, base=BASE)
 
-    <parameterset name="systemParameter" init_with="../{BASE}/platform.xml">
-        <parameter name="platform_name">{name}</parameter>
-{settings}
-        <!-- cores, not their hardware threads -->
-        <parameter name="cores_per_node" type="int">{partition.cores}</parameter>
-    </parameterset>
 
-    <substituteset name="executesub" init_with="../{BASE}/platform.xml"></substituteset>
-    <substituteset name="chainsub" init_with="../{BASE}/platform.xml"></substituteset>
+def _filled_in(template: str, **values: object) -> str:
+    """A template that lies beside this file, with its values."""
+    from jinja2 import Environment, FileSystemLoader
 
-    <fileset name="jobfiles">
-        <copy>${{submit_script}}.in</copy>
-    </fileset>
-
-    <fileset name="chainfiles">
-        <copy>$chainjob_script</copy>
-    </fileset>
-</jube>
-"""
+    environment = Environment(loader=FileSystemLoader(Path(__file__).parent), keep_trailing_newline=True)
+    environment.filters["quoted"] = lambda text: json.dumps(text, ensure_ascii=False)
+    return environment.get_template(template).render(values)
 
 
 def ask(command: Sequence[str], timeout_s: float = SLURM_TIMEOUT_S) -> str:

@@ -98,9 +98,7 @@ class Agent:
         self._watch_signals()
         self._watch_launcher()
         view = interfaces.own_view()
-        self._send(
-            {"event": "hello", "rank": rank, "view": interfaces.to_json(view), "cpus": sorted(self._cpus)}
-        )
+        self._send({"event": "hello", "rank": rank, "view": view, "cpus": sorted(self._cpus)})
         while self.exit_code is None:
             for key, _ in self._selector.select(self._next_timer_s()):
                 key.data()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,17 +63,7 @@ def look_up(names: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
-def to_json(view: HostView) -> dict[str, Any]:
-    """For the wire."""
-    return {
-        "name": view.name,
-        "identity": view.identity,
-        "interfaces": [list(entry) for entry in view.interfaces],
-    }
-
-
-def from_json(value: Mapping[str, Any]) -> HostView:
-    """From the wire."""
-    return HostView(
-        str(value["name"]), str(value["identity"]), tuple(Interface(*entry) for entry in value["interfaces"])
-    )
+def from_json(value: Sequence[Any]) -> HostView:
+    """From the wire, where a named tuple is a list."""
+    name, identity, found = value
+    return HostView(name, identity, tuple(Interface(*entry) for entry in found))

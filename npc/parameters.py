@@ -1,15 +1,12 @@
-"""Types of parameters on the command line. What only a value needs is loaded when there is one, so that
-``--help`` does not wait for it."""
+"""Types of parameters on the command line, and what several commands take."""
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from pathlib import Path
+from typing import Final
 
 import click
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 #: Parts of the benchmarks, by which jube.yml chooses them.
 TAGS: Final = ("network", "memory", "compute", "rdma", "apps", "models", "tools")
@@ -43,11 +40,5 @@ def program_first(ctx: click.Context, param: click.Parameter, command: tuple[str
     return command
 
 
-class PathParameter(click.Path):
-    """`click.Path` with ``path_type=pathlib.Path``, which alone would be a tenth of what ``--help`` takes."""
-
-    def coerce_path_result(self, value: str | os.PathLike[str]) -> Path:
-        """The `pathlib.Path` of a value that was checked."""
-        from pathlib import Path
-
-        return Path(value)
+#: The type of a parameter that is a path.
+PathParameter = partial(click.Path, path_type=Path)

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import click
 
-from npc.columns import columns
 from npc.machine.environment import collect_environment
 from npc.machine.load import busy_processes
 from npc.machine.preflight import WATCHED_S, Finding, Trial, preflight, start_two_ranks
@@ -104,7 +103,7 @@ def as_json(diagnosis: Diagnosis, site: Site) -> dict[str, Any]:
 
 
 def show(diagnosis: Diagnosis, site: Site, missing_only: bool) -> None:
-    """Print it for people: a table where stdout is a terminal, aligned text elsewhere."""
+    """Print it for people."""
     if not missing_only:
         _print_tools(diagnosis.tools)
     _print_remedies(diagnosis.tools, site)
@@ -113,29 +112,22 @@ def show(diagnosis: Diagnosis, site: Site, missing_only: bool) -> None:
 
 
 def _print_tools(tools: Sequence[Found]) -> None:
-    rows = [
-        (
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("tool", "version", "path", "used by", box=None, pad_edge=False)
+    for found in tools:
+        cells = (
             found.tool.name,
             (found.version or f"? {found.problem}") if found.path else "missing",
             str(found.path or found.problem or "-"),
             found.tool.used_by,
         )
-        for found in tools
-    ]
-    header = ("tool", "version", "path", "used by")
-    if not sys.stdout.isatty():
-        for line in columns([header, *rows]):
-            click.echo(line)
-        return
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(*header)
-    for found, row in zip(tools, rows, strict=True):
         colour = "" if found.path else ("dim" if found.tool.need is Need.OPTIONAL else "red")
-        table.add_row(*(Text(cell, style=colour) for cell in row))
-    Console().print(table)
+        table.add_row(*(Text(cell, style=colour) for cell in cells))
+    # A line a tool where programs read it; a terminal has its own width.
+    Console(width=None if sys.stdout.isatty() else 1000).print(table)
 
 
 def _print_remedies(tools: Sequence[Found], site: Site) -> None:

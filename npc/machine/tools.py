@@ -10,6 +10,7 @@ Open MPI, MPICH and Intel MPI put their ``mpirun`` into the environment's ``bin`
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shutil
 import signal
@@ -314,18 +315,10 @@ def _apt_packages() -> frozenset[str]:
 
 def os_release() -> dict[str, str]:
     """``/etc/os-release`` as a mapping, empty where there is none."""
-    release = {}
-    for path in (Path("/etc/os-release"), Path("/usr/lib/os-release")):
-        try:
-            text = path.read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            continue
-        for line in text.splitlines():
-            name, separator, value = line.partition("=")
-            if separator and not name.startswith("#"):
-                release[name.strip()] = value.strip().strip("\"'")
-        break
-    return release
+    try:
+        return platform.freedesktop_os_release()
+    except OSError:
+        return {}
 
 
 def ways_to_get(tool: Tool, site: Site) -> list[str]:

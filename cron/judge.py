@@ -21,7 +21,7 @@ from cron.changes import Change, changed
 from cron.localise import suspects
 from cron.series import Panel, direction, failures_of
 from cron.step_detection import HIT, MIN_NIGHTS, WINDOW, Judged, StepDetection
-from cron.verdict import Direction, NightVerdict, SeriesVerdict, Suspect, Verdict
+from cron.verdict import Direction, NightSuspect, NightVerdict, SeriesVerdict, Verdict
 from npc.records.series import Series
 from npc.records.units import METRICS, format_quantity
 from npc.statistics.distributions import upper_tail
@@ -147,7 +147,7 @@ def confirmed(night: NightVerdict, slow: Collection[tuple[str, frozenset[str]]])
     return dataclasses.replace(night, verdict=verdict, suspects=tuple(accused))
 
 
-def _of_the_night(series: Sequence[SeriesVerdict], accused: Sequence[Suspect]) -> Verdict:
+def _of_the_night(series: Sequence[SeriesVerdict], accused: Sequence[NightSuspect]) -> Verdict:
     """The worst of the series'; who is named for two nights or more degrades a night that seems healthy.
 
     One bad node among hundreds moves no series' median.

@@ -11,7 +11,6 @@ lower. So is everything together from some night on, for which no node is to bla
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -21,10 +20,10 @@ import numpy as np
 
 from cron.series import Attempt, Panel, case_of, direction
 from cron.step_detection import DISAGREE
-from cron.verdict import Suspect
+from cron.verdict import NightSuspect
 from npc.machine.fabric import natural
 from npc.statistics import localiser
-from npc.statistics.distributions import at_least, normal_quantile, upper_tail
+from npc.statistics.distributions import chance_of_failures, normal_quantile, upper_tail
 from npc.statistics.localiser import Hypotheses, Localiser
 from npc.statistics.mixture import MIN_NOISE, robust_noise
 
@@ -84,7 +83,7 @@ class Readings:
     hosts: tuple[tuple[str, ...], ...]
 
 
-def suspects(panel: Panel, topology: Topology | None = None) -> tuple[Suspect, ...]:
+def suspects(panel: Panel, topology: Topology | None = None) -> tuple[NightSuspect, ...]:
     """Whom the last nights accuse, the strongest evidence first; nobody where nothing is slow.
 
     Who is accused in several cases of benchmarks is one suspect.
@@ -104,7 +103,7 @@ def suspects(panel: Panel, topology: Topology | None = None) -> tuple[Suspect, .
     return tuple(sorted([*failing(panel), *slow], key=lambda each: (not each.named, -each.score))[:MOST])
 
 
-def failing(panel: Panel) -> list[Suspect]:
+def failing(panel: Panel) -> list[NightSuspect]:
     """Nodes whose measurements fail more often than by accident, at the rate at which the others' do."""
     recent = set(panel.runs[-FAILING_NIGHTS:])
     attempts = [attempt for attempt in panel.attempts if attempt.run in recent]
@@ -117,8 +116,8 @@ def failing(panel: Panel) -> list[Suspect]:
         others = len(attempts) - total
         if len(mine) < MIN_READINGS or not others:
             continue
-        rate = min((len(bad) - len(mine) + 1) / (others + 50), 0.5)
-        chance = min(at_least(len(mine), total, rate) * len(names), 1.0)
+        chance = chance_of_failures(len(mine), total, len(bad) - len(mine), others)
+        chance = min(chance * len(names), 1.0)
         score = normal_quantile(chance / len(names))
         if score >= SHOWN_SCORE:
             found.append(_silent(name, mine, total, chance, score, bad))
@@ -127,11 +126,11 @@ def failing(panel: Panel) -> list[Suspect]:
 
 def _silent(
     name: str, mine: Sequence[Attempt], total: int, chance: float, score: float, bad: Sequence[Attempt]
-) -> Suspect:
+) -> NightSuspect:
     everywhere = {host for attempt in mine for host in attempt.hosts if host != name}
     rivals = sorted((host for host in everywhere if all(host in each.hosts for each in mine)), key=natural)
     runs = tuple(dict.fromkeys(attempt.run for attempt in mine))
-    return Suspect(
+    return NightSuspect(
         kind="node",
         name=name,
         nodes=(name,),
@@ -258,25 +257,27 @@ def _suspect(
     accused: Sequence[tuple[Readings, Accusation]],
     tested: int,
     topology: Topology | None,
-) -> Suspect:
+) -> NightSuspect:
     """One suspect of all that it is accused of."""
     readings, main = max(accused, key=lambda each: each[1].effect.z)
     kind, name, _ = main.label
+    nodes = (name,) if kind == "node" else tuple(name.split("–"))
+    if topology and kind in ("switch", "rack"):
+        nodes = topology.below(name, sorted({host for each in readings.hosts for host in each}, key=natural))
     mine = readings.values[main.readings]
     nights = readings.nights[main.readings]
-    low, high = main.effect.interval()
+    slowdown, low, high = main.effect.slowdowns()
     runs = tuple(panel.runs[t] for t in sorted({int(t) for t in nights}))
     below = int((mine < 0).sum())
     slow = int((mine < -main.effect.delta / 2).sum())
-    slowdown = -math.expm1(-main.effect.delta)
     text = (
         f"{readings.case}: lower than usual in {below} of {len(mine)} measurements in {len(runs)} "
         f"night{'s' * (len(runs) > 1)}, {main.effect.z:.1f} σ"
     )
-    return Suspect(
+    return NightSuspect(
         kind=kind,  # type: ignore[arg-type]
         name=name,
-        nodes=_nodes(kind, name, readings, topology),
+        nodes=nodes,
         benchmarks=tuple(dict.fromkeys(each.case for each, _ in accused)),
         since=runs[0],
         evidence=text,
@@ -285,20 +286,8 @@ def _suspect(
         grave=slowdown >= MIN_SLOWDOWN,
         named=slow >= NAMED_READINGS and not main.rivals,
         slowdown=slowdown,
-        low=-math.expm1(-low),
-        high=-math.expm1(-high),
+        low=low,
+        high=high,
         rivals=main.rivals,
         runs=runs,
     )
-
-
-def _nodes(kind: str, name: str, readings: Readings, topology: Topology | None) -> tuple[str, ...]:
-    if kind == "node":
-        return (name,)
-    if kind == "link":
-        return tuple(name.split("–"))
-    below: frozenset[str] = frozenset().union(
-        *(group.nodes for group in (topology.groups if topology else ()) if group.name == name)
-    )
-    hosts = {host for of_reading in readings.hosts for host in of_reading}
-    return tuple(sorted((host for host in hosts if topology and topology.name(host) in below), key=natural))

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from cron.series import label
-from cron.verdict import NightVerdict, SeriesVerdict, Suspect, Verdict
+from cron.verdict import NightSuspect, NightVerdict, SeriesVerdict, Verdict
 from npc.columns import columns
 from npc.records.units import METRICS, format_quantity
 
@@ -101,7 +101,7 @@ def _rows(told: Sequence[SeriesVerdict]) -> list[str]:
     return columns(cells, keep_empty=False)
 
 
-def _suspect(suspect: Suspect) -> str:
+def _suspect(suspect: NightSuspect) -> str:
     what = "to blame" if suspect.named else "perhaps"
     if suspect.slowdown is None:
         by = "fails"

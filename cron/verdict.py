@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any, Final, Literal
 
 from npc.records.series import Series
+from npc.statistics.suspect import Suspect
 
 SCHEMA: Final = 1
 
@@ -74,31 +75,19 @@ class SeriesVerdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Suspect:
+class NightSuspect(Suspect):
     """Whom the history accuses, the strongest evidence first.
 
-    kind: ``node``, ``link`` (a pair), ``switch``, ``rack``. name: of it; nodes: whom it affects.
-    benchmarks: what it is slow in. since: the first night of the evidence. slowdown: by how much worse its
-    nights are (0.1: 10 % less bandwidth, or 10 % more latency) with its 95 % interval [low, high]; None for
-    what fails instead. score: standard normal score. chance: of such evidence on a healthy platform, all
-    hypotheses together. grave: slower, and that chance is small. named: whether to act on it: seen often
-    enough, without rivals, or confirmed. evidence: in words. rivals: what the measurements cannot tell from
-    it.
+    benchmarks: what it is slow in. since: the first night of the evidence. grave: slower, and the chance is
+    small. named: whether to act on it: seen often enough, without rivals, or confirmed. rivals: what the
+    measurements cannot tell from it. runs: the nights of the evidence.
     """
 
-    kind: Literal["node", "link", "switch", "rack"]
-    name: str
-    nodes: tuple[str, ...]
+    score: float
     benchmarks: tuple[str, ...]
     since: str
-    evidence: str
-    chance: float
-    score: float
     named: bool
     grave: bool = False
-    slowdown: float | None = None
-    low: float | None = None
-    high: float | None = None
     rivals: tuple[str, ...] = ()
     runs: tuple[str, ...] = ()
 
@@ -117,7 +106,7 @@ class NightVerdict:
     time: str
     verdict: Verdict
     series: tuple[SeriesVerdict, ...]
-    suspects: tuple[Suspect, ...] = ()
+    suspects: tuple[NightSuspect, ...] = ()
     failures: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     rule: tuple[str, ...] = ()
 

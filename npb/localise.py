@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from npb.suspects import Better, Localisation, PairResult, Suspect, some
+from npb.suspects import Better, Localisation, PairResult, PairSuspect, some
 from npb.unreachable import FALSE_DEAD, unreachable
 from npc.machine.fabric import Group, Kind, Topology, natural
 from npc.statistics.distributions import at_least, upper_tail
@@ -215,7 +215,7 @@ class PairLocaliser(Localiser):
 
     # Nodes, uplinks, switches, racks
 
-    def slow_groups(self) -> list[Suspect]:
+    def slow_groups(self) -> list[PairSuspect]:
         """Nodes, uplinks, switches and racks that are slow, the strongest evidence first."""
         found: list[Finding] = []
         count = np.bincount(self.hypotheses.member, minlength=len(self._labels))
@@ -261,7 +261,7 @@ class PairLocaliser(Localiser):
         clean = rest & ~suspicious[self._a] & ~suspicious[self._b]
         return clean if clean.sum() >= MIN_READINGS else rest
 
-    def _suspect(self, finding: Finding, tested: int) -> Suspect:
+    def _suspect(self, finding: Finding, tested: int) -> PairSuspect:
         kind, name = self._labels[finding.hypothesis]
         mine = np.flatnonzero(finding.inside)
         mine = mine[np.argsort(self.values[mine], kind="stable")]
@@ -273,8 +273,10 @@ class PairLocaliser(Localiser):
         text += f", {finding.effect.z:.1f} σ"
         if finding.rivals:
             text += f"; as well explained by {some([' '.join(self._labels[i]) for i in finding.rivals], 3)}"
+        topology = None if kind == "node" else self._topology
+        nodes = topology.below(name, self.names) if topology else (name,)
         chance = upper_tail(finding.effect.z) * tested
-        return self._slow(kind, name, self._affected(kind, name), text, chance, finding.effect, mine.tolist())
+        return self._slow(kind, name, nodes, text, chance, finding.effect, mine.tolist())
 
     def _slow(
         self,
@@ -285,38 +287,26 @@ class PairLocaliser(Localiser):
         chance: float,
         effect: Effect,
         mine: Sequence[int],
-    ) -> Suspect:
+    ) -> PairSuspect:
         """A suspect with its effect; `mine` are its readings, the slowest first."""
-        low, high = effect.interval()
-        return Suspect(
+        slowdown, low, high = effect.slowdowns(self._better)
+        return PairSuspect(
             kind=kind,
             name=name,
             nodes=nodes,
             evidence=text,
             chance=min(chance, 1.0),
-            slowdown=self._slowdown(effect.delta),
-            low=self._slowdown(low),
-            high=self._slowdown(high),
+            slowdown=slowdown,
+            low=low,
+            high=high,
             score=effect.z,
             readings=len(mine),
             measurements=tuple(self.results[i] for i in mine[:_SHOWN]),
         )
 
-    def _affected(self, kind: Kind, name: str) -> tuple[str, ...]:
-        if kind == "node" or self._topology is None:
-            return (name,)
-        below: frozenset[str] = frozenset().union(
-            *(group.nodes for group in self._topology.groups if group.name == name)
-        )
-        return tuple(host for host in self.names if self._topology.name(host) in below)
-
-    def _slowdown(self, delta: float) -> float:
-        """δ as people say it: the share of bandwidth that is missing, or of latency that is too much."""
-        return -math.expm1(-delta) if self._better == "higher" else math.expm1(min(delta, 700.0))
-
     # Links
 
-    def slow_links(self) -> list[Suspect]:
+    def slow_links(self) -> list[PairSuspect]:
         """Pairs that are slow every time although their nodes are not, the slowest first."""
         if self.noise is None:
             return []
@@ -402,7 +392,7 @@ class PairLocaliser(Localiser):
         a, b = int(self._a[reading]), int(self._b[reading])
         return min(a, b), max(a, b)
 
-    def _link(self, name: str, bad: Sequence[int], chance: float, noise: NoiseModel) -> Suspect:
+    def _link(self, name: str, bad: Sequence[int], chance: float, noise: NoiseModel) -> PairSuspect:
         delta = noise.location - float(np.mean(self.values[list(bad)]))
         error = noise.sigma / math.sqrt(len(bad))
         text = f"slow in all of its {len(bad)} measurements, while its nodes are not slow with others"

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from npc.machine.fabric import Kind
 from npc.records.record import OK
+from npc.statistics.suspect import Suspect
 
 Better = Literal["higher", "lower"]
 
@@ -43,25 +44,12 @@ class PairResult(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Suspect:
-    """Something to blame.
+class PairSuspect(Suspect):
+    """Whom the pairs of one run accuse.
 
-    name: the node, ``a–b`` of a link, or the switch or rack. nodes: whom it affects. slowdown: by how much
-    its values are worse than the rest's (0.05: 5 % less bandwidth, or 5 % more latency) with its 95 %
-    interval [low, high]; None for what is dead. score: standard normal score of the evidence. chance: the
-    probability of such evidence on a healthy machine, all hypotheses together. evidence: in words.
     readings: how many measurements it rests on; measurements: the worst of them.
     """
 
-    kind: Kind
-    name: str
-    nodes: tuple[str, ...]
-    evidence: str
-    chance: float
-    slowdown: float | None = None
-    low: float | None = None
-    high: float | None = None
-    score: float | None = None
     readings: int = 0
     measurements: tuple[PairResult, ...] = ()
 
@@ -94,7 +82,7 @@ class Localisation:
     typical: float | None
     noise: float | None
     disturbed: float | None
-    suspects: tuple[Suspect, ...]
+    suspects: tuple[PairSuspect, ...]
     undecided: tuple[str, ...]
     rule: tuple[str, ...]
 
@@ -149,7 +137,7 @@ def _heading(found: Localisation) -> str:
     )
 
 
-def _how_slow(suspect: Suspect, better: Better) -> str:
+def _how_slow(suspect: PairSuspect, better: Better) -> str:
     if suspect.slowdown is None or suspect.low is None or suspect.high is None:
         return "dead"
     worse = "less" if better == "higher" else "more"

@@ -11,13 +11,11 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from npb.suspects import PairResult, Suspect
-from npc.statistics.distributions import at_least
+from npb.suspects import PairResult, PairSuspect
+from npc.statistics.distributions import chance_of_failures
 
 #: Chance, over all nodes or pairs, that what is named dead only failed by accident.
 FALSE_DEAD: Final = 0.01
-#: Fraction of healthy measurements that fail, as far as nothing is known.
-PRIOR_FAILURES: Final = 1 / 50
 #: Fewer failures name nobody.
 MIN_FAILURES: Final = 2
 #: Failed measurements kept with a suspect.
@@ -27,7 +25,7 @@ _SHOWN: Final = 64
 class Unreachable(NamedTuple):
     """Suspects that do not answer, and failures that blame nobody, one a pair that never succeeded."""
 
-    suspects: list[Suspect]
+    suspects: list[PairSuspect]
     unexplained: list[PairResult]
 
 
@@ -42,13 +40,13 @@ def unreachable(results: Sequence[PairResult], failures: Sequence[PairResult]) -
     open_failures = list(failures)
     total = Counter(name for result in results for name in (result.a, result.b))
     failed = Counter(name for result in open_failures for name in (result.a, result.b))
-    suspects: list[Suspect] = []
+    suspects: list[PairSuspect] = []
     while open_failures:
         count = Counter(name for result in open_failures for name in (result.a, result.b))
         name = max(count, key=lambda name: (count[name], failed[name] / total[name], name))
         mine = [result for result in open_failures if name in (result.a, result.b)]
         rest = [result for result in open_failures if name not in (result.a, result.b)]
-        chance = len(total) * at_least(len(mine), total[name], _rate(len(rest), len(results)))
+        chance = len(total) * chance_of_failures(len(mine), total[name], len(rest), len(results))
         # Two nodes with the same failures are a link, unless one of them never answers anybody.
         shared = any(other != name and count[other] == count[name] for other in count)
         answers = failed[name] < total[name]
@@ -66,9 +64,8 @@ def _links(failures: Sequence[PairResult], results: Sequence[PairResult]) -> Unr
     for pair, mine in sorted(_by_pair(failures).items(), key=lambda item: -len(item[1])):
         if len(mine) < attempts[pair]:
             continue
-        chance = len(attempts) * at_least(
-            len(mine), len(mine), _rate(len(failures) - len(mine), len(results))
-        )
+        others = len(failures) - len(mine)
+        chance = len(attempts) * chance_of_failures(len(mine), len(mine), others, len(results))
         if len(mine) >= MIN_FAILURES and chance <= FALSE_DEAD:
             suspects.append(_suspect("link", f"{mine[0].a}–{mine[0].b}", mine, attempts[pair], chance))
         else:
@@ -83,14 +80,10 @@ def _by_pair(results: Sequence[PairResult]) -> dict[frozenset[str], list[PairRes
     return found
 
 
-def _rate(others: int, measurements: int) -> float:
-    return min((others + 1) / (measurements + 1 / PRIOR_FAILURES), 0.5)
-
-
-def _suspect(kind: str, name: str, mine: Sequence[PairResult], total: int, chance: float) -> Suspect:
+def _suspect(kind: str, name: str, mine: Sequence[PairResult], total: int, chance: float) -> PairSuspect:
     reasons = Counter(result.status.removeprefix("failed: ") for result in mine).most_common(2)
     why = "; ".join(f"{reason}, {times}×" if times > 1 else reason for reason, times in reasons)
-    return Suspect(
+    return PairSuspect(
         kind="node" if kind == "node" else "link",
         name=name,
         nodes=(name,) if kind == "node" else (mine[0].a, mine[0].b),

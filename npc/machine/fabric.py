@@ -79,6 +79,11 @@ class Topology:
         """The topology's name of a host: itself, or without its domain if only that is known."""
         return host if host in self.nodes else host.partition(".")[0]
 
+    def below(self, group: str, hosts: Iterable[str]) -> tuple[str, ...]:
+        """Those of `hosts` that a switch or rack has below it, in their order."""
+        nodes = frozenset().union(*(each.nodes for each in self.groups if each.name == group))
+        return tuple(host for host in hosts if self.name(host) in nodes)
+
     def leaf(self, host: str) -> str | None:
         """The switch that a host hangs on; None if the topology does not know it."""
         above = self._above.get(self.name(host))

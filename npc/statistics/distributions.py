@@ -35,6 +35,14 @@ def at_least(count: int, trials: int, probability: float) -> float:
     return float(bdtrc(count - 1, trials, probability)) if count > 0 else 1.0
 
 
+def chance_of_failures(failed: int, made: int, others_failed: int, others: int) -> float:
+    """The probability that as many of the measurements `made` fail by accident, at the rate of the others.
+
+    Without others that is one in fifty.
+    """
+    return at_least(failed, made, min((others_failed + 1) / (others + 50), 0.5))
+
+
 def student_two_sided(t: float, dof: float) -> float:
     """P(|T| ≥ t) of Student's t for t ≥ 0; the degrees of freedom may be fractional."""
     from scipy.special import stdtr

@@ -48,6 +48,16 @@ class Effect(NamedTuple):
         margin = self.error * student_quantile((1 + level) / 2, max(self.freedom, 0.5))
         return self.delta - margin, self.delta + margin
 
+    def slowdowns(self, better: str = "higher") -> tuple[float, float, float]:
+        """δ and its interval as people say it: the share of bandwidth that is missing, or of latency that is
+        too much where `better` is ``lower``."""
+        deltas = (self.delta, *self.interval())
+        if better == "lower":
+            slow, low, high = (math.expm1(min(delta, 700.0)) for delta in deltas)
+        else:
+            slow, low, high = (-math.expm1(-delta) for delta in deltas)
+        return slow, low, high
+
 
 class Finding(NamedTuple):
     """A hypothesis that explains most: its number, its readings, the effect, and what explains as much."""

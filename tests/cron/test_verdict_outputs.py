@@ -16,7 +16,7 @@ from cron.judge import confirmed
 from cron.matrix import Matrix, Slow, chosen, part_of
 from cron.outputs import junit, table, textfile
 from cron.publish import write_verdict
-from cron.verdict import NightVerdict, SeriesVerdict, Suspect, Verdict
+from cron.verdict import NightSuspect, NightVerdict, SeriesVerdict, Verdict
 from npc.records.series import Series
 
 KEY = Series("lab", "qperf", "tcp_bw", "bandwidth", 65536, 2, "{}")
@@ -25,13 +25,13 @@ BAD = SeriesVerdict(
     reference=2.4e7, effect=-0.7, direction="worse", since="20261120T023000Z", hosts=("n1", "n3"),
 )  # fmt: skip
 GOOD = SeriesVerdict(key=KEY._replace(case="tcp_lat", metric="latency", size=1), verdict=Verdict.PASS)
-N3 = Suspect(
+N3 = NightSuspect(
     kind="node", name="n3", nodes=("n3",), benchmarks=("qperf",), since="20261120T023000Z",
     evidence="slow in 4 of 4", chance=1e-6, score=5.0, named=True, slowdown=0.7, low=0.69, high=0.71,
 )  # fmt: skip
 
 
-def night(*series: SeriesVerdict, suspects: tuple[Suspect, ...] = ()) -> NightVerdict:
+def night(*series: SeriesVerdict, suspects: tuple[NightSuspect, ...] = ()) -> NightVerdict:
     return NightVerdict(
         platform="lab", run="20261121T023000Z", time="2026-11-21T02:30:00+00:00",
         verdict=max((each.verdict for each in series), key=lambda each: each.value), series=series,

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
+from npb.launch_result import LaunchResult
 from npb.suspects import Localisation, PairResult
-from npb.verdict import Verdict as StepVerdict
 from npc.records.reading import Reading
 from npc.records.record import OK
 from npc.records.units import METRICS, format_quantity, format_size
@@ -33,7 +33,7 @@ class Attempt(NamedTuple):
     client: str
     round: int | None
     attempt: int
-    verdict: StepVerdict
+    result: LaunchResult
     size: int | None
 
 
@@ -70,14 +70,14 @@ def by_series(attempts: Iterable[Attempt]) -> dict[PairReadings, list[PairResult
     for attempt in attempts:
         where = (attempt.server, attempt.client)
         how = (attempt.round, attempt.attempt)
-        judged = [reading for reading in attempt.verdict.readings if _is_judged(reading)]
+        judged = [reading for reading in attempt.result.readings if _is_judged(reading)]
         for reading in judged:
             size = reading.size if reading.size is not None else attempt.size
             series = PairReadings(reading.case, reading.metric, size, tuple(sorted(reading.params.items())))
-            status = attempt.verdict.status if attempt.verdict.status != OK else reading.status
+            status = attempt.result.status if attempt.result.status != OK else reading.status
             found.setdefault(series, []).append(PairResult(*where, reading.value, status, *how))
-        if not judged and attempt.verdict.status != OK:
-            failed.append(PairResult(*where, None, attempt.verdict.status, *how))
+        if not judged and attempt.result.status != OK:
+            failed.append(PairResult(*where, None, attempt.result.status, *how))
     for results in found.values():
         results += failed
     return found

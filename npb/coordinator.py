@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import parsers
 from npb import addresses, cluster, placement, sweep
+from npb.launch_result import RAW, Blame, LaunchResult, parser_of, tool_of
 from npb.measure import Method, Outcome, PairMeasurement
 from npb.nodes import HostLost, Node, Reception
 from npb.results import Results
 from npb.sweep import Step
-from npb.verdict import RAW, Blame, Verdict, parser_of, tool_of
 from npc.machine.processes import die_with_parent
 from npc.machine.sysfs import parse_cpus
 from npc.records.build import swept_size
@@ -219,9 +219,9 @@ class Conductor:
                     raise HostLost(lost)
             address = await self._address(self._nodes[server], self._nodes[client])
         except (HostLost, addresses.NoAddress) as error:
-            verdict = Verdict(f"unavailable: {error}", Blame.SERVER)
+            result = LaunchResult(f"unavailable: {error}", Blame.SERVER)
             self._add(
-                Outcome(steps[0], steps[0].client, steps[0].server, now(), verdict), server, client, place
+                Outcome(steps[0], steps[0].client, steps[0].server, now(), result), server, client, place
             )
             return
         await self._steps(server, client, address, method, steps, place)
@@ -239,13 +239,13 @@ class Conductor:
                 began = now()
                 outcome = await measurement.step(step)
                 number = self._add(outcome, server, client, place)
-                if self._options.fail_fast and outcome.verdict.status != OK:
+                if self._options.fail_fast and outcome.result.status != OK:
                     break
             output = await measurement.finish()
         except asyncio.CancelledError:
             await measurement.abort()
-            verdict = Verdict(*self._why_cut_short())
-            self._add(Outcome(step, step.client, step.server, began, verdict), server, client, place)
+            result = LaunchResult(*self._why_cut_short())
+            self._add(Outcome(step, step.client, step.server, began, result), server, client, place)
             raise
         if number is not None:
             self._results.add_server_output(number, output)
@@ -259,7 +259,7 @@ class Conductor:
         number = self._results.add(outcome, names, {"attempt": str(place.attempt)} if place.attempt else {})
         if self._options.pairs:
             size = swept_size(outcome.step.values)
-            self._attempts.append(cluster.Attempt(*names, place.round, place.attempt, outcome.verdict, size))
+            self._attempts.append(cluster.Attempt(*names, place.round, place.attempt, outcome.result, size))
         return number
 
     def _any_failed(self) -> bool:
@@ -374,7 +374,7 @@ class Conductor:
             return 128 + self._signal
         if self._out_of_time:
             return Blame.TIME.value
-        blames = [outcome.verdict.blame for outcome in self._results.outcomes] if self._results else []
+        blames = [outcome.result.blame for outcome in self._results.outcomes] if self._results else []
         failed = [blame for blame in blames if blame is not Blame.NONE]
         if not failed:
             return 0

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from npb import addresses
+from npb.launch_result import Blame, LaunchResult, judge, last_line, tool_of, unavailable
 from npb.nodes import CannotRun, Ended, HostLost, Node, Running
 from npb.sweep import Step
-from npb.verdict import Blame, Verdict, judge, last_line, tool_of, unavailable
 from npc.records.launch import now
 from npc.records.series import INTERFACE
 
@@ -55,7 +55,7 @@ class Outcome:
     argv: tuple[str, ...]
     server_argv: tuple[str, ...]
     started: str
-    verdict: Verdict
+    result: LaunchResult
     seconds: float = 0.0
     exit: int | None = None
     out: bytes = b""
@@ -101,7 +101,7 @@ class PairMeasurement:
         """One client. Whatever goes wrong with the tools or the hosts is in the outcome."""
         server_argv = addresses.fill(step.server, self._address)
         client_argv = addresses.fill(step.client, self._address)
-        outcome = Outcome(step, client_argv, server_argv, now(), Verdict("", Blame.NONE))
+        outcome = Outcome(step, client_argv, server_argv, now(), LaunchResult("", Blame.NONE))
         if self._interface:
             outcome.placement[INTERFACE] = self._interface
         began = time.monotonic()
@@ -110,16 +110,16 @@ class PairMeasurement:
             await self._ready_server(server_argv)
             assert self._server
             outcome.placement["server_cpus"] = self._server.cpus
-            outcome.verdict = await self._client(outcome)
+            outcome.result = await self._client(outcome)
         except CannotRun as error:
             status = error.ended and unavailable(self._method.parser, server_argv, error.ended)
-            outcome.verdict = Verdict(
+            outcome.result = LaunchResult(
                 status or f"{error.kind}: server on {self._server_node.name}: {error}", Blame.SERVER
             )
         except HostLost as error:
             lost = self._server_node if self._server_node.lost else self._client_node
             blame = Blame.SERVER if lost is self._server_node else Blame.CLIENT
-            outcome.verdict = Verdict(f"failed: {error}", blame)
+            outcome.result = LaunchResult(f"failed: {error}", blame)
             await self.abort()
         outcome.seconds = outcome.seconds or time.monotonic() - began
         outcome.server_out, outcome.server_err = self._server_output
@@ -182,14 +182,14 @@ class PairMeasurement:
 
     # -- the client ----------------------------------------------------------------------------------
 
-    async def _client(self, outcome: Outcome) -> Verdict:
+    async def _client(self, outcome: Outcome) -> LaunchResult:
         method, server = self._method, self._server
         assert server
         try:
             client = await self._client_node.start_client(outcome.argv, method.client_cpus, method.timeout_s)
         except CannotRun as error:
             await self._after_step()
-            return Verdict(f"{error.kind}: client on {self._client_node.name}: {error}", Blame.CLIENT)
+            return LaunchResult(f"{error.kind}: client on {self._client_node.name}: {error}", Blame.CLIENT)
         self._client_running = client
         outcome.placement["client_cpus"] = client.cpus
         server_died = await self._until_client_ends(client, server)
@@ -202,13 +202,13 @@ class PairMeasurement:
             ended.err,
         )
         datagrams, failure = await self._server_after(server, client_ok=ended.exit == 0 and not server_died)
-        verdict = judge(method.parser, outcome.argv, ended, datagrams)
+        result = judge(method.parser, outcome.argv, ended, datagrams)
         if ended.timed_out:
-            return Verdict(f"{verdict.status} of {method.timeout_s:g} s", verdict.blame, verdict.readings)
+            return LaunchResult(f"{result.status} of {method.timeout_s:g} s", result.blame, result.readings)
         if failure or server_died:
             status = f"failed: server on {self._server_node.name}: {failure or 'it ended in mid-step'}"
-            return Verdict(status, Blame.SERVER, verdict.readings)
-        return verdict
+            return LaunchResult(status, Blame.SERVER, result.readings)
+        return result
 
     async def _until_client_ends(self, client: Running, server: Running) -> bool:
         """Wait for the client; True if the server ended and left it alone."""

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from npb.launch_result import read
 from npb.measure import Outcome
-from npb.verdict import read
 from npc.records.build import Origin, records_of
 from npc.records.launch import RAW, Launch, LaunchLog, batch_job
 from npc.records.record import OK, Record, save_csv, to_row, write_csv
@@ -55,17 +55,17 @@ class Results:
         ):
             if data:
                 self._write(f"{RAW}/{number:04d}.{suffix}", data)
-        verdict = outcome.verdict
+        result = outcome.result
         params = {**outcome.step.values, **outcome.placement, **extra}
-        if verdict.received is not None:
-            params["received"] = f"{verdict.received:.3f}"
+        if result.received is not None:
+            params["received"] = f"{result.received:.3f}"
         launch = Launch(
             id=number,
             argv=outcome.argv,
             started=outcome.started,
             seconds=round(outcome.seconds, 6),
             exit=outcome.exit,
-            status=verdict.status,
+            status=result.status,
             sample=outcome.step.sample,
             params=params,
             nodes=len(set(hosts)),
@@ -75,8 +75,8 @@ class Results:
         self._log.append(launch)
         self.launches.append(launch)
         self.outcomes.append(outcome)
-        if verdict.readings or verdict.status != OK:  # a tool without a parser has no records
-            readings = verdict.readings or read(self._tool, outcome.argv, outcome.out, outcome.err)
+        if result.readings or result.status != OK:  # a tool without a parser has no records
+            readings = result.readings or read(self._tool, outcome.argv, outcome.out, outcome.err)
             self.records += records_of(launch, readings, self._origin, raw)
         return number
 

@@ -19,12 +19,11 @@ from npb import processes
 from npb.addresses import NoAddress, choose, fill, interface_of, names_to_try
 from npb.cluster import Attempt, by_series, describe, judge_all, pairs_to_repeat
 from npb.interfaces import HostView, Interface
+from npb.launch_result import Blame, LaunchResult, judge, parser_of
 from npb.messages import BadMessage, Decoder, encode
 from npb.nodes import Ended
 from npb.schedule import schedule
 from npb.sweep import MAX_STEPS, BadRepeat, parse_repeat, plan
-from npb.verdict import Blame, judge, parser_of
-from npb.verdict import Verdict as StepVerdict
 from npc.machine.fabric import load
 from npc.machine.processes import read
 from npc.records.reading import Reading
@@ -301,7 +300,7 @@ def test_a_slow_uplink_is_named_from_the_readings_of_all_pairs(tmp_path: Path) -
                 Reading("tcp_bw", "bandwidth", (8e8 if slow else 1e9) * (1 + 0.01 * (server % 3))),
                 Reading("tcp_bw", "bandwidth", 1.0, params={"side": "send"}),
             )
-            verdict = StepVerdict("ok", Blame.NONE, readings)
+            verdict = LaunchResult("ok", Blame.NONE, readings)
             attempts.append(Attempt(hosts[server], hosts[client], number, 0, verdict, 4096))
     series = by_series(attempts)
     ((which, verdict),) = judge_all(series, known, hosts).items()

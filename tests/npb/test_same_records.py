@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 import parsers
+from npb.launch_result import judge
 from npb.measure import Outcome
 from npb.nodes import Ended
 from npb.results import Results
 from npb.sweep import Step
-from npb.verdict import judge
 from npc.records.record import Record, read_csv
 from npc.records.series import Series
 from parsers.run.collect import collect_run

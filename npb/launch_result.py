@@ -1,4 +1,4 @@
-"""Verdicts: whether a step's numbers may be believed.
+"""The result of a launch: whether its numbers may be believed.
 
 An exit code is not enough: sockperf exits 0 whatever happens, perftest's client prints a row after its
 server was killed, qperf reports 0 bytes/sec with exit 0. So a step is ``ok`` only if the server lived
@@ -36,7 +36,7 @@ class Blame(Enum):
     TIME = 5
 
 
-class Verdict(NamedTuple):
+class LaunchResult(NamedTuple):
     """A step's status (as in `npc.records.record.Record`), whom it blames, and what the parser read."""
 
     status: str
@@ -58,27 +58,27 @@ def parser_of(argv: Sequence[str], known: Sequence[str]) -> str:
     return "perftest" if _PERFTEST.fullmatch(tool) and "perftest" in known else RAW
 
 
-def judge(parser: str, argv: Sequence[str], client: Ended, datagrams: int) -> Verdict:
-    """The verdict on a client whose server lived. `datagrams`: UDP datagrams its host received meanwhile."""
+def judge(parser: str, argv: Sequence[str], client: Ended, datagrams: int) -> LaunchResult:
+    """The result of a client whose server lived. `datagrams`: UDP datagrams its host received meanwhile."""
     readings = read(parser, argv, client.out, client.err)
     if client.timed_out:
-        return Verdict(f"timeout: {tool_of(argv)} still ran after its limit", Blame.TIME, readings)
+        return LaunchResult(f"timeout: {tool_of(argv)} still ran after its limit", Blame.TIME, readings)
     if client.exit != 0:
         status = _unavailable(readings) or f"failed: {_how_it_ended(argv, client)}"
-        return Verdict(status, Blame.CLIENT, readings)
+        return LaunchResult(status, Blame.CLIENT, readings)
     bad = next((reading.status for reading in readings if reading.status != OK), None)
     if bad is not None:
-        return Verdict(bad, Blame.CLIENT, readings)
+        return LaunchResult(bad, Blame.CLIENT, readings)
     if parser != RAW and not readings and not _only_quits(argv):
         reason = last_line(client.out, client.err) or "it printed nothing"
-        return Verdict(f"failed: {tool_of(argv)} exited 0 without a result: {reason}", Blame.CLIENT)
+        return LaunchResult(f"failed: {tool_of(argv)} exited 0 without a result: {reason}", Blame.CLIENT)
     received = _received(argv, client, datagrams)
     if received is not None and received < _NOBODY_RECEIVED:
         status = (
             f"invalid: the server received {received:.1%} of the messages that {tool_of(argv)} counts as sent"
         )
-        return Verdict(status, Blame.CLIENT, readings, received)
-    return Verdict(OK, Blame.NONE, readings, received)
+        return LaunchResult(status, Blame.CLIENT, readings, received)
+    return LaunchResult(OK, Blame.NONE, readings, received)
 
 
 def unavailable(parser: str, argv: Sequence[str], ended: Ended) -> str:

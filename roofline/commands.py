@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
 from npc.parameters import PathParameter
+from roofline.command_line import cannot_write, failure, picture_folder, read_records
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from npc.records.record import Record
     from roofline.overlay import By
     from roofline.result import Roofline
-
-_USAGE: Final = 2
 
 
 @click.command()
@@ -67,15 +66,14 @@ def roofline(
     Exit code: 0; 1 if no record could be used; 2 for bad arguments or a folder that cannot be written.
     """
     import json
-    from pathlib import Path
 
     from roofline.analyse import analyse
     from roofline.document import to_document
     from roofline.table import format_roofline
 
-    read = _read(records)
+    read = read_records(records)
     size = _message_size(message_size, read)
-    folder = output or (_folder(records[0]) if len(records) == 1 else Path())
+    folder = output or picture_folder(records)
     if overlay:
         _overlay(read, overlay, platform_name, nodes, size, folder, as_json)
         return
@@ -83,7 +81,7 @@ def roofline(
     read = _one_platform(read, platform)
     found = analyse(read, platform, nodes, size)
     if not (found.ceilings or found.latencies or found.applications or found.callers):
-        raise _failure(_nothing_usable(found, len(read)), 1)
+        raise failure(_nothing_usable(found, len(read)), 1)
     if as_json:
         click.echo(json.dumps(to_document(found), indent=1))
     else:
@@ -91,9 +89,7 @@ def roofline(
     try:
         paths = write_pictures(found, folder)
     except OSError as error:
-        raise _failure(
-            f"cannot write to {folder}: {error.strerror or error}; choose one by --output", _USAGE
-        ) from None
+        raise cannot_write(folder, error) from None
     for path in paths:
         click.echo(path, err=as_json)
     if not any(path.name == "roofline.png" for path in paths):
@@ -166,7 +162,7 @@ def _overlay(
     try:
         check(groups)
     except ValueError as error:
-        raise _failure(f"--overlay {by}: {error}; give fewer RECORDS", _USAGE) from None
+        raise failure(f"--overlay {by}: {error}; give fewer RECORDS") from None
     found = {
         name: analyse(some, _platform(platform_name, some), nodes, message_size)
         for name, some in groups.items()
@@ -184,13 +180,11 @@ def _overlay(
         drawn = draw_overlay(found, f"Rooflines by {by}", paths)
         (folder / "overlay.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
-        raise _failure(
-            f"cannot write to {folder}: {error.strerror or error}; choose one by --output", _USAGE
-        ) from None
+        raise cannot_write(folder, error) from None
     for path in [folder / "overlay.json", *(paths if drawn else [])]:
         click.echo(path, err=as_json)
     if not drawn:
-        raise _failure(f"--overlay {by}: none of them has a compute ceiling, so there is no roof to draw", 1)
+        raise failure(f"--overlay {by}: none of them has a compute ceiling, so there is no roof to draw", 1)
     roofless = [name for name, each in found.items() if not (each.of_kind("compute") or each.theoretical)]
     if roofless:
         click.echo(f"Not in the picture, without a compute ceiling: {', '.join(roofless)}.", err=True)
@@ -206,7 +200,7 @@ def _message_size(text: str | None, records: Sequence[Record]) -> int | None:
     try:
         size = parse_size(text)
     except ValueError as error:
-        raise _failure(f"--message-size {error}", _USAGE) from None
+        raise failure(f"--message-size {error}") from None
     curves = [
         {point.size for point in curve.points if point.size}
         for curve in find_ceilings(records).curves
@@ -214,38 +208,11 @@ def _message_size(text: str | None, records: Sequence[Record]) -> int | None:
     ]
     if not any(sizes and min(sizes) <= size <= max(sizes) for sizes in curves):
         known = ", ".join(map(format_size, sorted(set().union(*curves)))) or "none with a size"
-        raise _failure(
+        raise failure(
             f"--message-size {text}: nothing was measured at that size or on both sides of it; "
             f"there are {known}",
-            _USAGE,
         )
     return size
-
-
-def _read(paths: Sequence[Path]) -> list[Record]:
-    """Records of all paths; the same file named twice counts once, since repeats would narrow intervals."""
-    import csv
-
-    from npc.records.run import read_run, records_file
-
-    found: list[Record] = []
-    for path in dict.fromkeys(records_file(path).resolve() for path in paths):
-        try:
-            found += read_run(path)
-        except FileNotFoundError as error:
-            raise _failure(f"{path}: no such file" if error.filename else str(error), _USAGE) from None
-        except OSError as error:
-            raise _failure(f"{path}: {error.strerror}", _USAGE) from None
-        except (ValueError, csv.Error) as error:
-            raise _failure(f"{path} holds no records: {error}", _USAGE) from None
-    return found
-
-
-def _folder(path: Path) -> Path:
-    from npc.records.run import records_file
-
-    file = records_file(path)
-    return file if file.is_dir() else file.parent
 
 
 def _platform(name: str | None, records: Sequence[Record]) -> Platform | None:
@@ -257,16 +224,14 @@ def _platform(name: str | None, records: Sequence[Record]) -> Platform | None:
     path = find_platform(wanted) if wanted else None
     if path is None:
         if name:
-            raise _failure(
-                f"--platform {name}: there is no such file, and no platforms/{name}/platform.toml", _USAGE
-            )
+            raise failure(f"--platform {name}: there is no such file, and no platforms/{name}/platform.toml")
         return None
     try:
         return read_platform(path)
     except OSError as error:
-        raise _failure(f"{path}: {error.strerror}", _USAGE) from None
+        raise failure(f"{path}: {error.strerror}") from None
     except InvalidPlatform as error:
-        raise _failure(str(error), _USAGE) from None
+        raise failure(str(error)) from None
 
 
 def _one_platform(records: list[Record], platform: Platform | None) -> list[Record]:
@@ -275,7 +240,7 @@ def _one_platform(records: list[Record], platform: Platform | None) -> list[Reco
     if len(names) < 2:
         return records
     if platform is None or platform.name not in names:
-        raise _failure(f"records of several platforms ({', '.join(names)}): choose one by --platform", _USAGE)
+        raise failure(f"records of several platforms ({', '.join(names)}): choose one by --platform")
     return [record for record in records if record.platform == platform.name]
 
 
@@ -286,9 +251,3 @@ def _nothing_usable(found: Roofline, read: int) -> str:
     other = read - sum(found.dropped.values())
     parts = [reasons, f"{other} of tests that give no ceiling" if other else ""]
     return f"none of the {read} records can be used: {'; '.join(filter(None, parts))}"
-
-
-def _failure(message: str, code: int) -> SystemExit:
-    """Say what is wrong; raising the result ends the command with `code`."""
-    click.echo(f"npc roofline: {message}", err=True)
-    return SystemExit(code)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
 from npc.parameters import PathParameter
+from roofline.command_line import cannot_write, failure, picture_folder, read_records
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-_USAGE: Final = 2
 
 
 @click.command()
@@ -32,25 +31,17 @@ def sweep(records: tuple[Path, ...], cases: tuple[str, ...], output: Path | None
 
     Exit code: 0; 1 if no test was measured at two sizes; 2 for bad arguments or an unwritable folder.
     """
-    import csv
     import json
-    from pathlib import Path
 
     from npc.files import replacing
-    from npc.records.run import read_run, records_file
     from npc.records.units import METRICS
     from roofline.comparison import draw_sweeps, find_sweeps, format_sweeps
 
-    read = []
-    for path in dict.fromkeys(records_file(path).resolve() for path in records):
-        try:
-            read += read_run(path)
-        except (OSError, ValueError, csv.Error) as error:
-            raise _failure(f"{path} holds no records: {error}", _USAGE) from None
+    read = read_records(records)
     found = find_sweeps(read, cases)
     if not found:
         usable = sum(record.ok for record in read)
-        raise _failure(f"none of the {usable} usable records is of a test at two message sizes or more", 1)
+        raise failure(f"none of the {usable} usable records is of a test at two message sizes or more", 1)
     if as_json:
         lines = [
             {
@@ -66,9 +57,7 @@ def sweep(records: tuple[Path, ...], cases: tuple[str, ...], output: Path | None
         click.echo(json.dumps({"schema": 1, "platforms": platforms, "sweeps": lines}, indent=1))
     else:
         click.echo(format_sweeps(found) + "\n")
-    folder = output or (
-        (records[0] if records[0].is_dir() else records[0].parent) if len(records) == 1 else Path()
-    )
+    folder = output or picture_folder(records)
     paths = [folder / "sweep.png", folder / "sweep.svg"]
     title = ", ".join(sorted({record.platform for record in read}))
     try:
@@ -76,11 +65,6 @@ def sweep(records: tuple[Path, ...], cases: tuple[str, ...], output: Path | None
         with replacing(paths[0]) as png, replacing(paths[1]) as svg:
             draw_sweeps(found, title, [png, svg])
     except OSError as error:
-        raise _failure(f"cannot write to {folder}: {error.strerror or error}", _USAGE) from None
+        raise cannot_write(folder, error) from None
     for path in paths:
         click.echo(path, err=as_json)
-
-
-def _failure(message: str, code: int) -> SystemExit:
-    click.echo(f"npc sweep: {message}", err=True)
-    return SystemExit(code)

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from npc.parameters import PathParameter
+from roofline.command_line import failure, read_records
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from npc.records.record import Record
     from roofline.prediction import Believed
 
-_USAGE: Final = 2
 _OPERATIONS: Final = ("send", "bcast", "allreduce", "alltoall", "barrier")
 
 
@@ -44,13 +43,11 @@ def fit(records: tuple[Path, ...], output: Path | None, plot: Path | None, as_js
     from roofline.fit_table import format_fits
     from roofline.fits import fit_records
 
-    read = _read(records)
+    read = read_records(records)
     found = fit_records(read)
     if not found.fits:
         reasons = "".join(f"; {name}: {reason}" for name, reason in found.skipped.items())
-        raise _failure(
-            "fit", f"none of the {len(read)} records is part of a sweep over the message size{reasons}", 1
-        )
+        raise failure(f"none of the {len(read)} records is part of a sweep over the message size{reasons}", 1)
     document = to_document(found)
     click.echo(json.dumps(document, indent=1) if as_json else format_fits(found))
     if output:
@@ -67,7 +64,7 @@ def fit(records: tuple[Path, ...], output: Path | None, plot: Path | None, as_js
                     document["fits"], lambda fit: f"{fit['name']}: {source_text(sweep_of(fit))}", partial
                 )
         except (OSError, ValueError) as error:
-            raise _failure("fit", f"cannot draw {plot}: {error}", _USAGE) from None
+            raise failure(f"cannot draw {plot}: {error}") from None
         if not drawn:
             click.echo("No picture: none of the models is one of times over sizes.", err=True)
 
@@ -124,7 +121,7 @@ def predict(
         chosen = _choose(predictable(document), sweep)
         believed = read_believed(document, chosen)
     except InvalidDocument as error:
-        raise _failure("predict", f"{fits}: {error}", _USAGE) from None
+        raise failure(f"{fits}: {error}") from None
     reduction = document.get("reduction") if reduction is None else reduction
     if reduction is not None and not math.isfinite(reduction):
         raise click.BadParameter(f"{reduction} is no time", param_hint="--reduction")
@@ -179,11 +176,11 @@ def _choose(candidates: list[dict[str, Any]], name: str | None) -> dict[str, Any
 
     names = [fit["sweep"]["name"] for fit in candidates]
     if not candidates:
-        raise _failure("predict", "there is no fit of a message's time in it: a latency sweep gives one", 1)
+        raise failure("there is no fit of a message's time in it: a latency sweep gives one", 1)
     if name is not None:
         candidates = [fit for fit in candidates if name in (fit["sweep"]["name"], fit["sweep"]["case"])]
         if not candidates:
-            raise _failure("predict", f"--sweep {name}: there are {', '.join(sorted(set(names)))}", _USAGE)
+            raise failure(f"--sweep {name}: there are {', '.join(sorted(set(names)))}")
     sweeps = ("benchmark", "case", "nodes")
     return min(candidates, key=lambda fit: preference(*(fit["sweep"][name] for name in sweeps)))
 
@@ -194,13 +191,11 @@ def _document(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise _failure(
-            "predict", f"{path}: no such file; `npc fit RECORDS --output {path}` makes it", _USAGE
-        ) from None
+        raise failure(f"{path}: no such file; `npc fit RECORDS --output {path}` makes it") from None
     except OSError as error:
-        raise _failure("predict", f"{path}: {error.strerror}", _USAGE) from None
+        raise failure(f"{path}: {error.strerror}") from None
     except ValueError as error:
-        raise _failure("predict", f"{path}: no JSON: {error}", _USAGE) from None
+        raise failure(f"{path}: no JSON: {error}") from None
 
 
 def _processes(text: str) -> list[int]:
@@ -222,26 +217,6 @@ def _sizes(text: str) -> list[int]:
         raise click.BadParameter(str(error), param_hint="--size") from None
 
 
-def _read(paths: Sequence[Path]) -> list[Record]:
-    """Records of all paths; the same file named twice counts once, since repeats would narrow intervals."""
-    import csv
-
-    from npc.records.run import read_run, records_file
-
-    found: list[Record] = []
-    files = {records_file(path).resolve(): path for path in paths}
-    for file, path in files.items():
-        try:
-            found += read_run(file)
-        except FileNotFoundError as error:
-            raise _failure("fit", f"{path}: no such file" if error.filename else str(error), _USAGE) from None
-        except OSError as error:
-            raise _failure("fit", f"{path}: {error.strerror}", _USAGE) from None
-        except (ValueError, csv.Error) as error:
-            raise _failure("fit", f"{path} holds no records: {error}", _USAGE) from None
-    return found
-
-
 def _write(path: Path, write: Callable[[Path], object]) -> None:
     """A whole file or none."""
     from npc.files import replacing
@@ -250,10 +225,4 @@ def _write(path: Path, write: Callable[[Path], object]) -> None:
         with replacing(path) as partial:
             write(partial)
     except OSError as error:
-        raise _failure("fit", f"cannot write {path}: {error.strerror or error}", _USAGE) from None
-
-
-def _failure(command: str, message: str, code: int) -> SystemExit:
-    """Say what is wrong; raising the result ends the command with `code`."""
-    click.echo(f"npc {command}: {message}", err=True)
-    return SystemExit(code)
+        raise failure(f"cannot write {path}: {error.strerror or error}") from None

@@ -1,0 +1,49 @@
+"""What the commands of this room share: they read records, and end with one line about what is wrong."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+
+from npc.records.record import Record
+from npc.records.run import read_run, records_file
+
+USAGE: Final = 2
+
+
+def read_records(paths: Sequence[Path]) -> list[Record]:
+    """Records of all paths; the same file named twice counts once, since repeats would narrow intervals."""
+    found: list[Record] = []
+    for file, path in {records_file(path).resolve(): path for path in paths}.items():
+        try:
+            found += read_run(file)
+        except FileNotFoundError as error:
+            raise failure(f"{path}: no such file" if error.filename else str(error)) from None
+        except OSError as error:
+            raise failure(f"{path}: {error.strerror}") from None
+        except (ValueError, csv.Error) as error:
+            raise failure(f"{path} holds no records: {error}") from None
+    return found
+
+
+def picture_folder(paths: Sequence[Path]) -> Path:
+    """Where pictures go if nobody says: beside the records, or here if there are several."""
+    if len(paths) != 1:
+        return Path()
+    file = records_file(paths[0])
+    return file if file.is_dir() else file.parent
+
+
+def cannot_write(folder: Path, error: OSError) -> SystemExit:
+    """The end of a command whose folder takes no files."""
+    return failure(f"cannot write to {folder}: {error.strerror or error}; choose one by --output")
+
+
+def failure(message: str, code: int = USAGE) -> SystemExit:
+    """Say what is wrong; raising the result ends the command with `code`."""
+    click.echo(f"npc {click.get_current_context().info_name}: {message}", err=True)
+    return SystemExit(code)

@@ -22,13 +22,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
-from itertools import chain, repeat
-from operator import truediv
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 from npc.records.reading import OK, Reading, failed
-from parsers.text.lines import NUMBER, WHOLE, complete_lines
+from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
 from parsers.text.options import option, words_after
 
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
@@ -46,142 +43,99 @@ _LOST: Final = re.compile(
     rf" # out-of-order messages = ({WHOLE})(?=\n)"
 )
 _POINT: Final = re.compile(
-    rf"\nsockperf: ---> (percentile {NUMBER}|<MAX> observation|<MIN> observation) = *({NUMBER})(?=\n|\Z)"
+    rf"\nsockperf: ---> (percentile {NUMBER}|<MAX> observation|<MIN> observation) = *({NUMBER})(?=\n)"
 )
 _REASON: Final = re.compile(
-    r"\n(?:sockperf: |)(?=['ENU])(ERROR: [^\n]*(?:\n \([^\n]*\))?|'-[^\n]* Invalid [^\n]*"
+    r"\n(?:sockperf: )?(ERROR: [^\n]*(?:\n \([^\n]*\))?|'-[^\n]* Invalid [^\n]*"
     r"|Usage: sockperf <subcommand>|No messages were (?:sent|received from)[^\n]*"
     r"|No valid observations [^\n]*)"
 )
-_SUBCOMMANDS: Final = {
-    "ping-pong": "ping_pong",
+_SHORT: Final = {
     "pp": "ping_pong",
-    "under-load": "under_load",
     "ul": "under_load",
-    "throughput": "throughput",
     "tp": "throughput",
-    "playback": "playback",
     "pb": "playback",
-    "server": "server",
     "sr": "server",
 }
-_DEFAULT_SIZE: Final = 14
-
-
-class _Command(NamedTuple):
-    """What the command line says of all runs; `size` is None without a command line."""
-
-    protocol: str
-    subcommand: str
-    size: int | None
-    params: dict[str, str]
-
-
-class _Run(NamedTuple):
-    """What the readings of one run share; `status` is ok unless sockperf told of an error."""
-
-    protocol: str
-    subcommand: str
-    size: int | None
-    params: dict[str, str]
-    status: str
-    version: str
+_DEFAULT_SIZE: Final = "14"
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of one or several runs of a client; of a server, its failure."""
-    command = _command(words_after(argv, "sockperf"))
-    parts = _BANNER.split(_COLOUR.sub("", complete_lines(text)))
-    versions, bodies = parts[1::2] or [""], parts[2::2] or parts
-    return chain.from_iterable(map(_readings, bodies, repeat(command), versions))
+    text, words = _COLOUR.sub("", complete_lines(text)), words_after(argv, "sockperf")
+    runs = [(banner[1], body) for banner, body in sections(_BANNER, text)]
+    for version, body in runs or [("", text)]:
+        yield from _run(version, body, words)
 
 
-def _command(words: Sequence[str]) -> _Command:
-    """What `words`, the subcommand and its options, say."""
-    if not words:
-        return _Command("", "", None, {})
+def _run(version: str, body: str, words: Sequence[str]) -> list[Reading]:
+    """Readings of one run; `words` are the subcommand and its options, none if they are not known."""
+    protocol = subcommand = ""
+    size = None
+    if words:
+        subcommand = _SHORT.get(words[0], words[0].replace("-", "_"))
+        subcommand = subcommand if subcommand in _SHORT.values() else ""
+        protocol = "tcp" if "--tcp" in words else "udp"
+        asked = option(words, "-m", "--msg-size") or _DEFAULT_SIZE
+        size = int(asked) if re.fullmatch(WHOLE, asked) else None
     options = {"mps": option(words, "--mps"), "msg_size_range": option(words, "-r", "--range")}
-    asked = option(words, "-m", "--msg-size")
-    return _Command(
-        "tcp" if "--tcp" in words else "udp",
-        _SUBCOMMANDS.get(words[0], ""),
-        _DEFAULT_SIZE if asked is None else int(asked) if re.fullmatch(WHOLE, asked) else None,
-        {name: value for name, value in options.items() if value},
-    )
-
-
-def _readings(body: str, command: _Command, version: str) -> list[Reading]:
-    """Readings of one run; `body` is what follows its banner."""
-    body += "\n"
-    protocol, subcommand, size, params = command
-    target = _TARGET.search(body)
+    params = {name: value for name, value in options.items() if value}
+    target, printed, reason = _TARGET.search(body), _SIZE.search(body), _REASON.search(body)
     if target:
         protocol = target[1].lower()
-    reason = _REASON.search(body)
-    status = f"invalid: {reason[1]}" if reason else OK
-    if subcommand == "server":
-        size = None
-    elif "test was performed" in body and (printed := _SIZE.search(body)):
-        size = int(printed[1])
-    run = _Run(protocol, subcommand, size, params, status, version)
-    found = _throughput(body, run) if "Message Rate is " in body else []
-    if "Printing statistics" in body:
-        found += _latencies(body, run)
-    if not found and (reason or "[CLIENT]" in body or subcommand not in ("server", "")):
-        test = subcommand or "latency"
-        metric = {"throughput": "bandwidth", "server": "message_rate"}.get(test, "latency")
-        found = [
-            failed(_case(protocol, test), metric, reason[1] if reason else "no result was printed", size)
-        ]
-    return found
-
-
-def _case(protocol: str, test: str) -> str:
-    return f"{protocol}_{test}" if protocol else test
-
-
-def _throughput(body: str, run: _Run) -> list[Reading]:
-    """Message rate and bandwidth of what was sent."""
-    rate = _RATE.search(body)
-    if not rate or not int(rate[1]):
-        return []
-    values = [("message_rate", float(rate[1]))]
-    if run.size is not None:
-        values.append(("bandwidth", float(rate[1]) * run.size))
-    elif mib := _MIB.search(body):
-        values.append(("bandwidth", float(mib[1]) * 2**20))
-    case, params = _case(run.protocol, "throughput"), {**run.params, "side": "send"}
-    return [
-        Reading(case, metric, value, run.size, run.status, params, run.version) for metric, value in values
-    ]
-
-
-def _latencies(body: str, run: _Run) -> list[Reading]:
-    """Average, standard deviation, percentiles and extremes of each server's latency."""
-    case = _case(run.protocol, run.subcommand or "latency")
-    found: list[Reading] = []
-    parts = _SERVER.split(body)
-    for server, block in zip(parts[1::2], parts[2::2], strict=True):
-        average = _AVERAGE.search(block)
-        if not average:
-            continue
-        over = 1e6 if average[1] == "latency" else 2e6
-        status = _validity(block) if run.status == OK else run.status
-        params = run.params if server == "0" else {**run.params, "server": server}
-        points = _POINT.split(block)
-        labels = ("average", "stdev", *points[1::3])
-        numbers = (average[2], average[3], *points[2::3])
-        found += map(
-            Reading,
-            repeat(case),
-            repeat("latency"),
-            map(truediv, map(float, numbers), repeat(over)),
-            repeat(run.size),
-            repeat(status),
-            _qualifiers(labels, tuple(params.items())),
-            repeat(run.version),
+    if printed or subcommand == "server":
+        size = int(printed[1]) if printed and subcommand != "server" else None
+    prefix, test = f"{protocol}_" if protocol else "", subcommand or "latency"
+    found = [
+        Reading(
+            prefix + case,
+            metric,
+            value,
+            size,
+            f"invalid: {reason[1]}" if reason else status,
+            {**params, **own},
+            version,
         )
+        for case, metric, value, status, own in (*_throughput(body, size), *_latencies(body, test))
+    ]
+    if not found and (reason or "[CLIENT]" in body or subcommand not in ("server", "")):
+        metric = {"throughput": "bandwidth", "server": "message_rate"}.get(test, "latency")
+        found = [failed(prefix + test, metric, reason[1] if reason else "no result was printed", size)]
     return found
+
+
+#: Case, metric, value, status, qualifiers.
+_Number: TypeAlias = tuple[str, str, float, str, dict[str, str]]
+
+
+def _throughput(body: str, size: int | None) -> Iterator[_Number]:
+    """Message rate and bandwidth of what was sent."""
+    rate, mib = _RATE.search(body), _MIB.search(body)
+    if rate and int(rate[1]):
+        yield "throughput", "message_rate", float(rate[1]), OK, {"side": "send"}
+        if size is not None:
+            yield "throughput", "bandwidth", float(rate[1]) * size, OK, {"side": "send"}
+        elif mib:
+            yield "throughput", "bandwidth", float(mib[1]) * 2**20, OK, {"side": "send"}
+
+
+def _latencies(body: str, test: str) -> Iterator[_Number]:
+    """Average, standard deviation, percentiles and extremes of each server's latency."""
+    for server, block in sections(_SERVER, body):
+        average = _AVERAGE.search(block)
+        if average:
+            status, a_second = _validity(block), 1e6 if average[1] == "latency" else 2e6
+            params = {} if server[1] == "0" else {"server": server[1]}
+            yield test, "latency", float(average[2]) / a_second, status, params
+            for label, number in (("stdev", average[3]), *_POINT.findall(block)):
+                own = {**params, "statistic": _statistic(label)}
+                yield test, "latency", float(number) / a_second, status, own
+
+
+def _statistic(label: str) -> str:
+    """The name of a point of a distribution: ``percentile 99.900`` is p99.9, ``<MAX> observation`` is max."""
+    kind, _, percentile = label.partition(" ")
+    return f"p{float(percentile):g}" if kind == "percentile" else kind.strip("<>").lower()
 
 
 def _validity(block: str) -> str:
@@ -192,14 +146,3 @@ def _validity(block: str) -> str:
     if not any(map(int, counts.groups())):
         return OK
     return "invalid: {} dropped, {} duplicated, {} out-of-order messages".format(*counts.groups())
-
-
-@lru_cache
-def _qualifiers(labels: tuple[str, ...], params: tuple[tuple[str, str], ...]) -> list[dict[str, str]]:
-    """The params of a distribution's lines: ``percentile 99.900`` is p99.9."""
-    found = []
-    for label in labels:
-        kind, _, percentile = label.partition(" ")
-        name = f"p{float(percentile):g}" if kind == "percentile" else kind.strip("<>").lower()
-        found.append(dict(params) if name == "average" else {**dict(params), "statistic": name})
-    return found

@@ -21,16 +21,14 @@ Source: stream.c 5.10; OpenMP 5.0, sections 6.13 and 6.14; https://www.cs.virgin
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final
 
 from npc.machine.sysfs import format_cpus, parse_cpus
 from npc.records.reading import OK, Reading, failed
 from npc.validity.arithmetic import contradiction
-from parsers.text.lines import NUMBER, WHOLE, complete_lines
-from parsers.text.shapes import by_shape
+from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
 
 _VERSION: Final = re.compile(r"\nSTREAM version (?:\$Revision: )?([^\s$]+)[^\n]*(?=\n)")
 _RATE: Final = re.compile(rf"\n(Copy|Scale|Add|Triad): +({NUMBER}) +{NUMBER} +({NUMBER}) +{NUMBER} *(?=\n)")
@@ -47,36 +45,20 @@ _PLACE: Final = re.compile(
     r"\nOpenMP thread ([0-9]{1,5}) of ([0-9]{1,5}) on CPUs ([0-9,-]{1,4000})[ \t]*(?=\n)"
 )
 _CPU_LIST: Final = re.compile(r"[0-9]{1,5}(?:-[0-9]{1,5})?(?:,[0-9]{1,5}(?:-[0-9]{1,5})?)*")
-#: Kernel → its case, how many of the three arrays it moves.
-_KERNELS: Final = {"Copy": ("copy", 2), "Scale": ("scale", 2), "Add": ("add", 3), "Triad": ("triad", 3)}
+#: Kernel → how many of the three arrays it moves.
+_KERNELS: Final = {"Copy": 2, "Scale": 2, "Add": 3, "Triad": 3}
 _LEAST_TICKS: Final = 20
 #: MiB are printed with one digit after the point.
 _ROUNDING_MIB: Final = 0.051
-_NOWHERE: Final = slice(0, 0)
-_NO_RATE: Final = (_NOWHERE, 0.0, _NOWHERE, 0.0)
-
-
-class _Layout(NamedTuple):
-    """Where the numbers are in the texts of runs that differ in their digits only, and what these share."""
-
-    #: Bytes of an element, elements, MiB of an array and of all, threads requested and counted.
-    settings: tuple[slice, ...]
-    ticks: slice
-    #: Kernel → its rate, one unit of the last digit of that (B/s), its best time, one unit of that (s).
-    rates: dict[str, tuple[slice, float, slice, float]]
-    #: How it stores past the caches, if it does.
-    stores: str
-    #: What the check of the arrays says against the rates.
-    status: str
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of one or several runs, kernel by kernel; a run without a kernel's rate has failed."""
     text = complete_lines(text)
-    parts = _VERSION.split(text)
-    places = _places(text) if len(parts) <= 3 else {}  # of several runs nobody knows whose they are
-    runs = zip(parts[1::2] or [""], parts[2::2] or parts, strict=True)
-    return chain.from_iterable(_run(version, body, places) for version, body in runs)
+    runs = [(version[1], body) for version, body in sections(_VERSION, text)]
+    places = _places(text) if len(runs) <= 1 else {}  # of several runs nobody knows whose they are
+    for version, body in runs or [("", text)]:
+        yield from _run(version, body, places)
 
 
 def _places(text: str) -> dict[int, frozenset[int]]:
@@ -89,92 +71,63 @@ def _places(text: str) -> dict[int, frozenset[int]]:
     return places if complete and set(places) == set(range(len(places))) else {}
 
 
-def _run(version: str, body: str, places: dict[int, frozenset[int]]) -> list[Reading]:
+def _run(version: str, body: str, places: Mapping[int, frozenset[int]]) -> Iterator[Reading]:
     """Readings of one run; nothing if it shows neither STREAM's banner nor its table."""
-    body += "\n"
-    if not version and not _RATE.search(body):
-        return []
-    layout = _layout(body)
-    printed = [body[place] for place in layout.settings]
-    bound = list(places.values()) if str(len(places)) == printed[-1] else []
-    cpus = format_cpus(chain.from_iterable(bound)) if bound else ""
-    size, params, status = _settings(layout.stores, cpus, *printed)
-    ticks = body[layout.ticks]
-    if layout.status != OK:
-        status = layout.status
-    elif status == OK and ticks and int(ticks) < _LEAST_TICKS:
-        status = f"invalid: a test takes {ticks} clock ticks, STREAM asks for at least {_LEAST_TICKS}"
-    elif status == OK:
-        status = _sharing(bound)
-    found = []
-    for kernel, (case, arrays) in _KERNELS.items():
-        rate_place, rate_step, best_place, best_step = layout.rates.get(kernel, _NO_RATE)
-        rate = float(body[rate_place] or 0) * 1e6
-        own = status
+    rates = {kernel: (rate, best) for kernel, rate, best in _RATE.findall(body)}
+    if not rates and not version:
+        return
+    element, length, stores = (pattern.search(body) for pattern in (_ELEMENT, _LENGTH, _STORES))
+    threads = dict(_THREADS.findall(body))
+    number = threads.get("counted") or threads.get("requested", "")
+    bound = list(places.values()) if str(len(places)) == number else []
+    size = 3 * int(element[1]) * int(length[1]) if element and length else None
+    params = {
+        "array_size": length[1] if length else "",
+        "precision": "single" if element and element[1] == "4" else "",
+        "threads": number,
+        "thread_cpus": format_cpus(chain.from_iterable(bound)),
+        "stores": stores[1] if stores and stores[1] != "ordinary" else "",
+    }
+    params = {name: value for name, value in params.items() if value}
+    status = _validity(body, size, threads, bound)
+    for kernel, arrays in _KERNELS.items():
+        printed, best = rates.get(kernel, ("0", "0"))
+        rate, own = float(printed) * 1e6, status
         if not rate:
-            found.append(failed(case, "bandwidth", "no rate was printed", size, params))
+            yield failed(kernel.lower(), "bandwidth", "no rate was printed", size, params)
             continue
         if status == OK and size:
-            wrong = contradiction(rate, size * arrays / 3, float(body[best_place]), rate_step, best_step)
+            rate_step, best_step = _last_digit(printed) * 1e6, _last_digit(best)
+            wrong = contradiction(rate, size * arrays / 3, float(best), rate_step, best_step)
             own = f"invalid: {wrong}" if wrong else OK
-        found.append(Reading(case, "bandwidth", rate, size, own, params, version))
-    return found
+        yield Reading(kernel.lower(), "bandwidth", rate, size, own, params, version)
 
 
-@by_shape
-def _layout(text: str) -> _Layout:
-    """The layout of a run's text."""
-    found = [pattern.search(text) for pattern in (_ELEMENT, _LENGTH, _PER_ARRAY, _TOTAL, _TICKS)]
-    *settings, ticks = (slice(*match.span(1)) if match else _NOWHERE for match in found)
-    threads = {match[1]: slice(*match.span(2)) for match in _THREADS.finditer(text)}
-    settings += (threads.get(which, _NOWHERE) for which in ("requested", "counted"))
-    rates = {
-        row[1]: (slice(*row.span(2)), _last_digit(row[2]) * 1e6, slice(*row.span(3)), _last_digit(row[3]))
-        for row in _RATE.finditer(text)
-    }
-    stores = _STORES.search(text)
-    past_caches = stores[1] if stores and stores[1] != "ordinary" else ""
-    status = OK
-    if "\nFailed Validation" in text:
-        status = "invalid: the arrays failed STREAM's validation"
-    elif "\nSolution Validates" not in text:
-        status = "invalid: the text ends before the arrays were validated"
-    return _Layout(tuple(settings), ticks, rates, past_caches, status)
+def _validity(
+    body: str, size: int | None, threads: Mapping[str, str], bound: Sequence[frozenset[int]]
+) -> str:
+    """The status that the text gives its own rates."""
+    if "\nFailed Validation" in body:
+        return "invalid: the arrays failed STREAM's validation"
+    if "\nSolution Validates" not in body:
+        return "invalid: the text ends before the arrays were validated"
+    if size is None:
+        return "invalid: the array size is not printed"
+    for printed, arrays in ((_PER_ARRAY.search(body), 1), (_TOTAL.search(body), 3)):
+        if printed and abs(float(printed[1]) - size * arrays / 3 / 2**20) > _ROUNDING_MIB:
+            return f"invalid: an array is of {size / 3 / 2**20:.1f} MiB, but: {printed[0].strip()}"
+    if len(set(threads.values())) > 1:
+        return f"invalid: {threads['counted']} threads ran, {threads['requested']} were asked for"
+    ticks = _TICKS.search(body)
+    if ticks and int(ticks[1]) < _LEAST_TICKS:
+        return f"invalid: a test takes {ticks[1]} clock ticks, STREAM asks for at least {_LEAST_TICKS}"
+    for cpus in set(bound):
+        sharing = sum(place <= cpus for place in bound)
+        if sharing > len(cpus):
+            return f"invalid: {sharing} threads took turns on CPU {format_cpus(cpus)}"
+    return OK
 
 
 def _last_digit(printed: str) -> float:
     """One unit of the last digit of a printed number."""
     return 10.0 ** -len(printed.partition(".")[2])
-
-
-def _sharing(places: list[frozenset[int]]) -> str:
-    """Invalid where more threads are bound to some CPUs than these are."""
-    for cpus in set(places):
-        threads = sum(place <= cpus for place in places)
-        if threads > len(cpus):
-            return f"invalid: {threads} threads took turns on CPU {format_cpus(cpus)}"
-    return OK
-
-
-@lru_cache
-def _settings(stores: str, cpus: str, *printed: str) -> tuple[int | None, dict[str, str], str]:
-    """Bytes of all arrays, params and the status that follow from what `_Layout.settings` gives."""
-    element, length, per_array, total, requested, counted = printed
-    size = 3 * int(element) * int(length) if element and length else None
-    params = {
-        "array_size": length,
-        "precision": "single" if element == "4" else "",
-        "threads": counted or requested,
-        "thread_cpus": cpus,
-        "stores": stores,
-    }
-    params = {name: value for name, value in params.items() if value}
-    if size is None:
-        return size, params, "invalid: the array size is not printed"
-    for name, mib, arrays in (("Memory per array", per_array, 1), ("Total memory required", total, 3)):
-        if mib and abs(float(mib) - size * arrays / 3 / 2**20) > _ROUNDING_MIB:
-            wrong = f"an array is of {size / 3 / 2**20:.1f} MiB, but: {name} = {mib} MiB"
-            return size, params, f"invalid: {wrong}"
-    if counted and requested and counted != requested:
-        return size, params, f"invalid: {counted} threads ran, {requested} were asked for"
-    return size, params, OK

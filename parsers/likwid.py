@@ -30,13 +30,13 @@ from typing import Final
 
 from npc.records.reading import OK, Reading, failed
 from npc.validity.arithmetic import contradiction
-from parsers.text.lines import NUMBER, WHOLE, complete_lines
+from parsers.text.lines import NUMBER, SCIENTIFIC, WHOLE, complete_lines, sections
 from parsers.text.options import option, words_after
 
 _TEST: Final = re.compile(r"\nTest: (\w+)[ \t]*(?=\n)")
 _RATE: Final = re.compile(rf"\n(MFlops|MByte)/s:[ \t]*({NUMBER})[ \t]*(?=\n)")
 _SIZE: Final = re.compile(rf"\nSize \(Byte\):[ \t]*({WHOLE})[ \t]*(?=\n)")
-_TIME: Final = re.compile(r"\nTime:[ \t]*([0-9.]{1,18}e[-+][0-9]{2}) sec[ \t]*(?=\n)")
+_TIME: Final = re.compile(rf"\nTime:[ \t]*({SCIENTIFIC}) sec[ \t]*(?=\n)")
 _VOLUME: Final = re.compile(rf"\nData volume \(Byte\):[ \t]*({WHOLE})[ \t]*(?=\n)")
 #: One step of a rate's last digit, in B/s.
 _STEP: Final = 1e4
@@ -49,7 +49,6 @@ _ERROR: Final = re.compile(
 _TITLE: Final = re.compile(r"\n(?:Region (\S{1,100}), Group|Group) [0-9]+: (\w{1,40})[ \t]*(?=\n)")
 _ROW: Final = re.compile(r"\n\|([^|\n]{1,100})\|(.*)\|[ \t]*(?=\n)")
 _NAME: Final = re.compile(r"(.+) \[([^]]+)\](?: STAT)?")
-_COUNT: Final = re.compile(rf"{NUMBER}(?:e[-+][0-9]{{2}})?")
 #: Unit → metric, that unit in SI, and the column of a table over several threads that tells it.
 _COUNTED: Final = {
     "MFLOP/s": ("flops", 1e6, "Sum"),
@@ -68,16 +67,15 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     words = words_after(argv, "likwid-bench")
     groups = [f"{flag} {value}" for flag, value in pairwise(words) if flag in ("-w", "-W")]
     params = {"workgroup": " ".join(groups)} if groups else {}
-    text = complete_lines(text)
-    parts = _TEST.split(text)
-    asked = option(words, "-t")
-    for kernel, body in zip(parts[1::2], parts[2::2], strict=True):
-        yield from _run(kernel, body + "\n", params)
-    yield from _counted(text, {**params, "kernel": asked} if asked else params)
-    if len(parts) == 1:
-        error = _ERROR.search(text)
-        if asked or error:
-            yield _failure(asked or "likwid-bench", error[1] if error else "no result was printed", params)
+    text, asked = complete_lines(text), option(words, "-t")
+    runs = list(sections(_TEST, text))
+    for test, body in runs:
+        yield from _run(test[1], body, params)
+    for title, tables in sections(_TITLE, text):
+        yield from _counted(title, tables, {**params, "kernel": asked} if asked else params)
+    error = _ERROR.search(text)
+    if not runs and (asked or error):
+        yield _failure(asked or "likwid-bench", error[1] if error else "no result was printed", params)
 
 
 def _run(kernel: str, body: str, params: dict[str, str]) -> Iterator[Reading]:
@@ -106,37 +104,28 @@ def _run(kernel: str, body: str, params: dict[str, str]) -> Iterator[Reading]:
             yield Reading(kernel, "bandwidth", rate * 1e6, int(size[1]), status, params)
 
 
-def _counted(text: str, params: dict[str, str]) -> Iterator[Reading]:
+def _counted(title: re.Match[str], tables: str, params: dict[str, str]) -> Iterator[Reading]:
     """Readings of likwid-perfctr's tables of metrics: one hardware thread's, or the statistics of several."""
-    _, *parts = _TITLE.split(text) if "\n|" in text else ("",)
-    for region, group, tables in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
-        shared = params if region is None else {**params, "region": region}
-        column: dict[str, int] = {}
-        for row_name, row_cells in _ROW.findall(tables + "\n"):
-            name, cells = row_name.strip(), [cell.strip() for cell in row_cells.split("|")]
-            if name in ("Metric", "Event", "Region Info"):
-                column = _columns(cells) if name == "Metric" else {}
-            elif len(cells) == column.get("cells") and name.endswith(" STAT") == ("Sum" in column):
-                yield from _count(group, name, cells, column, shared)
+    if title[1] is not None:
+        params = {**params, "region": title[1]}
+    header: list[str] = []
+    for row_name, row_cells in _ROW.findall(tables):
+        name, cells = row_name.strip(), [cell.strip() for cell in row_cells.split("|")]
+        if name in ("Metric", "Event", "Region Info"):
+            known = name == "Metric" and (len(cells) == 1 or {"Sum", "Max", "Avg"} <= set(cells))
+            header = cells if known else []  # a column for each thread is not read
+        elif len(cells) == len(header) and name.endswith(" STAT") == (len(header) > 1):
+            yield from _count(title[2], name, dict(zip(header, cells, strict=True)), params)
 
 
-def _columns(header: list[str]) -> dict[str, int]:
-    """Where the columns of a table of metrics are, by name; nothing of one with a column for each thread."""
-    if {"Sum", "Max", "Avg"} <= set(header):
-        return {**{name: place for place, name in enumerate(header)}, "cells": len(header)}
-    return {"cells": 1} if len(header) == 1 else {}
-
-
-def _count(
-    group: str, name: str, cells: list[str], column: dict[str, int], params: dict[str, str]
-) -> Iterator[Reading]:
+def _count(group: str, name: str, cells: dict[str, str], params: dict[str, str]) -> Iterator[Reading]:
     """The reading of a row, if its unit is known and anything was counted."""
     named = _NAME.fullmatch(name)
     if not named or named[2] not in _COUNTED or _ONLY.get(named[2], named[1]) != named[1]:
         return
     metric, factor, statistic = _COUNTED[named[2]]
-    cell = cells[column.get(statistic, 0)]
-    if _COUNT.fullmatch(cell) and float(cell):
+    cell = cells.get(statistic) or next(iter(cells.values()))
+    if re.fullmatch(SCIENTIFIC, cell) and float(cell):
         precision = {"DP": "double", "SP": "single"}.get(named[1].rpartition(" ")[2])
         more = {"counted": named[1], **({"precision": precision} if precision else {})}
         yield Reading(group, metric, float(cell) * factor, None, OK, {**params, **more})

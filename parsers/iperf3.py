@@ -22,18 +22,19 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from npc.records.reading import OK, Reading, failed
 from npc.records.units import parse_size
-from parsers.text.lines import NUMBER, WHOLE, complete_lines
+from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
 from parsers.text.options import option, words_after
 
-_LOST_ROW: Final = rf"(?: +({NUMBER}) ms +({WHOLE})/({WHOLE}) \([^)\n]*\))?"
 _SUMMARY: Final = re.compile(
-    r"\n\[ *(SUM|\d+)\](?:\[([TR]X)-([CS])\])? +[0-9.]+-[0-9.]+ +sec +[0-9.]+ [KMGT]?Bytes +"
-    rf"({NUMBER}) ([KMGT]?)(bits|Bytes)/sec{_LOST_ROW}(?: +({WHOLE}))? +(sender|receiver) *(?=\n)"
+    r"\n\[ *(?P<stream>SUM|\d+)\](?:\[(?P<end>[TR]X-[CS])\])? +[0-9.]+-[0-9.]+ +sec +[0-9.]+ [KMGT]?Bytes +"
+    rf"(?P<rate>{NUMBER}) (?P<prefix>[KMGT]?)(?P<unit>bits|Bytes)/sec"
+    rf"(?: +(?P<jitter>{NUMBER}) ms +(?P<lost>{WHOLE})/(?P<sent>{WHOLE}) \([^)\n]*\))?"
+    rf"(?: +(?P<retransmits>{WHOLE}))? +(?P<side>sender|receiver) *(?=\n)"
 )
 _RUN_END: Final = re.compile(r"\n(?:iperf Done\.|-{40,}\nServer listening [^\n]*\n-{40,})(?=\n)")
 _BEGIN: Final = re.compile(r"\n(?:Connecting to host |Accepted connection from )")
@@ -54,12 +55,11 @@ class _Run(NamedTuple):
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of one or several runs, of the client or the server."""
-    words = words_after(argv, "iperf3")
     documents = ("\n" + text).split("\n{")
     for document in documents[1:]:
         yield from _json("{" + document)
     if len(documents) == 1:
-        yield from _text(complete_lines(text), words)
+        yield from _text(complete_lines(text), words_after(argv, "iperf3"))
 
 
 def _json(document: str) -> Iterator[Reading]:
@@ -76,64 +76,35 @@ def _json(document: str) -> Iterator[Reading]:
         params["streams"] = str(test["num_streams"])
     if test.get("target_bitrate"):
         params["bitrate"] = str(test["target_bitrate"])
-    version = str(start.get("version", "")).removeprefix("iperf ")
     block = _amount(test, "blksize")
-    size = None if block is None else int(block)
-    run = _Run(str(test.get("protocol", "TCP")).lower(), size, params, version)
-    if run.case == "udp" and "sum_received" not in end and "sum" in end:
+    version = str(start.get("version", "")).removeprefix("iperf ")
+    case = str(test.get("protocol", "TCP")).lower()
+    run = _Run(case, None if block is None else int(block), params, version)
+    if case == "udp" and "sum_received" not in end and "sum" in end:
         alone = _object(end, "sum")  # before 3.11: the sender's rate beside what the receiver told
         end = {**end, "sum_sent": alone, "sum_received": {**alone, "bits_per_second": None}}
-    if "error" not in result and "protocol" not in test:
-        yield failed(run.case, "bandwidth", "the JSON names no protocol", run.size, params)
-    elif "error" in result or "sum_received" not in end:
-        reason = result.get("error", "no sum of what was received")
-        yield failed(run.case, "bandwidth", str(reason), run.size, params)
+    if "error" in result or "protocol" not in test or "sum_received" not in end:
+        reason = "the JSON names no protocol" if "protocol" not in test else "no sum of what was received"
+        yield failed(case, "bandwidth", str(result.get("error", reason)), run.size, params)
     elif "sum_received_bidir_reverse" in end:
-        yield from _sums(end, "", run, {"direction": "bidir_forward"})
-        yield from _sums(end, "_bidir_reverse", run, {"direction": "bidir_reverse"})
+        yield from _readings(run, _sums(end, ""), "bidir_forward")
+        yield from _readings(run, _sums(end, "_bidir_reverse"), "bidir_reverse")
     else:
         if "accepted_connection" in start and not _object(end, "sum_received").get("bits_per_second"):
             end = {**end, "sum_received": {}}  # a server that sends does not know what arrived
-        yield from _sums(end, "", run, {"direction": "reverse"} if test.get("reverse") else {})
+        yield from _readings(run, _sums(end, ""), "reverse" if test.get("reverse") else "")
 
 
-def _sums(end: dict[str, Any], suffix: str, run: _Run, direction: dict[str, str]) -> Iterator[Reading]:
-    """Readings of one direction's sums in the JSON."""
+def _sums(end: dict[str, Any], suffix: str) -> dict[str, float | None]:
+    """What the JSON's sums of one direction say."""
     received, sent = _object(end, "sum_received" + suffix), _object(end, "sum_sent" + suffix)
-    rate, jitter_ms, lost_percent = (
-        _amount(received, key) for key in ("bits_per_second", "jitter_ms", "lost_percent")
-    )
-    yield from _readings(
-        run._replace(params={**run.params, **direction}),
-        rate / 8 if rate is not None else None,
-        (_amount(sent, "bits_per_second") or 0.0) / 8,
-        _amount(sent, "retransmits"),
-        jitter_ms / 1e3 if jitter_ms is not None else None,
-        lost_percent / 100 if lost_percent is not None else None,
-    )
-
-
-def _readings(
-    run: _Run,
-    received: float | None,
-    sent: float,
-    retransmits: float | None,
-    jitter: float | None,
-    loss: float | None,
-) -> Iterator[Reading]:
-    """Readings of one direction; rates in bytes/s, `received` None where nothing tells what arrived."""
-    case, size, params, version = run
-    if received:
-        yield Reading(case, "bandwidth", received, size, OK, params, version)
-    elif received is not None or not sent:
-        yield failed(case, "bandwidth", "nothing was received", size, params)
-    if sent:
-        status = "invalid: nothing was received" if received == 0 else OK
-        yield Reading(case, "bandwidth", sent, size, status, {**params, "side": "send"}, version)
-    others = {"retransmits": retransmits, "jitter": jitter, "loss": loss}
-    for metric, value in others.items():
-        if value is not None and received != 0:
-            yield Reading(case, metric, value, size, OK, params, version)
+    return {
+        "received": _amount(received, "bits_per_second", 8),
+        "sent": _amount(sent, "bits_per_second", 8),
+        "retransmits": _amount(sent, "retransmits"),
+        "jitter": _amount(received, "jitter_ms", 1e3),
+        "loss": _amount(received, "lost_percent", 100),
+    }
 
 
 def _object(parent: Any, key: str) -> dict[str, Any]:
@@ -142,30 +113,49 @@ def _object(parent: Any, key: str) -> dict[str, Any]:
     return child if isinstance(child, dict) else {}
 
 
-def _amount(parent: dict[str, Any], key: str) -> float | None:
-    """The number at `key`, None if there is none that can have been measured."""
+def _amount(parent: dict[str, Any], key: str, a_unit: float = 1) -> float | None:
+    """The number at `key` in SI units, None if there is none that can have been measured."""
     value = parent.get(key)
-    return float(value) if isinstance(value, (int, float)) and 0 <= value < math.inf else None
+    return value / a_unit if isinstance(value, (int, float)) and 0 <= value < math.inf else None
+
+
+def _readings(run: _Run, values: Mapping[str, float | None], direction: str) -> Iterator[Reading]:
+    """Readings of one direction; rates in B/s, what was received None where nothing tells what arrived."""
+    case, size, params, version = run
+    if direction:
+        params = {**params, "direction": direction}
+    received, sent = values["received"], values["sent"]
+    if received:
+        yield Reading(case, "bandwidth", received, size, OK, params, version)
+    elif received is not None or not sent:
+        yield failed(case, "bandwidth", "nothing was received", size, params)
+    if sent:
+        status = "invalid: nothing was received" if received == 0 else OK
+        yield Reading(case, "bandwidth", sent, size, status, {**params, "side": "send"}, version)
+    for metric in ("retransmits", "jitter", "loss"):
+        value = values[metric]
+        if value is not None and received != 0:
+            yield Reading(case, metric, float(value), size, OK, params, version)
 
 
 def _text(text: str, words: Sequence[str]) -> Iterator[Reading]:
     """Readings of the text form: each run from its first line to the line that ends its summary."""
-    runs = _BEGIN.split(text)[1:]
+    runs = [body for _, body in sections(_BEGIN, text)]
     error, told = _ERROR.search(text), _VERSION.search(text)  # the version, where -V is given
     if not runs and (error or "-c" in words or "--client" in words):
         runs = [""]
-    for run_text in runs:
-        body = run_text + "\n"
+    options = {
+        "streams": option(words, "-P", "--parallel"),
+        "bitrate": option(words, "-b", "--bitrate", "--bandwidth"),
+    }
+    params = {name: value for name, value in options.items() if value and (name, value) != ("streams", "1")}
+    for body in runs:
         end = _RUN_END.search(body)
         if end:
             body = body[: end.start()] + "\n"
         udp = "-u" in words or "--udp" in words or " Datagrams\n" in body
-        blocks, asked = _BLOCK.search(body), option(words, "-l", "--length")
-        size = int(blocks[1]) if blocks else _bytes(asked)
-        streams, bitrate = option(words, "-P", "--parallel"), option(words, "-b", "--bitrate", "--bandwidth")
-        params = {"streams": streams} if streams and streams != "1" else {}
-        if bitrate:
-            params["bitrate"] = bitrate
+        block = _BLOCK.search(body)
+        size = int(block[1]) if block else _bytes(option(words, "-l", "--length"))
         run = _Run("udp" if udp else "tcp", size, params, told[1] if told else "")
         if end:
             yield from _summaries(body, run)
@@ -176,39 +166,39 @@ def _text(text: str, words: Sequence[str]) -> Iterator[Reading]:
 
 def _summaries(body: str, run: _Run) -> Iterator[Reading]:
     """Readings of a finished run's summary lines, by direction."""
-    lines = _SUMMARY.findall(body)
-    if any(line[0] == "SUM" for line in lines):
-        lines = [line for line in lines if line[0] == "SUM"]
-    directions: dict[str, dict[str, tuple[str, ...]]] = {}
-    mixed = any(bool(line[6]) != (run.case == "udp") for line in lines)
+    lines = list(_SUMMARY.finditer(body))
+    lines = [line for line in lines if line["stream"] == "SUM"] or lines
+    directions: dict[str, dict[str, re.Match[str]]] = {}
+    mixed = any(bool(line["jitter"]) != (run.case == "udp") for line in lines)
     for line in lines:
         direction = "reverse" if "\nReverse mode, " in body else ""
-        if line[1]:
-            sends = line[1] + line[2] in ("TXC", "RXS")
-            direction = "bidir_forward" if sends else "bidir_reverse"
+        if line["end"]:
+            direction = "bidir_forward" if line["end"] in ("TX-C", "RX-S") else "bidir_reverse"
         sides = directions.setdefault(direction, {})
-        mixed = mixed or line[-1] in sides
-        sides[line[-1]] = line
+        mixed = mixed or line["side"] in sides
+        sides[line["side"]] = line
     if mixed or not directions:
         reason = "is not that of one run" if mixed else "is missing"
         yield failed(run.case, "bandwidth", f"the summary {reason}", run.size, run.params)
         return
     for direction, sides in directions.items():
         sender, receiver = sides.get("sender"), sides.get("receiver")
-        yield from _readings(
-            run._replace(params={**run.params, "direction": direction}) if direction else run,
-            _rate(receiver) if receiver else None,
-            _rate(sender) if sender else 0.0,
-            float(sender[9]) if sender and sender[9] else None,
-            float(receiver[6]) / 1e3 if receiver and receiver[6] else None,
-            int(receiver[7]) / int(receiver[8]) if receiver and int(receiver[8] or 0) else None,
-        )
+        values = {
+            "received": _rate(receiver) if receiver else None,
+            "sent": _rate(sender) if sender else None,
+            "retransmits": float(sender["retransmits"]) if sender and sender["retransmits"] else None,
+            "jitter": float(receiver["jitter"]) / 1e3 if receiver and receiver["jitter"] else None,
+            "loss": int(receiver["lost"]) / int(receiver["sent"])
+            if receiver and int(receiver["sent"] or 0)
+            else None,
+        }
+        yield from _readings(run, values, direction)
 
 
-def _rate(line: tuple[str, ...]) -> float:
+def _rate(line: re.Match[str]) -> float:
     """Bytes per second of a summary line."""
-    number, prefix, unit = float(line[3]), _PREFIXES.index(line[4]), line[5]
-    return number * 1000.0**prefix / 8 if unit == "bits" else number * 1024.0**prefix
+    rate, power = float(line["rate"]), _PREFIXES.index(line["prefix"])
+    return rate * 1000.0**power / 8 if line["unit"] == "bits" else rate * 1024.0**power
 
 
 def _bytes(size: str | None) -> int | None:

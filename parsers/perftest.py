@@ -24,6 +24,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf, isfinite
+from operator import itemgetter
 from pathlib import PurePath
 from typing import Final
 
@@ -114,15 +115,16 @@ def _test(title: str, body: str, status: str) -> Iterator[Reading]:
         columns = dict(name.rstrip("]").partition("[")[::2] for name in _COLUMN.findall(heading[1]))
         rows = rows_of(lines, [WHOLE if name.startswith("#") else _NUMBER for name in columns])
         any_row = any_row or bool(rows)
+        own = {**params, "part": part[1].lower()} if part else params
+        unit = _UNITS.get(columns.get("BW average", ""), 0.0)
         unknown = [name for name, unit in columns.items() if name in _READ and unit not in _KNOWN_UNITS]
         if rows and unknown:
-            yield failed(
-                case, _metric(case), f"unknown unit: {unknown[0]}[{columns[unknown[0]]}]", params=params
-            )
-        elif rows:
-            cells = [dict(zip(columns, row, strict=True)) for row in rows]
-            own = {**params, "part": part[1].lower()} if part else params
-            yield from _rows(cells, _UNITS.get(columns.get("BW average", ""), 0.0), case, own, status)
+            reason = f"unknown unit: {unknown[0]}[{columns[unknown[0]]}]"
+            yield failed(case, _metric(case), reason, params=params)
+            continue
+        cells = [dict(zip(columns, row, strict=True)) for row in rows]
+        readings = [each for row in cells for each in _row(row, unit, case, own, status)]
+        yield from (reading for _, reading in sorted(readings, key=itemgetter(0)))  # column by column
     if not any_row:
         yield _failure(case, params, body)
 
@@ -140,30 +142,25 @@ def _qualified(title: str, set_up: Mapping[str, str]) -> tuple[str, dict[str, st
     return f"ib_{words[0].lower()}_{'bw' if 'BW' in words else 'lat'}", params
 
 
-def _rows(
-    rows: Sequence[Mapping[str, str]], unit: float, case: str, params: Mapping[str, str], status: str
-) -> Iterator[Reading]:
-    """Readings of rows (column → cell), column by column; unit: of bandwidths in B/s, 0 if there are none."""
-    sizes = [int(row["#bytes"]) for row in rows]
-    if unit and "MsgRate" in rows[0]:
-        measured = [_bandwidth(row, unit, status) for row in rows]
-        for row, size, (value, checked) in zip(rows, sizes, measured, strict=True):
-            if value:
-                yield Reading(case, "bandwidth", value, size, checked, params)
-            else:
-                yield failed(case, "bandwidth", f"the result is {row['BW average']}", size, params)
-        for size, (value, checked) in zip(sizes, measured, strict=True):
-            if value:
-                yield Reading(case, "message_rate", value / size, size, checked, params)
-        for row, size in zip(rows, sizes, strict=True):
-            peak = float(row.get("BW peak", 0))
-            if 0 < peak < inf:
-                yield Reading(case, "bandwidth", peak * unit, size, status, {**params, "statistic": "max"})
-    for name, (metric, a_unit, own) in _QUANTITIES.items():
-        for row, size in zip(rows, sizes, strict=True):
-            value = float(row.get(name, "nan")) / a_unit
-            if isfinite(value):
-                yield Reading(case, metric, value, size, status, {**params, **own})
+def _row(
+    row: Mapping[str, str], unit: float, case: str, params: Mapping[str, str], status: str
+) -> Iterator[tuple[int, Reading]]:
+    """Readings of a row (column → cell) with their order; unit: of bandwidths in B/s, 0 if there are none."""
+    size = int(row["#bytes"])
+    if unit and "MsgRate" in row:
+        value, checked = _bandwidth(row, unit, status)
+        if value:
+            yield 0, Reading(case, "bandwidth", value, size, checked, params)
+            yield 1, Reading(case, "message_rate", value / size, size, checked, params)
+        else:
+            yield 0, failed(case, "bandwidth", f"the result is {row['BW average']}", size, params)
+        peak = float(row.get("BW peak", 0))
+        if 0 < peak < inf:
+            yield 2, Reading(case, "bandwidth", peak * unit, size, status, {**params, "statistic": "max"})
+    for place, (name, (metric, a_unit, own)) in enumerate(_QUANTITIES.items(), start=3):
+        value = float(row.get(name, "nan")) / a_unit
+        if isfinite(value):
+            yield place, Reading(case, metric, value, size, status, {**params, **own})
 
 
 def _bandwidth(row: Mapping[str, str], unit: float, status: str) -> tuple[float, str]:
@@ -203,20 +200,18 @@ def _without_title(text: str, program: str, words: Sequence[str]) -> Iterator[Re
     if {"-h", "--help", "-V", "--version"} & set(words):
         return
     metric, bare = option(words, "--output"), _BARE.search(text)
-    if not program or not metric or not bare:
-        if program or _NO_DEVICE.search(text):
-            yield _failure(program or "perftest", {}, text)
-        return
-    size = option(words, "-s", "--size") or _DEFAULT_SIZE[program.rpartition("_")[2]]
+    asked = option(words, "-s", "--size") or _DEFAULT_SIZE.get(program.rpartition("_")[2], "")
+    size = "8" if "_atomic_" in program else asked
     units = {
         "bandwidth": _UNITS["Gb/sec" if "--report_gbits" in words else "MB/sec"],
         "message_rate": 1e6,
         "latency": 1e-6,
     }
-    if metric in units and size.isdecimal():
-        bytes_ = 8 if "_atomic_" in program else int(size)
+    if bare and metric in units and size.isdecimal():
         status = _OF_SERVER if _SERVER in text else OK
-        yield Reading(program, metric, float(bare[1]) * units[metric], bytes_, status)
+        yield Reading(program, metric, float(bare[1]) * units[metric], int(size), status)
+    elif program or _NO_DEVICE.search(text):
+        yield _failure(program or "perftest", {}, text)
 
 
 def _json(text: str, status: str) -> list[Reading]:
@@ -236,4 +231,4 @@ def _json(text: str, status: str) -> list[Reading]:
         _, fits = _bandwidth(row, unit, OK)
         if fits != OK:  # which of two numbers in an unknown unit is right nobody knows
             return [failed(case, "bandwidth", f"unknown unit: {fits.removeprefix('invalid: ')}", int(size))]
-    return list(_rows([row], unit, case, params, status))
+    return [reading for _, reading in _row(row, unit, case, params, status)]

@@ -98,7 +98,7 @@ def _run(version: str, parts: Mapping[str, str], asked: str | None) -> Iterator[
         singletons = f"invalid: HPCC ran with {processes:.0f} processes, the starter was told {asked}"
     for kinds, name, suffix, metric, unit, length, element_bytes, power in _TESTS:
         for kind in kinds.split(" "):
-            key, statistic = f"{kind}{name}{suffix}", {"Min": "min", "Max": "max"}.get(kind)
+            key = f"{kind}{name}{suffix}"
             case = name if name == "PingPong" else f"{kind}{name}"
             value = entries.get(key)
             if value is None or (value <= 0 and processes == 1):  # ping-pong and rings need two
@@ -106,18 +106,14 @@ def _run(version: str, parts: Mapping[str, str], asked: str | None) -> Iterator[
             if value <= 0:
                 yield failed(case, metric, f"HPCC did not run it: {key}={value:g}", params=params)
                 continue
-            size = None
-            if not length or length in entries:
-                size = int(entries.get(length, 1)) ** power * element_bytes
+            known = not length or length in entries
+            size = int(entries.get(length, 1)) ** power * element_bytes if known else None
             status = singletons or _status(case, parts, entries)
             grid = _GRIDS.get(case, {})
-            own = {
-                **params,
-                **{key: f"{entries[entry]:.0f}" for key, entry in grid.items() if entry in entries},
-            }
-            if statistic:
-                own["statistic"] = statistic
-            yield Reading(case, metric, value * unit, size, status, own, version)
+            own = {key: f"{entries[entry]:.0f}" for key, entry in grid.items() if entry in entries}
+            if kind in ("Min", "Max"):
+                own["statistic"] = kind.lower()
+            yield Reading(case, metric, value * unit, size, status, {**params, **own}, version)
             if processes and kind == "Star":
                 total = {**params, "statistic": "sum"}
                 yield Reading(case, metric, value * unit * processes, size, status, total, version)

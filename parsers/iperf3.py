@@ -26,9 +26,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from npc.records.reading import OK, Reading, failed
-from npc.records.units import parse_size
 from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
-from parsers.text.options import option, words_after
+from parsers.text.options import bytes_of, option, words_after
 
 _SUMMARY: Final = re.compile(
     r"\n\[ *(?P<stream>SUM|\d+)\](?:\[(?P<end>[TR]X-[CS])\])? +[0-9.]+-[0-9.]+ +sec +[0-9.]+ [KMGT]?Bytes +"
@@ -155,7 +154,7 @@ def _text(text: str, words: Sequence[str]) -> Iterator[Reading]:
             body = body[: end.start()] + "\n"
         udp = "-u" in words or "--udp" in words or " Datagrams\n" in body
         block = _BLOCK.search(body)
-        size = int(block[1]) if block else _bytes(option(words, "-l", "--length"))
+        size = int(block[1]) if block else bytes_of(option(words, "-l", "--length"))
         run = _Run("udp" if udp else "tcp", size, params, told[1] if told else "")
         if end:
             yield from _summaries(body, run)
@@ -199,11 +198,3 @@ def _rate(line: re.Match[str]) -> float:
     """Bytes per second of a summary line."""
     rate, power = float(line["rate"]), _PREFIXES.index(line["prefix"])
     return rate * 1000.0**power / 8 if line["unit"] == "bits" else rate * 1024.0**power
-
-
-def _bytes(size: str | None) -> int | None:
-    """The block size that the command line asks for, None where it is not understood."""
-    try:
-        return parse_size(size) if size else None
-    except ValueError:
-        return None

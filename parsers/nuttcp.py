@@ -18,9 +18,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from npc.records.reading import OK, Reading, failed
-from npc.records.units import parse_size
 from parsers.text.lines import NUMBER, WHOLE, complete_lines
-from parsers.text.options import option, words_after
+from parsers.text.options import bytes_of, option, words_after
 
 _PARSED: Final = re.compile(
     rf"\n(?:\S+: )?megabytes={NUMBER} real_seconds={NUMBER} rate_Mbps=({NUMBER}) tx_cpu=[^\n]*(?=\n)"
@@ -49,18 +48,14 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     text = complete_lines(text)
     words = words_after(argv, "nuttcp")
     case, size, params = _asked(text, words)
-    version = _VERSION.search(text)
-    verbose = _VERBOSE.search(text)
+    version, verbose, error = (pattern.search(text) for pattern in (_VERSION, _VERBOSE, _ERROR))
     lines = [verbose] if verbose else list(_PARSED.finditer(text)) or list(_BRIEF.finditer(text))
-    error = _ERROR.search(text)
-    if _INTERRUPTED in text or error or not lines:
-        is_client = words and words != list(argv) and not {"-S", "-1", "-V", "-h"} & set(words)
-        if lines or error or is_client:
-            reason = (
-                error[1] if error else "the transfer was interrupted" if lines else "no result was printed"
-            )
-            yield failed(case, "bandwidth", reason, size, params)
+    is_client = words and words != list(argv) and not {"-S", "-1", "-V", "-h"} & set(words)
+    if error or (lines and _INTERRUPTED in text):
+        yield failed(case, "bandwidth", error[1] if error else "the transfer was interrupted", size, params)
         return
+    if is_client and not lines:
+        yield failed(case, "bandwidth", "no result was printed", size, params)
     for line in lines:
         # of the verbose form the other figures stand in lines of their own
         told = text if verbose else line[0]
@@ -91,15 +86,8 @@ def _asked(text: str, words: Sequence[str]) -> tuple[str, int | None, dict[str, 
     """Case, buffer size and qualifiers, from the text where it tells them, else from the command line."""
     udp = "-u" in words or "drop/pkt" in text or " drop=" in text
     buffer, asked = _BUFFER.search(text), option(words, "-l")
-    size: int | None = None
-    if buffer:
-        size = int(buffer[1])
-    elif asked:
-        try:
-            size = parse_size(asked.upper())  # nuttcp's k is 1024
-        except ValueError:
-            size = None
-    elif words and not udp:
+    size = int(buffer[1]) if buffer else bytes_of(asked.upper() if asked else None)  # nuttcp's k is 1024
+    if words and not (udp or buffer or asked):
         size = _DEFAULT_TCP_BUFFER
     streams, bitrate = option(words, "-N"), option(words, "-R")
     params = {"streams": streams} if streams and streams != "1" else {}

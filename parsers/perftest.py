@@ -202,11 +202,8 @@ def _without_title(text: str, program: str, words: Sequence[str]) -> Iterator[Re
     metric, bare = option(words, "--output"), _BARE.search(text)
     asked = option(words, "-s", "--size") or _DEFAULT_SIZE.get(program.rpartition("_")[2], "")
     size = "8" if "_atomic_" in program else asked
-    units = {
-        "bandwidth": _UNITS["Gb/sec" if "--report_gbits" in words else "MB/sec"],
-        "message_rate": 1e6,
-        "latency": 1e-6,
-    }
+    bandwidths = _UNITS["Gb/sec" if "--report_gbits" in words else "MB/sec"]
+    units = {"bandwidth": bandwidths, "message_rate": 1e6, "latency": 1e-6}
     if bare and metric in units and size.isdecimal():
         status = _OF_SERVER if _SERVER in text else OK
         yield Reading(program, metric, float(bare[1]) * units[metric], int(size), status)

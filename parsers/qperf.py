@@ -161,11 +161,8 @@ def _metric(case: str) -> str:
     """The metric of a test without a result, from its name."""
     if case.endswith("_lat"):
         return "latency"
-    return (
-        "bandwidth"
-        if case.endswith("_bw") or not case.startswith(("rc_", "ver_rc_", "xrc_"))
-        else "message_rate"
-    )
+    atomic = case.startswith(("rc_", "ver_rc_", "xrc_")) and not case.endswith("_bw")
+    return "message_rate" if atomic else "bandwidth"
 
 
 def _sizes(words: Sequence[str]) -> list[int]:

@@ -26,7 +26,7 @@ from typing import Final, TypeAlias
 
 from npc.records.reading import OK, Reading, failed
 from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
-from parsers.text.options import option, words_after
+from parsers.text.options import bytes_of, option, words_after
 
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _BANNER: Final = re.compile(r"\nsockperf: == version #([0-9.]*)[^\n]*(?=\n)")
@@ -50,13 +50,7 @@ _REASON: Final = re.compile(
     r"|Usage: sockperf <subcommand>|No messages were (?:sent|received from)[^\n]*"
     r"|No valid observations [^\n]*)"
 )
-_SHORT: Final = {
-    "pp": "ping_pong",
-    "ul": "under_load",
-    "tp": "throughput",
-    "pb": "playback",
-    "sr": "server",
-}
+_SHORT: Final = {"pp": "ping_pong", "ul": "under_load", "tp": "throughput", "pb": "playback", "sr": "server"}
 _DEFAULT_SIZE: Final = "14"
 
 
@@ -76,8 +70,7 @@ def _run(version: str, body: str, words: Sequence[str]) -> list[Reading]:
         subcommand = _SHORT.get(words[0], words[0].replace("-", "_"))
         subcommand = subcommand if subcommand in _SHORT.values() else ""
         protocol = "tcp" if "--tcp" in words else "udp"
-        asked = option(words, "-m", "--msg-size") or _DEFAULT_SIZE
-        size = int(asked) if re.fullmatch(WHOLE, asked) else None
+        size = bytes_of(option(words, "-m", "--msg-size") or _DEFAULT_SIZE)
     options = {"mps": option(words, "--mps"), "msg_size_range": option(words, "-r", "--range")}
     params = {name: value for name, value in options.items() if value}
     target, printed, reason = _TARGET.search(body), _SIZE.search(body), _REASON.search(body)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from npc.records.units import parse_size
 
-def words_after(argv: Sequence[str], *programs: str) -> list[str]:
-    """The arguments that `argv` gives to the first of `programs` in it (``timeout 9 mpirun … qperf HOST``).
 
-    All of `argv` where none of them is named.
-    """
+def words_after(argv: Sequence[str], program: str) -> list[str]:
+    """The arguments that `argv` gives to `program` (``timeout 9 mpirun … qperf HOST``), all of it where that is
+    not named."""
     for place, word in enumerate(argv):
-        if word.rpartition("/")[2] in programs:
+        if word.rpartition("/")[2] == program:
             return list(argv[place + 1 :])
     return list(argv)
 
@@ -30,3 +30,11 @@ def option(argv: Sequence[str], *flags: str) -> str | None:
             elif not word.startswith("--") and word.startswith(flag) and word[len(flag) :][:1].isdigit():
                 value = word[len(flag) :]
     return value
+
+
+def bytes_of(size: str | None) -> int | None:
+    """The size that a command line gives, None where it gives none or one that is not understood."""
+    try:
+        return parse_size(size) if size else None
+    except ValueError:
+        return None

@@ -8,7 +8,7 @@ from npc.records.units import parse_size
 
 
 def words_after(argv: Sequence[str], program: str) -> list[str]:
-    """What `argv` gives to `program` (``timeout 9 mpirun … qperf HOST``); all of it where that is not named."""
+    """What `argv` gives to `program` (``timeout 9 mpirun … qperf HOST``); all of it if that is not named."""
     for place, word in enumerate(argv):
         if word.rpartition("/")[2] == program:
             return list(argv[place + 1 :])

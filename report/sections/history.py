@@ -1,4 +1,4 @@
-"""The nights: every series over time, with its usual value, its gate, and where another level began."""
+"""The nights: every series over time, with its usual value, its limits, and where another level began."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from npc.figures.chart import Chart, Mark, Trace, quantity_axis, time_axis
+from npc.figures.chart import Axis, Chart, Mark, Trace, quantity_axis, time_axis
 from npc.figures.svg import sparkline
-from npc.page.blocks import Block, Cell, Figure, Listing, Sample, Table, Text, chart_figure, count
+from npc.page.blocks import Block, Cell, Figure, Listing, Sample, Table, Text, chart_figure, count, quantity
 from npc.records.record import Record
 from npc.records.series import REMEASURED, Series
 from npc.records.units import format_quantity
@@ -22,18 +22,31 @@ from report.sections import Absent
 
 TITLE = "Time series"
 _RANK = {"FAIL": 0, "DEGRADED": 1, "INVALID": 2, "MISSING": 3, "CHANGED": 4, "WATCH": 5, "": 6, "PASS": 7}
-#: So many series have a chart of their own; all have a small one in the table.
+#: Series with a chart of their own, at most; all have a small one in the table.
 _MOST_CHARTS = 24
-#: Rows of nights in the tables, all charts together.
+#: Rows of nights in the tables of all charts together, at most.
 _MOST_NIGHTS = 3000
-#: Samples of a night that are shown, with their raw files.
+#: Samples of a night that are shown with their raw files, at most.
 _MOST_SAMPLES = 8
-#: Nights whose range and values a chart marks one by one.
+#: Nights that a chart marks one by one, at most: the last ones.
 _MOST_MARKS = 400
 #: The columns of a table of nights.
 _NIGHT = ("night", "median", "range", "samples", "run", "verdict", "what was not ok", "samples and raw files")
-#: Nights whose marks are drawn small.
+#: From this number of nights on their marks are drawn small.
 _CROWDED = 120
+#: Levels of ``verdict.json``: name, words, colour, dashes, how to read it.
+_LEVELS = (
+    ("reference", "usual value", "ink", (1.5, 2.5), "dotted is the usual value"),
+    (
+        "limit", "limit: measured again beyond", "orange", (7.0, 3.0),
+        "dashed the limit beyond which a night is measured again; DEGRADED is what two or three nights say "
+        "together (docs/acceptance.md)",
+    ),
+    (
+        "floor", "acceptance band", "vermillion", (12.0, 2.0),
+        "the long dashes are the acceptance band, beyond which one night is a failure",
+    ),
+)  # fmt: skip
 
 
 def build(report: Report) -> Iterator[Block]:
@@ -93,59 +106,42 @@ def _day(time: float) -> str:
 
 
 def _table(order: Sequence[HistorySeries]) -> Table:
-    rows = []
     several = len({series.key.platform for series in order}) > 1
-    for series in order:
-        judged, nights = series.judged, series.measured
-        last = nights[-1] if nights else None
-        unit = series.unit
-        usual, effect = judged.get("reference"), judged.get("effect")
-        bad = series.verdict not in ("", "PASS", "WATCH")
-        rows.append(
-            (
-                Cell(_name(series, several)),
-                Cell(series.key.metric),
-                Cell(series.verdict, sort=_RANK.get(series.verdict, 6), kind="bad" if bad else ""),
-                Cell(
-                    format_quantity(last.median, unit) if last else "none",
-                    sort=last.median if last else "",
-                    records=(series.anchor(series.last),),
-                    kind="number",
-                ),
-                Cell(
-                    "" if usual is None else format_quantity(usual, unit),
-                    sort=usual if usual else "",
-                    kind="number",
-                ),
-                Cell(
-                    "" if effect is None else f"{100 * effect:+.1f} %",
-                    sort=effect if effect is not None else "",
-                    kind="number",
-                ),
-                Cell(str(judged.get("since") or "")),
-                count(len(nights)),
-                Cell("", picture=_spark(series)),
-                Cell(str(judged.get("reason") or "")),
-            )
-        )
     return Table(
         "All series, those not as usual first",
         (
-            "series",
-            "metric",
-            "verdict",
-            "last night",
-            "usual",
-            "change",
-            "since",
-            "nights",
-            "course",
+            "series", "metric", "verdict", "last night", "usual", "change", "since", "nights", "course",
             "reason",
         ),
-        tuple(rows),
+        tuple(_row(series, several) for series in order),
         filtered=True,
         idents=tuple(series.ident for series in order),
+    )  # fmt: skip
+
+
+def _row(series: HistorySeries, several: bool) -> tuple[Cell, ...]:
+    judged, last = series.judged, series.nights[series.last]
+    usual, effect = judged.get("reference"), judged.get("effect")
+    missing = Cell("", sort="", kind="number")
+    anchor = (series.anchor(series.last),)
+    return (
+        Cell(_name(series, several)),
+        Cell(series.key.metric),
+        _verdict(series.verdict)._replace(sort=_RANK.get(series.verdict, 6)),
+        quantity(last.median, series.unit, anchor)
+        if last.n
+        else missing._replace(text="none", records=anchor),
+        missing if usual is None else quantity(usual, series.unit),
+        missing if effect is None else Cell(f"{100 * effect:+.1f} %", sort=effect, kind="number"),
+        Cell(str(judged.get("since") or "")),
+        count(len(series.measured)),
+        Cell("", picture=_spark(series)),
+        Cell(str(judged.get("reason") or "")),
     )
+
+
+def _verdict(verdict: str) -> Cell:
+    return Cell(verdict, kind="bad" if verdict not in ("", "PASS", "WATCH") else "")
 
 
 def _name(series: HistorySeries, several: bool) -> str:
@@ -166,103 +162,80 @@ def _spark(series: HistorySeries) -> Markup:
 
 
 def _figure(report: Report, history: HistoryView, series: HistorySeries, most: int) -> Figure:
-    unit, nights, judged = series.unit, series.measured, series.judged
-    title = f"{_name(series, len(history.platforms) > 1)}: {series.key.metric}" + (
-        f", {series.verdict}" if series.verdict else ""
-    )
+    nights, judged = series.measured, series.judged
+    title = f"{_name(series, len(history.platforms) > 1)}: {series.key.metric}"
     levels = [judged.get(name) for name in ("reference", "limit", "floor")]
-    values = [value for night in nights for value in (night.low, night.high)]
+    values = [*(value for night in nights for value in (night.low, night.high)), *filter(None, levels)]
     x = time_axis("Night (UTC)", [night.time for night in series.nights])
-    y = quantity_axis(
-        f"{series.key.metric.capitalize()} [{unit}]", [*values, *(v for v in levels if v)], unit, log=False
-    )
-    marked = nights if len(nights) <= _MOST_MARKS else nights[-_MOST_MARKS:]
+    y = quantity_axis(f"{series.key.metric.capitalize()} [{series.unit}]", values, series.unit, log=False)
     anchors = {series.nights[place].run: series.anchor(place) for place in _last(series, most)}
-    band = [(night.time, night.low) for night in nights] + [
-        (night.time, night.high) for night in reversed(nights)
-    ]
-    traces = [
-        Trace(
-            "median of the night",
-            "blue",
-            lines=(tuple((night.time, night.median) for night in nights),),
-            bands=(tuple(band),),
-            marks=tuple(_mark(night, unit, anchors) for night in marked),
-            small=len(nights) > _CROWDED,
-        )
-    ]
-    judged_bad = [night for night in nights if night.verdict]
-    if judged_bad:
-        marks = tuple(_mark(night, unit, anchors) for night in judged_bad)
-        traces.append(Trace("nights that were not as usual", "bad", marks=marks, shape=0, hollow=True))
-    lost = [night for night in series.nights if not night.n]
-    if lost:
-        marks = tuple(
-            Mark(
-                n.time,
-                y.low,
-                f"{_day(n.time)}, {n.run}\n{n.status or 'no usable number'}",
-                anchors.get(n.run, ""),
-            )
-            for n in lost
-        )
-        traces.append(Trace("nights without a usable number", "bad", marks=marks, shape=4, hollow=True))
-    for name, words, colour, dashes in (
-        ("reference", "usual value", "ink", (1.5, 2.5)),
-        ("limit", "gate: measured again beyond", "orange", (7.0, 3.0)),
-        ("floor", "hard floor", "vermillion", (12.0, 2.0)),
-    ):
-        level = judged.get(name)
-        if name == "limit" and level == judged.get("reference"):
-            continue  # after a low night everything below the usual value is measured again
-        if level is not None and math.isfinite(level):
-            label = f"{words}: {format_quantity(level, unit)}"
-            traces.append(Trace(label, colour, lines=(((x.low, level), (x.high, level)),), dashes=dashes))
-    since = _moment(series, str(judged.get("since") or ""))
-    if since is not None:
-        traces.append(
-            Trace(
-                f"another level since {judged['since']}, {judged.get('direction') or 'changed'}",
-                "purple",
-                lines=(((since, y.low), (since, y.high)),),
-                dashes=(4.0, 3.0),
-            )
-        )
+    traces = list(_traces(series, x, y, anchors))
     shows = f"{series.name} in {len(nights)} nights of {series.key.platform}."
     if judged.get("reason"):
         shows += f" The last one: {judged['reason']}."
     chart = Chart(
-        report.ident(),
-        title,
-        f"{shows} The table below has the last nights.",
-        x,
-        y,
-        tuple(traces),
+        ident=report.ident(),
+        title=f"{title}, {series.verdict}" if series.verdict else title,
+        text=f"{shows} The table below has the last nights.",
+        x=x,
+        y=y,
+        traces=tuple(trace for trace, _ in traces),
         height=300,
     )
-    return chart_figure(chart, shows, _reading(traces), _nights(report, history, series, most))
+    reading = f"{'; '.join(reading for _, reading in traces)}."
+    return chart_figure(chart, shows, reading, _nights(report, history, series, most))
 
 
-def _reading(traces: Sequence[Trace]) -> str:
-    """What the lines mean that this chart has."""
-    words = ["a mark is the median of a night, the shade the range of its samples"]
-    names = " ".join(trace.name for trace in traces)
-    if "usual" in names:
-        words.append("dotted is the usual value")
-    if "gate" in names:
-        words.append(
-            "dashed the gate beyond which a night is measured again; DEGRADED is what two or three nights "
-            "say together (docs/acceptance.md)"
+def _traces(
+    series: HistorySeries, x: Axis, y: Axis, anchors: Mapping[str, str]
+) -> Iterator[tuple[Trace, str]]:
+    """What a chart shows, each with how to read it."""
+    nights, judged, unit = series.measured, series.judged, series.unit
+
+    def marks(some: Sequence[NightValue]) -> tuple[Mark, ...]:
+        return tuple(
+            Mark(
+                night.time, night.median if night.n else y.low, _tip(night, unit), anchors.get(night.run, "")
+            )
+            for night in some
+        )  # fmt: skip
+
+    band = [(night.time, night.low) for night in nights]
+    band += [(night.time, night.high) for night in reversed(nights)]
+    line = tuple((night.time, night.median) for night in nights)
+    yield (
+        Trace(
+            "median of the night", "blue", lines=(line,), bands=(tuple(band),),
+            marks=marks(nights[-_MOST_MARKS:]), small=len(nights) > _CROWDED,
+        ),
+        "a mark is the median of a night, the shade the range of its samples",
+    )  # fmt: skip
+    if bad := [night for night in nights if night.verdict]:
+        yield (
+            Trace("nights that were not as usual", "bad", marks=marks(bad), shape=0, hollow=True),
+            "red circles are nights whose verdict was not PASS",
         )
-    if "floor" in names:
-        words.append("the long dashes are the hard floor, beyond which one night is a failure")
-    if "another" in names:
-        words.append("the vertical line is where the present level began")
-    if "not as usual" in names:
-        words.append("red circles are nights whose verdict was not PASS")
-    if "without" in names:
-        words.append("crosses at the foot are nights without a usable number")
-    return "; ".join(words) + "."
+    if lost := [night for night in series.nights if not night.n]:
+        yield (
+            Trace("nights without a usable number", "bad", marks=marks(lost), shape=4, hollow=True),
+            "crosses at the foot are nights without a usable number",
+        )
+    for name, words, colour, dashes, reading in _LEVELS:
+        level = judged.get(name)
+        # After a low night everything below the usual value is measured again.
+        same = name == "limit" and level == judged.get("reference")
+        if level is not None and math.isfinite(level) and not same:
+            label = f"{words}: {format_quantity(level, unit)}"
+            level_line = ((x.low, level), (x.high, level))
+            yield Trace(label, colour, lines=(level_line,), dashes=dashes), reading
+    since = _moment(series, str(judged.get("since") or ""))
+    if since is not None:
+        label = f"another level since {judged['since']}, {judged.get('direction') or 'changed'}"
+        begin = ((since, y.low), (since, y.high))
+        yield (
+            Trace(label, "purple", lines=(begin,), dashes=(4.0, 3.0)),
+            "the vertical line is where the present level began",
+        )
 
 
 def _moment(series: HistorySeries, since: str) -> float | None:
@@ -273,14 +246,16 @@ def _moment(series: HistorySeries, since: str) -> float | None:
     return None
 
 
-def _mark(night: NightValue, unit: str, anchors: Mapping[str, str]) -> Mark:
-    return Mark(night.time, night.median, _tip(night, unit), anchors.get(night.run, ""))
-
-
 def _tip(night: NightValue, unit: str) -> str:
-    around = f"{format_quantity(night.low, unit)} – {format_quantity(night.high, unit)}, n = {night.n}"
+    name = f"{_day(night.time)}, {night.run}"
+    if not night.n:
+        return f"{name}\n{night.status or 'no usable number'}"
     said = "".join(f"\n{text}" for text in (night.verdict, night.status) if text)
-    return f"{_day(night.time)}, {night.run}\n{format_quantity(night.median, unit)}\n{around}{said}"
+    return f"{name}\n{format_quantity(night.median, unit)}\n{_range(night, unit)}, n = {night.n}{said}"
+
+
+def _range(night: NightValue, unit: str) -> str:
+    return f"{format_quantity(night.low, unit)} – {format_quantity(night.high, unit)}"
 
 
 # --- the records of nights -----------------------------------------------------------------------------
@@ -327,15 +302,14 @@ def _last_nights(report: Report, history: HistoryView, rest: Sequence[HistorySer
 def _night(report: Report, history: HistoryView, series: HistorySeries, place: int) -> tuple[Cell, ...]:
     """What the files have of a series in a night."""
     night, unit = series.nights[place], series.unit
-    value = format_quantity(night.median, unit) if night.n else "none"
-    around = f"{format_quantity(night.low, unit)} – {format_quantity(night.high, unit)}" if night.n else ""
+    none = Cell("none", sort="", kind="number")
     return (
         Cell(_day(night.time), sort=night.time),
-        Cell(value, sort=night.median if night.n else "", kind="number"),
-        Cell(around, kind="number"),
+        quantity(night.median, unit) if night.n else none,
+        Cell(_range(night, unit) if night.n else "", kind="number"),
         count(night.n),
         Cell(night.run, href=report.link(night.file)),
-        Cell(night.verdict, kind="bad" if night.verdict not in ("", "PASS", "WATCH") else ""),
+        _verdict(night.verdict),
         Cell(night.status),
         _raw(report, history, series, night),
     )

@@ -177,15 +177,7 @@ def _show(comparisons: Sequence[Comparison], by: str, form: str, everything: boo
         # A pipe has no width: rows stay whole.
         console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
         for each in comparisons:
-            click.echo(outputs.headline(each))
-            table = outputs.to_table(each, everything)
-            if table is not None:
-                console.print(table)
-            for line in outputs.remarks(each, everything):
-                click.echo(line)
-            facts = outputs.to_facts(each)
-            if facts is not None:
-                console.print(facts)
+            outputs.show(each, everything, console)
 
 
 def _draw(sides: Sequence[Side], folder: Path) -> None:

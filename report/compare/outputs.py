@@ -8,14 +8,16 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from npc.page.blocks import plural
 from npc.records.units import format_quantity, format_size
-from report.compare.pairs import FALSE_DISCOVERY, Comparison, Half, Pair, enough_runs, params_text
+from report.compare.pairs import FALSE_DISCOVERY, Comparison, Pair, enough_runs
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Console
+
+Row = tuple[str, ...]
 
 SCHEMA: Final = 1
 _DIGITS: Final = 3
@@ -38,9 +40,9 @@ CSV_COLUMNS: Final = (
 )  # fmt: skip
 
 
-def to_document(comparisons: Sequence[Comparison], by: str) -> dict[str, Any]:
-    """What ``--json`` prints."""
-    return {
+def to_json(comparisons: Sequence[Comparison], by: str) -> str:
+    """Everything, with the keys that docs/compare.md describes."""
+    document = {
         "schema": SCHEMA,
         "by": by or None,
         "comparisons": [
@@ -59,11 +61,7 @@ def to_document(comparisons: Sequence[Comparison], by: str) -> dict[str, Any]:
             for each in comparisons
         ],
     }
-
-
-def to_json(comparisons: Sequence[Comparison], by: str) -> str:
-    """`to_document` as text."""
-    return json.dumps(to_document(comparisons, by), indent=1)
+    return json.dumps(document, indent=1)
 
 
 def to_csv(comparisons: Sequence[Comparison]) -> str:
@@ -88,81 +86,82 @@ def to_csv(comparisons: Sequence[Comparison]) -> str:
 
 def to_markdown(comparison: Comparison, everything: bool) -> str:
     """For an issue, a wiki, a mail."""
+    pairs, facts = (
+        _markdown_table(header, rows) for header, rows in (_pairs(comparison, everything), _facts(comparison))
+    )
     parts = (
         f"### {comparison.b} against {comparison.a}",
         headline(comparison),
-        _markdown_table(_HEADER, [_cells(pair) for pair in _shown(comparison, everything)]),
+        pairs,
         "\n".join(f"- {line}" for line in remarks(comparison, everything)),
-        _markdown_table(_facts_header(comparison), _facts(comparison)),
+        facts,
     )
     return "\n\n".join(filter(None, parts))
 
 
-def _markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _markdown_table(header: Row, rows: Sequence[Row]) -> str:
     lines = [header, ["---"] * len(header), *rows] if rows else []
     cells = [[cell.replace("|", "\\|") for cell in line] for line in lines]
     return "\n".join(f"| {' | '.join(line)} |" for line in cells)
 
 
-def to_facts(comparison: Comparison) -> Table | None:
-    """A rich table of what the environments differ in; None where nothing is known to."""
+def show(comparison: Comparison, everything: bool, console: Console) -> None:
+    """For the terminal."""
+    console.print(headline(comparison), soft_wrap=True, markup=False)
+    _print_table(*_pairs(comparison, everything), console)
+    for line in remarks(comparison, everything):
+        console.print(line, soft_wrap=True, markup=False)
+    _print_table(*_facts(comparison), console)
+
+
+def _print_table(header: Row, rows: Sequence[Row], console: Console) -> None:
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    rows = _facts(comparison)
-    if not rows:
-        return None
-    table = Table(*_facts_header(comparison), box=box.SIMPLE_HEAD, pad_edge=False)
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    return table
-
-
-def _facts_header(comparison: Comparison) -> tuple[str, ...]:
-    return ("environments differ in", f"A = {comparison.a}", f"B = {comparison.b}")
-
-
-def _facts(comparison: Comparison) -> list[tuple[str, ...]]:
-    return [(fact.what, " | ".join(fact.a), " | ".join(fact.b)) for fact in comparison.environment or ()]
-
-
-def to_table(comparison: Comparison, everything: bool) -> Table | None:
-    """A rich table of the pairs worth showing; None where there are none."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    pairs = _shown(comparison, everything)
-    if not pairs:
-        return None
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for place, title in enumerate(_HEADER):
-        table.add_column(title, justify="left" if place in (0, 1) else "right", overflow="fold")
-    for pair in pairs:
-        style = _COLOURS.get(pair.verdict, "")
-        table.add_row(*(Text(cell, style=style) for cell in _cells(pair)))
-    return table
+    for title in header:
+        table.add_column(title, justify="right" if title in _HEADER[2:] else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell, style=_COLOURS.get(row[0], "")) for cell in row))
+    if rows:
+        console.print(table)
 
 
-def _shown(comparison: Comparison, everything: bool) -> list[Pair]:
+def _facts(comparison: Comparison) -> tuple[Row, list[Row]]:
+    """What the environments differ in."""
+    header = ("environments differ in", f"A = {comparison.a}", f"B = {comparison.b}")
+    facts = comparison.environment or ()
+    return header, [(fact.what, " | ".join(fact.a), " | ".join(fact.b)) for fact in facts]
+
+
+def _pairs(comparison: Comparison, everything: bool) -> tuple[Row, list[Row]]:
+    """The pairs worth showing."""
     chosen = comparison.of("better", "worse", "different")
-    return [*chosen, *comparison.of("same", "not comparable")] if everything else chosen
+    rest = comparison.of("same", "not comparable") if everything else []
+    return _HEADER, [_cells(pair) for pair in (*chosen, *rest)]
 
 
-def _cells(pair: Pair) -> tuple[str, ...]:
-    params = params_text(pair.params)
+def _cells(pair: Pair) -> Row:
     return (
         pair.verdict,
-        f"{pair.test} {pair.metric}{f' ({params})' if params else ''}",
+        title_of(pair),
         _sizes(pair),
         str(pair.nodes),
-        _median(pair.a, pair.unit),
-        _median(pair.b, pair.unit),
+        *(
+            "" if half is None else format_quantity(half.median, pair.unit, _DIGITS)
+            for half in (pair.a, pair.b)
+        ),
         "" if pair.ratio is None else _ratio(pair.ratio),
         _interval(pair) or pair.reason,
-        _launches(pair),
+        launches(pair),
     )
+
+
+def title_of(pair: Pair) -> str:
+    """The test of a pair with its metric and params, for people."""
+    params = ", ".join(f"{name} {value}" for name, value in sorted(pair.params.items()))
+    return f"{pair.test} {pair.metric}{f' ({params})' if params else ''}"
 
 
 def _sizes(pair: Pair) -> str:
@@ -170,10 +169,6 @@ def _sizes(pair: Pair) -> str:
     halves = [half.size for half in (pair.a, pair.b) if half]
     sizes = halves if pair.size is None else [pair.size]
     return "/".join(format_size(size) for size in sizes if size is not None)
-
-
-def _median(half: Half | None, unit: str) -> str:
-    return "" if half is None else format_quantity(half.median, unit, _DIGITS)
 
 
 def _ratio(ratio: float) -> str:
@@ -184,7 +179,8 @@ def _interval(pair: Pair) -> str:
     return "" if pair.low is None or pair.high is None else f"[{_ratio(pair.low)}, {_ratio(pair.high)}]"
 
 
-def _launches(pair: Pair) -> str:
+def launches(pair: Pair) -> str:
+    """How many launches each side has."""
     return "/".join("–" if half is None else str(half.launches) for half in (pair.a, pair.b))
 
 

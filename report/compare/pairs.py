@@ -438,11 +438,6 @@ def narrowed(side: Side, patterns: Sequence[str]) -> Side:
     )
 
 
-def params_text(params: dict[str, str]) -> str:
-    """For people: ``threads 2, level MEM``."""
-    return ", ".join(f"{name} {value}" for name, value in sorted(params.items()))
-
-
 def enough_runs(comparison: Comparison) -> bool:
     """Whether runs, and not launches, were compared."""
     return min(comparison.runs) >= ENOUGH_RUNS

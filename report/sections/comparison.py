@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from npc.page.blocks import Block, Cell, Table, Text
 from npc.records.series import Series, qualifiers
 from npc.records.units import format_quantity, format_size
-from report.compare.outputs import headline, remarks
-from report.compare.pairs import Choice, Half, Pair, compare_sides, params_text
+from report.compare.outputs import headline, launches, remarks, title_of
+from report.compare.pairs import Choice, Half, Pair, compare_sides
 from report.compare.sides import Side
 from report.runs import Report, Run
 from report.sections import Absent, environment, runs_of
@@ -59,20 +59,17 @@ def _table(a: Run, b: Run, pairs: list[Pair], caption: str, folded: bool) -> Tab
 
 
 def _row(pair: Pair, a: Run, b: Run) -> tuple[Cell, ...]:
-    params = params_text(pair.params)
     around = "" if pair.low is None or pair.high is None else f"{pair.low:.3f} – {pair.high:.3f}"
     return (
         Cell(pair.verdict, kind=_KINDS.get(pair.verdict, "")),
-        Cell(f"{pair.test} {pair.metric}{f' ({params})' if params else ''}"),
+        Cell(title_of(pair)),
         Cell("" if pair.size is None else format_size(pair.size), sort=pair.size or 0, kind="number"),
         Cell(str(pair.nodes), sort=pair.nodes, kind="number"),
         _half(pair, pair.a, a),
         _half(pair, pair.b, b),
         Cell("" if pair.ratio is None else f"{pair.ratio:.3f}", sort=pair.ratio or "", kind="number"),
         Cell(around or pair.reason, kind="number" if around else ""),
-        Cell(
-            "/".join("–" if half is None else str(half.launches) for half in (pair.a, pair.b)), kind="number"
-        ),
+        Cell(launches(pair), kind="number"),
     )
 
 

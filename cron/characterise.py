@@ -12,7 +12,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
@@ -37,21 +38,22 @@ from npc.jobs.workpackages import WORKPACKAGES, NoRun, Workpackage, read_workpac
 from npc.records.record import Record
 from npc.records.run import RECORDS, read_run
 
-#: In the folder of the runs: held by whoever characterises this machine.
+#: In the folder of the runs: held by whoever characterises this machine; two would measure each other.
 LOCK: Final = ".characterise.lock"
 
 
-@contextlib.contextmanager
-def only_one(outpath: Path) -> Iterator[None]:
-    """Holds the lock of `outpath`: two characterisations of one machine would measure each other."""
-    with contextlib.ExitStack() as held:
-        try:
-            held.enter_context(locks.only_one(outpath / LOCK))
-        except locks.Held as who:
-            raise click.ClickException(
-                f"another characterisation is running in {outpath} ({who}): the two would measure each other"
-            ) from None
-        yield
+@dataclass(frozen=True, slots=True)
+class Characterisation:
+    """What is to be run: JUBE's file and its tags, on a platform (its folder), by NPC's checkout `home`; the
+    folder of runs; the environment of JUBE and of the jobs; how long to wait for these."""
+
+    home: Path
+    file: Path
+    platform: Path
+    tags: Sequence[str]
+    outpath: Path
+    env: Mapping[str, str]
+    patience: Patience
 
 
 def next_id(outpath: Path) -> int:
@@ -60,16 +62,11 @@ def next_id(outpath: Path) -> int:
     return max(numbers, default=-1) + 1
 
 
-def run_jube(
-    words: Sequence[str],
-    env: Mapping[str, str],
-    home: Path,
-    run: Path,
-    log: IO[bytes],
-    stop: Stop,
-    display: Display,
-) -> None:
+def run_jube(what: Characterisation, run: Path, log: IO[bytes], stop: Stop, display: Display) -> None:
     """``jube run`` to its end, or until a stop has ended it; nobody else has JUBE work on `run` meanwhile."""
+    words = ["run", str(what.file), "--hide-animation", "--outpath", str(what.outpath)]
+    words += ["--id", str(int(run.name)), "--include-path", str(what.platform)]
+    words += ["--tag", *what.tags] if what.tags else []
     with contextlib.ExitStack() as held:
         locked = False
 
@@ -81,7 +78,7 @@ def run_jube(
                     held.enter_context(locks.only_one(run / jube.LOCK))
                     locked = True
 
-        jube.call(words, cwd=home, env=env, log=log, stop=stop, tick=tick)
+        jube.call(words, cwd=what.home, env=what.env, log=log, stop=stop, tick=tick)
         display.show(rows_of(run))
 
 
@@ -90,36 +87,26 @@ def step(home: Path, *words: str) -> int:
     return subprocess.run([sys.executable, "-m", "npc", *words], cwd=home).returncode
 
 
-def measure_and_draw(
-    home: Path,
-    file: Path,
-    platform: Path,
-    tags: Sequence[str],
-    outpath: Path,
-    env: Mapping[str, str],
-    patience: Patience,
-    as_json: bool,
-) -> int:
+def measure_and_draw(what: Characterisation, as_json: bool) -> int:
     """One characterisation from its beginning to its picture; its exit code."""
-    number = next_id(outpath)
-    run = outpath / f"{number:06d}"
+    number = next_id(what.outpath)
+    run = what.outpath / f"{number:06d}"
     begun = time.monotonic()
-    ending = _run_and_wait(home, file, platform, tags, run, env, patience)
+    ending = _run_and_wait(what, run)
     workpackages = read_workpackages(run, WRITING_S)
     if not isinstance(ending, signal.Signals):
         for verb in ("analyse", "result"):
-            subprocess.run(
-                ["jube", verb, str(outpath), "--id", str(number)], cwd=home, env=env, capture_output=True
-            )
-    step(home, "environment", "--output", str(run / "environment.json"))
-    step(home, "collect", str(run))
+            words = ["jube", verb, str(what.outpath), "--id", str(number)]
+            subprocess.run(words, cwd=what.home, env=what.env, capture_output=True)
+    step(what.home, "environment", "--output", str(run / "environment.json"))
+    step(what.home, "collect", str(run))
     records = read_run(run) if (run / RECORDS).exists() else []
     for each in workpackages:
         if each.failed:
             click.echo(f"{each.name}: {_how_it_failed(each, records)}", err=True)
     drawn = 0
     if not _unavailable(records):
-        drawn = step(home, "roofline", str(run), *(["--json"] if as_json else []))
+        drawn = step(what.home, "roofline", str(run), *(["--json"] if as_json else []))
     if not as_json:
         click.echo(f"run: {run}   {time.monotonic() - begun:.0f} s")
         if records:
@@ -135,28 +122,15 @@ def measure_and_draw(
     return exit_code(run, drawn)
 
 
-def _run_and_wait(
-    home: Path,
-    file: Path,
-    platform: Path,
-    tags: Sequence[str],
-    run: Path,
-    env: Mapping[str, str],
-    patience: Patience,
-) -> Ending | signal.Signals:
+def _run_and_wait(what: Characterisation, run: Path) -> Ending | signal.Signals:
     """Make the run and wait for its jobs; why that is over. Raises click.ClickException if there is none."""
-    outpath, number = run.parent, int(run.name)
-    words = ["run", str(file), "--hide-animation", "--outpath", str(outpath), "--id", str(number)]
-    words += ["--include-path", str(platform)]
-    if tags:
-        words += ["--tag", *tags]
-    log_path = outpath / f"jube-{number:06d}.log"
+    log_path = what.outpath / f"jube-{run.name}.log"
     display = Display()
     ending = Ending.ALL_ENDED
     with Stop().listening() as stop:
         try:
             with log_path.open("wb") as log:
-                run_jube(words, env, home, run, log, stop, display)
+                run_jube(what, run, log, stop, display)
             if not (run / WORKPACKAGES).exists():
                 if stop.number:
                     click.echo(f"stopped before anything was measured ({log_path})", err=True)
@@ -166,9 +140,11 @@ def _run_and_wait(
             log_path.replace(run / LOG)
             workpackages = read_workpackages(run)
             if not workpackages and not stop.number:
-                raise click.ClickException(f"{file.name} has no benchmark with the tag {' or '.join(tags)}")
+                raise click.ClickException(
+                    f"{what.file.name} has no benchmark with the tag {' or '.join(what.tags)}"
+                )
             if any(each.is_open for each in workpackages) and not stop.number:
-                ending, _ = wait_for(run, patience, env, stop, display)
+                ending, _ = wait_for(run, what.patience, what.env, stop, display)
         except FileNotFoundError as error:
             if not run.exists():
                 log_path.unlink()

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
 from npc.parameters import TAGS, Duration, PathParameter
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @click.command()
@@ -42,7 +39,7 @@ def characterise(
     Exit codes: 0 all was measured (or was unavailable here), 1 nothing usable, 2 usage, 5 jobs have not
     ended by the limit, 6 some of it failed, 130 and 143 stopped (what was measured before is collected).
     """
-    from cron.characterise import measure_and_draw, only_one
+    from cron.characterise import LOCK, Characterisation, measure_and_draw
     from npc.jobs.checkout import (
         benchmark_file,
         checkout,
@@ -51,6 +48,7 @@ def characterise(
         platform_folder,
     )
     from npc.jobs.wait import Patience
+    from npc.locks import Held, only_one
     from npc.machine.tools import search_path
 
     home = checkout()
@@ -63,10 +61,15 @@ def characterise(
     outpath = (output or home / "runs").resolve()
     env = paths_from_here({**os.environ, **variables})
     env["PATH"] = search_path()
+    what = Characterisation(home, file, folder, tags, outpath, env, Patience(limit_s=limit))
     try:
         outpath.mkdir(parents=True, exist_ok=True)
-        with only_one(outpath):
-            code = measure_and_draw(home, file, folder, tags, outpath, env, Patience(limit_s=limit), as_json)
+        with only_one(outpath / LOCK):
+            code = measure_and_draw(what, as_json)
+    except Held as who:
+        raise click.ClickException(
+            f"another characterisation is running in {outpath} ({who}): the two would measure each other"
+        ) from None
     except OSError as error:
         raise click.ClickException(f"cannot write into {outpath}: {error.strerror}") from None
     sys.exit(code)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
 from npc.parameters import PathParameter
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @click.command()

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
 from npc.parameters import PathParameter
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @click.command(short_help="Describe this machine as JSON (environment.json).")

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
 from npc.parameters import Duration, PathParameter
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @click.command()

@@ -8,7 +8,6 @@ own way, by the ``<do>``'s ``error_file``.
 from __future__ import annotations
 
 import enum
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from typing import Final
 import click
 
 from npc import locks
+from npc.files import write_whole
 from npc.jobs import jube, slurm
 from npc.jobs.progress import Display, Row, row_of
 from npc.jobs.slurm import Job
@@ -315,9 +315,7 @@ def _record(workpackage: Workpackage, status: str) -> None:
     for path in workpackage.outputs()[:2]:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:]
         text += f"\nthe end of {path.name}:\n" + "".join(f"  {line}\n" for line in lines)
-    partial = workpackage.folder / f".{REASON}.{os.getpid()}"
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(workpackage.folder / REASON)
+    write_whole(workpackage.folder / REASON, text)
 
 
 def verdict(workpackages: Sequence[Workpackage]) -> int:

@@ -6,13 +6,13 @@ sysfs-devices-system-cpu), so that it works on every architecture; what a kernel
 
 from __future__ import annotations
 
-import shutil
-import subprocess
+import re
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
 from npc.machine import sysfs
+from npc.machine.tools import run_bounded
 
 
 def processors(root: Path = Path("/")) -> dict[str, Any]:
@@ -63,16 +63,11 @@ def _model(info: dict[str, str], root: Path) -> str | None:
         if info.get(name):
             return info[name]
     # 64-bit ARM has numbers only; lscpu knows their names. It describes this machine, not another root.
-    if root == Path("/") and shutil.which("lscpu"):
-        try:
-            told = subprocess.run(
-                ["lscpu"], capture_output=True, text=True, timeout=2, check=False, env={"LC_ALL": "C"}
-            ).stdout
-        except (OSError, subprocess.TimeoutExpired):
-            told = ""
-        for line in told.splitlines():
-            if line.strip().startswith("Model name:") and line.split(":", 1)[1].strip(" -"):
-                return line.split(":", 1)[1].strip()
+    if root == Path("/"):
+        told, _ = run_bounded(["lscpu"], env={"LC_ALL": "C"})
+        named = re.search(r"^\s*Model name: *([^\s-].*)", told, re.MULTILINE)
+        if named:
+            return named[1]
     if "cpu implementer" in info:
         return f"implementer {info['cpu implementer']}, part {info.get('cpu part', 'unknown')}"
     return None

@@ -10,11 +10,12 @@ MB is 10^6 bytes, times are µs. Columns count by their headings:
   (2 · bytes), Exchange four messages. At size 0 it says nothing.
 - ``ranks`` are the processes that took part, ``waiting`` those that looked on (without ``-npmin``).
 
-A table counts where its title stands between rule and processes as IMB prints it and its sizes ascend, one
-row each: rows of another table would not. Rows that went where they fit, nobody can tell from its own.
+A table counts only if its title stands between a rule and the line of processes, as IMB prints it, and if its
+sizes ascend: processes that started as single ones, or damage, mix the lines of several tables. A row that
+moved to a place where it fits cannot be found out.
 
-An unknown name runs all benchmarks and exits 0, too few processes or too little time or memory as well:
-each is a failure here.
+IMB exits 0 when a name is unknown (it then runs all benchmarks), and when processes, time or memory do not
+suffice: each is a failure here.
 
 Source: Intel MPI Benchmarks User Guide, "MPI-1 Benchmarks", "Output Data Format".
 """

@@ -12,10 +12,10 @@ and may hold thousands commas; ``-uu`` fixes bytes/sec and ns. Latency is one wa
 - Sizes: the exact number in parentheses, else the printed one (``1 KB`` is 1000), which the command line
   makes exact where three digits do not. A loop over msg_size that does not print it (no ``-vu``) leaves
   its values without their size: invalid.
-- A block counts when the line with the longest name is there, the one that set the width of the column
-  (before it the size may still be missing), and when its lines are those of one result of its test: each
-  once, and what a test of its name ends with. Lines that went from one block whole into another, or changed
-  places, nobody can tell from lines of their own.
+- A block counts only with the line that has the longest name, which set the width of the column: without it
+  the size may still be missing. Its lines must be those of one result of its test, each once. Whole lines
+  that changed places between blocks of the same form cannot be found out.
+- A line in an unknown unit gives no number: a test without any other has failed.
 
 Source: qperf(1), ``qperf --help tests``, ``--help options``.
 """
@@ -55,6 +55,7 @@ _METRICS: Final = {
     "msg_rate": "message_rate",
 }
 _DECIMAL: Final = {"": "", "K": "e3", "M": "e6", "G": "e9", "T": "e12", "P": "e15"}
+_SCALED: Final = {"/sec": "message_rate", "B/sec": "bandwidth", "b/sec": "bits", "B": "size"}
 #: A printed unit: what it measures, and the power of ten to append to the digits, so that the value is the
 #: float nearest to what was printed.
 _UNITS: Final = {
@@ -65,10 +66,7 @@ _UNITS: Final = {
     "us": ("latency", "e-6"),
     "ms": ("latency", "e-3"),
     "sec": ("latency", ""),
-    **{f"{prefix}/sec": ("message_rate", power) for prefix, power in _DECIMAL.items()},
-    **{f"{prefix}B/sec": ("bandwidth", power) for prefix, power in _DECIMAL.items()},
-    **{f"{prefix}b/sec": ("bits", power) for prefix, power in _DECIMAL.items()},
-    **{f"{prefix}B": ("size", power) for prefix, power in _DECIMAL.items()},
+    **{f"{p}{unit}": (kind, power) for p, power in _DECIMAL.items() for unit, kind in _SCALED.items()},
 }
 #: What the results of one test are, beside a message rate: of TCP and the like by its name.
 _RESULTS: Final = (

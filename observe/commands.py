@@ -110,20 +110,8 @@ def observe(
     from observe.launcher import UnknownProgram, program_index
     from observe.outputs import show
     from observe.papi import EVENT
-    from observe.run import (
-        KNOWN,
-        NOT_STARTED,
-        OBSERVED,
-        append_report,
-        flops_scale,
-        keep_observation,
-        make_ranks,
-        name_of,
-        pattern_of,
-        reported_by,
-        run,
-        run_inside_launch,
-    )
+    from observe.reported import flops_scale, pattern_of, reported_by
+    from observe.run import KNOWN, NOT_STARTED, OBSERVED, append_report, keep_observation, name_of, run
 
     try:
         place = program_index(command, program)
@@ -146,7 +134,9 @@ def observe(
     watch = [str(background_s), counters or "-"]
     inside = os.environ.get(LAUNCH) if output is None else None
     if inside:
-        sys.exit(run_inside_launch(Path(inside), command, place, mpi, watch))
+        code = run(command, place, Path(inside), mpi, watch, keep=False)
+        keep_observation(Path(inside), command, {})
+        sys.exit(code)
     tool = tool or KNOWN.get(Path(command[place]).name, "")
     folder = output or Path("observed")
     try:
@@ -157,7 +147,7 @@ def observe(
         raise click.ClickException(f"cannot write into {folder}: {error.strerror}") from None
     stem = (folder / RAW / "0000").absolute()
     started, before, began = now(), time.monotonic(), time.time()
-    code = run(command, place, make_ranks(stem), mpi, watch, stem)
+    code = run(command, place, stem, mpi, watch, keep=True)
     lasted = time.monotonic() - before
     if report:
         append_report(report, began, stem.with_suffix(".out"))
@@ -181,7 +171,8 @@ def observe(
     if as_json:
         click.echo(stem.with_suffix(f".{OBSERVED}").read_text(encoding="utf-8"))
     else:
-        lacking = [("--flops", pattern is not None and "flops" not in reported)]
-        lacking.append(("--seconds", duration is not None and "flops" in reported and "flop" not in reported))
-        show(observation, folder, [option for option, silent in lacking if silent])
+        silent = ["--flops"] if pattern and "flops" not in reported else []
+        if duration and "flops" in reported and "flop" not in reported:
+            silent.append("--seconds")
+        show(observation, folder, silent)
     sys.exit(code)

@@ -41,14 +41,9 @@ _PR_SET_PDEATHSIG: Final = 1
 
 def main(arguments: list[str]) -> int:
     """Run the rank; returns its exit code (127 if it cannot be started, as a shell says it)."""
-    folder, background_s, group, program = (
-        Path(arguments[0]),
-        float(arguments[1]),
-        arguments[2],
-        arguments[3:],
-    )
+    folder, group, program = Path(arguments[0]), arguments[2], arguments[3:]
     idle = _reading()
-    time.sleep(background_s)
+    time.sleep(float(arguments[1]))
     counter, counted = _count(folder, group)
     begin = _reading()
     libc = ctypes.CDLL(None)
@@ -62,7 +57,7 @@ def main(arguments: list[str]) -> int:
             os._exit(127)
     for passed_on in _PASSED_ON:
         signal.signal(passed_on, lambda received, _frame: os.kill(child, received))
-    status = _wait(child)
+    status = os.waitpid(child, 0)[1]
     for passed_on in _PASSED_ON:
         signal.signal(passed_on, signal.SIG_IGN)  # what was read has to reach the disk
     end = _reading()
@@ -108,14 +103,6 @@ def _count(folder: Path, group: str) -> tuple[FlopCounter | PapiCounter | None, 
         return FlopCounter(folder, host, group, os.sched_getaffinity(os.getppid())), {"group": group}
     except (OSError, NoCounters) as error:
         return None, {"group": group, "reason": str(error)}
-
-
-def _wait(child: int) -> int:
-    while True:
-        try:
-            return os.waitpid(child, 0)[1]
-        except InterruptedError:
-            continue
 
 
 def _reading() -> dict[str, Any]:

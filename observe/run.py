@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -18,7 +16,6 @@ from typing import IO, Final
 import click
 
 from npc.jobs.sample import job_hosts
-from npc.records.units import PREFIXES
 from observe.observation import Observation, read_observation, to_document
 
 OBSERVED: Final = "observed.json"
@@ -28,14 +25,6 @@ NOT_STARTED: Final = 127
 #: Programs whose reports have a parser.
 KNOWN: Final = {"xhpcg": "hpcg", "xhpl": "hpl", "hpcc": "hpcc", "himeno": "himeno"}
 _RANK: Final = Path(__file__).with_name("rank.py")
-_FLOPS: Final = re.compile(r"([kKMGTP]?)FLOP(?:/s|S)", re.IGNORECASE)
-
-
-def run_inside_launch(stem: Path, command: Sequence[str], place: int, mpi: bool, watch: Sequence[str]) -> int:
-    """Run below ``npc sample``, which keeps the output: only the observation is written, beside it."""
-    code = run(command, place, make_ranks(stem), mpi, watch)
-    keep_observation(stem, command, {})
-    return code
 
 
 def name_of(words: Sequence[str]) -> str:
@@ -46,38 +35,23 @@ def name_of(words: Sequence[str]) -> str:
     return names[0]
 
 
-def make_ranks(stem: Path) -> Path:
-    """The folder for what the ranks of the launch leave."""
-    folder = stem.with_name(f"{stem.name}.{RANKS}")
-    folder.mkdir()
-    return folder
-
-
-def run(
-    command: Sequence[str], place: int, ranks: Path, mpi: bool, watch: Sequence[str], stem: Path | None = None
-) -> int:
+def run(command: Sequence[str], place: int, stem: Path, mpi: bool, watch: Sequence[str], keep: bool) -> int:
     """Run the command with `observe.rank` before its program; its exit code, 128 + n for signal n.
 
-    watch: the seconds and the group of counters that `observe.rank` wants.
-
-    With a `stem`, what it prints goes to the terminal and to ``STEM.out`` and ``.err`` alike.
+    watch: the seconds and the group of counters that `observe.rank` wants. What the ranks leave goes to
+    ``STEM.ranks``. keep: what the program prints goes to the terminal and to ``STEM.out`` and ``.err`` alike.
     """
-    watched = [
-        *command[:place],
-        sys.executable,
-        "-S",
-        str(_RANK),
-        str(ranks),
-        *watch,
-        *command[place:],
-    ]
+    ranks = stem.with_name(f"{stem.name}.{RANKS}")
+    ranks.mkdir()
+    around = [sys.executable, "-S", str(_RANK), str(ranks), *watch]
+    watched = [*command[:place], *around, *command[place:]]
     environment = {**os.environ, **(_monitoring(ranks) if mpi else {})}
-    pipe = None if stem is None else subprocess.PIPE
+    pipe = subprocess.PIPE if keep else None
     try:
         process = subprocess.Popen(watched, env=environment, stdout=pipe, stderr=pipe)
     except OSError as error:
         click.echo(f"npc observe: {command[0]}: {error.strerror}", err=True)
-        if stem is not None:
+        if keep:
             for suffix in (".out", ".err"):
                 stem.with_suffix(suffix).touch()
         return NOT_STARTED
@@ -87,16 +61,12 @@ def run(
 
     previous = {number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        copies = []
-        if stem is not None and process.stdout and process.stderr:
-            copies = [
-                threading.Thread(
-                    target=_copy, args=(process.stdout, sys.stdout.buffer, stem.with_suffix(".out"))
-                ),
-                threading.Thread(
-                    target=_copy, args=(process.stderr, sys.stderr.buffer, stem.with_suffix(".err"))
-                ),
-            ]
+        streams = ((process.stdout, sys.stdout, ".out"), (process.stderr, sys.stderr, ".err"))
+        copies = [
+            threading.Thread(target=_copy, args=(source, terminal.buffer, stem.with_suffix(suffix)))
+            for source, terminal, suffix in streams
+            if keep
+        ]
         for copy in copies:
             copy.start()
         code = process.wait()
@@ -136,55 +106,6 @@ def append_report(pattern: str, began: float, path: Path) -> None:
     newest = max(candidates, key=lambda file: file.stat().st_mtime)
     with path.open("ab") as kept:
         kept.write(newest.read_bytes())
-
-
-def flops_scale(unit: str) -> float:
-    """FLOP/s of one `unit`. Raises ValueError."""
-    match = _FLOPS.fullmatch(unit)
-    if not match:
-        raise ValueError(f"--flops-unit {unit}: expected FLOP/s, MFLOP/s, GFLOP/s, …")
-    return PREFIXES[match[1]]
-
-
-def pattern_of(option: str, text: str | None) -> re.Pattern[str] | None:
-    """The pattern of an option, if it was given. Raises ValueError and re.error."""
-    pattern = re.compile(text) if text else None
-    if pattern is not None and pattern.groups < 1:
-        raise ValueError(f"{option} {text!r}: it has no group; put parentheses around the number")
-    return pattern
-
-
-def reported_by(
-    text: str,
-    pattern: re.Pattern[str] | None,
-    scale: float,
-    duration: re.Pattern[str] | None,
-    flop: float | None,
-) -> dict[str, float]:
-    """What the program says of itself by `pattern` and `duration`, and what the user knows."""
-    reported = {}
-    rate = _last_number(pattern, text)
-    if rate is not None:
-        reported["flops"] = rate * scale
-        seconds = _last_number(duration, text)
-        if seconds is not None:
-            reported["flop"] = rate * scale * seconds
-    if flop is not None:
-        reported["flop"] = flop
-    return reported
-
-
-def _last_number(pattern: re.Pattern[str] | None, text: str) -> float | None:
-    """The first group of the last match that is a number above zero."""
-    found = None
-    for match in pattern.finditer(text) if pattern is not None else ():
-        try:
-            number = float(match[1])
-        except (TypeError, ValueError):
-            continue
-        if math.isfinite(number) and number > 0:
-            found = number
-    return found
 
 
 def keep_observation(stem: Path, command: Sequence[str], reported: Mapping[str, float]) -> Observation:

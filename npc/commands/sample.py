@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -72,17 +73,7 @@ def sample(
     """
     import signal
 
-    from npc.jobs.sample import (
-        EXIT_NOTHING,
-        EXIT_PARTLY,
-        Stopped,
-        cases_of_product,
-        fill_in,
-        note,
-        plan,
-        read_cases,
-        sample_all,
-    )
+    import npc.jobs.sample as sampling
     from npc.jobs.stop import Stop
     from npc.records.launch import LaunchLog
     from npc.records.record import OK
@@ -90,20 +81,24 @@ def sample(
     try:
         if cases is not None and each:
             raise click.UsageError("--cases and --each exclude each other")
-        varied = _parse_each(each)
+        of_each = _named("--each", each, r"(\w+)=(.+)", "NAME=VALUE,VALUE,…")
+        varied = [(name, values.split(",")) for name, values in of_each]
         for name, _ in varied:
             if f"{{{name}}}" not in " ".join(command):
                 raise click.UsageError(f"--each {name}: the command has no {{{name}}}")
-        todo = read_cases(cases, runs) if cases else cases_of_product(varied, runs)
-        todo = note(todo, _parse_params(params))
+        todo = sampling.read_cases(cases, runs) if cases else sampling.cases_of_product(varied, runs)
+        noted = {
+            name: value for name, value in _named("--param", params, r"(\w+)=(.*)", "NAME=VALUE") if value
+        }
+        todo = [replace(case, params={**noted, **case.params}) for case in todo]
         for case in todo:
-            fill_in(command, case.values)
+            sampling.fill_in(command, case.values)
         if require:
             re.compile(require)
     except (ValueError, re.error) as error:
         raise click.UsageError(str(error)) from None
     seed = None if in_order else seed if seed is not None else time.time_ns() % 2**32
-    launches = plan(todo, seed)
+    launches = sampling.plan(todo, seed)
     if not launches:
         raise click.ClickException(f"{cases} asks for no launch: nothing to measure")
     try:
@@ -115,37 +110,26 @@ def sample(
     failures = _Failures()
     try:
         with Stop().listening() as stop:
-            done = sample_all(command, launches, log, timeout_s, require, failures.tell, stop)
-    except Stopped as stopped:
-        click.echo(f"npc sample: stopped by {signal.Signals(stopped.number).name}", err=True)
-        sys.exit(128 + stopped.number)
+            done = sampling.sample_all(command, launches, log, timeout_s, require, failures.tell, stop)
     finally:
         log.close()
         failures.sum_up()
+    if stop.number is not None:
+        click.echo(f"npc sample: stopped by {signal.Signals(stop.number).name}", err=True)
+        sys.exit(128 + stop.number)
     failed = sum(launch.status != OK for launch in done)
     click.echo(f"{len(done) - failed} of {len(done)} launches of {len(todo)} cases worked: {output}")
     if failed:
-        sys.exit(EXIT_NOTHING if failed == len(done) else EXIT_PARTLY)
+        sys.exit(sampling.EXIT_NOTHING if failed == len(done) else sampling.EXIT_PARTLY)
 
 
-def _parse_params(texts: Sequence[str]) -> dict[str, str]:
-    params = {}
+def _named(option: str, texts: Sequence[str], pattern: str, expected: str) -> Iterator[tuple[str, str]]:
+    """Each name and what stands behind its equals sign."""
     for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not re.fullmatch(r"\w+", name):
-            raise click.UsageError(f"--param {text!r}: expected NAME=VALUE")
-        params[name] = value
-    return {name: value for name, value in params.items() if value}
-
-
-def _parse_each(texts: Sequence[str]) -> list[tuple[str, list[str]]]:
-    each = []
-    for text in texts:
-        name, equals, values = text.partition("=")
-        if not equals or not re.fullmatch(r"\w+", name) or not values:
-            raise click.UsageError(f"--each {text!r}: expected NAME=VALUE,VALUE,…")
-        each.append((name, values.split(",")))
-    return each
+        match = re.fullmatch(pattern, text, re.DOTALL)
+        if not match:
+            raise click.UsageError(f"{option} {text!r}: expected {expected}")
+        yield match[1], match[2]
 
 
 class _Failures:

@@ -8,7 +8,6 @@ drifts does so for every case alike. In a JUBE job it stands before the starter 
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 import os
@@ -100,11 +99,6 @@ def fill_in(command: Sequence[str], values: Mapping[str, str]) -> list[str]:
     return words
 
 
-def note(cases: Sequence[Case], params: Mapping[str, str]) -> list[Case]:
-    """The cases with `params` noted beside each; a case's own win."""
-    return [dataclasses.replace(case, params={**params, **case.params}) for case in cases]
-
-
 def plan(cases: Sequence[Case], seed: int | None) -> list[tuple[Case, int]]:
     """(case, sample) of every launch: in order, or shuffled by `seed`."""
     launches = [(case, sample) for case in cases for sample in range(case.runs)]
@@ -115,34 +109,19 @@ def plan(cases: Sequence[Case], seed: int | None) -> list[tuple[Case, int]]:
 
 def job_hosts() -> tuple[str, ...]:
     """The hosts of this job: Slurm's list where there is one, of all its components, else this host."""
-    components = [f"SLURM_JOB_NODELIST_HET_GROUP_{group}" for group in range(_components())]
+    size = os.environ.get("SLURM_HET_SIZE", "")  # sbatch(1), output environment variables
+    components = [
+        f"SLURM_JOB_NODELIST_HET_GROUP_{group}" for group in range(int(size) if size.isdecimal() else 0)
+    ]
     nodelist = ",".join(filter(None, map(os.environ.get, components or ["SLURM_JOB_NODELIST"])))
-    if nodelist:
-        try:
-            names = subprocess.run(
-                ["scontrol", "show", "hostnames", nodelist],
-                capture_output=True,
-                text=True,
-                timeout=30,
-                check=True,
-            ).stdout.split()
-        except (OSError, subprocess.SubprocessError):
-            names = [nodelist]
-        return tuple(names)
-    return (os.uname().nodename,)
-
-
-def _components() -> int:
-    """Of a heterogeneous job; 0 for any other (sbatch(1), output environment variables)."""
-    size = os.environ.get("SLURM_HET_SIZE", "")
-    return int(size) if size.isdecimal() else 0
-
-
-class Stopped(Exception):
-    """A signal asked for an end; `number` is which."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
+    if not nodelist:
+        return (os.uname().nodename,)
+    words = ["scontrol", "show", "hostnames", nodelist]
+    try:
+        asked = subprocess.run(words, capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return (nodelist,)
+    return tuple(asked.stdout.split())
 
 
 def launch(
@@ -214,15 +193,14 @@ def sample_all(
     command: Sequence[str],
     launches: Sequence[tuple[Case, int]],
     log: LaunchLog,
-    timeout_s: float = 300.0,
-    require: str | None = None,
-    report: Callable[[Launch], None] = lambda launch: None,
-    stop: Stop | None = None,
+    timeout_s: float,
+    require: str | None,
+    report: Callable[[Launch], None],
+    stop: Stop,
 ) -> list[Launch]:
-    """Make all launches one after another and log each as it ends. Raises `Stopped` with all logged."""
+    """Make all launches, or those before a stop, one after another; log and report each as it ends."""
     hosts = job_hosts()
     pattern = re.compile(require.encode(), re.MULTILINE) if require else None
-    stop = stop or Stop()
     done: list[Launch] = []
     for number, (case, sample) in enumerate(launches):
         if stop.number is not None:
@@ -253,6 +231,4 @@ def sample_all(
         log.append(made)
         done.append(made)
         report(made)
-    if stop.number is not None:
-        raise Stopped(stop.number)
     return done

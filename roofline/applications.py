@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import mul
@@ -225,23 +225,15 @@ def _rate(launch: Sequence[Record]) -> tuple[Record, str] | None:
     An application is a program whose FLOP and time, or whose traffic, are known; a kernel that says nothing
     but its FLOP/s is a ceiling.
     """
-    rates: list[Record] = []
-    cases = set()
-    counted = False
-    for record in launch:
-        metric = record.metric
-        if metric == "flops":
-            if record.value:
-                rates.append(record)
-        elif metric in _TELLING:
-            cases.add(record.case)
-            counted = counted or metric == "flop"
+    rates = [record for record in launch if record.metric == "flops" and record.value]
+    cases = {record.case for record in launch if record.metric in _TELLING}
     known = [record for record in rates if record.case in cases] or (rates if OBSERVED in cases else [])
     if not known:
         return None
     rate = next((record for record in known if record.case == _MAIN_TEST), known[0])
     if rate.case == _MAIN_TEST and any(record.case != _MAIN_TEST for record in rates):
         return rate, _OTHERS.format(case=_MAIN_TEST)
+    counted = any(record.metric == "flop" for record in launch)
     return rate, _RATE_ALONE if rate.case == OBSERVED and not counted else ""
 
 
@@ -251,47 +243,24 @@ def _run(rate: Record, launch: Sequence[Record], whole: bool) -> Run:
     FLOP that `npc observe` was told count where the program says none. whole: whether FLOP and bytes are of
     the same time; without that the run has no bytes.
     """
-    told = memory = None
-    rates: list[float] = []
-    seconds: list[float] = []
-    flop: list[float] = []
-    ranks = 0
-    messages: list[tuple[int, float]] = []
-    traffic: dict[str, dict[str, float]] = {"received": {}, "sent": {}}
-    for record in launch:
-        metric = record.metric
-        if metric == "traffic":
-            params = record.params
-            by_node = traffic.get(params.get("direction", ""))
-            if by_node is not None:
-                node = params.get("node", "")
-                by_node[node] = by_node.get(node, 0.0) + (record.value or 0.0)
-        elif metric == "time":
-            # Only the program's own time belongs to its rate; what npc observe saw includes start and end.
-            if record.case == rate.case != OBSERVED and "part" not in record.params:
-                seconds.append(record.value or 0.0)
-        elif metric == "messages":
-            if record.size and record.value:
-                messages.append((record.size, record.value))
-                ranks = int(record.params.get("ranks", "0"))
-        elif record.case == rate.case or record.case == OBSERVED:
-            if metric == "flops":
-                rates.append(record.value or 0.0)
-            elif metric == "flop":
-                if record.case != OBSERVED:
-                    flop.append(record.value or 0.0)
-                elif told is None:
-                    told = record.value
-            elif metric == "bandwidth" and memory is None:
-                memory = record.value
-    flops, done = rate.value or 0.0, math.fsum(flop) if flop else told
-    lasted = math.fsum(seconds)
+
+    def values(metric: str, *cases: str) -> list[float]:
+        return [r.value or 0.0 for r in launch if r.metric == metric and r.case in cases and _whole(r)]
+
+    rates = values("flops", rate.case, OBSERVED)
+    # Only the program's own time belongs to its rate; what npc observe saw includes start and end.
+    seconds = values("time", rate.case) if rate.case != OBSERVED else []
+    told = values("flop", OBSERVED)[:1]
+    flop = (values("flop", rate.case) if rate.case != OBSERVED else []) or told
+    memory = values("bandwidth", rate.case, OBSERVED)
+    counted = [r for r in launch if r.metric == "messages" and r.size and r.value]
+    flops, done, lasted = rate.value or 0.0, math.fsum(flop) if flop else None, math.fsum(seconds)
     if lasted and len(seconds) == len(rates):
         product = math.fsum(map(mul, rates, seconds))
         flops = product / lasted if len(rates) > 1 else flops
         done = product if done is None else done
     a_node = None if done is None else done / rate.nodes
-    received, sent = (_mean(traffic[way]) if whole else None for way in ("received", "sent"))
+    received, sent = (_mean_of_nodes(launch, way) if whole else None for way in ("received", "sent"))
     return Run(
         time=rate.time,
         flops=flops / rate.nodes,
@@ -299,14 +268,24 @@ def _run(rate: Record, launch: Sequence[Record], whole: bool) -> Run:
         received=received,
         sent=sent,
         intensity=_per_byte(a_node, received, sent),
-        memory_bandwidth=None if memory is None else memory / rate.nodes,
+        memory_bandwidth=memory[0] / rate.nodes if memory else None,
         raw=rate.raw,
-        messages=tuple(messages),
-        ranks=ranks,
+        messages=tuple((r.size or 0, r.value or 0.0) for r in counted),
+        ranks=int(counted[-1].params.get("ranks", "0")) if counted else 0,
     )
 
 
-def _mean(by_node: Mapping[str, float]) -> float | None:
+def _whole(record: Record) -> bool:
+    """Whether a time is of the whole program, and no part of it."""
+    return record.metric != "time" or "part" not in record.params
+
+
+def _mean_of_nodes(launch: Sequence[Record], direction: str) -> float | None:
+    """Bytes through a node's ports in one direction; None where none were counted."""
+    by_node: defaultdict[str, float] = defaultdict(float)
+    for record in launch:
+        if record.metric == "traffic" and record.params.get("direction") == direction:
+            by_node[record.params.get("node", "")] += record.value or 0.0
     return math.fsum(by_node.values()) / len(by_node) if by_node else None
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
+
+from npc.document import plain
 
 if TYPE_CHECKING:
     from roofline.cross_validation import Comparison
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from roofline.sweeps import Source
 
 SCHEMA: Final = 1
+#: What is kept of each x: `read_pieces` makes lines of it again.
+_POINT: Final = ("x", "time", "residual", "held_out", "miss", "set_aside")
 
 
 class InvalidDocument(ValueError):
@@ -28,14 +31,17 @@ class InvalidDocument(ValueError):
 
 def to_document(fits: Fits) -> dict[str, Any]:
     """The content of ``fit.json``; SI base units, None where there is no value."""
-    return {
+    document: dict[str, Any] = plain({
         "schema": SCHEMA,
         "fits": [_fit(fit) for fit in fits.fits],
-        "comparisons": [_comparison(comparison) for comparison in fits.comparisons],
-        "collectives": [_agreement(agreement) for agreement in fits.collectives],
-        "skipped": dict(fits.skipped),
+        "comparisons": [_with_sweep(each) for each in fits.comparisons],
+        "collectives": [
+            {**_with_sweep(each), "predicted_from": _source(each.predicted_from)} for each in fits.collectives
+        ],
+        "skipped": fits.skipped,
         "reduction": fits.reduction,
-    }
+    })  # fmt: skip
+    return document
 
 
 def read_pieces(fit: Mapping[str, Any]) -> Pieces:
@@ -58,7 +64,7 @@ def read_pieces(fit: Mapping[str, Any]) -> Pieces:
             name: np.array(
                 [math.inf if point[name] is None else point[name] for point in points], dtype=float
             )
-            for name in ("x", "time", "residual", "held_out", "miss", "set_aside")
+            for name in _POINT
         }
         splits = tuple((int(first), int(last)) for first, last in lines["splits"])
         return Pieces(
@@ -131,7 +137,6 @@ def predictable(document: Any) -> list[dict[str, Any]]:
 def _source(source: Source) -> dict[str, Any]:
     return {
         **source._asdict(),
-        "hosts": list(source.hosts),
         "params": json.loads(source.params),
         "name": source.name,
     }
@@ -153,35 +158,23 @@ def _fit(fit: Fit) -> dict[str, Any]:
         "reference": fitted.source,
         "sweep": _source(fit.source),
         "kind": fit.kind,
-        "parameters": [
-            {key: _finite(value) for key, value in asdict(parameter).items()}
-            for parameter in fitted.parameters
-        ],
+        "parameters": fitted.parameters,
         "first": min(fitted.x),
         "last": max(fitted.x),
         "launches": fitted.launches,
         "evidence": fitted.evidence,
-        "residual_rms": _finite(fitted.residual_rms),
-        "held_out_median": _finite(fitted.held_out_median),
+        "residual_rms": fitted.residual_rms,
+        "held_out_median": fitted.held_out_median,
         "points": [
-            {
-                "x": x,
-                "time": time,
-                "residual": _finite(residual),
-                "held_out": _finite(held_out),
-                "miss": _finite(miss),
-                "set_aside": set_aside,
-            }
-            for x, time, residual, held_out, miss, set_aside in zip(
-                fitted.x, times, fitted.residuals, fitted.held_out, misses, aside, strict=True
-            )
+            dict(zip(_POINT, point, strict=True))
+            for point in zip(fitted.x, times, fitted.residuals, fitted.held_out, misses, aside, strict=True)
         ],
         "note": fitted.note,
-        "raw": list(fit.raw),
+        "raw": fit.raw,
     }
     if lines:
         entry["lines"] = {
-            "splits": [list(split) for split in lines.splits],
+            "splits": lines.splits,
             "values": lines.fit.values.tolist(),
             "covariance": lines.fit.covariance.tolist(),
             "dof": lines.fit.dof,
@@ -190,35 +183,7 @@ def _fit(fit: Fit) -> dict[str, Any]:
     return entry
 
 
-def _comparison(comparison: Comparison) -> dict[str, Any]:
-    return {
-        "sweep": _source(comparison.source),
-        "observable": comparison.observable,
-        "first": comparison.first,
-        "last": comparison.last,
-        "errors": {name: _finite(error) for name, error in comparison.errors.items()},
-        "best": comparison.best,
-        "tied": list(comparison.tied),
-    }
-
-
-def _agreement(agreement: Agreement) -> dict[str, Any]:
-    return {
-        "sweep": _source(agreement.source),
-        "predicted_from": _source(agreement.predicted_from),
-        "operation": agreement.operation,
-        "processes": agreement.processes,
-        "first": agreement.first,
-        "last": agreement.last,
-        "sizes": agreement.sizes,
-        "algorithms": [
-            {key: _finite(value) for key, value in each._asdict().items()} for each in agreement.algorithms
-        ],
-        "nearest": agreement.nearest,
-        "tied": list(agreement.tied),
-    }
-
-
-def _finite(value: Any) -> Any:
-    """JSON knows no infinity."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def _with_sweep(found: Comparison | Agreement) -> dict[str, Any]:
+    document = plain(found)
+    del document["source"]
+    return {"sweep": _source(found.source), **document}

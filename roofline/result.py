@@ -75,8 +75,7 @@ class Ridge:
     coverage: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(NamedTuple):
     """The median at one size of a curve, in the curve's unit."""
 
     size: int | None

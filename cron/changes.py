@@ -29,7 +29,7 @@ THRESHOLD: Final = 5.0
 MIN_NIGHTS: Final = 5
 #: Nights before the newest that are looked at, at most.
 WINDOW: Final = 730
-#: A night is an outlier if it differs by so many σ from the median of itself and so many on either side.
+#: Hampel filter: threshold (σ) and half window (nights).
 HAMPEL_SIGMAS: Final = 3.0
 HAMPEL_NIGHTS: Final = 3
 #: Cost of a change, in units of σ² and log(nights): about that of the Bayesian information criterion, twice.

@@ -211,16 +211,16 @@ def _typical(draws: Floats, noise: SeriesNoise) -> Floats:
 def fit_noise(values: Floats, before: SeriesNoise | None = None) -> SeriesNoise:
     """The noise of S × n nights (NaN where there is none), by EM; from an earlier fit, where there is one."""
     member, night = np.nonzero(~np.isnan(values))
-    steps = STEPS
+    known = values[member, night]
     if before is not None and (before.readings > STEADY).all() and not np.isnan(before.location).any():
         noise, steps = before, STEPS_FROM_BEFORE
     else:
         location = _median(values)
         sigma = np.maximum(1.4826 * _median(np.abs(values - location[:, None])), MIN_NOISE)
         nights = np.bincount(member, minlength=len(values)).astype(float)
-        noise = SeriesNoise(location, sigma, np.full(len(values), SLOWING.prior), nights)
+        noise, steps = SeriesNoise(location, sigma, np.full(len(values), SLOWING.prior), nights), STEPS
     for _ in range(steps):
-        noise = improved(values[member, night], member, noise, SLOWING)
+        noise = improved(known, member, noise, SLOWING)
     return noise
 
 

@@ -50,7 +50,7 @@ class SeriesVerdict:
     value, again: tonight's medians, measured first and again, None where there is none. reference: the usual
     value, and noise: its relative standard deviation; None with too few nights (`nights` of them). limit: the
     value at which tonight alone would be suspicious. floor: the hard limit that applies. effect: relative
-    change of the evidence against the reference, negative is less. score: standard normal score of the gate.
+    change of the evidence against the reference, negative is less. score: a standard normal.
     chance: the probability of such a score in a quiet series. direction: of the change. since: the night that
     it began in. hit: whether tonight is low enough to be measured again. reason: in words.
     """

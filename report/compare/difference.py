@@ -22,6 +22,7 @@ machine differ, and all three are in the interval and in the p-value:
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -35,17 +36,17 @@ from npc.statistics.medians import LEVEL
 #: tell; assumed where there is but one run. The paper's 30 runs in 15 days had 0.7 % (Bartelheimer, Zhu,
 #: Neuwirth 2023, section 5.4).
 RUN_TO_RUN: Final = 0.01
-#: From so many runs on each side the run is the unit.
+#: From four runs on each side the run is the unit.
 ENOUGH_RUNS: Final = 4
 #: Fewer launches on a side have no 95 % interval of the ratio: 1 − 2/C(8, 4) = 97.1 %, but 90 % for three.
 LEAST_LAUNCHES: Final = 4
-#: Of a sample, so much is set aside at both ends by Yuen's test.
+#: Share of a sample that Yuen's test sets aside at either end.
 _TRIM: Final = 0.2
-#: Up to so many values on both sides together ranks are counted; beyond, their sum is normal to three digits.
+#: Ranks are counted up to forty values on both sides together; beyond, their sum is normal to three digits.
 _EXACT: Final = 40
 #: Fewer cases tell nothing about drift.
 _LEAST_CASES: Final = 5
-#: Of runs that do not drift, so many are taken for ones that do.
+#: Share of the runs without drift that are taken for ones with it.
 _DRIFT_ALARM: Final = 0.1
 #: A drift that leaves less than one launch of ten is a broken run; the estimate itself is not better known.
 _MOST_DRIFT: Final = 10.0
@@ -167,9 +168,7 @@ def rank_test(a: Sequence[float], b: Sequence[float]) -> float:
     together = sorted((*a, *b))
     if together[0] == together[-1]:
         return 1.0
-    first = {value: place for place, value in reversed(list(enumerate(together)))}
-    last = {value: place for place, value in enumerate(together)}
-    doubled = {value: first[value] + last[value] + 2 for value in first}
+    doubled = {value: bisect_left(together, value) + bisect_right(together, value) + 1 for value in together}
     observed = sum(doubled[value] for value in a)
     expected = len(a) * (len(together) + 1)
     if len(together) > _EXACT:

@@ -4,7 +4,7 @@ Nights have normal noise, or noise with Student's t of 4 degrees of freedom and 
 and one night in twenty is an outlier, 10 to 50 % low. Who is hit is measured again: a fresh draw of the
 same night, with outliers of its own. False alarms are counted as beginnings of DEGRADED (or CHANGED) in a
 year in which nothing has changed; a step is detected in the first night that says so. Compared with a plain
-gate (below the median of 30 nights by max(4 · 1.4826 · MAD, 3 %), two nights of three, each confirmed by
+threshold (below the median of 30 nights by max(4 · 1.4826 · MAD, 3 %), two nights of three, each confirmed by
 its re-measurement) and with Otava's defaults, which look at one value a night.
 """
 
@@ -62,20 +62,20 @@ class Noise(NamedTuple):
         return found
 
 
-def gate_scores(
+def step_scores(
     seed: int, series: int, nights: int, noise: Noise, step: float = 0.0, last: int = 0
 ) -> tuple[Floats, float]:
-    """S × T scores of the gate, lower by `step` in the last nights, and the share measured again."""
+    """S × T scores of step detection, lower by `step` in the last nights, and the share measured again."""
     rng = np.random.default_rng(seed)
-    gate = StepDetection(series, THRESHOLD)
+    steps = StepDetection(series, THRESHOLD)
     scores = np.zeros((series, nights))
     again = 0.0
     for t in range(nights):
         fault = np.log1p(-step) if t >= nights - last else 0.0
         first, second = noise.draw(rng, series) + fault, noise.draw(rng, series) + fault
-        hit = first < gate.limits()
+        hit = first < steps.limits()
         again += float(hit.mean()) / nights
-        scores[:, t] = gate.night(first, np.where(hit, second, np.nan)).score
+        scores[:, t] = steps.night(first, np.where(hit, second, np.nan)).score
     return scores, again
 
 
@@ -84,8 +84,8 @@ def beginnings(alarms: NDArray[np.bool_]) -> int:
     return int((alarms[:, 1:] & ~alarms[:, :-1]).sum() + alarms[:, 0].sum())
 
 
-def plain_gate(first: Floats, second: Floats) -> NDArray[np.bool_]:
-    """S × T alarms of a gate as it is often written: the median of 30 nights, MAD, two nights of three."""
+def plain_threshold(first: Floats, second: Floats) -> NDArray[np.bool_]:
+    """S × T alarms of a threshold as often written: the median of 30 nights, MAD, two nights of three."""
     series, nights = first.shape
     low = np.zeros((series, nights), dtype=bool)
     for t in range(30, nights):
@@ -280,21 +280,21 @@ def _timed(work: Callable[[], object]) -> float:
 Map = Callable[..., list[object]]
 
 
-def gate_table(pool_map: Callable[..., list[tuple[Floats, float]]], series: int, known: int) -> bool:
-    """Print false alarms and detection of the gate; whether the goals are reached."""
+def step_table(pool_map: Callable[..., list[tuple[Floats, float]]], series: int, known: int) -> bool:
+    """Print false alarms and detection of steps; whether the goals are reached."""
     print(f"\nDEGRADED, {known} nights of reference")
     print("noise              false alarms       again   found in 3 nights: 2 %     5 %    10 %   10 % in 2")
     good = True
     for noise in [Noise(sigma, heavy) for heavy in (False, True) for sigma in (0.01, 0.02, 0.04)]:
         chunks = [(seed, 500, known + YEAR, noise) for seed in range(1, series // 500 + 1)]
-        quiet = pool_map(gate_scores, chunks)
+        quiet = pool_map(step_scores, chunks)
         alarms = sum(beginnings(scores[:, known:] >= THRESHOLD) for scores, _ in quiet)
         rate = alarms / (500 * len(chunks))
         again = float(np.mean([share for _, share in quiet]))
         found = {}
         for step in (0.02, 0.05, 0.10):
             chunks = [(100 + seed, 500, known + 3, noise, step, 3) for seed in range(1, series // 500 + 1)]
-            tried = np.concatenate([scores[:, -3:] for scores, _ in pool_map(gate_scores, chunks)])
+            tried = np.concatenate([scores[:, -3:] for scores, _ in pool_map(step_scores, chunks)])
             found[step] = (tried >= THRESHOLD).any(axis=1).mean()
             in_two = (tried[:, :2] >= THRESHOLD).any(axis=1).mean()
         print(
@@ -327,15 +327,17 @@ def changes_table(pool_map: Callable[..., list[int]], trials: int) -> None:
 
 
 def compare(trials: int) -> None:
-    """Print what a plain gate and Otava make of the same histories: 2 % of noise."""
+    """Print what a plain threshold and Otava make of the same histories: 2 % of noise."""
     noise, rng = Noise(0.02), np.random.default_rng(7)
     first, second = noise.draw(rng, (trials * 10, 30 + YEAR)), noise.draw(rng, (trials * 10, 30 + YEAR))
-    false = beginnings(plain_gate(first, second)) / (trials * 10)
+    false = beginnings(plain_threshold(first, second)) / (trials * 10)
     stepped = noise.draw(rng, (trials * 10, 33)), noise.draw(rng, (trials * 10, 33))
     for draws in stepped:
         draws[:, 30:] += np.log(0.95)
-    found = plain_gate(*stepped)[:, -3:].any(axis=1).mean()
-    print(f"\nplain gate, 2 % normal: {false:.4f} false alarms a year, a 5 % step in 3 nights {found:.1%}")
+    found = plain_threshold(*stepped)[:, -3:].any(axis=1).mean()
+    print(
+        f"\nplain threshold, 2 % normal: {false:.4f} false alarms a year, a 5 % step in 3 nights {found:.1%}"
+    )
     histories = np.exp(noise.draw(rng, (trials, YEAR)))
     broken = np.exp(noise.draw(rng, (trials, 103)))
     broken[:, 100:] *= 0.95
@@ -378,7 +380,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--series", type=int, default=8000, help="series a year each, for the gate")
+    parser.add_argument("--series", type=int, default=8000, help="series a year each, for step detection")
     parser.add_argument("--trials", type=int, default=200, help="for the slower ones")
     parser.add_argument("--rows", type=int, default=1_000_000, help="of the history whose speed is measured")
     options = parser.parse_args()
@@ -388,8 +390,8 @@ def main() -> int:
         def run(work, arguments):  # type: ignore[no-untyped-def]
             return pool.starmap(work, arguments, chunksize=1)
 
-        good = gate_table(run, options.series, YEAR)
-        gate_table(run, max(options.series // 4, 500), 60)
+        good = step_table(run, options.series, YEAR)
+        step_table(run, max(options.series // 4, 500), 60)
         changes_table(run, options.trials)
         good &= blame_table(run, options.trials)
     compare(options.trials)

@@ -1,4 +1,4 @@
-"""The judgement: verdicts of made-up histories, and what the gate, change points and blame promise."""
+"""The judgement: verdicts of made-up histories, and what step detection, change points and blame promise."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.bench.acceptance import (
     accuse_innocent,
     beginnings,
     delay_of_change,
-    gate_scores,
+    step_scores,
     year_of_changes,
 )
 from tests.made.history import KEY
@@ -239,17 +239,17 @@ def test_many_series_at_once_need_more_evidence_each() -> None:
         assert among.verdict is not Verdict.DEGRADED
 
 
-# -- what the gate and the change points promise --------------------------------------------------------
+# -- what step detection and the change points promise -------------------------------------------------
 
 
 @pytest.mark.slow
 def test_quiet_series_are_left_alone_and_a_step_is_seen() -> None:
-    scores, again = gate_scores(1, 400, 250 + 365, Noise(0.02))
+    scores, again = step_scores(1, 400, 250 + 365, Noise(0.02))
     assert beginnings(scores[:, 250:] >= THRESHOLD) <= 13  # 4 expected at one in a hundred; Poisson's 99.98 %
     assert 0.3 < again < 0.6
-    found, _ = gate_scores(2, 400, 253, Noise(0.02), 0.05, 3)
+    found, _ = step_scores(2, 400, 253, Noise(0.02), 0.05, 3)
     assert (found[:, -3:] >= THRESHOLD).any(axis=1).mean() >= 0.9
-    found, _ = gate_scores(3, 400, 252, Noise(0.02), 0.10, 2)
+    found, _ = step_scores(3, 400, 252, Noise(0.02), 0.10, 2)
     assert (found[:, -2:] >= THRESHOLD).any(axis=1).mean() >= 0.95
 
 

@@ -1,0 +1,65 @@
+"""Tails and quantiles against sums, tables and SciPy's own; importing them loads no library."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import ndtri, stdtr
+
+from npc.statistics.distributions import (
+    at_least,
+    chance_of_failures,
+    normal_quantile,
+    normal_score,
+    student_quantile,
+    student_two_sided,
+    upper_tail,
+)
+
+
+@given(st.integers(0, 60), st.integers(0, 60), st.floats(0.001, 0.9))
+def test_at_least_is_the_sum_of_the_binomial_tail(count: int, trials: int, p: float) -> None:
+    tail = sum(math.comb(trials, k) * p**k * (1 - p) ** (trials - k) for k in range(count, trials + 1))
+    if count <= trials:
+        assert at_least(count, trials, p) == pytest.approx(tail, rel=1e-6)
+
+
+def test_failures_are_as_rare_as_those_of_the_others() -> None:
+    assert chance_of_failures(2, 2, 0, 0) == pytest.approx(1 / 50**2)
+    assert chance_of_failures(2, 2, 9, 50) == pytest.approx(0.1**2)
+    assert chance_of_failures(3, 3, 400, 400) == pytest.approx(0.5**3), "half of all at most"
+
+
+def test_the_normal_tail_and_its_quantile_belong_together() -> None:
+    assert upper_tail(1.959964) == pytest.approx(0.025, rel=1e-5)
+    assert normal_quantile(upper_tail(4.0)) == pytest.approx(4.0)
+    assert normal_quantile(0.0) == pytest.approx(8.0, abs=0.1)
+
+
+def test_student_s_tail_and_quantile_belong_together() -> None:
+    assert student_two_sided(student_quantile(0.975, 3.5), 3.5) == pytest.approx(0.05)
+
+
+def test_the_normal_score_is_as_improbable_as_student_s_t() -> None:
+    for dof in (7, 20, 365):
+        for t in (1.0, 3.0, 5.0):
+            assert normal_score(t, dof) == pytest.approx(-ndtri(stdtr(dof, -t)), rel=0.005)
+    assert normal_score(200.0, 1e6) == pytest.approx(200.0, rel=0.02), "where SciPy's tail is zero"
+    assert normal_score(np.array([-2.0, 2.0]), 30).tolist() == [-normal_score(2.0, 30), normal_score(2.0, 30)]
+
+
+def test_importing_loads_no_library() -> None:
+    code = (
+        "import sys, npc.statistics.distributions, npc.statistics.medians, npc.statistics.suspect\n"
+        "print([name for name in ('numpy', 'scipy') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"

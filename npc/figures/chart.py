@@ -242,7 +242,7 @@ def _digits(ticks: Sequence[float]) -> int:
 
 # --- grids -----------------------------------------------------------------------------------------------
 
-State = Literal["", "failed", "missing"]
+State = Literal["", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +255,7 @@ class Cell:
     tip: str
     record: str = ""
     state: State = ""
+    blamed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

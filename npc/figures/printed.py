@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from npc.figures.chart import COLOURS, Axis, Chart, Trace
+from npc.figures.chart import COLOURS, Axis, Chart, Grid, Trace
 from npc.figures.labels import darker, label_along, name_drops
 
 if TYPE_CHECKING:
@@ -227,3 +227,100 @@ def _all_notes(traces: Sequence[Trace]) -> Iterator[tuple[Trace, Any]]:
         for part in (*trace.under, trace, *trace.over):
             for note in part.notes:
                 yield part, note
+
+
+# --- grids ---------------------------------------------------------------------------------------------
+
+#: Names fit beside the axes up to this number of rows.
+_MOST_NAMES: Final = 64
+#: The colours of a grid span this share of its ratios, and these factors either way at least and at most: a
+#: few very bad cells must not make everything else look the same.
+_IN_RANGE: Final = 0.99
+_LEAST_FACTOR: Final = 1.02
+_MOST_FACTOR: Final = 2.0
+_FACTORS: Final = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.4, 1.6, 2.0)
+#: The same where the colours span less than 1.1 either way.
+_FINE_FACTORS: Final = (0.92, 0.94, 0.96, 0.98, 1.0, 1.02, 1.04, 1.06, 1.08)
+
+
+def save_grid(
+    grid: Grid, path: Path, *, below: Chart | None = None, foot: str = "", least: float = _LEAST_FACTOR
+) -> None:
+    """Write a grid as a PNG, with a chart below it, and small print at its foot. Raises OSError.
+
+    White is normal, red worse, blue better (ColorBrewer's RdBu, which people with any common colour blindness
+    tell apart); grey has no ratio. least: the colours span this factor either way at least.
+    """
+    import matplotlib
+    import numpy as np
+    from matplotlib import colormaps
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.colors import LogNorm
+    from matplotlib.figure import Figure
+
+    ratios = np.full((len(grid.rows), len(grid.columns)), np.nan)
+    for cell in grid.cells:
+        ratios[cell.row, cell.column] = np.nan if cell.ratio is None else cell.ratio
+    known = ratios[ratios > 0]
+    factor = float(np.exp(np.quantile(np.abs(np.log(known)), _IN_RANGE))) if len(known) else 1.0
+    factor = min(max(factor, least), _MOST_FACTOR)
+    with matplotlib.rc_context({"text.parse_math": False}):
+        width, height = (min(max(5.0, 0.14 * len(side) + 3.0), 13.0) for side in (grid.columns, grid.rows))
+        inches = (10.5, 12.0) if below else (width + 1.2, height)
+        figure = Figure(figsize=inches, dpi=130, layout="constrained")
+        FigureCanvasAgg(figure)
+        axes, *strip = (
+            figure.subplots(2, 1, height_ratios=(4, 1)).tolist() if below else [figure.add_subplot()]
+        )
+        image = axes.imshow(
+            ratios, norm=LogNorm(1 / factor, factor), cmap=colormaps["RdBu"].with_extremes(bad="0.85"),
+            aspect="equal" if grid.rows == grid.columns else "auto", interpolation="nearest",
+        )  # fmt: skip
+        _outlines(axes, grid)
+        _names(axes, grid)
+        axes.set(xlabel=grid.column_title, ylabel=grid.row_title)
+        axes.set_title(grid.title, fontsize=10, loc="left")
+        factors = _FACTORS if factor >= 1.1 else _FINE_FACTORS
+        ticks = [each for each in factors if image.norm.vmin <= each <= image.norm.vmax]
+        bar = figure.colorbar(image, ax=axes, extend="both", shrink=0.8, ticks=ticks, format="%g")
+        bar.minorticks_off()
+        bar.set_label("ratio to normal; red is worse, grey was not measured, × failed")
+        if below:
+            _frame(strip[0], below, small=True, pad=6)
+            for trace in below.traces:
+                _trace(strip[0], trace)
+            _notes(strip[0], below.traces)
+        figure.supxlabel(foot, fontsize=6, color="0.35", x=0.01, ha="left")
+        figure.savefig(path)
+
+
+def _outlines(axes: Axes, grid: Grid) -> None:
+    """Crosses on what failed, and frames around what is to blame."""
+    size = max(2.0, 90 / len(grid.rows))
+    for cells, marker, scale in (
+        ([cell for cell in grid.cells if cell.state == "failed"], "x", 1.0),
+        ([cell for cell in grid.cells if cell.blamed], "s", 2.2),
+    ):
+        axes.plot(
+            [cell.column for cell in cells], [cell.row for cell in cells], marker, ms=scale * size,
+            mec="black", mfc="none", mew=1.2,
+        )  # fmt: skip
+
+
+def _names(axes: Axes, grid: Grid) -> None:
+    """Names of rows and columns as far as there is room; a blamed one pushes out those beside it."""
+    for axis, names in ((axes.yaxis, grid.rows), (axes.xaxis, grid.columns)):
+        step = -(-len(names) // _MOST_NAMES)
+        ill = [place for place, name in enumerate(names) if name in grid.blamed]
+        places = sorted(
+            {*ill, *(at for at in range(0, len(names), step) if step == 1 or not _near(at, ill, step))}
+        )
+        axis.set_ticks(places, [names[at] for at in places], fontsize=9.0 if len(names) <= 32 else 6.0)
+        for at, label in zip(places, axis.get_ticklabels(), strict=True):
+            if at in ill:
+                label.set(color="firebrick", fontweight="bold")
+    axes.tick_params(axis="x", labelrotation=90)
+
+
+def _near(place: int, ill: Sequence[int], step: int) -> bool:
+    return any(abs(place - other) < step for other in ill)

@@ -314,7 +314,7 @@ def _groups(grid: Grid, starts: Sequence[float], side: float, right: float) -> I
 
 def _cell(cell: Cell, x: float, y: float, side: float) -> Iterator[str]:
     record = f' data-record="{cell.record}"' if cell.record else ""
-    kind = "none" if cell.ratio is None else f"h{shade(cell.ratio)}"
+    kind = ("none" if cell.ratio is None else f"h{shade(cell.ratio)}") + (" blamed" if cell.blamed else "")
     yield (
         f'<rect class="cell {kind}" x="{x:.1f}" y="{y:.1f}" width="{side - 0.6:.1f}" '
         f'height="{side - 0.6:.1f}" data-tip="{escape(cell.tip)}"{record}/>'

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from statistics import median
 from typing import Any, NamedTuple
 
-from npc.figures.chart import Cell as GridCell
-from npc.figures.chart import Grid, State
-from npc.machine.fabric import Topology, in_order, neighbours
+from npc.figures.pairs import Pair, Pairs
+from npc.machine.fabric import Topology
 from npc.page.blocks import Block, Cell, Figure, Listing, Table, Text, count, grid_figure, quantity
 from npc.records.units import METRICS, format_quantity, format_size
-from report.runs import Repeats, Report, Run, better, median_ratio
+from report.runs import Repeats, Report, Run, better
 from report.sections import Absent, runs_of
 
 TITLE = "Pairs of nodes"
@@ -29,9 +26,6 @@ _READING = (
     "node, a single "
     "red square a link, a red block a switch or rack. Grey was not measured, a cross failed."
 )
-
-
-_Pair = tuple[str, str]
 
 
 class _Test(NamedTuple):
@@ -62,7 +56,7 @@ def _of_run(report: Report, run: Run) -> Iterator[Block]:
     shown = list(tests.items())[:_MOST_TESTS]
     for test, series in shown:
         verdict = next((entry["verdict"] for entry in verdicts if _is_of(entry, test)), None)
-        yield _figure(report, run, _matrix(run, test, series, report.topology), verdict)
+        yield _figure(report, run, test, _pairs(run, test, series, report.topology), verdict)
         if verdict:
             yield from _verdict(verdict)
     if len(tests) > len(shown):
@@ -92,52 +86,9 @@ def _is_of(entry: Mapping[str, Any], test: _Test) -> bool:
     return (entry.get("case"), entry.get("metric"), entry.get("size")) == test[1:]
 
 
-@dataclass(frozen=True)
-class _Matrix:
-    """All pairs of a test, server first. values: usable ones of each pair; none where all failed.
-
-    idents: of a pair's series.
-    """
-
-    test: _Test
-    values: Mapping[_Pair, list[float]]
-    idents: Mapping[_Pair, str]
-    topology: Topology | None
-
-    @cached_property
-    def hosts(self) -> list[str]:
-        return in_order({host for pair in self.values for host in pair}, self.topology)
-
-    @cached_property
-    def groups(self) -> list[tuple[str, tuple[str, ...]]]:
-        """Name and hosts of each row and column: a host, or neighbours where there are too many hosts."""
-        if len(self.hosts) > _MOST_NODES:
-            return neighbours(self.hosts, self.topology, _MOST_NODES)
-        return [(host, (host,)) for host in self.hosts]
-
-    @cached_property
-    def normal(self) -> float:
-        return median(value for each in self.values.values() for value in each)
-
-    @cached_property
-    def ratios(self) -> dict[_Pair, float | None]:
-        """Each pair against the median of all; None where it failed."""
-        return {
-            pair: median_ratio(median(each), self.normal, self.test.metric) if each else None
-            for pair, each in self.values.items()
-        }
-
-    def said(self, pair: _Pair) -> str:
-        """What a pair reached, in words."""
-        ratio = self.ratios[pair]
-        if ratio is None:
-            return "failed"
-        return f"{format_quantity(median(self.values[pair]), METRICS[self.test.metric].unit)}, {ratio:.3g}"
-
-
-def _matrix(run: Run, test: _Test, found: Sequence[Repeats], topology: Topology | None) -> _Matrix:
-    values: defaultdict[_Pair, list[float]] = defaultdict(list)
-    idents: dict[_Pair, str] = {}
+def _pairs(run: Run, test: _Test, found: Sequence[Repeats], topology: Topology | None) -> Pairs:
+    values: defaultdict[Pair, list[float]] = defaultdict(list)
+    idents: dict[Pair, str] = {}
     for series in found:
         pair = (series.first.hosts[0], series.first.hosts[1])
         values[pair] += [record.value for record in series.usable if record.value is not None]
@@ -147,17 +98,18 @@ def _matrix(run: Run, test: _Test, found: Sequence[Repeats], topology: Topology 
             pair = (record.hosts[0], record.hosts[-1])
             if not values[pair]:
                 idents.setdefault(pair, run.idents[id(record)])
-    return _Matrix(test, values, idents, topology)
+    metric = METRICS[test.metric]
+    normal = median(value for each in values.values() for value in each)
+    return Pairs(values, metric.unit, metric.better, normal, topology, _MOST_NODES, idents)
 
 
-def _figure(report: Report, run: Run, matrix: _Matrix, verdict: Mapping[str, Any] | None) -> Figure:
-    blamed = {host for suspect in verdict["suspects"] for host in suspect["nodes"]} if verdict else set()
-    name, groups = matrix.test.name, matrix.groups
-    grouped = len(groups) < len(matrix.hosts)
-    measured = sum(map(bool, matrix.values.values()))
-    normal = format_quantity(matrix.normal, METRICS[matrix.test.metric].unit)
-    shows = f"{name}: {measured} pairs of {len(matrix.hosts)} nodes as ratios to their median, {normal}."
-    if grouped:
+def _figure(report: Report, run: Run, test: _Test, pairs: Pairs, verdict: Mapping[str, Any] | None) -> Figure:
+    suspects = verdict["suspects"] if verdict else ()
+    name, groups = test.name, pairs.groups
+    measured = sum(map(bool, pairs.values.values()))
+    normal = format_quantity(pairs.normal, pairs.unit)
+    shows = f"{name}: {measured} pairs of {len(pairs.hosts)} nodes as ratios to their median, {normal}."
+    if len(groups) < len(pairs.hosts):
         each = max(len(members) for _, members in groups)
         by_first = all(label == members[0] for label, members in groups)
         called = (
@@ -165,71 +117,28 @@ def _figure(report: Report, run: Run, matrix: _Matrix, verdict: Mapping[str, Any
         )
         shows += f" Squares are medians of {called}."
     title = f"Pairs: {name}" + (f", {run.label}" if len(report.runs) > 1 else "")
-    names = tuple(label for label, _ in groups)
-    grid = Grid(
-        ident=report.ident(),
-        title=title,
-        text=f"{shows} The table below has the numbers, the worst first.",
-        rows=names,
-        columns=names,
-        cells=tuple(_of_groups(matrix) if grouped else _of_pairs(matrix)),
-        row_title="server",
-        column_title="client",
-        blamed=frozenset(label for label, members in groups if not blamed.isdisjoint(members)),
-        filled=True,
-        side=24.0,
+    grid = pairs.grid(
+        report.ident(),
+        title,
+        f"{shows} The table below has the numbers, the worst first.",
+        blamed={host for suspect in suspects for host in suspect["nodes"]},
+        links=[suspect["nodes"] for suspect in suspects if suspect["kind"] == "link"],
     )
-    return grid_figure(grid, shows, _READING, _table(title, matrix))
+    return grid_figure(grid, shows, _READING, _table(title, pairs))
 
 
-def _of_pairs(matrix: _Matrix) -> Iterator[GridCell]:
-    """A cell a pair; what was measured one way round only stands on both sides of the diagonal."""
-    number = {host: place for place, host in enumerate(matrix.hosts)}
-    for pair, ratio in matrix.ratios.items():
-        server, client = pair
-        tip = f"{client} → {server}\n{matrix.said(pair)}"
-        state: State = "failed" if ratio is None else ""
-        record = matrix.idents.get(pair, "")
-        yield GridCell(number[server], number[client], ratio, tip, record, state)
-        if (client, server) not in matrix.ratios:
-            yield GridCell(number[client], number[server], ratio, tip, record, state)
-
-
-def _of_groups(matrix: _Matrix) -> Iterator[GridCell]:
-    """A cell for two groups of neighbouring hosts, whichever way round their pairs were measured."""
-    group = {host: place for place, (_, members) in enumerate(matrix.groups) for host in members}
-    found: defaultdict[tuple[int, int], list[float | None]] = defaultdict(list)
-    for (server, client), ratio in matrix.ratios.items():
-        found[group[server], group[client]].append(ratio)
-        if group[server] != group[client]:
-            found[group[client], group[server]].append(ratio)
-    for (row, column), ratios in found.items():
-        known = [ratio for ratio in ratios if ratio is not None]
-        middle = median(known) if known else None
-        said = "all failed" if middle is None else f"{middle:.3g} (worst {min(known):.3g})"
-        names = f"{_name(*matrix.groups[column])} with {_name(*matrix.groups[row])}"
-        yield GridCell(
-            row, column, middle, f"{names}\n{len(ratios)} pairs: {said}",
-            state="failed" if middle is None else "",
-        )  # fmt: skip
-
-
-def _name(label: str, members: Sequence[str]) -> str:
-    """A group in words: neighbours are called by their first alone where there is no room."""
-    return f"{label} to {members[-1]}" if label == members[0] and len(members) > 1 else label
-
-
-def _table(title: str, matrix: _Matrix) -> Table:
-    unit = METRICS[matrix.test.metric].unit
-    worst = sorted(matrix.ratios.items(), key=lambda item: -1.0 if item[1] is None else item[1])
+def _table(title: str, pairs: Pairs) -> Table:
+    worst = sorted(pairs.ratios.items(), key=lambda item: -1.0 if item[1] is None else item[1])
     rows = []
     for pair, ratio in worst[:_MOST_ROWS]:
-        each = matrix.values[pair]
-        records = [matrix.idents[pair]] if pair in matrix.idents else []
-        value = quantity(median(each), unit, records) if each else Cell("failed", records, "", kind="bad")
+        each = pairs.values[pair]
+        records = [pairs.idents[pair]] if pair in pairs.idents else []
+        value = (
+            quantity(median(each), pairs.unit, records) if each else Cell("failed", records, "", kind="bad")
+        )
         share = Cell("", sort="") if ratio is None else Cell(f"{ratio:.4g}", sort=ratio, kind="number")
         rows.append((Cell(pair[0]), Cell(pair[1]), value, share, count(len(each))))
-    left = len(matrix.ratios) - len(rows)
+    left = len(pairs.ratios) - len(rows)
     return Table(
         f"Numbers: {title}",
         ("server", "client", "median", "ratio to all", "samples"),

@@ -1,0 +1,132 @@
+"""Every pair of nodes against the normal one, as a grid: servers are rows, clients are columns."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from statistics import median
+from typing import Final
+
+from npc.figures.chart import Cell, Grid
+from npc.machine.fabric import Topology, in_order, neighbours
+from npc.records.units import format_quantity
+
+#: Server and client.
+Pair = tuple[str, str]
+#: Groups of nodes at most, where no topology names them.
+_MOST_GROUPS: Final = 64
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Measurements of pairs. values: usable ones of each pair, in `unit`; none where all failed.
+
+    better: ``higher`` or ``lower``. normal: what ratios are to. most: nodes that are drawn one by one; of
+    more, groups of neighbours are. idents: of a pair's records in a page.
+    """
+
+    values: Mapping[Pair, Sequence[float]]
+    unit: str
+    better: str
+    normal: float
+    topology: Topology | None = None
+    most: int = 64
+    idents: Mapping[Pair, str] = field(default_factory=dict)
+
+    @cached_property
+    def hosts(self) -> list[str]:
+        """All hosts, by their switches where a topology is known, else by name."""
+        return in_order({host for pair in self.values for host in pair}, self.topology)
+
+    @cached_property
+    def groups(self) -> list[tuple[str, tuple[str, ...]]]:
+        """Name and hosts of each row and column: a host, or neighbours where there are too many hosts."""
+        if len(self.hosts) > self.most:
+            return neighbours(self.hosts, self.topology, _MOST_GROUPS)
+        return [(host, (host,)) for host in self.hosts]
+
+    @cached_property
+    def ratios(self) -> dict[Pair, float | None]:
+        """How good each pair is beside the normal one, below 1 is worse; None where it failed."""
+        found: dict[Pair, float | None] = {}
+        for pair, each in self.values.items():
+            value = median(each) if each else None
+            if value is None:
+                found[pair] = None
+            elif value <= 0 or self.normal <= 0:
+                found[pair] = 0.0
+            else:
+                found[pair] = self.normal / value if self.better == "lower" else value / self.normal
+        return found
+
+    def grid(
+        self,
+        ident: str,
+        title: str,
+        text: str,
+        blamed: Collection[str] = (),
+        links: Collection[Collection[str]] = (),
+    ) -> Grid:
+        """The grid; blamed: hosts whose names stand out. links: pairs of hosts that are to blame."""
+        names = tuple(label for label, _ in self.groups)
+        grouped = len(self.groups) < len(self.hosts)
+        return Grid(
+            ident=ident,
+            title=title,
+            text=text,
+            rows=names,
+            columns=names,
+            cells=tuple(
+                self._of_groups() if grouped else self._of_pairs({frozenset(link) for link in links})
+            ),
+            row_title="server",
+            column_title="client",
+            blamed=frozenset(label for label, members in self.groups if not set(blamed).isdisjoint(members)),
+            filled=True,
+            side=24.0,
+        )
+
+    def _of_pairs(self, links: Collection[frozenset[str]]) -> Iterator[Cell]:
+        """A cell a pair; what was measured one way round only stands on both sides of the diagonal."""
+        number = {host: place for place, host in enumerate(self.hosts)}
+        for pair, ratio in self.ratios.items():
+            server, client = pair
+            said = "failed"
+            if ratio is not None:
+                said = f"{format_quantity(median(self.values[pair]), self.unit)}, {ratio:.3g}"
+            both = [pair] if (client, server) in self.ratios else [pair, (client, server)]
+            for row, column in both:
+                yield Cell(
+                    number[row],
+                    number[column],
+                    ratio,
+                    f"{client} → {server}\n{said}",
+                    self.idents.get(pair, ""),
+                    "failed" if ratio is None else "",
+                    frozenset(pair) in links,
+                )
+
+    def _of_groups(self) -> Iterator[Cell]:
+        """A cell for two groups of neighbouring hosts, whichever way round their pairs were measured."""
+        group = {host: place for place, (_, members) in enumerate(self.groups) for host in members}
+        found: defaultdict[tuple[int, int], list[float | None]] = defaultdict(list)
+        for (server, client), ratio in self.ratios.items():
+            found[group[server], group[client]].append(ratio)
+            if group[server] != group[client]:
+                found[group[client], group[server]].append(ratio)
+        for (row, column), ratios in found.items():
+            known = [ratio for ratio in ratios if ratio is not None]
+            middle = median(known) if known else None
+            said = "all failed" if middle is None else f"{middle:.3g} (worst {min(known):.3g})"
+            names = f"{_name(*self.groups[column])} with {_name(*self.groups[row])}"
+            yield Cell(
+                row, column, middle, f"{names}\n{len(ratios)} pairs: {said}",
+                state="failed" if middle is None else "",
+            )  # fmt: skip
+
+
+def _name(label: str, members: Sequence[str]) -> str:
+    """A group in words: neighbours are called by their first alone where there is no room."""
+    return f"{label} to {members[-1]}" if label == members[0] and len(members) > 1 else label

@@ -9,14 +9,16 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from cron.series import direction, label
+from npc.figures.chart import Axis, Chart, Mark, Tick, Trace, linear_ticks, quantity_axis
+from npc.figures.printed import save
 from npc.machine.fabric import natural
 from npc.records.history import Point
 from npc.records.record import OK
 from npc.records.series import Series
-from npc.records.units import METRICS, format_quantity
+from npc.records.units import METRICS
 
 if TYPE_CHECKING:
     from npc.machine.fabric import Topology
@@ -36,32 +38,38 @@ def over_measurements(points: Sequence[Point], path: Path) -> None:
 
     points: of one series, in the order of time, one at least usable.
     """
-    pyplot = _pyplot()
     used = [point for point in points if point.status == OK and point.value is not None]
-    key = used[0].key
-    metric = METRICS[key.metric]
-    values = [point.value or 0.0 for point in used]
-    scale, unit = _scale(median(values), metric.unit)
-    nights: dict[str, list[int]] = {}
+    key, unit = used[0].key, METRICS[used[0].key.metric].unit
+    traces = []
+    for again, colour, shape, name in ((False, "blue", 0, "sample"), (True, "orange", 2, "measured again")):
+        marks = tuple(
+            Mark(number, point.value or 0.0)
+            for number, point in enumerate(used, 1)
+            if point.remeasured is again
+        )
+        if marks:
+            traces.append(Trace(name, colour, marks=marks, shape=shape, small=True, faint=True))
+    nights: dict[str, dict[int, float]] = {}
     for number, point in enumerate(used, 1):
-        nights.setdefault(point.run, []).append(number)
-    figure, axes = pyplot.subplots(figsize=(9, 4), layout="constrained")
-    for again, marker, name in ((False, "o", "sample"), (True, "^", "measured again")):
-        chosen = [number for number, point in enumerate(used, 1) if point.remeasured is again]
-        if chosen:
-            axes.plot(chosen, [values[n - 1] / scale for n in chosen], marker, ms=3, alpha=0.6, label=name)
-    middles = [median(values[n - 1] for n in numbers) / scale for numbers in nights.values()]
-    axes.step(
-        [numbers[0] for numbers in nights.values()], middles, where="post", color="black", lw=1,
-        label="median of the night",
-    )  # fmt: skip
-    axes.set_xlabel(f"measurement, {len(nights)} nights from {used[0].time[:10]} to {used[-1].time[:10]}")
-    axes.set_ylabel(f"{key.metric.replace('_', ' ')} in {unit}")
-    axes.set_title(label(key), fontsize=10)
-    axes.margins(x=0.01)
-    axes.legend(fontsize=8)
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
+        nights.setdefault(point.run, {})[number] = point.value or 0.0
+    steps = [
+        (end, median(values.values()))
+        for values in nights.values()
+        for end in (min(values) - 0.5, max(values) + 0.5)
+    ]
+    traces.append(Trace("median of the night", "ink", lines=(tuple(steps),), width=1.0))
+    ticks = tuple(Tick(number, f"{number:g}") for number in linear_ticks(0, len(used)))
+    days = f"{len(nights)} nights from {used[0].time[:10]} to {used[-1].time[:10]}"
+    name = key.metric.replace("_", " ").capitalize()
+    chart = Chart(
+        ident="",
+        title=label(key),
+        text="",
+        x=Axis(f"Measurement, {days}", 0, len(used) + 1, log=False, ticks=ticks),
+        y=quantity_axis(name, (point.value or 0.0 for point in used), unit, log=False),
+        traces=tuple(traces),
+    )
+    save([chart], [path])
 
 
 def allocation(points: Sequence[Point], path: Path, topology: Topology | None = None) -> bool:
@@ -73,8 +81,9 @@ def allocation(points: Sequence[Point], path: Path, topology: Topology | None = 
     relative = relative_by_node(points)
     if not relative:
         return False
-    pyplot = _pyplot()
+    import matplotlib
     import numpy as np
+    from matplotlib.figure import Figure
 
     hosts = {host for host, _ in relative}
     nodes = (topology.order(hosts) if topology else sorted(hosts, key=natural))[:MAX_NODES]
@@ -86,8 +95,9 @@ def allocation(points: Sequence[Point], path: Path, topology: Topology | None = 
     reach = float(np.nanquantile(np.abs(grid), 0.99)) if not np.isnan(grid).all() else 0.0
     reach = min(max(reach, _LEAST_RANGE), _MOST_RANGE)
     height = min(2.5 + 0.18 * len(nodes), 20)
-    figure, axes = pyplot.subplots(figsize=(min(4 + 0.18 * len(runs), 18), height), layout="constrained")
-    colours = pyplot.get_cmap("RdBu").with_extremes(bad="0.85")
+    figure = Figure(figsize=(min(4 + 0.18 * len(runs), 18), height), layout="constrained")
+    axes = figure.subplots()
+    colours = matplotlib.colormaps["RdBu"].with_extremes(bad="0.85")
     image = axes.imshow(
         100 * np.ma.masked_invalid(grid), cmap=colours, vmin=-100 * reach, vmax=100 * reach, aspect="auto",
         interpolation="nearest",
@@ -103,7 +113,6 @@ def allocation(points: Sequence[Point], path: Path, topology: Topology | None = 
     axes.set_title("nodes by nights; grey: not allocated", fontsize=10)
     figure.colorbar(image, label="better than usual in %, red is worse", ax=axes)
     figure.savefig(path, dpi=120)
-    pyplot.close(figure)
     return True
 
 
@@ -126,19 +135,3 @@ def relative_by_node(points: Sequence[Point]) -> Mapping[tuple[str, str], float]
 def _named(node: str, topology: Topology | None) -> str:
     leaf = topology.leaf(node) if topology else None
     return f"{leaf} {node}" if leaf else node
-
-
-def _scale(value: float, unit: str) -> tuple[float, str]:
-    """What to divide by so that a typical value is short, and the unit it then has."""
-    text = format_quantity(value, unit)
-    number, _, shown = text.partition(" ")
-    return (value / float(number) if float(number) else 1.0), shown or unit
-
-
-def _pyplot() -> Any:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    return pyplot

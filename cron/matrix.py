@@ -20,7 +20,7 @@ from npc.records.journal import Part
 
 #: Fewer nodes cannot be compared with each other (docs/blame.md).
 LEAST_NODES: Final = 5
-#: So many are asked for, if there are so many; and twice as many as suspects.
+#: Nodes in a matrix if the history knows as many; with more than half as many suspects, two nodes a suspect.
 USUAL_NODES: Final = 6
 MOST_SUSPECTS: Final = 12
 #: With more nodes than this a sample of the pairs has to do.
@@ -146,15 +146,7 @@ def read_matrix(part: Part, run: Path | None, words: str) -> Matrix:
         verdict = judged["verdict"]
         pairs += verdict["measurements"]
         for each in verdict["suspects"]:
-            slow.setdefault(
-                (each["kind"], each["name"]),
-                Slow(
-                    kind=each["kind"],
-                    name=each["name"],
-                    nodes=tuple(each["nodes"]),
-                    slowdown=each["slowdown"],
-                    evidence=each["evidence"],
-                    series=judged["series"],
-                ),
-            )
+            found = {name: each[name] for name in ("kind", "name", "slowdown", "evidence")}
+            named = Slow(**found, nodes=tuple(each["nodes"]), series=judged["series"])
+            slow.setdefault((named.kind, named.name), named)
     return Matrix(nodes=nodes, suspects=part.hosts, slow=tuple(slow.values()), pairs=pairs)

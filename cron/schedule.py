@@ -46,15 +46,15 @@ class At:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of cron's form: the program that shows and takes it, and how."""
+    """A table of cron's form: the program that shows and takes it."""
 
     program: str
-    takes_stdin: bool
 
     def read(self) -> str:
         """What is in it; empty if there is none. Raises `NotInstalled`."""
-        self._find()
-        shown = subprocess.run([self.program, "-l"], capture_output=True, text=True, check=False, timeout=60)
+        if shutil.which(self.program) is None:
+            raise NotInstalled(f"{self.program} is not installed here")
+        shown = _run(self.program, "-l")
         if shown.returncode == 0:
             return shown.stdout
         told = (shown.stderr + shown.stdout).strip()
@@ -64,30 +64,23 @@ class Table:
 
     def write(self, text: str) -> None:
         """Put `text` in the place of what is in it, and make sure that it is there. Raises `NotInstalled`."""
-        if self.takes_stdin:
-            given = subprocess.run(
-                [self.program, "-"], input=text, capture_output=True, text=True, check=False, timeout=60
-            )
-        else:
-            with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                given = subprocess.run(
-                    [self.program, file.name], stdin=subprocess.DEVNULL,
-                    capture_output=True, text=True, check=False, timeout=60,
-                )  # fmt: skip
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:  # not every scrontab knows "-"
+            file.write(text)
+            file.flush()
+            given = _run(self.program, file.name)
         told = (given.stderr + given.stdout).strip()
         if given.returncode or blocks(self.read()) != blocks(text):
             raise NotInstalled(f"{self.program} did not take it: {told or 'without a word'}")
 
-    def _find(self) -> None:
-        if shutil.which(self.program) is None:
-            raise NotInstalled(f"{self.program} is not installed here")
+
+def _run(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60
+    )
 
 
-CRONTAB: Final = Table("crontab", takes_stdin=True)
-#: scrontab reads a file; what it does with ``-`` differs from version to version.
-SCRONTAB: Final = Table("scrontab", takes_stdin=False)
+CRONTAB: Final = Table("crontab")
+SCRONTAB: Final = Table("scrontab")
 
 
 def script_text(home: Path, words: Sequence[str]) -> str:

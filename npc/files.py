@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 
 @contextlib.contextmanager
@@ -51,26 +51,32 @@ def read_lines(path: Path) -> Iterator[Any]:
 
 
 def append_line(path: Path, value: object) -> None:
-    """Append one line and see it onto the disk; what a writer left that was killed in its line is cut off.
+    """Append a value as one line of JSON, as `append_lines` does."""
+    append_lines(path, json.dumps(value, ensure_ascii=False) + "\n")
 
-    Raises OSError as the file system does; then the file is as it was.
+
+def append_lines(path: Path, lines: str, header: str = "") -> None:
+    """Append whole lines and see them onto the disk; `header` stands before them in a new file.
+
+    What a writer left that was killed in its line is cut off. Raises OSError as the file system does; then
+    the whole lines that were there are all that is in the file.
     """
-    line = json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
-    with path.open("ab+") as stream:
+    created = not path.exists()
+    with path.open("ab+", buffering=0) as stream:
         stream.seek(0)
-        whole = stream.read().rfind(b"\n") + 1
-        append_whole(stream, whole, line)
-
-
-def append_whole(stream: BinaryIO, whole: int, content: bytes) -> None:
-    """Put `content` behind the first `whole` bytes of a file, in the place of all else, and see it onto the
-    disk; on an OSError only those bytes are left."""
-    stream.truncate(whole)
-    try:
-        left = memoryview(content)
-        while left:
-            left = left[os.write(stream.fileno(), left) :]
-        os.fsync(stream.fileno())
-    except OSError:
-        os.ftruncate(stream.fileno(), whole)
-        raise
+        whole = stream.readall().rfind(b"\n") + 1
+        stream.truncate(whole)
+        left = memoryview(((header if whole == 0 else "") + lines).encode("utf-8", "backslashreplace"))
+        try:
+            while left:
+                left = left[os.write(stream.fileno(), left) :]
+            os.fsync(stream.fileno())
+        except OSError:
+            stream.truncate(whole)
+            raise
+    if created:  # its name has to last, too
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

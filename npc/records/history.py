@@ -21,7 +21,6 @@ import contextlib
 import csv
 import io
 import math
-import os
 import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,9 +29,9 @@ from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from npc.files import append_whole
+from npc.files import append_lines
 from npc.locks import only_one
 from npc.records.record import COLUMNS, OK, Record, from_row, replace, to_row
 from npc.records.series import REMEASURED, Series
@@ -49,7 +48,6 @@ _MONTH: Final = re.compile(r"\d{4}-\d{2}(\.\d+)?\.csv")
 _ONE_LINE: Final = str.maketrans({"\n": "\u240a", "\r": "\u240d", "\0": "\u2400"})
 #: Version of the cache: raised when its tables change, or what identifies a series.
 _SCHEMA: Final = 2
-_BLOCK: Final = 1 << 20
 #: How long an append may hold its lock (s): of a holder on another host that died, it is free then.
 _APPENDING_S: Final = 600.0
 _TABLES: Final = """
@@ -148,7 +146,7 @@ class History:
                 known = {_cells(record) for night in nights for record in self.records(run=night)}
                 new = [row for row in dict.fromkeys(rows) if row not in known]
                 if new:
-                    _append_rows(self._file_of(month), new)
+                    append_lines(self._file_of(month), _csv(new), header=_csv([COLUMNS]))
                     added += len(new)
         return added
 
@@ -324,41 +322,10 @@ def _cells(record: Record) -> tuple[str, ...]:
     )
 
 
-def _append_rows(path: Path, rows: Sequence[Sequence[str]]) -> None:
-    """Append whole rows, or none on an OSError; half a row of an earlier writer is cut off."""
+def _csv(rows: Iterable[Sequence[str]]) -> str:
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    created = not path.exists()
-    with path.open("ab+") as stream:
-        whole = _last_line_end(stream, stream.seek(0, os.SEEK_END))
-        if whole == 0:
-            writer.writerow(COLUMNS)
-        writer.writerows(rows)
-        append_whole(stream, whole, text.getvalue().encode())
-    if created:
-        _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a new file's name last, too."""
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
-
-
-def _last_line_end(stream: BinaryIO, size: int) -> int:
-    """The place behind the last line end of a file; 0 if there is none."""
-    end = size
-    while end:
-        begin = max(end - _BLOCK, 0)
-        stream.seek(begin)
-        found = stream.read(end - begin).rfind(b"\n")
-        if found >= 0:
-            return begin + found + 1
-        end = begin
-    return 0
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
 
 
 def _header(path: Path) -> list[str]:

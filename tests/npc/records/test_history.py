@@ -103,7 +103,7 @@ def test_a_full_disk_leaves_the_file_as_it_was(history: History, monkeypatch: py
         return write(number, bytes(data)[: len(data) - 100])
 
     with monkeypatch.context() as patched:
-        patched.setattr("npc.records.history.os.write", full)
+        patched.setattr("npc.files.os.write", full)
         with pytest.raises(OSError, match="No space left"):
             history.append([a_record(sample) for sample in range(9)])
     assert history.files()[0].read_bytes() == before

@@ -14,8 +14,11 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
+
+import psutil
 
 import npc
 from npc.machine import sysfs
@@ -177,34 +180,26 @@ def _os() -> dict[str, str | None]:
 
 
 def _memory() -> dict[str, Any]:
-    kib: dict[str, int] = {}
-    for line in (sysfs.text(Path("/proc/meminfo")) or "").splitlines():
-        fields = line.split()
-        if len(fields) >= 2 and fields[1].isdecimal():
-            kib[fields[0].rstrip(":")] = int(fields[1])
+    memory = psutil.virtual_memory()
+    meminfo = sysfs.text(Path("/proc/meminfo")) or ""
+    pages = re.search(r"^HugePages_Total: +(\d+)", meminfo, re.MULTILINE)
+    page_kib = re.search(r"^Hugepagesize: +(\d+) kB", meminfo, re.MULTILINE)
     huge = sysfs.text(Path("/sys/kernel/mm/transparent_hugepage/enabled"))
     chosen = re.search(r"\[(\w+)\]", huge or "")
-
-    def size(name: str) -> int | None:
-        return kib[name] * 1024 if name in kib else None
-
     return {
-        "total_bytes": size("MemTotal"),
-        "available_bytes": size("MemAvailable"),
-        "swap_bytes": size("SwapTotal"),
-        "huge_pages": kib.get("HugePages_Total"),
-        "huge_page_bytes": size("Hugepagesize"),
+        "total_bytes": memory.total,
+        "available_bytes": memory.available,
+        "swap_bytes": psutil.swap_memory().total,
+        "huge_pages": int(pages[1]) if pages else None,
+        "huge_page_bytes": int(page_kib[1]) * 1024 if page_kib else None,
         "transparent_huge_pages": chosen[1] if chosen else None,
     }
 
 
 def _python() -> dict[str, Any]:
-    packages: dict[str, str] = {}
-    for folder in sys.path:
-        # The folders' names hold both; reading every package's metadata would take ten times as long.
-        for path in Path(folder or ".").glob("*.dist-info"):
-            name, _, version = path.name.removesuffix(".dist-info").partition("-")
-            packages.setdefault(name.lower().replace("_", "-"), version)
+    # the first on sys.path is the one that is imported
+    installed = reversed([*metadata.distributions()])
+    packages = {each.name.lower().replace("_", "-"): each.version for each in installed}
     return {
         "version": platform.python_version(),
         "implementation": platform.python_implementation(),

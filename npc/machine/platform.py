@@ -29,8 +29,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeVar
 
+import msgspec
+
+T = TypeVar("T", bound="_Table")
 PLATFORMS: Final = "platforms"
 PLATFORM_FILE: Final = "platform.toml"
 
@@ -159,80 +162,72 @@ def read_platform(path: Path) -> Platform:
         raise InvalidPlatform(f"{path}: {error}") from None
 
 
+class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of the file: its keys and what they may hold."""
+
+
+_Positive = Annotated[float, msgspec.Meta(gt=0, le=sys.float_info.max)]
+_Count = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class _Node(_Table, frozen=True):
+    cores: _Count | None = None
+    clock_hz: _Positive | None = None
+    simd_bits: Annotated[int, msgspec.Meta(ge=64, multiple_of=64)] | None = None
+    simd_units: _Count | None = None
+    fma: bool | None = None
+    memory_bandwidth: _Positive | None = None
+
+
+class _Link(_Table, frozen=True):
+    link: str = ""
+    data_rate: _Positive | None = None
+
+
+class _File(_Table, frozen=True):
+    description: str = ""
+    node: dict[str, Any] = {}
+    interfaces: dict[str, Any] = {}
+    bands: dict[str, Any] = {}
+
+
 def _platform(name: str, table: Mapping[str, Any]) -> Platform:
-    _only_keys(table, ("description", "node", "interfaces", "bands"), "")
-    node = _table(table, "node", "")
-    _only_keys(node, ("cores", "clock_hz", "simd_bits", "simd_units", "fma", "memory_bandwidth"), "node.")
-    interfaces = _table(table, "interfaces", "")
-    description = table.get("description", "")
-    if not isinstance(description, str):
-        raise InvalidPlatform(f"description: {description!r} is no text")
-    fma = node.get("fma")
-    if fma is not None and not isinstance(fma, bool):
-        raise InvalidPlatform(f"node.fma: {fma!r} is neither true nor false")
-    clock_hz = _number(node, "clock_hz", "node.")
-    if clock_hz is not None and clock_hz < 1e6:
-        raise InvalidPlatform(f"node.clock_hz: {clock_hz:g} Hz is no clock; 2.5 GHz is 2.5e9")
-    simd_bits = _count(node, "simd_bits", "node.")
-    if simd_bits is not None and simd_bits % 64:
-        raise InvalidPlatform(f"node.simd_bits: {simd_bits} is no multiple of 64")
+    file = _read_table(table, _File, "")
+    node = _read_table(file.node, _Node, "node.")
+    if node.clock_hz is not None and node.clock_hz < 1e6:
+        raise InvalidPlatform(f"node.clock_hz: {node.clock_hz:g} Hz is no clock; 2.5 GHz is 2.5e9")
     return Platform(
         name=name,
-        description=description,
-        cores=_count(node, "cores", "node."),
-        clock_hz=clock_hz,
-        simd_bits=simd_bits,
-        simd_units=_count(node, "simd_units", "node."),
-        fma=fma,
-        memory_bandwidth=_number(node, "memory_bandwidth", "node."),
-        interfaces={key: _interface(key, _table(interfaces, key, "interfaces.")) for key in interfaces},
-        bands=_table(table, "bands", ""),
+        description=file.description,
+        interfaces={key: _interface(key, value) for key, value in file.interfaces.items()},
+        bands=file.bands,
+        **msgspec.structs.asdict(node),
     )
 
 
-def _interface(name: str, table: Mapping[str, Any]) -> Interface:
+def _interface(name: str, table: object) -> Interface:
     prefix = f"interfaces.{name}."
-    _only_keys(table, ("link", "data_rate"), prefix)
-    link = table.get("link", "")
-    if not isinstance(link, str):
-        raise InvalidPlatform(f"{prefix}link: {link!r} is no text such as '10 GbE'")
-    data_rate = _number(table, "data_rate", prefix)
-    if data_rate is None:
-        if not link:
-            raise InvalidPlatform(f"{prefix}link: missing, and no data_rate either")
-        try:
-            data_rate = link_data_rate(link)
-        except ValueError as error:
-            raise InvalidPlatform(f"{prefix}link: {error}") from None
-    return Interface(name, link, data_rate)
+    given = _read_table(table, _Link, prefix)
+    if given.data_rate is not None:
+        return Interface(name, given.link, given.data_rate)
+    if not given.link:
+        raise InvalidPlatform(f"{prefix}link: missing, and no data_rate either")
+    try:
+        return Interface(name, given.link, link_data_rate(given.link))
+    except ValueError as error:
+        raise InvalidPlatform(f"{prefix}link: {error}") from None
 
 
-def _only_keys(table: Mapping[str, Any], known: tuple[str, ...], prefix: str) -> None:
-    for key in table:
-        if key not in known:
-            raise InvalidPlatform(f"{prefix}{key}: unknown key; known here: {', '.join(known)}")
-
-
-def _table(table: Mapping[str, Any], key: str, prefix: str) -> Mapping[str, Any]:
-    value = table.get(key, {})
-    if not isinstance(value, dict):
-        raise InvalidPlatform(f"{prefix}{key}: {value!r} is no table")
-    return value
-
-
-def _number(table: Mapping[str, Any], key: str, prefix: str) -> float | None:
-    value = table.get(key)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        raise InvalidPlatform(f"{prefix}{key}: {value!r} is no positive number")
-    return float(value)
-
-
-def _count(table: Mapping[str, Any], key: str, prefix: str) -> int | None:
-    value: object = table.get(key)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidPlatform(f"{prefix}{key}: {value!r} is no positive whole number")
-    return value
+def _read_table(table: object, kind: type[T], prefix: str) -> T:
+    """A table as `kind` has it; InvalidPlatform names the key that is not as it should be."""
+    try:
+        return msgspec.convert(table, kind)
+    except msgspec.ValidationError as error:
+        what, _, place = str(error).partition(" - at `$.")
+        key = place.rstrip("`")
+        if unknown := re.search(r"unknown field `(.+)`", what):
+            known = ", ".join(kind.__struct_fields__)
+            raise InvalidPlatform(f"{prefix}{unknown[1]}: unknown key; known here: {known}") from None
+        value = table[key] if key and isinstance(table, dict) else table
+        no_table = " is no table" if "`object`" in what else f": {what}"
+        raise InvalidPlatform(f"{(prefix + key).rstrip('.')}: {value!r}{no_table}") from None

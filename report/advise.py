@@ -48,10 +48,6 @@ def advise(runs: tuple[Path, ...], platform: str, as_json: bool, list_rules: boo
         return
     if not runs:
         raise click.UsageError("name a run's folder or a records.csv")
-    from npc.machine.platform import find_platform
-
-    if platform and find_platform(platform) is None:
-        raise click.UsageError(f"--platform {platform}: there is no such platform.toml")
     try:
         run = gather(runs, platform)
     except (OSError, ValueError, csv.Error) as error:

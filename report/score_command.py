@@ -27,12 +27,9 @@ def score(run: Path, platform: str, as_json: bool) -> None:
     import csv
     import json
 
-    from npc.machine.platform import find_platform
     from report.advice import gather
     from report.score import find_scores, format_scores, to_document
 
-    if platform and find_platform(platform) is None:
-        raise click.UsageError(f"--platform {platform}: there is no such platform.toml")
     try:
         found = gather([run], platform)
     except (OSError, ValueError, csv.Error) as error:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -133,14 +133,7 @@ def predict(
                 ]
                 best = min(each.time for each in found)
                 marked = len(found) > 1 and not any(each.far for each in found)
-                for each in found:
-                    yield _marked(each) if each.time == best and marked else each
-
-
-def _marked(predicted: Predicted) -> Predicted:
-    from dataclasses import replace
-
-    return replace(predicted, fastest=True)
+                yield from (replace(each, fastest=marked and each.time == best) for each in found)
 
 
 def _predict(

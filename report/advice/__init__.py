@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from npc.machine.platform import InvalidPlatform
+from npc.machine.platform import InvalidPlatform, find_platform
 from report.advice import rules
 from report.advice.rule import RULES, Evidence, Hint, Rule
 from report.runs import Run, joined, read_runs
@@ -25,8 +25,10 @@ def gather(paths: Sequence[Path], platform: str = "") -> Run:
     own); of records of several platforms those of `platform`.
 
     Raises FileNotFoundError, OSError, `npc.InvalidRecord`, `npc.machine.platform.InvalidPlatform`, and
-    ValueError for several platforms none of which is chosen.
+    ValueError for a platform that does not exist, and for several none of which is chosen.
     """
+    if platform and find_platform(platform) is None:
+        raise ValueError(f"--platform {platform}: there is no such platform.toml")
     runs = read_runs(paths, platform)
     names = sorted({run.platform_name for run in runs} - {""})
     if len(names) > 1:

@@ -30,13 +30,11 @@ def arrays_in_cache(records: Sequence[Record], circumstances: Circumstances) -> 
         processes = int(record.params.get("processes", "1")) if record.case.startswith("Star") else 1
         array = record.size // _ARRAYS * max(1, processes // record.nodes)
         if array < _MULTIPLE * caches:
-            yield (
-                place,
-                (
-                    f"an array of {format_quantity(array, 'B')} is less than {_MULTIPLE} × the "
-                    f"{format_quantity(caches, 'B')} of last-level cache: the cache was measured"
-                ),
+            reason = (
+                f"an array of {format_quantity(array, 'B')} is less than {_MULTIPLE} × the "
+                f"{format_quantity(caches, 'B')} of last-level cache: the cache was measured"
             )
+            yield place, reason
 
 
 def last_level_bytes(caches: Any) -> int:

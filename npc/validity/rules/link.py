@@ -53,15 +53,13 @@ def above_link(records: Sequence[Record], circumstances: Circumstances) -> Itera
         taking_part = min(record.nodes, _processes(record) or record.nodes)
         links = taking_part if _both_ways(record) else max(1, taking_part // 2)
         if record.value > ceiling * links * _TOLERANCE:
-            yield (
-                place,
-                (
-                    f"{format_quantity(record.value, 'B/s')} is above the "
-                    f"{format_quantity(ceiling * links, 'B/s')} that {link.name} ({link.link or 'data_rate'}"
-                    f"{words}{f', × {links}' if links > 1 else ''}) can carry"
-                    + likely_slip(record.value, ceiling * links, "B/s")
-                ),
+            reason = (
+                f"{format_quantity(record.value, 'B/s')} is above the "
+                f"{format_quantity(ceiling * links, 'B/s')} that {link.name} ({link.link or 'data_rate'}"
+                f"{words}{f', × {links}' if links > 1 else ''}) can carry"
+                + likely_slip(record.value, ceiling * links, "B/s")
             )
+            yield place, reason
 
 
 def _link(record: Record, circumstances: Circumstances) -> _Link | None:

@@ -32,14 +32,12 @@ def above_memory(records: Sequence[Record], circumstances: Circumstances) -> Ite
             continue
         ceiling = limit * record.nodes
         if record.value > ceiling * _TOLERANCE:
-            yield (
-                place,
-                (
-                    f"{format_quantity(record.value, 'B/s')} is above the node's memory bandwidth of "
-                    f"{format_quantity(ceiling, 'B/s')}: a cache was measured, or a unit is wrong"
-                    + likely_slip(record.value, ceiling, "B/s")
-                ),
+            reason = (
+                f"{format_quantity(record.value, 'B/s')} is above the node's memory bandwidth of "
+                f"{format_quantity(ceiling, 'B/s')}: a cache was measured, or a unit is wrong"
+                + likely_slip(record.value, ceiling, "B/s")
             )
+            yield place, reason
 
 
 @rule(
@@ -55,14 +53,12 @@ def above_peak(records: Sequence[Record], circumstances: Circumstances) -> Itera
         nominal = circumstances.platform.clock_hz if circumstances.platform else None
         boost = max(1.0, highest / nominal) if highest and nominal else _HIGHEST_CLOCK
         if record.value is not None and record.value > peak * boost * _TOLERANCE:
-            yield (
-                place,
-                (
-                    f"{format_quantity(record.value, 'FLOP/s')} is above the peak of "
-                    f"{format_quantity(peak * boost, 'FLOP/s')} ({boost:.3g} × the nominal clock)"
-                    + likely_slip(record.value, peak * boost, "FLOP/s")
-                ),
+            reason = (
+                f"{format_quantity(record.value, 'FLOP/s')} is above the peak of "
+                f"{format_quantity(peak * boost, 'FLOP/s')} ({boost:.3g} × the nominal clock)"
+                + likely_slip(record.value, peak * boost, "FLOP/s")
             )
+            yield place, reason
 
 
 @rule(
@@ -75,13 +71,11 @@ def above_nominal(records: Sequence[Record], circumstances: Circumstances) -> It
     """What only a raised clock explains: true, but clock_hz is not what the cores hold."""
     for place, record, peak in _with_peak(records, circumstances):
         if record.value is not None and record.value > peak * _TOLERANCE:
-            yield (
-                place,
-                (
-                    f"{format_quantity(record.value, 'FLOP/s')} is {record.value / peak:.0%} of the peak at "
-                    "clock_hz: the clock was raised, or clock_hz is too low"
-                ),
+            reason = (
+                f"{format_quantity(record.value, 'FLOP/s')} is {record.value / peak:.0%} of the peak at "
+                "clock_hz: the clock was raised, or clock_hz is too low"
             )
+            yield place, reason
 
 
 def _with_peak(

@@ -40,13 +40,11 @@ def oversubscribed(records: Sequence[Record], circumstances: Circumstances) -> I
         if ranks and ranks > cpus:
             yield place, f"{ranks} ranks a node on {cpus} CPUs: they took turns"
         elif ranks and launch and (how := _may_yield(record, launch, circumstances)):
-            yield (
-                place,
-                (
-                    f"{ranks} ranks on {cpus} CPUs were started with {how}: Open MPI yields them "
-                    "while ranks wait, which costs a hundredfold of a small message's latency"
-                ),
+            reason = (
+                f"{ranks} ranks on {cpus} CPUs were started with {how}: Open MPI yields them "
+                "while ranks wait, which costs a hundredfold of a small message's latency"
             )
+            yield place, reason
         elif threads.isdecimal() and record.nodes == 1 and int(threads) * (ranks or 1) > cpus:
             yield place, f"{int(threads) * (ranks or 1)} threads on {cpus} CPUs: they took turns"
 

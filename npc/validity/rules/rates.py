@@ -67,13 +67,11 @@ def bandwidth_against_message_rate(records: Sequence[Record], _: Circumstances) 
             continue
         moved = messages * size
         if abs(bandwidth - moved) > TOLERANCE * moved + _RATE_STEP / 2 + size / 2:
-            yield (
-                place,
-                (
-                    f"{format_quantity(bandwidth, 'B/s')} is printed, but {format_quantity(messages, '1/s')} "
-                    f"messages of {size} bytes are {format_quantity(moved, 'B/s')}"
-                ),
+            reason = (
+                f"{format_quantity(bandwidth, 'B/s')} is printed, but {format_quantity(messages, '1/s')} "
+                f"messages of {size} bytes are {format_quantity(moved, 'B/s')}"
             )
+            yield place, reason
 
 
 @rule(

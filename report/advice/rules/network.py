@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from npc.machine.preflight import ENOUGH_MEMLOCK
-from npc.records.units import format_quantity
+from npc.records.units import format_quantity, format_size
 from report.advice.rule import Evidence, Hint, Judgement, rule
 from roofline.result import Ceiling, Estimate
 
@@ -100,19 +100,11 @@ def mpi_over_tcp(evidence: Evidence) -> Judgement:
         if limits.get("memlock_bytes") is not None and limits["memlock_bytes"] < ENOUGH_MEMLOCK
     ]
     host, port = ports[0]
+    told += [f"{port['device']}/{port['port']} of {host} is active"]
+    told += [f"{chosen} is set"] if chosen else []
     return [
         Hint(
-            seen="; ".join(
-                filter(
-                    None,
-                    (
-                        *told,
-                        f"{port['device']}/{port['port']} of {host} is active",
-                        f"{chosen} is set" if chosen else "",
-                        *memlock[:1],
-                    ),
-                )
-            ),
+            seen="; ".join([*told, *memlock[:1]]),
             do="have MPI use verbs: an Open MPI or MPICH built with UCX (ompi_info | grep ucx), no setting "
             "that "
             "forces tcp, memlock unlimited",
@@ -369,38 +361,32 @@ _FAR: Final = 4
 
 def _switch(fitted: Any, piece: int) -> tuple[str, str, float] | None:
     """(what is seen, sizes concerned, gain at most) of the switch after a piece; None where it is right."""
-    from npc.records.units import format_size
-
+    below, above = int(fitted.pieces.range(piece)[1]), int(fitted.pieces.range(piece + 1)[0])
     (a1, b1), (a2, b2) = (
         tuple(number.value for number in fitted.pieces.line(each)) for each in (piece, piece + 1)
     )
-    below, above = int(fitted.pieces.range(piece)[1]), int(fitted.pieces.range(piece + 1)[0])
-    error = 1 + 3 * fitted.residual_rms
+    crossing = int((a2 - a1) / (b1 - b2)) if b1 > b2 else None
+    least, last = max(_JUMP, 1 + 3 * fitted.residual_rms), int(fitted.x[-1])
     here, there = a2 + b2 * above, a1 + b1 * above
-    last = int(fitted.x[-1])
-    if b1 > 0 and there > 0 and here / there > max(_JUMP, error):
-        end = min(last, _FAR * above, int((a2 - a1) / (b1 - b2)) if b1 > b2 else last)
-        seen = (
-            f"behind the switch at {format_size(below)} … {format_size(above)} a message takes "
-            f"{format_quantity(here, 's', 3)}, where the protocol of smaller ones would take "
-            f"{format_quantity(there, 's', 3)}: "
-            "the limit is too low"
-        )  # fmt: skip
+    if b1 > 0 and there > 0 and here / there > least:
+        end = min(last, _FAR * above, last if crossing is None else crossing)
+        seen = _seen("behind", below, above, here, there, "smaller", "low")
         return seen, f"{format_size(above)} to {_about(end)}", here / there
     here, there = a1 + b1 * below, a2 + b2 * below
-    if b2 > 0 and there > 0 and here / there > max(_JUMP, error):
-        start = max(1, below // _FAR, int((a2 - a1) / (b1 - b2)) if b1 > b2 else 1)
-        seen = (
-            f"before the switch at {format_size(below)} … {format_size(above)} a message takes "
-            f"{format_quantity(here, 's', 3)}, where the protocol of larger ones would take "
-            f"{format_quantity(there, 's', 3)}: "
-            "the limit is too high"
-        )  # fmt: skip
+    if b2 > 0 and there > 0 and here / there > least:
+        start = max(1, below // _FAR, crossing or 1)
+        seen = _seen("before", below, above, here, there, "larger", "high")
         return seen, f"{_about(start)} to {format_size(below)}", here / there
     return None
 
 
-def _about(size: int) -> str:
-    from npc.records.units import format_size
+def _seen(side: str, below: int, above: int, here: float, there: float, others: str, limit: str) -> str:
+    return (
+        f"{side} the switch at {format_size(below)} … {format_size(above)} a message takes "
+        f"{format_quantity(here, 's', 3)}, where the protocol of {others} ones would take "
+        f"{format_quantity(there, 's', 3)}: the limit is too {limit}"
+    )
 
+
+def _about(size: int) -> str:
     return format_quantity(size, "B", 2) if size % 1024 else format_size(size)

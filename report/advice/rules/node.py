@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection
 from pathlib import PurePath
 from statistics import median
-from typing import Final
+from typing import Any, Final
 
 from npc.machine.sysfs import parse_cpus
 from npc.records.record import Record
@@ -34,6 +34,15 @@ def _memory(evidence: Evidence) -> list[Ceiling]:
     return [ceiling for ceiling in evidence.roofline.of_kind("memory") if ceiling.level == "MEM"]
 
 
+def _of_several_domains(evidence: Evidence) -> list[tuple[str, Any]]:
+    """(host, processors) of nodes with several sockets or NUMA nodes."""
+    return [
+        (host, cpu)
+        for host, cpu in evidence.facts("cpu")
+        if (cpu.get("sockets") or 0) > 1 or len(cpu.get("numa_nodes") or ()) > 1
+    ]
+
+
 @rule(
     "one_socket",
     "the memory bandwidth of one socket only",
@@ -42,10 +51,7 @@ def _memory(evidence: Evidence) -> list[Ceiling]:
 )
 def one_socket(evidence: Evidence) -> Judgement:
     """Whole-node bandwidth of main memory by threads of one socket, or no more than one NUMA node's."""
-    machines = [
-        (host, cpu) for host, cpu in evidence.facts("cpu")
-        if (cpu.get("sockets") or 0) > 1 or len(cpu.get("numa_nodes") or ()) > 1
-    ]  # fmt: skip
+    machines = _of_several_domains(evidence)
     ceilings = _memory(evidence)
     if not evidence.environments or not ceilings:
         return "no environment.json, or no bandwidth of main memory"
@@ -216,10 +222,7 @@ _THREADS_BOUND_BY: Final = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", 
 )  # fmt: skip
 def pinning(evidence: Evidence) -> Judgement:
     """Launches that were not bound on a machine of several NUMA nodes, with the spread that they have."""
-    machines = [
-        host for host, cpu in evidence.facts("cpu")
-        if (cpu.get("sockets") or 0) > 1 or len(cpu.get("numa_nodes") or ()) > 1
-    ]  # fmt: skip
+    machines = [host for host, _ in _of_several_domains(evidence)]
     if not evidence.environments:
         return "no environment.json"
     if not machines:

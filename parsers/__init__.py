@@ -18,19 +18,15 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import shlex
-from collections.abc import Iterator, Sequence
-from typing import Final, Protocol, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeAlias, cast
 
 from npc.records.reading import Reading
 from parsers.text.lines import complete_lines
 
+#: ``parse`` of a parser's module: the text and the command line in, readings out.
+Parser: TypeAlias = Callable[[str, Sequence[str]], Iterator[Reading]]
 _COMMAND_HEADER: Final = "#@ cmd:"
-
-
-class Parser(Protocol):
-    """``parse`` of a parser module."""
-
-    def __call__(self, text: str, argv: Sequence[str] = ()) -> Iterator[Reading]: ...
 
 
 class UnknownParser(LookupError):

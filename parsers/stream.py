@@ -41,10 +41,10 @@ _THREADS: Final = re.compile(rf"\nNumber of Threads (requested|counted) = ({WHOL
 _TICKS: Final = re.compile(rf"\n +\(= ({WHOLE}) clock ticks\)(?=\n)")
 #: OMP_AFFINITY_FORMAT of what is read here; libraries differ in the format they have by default.
 AFFINITY_FORMAT: Final = "OpenMP thread %n of %N on CPUs %A"
+_CPU: Final = r"[0-9]{1,5}(?:-[0-9]{1,5})?"
 _PLACE: Final = re.compile(
-    r"\nOpenMP thread ([0-9]{1,5}) of ([0-9]{1,5}) on CPUs ([0-9,-]{1,4000})[ \t]*(?=\n)"
+    rf"\nOpenMP thread ([0-9]{{1,5}}) of ([0-9]{{1,5}}) on CPUs ({_CPU}(?:,{_CPU})*)[ \t]*(?=\n)"
 )
-_CPU_LIST: Final = re.compile(r"[0-9]{1,5}(?:-[0-9]{1,5})?(?:,[0-9]{1,5}(?:-[0-9]{1,5})?)*")
 #: Kernel → how many of the three arrays it moves.
 _KERNELS: Final = {"Copy": 2, "Scale": 2, "Add": 3, "Triad": 3}
 _LEAST_TICKS: Final = 20
@@ -64,8 +64,6 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
 def _places(text: str) -> dict[int, frozenset[int]]:
     """The CPUs that each thread is bound to; empty unless each of them is known."""
     found = _PLACE.findall(text)
-    if not all(_CPU_LIST.fullmatch(cpus) for _, _, cpus in found):
-        return {}
     places = {int(thread): parse_cpus(cpus) for thread, _, cpus in found}
     complete = all(int(of) == len(places) == len(found) for _, of, _ in found)
     return places if complete and set(places) == set(range(len(places))) else {}

@@ -109,6 +109,10 @@ class TestQperf:
             ("udp_lat", "failed"),
         ]
 
+    def test_a_number_in_an_unknown_unit_is_no_result(self) -> None:
+        (reading,) = self.read("tcp_bw:\n    bw  =  1.89 furlongs/sec\n")
+        assert (reading.value, reading.status) == (None, "failed: no complete result was printed")
+
     def test_a_block_cut_before_its_size_is_no_result(self) -> None:
         whole = "tcp_bw:\n    bw        =  1.89 GB/sec\n    msg_size  =     1 MiB (1,048,576)\n"
         (reading,) = self.read(whole[: whole.index("    msg_size")])
@@ -764,6 +768,13 @@ def test_likwid_s_bandwidth_agrees_with_its_volume_and_time() -> None:
     (wrong,) = parsers.parse("likwid", text.replace("219439.03", "2194390.3"))
     assert true.status == OK
     assert wrong.status == "invalid: 2.194 TB/s is printed, but 418.8 GB in 1.908 s are 219.4 GB/s"
+
+
+def test_a_time_of_likwid_that_is_no_number_is_passed_over() -> None:
+    text = text_of("likwid", "bench_clcopy_w_400kB_2.txt")
+    broken = re.sub(r"(Time:\s+\d\.\d\d)", r"\1.", text)
+    assert broken != text
+    assert parsers.parse("likwid", broken) == parsers.parse("likwid", text)
 
 
 class TestUnknownUnitsOfPerftest:

@@ -9,6 +9,7 @@ procedure (1995) with a false discovery rate of `FALSE_DISCOVERY` rejects "as al
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -193,38 +194,33 @@ def _series_verdict(
     key, statuses = panel.keys[s], panel.statuses.get((s, len(panel.runs) - 1), ())
     value, again = _number(panel.value[s, -1]), _number(panel.again[s, -1])
     found = _facts(panel, s, past)
+    told = functools.partial(dataclasses.replace, found)
     if value is None:
-        invalid = next((status for status in statuses if status.startswith("invalid")), None)
-        if invalid:
-            return dataclasses.replace(found, verdict=Verdict.INVALID, reason=invalid)
-        return dataclasses.replace(found, verdict=Verdict.MISSING, reason=_why_missing(panel, key, statuses))
+        for status in statuses:
+            if status.startswith("invalid"):
+                return told(verdict=Verdict.INVALID, reason=status)
+        return told(verdict=Verdict.MISSING, reason=_why_missing(panel, key, statuses))
     if band and band.broken_by(value) and (again is None or band.broken_by(again)):
         reason = f"beyond the band {band.name!r} of platform.toml: {_in_words(band, key)}"
-        return dataclasses.replace(
-            found, verdict=Verdict.FAIL, reason=reason, floor=_limit_of(band, value), direction="worse"
-        )
+        return told(verdict=Verdict.FAIL, reason=reason, floor=_limit_of(band, value), direction="worse")
     if baseline and baseline.value and _lasting(panel, s, baseline.value):
         accepted = format_quantity(baseline.value, METRICS[key.metric].unit)
         reason = f"for {LASTING} of 3 nights worse than the accepted {accepted} by more than {TOLERANCE:.0%}"
-        return dataclasses.replace(
-            found, verdict=Verdict.FAIL, reason=reason, direction="worse", since=_since(panel, s, past)
-        )
+        return told(verdict=Verdict.FAIL, reason=reason, direction="worse", since=_since(panel, s, past))
     if called and direction(key):
         reason = f"worse in two of three nights, score {found.score:.1f}"
-        return dataclasses.replace(
-            found, verdict=Verdict.DEGRADED, reason=reason, direction="worse", since=_since(panel, s, past)
-        )
+        return told(verdict=Verdict.DEGRADED, reason=reason, direction="worse", since=_since(panel, s, past))
     if change := changed(past.values[s, max(begin, 0) :]):
         return _changed(panel, s, found, change._replace(night=change.night + max(begin, 0)))
     if past.judged.tonight[s] >= WATCHED and direction(key):
         reason = "worse tonight" + (
             ", measured again too" if again is not None else ", not measured again yet"
         )
-        return dataclasses.replace(found, verdict=Verdict.WATCH, reason=reason, direction="worse")
+        return told(verdict=Verdict.WATCH, reason=reason, direction="worse")
     if found.reference is None:
         nights = np.count_nonzero(~np.isnan(panel.value[s, max(begin, 0) : -1]))
         few = f"{nights} nights to compare with, too few to judge: {MIN_NIGHTS} quiet ones are needed"
-        return dataclasses.replace(found, reason=few)
+        return told(reason=few)
     return found
 
 

@@ -25,7 +25,7 @@ from npc.machine.fabric import natural
 from npc.statistics import localiser
 from npc.statistics.distributions import chance_of_failures, normal_quantile, upper_tail
 from npc.statistics.localiser import Hypotheses, Localiser
-from npc.statistics.mixture import MIN_NOISE, robust_noise
+from npc.statistics.mixture import MIN_NOISE, robust_noise, robust_spread
 
 if TYPE_CHECKING:
     from npc.machine.fabric import Topology
@@ -163,8 +163,8 @@ def _cases(panel: Panel) -> Iterable[Readings]:
             values = np.array([value for draws in found.values() for value in draws])
             if len(values) < 2 * localiser.MIN_READINGS:
                 continue
-            middle = float(np.median(values))
-            spread = max(1.4826 * float(np.median(np.abs(values - middle))), MIN_NOISE)
+            middle, spread = robust_spread(values)
+            spread = max(spread, MIN_NOISE)
             spreads.append(spread)
             for place, draws in found.items():
                 scores[place].append((_of_draws(draws, spread) - middle) / spread)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
@@ -168,6 +169,8 @@ class PairLocaliser(Localiser):
         count = len(self.results)
         self._a: Integers = np.fromiter((number[result.a] for result in self.results), np.intp, count)
         self._b: Integers = np.fromiter((number[result.b] for result in self.results), np.intp, count)
+        ends = np.sort([self._a, self._b], axis=0)
+        self._pairs: list[Pair] = list(zip(*ends.tolist(), strict=True))
         sense = 1.0 if better == "higher" else -1.0
         self._logarithms: Floats = sense * np.log(np.array([result.value for result in self.results], float))
         self._distance = self._distances()
@@ -368,7 +371,7 @@ class PairLocaliser(Localiser):
         bad = np.flatnonzero(self.active & self._is_slow(self.values, noise))
         slow: dict[Pair, list[int]] = defaultdict(list)
         for i in bad[np.argsort(self.values[bad], kind="stable")].tolist():
-            slow[self._pair(i)].append(i)
+            slow[self._pairs[i]].append(i)
         return slow
 
     def _is_slow(self, readings: Floats, noise: NoiseModel) -> Booleans:
@@ -385,12 +388,7 @@ class PairLocaliser(Localiser):
         return cautious_noise(self.values[others], self.noise)
 
     def _readings_by_pair(self) -> Counter[Pair]:
-        ends = np.sort(np.stack([self._a, self._b])[:, self.active], axis=0)
-        return Counter(zip(ends[0].tolist(), ends[1].tolist(), strict=True))
-
-    def _pair(self, reading: int) -> Pair:
-        a, b = int(self._a[reading]), int(self._b[reading])
-        return min(a, b), max(a, b)
+        return Counter(compress(self._pairs, self.active))
 
     def _link(self, name: str, bad: Sequence[int], chance: float, noise: NoiseModel) -> PairSuspect:
         delta = noise.location - float(np.mean(self.values[list(bad)]))
@@ -418,8 +416,10 @@ class PairLocaliser(Localiser):
         for node in order[suspicion[order] >= CANDIDATE_SCORE]:
             chosen += np.flatnonzero((self._a == node) | (self._b == node))[:PAIRS_PER_CANDIDATE].tolist()
         chosen += [bad[0] for bad in list(self._slow_pairs(self.noise).values())[:SLOW_PAIRS]]
-        first = {self._pair(i): (self.results[i].a, self.results[i].b) for i in reversed(chosen)}
-        return [first[pair] for pair in dict.fromkeys(map(self._pair, chosen))]
+        first: dict[Pair, tuple[str, str]] = {}
+        for i in chosen:
+            first.setdefault(self._pairs[i], (self.results[i].a, self.results[i].b))
+        return list(first.values())
 
     def judged(self, dead: set[str]) -> int:
         """Number of nodes with enough readings for a verdict; the others are undecided, unless dead."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from npc.statistics.distributions import normal_score, student_quantile
-from npc.statistics.mixture import NoiseModel, cautious_noise, fit_noise, slowdowns
+from npc.statistics.mixture import NoiseModel, cautious_noise, fit_noise, robust_spread, slowdowns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -174,7 +174,7 @@ def node_spread(scores: Scores, nodes: int, noise: NoiseModel) -> float:
     if judged.sum() < 2 * MIN_READINGS:
         return 0.0
     delta = scores.delta[:nodes][judged]
-    spread = 1.4826 * float(np.median(np.abs(delta - np.median(delta))))
+    spread = robust_spread(delta)[1]
     expected = float(np.median(noise.sigma**2 / scores.count[:nodes][judged]))
     excess = spread**2 - expected
     # The standard error of a MAD-based variance is 2.33/√n of it.

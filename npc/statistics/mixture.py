@@ -138,11 +138,17 @@ def cautious_noise(readings: Floats, noise: NoiseModel) -> NoiseModel:
     return fitted._replace(sigma=max(fitted.sigma, width))
 
 
+def robust_spread(values: Floats) -> tuple[float, float]:
+    """The median, and the standard deviation that a normal distribution of the same MAD has."""
+    middle = float(np.median(values))
+    return middle, 1.4826 * float(np.median(np.abs(values - middle)))
+
+
 def robust_noise(readings: Floats) -> NoiseModel:
     """`fit_noise` of readings most of which are healthy: from their median and median absolute deviation."""
-    middle = float(np.median(readings))
-    spread = max(1.4826 * float(np.median(np.abs(readings - middle))), MIN_NOISE)
-    return fit_noise(readings, NoiseModel(middle, spread, UNIFORM.prior, float(len(readings))))
+    middle, spread = robust_spread(readings)
+    start = NoiseModel(middle, max(spread, MIN_NOISE), UNIFORM.prior, float(len(readings)))
+    return fit_noise(readings, start)
 
 
 class Shifts(NamedTuple):

@@ -12,8 +12,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from cron.series import direction, label
-from npc.figures.chart import Axis, Chart, Mark, Tick, Trace, linear_ticks, quantity_axis
-from npc.figures.printed import save
+from npc.figures.chart import Axis, Cell, Chart, Grid, Mark, Tick, Trace, linear_ticks, quantity_axis
+from npc.figures.printed import save, save_grid
 from npc.machine.fabric import natural
 from npc.records.history import Point
 from npc.records.record import OK
@@ -26,11 +26,6 @@ if TYPE_CHECKING:
 #: Nodes and nights in one heat map, at most; the newest nights.
 MAX_NODES: Final = 256
 MAX_NIGHTS: Final = 90
-#: Names fit beside the axes up to so many.
-_MAX_NAMES: Final = 64
-#: The colours span this much either way at least and at most.
-_LEAST_RANGE: Final = 0.02
-_MOST_RANGE: Final = 0.5
 
 
 def over_measurements(points: Sequence[Point], path: Path) -> None:
@@ -81,38 +76,27 @@ def allocation(points: Sequence[Point], path: Path, topology: Topology | None = 
     relative = relative_by_node(points)
     if not relative:
         return False
-    import matplotlib
-    import numpy as np
-    from matplotlib.figure import Figure
-
     hosts = {host for host, _ in relative}
     nodes = (topology.order(hosts) if topology else sorted(hosts, key=natural))[:MAX_NODES]
     begun: dict[str, str] = {}
     for point in points:
         begun[point.run] = min(begun.get(point.run, point.time), point.time)
     runs = sorted(begun, key=lambda run: (begun[run], run))[-MAX_NIGHTS:]
-    grid = np.array([[relative.get((node, run), math.nan) for run in runs] for node in nodes])
-    reach = float(np.nanquantile(np.abs(grid), 0.99)) if not np.isnan(grid).all() else 0.0
-    reach = min(max(reach, _LEAST_RANGE), _MOST_RANGE)
-    height = min(2.5 + 0.18 * len(nodes), 20)
-    figure = Figure(figsize=(min(4 + 0.18 * len(runs), 18), height), layout="constrained")
-    axes = figure.subplots()
-    colours = matplotlib.colormaps["RdBu"].with_extremes(bad="0.85")
-    image = axes.imshow(
-        100 * np.ma.masked_invalid(grid), cmap=colours, vmin=-100 * reach, vmax=100 * reach, aspect="auto",
-        interpolation="nearest",
-    )  # fmt: skip
-    step = math.ceil(len(nodes) / _MAX_NAMES)
-    names = [_named(node, topology) for node in nodes]
-    axes.set_yticks(range(0, len(nodes), step), names[::step], fontsize=7)
-    step = max(1, len(runs) // 12)
-    axes.set_xticks(
-        range(0, len(runs), step), [begun[run][:10] for run in runs[::step]], rotation=45, ha="right",
-        fontsize=7,
-    )  # fmt: skip
-    axes.set_title("nodes by nights; grey: not allocated", fontsize=10)
-    figure.colorbar(image, label="better than usual in %, red is worse", ax=axes)
-    figure.savefig(path, dpi=120)
+    cells = [
+        Cell(row, column, math.exp(relative[node, run]), "")
+        for row, node in enumerate(nodes)
+        for column, run in enumerate(runs)
+        if (node, run) in relative
+    ]
+    grid = Grid(
+        ident="allocation",
+        title="nodes by nights, beside what is usual of each; grey: not allocated",
+        text="",
+        rows=tuple(_named(node, topology) for node in nodes),
+        columns=tuple(begun[run][:10] for run in runs),
+        cells=tuple(cells),
+    )
+    save_grid(grid, path)
     return True
 
 

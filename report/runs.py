@@ -285,19 +285,19 @@ def read_runs(paths: Sequence[Path], limits: str = "") -> list[Run]:
     return runs
 
 
-def joined(host: Run, guests: Sequence[Run]) -> Run:
-    """`host` with the records, launches and environments of other runs of its platform as its own; their raw
+def joined(run: Run, guests: Sequence[Run]) -> Run:
+    """`run` with the records, launches and environments of other runs of its platform as its own; their raw
     paths lead from its folder to theirs."""
-    environments, launches = dict(host.circumstances.environments), dict(host.circumstances.launches)
-    records = list(host.records)
+    environments, launches = dict(run.circumstances.environments), dict(run.circumstances.launches)
+    records = list(run.records)
     for guest in guests:
-        way = Path(os.path.relpath(guest.folder, host.folder))
+        way = Path(os.path.relpath(guest.folder, run.folder))
         moved = {raw: (way / raw).as_posix() if raw else "" for raw in {each.raw for each in guest.records}}
         records += [replace(record, raw=moved[record.raw]) for record in guest.records]
         environments |= {moved[raw]: found for raw, found in guest.circumstances.environments.items()}
         launches |= {moved[raw]: launch for raw, launch in guest.circumstances.launches.items()}
-    whole = Run(host.number, host.label, host.folder, records, host.platform, host.problem, tuple(guests))
-    whole.circumstances = Circumstances(host.platform, environments, launches)
+    whole = Run(run.number, run.label, run.folder, records, run.platform, run.problem, tuple(guests))
+    whole.circumstances = Circumstances(run.platform, environments, launches)
     return whole
 
 
@@ -309,16 +309,16 @@ def under_ceilings(runs: Sequence[Run]) -> list[Run]:
     """
     if len(runs) < 2:
         return list(runs)
-    hosts: dict[str, Run] = {}
+    newest: dict[str, Run] = {}
     for run in sorted(runs, key=lambda run: max((record.time for record in run.records), default="")):
         if run.roofline.ceilings:
-            hosts[run.platform_name] = run
+            newest[run.platform_name] = run
     guests: defaultdict[int, list[Run]] = defaultdict(list)
     for run in runs:
-        host = hosts.get(run.platform_name)
+        under = newest.get(run.platform_name)
         alone = run.roofline.applications and not run.roofline.ceilings
-        if host and alone and not _tests(run) & _tests(host):
-            guests[host.number].append(run)
+        if under and alone and not _tests(run) & _tests(under):
+            guests[under.number].append(run)
     gone = {run.number for some in guests.values() for run in some}
     return [
         joined(run, guests[run.number]) if run.number in guests else run
@@ -355,13 +355,6 @@ def better(metric: str) -> str:
     """``higher``, ``lower`` or ``neither``; of a metric that a newer version knows, ``neither``."""
     known = METRICS.get(metric)
     return known.better if known else "neither"
-
-
-def median_ratio(value: float, normal: float, metric: str) -> float:
-    """How good `value` is beside what is normal: below 1 is worse."""
-    if value <= 0 or normal <= 0:
-        return 1.0 if value == normal else 0.0
-    return normal / value if better(metric) == "lower" else value / normal
 
 
 def hosts_of(records: Iterable[Record]) -> list[str]:

@@ -52,13 +52,7 @@ class Pairs:
         """How good each pair is beside the normal one, below 1 is worse; None where it failed."""
         found: dict[Pair, float | None] = {}
         for pair, each in self.values.items():
-            value = median(each) if each else None
-            if value is None:
-                found[pair] = None
-            elif value <= 0 or self.normal <= 0:
-                found[pair] = 0.0
-            else:
-                found[pair] = self.normal / value if self.better == "lower" else value / self.normal
+            found[pair] = relative(median(each), self.normal, self.better) if each else None
         return found
 
     def grid(
@@ -125,6 +119,13 @@ class Pairs:
                 row, column, middle, f"{names}\n{len(ratios)} pairs: {said}",
                 state="failed" if middle is None else "",
             )  # fmt: skip
+
+
+def relative(value: float, normal: float, better: str) -> float:
+    """How good a value is beside what is normal: below 1 is worse. better: ``higher`` or ``lower``."""
+    if value <= 0 or normal <= 0:
+        return 1.0 if value == normal else 0.0
+    return normal / value if better == "lower" else value / normal
 
 
 def _name(label: str, members: Sequence[str]) -> str:

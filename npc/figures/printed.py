@@ -284,7 +284,7 @@ def save_grid(
         ticks = [each for each in factors if image.norm.vmin <= each <= image.norm.vmax]
         bar = figure.colorbar(image, ax=axes, extend="both", shrink=0.8, ticks=ticks, format="%g")
         bar.minorticks_off()
-        bar.set_label("ratio to normal; red is worse, grey was not measured, × failed")
+        bar.set_label("ratio to normal; red is worse,\ngrey was not measured, × failed")
         if below:
             _frame(strip[0], below, small=True, pad=6)
             for trace in below.traces:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -10,11 +9,12 @@ from statistics import median
 
 from npc.figures.chart import Cell as GridCell
 from npc.figures.chart import Grid
-from npc.machine.fabric import Topology
+from npc.figures.pairs import relative
+from npc.machine.fabric import Topology, natural
 from npc.page.blocks import Block, Cell, Figure, Table, Text, count, grid_figure
 from npc.records.series import Series
 from report.history import HistoryView, NodeOverNights
-from report.runs import Report, Run, better, median_ratio
+from report.runs import Report, Run, better
 from report.sections import Absent
 
 TITLE = "Nodes: allocation and health"
@@ -68,8 +68,8 @@ def _of_run(report: Report, run: Run) -> Iterator[Block]:
 
 def _nodes(run: Run) -> Iterator[Node]:
     """How each host's series compare with the same tests on all hosts."""
-    tests: defaultdict[tuple[object, ...], list[tuple[tuple[str, ...], str, float]]] = defaultdict(list)
-    names: dict[tuple[object, ...], str] = {}
+    tests: defaultdict[Series, list[tuple[tuple[str, ...], str, float]]] = defaultdict(list)
+    names: dict[Series, str] = {}
     for series in run.series:
         summary, first = series.summary, series.first
         if summary and better(first.metric) != "neither" and "statistic" not in first.params:
@@ -83,7 +83,7 @@ def _nodes(run: Run) -> Iterator[Node]:
         normal = median(value for _, _, value in found)
         for hosts, ident, value in found:
             for host in hosts:
-                ratios[host].append((median_ratio(value, normal, str(test[3])), ident, names[test]))
+                ratios[host].append((relative(value, normal, better(test.metric)), ident, names[test]))
     rows: Counter[str] = Counter()
     failed: Counter[str] = Counter()
     first_of: dict[str, str] = {}
@@ -272,8 +272,3 @@ def _table(title: str, nodes: Sequence[Node]) -> Table:
     where = ["rack or switch"] if nodes[0].place else []
     columns = ("node", *where, "ratio to normal", "tests compared", "records", "not usable", "worst test")
     return Table(f"Numbers: {title}", columns, rows, folded=True, filtered=len(nodes) > 16)
-
-
-def natural(name: str) -> list[tuple[int, str]]:
-    """A key by which ``n2`` comes before ``n10``."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]

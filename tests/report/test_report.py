@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 from npc.figures import chart as charts
 from npc.figures import svg
+from npc.machine.fabric import natural
 from npc.records.history import CACHE
 from npc.records.record import COLUMNS, Record, replace, save_csv
 from npc.records.run import read_run
@@ -33,7 +34,6 @@ from report.history import NoHistory, read_history
 from report.page import _chosen, build, render
 from report.runs import Report, read_runs
 from report.sections import SECTIONS
-from report.sections.allocation import natural
 from tests.lab.jube_job import NPC
 from tests.made.measured import records
 from tests.made.observed import launch

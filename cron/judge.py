@@ -103,7 +103,7 @@ def judge(
     bands: Sequence[Band] = (),
     topology: Topology | None = None,
 ) -> NightVerdict:
-    """The verdict on the last night of a panel (`cron.series.until` makes it end at another one).
+    """The verdict on the last night of a panel (`cron.series.panel` makes it end at another one).
 
     A night that did not run at all is one too: a column without a value. topology: switches and racks that
     may be to blame, too.

@@ -282,10 +282,10 @@ def judge_night(
     Raises click.ClickException for a platform file or an acceptance that cannot be used.
     """
     from cron.judge import judge
-    from cron.series import panel, until
+    from cron.series import panel
 
     bands, baselines = rules(platform, history.folder)
-    nights = until(panel(history.points()), name, begun.isoformat(timespec="seconds"))
+    nights = panel(history.points(), night=(name, begun.isoformat(timespec="seconds")))
     return judge(nights, history.folder.name, baselines, bands, fabric)
 
 

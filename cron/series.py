@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -149,31 +149,43 @@ def matches(pattern: str, key: Series) -> bool:
     )
 
 
-def panel(points: Iterable[Point], platform: str | None = None) -> Panel:
+def panel(
+    points: Iterable[Point], platform: str | None = None, night: tuple[str, str] | None = None
+) -> Panel:
     """The panel of a history's points, of one platform or of all.
+
+    night: the last one to look at, its name and when it began; one without records is a column without a
+    value.
 
     Series without a single usable value are left out: where a benchmark breaks before it measures, its
     failure has no metric that could be compared with anything; it is in `Panel.failures`.
     """
-    groups: dict[Series, dict[str, list[Point]]] = {}
+    mine = [point for point in points if platform is None or point.key.platform == platform]
     begun: dict[str, str] = {}
+    for point in mine:
+        begun[point.run] = min(begun.get(point.run, point.time), point.time)
+    if night:
+        begun.setdefault(*night)
+    runs = sorted(begun, key=lambda run: (begun[run], run))
+    if night:
+        runs = runs[: runs.index(night[0]) + 1]
+    place = {run: number for number, run in enumerate(runs)}
+    groups: dict[Series, dict[str, list[Point]]] = {}
     failed: dict[str, dict[tuple[str, str], None]] = {}
     worked: dict[tuple[str, str, tuple[str, ...], bool], bool] = {}
-    for point in points:
-        if platform is None or point.key.platform == platform:
-            groups.setdefault(point.key, {}).setdefault(point.run, []).append(point)
-            begun[point.run] = min(begun.get(point.run, point.time), point.time)
-            if point.hosts:
-                tried = point.run, point.key.benchmark, point.hosts, point.remeasured
-                worked[tried] = worked.get(tried, False) or _worked(point)
-            if point.status != OK:
-                failed.setdefault(point.run, {})[point.key.benchmark, point.status] = None
-    runs = sorted(begun, key=lambda run: (begun[run], run))
-    place = {run: number for number, run in enumerate(runs)}
+    for point in mine:
+        if point.run not in place:
+            continue
+        groups.setdefault(point.key, {}).setdefault(point.run, []).append(point)
+        if point.hosts:
+            tried = point.run, point.key.benchmark, point.hosts, point.remeasured
+            worked[tried] = worked.get(tried, False) or _worked(point)
+        if point.status != OK:
+            failed.setdefault(point.run, {})[point.key.benchmark, point.status] = None
     keys = [
-        key for key, nights in groups.items() if any(_usable(p) for night in nights.values() for p in night)
+        key for key, nights in groups.items() if any(_usable(p) for each in nights.values() for p in each)
     ]
-    keys.sort(key=lambda key: (*key[:4], -1 if key.size is None else key.size, *key[5:]))
+    keys.sort(key=lambda key: key.order)
     shape = len(keys), len(runs)
     value, again = np.full(shape, np.nan), np.full(shape, np.nan)
     samples = np.zeros(shape, dtype=np.intp)
@@ -208,29 +220,6 @@ def panel(points: Iterable[Point], platform: str | None = None) -> Panel:
             Attempt(run, benchmark, where, not well, second)
             for (run, benchmark, where, second), well in worked.items()
         ),
-    )
-
-
-def until(panel: Panel, run: str, time: str = "") -> Panel:
-    """The panel up to a night; for one that has no records, with a last column of its own without a value."""
-    if run in panel.runs:
-        end = panel.runs.index(run) + 1
-        return replace(
-            panel,
-            runs=panel.runs[:end],
-            times=panel.times[:end],
-            value=panel.value[:, :end],
-            again=panel.again[:, :end],
-            samples=panel.samples[:, :end],
-        )
-    empty = np.full((len(panel.keys), 1), np.nan)
-    return replace(
-        panel,
-        runs=(*panel.runs, run),
-        times=(*panel.times, time),
-        value=np.hstack([panel.value, empty]),
-        again=np.hstack([panel.again, empty]),
-        samples=np.hstack([panel.samples, np.zeros_like(empty, dtype=np.intp)]),
     )
 
 

@@ -243,7 +243,7 @@ def _view(folder: Path, pasts: Mapping[Path, History], say: Callable[[str], None
         key: HistorySeries(
             f"h{number}", key, tuple(sorted(nights[key], key=lambda n: (n.time, n.run))), judged.get(key, {})
         )
-        for number, key in enumerate(sorted(nights, key=_order))
+        for number, key in enumerate(sorted(nights, key=lambda key: key.order))
     }
     return HistoryView(
         folder=folder,
@@ -259,10 +259,6 @@ def _view(folder: Path, pasts: Mapping[Path, History], say: Callable[[str], None
         pasts=pasts,
         raw_runs={place: RawRuns(place) for place in pasts},
     )
-
-
-def _order(key: Series) -> tuple[object, ...]:
-    return (*key[:4], -1 if key.size is None else key.size, *key[5:])
 
 
 def _night(points: Sequence[Point], time: float, file: Path, verdict: str) -> NightValue:

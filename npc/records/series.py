@@ -169,3 +169,8 @@ class Series(NamedTuple):
         circumstances among their params. Raises KeyError, TypeError and ValueError where it names none."""
         given = {name: row[name] for name in cls._fields}
         return cls.of_fields(**given | {"params": dict(json.loads(row["params"]))})
+
+    @property
+    def order(self) -> tuple[object, ...]:
+        """What series are sorted by: those without a size before those with one."""
+        return (*self[:4], -1 if self.size is None else self.size, *self[5:])

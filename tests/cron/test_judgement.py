@@ -13,7 +13,7 @@ from cron.acceptance import InvalidAcceptance, accept, baselines_of, read_accept
 from cron.acceptance_bands import bands_of
 from cron.judge import THRESHOLD, judge
 from cron.localise import suspects
-from cron.series import label, matches, panel, until
+from cron.series import label, matches, panel
 from cron.verdict import NightVerdict, SeriesVerdict, Verdict
 from npc.machine.fabric import parse
 from npc.machine.platform import InvalidPlatform, Platform
@@ -121,9 +121,20 @@ def test_missing_and_invalid_are_no_pass() -> None:
     assert (missing.verdict, missing.series[0].reason) == (Verdict.MISSING, "failed: gone")
     assert missing.failures == {"qperf": ("failed: gone",)}
     assert judged(points([*quiet(20), None], status="invalid: a lie")).verdict is Verdict.INVALID
-    nights = until(panel(points(quiet(20))), "night999", "2026-02-01T00:00:00+00:00")
+    nights = panel(points(quiet(20)), night=("night999", "2026-02-01T00:00:00+00:00"))
     nothing = judge(nights, "fuchs")
     assert (nothing.verdict, nothing.run) == (Verdict.MISSING, "night999")
+
+
+def test_an_older_night_is_judged_by_what_was_known_then() -> None:
+    """A series that began later is not missed, and later failures accuse nobody."""
+    later = points([None] * 15 + [1.0] * 5, KEY._replace(case="later"))[15:]
+    gone = points([None] * 20, KEY._replace(case="gone"), status="failed: no route to host")[12:]
+    found = panel([*points(quiet(20)), *later, *gone], night=("night010", "2026-01-01T00:00:10+00:00"))
+    assert (len(found.runs), found.runs[-1]) == (11, "night010")
+    night = judge(found, "fuchs")
+    assert [(each.key, each.verdict) for each in night.series] == [(KEY, Verdict.PASS)]
+    assert not night.suspects and not night.failures
 
 
 def test_a_benchmark_that_broke_is_the_reason_of_its_missing_series() -> None:

@@ -1,6 +1,6 @@
 # Sourced by scripts: one of them at a time, also where the file system has no locks.
 #
-#   take_lock FILE SECONDS     waits so long for the lock of FILE (descriptor 9); fails when another has it still
+#   take_lock FILE SECONDS     waits at most SECONDS for the lock of FILE (descriptor 9); fails when another has it still
 #   drop_lock                  at the end; a lock of the kernel ends by itself
 #
 # Without flock(2) (Lustre mounted without it) or flock(1) a symbolic link takes its place, which only one can

@@ -41,9 +41,9 @@ is_done() {
     [ -x .venv/bin/python ] && [ -x .venv/bin/npc ] || return 1
     for stamp in ".venv/.npc-setup-tests" ".venv/.npc-setup-$level"; do
         [ -f "$stamp" ] || continue
-        { read -r stamped; read -r evidence; } < "$stamp" || continue
+        { read -r stamped; read -r signs; } < "$stamp" || continue
         [ "$stamped" = "$key" ] || continue
-        for item in $evidence; do
+        for item in $signs; do
             is_there "$item" || continue 2
         done
         return 0
@@ -164,8 +164,8 @@ fi
 [ -z "$passed_over" ] || say "passed over:$passed_over"
 
 if can_apt; then
-    missing=$("$python" -m npc.machine.tools | while read -r evidence package; do
-        is_there "$evidence" || echo "$package"
+    missing=$("$python" -m npc.machine.tools | while read -r signs package; do
+        is_there "$signs" || echo "$package"
     done | sort -u)
     extra=${NPC_APT_EXTRA-}
     # the Slurm cluster that tests run on; benchmarks that only a tag asks for; a second MPI; a source with a
@@ -223,10 +223,10 @@ fi
 
 # --- done ----------------------------------------------------------------------------------------------
 
-evidence=$("$python" -m npc.machine.tools | while read -r item _; do
+signs=$("$python" -m npc.machine.tools | while read -r item _; do
     if is_there "$item"; then printf '%s ' "$item"; fi
 done)
-printf '%s\n%s\n' "$key" "$evidence" > ".venv/.npc-setup-$level"
+printf '%s\n%s\n' "$key" "$signs" > ".venv/.npc-setup-$level"
 rm -f .venv/.npc-installing
 say "done"
 .venv/bin/npc doctor --missing || true

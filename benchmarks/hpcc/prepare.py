@@ -23,7 +23,7 @@ from typing import TypeVar
 from npc.machine.topology import processors
 
 Number = TypeVar("Number", int, float)
-#: STREAM: each array at least so many times the last-level caches.
+#: STREAM: size of each array, in sizes of the last-level caches, at least.
 CACHE_MULTIPLE = 4
 #: Three arrays of STREAM lie in the memory of HPL's matrix.
 STREAM_ARRAYS = 3

@@ -133,7 +133,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--samples", type=int, default=6, help="launches of each ceiling")
     parser.add_argument("--side-samples", type=int, default=3, help="launches of copy, stream and triad")
-    parser.add_argument("--threads", type=int, help="at most so many (default: a thread for each CPU)")
+    parser.add_argument("--threads", type=int, help="largest number of threads (default: one for each CPU)")
     parser.add_argument("--counts", default="", help="numbers of threads, commas between (default: all)")
     parser.add_argument("--domains", default="N", help="N, S, M or single ones, commas between")
     parser.add_argument("--variants", choices=("widest", "all"), default="widest", help="SIMD widths")

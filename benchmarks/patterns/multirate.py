@@ -1,6 +1,6 @@
 """Message rate with pairs of processes and threads: ``mpirun -n 2 python multirate.py --threads 4``.
 
-The first half of the processes sends to the second half, in every pair so many threads, each with a
+The first half of the processes sends to the second half, in every pair `--threads` threads, each with a
 window of messages in flight and an empty answer after each window (as osu_mbw_mr has it). Threads share one
 communicator and tell their messages by tags, or each has its own, which spares an MPI the search of one
 queue by all. A window is one call (persistent requests), so that Python's share of a message is small and its

@@ -56,7 +56,7 @@ def patterns(processes: int, randoms: int, seed: int) -> dict[str, tuple[list[in
 
 
 def methods(comm: MPI.Comm, left: int, right: int, size: int) -> dict[str, Callable[[int], None]]:
-    """name → a function that exchanges messages with both neighbours so many times."""
+    """name → a function that exchanges messages with both neighbours as often as it is told."""
     out = [bytearray(size), bytearray(size)]
     into = [bytearray(size), bytearray(size)]
     # what goes left arrives from the right

@@ -78,7 +78,7 @@ def loops_for(comm: MPI.Comm, work: Callable[[int], object], seconds: float) -> 
 
 
 def timed(comm: MPI.Comm, work: Callable[[int], object], loops: int) -> float:
-    """Seconds that the slowest process takes for so many loops of `work`."""
+    """Seconds that the slowest process takes for `loops` loops of `work`."""
     comm.Barrier()
     start = MPI.Wtime()
     work(loops)

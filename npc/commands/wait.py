@@ -19,7 +19,7 @@ from npc.parameters import Duration, PathParameter
     type=Duration(),
     default="5m",
     show_default=True,
-    help="Give up a job that pends so long for a reason that lasts, and cancel it.",
+    help="Give up a job that pends longer for a reason that lasts, and cancel it.",
 )
 @click.option(
     "--least", type=Duration(), default="2s", show_default=True, help="Between two questions to Slurm."

@@ -37,16 +37,16 @@ EXIT_UNFINISHED: Final = 5
 EXIT_PARTLY: Final = 6
 #: JUBE's own words of what it did meanwhile.
 LOG: Final = "jube.log"
-#: What a job wrote last may take so long to be seen from here: network file systems keep attributes for
+#: Seconds until what a job wrote last is seen from here: network file systems keep attributes for
 #: 3 to 60 s (nfs(5), acregmin and acdirmax).
 SETTLE_S: Final = 10.0
 #: JUBE writes its ``workpackages.xml`` in less.
 WRITING_S: Final = 3.0
 #: How long ``jube continue`` may go on after a stop: it may just be submitting a job.
 FINISH_S: Final = 3.0
-#: Each question comes so much later than the one before, while nothing changes.
+#: Factor from one wait between two questions to Slurm to the next, while nothing changes.
 _GROWTH: Final = 1.5
-#: Of the job's own output, so much is kept with the reason.
+#: Lines of the job's own output that are kept with the reason, from its end.
 _LAST_LINES: Final = 20
 
 

@@ -32,7 +32,7 @@ def watch_s() -> float:
 def load_average(root: Path = Path("/"), watch_s: float = 0.0) -> dict[str, Any]:
     """The ``load`` section of ``environment.json``: 1, 5 and 15 minutes, and runnable threads now.
 
-    With `watch_s`, also the processes that used a tenth of a core or more during so many seconds.
+    With `watch_s`, also the processes that used a tenth of a core or more during that time (seconds).
     """
     busy = [
         {"name": entry.name, "cores": round(entry.cores, 3)}

@@ -356,8 +356,8 @@ def main() -> None:
     for tool in TOOLS:
         if tool.debian and (tool.need is not Need.OPTIONAL or tool.command in ("make", "ip")):
             print(tool.command, tool.debian)
-    for package, evidence in OTHER_DEBIAN_PACKAGES.items():
-        print(evidence, package)
+    for package, file in OTHER_DEBIAN_PACKAGES.items():
+        print(file, package)
 
 
 if __name__ == "__main__":

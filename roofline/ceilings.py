@@ -35,12 +35,11 @@ from npc.catalogue.row import Test
 from npc.machine.platform import PRECISION_BITS, Platform, Precision
 from npc.records.record import Record
 from npc.records.record import replace as replaced
-from npc.records.series import neutral_case, test_name
+from npc.records.series import Series, neutral_case, placement, test_name
 from npc.records.units import METRICS, format_quantity, format_size
 from npc.statistics.medians import MIN_SAMPLES, summarise
 from roofline.model import message_seconds
 from roofline.result import Ceiling, Curve, Estimate, Kind, Point, Roofline
-from roofline.sweeps import size_params
 
 #: A clock may be raised for a while, a wire's data rate may not.
 _ABOVE_NOMINAL: Final[Mapping[Kind, str]] = {
@@ -320,17 +319,12 @@ def _curves(metric: str, measurements: _Samples) -> Iterator[Curve]:
 
 
 def _samples(records: Iterable[Record]) -> _Samples:
-    """Repeats of one measurement together; a parameter that only repeats the size separates nothing."""
-    of_test: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
-    for record in records:
-        of_test[record.benchmark, record.case].append(record)
+    """Repeats of one measurement in one place together."""
     found: defaultdict[_Measurement, dict[int | None, list[Record]]] = defaultdict(dict)
-    for test, samples in of_test.items():
-        repeating = size_params(samples)
-        for record in samples:
-            params = {name: text for name, text in record.params.items() if name not in repeating}
-            key = (*test, record.nodes, json.dumps(params, sort_keys=True))
-            found[key].setdefault(record.size, []).append(record)
+    for record in records:
+        params = json.loads(Series.of(record).params) | placement(record.params)
+        key = (record.benchmark, record.case, record.nodes, json.dumps(params, sort_keys=True))
+        found[key].setdefault(record.size, []).append(record)
     return dict(found)
 
 

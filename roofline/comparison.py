@@ -17,12 +17,12 @@ from npc import catalogue
 from npc.columns import columns
 from npc.figures.chart import CYCLE, DASHES, Axis, Chart, Mark, Trace, quantity_axis, size_axis
 from npc.records.record import Record
-from npc.records.series import test_name
+from npc.records.series import identity, test_name
 from npc.records.units import METRICS, format_quantity, format_size
 from npc.statistics.medians import Summary, summarise
 
 #: Params that tell lines apart, as people name them; others that differ make lines of their own as well.
-_SILENT: Final = frozenset({"ranks", "datatype", "mpi", "client_cpus", "server_cpus"})
+_SILENT: Final = frozenset({"ranks", "datatype", "mpi"})
 _TITLES: Final = {"bandwidth": "Bandwidth", "latency": "Latency (half round trip)"}
 
 
@@ -53,7 +53,8 @@ def find_sweeps(records: Iterable[Record], cases: Sequence[str] = ()) -> list[Sw
             continue
         if record.metric in _TITLES and _wanted(record, cases):
             name = test_name(record.benchmark, record.case)
-            others = [f"{key} {value}" for key, value in sorted(record.params.items()) if key not in _SILENT]
+            params = sorted(identity(record.params).items())
+            others = [f"{key} {value}" for key, value in params if key not in _SILENT]
             label = ", ".join([name, *_noteworthy(record, others)])
             key = (record.metric, label, record.params.get("mpi", ""), f"{record.nodes}")
             groups[key][record.size].append(record)

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from npc import catalogue
 from npc.catalogue.row import Timing
 from npc.records.record import Record
-from npc.records.series import test_name
-from npc.records.units import parse_size
+from npc.records.series import Series, placement, test_name
 from roofline.models.collectives import OPERATIONS
 
 if TYPE_CHECKING:
@@ -81,16 +80,10 @@ class SweepTimes:
 
 def find_series(records: Iterable[Record]) -> list[SweepTimes]:
     """Every series over the size that a model may be fitted to, in the order of their sources."""
-    tests: defaultdict[tuple[str, str, Timing], list[Record]] = defaultdict(list)
-    for record in records:
-        kind = kind_of(record)
-        if kind:
-            tests[record.benchmark, record.case, kind].append(record)
     groups: defaultdict[tuple[Source, Timing], list[tuple[Record, float]]] = defaultdict(list)
-    for (_, _, kind), found in tests.items():
-        repeating = size_params(found)
-        for record in found:
-            groups[_source(record, repeating), kind].append((record, _time(record, kind)))
+    for record in records:
+        if kind := kind_of(record):
+            groups[_source(record), kind].append((record, _time(record, kind)))
     return [_series(source, kind, groups[source, kind]) for source, kind in sorted(groups)]
 
 
@@ -112,26 +105,10 @@ def _time(record: Record, kind: Timing) -> float:
     return (record.size or 0) / record.value if kind == "interval between messages" else record.value
 
 
-def _source(record: Record, repeating: set[str]) -> Source:
-    params = {name: text for name, text in sorted(record.params.items()) if name not in repeating}
-    return Source(
-        record.platform, record.benchmark, record.case, record.nodes, record.hosts, json.dumps(params)
-    )
-
-
-def size_params(records: Sequence[Record]) -> set[str]:
-    """Parameters that say the size again in every record, such as the ``msg_size`` of a sweep."""
-    names = set(records[0].params)
-    for record in records:
-        names = {name for name in names if _is_size(record.params.get(name, ""), record.size)}
-    return names
-
-
-def _is_size(text: str, size: int | None) -> bool:
-    try:
-        return parse_size(text) == size
-    except ValueError:
-        return False
+def _source(record: Record) -> Source:
+    series = Series.of(record)
+    params = json.dumps(json.loads(series.params) | placement(record.params), sort_keys=True)
+    return Source(series.platform, series.benchmark, series.case, series.nodes, record.hosts, params)
 
 
 def _series(source: Source, kind: Timing, records: Sequence[tuple[Record, float]]) -> SweepTimes:

@@ -29,6 +29,8 @@ REMEASURED: Final = "remeasured"
 #: Names under which a sweep varies the message size. A record has the size in its own column.
 SIZE_NAMES: Final = ("m", "msg_size", "msg-size", "size", "s", "l", "len", "length")
 
+#: The circumstances that say where it ran.
+_PLACEMENT: Final = ("server_cpus", "client_cpus", "thread_cpus", INTERFACE, "device")
 #: Every other name is a setting.
 _ROLES: Final[Mapping[str, Role]] = {
     **dict.fromkeys(
@@ -54,12 +56,10 @@ _ROLES: Final[Mapping[str, Role]] = {
     ),
     **dict.fromkeys(
         (
+            *_PLACEMENT,
             "attempt",  # npb --pairs: the worst pairs are measured once more
             "blas",
-            "client_cpus",
-            "device",
             "hosts",
-            INTERFACE,
             "kernel",  # that LIKWID's counters looked at
             "kernels",  # HPCG: reference or optimised
             "lost",
@@ -67,8 +67,6 @@ _ROLES: Final[Mapping[str, Role]] = {
             "official",  # HPCG: whether it ran as long as its rules demand
             "received",
             REMEASURED,
-            "server_cpus",
-            "thread_cpus",
         ),
         "circumstance",
     ),
@@ -92,6 +90,11 @@ def identity(params: Mapping[str, str]) -> dict[str, str]:
 def qualifiers(params: Mapping[str, str]) -> dict[str, str]:
     """Which of a tool's numbers it is."""
     return {name: text for name, text in params.items() if role(name) == "qualifier"}
+
+
+def placement(params: Mapping[str, str]) -> dict[str, str]:
+    """The CPUs, the interface and the device: of these a ceiling is the best that one run has tried."""
+    return {name: text for name, text in params.items() if name in _PLACEMENT}
 
 
 def circumstances(record: Record) -> dict[str, str]:

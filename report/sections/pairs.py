@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from npc.figures.pairs import Pair, Pairs
 from npc.machine.fabric import Topology
 from npc.page.blocks import Block, Cell, Figure, Listing, Table, Text, count, grid_figure, quantity
+from npc.records.series import test_name
 from npc.records.units import METRICS, format_quantity, format_size
 from report.runs import Repeats, Report, Run, better
 from report.sections import Absent, runs_of
@@ -38,7 +39,7 @@ class _Test(NamedTuple):
 
     @property
     def name(self) -> str:
-        case = self.case if self.case.startswith(self.benchmark) else f"{self.benchmark} {self.case}"
+        case = test_name(self.benchmark, self.case)
         return f"{case} {self.metric}{f' {format_size(self.size)}' if self.size is not None else ''}"
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npc.machine.platform import Interface, Platform, read_platform
+from npc.records.record import replace
 from roofline.ceilings import find_ceilings
 from roofline.model import attainable, ridge_point
 from roofline.result import Ceiling, Roofline
@@ -371,3 +372,13 @@ def test_dgemm_and_hpl_of_one_node_are_ceilings_below_the_peak() -> None:
     ]
     for ceiling in compute:
         assert ceiling.n == 7 and ceiling.low is not None and ceiling.precision == "double" and ceiling.raw
+
+
+def test_what_was_seen_makes_no_ceiling_of_its_own() -> None:
+    """Each launch has a share of its own that arrived; together they are the samples of one ceiling."""
+    seen = [
+        replace(record, params={"received": f"0.99{record.sample}"})
+        for record in records("sockperf", "udp_throughput", 1e9)
+    ]
+    (ceiling,) = find_ceilings(seen).ceilings
+    assert ceiling.n == len(seen) > 1

@@ -166,4 +166,4 @@ def test_the_launcher_loads_nothing_heavy() -> None:
 def test_help_loads_no_heavy_library(name: str) -> None:
     words = [*filter(None, [name]), "--help"]
     loaded = loaded_by(f"from npc.cli import main\nmain({words}, standalone_mode=False)")
-    assert not loaded & {"numpy", "scipy", "matplotlib", "mpi4py", "jinja2", "rich"}
+    assert not loaded & {"numpy", "scipy", "matplotlib", "mpi4py", "jinja2", "rich", "msgspec"}

@@ -35,6 +35,14 @@ def test_no_test_imports_from_another_test() -> None:
     assert not found
 
 
+def test_what_is_shipped_is_what_is_tested() -> None:
+    """By default it is looked for whether others compute, so tests do not switch that off, but those
+    of the variable itself."""
+    own = {"test_layout.py", "test_sample.py"}
+    paths = [path for path in TESTS.rglob("*.py") if "NPC_WATCH" in path.read_text(encoding="utf-8")]
+    assert {path.name for path in paths} == own
+
+
 @pytest.mark.parametrize("name", BENCHES)
 def test_every_bench_can_be_started(name: str) -> None:
     assert callable(importlib.import_module(f"tests.bench.{name}").main)

@@ -311,7 +311,7 @@ def test_a_source_that_was_named_and_is_missing_is_a_failure(
 
 def await_launch(job: Job, run: Path, count: int) -> None:
     """Until so many launches of the run have ended."""
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + 120
     while sum(row.progress.made for row in rows_of(run)) < count:
         assert time.monotonic() < deadline and job.process.poll() is None
         time.sleep(0.05)

@@ -236,7 +236,7 @@ def test_the_lines_of_a_plan_really_run(tmp_path: Path) -> None:
         """What the line prints; the environment in front of it is set as a shell does it."""
         line = line.replace("network", "memory").replace("-n RANKS ./app", "-n 2 sleep 0.1")
         in_folder = ["sh", "-c", f'cd "$1" && shift && {line} "$@"', "sh", where, *more]
-        ended = finish(*in_folder, PATH=f"{NPC.parent}:{os.environ['PATH']}")
+        ended = finish(*in_folder, timeout_s=240, PATH=f"{NPC.parent}:{os.environ['PATH']}")
         assert ended.returncode == 0, (line, ended.stdout, ended.stderr)
         return ended.stdout
 

@@ -509,8 +509,10 @@ def test_what_began_later_is_none_of_the_others() -> None:
     watch = LoadMonitor()
     later = subprocess.Popen(FOR_EVER)
     try:
-        time.sleep(0.5)
-        seen = {entry.pid for entry in watch.busy(at_least=0.05)}
+        seen, deadline = set[int](), time.monotonic() + 30
+        while before.pid not in seen and time.monotonic() < deadline:
+            time.sleep(0.5)
+            seen = {entry.pid for entry in watch.busy(at_least=0.05)}
     finally:
         for process in (before, later):
             process.kill()

@@ -91,8 +91,8 @@ def go_through(panel: Panel, baselines: Mapping[Series, Baseline]) -> Past:
 def _nightly_values(first: Floats, again: Floats) -> Floats:
     """One value a night: the mean, where it was measured again, without an outlier that was gone then."""
     apart = np.abs(first - again)
-    usual = np.array([[np.median(row[~np.isnan(row)]) if not np.isnan(row).all() else 0.0] for row in apart])
-    both = np.where(apart > CONTRADICTION * usual, np.fmax(first, again), (first + again) / 2)
+    usual = np.array([np.median(row[~np.isnan(row)]) if not np.isnan(row).all() else 0.0 for row in apart])
+    both = np.where(apart > CONTRADICTION * usual[:, None], np.fmax(first, again), (first + again) / 2)
     return np.where(np.isnan(again), first, both)
 
 

@@ -11,6 +11,8 @@ from collections.abc import Generator
 import pytest
 from hypothesis import settings
 
+#: Whether `npc` looks what others compute.
+WATCH = "NPC_WATCH"
 # Machines are loaded at times; no property depends on how long an example takes.
 settings.register_profile("npc", deadline=None, derandomize=os.environ.get("CI") == "true")
 settings.load_profile("npc")
@@ -30,6 +32,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if _shared_fixtures(item):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
     items.sort(key=lambda item: (not _is_marked(item, "guest", "slurm"), not _shared_fixtures(item)))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> None:
+    """Slow tests run side by side: others that compute are the other tests, and records would be invalid. Those
+    marked ``measures`` run alone, with what is shipped, and quick ones have it, too.
+    """
+    os.environ.pop(WATCH, None)
+    if _is_marked(item, "slow") and not _is_marked(item, "measures"):
+        os.environ[WATCH] = "0"
 
 
 def _is_marked(item: pytest.Item, *names: str) -> bool:

@@ -69,7 +69,7 @@ def test_every_setting_is_found_with_the_file_that_explains_it() -> None:
     found = settings(ROOT)
     assert found["samples"] == "benchmarks/npc.xml"
     assert found["qperf_time"] == "benchmarks/qperf/benchmark_spec.xml"
-    of_specs = {name.removeprefix("NPC_").lower() for name in SMALL} - {"watch"}  # npc environment's own
+    of_specs = {name.removeprefix("NPC_").lower() for name in SMALL}
     assert of_specs <= set(found), "the tests' own are real"
 
 
@@ -217,6 +217,7 @@ def expect_run(run: Path, benchmarks: set[str]) -> None:
     assert list(run.glob("result/*.dat"))
 
 
+@pytest.mark.measures
 @pytest.mark.slow
 def test_memory_from_end_to_end_without_a_terminal(tmp_path: Path) -> None:
     ended = finish(NPC, "characterise", "--tag", "memory", "--output", tmp_path)
@@ -236,6 +237,7 @@ def test_memory_from_end_to_end_without_a_terminal(tmp_path: Path) -> None:
     assert triad and all(f'href="{record.raw}"' in page for record in triad)
 
 
+@pytest.mark.measures
 @pytest.mark.slow
 def test_network_from_end_to_end_on_a_terminal(tmp_path: Path) -> None:
     """Run on a pseudo-terminal, which sees what runs and how far it is."""

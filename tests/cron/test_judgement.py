@@ -137,6 +137,14 @@ def test_an_older_night_is_judged_by_what_was_known_then() -> None:
     assert not night.suspects and not night.failures
 
 
+def test_nights_without_any_usable_number_are_judged_too() -> None:
+    unusable = points([1.0, 1.0, 1.0])
+    unusable = [
+        point._replace(value=None, status="invalid: others used 2.0 of the 2 CPUs") for point in unusable
+    ]
+    assert judged(unusable).verdict is Verdict.MISSING
+
+
 def test_a_benchmark_that_broke_is_the_reason_of_its_missing_series() -> None:
     broken = points([None] * 21)[-1]._replace(
         key=KEY._replace(case="", metric="time"), status="failed: no job"

@@ -36,7 +36,7 @@ def test_no_test_imports_from_another_test() -> None:
 
 
 def test_what_is_shipped_is_what_is_tested() -> None:
-    """`conftest` alone decides which tests do not look for others that compute, but for that of the variable."""
+    """But for its own test, `conftest` alone says which tests do not look for others that compute."""
     own = {"conftest.py", "test_layout.py", "test_sample.py"}
     paths = [path for path in TESTS.rglob("*.py") if "NPC_WATCH" in path.read_text(encoding="utf-8")]
     assert {path.name for path in paths} == own

@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> None:
-    """Slow tests run side by side: others that compute are the other tests, and no record would be valid. Those
+    """Slow tests run side by side: others that compute are the other tests, and no record were valid. Those
     marked ``measures`` run alone, with what is shipped, and quick ones have it, too.
     """
     os.environ.pop(WATCH, None)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -109,34 +108,24 @@ def write_pictures(found: Roofline, folder: Path) -> list[Path]:
     """
     import json
 
-    from npc.files import replacing
+    from npc.files import replacing, write_whole
     from roofline.document import to_document
     from roofline.figure import draw
     from roofline.mpi_plot import draw_mpi
     from roofline.page import write_page
 
     folder.mkdir(parents=True, exist_ok=True)
-    names = ("roofline.json", "roofline.png", "roofline.svg", "roofline.html", "mpi-roofline.png")
-    paths = [folder / name for name in (*names, "mpi-roofline.svg")]
-    with replacing(paths[0]) as document:
-        document.write_text(json.dumps(to_document(found), indent=1) + "\n", encoding="utf-8")
-    with _replacing(paths[1:4]) as (png, svg, html):
+    pictures = [folder / f"roofline.{suffix}" for suffix in ("png", "svg", "html")]
+    mpi = [folder / f"mpi-roofline.{suffix}" for suffix in ("png", "svg")]
+    write_whole(folder / "roofline.json", json.dumps(to_document(found), indent=1) + "\n")
+    with replacing(pictures[0]) as png, replacing(pictures[1]) as svg, replacing(pictures[2]) as html:
         roof = draw(found, [png, svg]) and write_page(found, html)
-    with _replacing(paths[4:]) as mpi:
-        operations = draw_mpi(found, mpi)
-    absent = ([] if roof else paths[1:4]) + ([] if operations else paths[4:])
+    with replacing(mpi[0]) as png, replacing(mpi[1]) as svg:
+        operations = draw_mpi(found, [png, svg])
+    absent = ([] if roof else pictures) + ([] if operations else mpi)
     for path in absent:
         path.unlink(missing_ok=True)
-    return [path for path in paths if path not in absent]
-
-
-@contextlib.contextmanager
-def _replacing(paths: Sequence[Path]) -> Iterator[list[Path]]:
-    """`npc.files.replacing` for files that are drawn together."""
-    from npc.files import replacing
-
-    with contextlib.ExitStack() as whole:
-        yield [whole.enter_context(replacing(path)) for path in paths]
+    return [path for path in (folder / "roofline.json", *pictures, *mpi) if path not in absent]
 
 
 def _overlay(

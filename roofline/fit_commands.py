@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -51,7 +51,12 @@ def fit(records: tuple[Path, ...], output: Path | None, plot: Path | None, as_js
     document = to_document(found)
     click.echo(json.dumps(document, indent=1) if as_json else format_fits(found))
     if output:
-        _write(output, lambda path: path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8"))
+        from npc.files import write_whole
+
+        try:
+            write_whole(output, json.dumps(document, indent=1) + "\n")
+        except OSError as error:
+            raise failure(f"cannot write {output}: {error.strerror or error}") from None
     if plot:
         from npc.files import replacing
         from roofline.fit_document import sweep_of
@@ -215,14 +220,3 @@ def _sizes(text: str) -> list[int]:
         return [parse_size(word) for word in text.split(",")]
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--size") from None
-
-
-def _write(path: Path, write: Callable[[Path], object]) -> None:
-    """A whole file or none."""
-    from npc.files import replacing
-
-    try:
-        with replacing(path) as partial:
-            write(partial)
-    except OSError as error:
-        raise failure(f"cannot write {path}: {error.strerror or error}") from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal, NamedTuple
 
@@ -129,6 +129,14 @@ class Columns:
 
 
 Block = Table | Text | Heading | Listing | Preformatted | Figure | Columns
+
+
+def beside(columns: Sequence[Iterable[Block]]) -> Iterator[Block]:
+    """Blocks of several runs as columns; those of one run as they are."""
+    if len(columns) == 1:
+        yield from columns[0]
+    else:
+        yield Columns(tuple(map(tuple, columns)))
 
 
 def figures(blocks: Iterable[Block]) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from npc.figures.chart import Chart
-from npc.page.blocks import Block, Cell, Columns, Table, Text, chart_figure
+from npc.page.blocks import Block, Cell, Table, Text, beside, chart_figure
 from report.runs import Report, Run
 from report.sections import Absent, left_out, runs_of
 from roofline.cross_validation import BURST
@@ -67,11 +67,7 @@ def build(report: Report) -> Iterator[Block]:
     )
     fitted = [run for run in report.runs if documents[run.number]["fits"]]
     yield from left_out(report, fitted, _ABSENT)
-    columns = [tuple(_of_run(report, run, documents[run.number])) for run in fitted]
-    if len(columns) == 1:
-        yield from columns[0]
-    else:
-        yield Columns(tuple(columns))
+    yield from beside([list(_of_run(report, run, documents[run.number])) for run in fitted])
 
 
 def _document(run: Run) -> Mapping[str, Any]:

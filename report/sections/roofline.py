@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npc.page.blocks import Block, Cell, Columns, Figure, Listing
+from npc.page.blocks import Block, Cell, Figure, Listing, beside
 from report.runs import Report, Run
 from report.sections import Absent, left_out, runs_of
 from roofline.applications import Application
@@ -25,18 +25,11 @@ _ABSENT = "without a compute ceiling there is no roof (tag compute: likwid-bench
 
 def build(report: Report) -> Iterator[Block]:
     """Run by run the picture, the ceilings, ridge points and applications."""
-    columns = {run.number: tuple(_of_run(report, run)) for run in runs_of(report) if _has_roof(run)}
-    if not columns:
+    shown = [run for run in runs_of(report) if run.roofline.of_kind("compute") or run.roofline.theoretical]
+    if not shown:
         raise Absent(_ABSENT)
-    yield from left_out(report, [run for run in report.runs if run.number in columns], _ABSENT)
-    if len(columns) == 1:
-        yield from next(iter(columns.values()))
-    else:
-        yield Columns(tuple(columns.values()))
-
-
-def _has_roof(run: Run) -> bool:
-    return bool(run.roofline.of_kind("compute") or run.roofline.theoretical)
+    yield from left_out(report, shown, _ABSENT)
+    yield from beside([list(_of_run(report, run)) for run in shown])
 
 
 def _of_run(report: Report, run: Run) -> Iterator[Block]:

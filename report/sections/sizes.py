@@ -7,7 +7,7 @@ import glob
 from collections.abc import Iterator, Sequence
 
 from npc.figures.chart import Axis
-from npc.page.blocks import Block, Cell, Columns, Figure, Table, Text, chart_figure
+from npc.page.blocks import Block, Cell, Figure, Table, Text, beside, chart_figure
 from npc.records.units import METRICS, format_quantity, format_size
 from report.runs import Report, Run
 from report.sections import Absent, left_out, runs_of
@@ -67,7 +67,7 @@ def build(report: Report) -> Iterator[Block]:
             continue
         axes = axes_of(every)
         figures = [_figure(report, run, sweeps, kind, axes) for run, sweeps in shown.items() if sweeps]
-        yield figures[0] if len(figures) == 1 else Columns(tuple((figure,) for figure in figures))
+        yield from beside([[figure] for figure in figures])
 
 
 def _sweeps(run: Run) -> dict[tuple[str, str], list[Sweep]]:

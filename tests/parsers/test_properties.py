@@ -45,6 +45,7 @@ def numbers(readings: list[Reading], *, ok: bool) -> set[Number]:
     }
 
 
+@pytest.mark.slow  # together as long as all other quick tests of the parsers
 @pytest.mark.parametrize(
     ("tool", "path", "text"), TEXTS, ids=[f"{tool}-{path.name}" for tool, path, _ in TEXTS]
 )

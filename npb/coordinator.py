@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import parsers
 from npb import addresses, cluster, placement, sweep
-from npb.launch_result import RAW, Blame, LaunchResult, parser_of, tool_of
+from npb.launch_result import RAW, Blame, LaunchResult, parser_of
 from npb.measure import Method, Outcome, PairMeasurement
 from npb.nodes import HostLost, Node, Reception
 from npb.results import Results
@@ -27,7 +27,7 @@ from npb.sweep import Step
 from npc.machine.processes import die_with_parent
 from npc.machine.sysfs import parse_cpus
 from npc.records.build import swept_size
-from npc.records.launch import now
+from npc.records.launch import now, tool_of
 from npc.records.record import OK
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from enum import Enum
-from pathlib import PurePath
 from typing import Final, NamedTuple
 
 from npb.nodes import Ended
+from npc.records.launch import tool_of
 from npc.records.reading import Reading
 from npc.records.record import OK
 
@@ -43,11 +43,6 @@ class LaunchResult(NamedTuple):
     blame: Blame
     readings: tuple[Reading, ...] = ()
     received: float | None = None
-
-
-def tool_of(argv: Sequence[str]) -> str:
-    """The tool's name: the program without its folder."""
-    return PurePath(argv[0]).name if argv else ""
 
 
 def parser_of(argv: Sequence[str], known: Sequence[str]) -> str:

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from npb import addresses
-from npb.launch_result import Blame, LaunchResult, judge, last_line, tool_of, unavailable
+from npb.launch_result import Blame, LaunchResult, judge, last_line, unavailable
 from npb.nodes import CannotRun, Ended, HostLost, Node, Running
 from npb.sweep import Step
-from npc.records.launch import now
+from npc.records.launch import now, tool_of
 from npc.records.series import INTERFACE
 
 #: A server that ends well may do so this long before its client has printed its results.

@@ -16,7 +16,7 @@ from npc.records.build import Origin, records_of
 from npc.records.launch import RAW, Launch, LaunchLog, batch_job
 from npc.records.record import OK, Record, save_csv, to_row, write_csv
 from npc.records.run import RECORDS
-from npc.records.series import identity
+from npc.records.series import Series, identity
 from npc.records.units import METRICS, format_quantity, format_size
 from npc.statistics.medians import summarise
 
@@ -166,12 +166,10 @@ def _failure_line(launch: Launch) -> str:
 
 def _series(records: Iterable[Record]) -> list[list[Record]]:
     """Good records that repeat each other, in order of first appearance."""
-    found: dict[tuple[object, ...], list[Record]] = {}
+    found: dict[tuple[Series, tuple[str, ...]], list[Record]] = {}
     for record in records:
         if record.ok:
-            varied = tuple(sorted(identity(record.params).items()))
-            key = (record.hosts, record.case, record.metric, record.size, varied)
-            found.setdefault(key, []).append(record)
+            found.setdefault((Series.of(record), record.hosts), []).append(record)
     return sorted(
         found.values(), key=lambda some: (some[0].hosts, some[0].case, some[0].metric, some[0].size or 0)
     )

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import PurePath
 from typing import Final, NamedTuple
 
-from npc.records.launch import Launch
+from npc.records.launch import Launch, tool_of
 from npc.records.reading import Reading
 from npc.records.record import OK, InvalidRecord, Record
 from npc.records.series import INTERFACE, SIZE_NAMES, repeats_size
@@ -54,8 +53,12 @@ def records_of(launch: Launch, readings: Iterable[Reading], origin: Origin, raw:
 
 def unread(launch: Launch, reason: str = "nothing in the output that could be read") -> Reading:
     """The reading of a launch that gave none."""
-    case = launch.case or (PurePath(launch.argv[0]).name if launch.argv else "")
-    return Reading(case, UNREAD, None, status=launch.status if launch.status != OK else f"failed: {reason}")
+    return Reading(
+        launch.case or tool_of(launch.argv),
+        UNREAD,
+        None,
+        status=launch.status if launch.status != OK else f"failed: {reason}",
+    )
 
 
 def record_of_failure(status: str, origin: Origin, time: str, raw: str, case: str = "") -> Record:

@@ -15,10 +15,10 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import IO, Any, Final
 
 from npc.records.record import OK
@@ -72,6 +72,11 @@ class Launches:
     planned: int
     job: str
     launches: tuple[Launch, ...]
+
+
+def tool_of(argv: Sequence[str]) -> str:
+    """The tool's name: the program without its folder."""
+    return PurePath(argv[0]).name if argv else ""
 
 
 def now() -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
 from npc.records.record import Record
+from npc.records.series import Series
 from npc.records.units import format_quantity, format_size
 from npc.statistics.medians import Summary, summarise
 from npc.validity.rule import Circumstances, rule
@@ -34,9 +34,7 @@ def falls_with_size(records: Sequence[Record], _: Circumstances) -> Iterator[tup
     curves: defaultdict[tuple[object, ...], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for place, record in enumerate(records):
         if record.metric in _METRICS and record.size and of_messages(record):
-            params = json.dumps(dict(record.params), sort_keys=True)
-            key = (record.benchmark, record.case, record.metric, record.hosts, record.nodes, params)
-            curves[key][record.size].append(place)
+            curves[Series.of(record)._replace(size=None), record.hosts][record.size].append(place)
     for sizes in curves.values():
         medians = {
             size: summarise([records[place].value or 0.0 for place in places])

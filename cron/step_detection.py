@@ -40,7 +40,7 @@ WINDOW: Final = 365
 MIN_NIGHTS: Final = 8
 #: Nights that the evidence comes from.
 EVIDENCE: Final = 3
-#: A night is measured again if it is lower than usual by more than this (σ), and by more than that after a
+#: A night is measured again if it is lower than usual by more than `HIT` σ; by `HIT_AGAIN` σ after a
 #: night that was.
 HIT: Final = 0.5
 HIT_AGAIN: Final = 0.0

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from npc.statistics.distributions import student_quantile
@@ -56,9 +56,7 @@ class Number:
         spread = sum(part**2 / dof for part, dof in parts if dof > 0)
         return Number(
             self.value + other.value,
-            tuple(a + b for a, b in zip(self.launches, other.launches, strict=False))
-            if self.launches and other.launches
-            else (),
+            tuple(a + b for a, b in zip(self.launches, other.launches, strict=False)),
             variance,
             variance**2 / spread if spread > 0 else min(self.dof, other.dof),
         )
@@ -114,12 +112,10 @@ class Linear:
         """The same coefficients where `at` is True; those between are zero, `free` was fitted with them."""
         import numpy as np
 
-        (places,) = at.nonzero()
-        values, launches = np.zeros(len(at)), np.zeros((len(self.launches), len(at)))
-        covariance = np.zeros((len(at), len(at)))
-        values[places], launches[:, places] = self.values, self.launches
-        covariance[np.ix_(places, places)] = self.covariance
-        return Linear(values, covariance, self.dof, launches, free)
+        into = np.eye(len(at))[at]
+        return Linear(
+            self.values @ into, into.T @ self.covariance @ into, self.dof, self.launches @ into, free
+        )
 
     def number(self, place: int) -> Number:
         """The estimate of one coefficient. One that is zero because it would be below has the error that it
@@ -128,8 +124,7 @@ class Linear:
         weights[place] = 1.0
         if self.free is None or self.values[place] != 0:
             return self.combine(weights)
-        free = self.free.combine(weights)
-        return Number(0.0, free.launches, free.variance, free.dof)
+        return replace(self.free.combine(weights), value=0.0)
 
     def combine(self, weights: Sequence[float]) -> Number:
         """The estimate of Σ weights·θ, with the errors' correlation."""

@@ -105,7 +105,7 @@ def relative_errors(logarithms: Sequence[float]) -> list[float]:
 
 
 def held_out_bound(logarithms: Sequence[float], level: float = HELD_OUT_LEVEL) -> tuple[float, float]:
-    """(bound, coverage): |ln(measured/predicted)| of one more size is within the bound so often.
+    """(bound, coverage): |ln(measured/predicted)| of one more size is below the bound with that probability.
 
     The errors at sizes that were left out are taken as exchangeable with the next one; then the k-th
     smallest of n bounds it with probability k/(n + 1) (split conformal prediction: Vovk, Gammerman, Shafer,

@@ -17,11 +17,11 @@ from npc import catalogue
 from npc.columns import columns
 from npc.figures.chart import CYCLE, DASHES, Axis, Chart, Mark, Trace, quantity_axis, size_axis
 from npc.records.record import Record
-from npc.records.series import identity, test_name
+from npc.records.series import identity, repeats_size, test_name
 from npc.records.units import METRICS, format_quantity, format_size
 from npc.statistics.medians import Summary, summarise
 
-#: Params that tell lines apart, as people name them; others that differ make lines of their own as well.
+#: Settings that name no line: they are the same of all, or stand at its end (the MPI).
 _SILENT: Final = frozenset({"ranks", "datatype", "mpi"})
 _TITLES: Final = {"bandwidth": "Bandwidth", "latency": "Latency (half round trip)"}
 
@@ -53,9 +53,12 @@ def find_sweeps(records: Iterable[Record], cases: Sequence[str] = ()) -> list[Sw
             continue
         if record.metric in _TITLES and _wanted(record, cases):
             name = test_name(record.benchmark, record.case)
-            params = sorted(identity(record.params).items())
-            others = [f"{key} {value}" for key, value in params if key not in _SILENT]
-            label = ", ".join([name, *_noteworthy(record, others)])
+            others = [
+                f"{key} {value}"
+                for key, value in sorted(identity(record.params).items())
+                if key not in _SILENT and not repeats_size(key, value, record.size)
+            ]
+            label = ", ".join([name, *others])
             key = (record.metric, label, record.params.get("mpi", ""), f"{record.nodes}")
             groups[key][record.size].append(record)
     spans = {(metric, label): set[str]() for metric, label, _, _ in groups}
@@ -67,13 +70,11 @@ def find_sweeps(records: Iterable[Record], cases: Sequence[str] = ()) -> list[Sw
             continue
         words = [label, *([f"{nodes} nodes"] if len(spans[metric, label]) > 1 else [])]
         name = ", ".join(words) + (f" · {mpi}" if mpi else "")
-        points = {size: _summary(sizes[size]) for size in sorted(sizes)}
+        points = {
+            size: summarise([r.value for r in sizes[size] if r.value is not None]) for size in sorted(sizes)
+        }
         found.append(Sweep(name, metric, mpi, points, dict(sizes)))
     return found
-
-
-def _summary(records: Sequence[Record]) -> Summary:
-    return summarise([record.value for record in records if record.value is not None])
 
 
 def _wanted(record: Record, cases: Sequence[str]) -> bool:
@@ -81,13 +82,6 @@ def _wanted(record: Record, cases: Sequence[str]) -> bool:
         names = (record.case, f"{record.benchmark}/{record.case}")
         return any(fnmatchcase(name, pattern) for name in names for pattern in cases)
     return catalogue.row_of(record).between_two
-
-
-def _noteworthy(record: Record, others: list[str]) -> list[str]:
-    """What to add to a name: qualifiers that are no repetition of the message size."""
-    return [
-        text for text in others if not text.endswith((f" {record.size}", f" {format_size(record.size or 0)}"))
-    ]
 
 
 def draw_sweeps(sweeps: Sequence[Sweep], title: str, paths: Sequence[Path]) -> bool:

@@ -39,7 +39,7 @@ from npc.records.units import METRICS
 
 CACHE: Final = ".cache.sqlite"
 LOCK: Final = ".lock"
-#: What a column means that a file does not have; ``unit`` follows from the metric.
+#: What an empty cell means, or a column that a file does not have; ``unit`` follows from the metric.
 DEFAULTS: Final[Mapping[str, str]] = {**dict.fromkeys(COLUMNS, ""), "nodes": "1", "sample": "0", "status": OK}
 
 _NEEDED: Final = ("time", "metric", "value")
@@ -376,10 +376,7 @@ def _rows(path: Path) -> Iterator[tuple[int, Record | str]]:
 
 def _record(header: Sequence[str], cells: Sequence[str]) -> Record:
     """The record of a row, whatever columns the file has. Raises `npc.records.record.InvalidRecord`."""
-    if tuple(header) == COLUMNS and len(cells) == len(COLUMNS):
-        return from_row(dict(zip(COLUMNS, cells, strict=True)))  # nearly all
-    given = dict(zip(header, cells, strict=False))
-    row = {name: given.get(name) or default for name, default in DEFAULTS.items()}
+    row = {**DEFAULTS, **{name: cell for name, cell in zip(header, cells, strict=False) if cell}}
     if not row["unit"] and row["metric"] in METRICS:
         row["unit"] = METRICS[row["metric"]].unit
     return from_row(row)

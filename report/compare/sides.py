@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+import click
+
 from npc import status_line
 from npc.records.history import History, InvalidHistory
 from npc.records.record import Record
@@ -77,6 +79,8 @@ def _nights(history: Path, platform: str, first: str, last: str | None) -> dict[
         try:
             for record in past.records(days=(first, last)):
                 runs.setdefault(record.run, []).append(record)
+            for problem in past.problems:
+                click.echo(f"left out: {problem}", err=True)
         except InvalidHistory as error:
             raise NoSide(str(error)) from None
     if not runs:

@@ -567,6 +567,11 @@ def test_nights_of_a_history_are_runs(tmp_path: Path) -> None:
     assert len(read_side("fuchs@2026-11", tmp_path / "history").records) == 12
     with pytest.raises(NoSide, match="no night of that date"):
         read_side("fuchs@2026-12", tmp_path / "history")
+    with (folder / "2026-11.csv").open("a") as stream:
+        stream.write("\n")  # now it is a row, which cannot be true
+    ended = npc("fuchs@2026-11-01..2026-11-06", "fuchs@2026-11-07..2026-11-12", cwd=tmp_path)
+    assert "4 worse, 44 same" in ended.stdout
+    assert "left out:" in ended.stderr and "2026-11.csv" in ended.stderr
 
 
 def test_what_the_history_writes_is_read(tmp_path: Path) -> None:

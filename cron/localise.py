@@ -120,11 +120,11 @@ def failing(panel: Panel) -> list[NightSuspect]:
         chance = min(chance * len(names), 1.0)
         score = normal_quantile(chance / len(names))
         if score >= SHOWN_SCORE:
-            found.append(_silent(name, mine, total, chance, score, bad))
+            found.append(_failing_node(name, mine, total, chance, score, bad))
     return found
 
 
-def _silent(
+def _failing_node(
     name: str, mine: Sequence[Attempt], total: int, chance: float, score: float, bad: Sequence[Attempt]
 ) -> NightSuspect:
     everywhere = {host for attempt in mine for host in attempt.hosts if host != name}

@@ -53,12 +53,8 @@ def records_of(launch: Launch, readings: Iterable[Reading], origin: Origin, raw:
 
 def unread(launch: Launch, reason: str = "nothing in the output that could be read") -> Reading:
     """The reading of a launch that gave none."""
-    return Reading(
-        launch.case or tool_of(launch.argv),
-        UNREAD,
-        None,
-        status=launch.status if launch.status != OK else f"failed: {reason}",
-    )
+    status = launch.status if launch.status != OK else f"failed: {reason}"
+    return Reading(launch.case or tool_of(launch.argv), UNREAD, None, status=status)
 
 
 def record_of_failure(status: str, origin: Origin, time: str, raw: str, case: str = "") -> Record:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
-from npc.records.status import OK as OK
+#: The status of a reading and of a record whose value may be used; every other says why not.
+OK: Final = "ok"
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from npc.files import replacing
+from npc.records.reading import OK as OK  # who has records wants this name, too
 from npc.records.reading import Reading
-from npc.records.status import OK as OK  # who has records wants this name, too
 from npc.records.units import METRICS
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 import parsers
-from npc.records.status import OK
+from npc.records.reading import OK
 
 if TYPE_CHECKING:
     from npc.records.reading import Reading

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from npc.document import plain
 from npc.parameters import PathParameter
 
 if TYPE_CHECKING:
@@ -63,16 +64,7 @@ def _document(run: Run, advice: Advice) -> dict[str, Any]:
         "schema": SCHEMA,
         **run.document,
         "hints": [
-            {
-                "rule": rule.name,
-                "title": rule.title,
-                "seen": hint.seen,
-                "do": hint.do,
-                "of": hint.of,
-                "gain": hint.gain,
-                "source": rule.source,
-                "raw": list(hint.raw),
-            }
+            {"rule": rule.name, "title": rule.title, "source": rule.source, **plain(hint)}
             for rule, hint in advice.hints
         ],
         "silent": list(advice.silent),

@@ -20,7 +20,7 @@ from cron.acceptance import Baseline
 from cron.acceptance_bands import Band, band_of
 from cron.changes import Change, changed
 from cron.localise import suspects
-from cron.series import Panel, direction, failures_of
+from cron.series import Panel, direction
 from cron.step_detection import HIT, MIN_NIGHTS, WINDOW, Judged, StepDetection
 from cron.verdict import Direction, NightSuspect, NightVerdict, SeriesVerdict, Verdict
 from npc.records.series import Series
@@ -127,7 +127,7 @@ def judge(
         verdict=_of_the_night(verdicts, accused),
         series=tuple(verdicts),
         suspects=accused,
-        failures=failures_of(panel),
+        failures=panel.failures,
         rule=RULE,
     )
 
@@ -294,10 +294,7 @@ def _lasting(panel: Panel, s: int, accepted: float) -> bool:
 
 def _why_missing(panel: Panel, key: Series, statuses: Sequence[str]) -> str:
     """The series' own status of tonight, that of its benchmark, or that nothing ran."""
-    reasons = list(statuses) or list(failures_of(panel).get(key.benchmark, ()))
-    if reasons:
-        return reasons[0]
-    return "measured before, not tonight"
+    return next(iter((*statuses, *panel.failures.get(key.benchmark, ()))), "measured before, not tonight")
 
 
 def _in_words(band: Band, key: Series) -> str:

@@ -15,10 +15,14 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import time
 from pathlib import Path
 from typing import Final
 
+from npc.template import filled_in
+
 SCRIPT: Final = "nightly.sh"
+_TEMPLATES: Final = Path(__file__).parent
 #: Variables that decide which tools, libraries and modules are found.
 _KEPT: Final = ("PATH", "LD_LIBRARY_PATH", "MODULEPATH", "MODULESHOME", "SLURM_CONF", "LANG")
 _SIGN: Final = "npc nightly"
@@ -26,22 +30,6 @@ _SIGN: Final = "npc nightly"
 
 class NotInstalled(Exception):
     """It could not be installed or read; the message says why and what to do instead."""
-
-
-@dataclass(frozen=True, slots=True)
-class At:
-    """Time of day."""
-
-    hour: int
-    minute: int
-
-    @classmethod
-    def parse(cls, text: str) -> At:
-        """``02:30``. Raises ValueError."""
-        match = re.fullmatch(r"(\d{1,2}):(\d{2})", text)
-        if not match or int(match[1]) > 23 or int(match[2]) > 59:
-            raise ValueError(f"{text!r} is no time of day: write 02:30")
-        return cls(int(match[1]), int(match[2]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,27 +73,13 @@ SCRONTAB: Final = Table("scrontab")
 
 def script_text(home: Path, words: Sequence[str]) -> str:
     """The script that begins a night: ``npc nightly WORDS`` of the checkout `home`, in this environment."""
-    kept = [f"export {name}={shlex.quote(os.environ[name])}" for name in _KEPT if os.environ.get(name)]
+    kept = {name: os.environ[name] for name in _KEPT if os.environ.get(name)}
     npc = home / ".venv/bin/npc"
     program = str(npc) if npc.exists() else shutil.which("npc") or "npc"
-    return "\n".join(
-        (
-            "#!/bin/sh",
-            "# Begins a night; written by `npc cron install`, which writes it anew. What jobs need besides",
-            "# belongs into the platform (modules, env). A job's own variables would change its jobs.",
-            "for name in $(env | sed -n -e 's/^\\(SLURM_[A-Z0-9_]*\\)=.*/\\1/p' "
-            "-e 's/^\\(SBATCH_[A-Z0-9_]*\\)=.*/\\1/p'); do",
-            '    unset "$name"',
-            "done",
-            *kept,
-            f"cd {shlex.quote(str(home))} || exit 1",
-            f"exec {shlex.join([program, 'nightly', *words])}",
-            "",
-        )
-    )
+    return filled_in(_TEMPLATES / "nightly.sh.in", kept=kept, home=home, command=[program, "nightly", *words])
 
 
-def cron_block(name: str, at: At, script: Path, options: Sequence[str] = ()) -> str:
+def cron_block(name: str, at: time, script: Path, options: Sequence[str] = ()) -> str:
     """The lines for a crontab; `options` are those of sbatch, for a scrontab."""
     command = shlex.quote(str(script)).replace("%", r"\%")  # an unescaped % is cron's line end
     lines = [f"#SCRON {option}" for option in options]
@@ -125,35 +99,15 @@ def scron_options(name: str, limit_s: float, log: Path) -> list[str]:
     ]
 
 
-def systemd_units(name: str, at: At, script: Path, limit_s: float) -> dict[str, str]:
+def systemd_units(name: str, at: time, script: Path, limit_s: float) -> dict[str, str]:
     """The texts of a service and its timer, by file name (systemd.service(5), systemd.timer(5))."""
-    unit = f"npc-nightly-{name}"
     quoted = str(script).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
-    service = f"""[Unit]
-Description=NPC: characterisation and verdict of {name}
-Wants=network-online.target
-After=network-online.target
-
-[Service]
-Type=oneshot
-ExecStart="{quoted}"
-TimeoutStartSec={limit_s + 600:.0f}
-# 10 to 14 are verdicts of a night that ran, no failures of the service
-SuccessExitStatus=10 11 12 13 14
-Nice=5
-"""
-    timer = f"""[Unit]
-Description=Every night: NPC on {name}
-
-[Timer]
-OnCalendar=*-*-* {at.hour:02d}:{at.minute:02d}:00
-# a machine that was off makes up for it
-Persistent=true
-
-[Install]
-WantedBy=timers.target
-"""
-    return {f"{unit}.service": service, f"{unit}.timer": timer}
+    return {
+        f"npc-nightly-{name}.{kind}": filled_in(
+            _TEMPLATES / f"nightly.{kind}.in", name=name, at=at, script=quoted, limit_s=limit_s
+        )
+        for kind in ("service", "timer")
+    }
 
 
 def blocks(table: str) -> dict[str, str]:

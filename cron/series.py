@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from statistics import median
@@ -38,11 +38,10 @@ NEGLIGIBLE: Final[Mapping[str, float]] = {
 
 
 class Placed(NamedTuple):
-    """The median of one series in one night on some hosts; whether it was measured again."""
+    """The median of one series in one night on some hosts."""
 
     hosts: tuple[str, ...]
     value: float
-    again: bool
 
 
 class Attempt(NamedTuple):
@@ -52,7 +51,6 @@ class Attempt(NamedTuple):
     benchmark: str
     hosts: tuple[str, ...]
     failed: bool
-    again: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +59,11 @@ class Panel:
 
     keys: the S series. runs, times: the T nights, the oldest first, and when each began. value, again: S ×
     T medians of the samples, in the metric's unit, NaN where nothing usable was measured; `again` of the
-    night's re-measurement. samples: S × T usable samples of the first measurement. statuses: by (series,
-    night) those that are not ``ok``, each once. hosts: by (series, night) whom it was measured on, in the
-    order of their appearance. failures: by night, benchmark and status of all that is not ``ok``, those of
-    benchmarks that broke before they measured anything, too. places: by (series, night), the medians by
-    hosts. attempts: what was tried where.
+    night's re-measurement. statuses: by (series, night) those that are not ``ok``, each once. hosts: by
+    (series, night) whom it was measured on, in the order of their appearance. failures: by benchmark, the
+    statuses of the last night that are not ``ok``, each once, those of benchmarks that broke before they
+    measured anything, too. places: by (series, night), the medians by hosts, one of each measurement.
+    attempts: what was tried where.
     """
 
     keys: tuple[Series, ...]
@@ -73,10 +71,9 @@ class Panel:
     times: tuple[str, ...]
     value: Floats
     again: Floats
-    samples: NDArray[np.intp]
     statuses: Mapping[tuple[int, int], tuple[str, ...]] = field(default_factory=dict)
     hosts: Mapping[tuple[int, int], tuple[str, ...]] = field(default_factory=dict)
-    failures: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    failures: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     places: Mapping[tuple[int, int], tuple[Placed, ...]] = field(default_factory=dict)
     attempts: tuple[Attempt, ...] = ()
 
@@ -149,10 +146,8 @@ def matches(pattern: str, key: Series) -> bool:
     )
 
 
-def panel(
-    points: Iterable[Point], platform: str | None = None, night: tuple[str, str] | None = None
-) -> Panel:
-    """The panel of a history's points, of one platform or of all.
+def panel(points: Iterable[Point], night: tuple[str, str] | None = None) -> Panel:
+    """The panel of a history's points.
 
     night: the last one to look at, its name and when it began; one without records is a column without a
     value.
@@ -160,7 +155,7 @@ def panel(
     Series without a single usable value are left out: where a benchmark breaks before it measures, its
     failure has no metric that could be compared with anything; it is in `Panel.failures`.
     """
-    mine = [point for point in points if platform is None or point.key.platform == platform]
+    mine = list(points)
     begun: dict[str, str] = {}
     for point in mine:
         begun[point.run] = min(begun.get(point.run, point.time), point.time)
@@ -171,7 +166,7 @@ def panel(
         runs = runs[: runs.index(night[0]) + 1]
     place = {run: number for number, run in enumerate(runs)}
     groups: dict[Series, dict[str, list[Point]]] = {}
-    failed: dict[str, dict[tuple[str, str], None]] = {}
+    failures: dict[str, dict[str, None]] = {}
     worked: dict[tuple[str, str, tuple[str, ...], bool], bool] = {}
     for point in mine:
         if point.run not in place:
@@ -180,55 +175,38 @@ def panel(
         if point.hosts:
             tried = point.run, point.key.benchmark, point.hosts, point.remeasured
             worked[tried] = worked.get(tried, False) or _worked(point)
-        if point.status != OK:
-            failed.setdefault(point.run, {})[point.key.benchmark, point.status] = None
-    keys = [
-        key for key, nights in groups.items() if any(_usable(p) for each in nights.values() for p in each)
-    ]
+        if point.status != OK and point.run == runs[-1]:
+            failures.setdefault(point.key.benchmark, {})[point.status] = None
+    keys = [key for key, nights in groups.items() if any(_usable(found) for found in nights.values())]
     keys.sort(key=lambda key: key.order)
     shape = len(keys), len(runs)
     value, again = np.full(shape, np.nan), np.full(shape, np.nan)
-    samples = np.zeros(shape, dtype=np.intp)
     statuses: dict[tuple[int, int], tuple[str, ...]] = {}
     hosts: dict[tuple[int, int], tuple[str, ...]] = {}
     places: dict[tuple[int, int], tuple[Placed, ...]] = {}
     for s, key in enumerate(keys):
         for run, found in groups[key].items():
-            t = place[run]
-            first = [p.value for p in found if not p.remeasured and _usable(p) and p.value is not None]
-            second = [p.value for p in found if p.remeasured and _usable(p) and p.value is not None]
-            if first:
-                value[s, t], samples[s, t] = median(first), len(first)
-            if second:
-                again[s, t] = median(second)
-            if bad := tuple(dict.fromkeys(p.status for p in found if p.status != OK)):
-                statuses[s, t] = bad
-            hosts[s, t] = tuple(dict.fromkeys(host for p in found for host in p.hosts))
-            places[s, t] = _by_place(found)
+            at = s, place[run]
+            if first := _usable(point for point in found if not point.remeasured):
+                value[at] = median(first)
+            if second := _usable(point for point in found if point.remeasured):
+                again[at] = median(second)
+            if bad := tuple(dict.fromkeys(point.status for point in found if point.status != OK)):
+                statuses[at] = bad
+            hosts[at] = tuple(dict.fromkeys(host for point in found for host in point.hosts))
+            places[at] = _by_place(found)
     return Panel(
         keys=tuple(keys),
         runs=tuple(runs),
         times=tuple(begun[run] for run in runs),
         value=value,
         again=again,
-        samples=samples,
         statuses=statuses,
         hosts=hosts,
-        failures={run: tuple(pairs) for run, pairs in failed.items()},
+        failures={benchmark: tuple(told) for benchmark, told in failures.items()},
         places=places,
-        attempts=tuple(
-            Attempt(run, benchmark, where, not well, second)
-            for (run, benchmark, where, second), well in worked.items()
-        ),
+        attempts=tuple(Attempt(*tried[:3], failed=not well) for tried, well in worked.items()),
     )
-
-
-def failures_of(panel: Panel) -> dict[str, tuple[str, ...]]:
-    """By benchmark, the statuses of the panel's last night that are not ``ok``, each once."""
-    found: dict[str, dict[str, None]] = {}
-    for benchmark, status in panel.failures.get(panel.runs[-1], ()):
-        found.setdefault(benchmark, {})[status] = None
-    return {benchmark: tuple(statuses) for benchmark, statuses in found.items()}
 
 
 def _worked(point: Point) -> bool:
@@ -236,13 +214,14 @@ def _worked(point: Point) -> bool:
     return not point.status.startswith(("failed", "timeout"))
 
 
-def _by_place(points: Sequence[Point]) -> tuple[Placed, ...]:
-    values: dict[tuple[tuple[str, ...], bool], list[float]] = {}
+def _by_place(points: Iterable[Point]) -> tuple[Placed, ...]:
+    measured: dict[tuple[tuple[str, ...], bool], list[Point]] = {}
     for point in points:
-        if point.hosts and _usable(point) and point.value is not None:
-            values.setdefault((point.hosts, point.remeasured), []).append(point.value)
-    return tuple(Placed(hosts, median(found), again) for (hosts, again), found in values.items())
+        if point.hosts:
+            measured.setdefault((point.hosts, point.remeasured), []).append(point)
+    values = ((hosts, _usable(found)) for (hosts, _), found in measured.items())
+    return tuple(Placed(hosts, median(usable)) for hosts, usable in values if usable)
 
 
-def _usable(point: Point) -> bool:
-    return point.status == OK and point.value is not None
+def _usable(points: Iterable[Point]) -> list[float]:
+    return [point.value for point in points if point.status == OK and point.value is not None]

@@ -115,11 +115,6 @@ class NightVerdict:
         """By the worst verdict: 0, 10 CHANGED, 11 MISSING, 12 INVALID, 13 DEGRADED, 14 FAIL."""
         return self.verdict.exit_code
 
-    @property
-    def hits(self) -> tuple[SeriesVerdict, ...]:
-        """Series that ask for one re-measurement on the same nodes, not yet made."""
-        return tuple(each for each in self.series if each.hit and each.again is None)
-
     def as_json(self) -> dict[str, Any]:
         """Everything as plain types for `json.dump`; docs/files.md explains it."""
         plain = asdict(self)

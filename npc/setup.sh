@@ -33,7 +33,7 @@ case "$root" in
 esac
 
 # What the set-up depends on; the checkout's place is part of it because the scripts in .venv/bin name it.
-key="$root $(cat pyproject.toml npc/setup.sh npc/machine/tools.py | sha256sum | cut -d' ' -f1)${NPC_APT_EXTRA:+ $NPC_APT_EXTRA}"
+key="$root $(cat pyproject.toml npc/setup.sh npc/machine/tools.py npc/machine/tools.ini | sha256sum | cut -d' ' -f1)${NPC_APT_EXTRA:+ $NPC_APT_EXTRA}"
 
 # A stamp is three lines: the key, the commands and files that were there, the Debian packages that this
 # release does not have. One of the tests serves the plain set-up too.

@@ -32,14 +32,16 @@ def install(platform: str, at: str, kind: str | None, history: Path | None, word
 
     What is in the crontab already stays. Exit codes: 0 installed, 1 it could not be, 2 usage.
     """
+    from datetime import datetime
+
     from cron import schedule
     from cron.commands.nightly import nightly
     from npc.jobs.checkout import checkout, platform_folder
 
     try:
-        moment = schedule.At.parse(at)
-    except ValueError as error:
-        raise click.UsageError(f"--at {error}") from None
+        moment = datetime.strptime(at, "%H:%M").time()
+    except ValueError:
+        raise click.UsageError(f"--at {at!r} is no time of day: write 02:30") from None
     if any(word.startswith(("--platform", "--history")) for word in words):
         raise click.UsageError("--platform and --history stand before the two hyphens")
     given = nightly.make_context("nightly", list(words), resilient_parsing=False).params

@@ -89,18 +89,6 @@ class Topology:
         above = self._above.get(self.name(host))
         return above[0].name if above else None
 
-    def uplinks(self, a: str, b: str) -> tuple[str, ...]:
-        """Switches whose uplinks a message between two hosts crosses: one of the two is below them."""
-        above_a, above_b = (self._above.get(self.name(host), ()) for host in (a, b))
-        if not above_a or not above_b:
-            return ()
-        return tuple(group.name for group in (*above_a, *above_b) if (group in above_a) != (group in above_b))
-
-    def distance(self, a: str, b: str) -> int | None:
-        """Level of the lowest switch above both hosts: 0 on one leaf; None if there is none."""
-        above_b = self._above.get(self.name(b), ())
-        return next((group.level for group in self._above.get(self.name(a), ()) if group in above_b), None)
-
     def order(self, hosts: Iterable[str]) -> list[str]:
         """Hosts sorted by their switches from the top down, then by name as people count (n2 before n10)."""
 

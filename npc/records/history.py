@@ -150,10 +150,6 @@ class History:
                     added += len(new)
         return added
 
-    def merge(self, other: History) -> int:
-        """Append all that another history has and this one has not; how many rows that were."""
-        return self.append(other.records())
-
     def records(
         self, series: Series | None = None, run: str | None = None, days: tuple[str, str] | None = None
     ) -> Iterator[Record]:

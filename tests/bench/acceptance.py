@@ -224,7 +224,6 @@ def simulated_panel(series: int, nights: int, noise: Noise, seed: int = 1) -> Pa
         times=runs,
         value=1e9 * np.exp(noise.draw(rng, (series, nights))),
         again=1e9 * again,
-        samples=np.ones((series, nights), dtype=np.intp),
     )
 
 

@@ -84,9 +84,9 @@ def test_too_few_nights_are_said_to_be() -> None:
 def test_worse_once_is_watched_and_worse_twice_degraded() -> None:
     once = points([*quiet(30), 0.8])
     assert of(once).verdict is Verdict.WATCH
-    assert of(once).hit and judged(once).hits and judged(once).exit_code == 0
+    assert of(once).hit and of(once).again is None and judged(once).exit_code == 0
     confirmed = [*once, again(30, 0.81)]
-    assert of(confirmed).verdict is Verdict.WATCH and not judged(confirmed).hits
+    assert of(confirmed).verdict is Verdict.WATCH and of(confirmed).again is not None
     twice = of([*points([*quiet(30), 0.8, 0.79]), again(30, 0.81), again(31, 0.8)])
     assert (twice.verdict, twice.direction, twice.since) == (Verdict.DEGRADED, "worse", "night030")
     assert twice.effect == pytest.approx(-0.2, abs=0.02)

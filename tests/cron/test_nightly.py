@@ -8,7 +8,7 @@ import shlex
 import shutil
 import signal
 import subprocess
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, time, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cron.nightly import NightRun, Options, prunable
-from cron.schedule import At, blocks, script_text, systemd_units, with_block, without_block
+from cron.schedule import blocks, script_text, systemd_units, with_block, without_block
 from npc.files import append_line, read_lines
 from npc.jobs.stop import Stop
 from npc.records.history import History
@@ -192,7 +192,7 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
     script = tmp_path / "nightly.sh"
     script.write_text("#!/bin/sh\n")
     script.chmod(0o755)
-    for name, text in systemd_units("lab", At(2, 30), script, 7200).items():
+    for name, text in systemd_units("lab", time(2, 30), script, 7200).items():
         (tmp_path / name).write_text(text)
         verified = subprocess.run(
             ["systemd-analyze", "verify", tmp_path / name], capture_output=True, text=True, timeout=60,

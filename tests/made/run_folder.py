@@ -167,7 +167,7 @@ def make_history(folder: Path, nights: int = 40, platform: str = "fuchs") -> Pat
             path.parent.mkdir(parents=True, exist_ok=True)
             if night < nights - 1 or record.sample != 1:
                 path.write_text(f"{record.value}\n")
-    judged = judge(panel(history.points(), platform), platform)
+    judged = judge(panel(history.points()), platform)
     write_verdict(folder / platform, judged, ["the matrix of pairs was not measured"])
     history.close()
     return folder

@@ -84,10 +84,10 @@ def test_merging_two_histories_is_a_union(
     def rows(history: History) -> list[str]:
         return sorted(map(repr, history.records()))
 
-    added = one.merge(other)
+    added = one.append(other.records())
     assert rows(one) == sorted(set(map(repr, [*ours, *theirs])))
     assert added == len(rows(one)) - len(set(map(repr, ours)))
-    assert one.merge(other) == 0
+    assert one.append(other.records()) == 0
     for history in (one, other):
         history.close()
 

@@ -41,7 +41,7 @@ def advise(runs: tuple[Path, ...], platform: str, as_json: bool, list_rules: boo
     import json
 
     from report.advice import advise as judge
-    from report.advice import all_rules, evidence_of, gather
+    from report.advice import all_rules, gather
 
     if list_rules:
         for rule in all_rules():
@@ -53,7 +53,7 @@ def advise(runs: tuple[Path, ...], platform: str, as_json: bool, list_rules: boo
         run = gather(runs, platform)
     except (OSError, ValueError, csv.Error) as error:
         raise click.UsageError(str(error)) from None
-    found = judge(evidence_of(run))
+    found = judge(run)
     click.echo(json.dumps(_document(run, found), indent=1) if as_json else _text(run, found))
     if not run.usable:
         sys.exit(1)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from itertools import groupby
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from pathlib import Path
 from statistics import median
 from typing import Any, Final, NamedTuple
@@ -20,6 +20,7 @@ from npc.records.journal import Journal
 from npc.records.record import OK, Record
 from npc.records.series import Series, test_name
 from npc.records.units import METRICS, format_size
+from report.nodes import Hosts, Node, Nodes
 
 VERDICT: Final = "verdict.json"
 #: Below the folder of a platform: the verdicts of every night.
@@ -140,27 +141,11 @@ class HistorySeries:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeOverNights:
-    """How a node compares: how many rows name it, how many of them failed, and the median of the ratios of
-    its own medians to everybody's, over `series` series that others measured as well; below 1 is worse.
-    worst: the series with the least of these ratios, and that ratio."""
-
-    name: str
-    platform: str
-    rows: int
-    failed: int
-    ratio: float | None
-    series: int
-    by_month: Mapping[str, int]
-    worst: tuple[float, HistorySeries] | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class HistoryView:
     """All that the page shows of one or several histories.
 
     rows, problems: all, and those that cannot be read. verdicts: ``verdict.json`` of each platform that has
-    one. pasts, raw_runs: by the folder of a platform's history.
+    one. nodes: by platform. pasts, raw_runs: by the folder of a platform's history.
     """
 
     folder: Path
@@ -171,7 +156,7 @@ class HistoryView:
     first: str
     last: str
     series: tuple[HistorySeries, ...]
-    nodes: tuple[NodeOverNights, ...]
+    nodes: Mapping[str, list[Node]]
     verdicts: Mapping[str, Mapping[str, Any]]
     pasts: Mapping[Path, History]
     raw_runs: Mapping[Path, RawRuns]
@@ -227,14 +212,15 @@ def _view(folder: Path, pasts: Mapping[Path, History], say: Callable[[str], None
     if not begun:
         raise NoHistory(f"{folder}: no file of it holds a row")
     by_night = _by_night({folder, *pasts})
-    nodes = _Nodes()
+    nodes: defaultdict[str, Nodes] = defaultdict(Nodes)
     nights: defaultdict[Series, list[NightValue]] = defaultdict(list)
     for place, past in pasts.items():
         say(f"going through {place.name}")
         for key, of_series in groupby(past.points(), attrgetter("key")):
             for run, found in groupby(of_series, attrgetter("run")):
                 points = list(found)
-                nodes.add(points)
+                for point in points:
+                    nodes[key.platform].add(key, point.hosts, point.time, point.status, point.value)
                 verdict = by_night.get((key, run), "")
                 nights[key].append(_night(points, _seconds(begun[run]), files[key.platform, run], verdict))
     verdicts = _verdicts({folder, *pasts})
@@ -245,6 +231,10 @@ def _view(folder: Path, pasts: Mapping[Path, History], say: Callable[[str], None
         )
         for number, key in enumerate(sorted(nights, key=lambda key: key.order))
     }
+
+    def lead(key: Series, _: Hosts) -> tuple[str, str]:
+        return series[key].ident, series[key].name
+
     return HistoryView(
         folder=folder,
         platforms=tuple(sorted({platform for platform, _ in files})),
@@ -254,7 +244,7 @@ def _view(folder: Path, pasts: Mapping[Path, History], say: Callable[[str], None
         first=min(begun.values()),
         last=max(begun.values()),
         series=tuple(series.values()),
-        nodes=tuple(nodes.compared(series)),
+        nodes={platform: list(found.compared(lead)) for platform, found in nodes.items()},
         verdicts=verdicts,
         pasts=pasts,
         raw_runs={place: RawRuns(place) for place in pasts},
@@ -269,60 +259,6 @@ def _night(points: Sequence[Point], time: float, file: Path, verdict: str) -> Ni
     status = next((point.status for point in points if point.status != OK), "")
     middle, low, high = (median(values), min(values), max(values)) if values else (math.nan,) * 3
     return NightValue(points[0].run, time, middle, low, high, len(values), status, file, verdict)
-
-
-class _Nodes:
-    """What the points tell of the nodes that they name."""
-
-    def __init__(self) -> None:
-        #: (platform, hosts, month, whether ok) → rows
-        self._rows: Counter[tuple[str, tuple[str, ...], str, bool]] = Counter()
-        #: Series → hosts → values
-        self._values: defaultdict[Series, defaultdict[tuple[str, ...], list[float]]]
-        self._values = defaultdict(lambda: defaultdict(list))
-
-    def add(self, points: Iterable[Point]) -> None:
-        """Points of one series."""
-        for point in points:
-            self._rows[point.key.platform, point.hosts, point.time[:7], point.status == OK] += 1
-            if point.hosts and point.status == OK and point.value is not None:
-                self._values[point.key][point.hosts].append(point.value)
-
-    def compared(self, series: Mapping[Series, HistorySeries]) -> Iterator[NodeOverNights]:
-        """Every node, with how it compares."""
-        ratios = self._ratios()
-        rows: Counter[tuple[str, str]] = Counter()
-        failed: Counter[tuple[str, str]] = Counter()
-        months: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-        for (platform, hosts, month, ok), number in self._rows.items():
-            for host in hosts:
-                node = (platform, host)
-                rows[node] += number
-                failed[node] += 0 if ok else number
-                months[node][month] += number
-        for node, number in sorted(rows.items()):
-            own = ratios.get(node, [])
-            ratio = median(ratio for ratio, _ in own) if own else None
-            least = min(own, key=itemgetter(0), default=None)
-            worst = (least[0], series[least[1]]) if least else None
-            yield NodeOverNights(node[1], node[0], number, failed[node], ratio, len(own), months[node], worst)
-
-    def _ratios(self) -> Mapping[tuple[str, str], list[tuple[float, Series]]]:
-        """(platform, host) → its medians against everybody's, each with its series, as far as others measured
-        that as well."""
-        found: defaultdict[tuple[str, str], list[tuple[float, Series]]] = defaultdict(list)
-        for key, by_hosts in self._values.items():
-            better = METRICS[key.metric].better
-            if better == "neither" or len(by_hosts) < 2:
-                continue
-            normal = median(value for values in by_hosts.values() for value in values)
-            for hosts, values in by_hosts.items():
-                middle = median(values)
-                if middle > 0 and normal > 0:
-                    ratio = normal / middle if better == "lower" else middle / normal
-                    for host in hosts:
-                        found[key.platform, host].append((ratio, key))
-        return found
 
 
 def _seconds(time: str) -> float:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+from npc import catalogue
+from npc.catalogue.row import Layer
 from npc.machine.platform import InvalidPlatform, Platform
 from npc.records.launch import Launch
 from npc.records.record import Record, replace
@@ -30,7 +32,7 @@ from npc.validity.run import circumstances_of, platform_of
 if TYPE_CHECKING:
     from npc.machine.fabric import Topology
     from report.history import HistoryView
-    from roofline.result import Estimate, Roofline
+    from roofline.result import Ceiling, Estimate, Roofline
 
 ENVIRONMENT: Final = "environment.json"
 _VERDICT: Final = frozenset({"healthy", "judged", "nodes", "rule", "suspects", "undecided"})
@@ -134,11 +136,42 @@ class Run:
         return next((each for each in self.circumstances.environments.values() if each), {})
 
     @cached_property
+    def environments(self) -> list[Mapping[str, Any]]:
+        """``environment.json`` of each host that has one, its own first."""
+        own = (run.environment for run in (self, *self.guests))
+        found: dict[str, Mapping[str, Any]] = {}
+        for each in (*own, *self.circumstances.environments.values()):
+            if each:
+                found.setdefault(str((each.get("host") or {}).get("name")), each)
+        return list(found.values())
+
+    def facts(self, *keys: str) -> Iterator[tuple[str, Any]]:
+        """(host, what its ``environment.json`` has below `keys`), where it has something."""
+        for environment in self.environments:
+            found: Any = environment
+            for key in keys:
+                found = found.get(key) if isinstance(found, Mapping) else None
+            if found is not None:
+                host = environment.get("host") or {}
+                yield str(host.get("name", "this machine")), found
+
+    @cached_property
     def roofline(self) -> Roofline:
         """Ceilings, latencies and applications of its records."""
         from roofline.analyse import analyse
 
         return analyse(self.records, self.platform)
+
+    def links(self, *layers: Layer) -> list[Ceiling]:
+        """Bandwidths between nodes of tests of some layers, the fastest first."""
+        return [
+            each for each in self.roofline.of_kind("network") if each.nodes > 1 and _layer(each) in layers
+        ]
+
+    def latencies(self, *layers: Layer, nodes: bool = True) -> list[Estimate]:
+        """Half round trips between nodes (else within one) of some layers, the quickest first."""
+        found = [each for each in self.roofline.latencies if (each.nodes > 1) == nodes]
+        return sorted((each for each in found if _layer(each) in layers), key=lambda each: each.value)
 
     def records_of(self, estimate: Estimate) -> list[str]:
         """Ids of the series that a median of the roofline was taken over."""
@@ -171,6 +204,16 @@ class Run:
             if isinstance(entries, list) and all(map(_is_verdict, entries)):
                 found.append((folder, entries))
         return found
+
+    @cached_property
+    def suspects(self) -> list[Mapping[str, Any]]:
+        """Whom the measurements of pairs blame, each with the ``series`` that does."""
+        return [
+            {**suspect, "series": entry.get("series", "")}
+            for _, entries in self.verdicts()
+            for entry in entries
+            for suspect in entry["verdict"]["suspects"]
+        ]
 
     @property
     def platform_name(self) -> str:
@@ -212,7 +255,7 @@ class Run:
     @property
     def hosts(self) -> list[str]:
         """Every host that took part."""
-        return sorted({host for record in self.records for host in record.hosts})
+        return hosts_of(self.records)
 
     @property
     def days(self) -> str:
@@ -325,6 +368,10 @@ def under_ceilings(runs: Sequence[Run]) -> list[Run]:
         for run in runs
         if run.number not in gone
     ]
+
+
+def _layer(estimate: Estimate) -> Layer:
+    return catalogue.find(estimate.benchmark, estimate.case).layer
 
 
 def _tests(run: Run) -> set[tuple[object, ...]]:

@@ -1,8 +1,9 @@
 """Advice: what holds a machine or an application back, on what evidence, and what a change brings at most.
 
-A rule is a function of the `Evidence` of a run; a new one is one function with the decorator `rule` in a
-module of ``report/advice/rules/``. It gives back the hints it has, an empty list where it looked and found
-nothing, or a sentence that says what evidence it lacks: nothing is ever said without evidence.
+A rule is a function of a `Run`; a new one is one function with the decorator `rule` in a module of
+``report/advice/rules/``, and a table of its words in ``rules.toml``. It gives back the hints it has, an empty
+list where it looked and found nothing, or a sentence that says what evidence it lacks: nothing is ever said
+without evidence.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import pkgutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from npc.machine.platform import InvalidPlatform, find_platform
 from report.advice import rules
-from report.advice.rule import RULES, Evidence, Hint, Rule
+from report.advice.rule import RULES, Hint, Rule
 from report.runs import Run, joined, read_runs
 
 
@@ -40,22 +41,6 @@ def gather(paths: Sequence[Path], platform: str = "") -> Run:
     return runs[0] if len(runs) == 1 else joined(runs[0], runs[1:])
 
 
-def evidence_of(run: Run) -> Evidence:
-    """The evidence of a run that is read already, and of those that are joined to it."""
-    environments: dict[str, Mapping[str, Any]] = {}
-    own = (each.environment for each in (run, *run.guests))
-    for each in (*own, *run.circumstances.environments.values()):
-        if each:
-            environments.setdefault(str((each.get("host") or {}).get("name")), each)
-    suspects = [
-        {**suspect, "series": entry.get("series", "")}
-        for _, entries in run.verdicts()
-        for entry in entries
-        for suspect in entry["verdict"]["suspects"]
-    ]
-    return Evidence(run.records, run.circumstances, tuple(environments.values()), tuple(suspects))
-
-
 def all_rules() -> list[Rule]:
     """All rules, by name."""
     for module in pkgutil.iter_modules(rules.__path__):
@@ -73,12 +58,12 @@ class Advice:
     lacking: Mapping[str, str]
 
 
-def advise(evidence: Evidence) -> Advice:
+def advise(run: Run) -> Advice:
     """What all rules say."""
     hints: list[tuple[Rule, Hint]] = []
     silent, lacking = [], {}
     for each in all_rules():
-        told = each.judge(evidence)
+        told = each.judge(run)
         if isinstance(told, str):
             lacking[each.name] = told
         elif told:

@@ -1,21 +1,15 @@
-"""What a rule is: a function of the evidence of a run, that gives hints or says what it lacks."""
+"""What a rule is: a function of a run and all that is known of it, that gives hints or says what it lacks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
-from npc import catalogue
-from npc.catalogue.row import Layer
-from npc.machine.platform import Platform
-from npc.records.launch import Launch
-from npc.records.record import Record
-from npc.validity import Finding, find_lies
-from npc.validity.rule import Circumstances
-from roofline.analyse import analyse
-from roofline.result import Ceiling, Estimate, Roofline
+import msgspec
+
+from report.runs import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +29,7 @@ class Hint:
 
 #: Hints, or what evidence is missing.
 Judgement = list[Hint] | str
-Judge = Callable[["Evidence"], Judgement]
+Judge = Callable[[Run], Judgement]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,73 +42,25 @@ class Rule:
     judge: Judge
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """What is known of a run.
-
-    environments: those of its nodes, the run's own first. suspects: entries of ``verdict.json`` of measured
-    pairs, each with its ``series``. All records are of one platform.
-    """
-
-    records: Sequence[Record]
-    circumstances: Circumstances
-    environments: Sequence[Mapping[str, Any]] = ()
-    suspects: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
-
-    @property
-    def platform(self) -> Platform | None:
-        """Nominal limits, where they are known."""
-        return self.circumstances.platform
-
-    @cached_property
-    def roofline(self) -> Roofline:
-        """Ceilings, latencies and applications."""
-        return analyse(self.records, self.platform)
-
-    @cached_property
-    def lies(self) -> list[Finding]:
-        """What the rules of `npc.validity` say of the records."""
-        return find_lies(self.records, self.circumstances)
-
-    @property
-    def launches(self) -> Mapping[str, Launch]:
-        """Launches by the raw file of their output."""
-        return self.circumstances.launches
-
-    def links(self, *layers: Layer) -> list[Ceiling]:
-        """Bandwidths between nodes of tests of some layers, the fastest first."""
-        between = [each for each in self.roofline.of_kind("network") if each.nodes > 1]
-        return [each for each in between if _layer(each) in layers]
-
-    def latencies(self, *layers: Layer, nodes: bool = True) -> list[Estimate]:
-        """Half round trips between nodes (else within one) of some layers, the quickest first."""
-        found = [each for each in self.roofline.latencies if (each.nodes > 1) == nodes]
-        return sorted((each for each in found if _layer(each) in layers), key=lambda each: each.value)
-
-    def facts(self, *keys: str) -> Iterator[tuple[str, Any]]:
-        """(host, what its ``environment.json`` has below `keys`), where it has something."""
-        for environment in self.environments:
-            found: Any = environment
-            for key in keys:
-                found = found.get(key) if isinstance(found, Mapping) else None
-            if found is not None:
-                host = environment.get("host") or {}
-                yield str(host.get("name", "this machine")), found
-
-
-def _layer(estimate: Estimate) -> Layer:
-    return catalogue.find(estimate.benchmark, estimate.case).layer
-
-
+_WORDS: Final[dict[str, dict[str, Any]]] = msgspec.toml.decode(
+    Path(__file__).with_name("rules.toml").read_bytes()
+)
 #: All rules whose module is loaded (`report.advice.all_rules` loads every one).
 RULES: Final[dict[str, Rule]] = {}
 
 
-def rule(name: str, title: str, source: str) -> Callable[[Judge], Judge]:
-    """Adds the function below it to the rules."""
+def rule(name: str) -> Callable[[Judge], Judge]:
+    """Adds the function below it to the rules; its words stand under `name` in ``rules.toml``."""
 
     def add(judge: Judge) -> Judge:
-        RULES[name] = Rule(name, title, source, judge)
+        RULES[name] = Rule(name, _WORDS[name]["title"], _WORDS[name]["source"], judge)
         return judge
 
     return add
+
+
+def hint(name: str, seen: str, gain: float | None = None, raw: tuple[str, ...] = (), **words: str) -> Hint:
+    """A hint of a rule, or as ``rule.hint`` one of several, with `words` put into what is to be done."""
+    table, _, kind = name.partition(".")
+    said = _WORDS[table][kind] if kind else _WORDS[table]
+    return Hint(seen=seen, do=said["do"].format(**words), of=said["of"].format(**words), gain=gain, raw=raw)

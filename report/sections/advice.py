@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from npc.page.blocks import Block, Cell, Table, Text
 from npc.records.units import format_quantity
-from report.advice import Advice, advise, conclusion, evidence_of
+from report.advice import Advice, advise, conclusion
 from report.runs import Report, Run
 from report.score import Score, find_scores
 from report.sections import runs_of
@@ -18,7 +18,7 @@ def build(report: Report) -> Iterator[Block]:
     """Run by run the hints with their evidence, and the score with its parts."""
     for run in runs_of(report):
         where = f": {run.label}" if len(report.runs) > 1 else ""
-        yield from _hints(report, run, advise(evidence_of(run)), where)
+        yield from _hints(report, run, advise(run), where)
         yield from _scores(run, where)
 
 

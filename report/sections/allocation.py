@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import median
 
 from npc.figures.chart import Cell as GridCell
 from npc.figures.chart import Grid
-from npc.figures.pairs import relative
 from npc.machine.fabric import Topology, natural
 from npc.page.blocks import Block, Cell, Figure, Table, Text, count, grid_figure
 from npc.records.series import Series
-from report.history import HistoryView, NodeOverNights
-from report.runs import Report, Run, better
+from report.history import HistoryView
+from report.nodes import Hosts, Node, Nodes
+from report.runs import Report, Run
 from report.sections import Absent
 
 TITLE = "Nodes: allocation and health"
@@ -29,20 +29,6 @@ _READING = (
     "grey has nothing "
     "to be compared with, a cross has no usable number. Point at a square for its name and numbers."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """A node: rows that name it, how many are not usable, and the median of its ratios to what is normal."""
-
-    name: str
-    rows: int
-    failed: int
-    ratio: float | None
-    series: int
-    record: str = ""
-    worst: str = ""
-    place: str = ""
 
 
 def build(report: Report) -> Iterator[Block]:
@@ -67,62 +53,33 @@ def _of_run(report: Report, run: Run) -> Iterator[Block]:
 
 
 def _nodes(run: Run) -> Iterator[Node]:
-    """How each host's series compare with the same tests on all hosts."""
-    tests: defaultdict[Series, list[tuple[tuple[str, ...], str, float]]] = defaultdict(list)
-    names: dict[Series, str] = {}
-    for series in run.series:
-        summary, first = series.summary, series.first
-        if summary and better(first.metric) != "neither" and "statistic" not in first.params:
-            key = Series.of(first)
-            tests[key].append((first.hosts, series.ident, summary.median))
-            names[key] = series.name
-    ratios: defaultdict[str, list[tuple[float, str, str]]] = defaultdict(list)
-    for test, found in tests.items():
-        if len({hosts for hosts, _, _ in found}) < 2:
-            continue
-        normal = median(value for _, _, value in found)
-        for hosts, ident, value in found:
-            for host in hosts:
-                ratios[host].append((relative(value, normal, better(test.metric)), ident, names[test]))
-    rows: Counter[str] = Counter()
-    failed: Counter[str] = Counter()
-    first_of: dict[str, str] = {}
+    """The nodes of a run, which lead to its series."""
+    found = Nodes()
     for record in run.records:
-        for host in dict.fromkeys(record.hosts):
-            rows[host] += 1
-            failed[host] += not record.ok and not record.status.startswith("unavailable")
-            first_of.setdefault(host, run.idents[id(record)])
-    for host in sorted(rows, key=natural):
-        own = ratios.get(host, [])
-        worst = min(own, default=None)
-        yield Node(
-            name=host,
-            rows=rows[host],
-            failed=failed[host],
-            ratio=median(ratio for ratio, _, _ in own) if own else None,
-            series=len(own),
-            record=worst[1] if worst else first_of[host],
-            worst=_worst(worst[2], worst[0]) if worst else "",
-        )
+        found.add(Series.of(record), record.hosts, record.time, record.status, record.value)
+    by_test = {(Series.of(series.first), series.first.hosts): series for series in run.series}
+
+    def lead(test: Series, hosts: Hosts) -> tuple[str, str]:
+        series = by_test[test, hosts]
+        return series.ident, series.name
+
+    return found.compared(lead)
 
 
 def _of_history(report: Report, history: HistoryView) -> Iterator[Block]:
     for platform in history.platforms:
-        own = [node for node in history.nodes if node.platform == platform]
-        nodes = [_over_nights(node) for node in own]
-        nodes = _placed(sorted(nodes, key=lambda node: natural(node.name)), report.topology)
+        nodes = _placed(history.nodes[platform], report.topology)
         if len(nodes) == 1:
             yield _alone(f"All nights of {platform} were", nodes[0])
         if len(nodes) < 2:
             continue
         yield _figure(report, f"Health of the nodes of {platform} over all nights", nodes)
-        months = sorted({month for node in own for month in node.by_month})
-        by_month = {node.name: node.by_month for node in own}
+        months = sorted({month for node in nodes for month in node.by_month})
         rows = tuple(
             (
                 Cell(node.name),
                 *([Cell(node.place)] if nodes[0].place else []),
-                *(count(by_month[node.name].get(month, 0)) for month in months),
+                *(count(node.by_month[month]) for month in months),
             )
             for node in nodes
         )
@@ -140,19 +97,6 @@ def _alone(what: str, node: Node) -> Text:
         f"{what} measured on one node, {node.name}: there is no other to compare it with. "
         f"{node.rows} records, {node.failed} of them not usable (failed or invalid)."
     )
-
-
-def _over_nights(node: NodeOverNights) -> Node:
-    """A node of a history, which leads to its worst series."""
-    found = Node(node.name, node.rows, node.failed, node.ratio, node.series)
-    if node.worst is None:
-        return found
-    ratio, series = node.worst
-    return replace(found, record=series.ident, worst=_worst(series.name, ratio))
-
-
-def _worst(name: str, ratio: float) -> str:
-    return f"worst: {name}, {ratio:.3g} of normal"
 
 
 def _placed(nodes: Sequence[Node], topology: Topology | None) -> list[Node]:

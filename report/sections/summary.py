@@ -9,7 +9,7 @@ from typing import Any
 
 from npc.page.blocks import Block, Cell, Listing, Table, Text, count, plural, quantity
 from npc.statistics.medians import MIN_SAMPLES
-from report.advice import advise, evidence_of
+from report.advice import advise
 from report.history import HistorySeries, HistoryView
 from report.runs import Report, Run, shown
 from roofline.result import Estimate
@@ -138,7 +138,7 @@ def _todo(run: Run, report: Report) -> Iterator[Cell]:
     where = shlex.quote(str(run.folder))
     if why := run.why_unusable:
         yield Cell(f"{run.label}: nothing could be judged, because {why}; mend that, and measure again")
-    hints = [f"{run.label}: {rule.title}: {hint.do}" for rule, hint in advise(evidence_of(run)).hints]
+    hints = [f"{run.label}: {rule.title}: {hint.do}" for rule, hint in advise(run).hints]
     yield from (Cell(hint, href="#advice") for hint in dict.fromkeys(hints))
     kinds = Counter(record.status.partition(":")[0] for record in run.records)
     failed = kinds["failed"] + kinds["timeout"]

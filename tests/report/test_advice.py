@@ -16,8 +16,9 @@ from npc.machine.platform import Interface, Platform
 from npc.records.launch import Launch, LaunchLog
 from npc.records.record import Record, replace, save_csv
 from npc.validity.rule import Circumstances
-from report.advice import advise, all_rules, evidence_of, gather
-from report.advice.rule import Evidence, Hint
+from report.advice import advise, all_rules, gather
+from report.advice.rule import Hint
+from report.runs import Run
 from tests.lab.jube_job import NPC
 from tests.made.measured import AROUND, level, peak, records
 from tests.made.observed import launch
@@ -89,25 +90,28 @@ def evidence(
     platform: Platform | None = None,
     suspects: Sequence[Mapping[str, Any]] = (),
     argv: Sequence[str] = (),
-) -> Evidence:
-    """Evidence of one environment for all records; `argv` is the command line of every launch."""
+) -> Run:
+    """A run with one environment for all records; `argv` is the command line of every launch."""
     environment = machine() if environment is None else environment
     raws = {record.raw for record in found}
     launches = {
         raw: Launch(id=0, argv=tuple(argv), started="", seconds=1.0, exit=0, raw=raw) for raw in raws if argv
     }
-    known = Circumstances(platform, dict.fromkeys(raws, environment), launches)
-    return Evidence(found, known, (environment,) if environment else (), suspects)
+    run = Run(0, "fuchs", Path(), list(found), platform)
+    run.circumstances = Circumstances(platform, dict.fromkeys(raws, environment), launches)
+    run.environments = [environment] if environment else []
+    run.suspects = list(suspects)
+    return run
 
 
-def told(name: str, found: Evidence) -> list[Hint]:
+def told(name: str, found: Run) -> list[Hint]:
     """The hints of one rule; fails if it lacks evidence."""
     judged = next(rule for rule in all_rules() if rule.name == name).judge(found)
     assert not isinstance(judged, str), judged
     return judged
 
 
-def one(name: str, found: Evidence) -> Hint:
+def one(name: str, found: Run) -> Hint:
     (hint,) = told(name, found)
     return hint
 
@@ -266,7 +270,7 @@ def test_an_eager_limit_too_low_or_too_high() -> None:
 def test_the_eager_limit_of_a_real_sweep() -> None:
     """Open MPI's shared memory sends up to 4096 bytes eagerly, headers included (btl_vader_eager_limit)."""
     example = ROOT / "docs" / "example" / "localhost"
-    hint = one("eager_limit", evidence_of(gather([example])))
+    hint = one("eager_limit", gather([example]))
     assert "behind the switch at 2K … 4K" in hint.seen and "the limit is too low" in hint.seen
 
 
@@ -384,7 +388,7 @@ def test_suspects_of_measured_pairs_are_passed_on(tmp_path: Path) -> None:
     save_csv(healthy(), tmp_path / "run" / "records.csv")
     save_csv([], tmp_path / "pairs" / "records.csv")
     for named in ([tmp_path], [tmp_path / "run", tmp_path / "pairs"]):
-        hint = one("slow_node", evidence_of(gather(named)))
+        hint = one("slow_node", gather(named))
     assert hint.seen == "uplink leaf1 in tcp_bw: slower in 9 of 9"
     assert (hint.do, hint.gain) == ("look", pytest.approx(1.25))
 
@@ -445,12 +449,12 @@ def test_an_application_observed_apart_meets_the_ceilings_of_a_run(tmp_path: Pat
         made.close()
         save_csv(found, folder / "records.csv")
         (folder / "environment.json").write_text(json.dumps(machine(host={"name": folder.name})))
-    assert advise(evidence_of(gather([run]))).lacking["network_bound"].startswith("no application")
-    assert advise(evidence_of(gather([observed]))).lacking["network_bound"].startswith("no network")
-    both = evidence_of(gather([tmp_path / "runs", observed]))
+    assert advise(gather([run])).lacking["network_bound"].startswith("no application")
+    assert advise(gather([observed])).lacking["network_bound"].startswith("no network")
+    both = gather([tmp_path / "runs", observed])
     hint = one("network_bound", both)
     assert hint.raw == (f"../../observed/{raw}",)
-    assert {raw: each.argv for raw, each in both.launches.items()} == {
+    assert {raw: each.argv for raw, each in both.circumstances.launches.items()} == {
         raw: ("000001",), hint.raw[0]: ("observed",)
     }  # fmt: skip
     assert [name for name, _ in both.facts("cpu")] == ["000001", "observed"]

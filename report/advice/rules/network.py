@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from npc.machine.preflight import ENOUGH_MEMLOCK
 from npc.records.units import format_quantity, format_size
-from report.advice.rule import Evidence, Hint, Judgement, rule
+from report.advice.rule import Judgement, hint, rule
+from report.runs import Run
 from roofline.result import Ceiling, Estimate
 
 #: MPI that reaches no more of the RDMA rate than this does not use it: over verbs it loses a tenth at most.
@@ -26,21 +27,18 @@ _USUAL_MTU, _JUMBO_MTU = 1500, 9000
 _PORTS_OF_PYTHON: Final = "osu.py"
 
 
-def _active(evidence: Evidence) -> list[tuple[str, Mapping[str, Any]]]:
+def _active(run: Run) -> list[tuple[str, Mapping[str, Any]]]:
     return [
-        (host, port)
-        for host, ports in evidence.facts("rdma")
-        for port in ports
-        if port.get("state") == "ACTIVE"
+        (host, port) for host, ports in run.facts("rdma") for port in ports if port.get("state") == "ACTIVE"
     ]
 
 
-def _rate(evidence: Evidence) -> tuple[float, str] | None:
+def _rate(run: Run) -> tuple[float, str] | None:
     """B/s of RDMA here and how that is known: as measured, else as the port says."""
-    measured = evidence.links("rdma")
+    measured = run.links("rdma")
     if measured:
         return measured[0].value, f"{measured[0].name} reached {_text(measured[0])}"
-    rates = [port["rate_bit_s"] for _, port in _active(evidence) if port.get("rate_bit_s")]
+    rates = [port["rate_bit_s"] for _, port in _active(run) if port.get("rate_bit_s")]
     return (max(rates) / 8, f"the port carries {format_quantity(max(rates) / 8, 'B/s')}") if rates else None
 
 
@@ -59,60 +57,45 @@ def _text(estimate: Estimate) -> str:
     return format_quantity(estimate.value, estimate.unit, 3)
 
 
-@rule(
-    "mpi_over_tcp",
-    "MPI over TCP although RDMA is there",
-    "Open MPI 5 documentation, 'InfiniBand / RoCE support' (pml/ucx); UCX documentation, UCX_TLS; RDMA "
-    "needs locked "
-    "memory: verbs man page ibv_reg_mr(3)",
-)  # fmt: skip
-def mpi_over_tcp(evidence: Evidence) -> Judgement:
+@rule("mpi_over_tcp")
+def mpi_over_tcp(run: Run) -> Judgement:
     """MPI between nodes that is as slow as TCP beside an active RDMA port."""
-    ports = _active(evidence)
-    if not evidence.environments:
+    ports = _active(run)
+    if not run.environments:
         return "no environment.json"
     if not ports:
         return "no active RDMA port"
-    bandwidths, latencies = evidence.links("mpi"), evidence.latencies("mpi")
+    bandwidths, latencies = run.links("mpi"), run.latencies("mpi")
     if not bandwidths and not latencies:
         return "no MPI test between nodes"
-    rate, tcp_latency, told = _rate(evidence), evidence.latencies("tcp"), []
+    rate, tcp_latency, told = _rate(run), run.latencies("tcp"), []
     gains: list[float] = []
     if bandwidths and rate and bandwidths[0].value < _NOT_RDMA * rate[0]:
-        tcp = evidence.links("tcp")
+        tcp = run.links("tcp")
         if not tcp or bandwidths[0].value < 1.5 * tcp[0].value:
             beside = f", TCP {_text(tcp[0])}" if tcp else ""
             told.append(f"{_of(bandwidths[0])} reached {_text(bandwidths[0])}{beside}, but {rate[1]}")
             gains.append(rate[0] / bandwidths[0].value)
-    quick = evidence.latencies("rdma")
+    quick = run.latencies("rdma")
     if latencies and tcp_latency and latencies[0].value > _LIKE_TCP * tcp_latency[0].value:
         told.append(
             f"{_of(latencies[0])} took {_text(latencies[0])}, {tcp_latency[0].name} {_text(tcp_latency[0])}"
             + (f", {quick[0].name} {_text(quick[0])}" if quick else "")
         )
         gains += [latencies[0].value / quick[0].value] if quick else []
-    chosen = _settings(evidence)
+    chosen = _settings(run)
     if not told and not (chosen and not bandwidths):
         return []
     memlock = [
         f"ulimit -l is {limits['memlock_bytes'] // 1024} KiB on {host}, which keeps MPI off RDMA"
-        for host, limits in evidence.facts("limits")
+        for host, limits in run.facts("limits")
         if limits.get("memlock_bytes") is not None and limits["memlock_bytes"] < ENOUGH_MEMLOCK
     ]
     host, port = ports[0]
     told += [f"{port['device']}/{port['port']} of {host} is active"]
     told += [f"{chosen} is set"] if chosen else []
-    return [
-        Hint(
-            seen="; ".join([*told, *memlock[:1]]),
-            do="have MPI use verbs: an Open MPI or MPICH built with UCX (ompi_info | grep ucx), no setting "
-            "that "
-            "forces tcp, memlock unlimited",
-            of="MPI messages between nodes",
-            gain=max(gains, default=None),
-            raw=tuple(raw for each in (*bandwidths[:1], *latencies[:1]) for raw in each.raw),
-        )
-    ]
+    raw = tuple(raw for each in (*bandwidths[:1], *latencies[:1]) for raw in each.raw)
+    return [hint("mpi_over_tcp", "; ".join([*told, *memlock[:1]]), max(gains, default=None), raw)]
 
 
 #: Settings that keep MPI on TCP: variable → what its value has, and must not have.
@@ -125,8 +108,8 @@ _FORCES_TCP: Final = {
 }
 
 
-def _settings(evidence: Evidence) -> str:
-    for _, variables in evidence.facts("variables"):
+def _settings(run: Run) -> str:
+    for _, variables in run.facts("variables"):
         for name, (forced, other) in _FORCES_TCP.items():
             value = variables.get(name, "")
             excluded = value.startswith("^")
@@ -135,55 +118,32 @@ def _settings(evidence: Evidence) -> str:
     return ""
 
 
-@rule(
-    "small_messages",
-    "a slow path of small messages",
-    "LogP (Culler et al., PPoPP '93): latency of the path and overhead of the library add up; Open MPI FAQ, "
-    "'Oversubscribing Nodes': ranks that yield cost tens of µs",
-)
-def small_messages(evidence: Evidence) -> Judgement:
+@rule("small_messages")
+def small_messages(run: Run) -> Judgement:
     """MPI's half round trip far above that of the path below it, between nodes and within one."""
-    between, within = evidence.latencies("mpi"), evidence.latencies("mpi", nodes=False)
-    raw = evidence.latencies("rdma") or evidence.latencies("tcp")
+    between, within = run.latencies("mpi"), run.latencies("mpi", nodes=False)
+    raw = run.latencies("rdma") or run.latencies("tcp")
     if not within and not (between and raw):
         return "no MPI latency within a node, and none between nodes beside that of TCP or RDMA"
     found = []
     if between and raw:
-        allowed = _LIBRARY_S + (_PYTHON_S if _in_python(between[0], evidence) else 0)
+        allowed = _LIBRARY_S + (_PYTHON_S if _in_python(between[0], run) else 0)
         if between[0].value > 2 * raw[0].value and between[0].value - raw[0].value > allowed:
-            found.append(
-                Hint(
-                    seen=f"{_of(between[0])} takes {_text(between[0])}, the path below ({raw[0].name}) "
-                    f"{_text(raw[0])}",
-                    do="look at what the library does on it: its transport (OMPI_MCA_pml_base_verbose=10, "
-                    "UCX_LOG_LEVEL="
-                    "info), progress threads, polling or interrupts (a governor other than performance, "
-                    "C-states)",
-                    of="small messages between nodes",
-                    gain=between[0].value / raw[0].value,
-                    raw=between[0].raw,
-                )
-            )  # fmt: skip
-    if within and within[0].value > _SHARED_MEMORY_S + (_PYTHON_S if _in_python(within[0], evidence) else 0):
-        found.append(
-            Hint(
-                seen=f"{_of(within[0])} takes {_text(within[0])} within a node; through shared memory it "
-                "is below "
-                f"{format_quantity(_SHARED_MEMORY_S, 's')}",
-                do="see whether ranks yield the CPU (--oversubscribe, mpi_yield_when_idle) or share one, "
-                "and whether "
-                "MPI uses shared memory (btl sm or vader, UCX_TLS with sm)",
-                of="small messages within a node",
-                gain=within[0].value / _SHARED_MEMORY_S,
-                raw=within[0].raw,
-            )
-        )  # fmt: skip
+            below = f"the path below ({raw[0].name}) {_text(raw[0])}"
+            seen = f"{_of(between[0])} takes {_text(between[0])}, {below}"
+            gain = between[0].value / raw[0].value
+            found.append(hint("small_messages.between", seen, gain, between[0].raw))
+    if within and within[0].value > _SHARED_MEMORY_S + (_PYTHON_S if _in_python(within[0], run) else 0):
+        usual = f"through shared memory it is below {format_quantity(_SHARED_MEMORY_S, 's')}"
+        seen = f"{_of(within[0])} takes {_text(within[0])} within a node; {usual}"
+        gain = within[0].value / _SHARED_MEMORY_S
+        found.append(hint("small_messages.within", seen, gain, within[0].raw))
     return found
 
 
-def _in_python(estimate: Estimate, evidence: Evidence) -> bool:
+def _in_python(estimate: Estimate, run: Run) -> bool:
     """Whether the test was one of mpi4py's ports, which pay about a microsecond for every call."""
-    launches = [evidence.launches[raw] for raw in estimate.raw if raw in evidence.launches]
+    launches = [run.circumstances.launches[raw] for raw in estimate.raw if raw in run.circumstances.launches]
     return any(word.endswith(_PORTS_OF_PYTHON) for launch in launches for word in launch.argv) and not any(
         "--prefix" in launch.argv and _after(launch.argv, "--prefix") for launch in launches
     )
@@ -194,25 +154,21 @@ def _after(words: tuple[str, ...], flag: str) -> str:
     return words[place] if place < len(words) else ""
 
 
-def _interfaces(evidence: Evidence) -> dict[str, Mapping[str, Any]]:
+def _interfaces(run: Run) -> dict[str, Mapping[str, Any]]:
     """The network interfaces of the nodes that are up and whose rate is known, by name."""
     return {
         entry["name"]: entry
-        for _, entries in evidence.facts("interfaces")
+        for _, entries in run.facts("interfaces")
         for entry in entries
         if entry.get("speed_bit_s") and entry.get("state") in ("up", "unknown")
         and entry.get("type") != "loopback"
     }  # fmt: skip
 
 
-@rule(
-    "interface",
-    "traffic over a slower interface than there is",
-    "link rates of /sys/class/net/*/speed; IEEE 802.3: no stream is faster than its link",
-)
-def slow_interface(evidence: Evidence) -> Judgement:
+@rule("interface")
+def slow_interface(run: Run) -> Judgement:
     """TCP between nodes over a slow interface beside one at least twice as fast."""
-    known, measured = _interfaces(evidence), evidence.links("tcp")
+    known, measured = _interfaces(run), run.links("tcp")
     if not measured:
         return "no TCP test between nodes"
     if len(known) < 2:
@@ -222,67 +178,43 @@ def slow_interface(evidence: Evidence) -> Judgement:
     if used is None:
         return "no TCP test between nodes that names an interface of known rate"
     # InfiniBand that MPI uses by verbs is no reason to send sockets over it.
-    by_verbs = any(each.value * 8 > used["speed_bit_s"] for each in evidence.links("mpi", "rdma"))
+    by_verbs = any(each.value * 8 > used["speed_bit_s"] for each in run.links("mpi", "rdma"))
     others = [entry for entry in known.values() if not by_verbs or entry["type"] == used["type"]]
     fastest = max(others, key=lambda entry: float(entry["speed_bit_s"]))
     if fastest["speed_bit_s"] < 2 * used["speed_bit_s"]:
         return []
-    return [
-        Hint(
-            seen=f"{best.name} reached {_text(best)} over {used['name']} "
-            f"({used['speed_bit_s'] / 1e9:g} Gbit/s); "
-            f"{fastest['name']} has {fastest['speed_bit_s'] / 1e9:g} Gbit/s",
-            do=f"use {fastest['name']}: its host names, npb --interface, OMPI_MCA_btl_tcp_if_include, "
-            "UCX_NET_DEVICES, I_MPI_OFI_… of the MPI in use",
-            of="TCP between nodes",
-            gain=fastest["speed_bit_s"] / 8 / best.value,
-            raw=best.raw,
-        )
-    ]  # fmt: skip
+    slow, fast = (f"{each['speed_bit_s'] / 1e9:g} Gbit/s" for each in (used, fastest))
+    seen = f"{best.name} reached {_text(best)} over {used['name']} ({slow}); {fastest['name']} has {fast}"
+    gain = fastest["speed_bit_s"] / 8 / best.value
+    return [hint("interface", seen, gain, best.raw, interface=fastest["name"])]
 
 
-@rule(
-    "ipoib",
-    "sockets over InfiniBand (IPoIB)",
-    "RFC 4391, IP over InfiniBand: every byte passes the kernel's TCP; verbs do not",
-)
-def ip_over_infiniband(evidence: Evidence) -> Judgement:
+@rule("ipoib")
+def ip_over_infiniband(run: Run) -> Judgement:
     """TCP over an InfiniBand interface that verbs use better."""
     of_type = {
-        entry["name"] for _, entries in evidence.facts("interfaces") for entry in entries
+        entry["name"] for _, entries in run.facts("interfaces") for entry in entries
         if entry.get("type") == "infiniband"
     }  # fmt: skip
     if not of_type:
         return "no InfiniBand interface"
-    over = [each for each in evidence.links("tcp") if each.params.get("interface") in of_type]
-    rate = _rate(evidence)
+    over = [each for each in run.links("tcp") if each.params.get("interface") in of_type]
+    rate = _rate(run)
     if not over or rate is None:
         return "no TCP test that names the InfiniBand interface, or no rate of RDMA"
     best: Ceiling = over[0]
     if best.value > _NOT_RDMA * rate[0]:
         return []
-    return [
-        Hint(
-            seen=f"{best.name} over {best.params['interface']} reached {_text(best)}, but {rate[1]}",
-            do="let MPI and the file system use verbs (UCX, RDMA transport of the file system); for sockets "
-            "connected mode with an MTU of 65520",
-            of="bytes over sockets on InfiniBand",
-            gain=rate[0] / best.value,
-            raw=best.raw,
-        )
-    ]
+    seen = f"{best.name} over {best.params['interface']} reached {_text(best)}, but {rate[1]}"
+    return [hint("ipoib", seen, rate[0] / best.value, best.raw)]
 
 
-@rule(
-    "mtu",
-    "frames of 1500 bytes on a fast link",
-    "TCP goodput = rate × (MTU − 52)/(MTU + 14): RFC 9293, RFC 7323, IEEE 802.3",
-)
-def small_frames(evidence: Evidence) -> Judgement:
+@rule("mtu")
+def small_frames(run: Run) -> Judgement:
     """A link of 10 Gbit/s or more with the usual MTU, on which TCP stays below 90 % of what frames allow."""
-    measured = evidence.links("tcp")
+    measured = run.links("tcp")
     known = {
-        name: entry for name, entry in _interfaces(evidence).items()
+        name: entry for name, entry in _interfaces(run).items()
         if entry.get("type") == "ethernet" and entry.get("mtu")
     }  # fmt: skip
     if not measured:
@@ -298,27 +230,16 @@ def small_frames(evidence: Evidence) -> Judgement:
     usual, jumbo = (rate * (size - 52) / (size + 14) for size in (mtu, _JUMBO_MTU))
     if best.value > 0.9 * usual:
         return []
-    return [
-        Hint(
-            seen=f"{best.name} reached {_text(best)} of the {format_quantity(usual, 'B/s', 3)} that frames "
-            f"of {mtu} bytes "
-            f"leave on {name} ({rate * 8 / 1e9:g} Gbit/s): the CPU handles six times as many frames as "
-            f"with {_JUMBO_MTU}",
-            do=f"ip link set {name} mtu {_JUMBO_MTU} on all nodes and switch ports (root), then measure "
-            "again",
-            of="TCP between nodes",
-            gain=jumbo / best.value,
-            raw=best.raw,
-        )
-    ]  # fmt: skip
+    seen = (
+        f"{best.name} reached {_text(best)} of the {format_quantity(usual, 'B/s', 3)} that frames of {mtu} "
+        f"bytes leave on {name} ({rate * 8 / 1e9:g} Gbit/s): the CPU handles six times as many frames as "
+        f"with {_JUMBO_MTU}"
+    )
+    return [hint("mtu", seen, jumbo / best.value, best.raw, interface=name)]
 
 
-@rule(
-    "eager_limit",
-    "an eager limit too low or too high",
-    "Hockney by pieces (docs/models.md); Open MPI btl_*_eager_limit, UCX_RNDV_THRESH, I_MPI_EAGER_THRESHOLD",
-)
-def eager_limit(evidence: Evidence) -> Judgement:
+@rule("eager_limit")
+def eager_limit(run: Run) -> Judgement:
     """The switch of protocols that a sweep's model shows, where the other protocol's line is lower there."""
     from roofline.fits import fit_records
     from roofline.messages import of_mpi
@@ -326,7 +247,7 @@ def eager_limit(evidence: Evidence) -> Judgement:
 
     fits = [
         (fit, fit.fitted)
-        for fit in fit_records(evidence.records).fits
+        for fit in fit_records(run.records).fits
         if isinstance(fit.fitted, Hockney)
         and fit.kind == "half round trip"
         and of_mpi(fit.source.benchmark, fit.source.case)
@@ -340,16 +261,7 @@ def eager_limit(evidence: Evidence) -> Judgement:
         if worst is not None:
             seen, sizes, gain = worst
             test = _named(fit.source.name, json.loads(fit.source.params), fit.source.nodes)
-            found.append(
-                Hint(
-                    seen=f"{test}: {seen}",
-                    do="try another limit: btl_vader_eager_limit, btl_sm_eager_limit or btl_tcp_eager_limit "
-                    "(Open MPI), UCX_RNDV_THRESH, I_MPI_EAGER_THRESHOLD; sweep again and compare",
-                    of=f"messages of {sizes}",
-                    gain=gain,
-                    raw=fit.raw,
-                )
-            )
+            found.append(hint("eager_limit", f"{test}: {seen}", gain, fit.raw, sizes=sizes))
     return found
 
 

@@ -12,9 +12,12 @@ from npc.machine.sysfs import parse_cpus
 from npc.records.record import Record
 from npc.records.series import Series
 from npc.records.units import METRICS, format_quantity
+from npc.validity import Finding
 from npc.validity.rules.placement import MPI_STARTERS
 from npc.validity.traffic import of_memory
-from report.advice.rule import Evidence, Hint, Judgement, rule
+from report.advice.rule import Judgement, hint, rule
+from report.nodes import Nodes
+from report.runs import Run
 from roofline.result import Ceiling
 
 #: A second socket that adds less than this was not used.
@@ -30,75 +33,52 @@ _LEAST_NODES: Final = 3
 _LEAST_SERIES: Final = 3
 
 
-def _memory(evidence: Evidence) -> list[Ceiling]:
-    return [ceiling for ceiling in evidence.roofline.of_kind("memory") if ceiling.level == "MEM"]
+def _memory(run: Run) -> list[Ceiling]:
+    return [ceiling for ceiling in run.roofline.of_kind("memory") if ceiling.level == "MEM"]
 
 
-def _of_several_domains(evidence: Evidence) -> list[tuple[str, Any]]:
+def _of_several_domains(run: Run) -> list[tuple[str, Any]]:
     """(host, processors) of nodes with several sockets or NUMA nodes."""
     return [
         (host, cpu)
-        for host, cpu in evidence.facts("cpu")
+        for host, cpu in run.facts("cpu")
         if (cpu.get("sockets") or 0) > 1 or len(cpu.get("numa_nodes") or ()) > 1
     ]
 
 
-@rule(
-    "one_socket",
-    "the memory bandwidth of one socket only",
-    "McCalpin, STREAM FAQ: each socket has memory of its own, and first touch places the pages; OpenMP 5.2, "
-    "OMP_PROC_BIND=spread",
-)
-def one_socket(evidence: Evidence) -> Judgement:
+@rule("one_socket")
+def one_socket(run: Run) -> Judgement:
     """Whole-node bandwidth of main memory by threads of one socket, or no more than one NUMA node's."""
-    machines = _of_several_domains(evidence)
-    ceilings = _memory(evidence)
-    if not evidence.environments or not ceilings:
+    machines = _of_several_domains(run)
+    ceilings = _memory(run)
+    if not run.environments or not ceilings:
         return "no environment.json, or no bandwidth of main memory"
     if not machines:
         return []
     host, cpu = machines[0]
     sockets = max(cpu.get("sockets") or 1, len(cpu.get("numa_nodes") or ()))
     best = max(ceilings, key=lambda each: each.value)
-    alone = _one_domain(evidence)
+    alone = _one_domain(run)
     threads = best.params.get("threads", "")
-    seen = ""
-    if alone is not None and best.value < _SECOND * alone:
-        seen = (
-            f"{best.name} reached {format_quantity(best.value, 'B/s', 3)} with all of {host}, one of its "
-            f"{sockets} NUMA nodes "
-            f"alone {format_quantity(alone, 'B/s', 3)}"
-        )  # fmt: skip
-    elif (
-        alone is None and threads.isdecimal() and cpu.get("cores") and int(threads) <= cpu["cores"] // sockets
-    ):
-        seen = (
-            f"{best.name} reached {format_quantity(best.value, 'B/s', 3)} with {threads} threads, but "
-            f"{host} has {cpu['cores']} "
-            f"cores in {sockets} sockets"
-        )  # fmt: skip
-    elif alone is None and (confined := _confined(evidence, host)):
-        reached = format_quantity(best.value, "B/s", 3)
-        seen = f"{best.name} reached {reached} on CPUs {confined} of one NUMA node only"
-    if not seen:
+    reached = f"{best.name} reached {format_quantity(best.value, 'B/s', 3)}"
+    if alone is not None:
+        if best.value >= _SECOND * alone:
+            return []
+        told = format_quantity(alone, "B/s", 3)
+        seen = f"{reached} with all of {host}, one of its {sockets} NUMA nodes alone {told}"
+    elif threads.isdecimal() and cpu.get("cores") and int(threads) <= cpu["cores"] // sockets:
+        seen = f"{reached} with {threads} threads, but {host} has {cpu['cores']} cores in {sockets} sockets"
+    elif confined := _confined(run, host):
+        seen = f"{reached} on CPUs {confined} of one NUMA node only"
+    else:
         return []
-    return [
-        Hint(
-            seen=seen,
-            do="threads on all sockets (cores of the platform, OMP_PLACES=cores OMP_PROC_BIND=spread), "
-            "pages touched first "
-            "by the thread that uses them; numactl --interleave=all for programs that cannot",
-            of="what is bound by memory",
-            gain=float(sockets),
-            raw=best.raw,
-        )
-    ]  # fmt: skip
+    return [hint("one_socket", seen, float(sockets), best.raw)]
 
 
-def _one_domain(evidence: Evidence) -> float | None:
+def _one_domain(run: Run) -> float | None:
     """B/s of main memory measured in a single NUMA node or socket; None if nobody did."""
     groups: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
-    for record in evidence.records:
+    for record in run.records:
         place = record.params.get("workgroup") or record.params.get("domain") or ""
         if (
             record.ok
@@ -111,9 +91,9 @@ def _one_domain(evidence: Evidence) -> float | None:
     return max(map(median, groups.values()), default=None)
 
 
-def _confined(evidence: Evidence, host: str) -> str:
+def _confined(run: Run, host: str) -> str:
     """The CPUs of this process where they are a part of one NUMA node of several; else nothing."""
-    limits, cpus = dict(evidence.facts("limits")).get(host), dict(evidence.facts("cpu")).get(host)
+    limits, cpus = dict(run.facts("limits")).get(host), dict(run.facts("cpu")).get(host)
     if not limits or not cpus or not limits.get("affinity"):
         return ""
     mine = parse_cpus(limits["affinity"])
@@ -123,19 +103,15 @@ def _confined(evidence: Evidence, host: str) -> str:
     return str(limits["affinity"]) if inside else ""
 
 
-@rule(
-    "governor",
-    "a frequency governor that saves power",
-    "Linux, Documentation/admin-guide/pm/cpufreq.rst and intel_pstate.rst: powersave",
-)
-def governor(evidence: Evidence) -> Judgement:
+@rule("governor")
+def governor(run: Run) -> Judgement:
     """powersave where the measured peak is not near the nominal one; bounded by that, or by the clocks."""
-    clocks = [(host, found) for host, found in evidence.facts("cpu", "frequency") if found.get("governors")]
+    clocks = [(host, found) for host, found in run.facts("cpu", "frequency") if found.get("governors")]
     if not clocks:
         return "the machine does not tell its governors (virtual machines do not)"
     found = [(host, clock) for host, clock in clocks if clock["governors"].get("powersave")]
     compute = max(
-        (each for each in evidence.roofline.of_kind("compute") if each.share),
+        (each for each in run.roofline.of_kind("compute") if each.share),
         key=lambda each: each.share or 0.0,
         default=None,
     )
@@ -151,27 +127,15 @@ def governor(evidence: Evidence) -> Judgement:
     elif clock.get("min_hz") and clock.get("max_hz") and not dynamic:
         gain = clock["max_hz"] / clock["min_hz"]
     of = f" ({clock['driver']}: clocks follow the load, late)" if dynamic else ""
-    return [
-        Hint(
-            seen=f"governor powersave on {clock['governors']['powersave']} CPUs of {host}{of}{told}",
-            do="cpupower frequency-set -g performance (root), or Slurm's --cpu-freq=performance; then "
-            "measure again",
-            of="what waits for messages, and what follows a wait",
-            gain=gain,
-            raw=compute.raw if compute else (),
-        )
-    ]
+    seen = f"governor powersave on {clock['governors']['powersave']} CPUs of {host}{of}{told}"
+    return [hint("governor", seen, gain, compute.raw if compute else ())]
 
 
-@rule(
-    "huge_pages",
-    "memory in pages of 4 KiB",
-    "Linux, Documentation/admin-guide/mm/transhuge.rst: fewer translation misses with pages of 2 MiB",
-)
-def huge_pages(evidence: Evidence) -> Judgement:
+@rule("huge_pages")
+def huge_pages(run: Run) -> Judgement:
     """Transparent huge pages never, and main memory measured below its nominal bandwidth."""
-    told = list(evidence.facts("memory", "transparent_huge_pages"))
-    ceilings = _memory(evidence)
+    told = list(run.facts("memory", "transparent_huge_pages"))
+    ceilings = _memory(run)
     if not told or not ceilings:
         return "no bandwidth of main memory, or the machine does not tell its setting"
     off = [host for host, setting in told if setting == "never"]
@@ -182,17 +146,9 @@ def huge_pages(evidence: Evidence) -> Judgement:
         return "no nominal bandwidth of main memory (memory_bandwidth in platform.toml)"
     if best.share > _NEAR_NOMINAL:
         return []
-    return [
-        Hint(
-            seen=f"transparent huge pages are off on {off[0]}; {best.name} reached "
-            f"{format_quantity(best.value, 'B/s', 3)}, {best.share:.0%} of its nominal limit",
-            do="echo madvise > /sys/kernel/mm/transparent_hugepage/enabled (root), or huge pages in the "
-            "program",
-            of="what goes through much memory",
-            gain=1 / best.share,
-            raw=best.raw,
-        )
-    ]
+    reached = f"{best.name} reached {format_quantity(best.value, 'B/s', 3)}"
+    seen = f"transparent huge pages are off on {off[0]}; {reached}, {best.share:.0%} of its nominal limit"
+    return [hint("huge_pages", seen, 1 / best.share, best.raw)]
 
 
 #: Words and settings that let ranks and threads wander.
@@ -213,51 +169,37 @@ _UNBINDING: Final = {
 _THREADS_BOUND_BY: Final = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
 
 
-@rule(
-    "pinning",
-    "ranks or threads that are not bound",
-    "Open MPI mpirun(1), --bind-to; OpenMP 5.2, OMP_PROC_BIND; Hager, Wellein, Introduction to HPC for "
-    "Scientists "
-    "and Engineers, appendix A",
-)  # fmt: skip
-def pinning(evidence: Evidence) -> Judgement:
+@rule("pinning")
+def pinning(run: Run) -> Judgement:
     """Launches that were not bound on a machine of several NUMA nodes, with the spread that they have."""
-    machines = [host for host, _ in _of_several_domains(evidence)]
-    if not evidence.environments:
+    machines = [host for host, _ in _of_several_domains(run)]
+    if not run.environments:
         return "no environment.json"
     if not machines:
         return []
-    unbound = {record.raw: why for record in evidence.records if (why := _unbound(record, evidence))}
+    unbound = {record.raw: why for record in run.records if (why := _unbound(record, run))}
     if not unbound:
         return []
-    spread = _widest(evidence, unbound)
+    spread = _widest(run, unbound)
     if spread is None:
         return "too few launches to show what wandering costs"
     record, gain = spread
-    return [
-        Hint(
-            seen=f"{unbound[record.raw]} on {machines[0]}; the best launch of {record.case} is {gain:.3g} "
-            "times as good as the median",
-            do="bind: mpirun --bind-to core --map-by …, OMP_PROC_BIND=spread OMP_PLACES=cores, srun "
-            "--cpu-bind=cores",
-            of=f"{record.benchmark} {record.case}",
-            gain=gain,
-            raw=(record.raw,),
-        )
-    ]
+    best = f"the best launch of {record.case} is {gain:.3g} times as good as the median"
+    seen = f"{unbound[record.raw]} on {machines[0]}; {best}"
+    return [hint("pinning", seen, gain, (record.raw,), test=f"{record.benchmark} {record.case}")]
 
 
-def _unbound(record: Record, evidence: Evidence) -> str:
+def _unbound(record: Record, run: Run) -> str:
     """Why the record's ranks or threads could wander: what its command line or its variables say; or nothing.
 
     What stands before the program on the command line (``env NAME=VALUE …``) counts before the job's.
     """
-    launch = evidence.launches.get(record.raw)
+    launch = run.circumstances.launches.get(record.raw)
     argv = launch.argv if launch else ()
     for words in _UNBOUND:
         if words[0] in argv and (not words[1] or words[1] in argv):
             return " ".join(filter(None, words))
-    known = evidence.circumstances.environment(record, "variables")
+    known = run.circumstances.environment(record, "variables")
     if known is None:
         return ""
     variables = {**known, **dict(word.split("=", 1) for word in argv if "=" in word)}
@@ -272,10 +214,10 @@ def _unbound(record: Record, evidence: Evidence) -> str:
     return ""
 
 
-def _widest(evidence: Evidence, raws: Collection[str]) -> tuple[Record, float] | None:
+def _widest(run: Run, raws: Collection[str]) -> tuple[Record, float] | None:
     """A record of the series whose best launch is furthest from its median, and how far; of `raws` only."""
     series: defaultdict[tuple[object, ...], list[Record]] = defaultdict(list)
-    for record in evidence.records:
+    for record in run.records:
         if record.ok and record.value and "statistic" not in record.params and record.raw in raws:
             series[Series.of(record)].append(record)
     found = []
@@ -288,97 +230,45 @@ def _widest(evidence: Evidence, raws: Collection[str]) -> tuple[Record, float] |
     return max(((record, ratio) for ratio, record in found), key=lambda each: each[1], default=None)
 
 
-@rule(
-    "taking_turns",
-    "more ranks or threads than CPUs, or others' load",
-    "docs/validity.md, rules oversubscribed, one_cpu, loaded; sched(7)",
-)
-def taking_turns(evidence: Evidence) -> Judgement:
+@rule("taking_turns")
+def taking_turns(run: Run) -> Judgement:
     """What the rules against lies say of processes that had to share CPUs."""
-    if not evidence.environments:
+    if not run.environments:
         return "no environment.json"
-    by_rule: defaultdict[str, list[int]] = defaultdict(list)
-    reasons: dict[str, str] = {}
-    for finding in evidence.lies:
+    found: dict[str, list[Finding]] = {}
+    for finding in run.findings:
         if finding.rule.name in ("oversubscribed", "one_cpu", "loaded"):
-            by_rule[finding.rule.name].append(finding.place)
-            reasons.setdefault(finding.rule.name, finding.reason)
-    todo = {
-        "oversubscribed": "at most one rank or thread a CPU, and no --oversubscribe where it is not needed",
-        "one_cpu": "two CPUs: npb --server-cpus and --client-cpus, a job with more of them",
-        "loaded": "an exclusive job (sbatch --exclusive), or measure when the others have ended",
-    }
-    return [
-        Hint(
-            seen=f"{len(places)} records: {reasons[name]}",
-            do=todo[name],
-            of="these numbers, which nothing uses as they are",
-            raw=tuple(dict.fromkeys(evidence.records[place].raw for place in places))[:6],
-        )
-        for name, places in by_rule.items()
-    ]
+            found.setdefault(finding.rule.name, []).append(finding)
+    hints = []
+    for name, alike in found.items():
+        raw = dict.fromkeys(run.records[finding.place].raw for finding in alike)
+        seen = f"{len(alike)} records: {alike[0].reason}"
+        hints.append(hint(f"taking_turns.{name}", seen, raw=tuple(raw)[:6]))
+    return hints
 
 
-@rule(
-    "slow_node",
-    "a node or link slower than the others",
-    "docs/blame.md; single nodes: the median of a node's ratios to the median of the nodes",
-)
-def slow_node(evidence: Evidence) -> Judgement:
+@rule("slow_node")
+def slow_node(run: Run) -> Judgement:
     """Suspects of measured pairs, and nodes whose own benchmarks are 5 % behind."""
-    found = [
-        Hint(
-            seen=f"{suspect['kind']} {suspect['name']} in {suspect['series']}: {suspect['evidence']}",
-            do=suspect.get("closer", "measure it alone"),
-            of="what runs on it, and every job that waits for it",
-            gain=_gain(suspect.get("slowdown")),
-            raw=(),
-        )
-        for suspect in evidence.suspects
-    ]
-    nodes, series = _ratios(evidence)
-    if not nodes and not evidence.suspects:
+    found = []
+    for suspect in run.suspects:
+        seen = f"{suspect['kind']} {suspect['name']} in {suspect['series']}: {suspect['evidence']}"
+        closer = suspect.get("closer", "measure it alone")
+        found.append(hint("slow_node.pairs", seen, _gain(suspect.get("slowdown")), closer=closer))
+    alone = Nodes()
+    for record in run.records:
+        if len(hosts := set(record.hosts)) == 1:
+            alone.add(Series.of(record), tuple(hosts), record.time, record.status, record.value)
+    nodes = [node for node in alone.compared(least=_LEAST_NODES) if node.series >= _LEAST_SERIES]
+    if not nodes and not run.suspects:
         return f"fewer than {_LEAST_NODES} nodes measured alike, and no pairs (npb --pairs)"
-    for host, ratio in sorted(nodes.items(), key=lambda each: each[1]):
-        if ratio < 1 - _SLOW:
-            found.append(
-                Hint(
-                    seen=f"{host} reaches {ratio:.1%} of the other nodes' median, as the median of "
-                    f"{series[host]} series",
-                    do=f"on {host}: dmesg, clocks and governor, memory configuration, temperature; drain "
-                    "it meanwhile",
-                    of="every job that waits for it",
-                    gain=1 / ratio,
-                )
-            )  # fmt: skip
+    for node in sorted(nodes, key=lambda node: node.ratio or 0.0):
+        if node.ratio and node.ratio < 1 - _SLOW:
+            seen = f"{node.name} reaches {node.ratio:.1%} of the other nodes' median, as the median of "
+            seen += f"{node.series} series"
+            found.append(hint("slow_node.alone", seen, 1 / node.ratio, host=node.name))
     return found
 
 
 def _gain(slowdown: float | None) -> float | None:
     return 1 / (1 - slowdown) if slowdown is not None and 0 < slowdown < 1 else None
-
-
-def _ratios(evidence: Evidence) -> tuple[dict[str, float], dict[str, int]]:
-    """How each node compares: the median over its series of the ratio to the median node, better above 1.
-
-    Only series of one node each that at least `_LEAST_NODES` nodes have.
-    """
-    values: defaultdict[tuple[object, ...], defaultdict[str, list[float]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
-    for record in evidence.records:
-        hosts = set(record.hosts)
-        usable = record.ok and record.value and "statistic" not in record.params
-        if usable and len(hosts) == 1 and METRICS[record.metric].better != "neither":
-            values[Series.of(record)][hosts.pop()].append(record.value or 0.0)
-    ratios: defaultdict[str, list[float]] = defaultdict(list)
-    for key, hosts_of in values.items():
-        if len(hosts_of) < _LEAST_NODES:
-            continue
-        medians = {host: median(some) for host, some in hosts_of.items()}
-        middle = median(medians.values())
-        higher = METRICS[str(key[3])].better == "higher"
-        for host, value in medians.items():
-            ratios[host].append(value / middle if higher else middle / value)
-    enough = {host: found for host, found in ratios.items() if len(found) >= _LEAST_SERIES}
-    return {host: median(found) for host, found in enough.items()}, {h: len(f) for h, f in enough.items()}

@@ -59,15 +59,11 @@ def fit(records: tuple[Path, ...], output: Path | None, plot: Path | None, as_js
             raise failure(f"cannot write {output}: {error.strerror or error}") from None
     if plot:
         from npc.files import replacing
-        from roofline.fit_document import sweep_of
         from roofline.fit_plot import draw
-        from roofline.fit_table import source_text
 
         try:
             with replacing(plot) as partial:
-                drawn = draw(
-                    document["fits"], lambda fit: f"{fit['name']}: {source_text(sweep_of(fit))}", partial
-                )
+                drawn = draw(found.fits, partial)
         except (OSError, ValueError) as error:
             raise failure(f"cannot draw {plot}: {error}") from None
         if not drawn:

@@ -143,11 +143,7 @@ def _source(source: Source) -> dict[str, Any]:
 
 
 def _fit(fit: Fit) -> dict[str, Any]:
-    from roofline.models.piecewise import Pieces
-
-    fitted = fit.fitted
-    pieces = getattr(fitted, "pieces", None)
-    lines = pieces if isinstance(pieces, Pieces) else None
+    fitted, lines = fit.fitted, fit.lines
     times = lines.middle.tolist() if lines else [None] * len(fitted.x)
     misses = lines.misses.tolist() if lines else [None] * len(fitted.x)
     aside = lines.set_aside.tolist() if lines else [False] * len(fitted.x)

@@ -3,68 +3,69 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from npc.figures.chart import CYCLE, Axis, Chart, Mark, Place, Tick, Trace, quantity_axis, size_axis
-from roofline.fit_document import read_pieces
-from roofline.fit_table import quantity_texts
+from roofline.fit_table import quantity_texts, source_text
 from roofline.table import size_text
 
-Entry = Mapping[str, Any]
+if TYPE_CHECKING:
+    from roofline.fits import Fit
+
 _LINE_POINTS: Final = 60
 #: Errors held out are drawn up to this, in per cent.
 _MOST_ERROR: Final = 60.0
 
 
-def draw(entries: Sequence[Entry], name: Callable[[Entry], str], path: Path) -> bool:
+def draw(fits: Sequence[Fit], path: Path) -> bool:
     """Draw every model of times over sizes to `path` (its suffix is the format); False if there is none.
 
-    entries: of ``fits`` in fit.json. name: what each is called in the legend. Raises OSError, and ValueError
-    for a suffix that Matplotlib does not know.
+    Raises OSError, and ValueError for a suffix that Matplotlib does not know.
     """
     from npc.figures.printed import save
 
-    shown = [entry for entry in entries if entry.get("lines")]
+    shown = [fit for fit in fits if fit.lines]
     if not shown:
         return False
-    above = describe(shown, name, "fit", "Time of a message and its models", "")
+    above = describe(
+        shown,
+        lambda fit: f"{fit.name}: {source_text(fit.source)}",
+        "fit",
+        "Time of a message and its models",
+        "",
+    )
     save([above, _errors(shown, above.x)], [path], heights=(3, 1))
     return True
 
 
 def describe(
-    entries: Sequence[Entry],
-    name: Callable[[Entry], str],
+    fits: Sequence[Fit],
+    name: Callable[[Fit], str],
     ident: str,
     title: str,
     text: str,
-    record: Callable[[Entry, float], str] = lambda *_: "",
+    record: Callable[[Fit, float], str] = lambda *_: "",
 ) -> Chart:
-    """A chart of measured times and the lines fitted to them. record: the id of a size's record in a page."""
-    points = [point for entry in entries for point in entry["points"]]
-    y = quantity_axis("Time [s]", [point["time"] for point in points], "s")
-    return Chart(
-        ident=ident,
-        title=title,
-        text=text,
-        x=size_axis("Message size [bytes]", [point["x"] for point in points]),
-        y=y,
-        traces=tuple(_trace(entry, number, name(entry), y, record) for number, entry in enumerate(entries)),
-    )
+    """A chart of measured times and the lines fitted to them. name: what each is called in the legend.
+    record: the id of a size's record in a page."""
+    points = [point for fit in fits for point in fit.points]
+    y = quantity_axis("Time [s]", [point.time for point in points], "s")
+    x = size_axis("Message size [bytes]", [point.x for point in points])
+    traces = [_trace(fit, number, name(fit), y, record) for number, fit in enumerate(fits)]
+    return Chart(ident, title, text, x, y, tuple(traces))
 
 
-def error_text(logarithm: float | None) -> str:
+def error_text(logarithm: float) -> str:
     """ln(measured/predicted) as a signed error."""
-    if logarithm is None or not math.isfinite(logarithm):
-        return "–"
-    return f"{100 * math.expm1(logarithm):+.1f} %"
+    return f"{100 * math.expm1(logarithm):+.1f} %" if math.isfinite(logarithm) else "–"
 
 
-def _trace(entry: Entry, number: int, name: str, y: Axis, record: Callable[[Entry, float], str]) -> Trace:
-    pieces = read_pieces(entry)
+def _trace(fit: Fit, number: int, name: str, y: Axis, record: Callable[[Fit, float], str]) -> Trace:
+    pieces = fit.lines
+    assert pieces
     colour = CYCLE[number % len(CYCLE)]
     ranges = [pieces.range(piece) for piece in range(len(pieces.splits))]
     lines = []
@@ -73,17 +74,12 @@ def _trace(entry: Entry, number: int, name: str, y: Axis, record: Callable[[Entr
         lines.append(tuple(_line(alpha, beta, first, last)))
     edges = [math.sqrt(max(last, 1) * first) for (_, last), (first, _) in pairwise(ranges)]
     marks = []
-    for point in entry["points"]:
-        tip = f"{name}\n{size_text(round(point['x']))}: {quantity_texts(point['time'], 's', None, None)[0]}"
-        tip += f"\nresidual {100 * point['residual']:.1f} %, held out {error_text(point['held_out'])}"
-        marks.append(Mark(_x(point["x"]), point["time"], tip, record(entry, point["x"])))
-    protocols = Trace(
-        "",
-        colour,
-        lines=tuple(((edge, y.low), (edge, y.high)) for edge in edges),
-        dashes=(1.0, 1.5),
-        width=0.9,
-    )
+    for size, time, residual, held_out in fit.points:
+        tip = f"{name}\n{size_text(round(size))}: {quantity_texts(time, 's', None, None)[0]}"
+        tip += f"\nresidual {100 * residual:.1f} %, held out {error_text(held_out)}"
+        marks.append(Mark(_x(size), time, tip, record(fit, size)))
+    switches = tuple(((edge, y.low), (edge, y.high)) for edge in edges)
+    protocols = Trace("", colour, lines=switches, dashes=(1.0, 1.5), width=0.9)
     return Trace(
         name,
         colour,
@@ -109,14 +105,11 @@ def _x(size: float) -> float:
     return max(size, 0.5)
 
 
-def _errors(entries: Sequence[Entry], x: Axis) -> Chart:
+def _errors(fits: Sequence[Fit], x: Axis) -> Chart:
     """The panel of errors held out."""
     traces = [Trace("", "ink", lines=(((x.low, 0.0), (x.high, 0.0)),), width=0.8)]
-    for number, entry in enumerate(entries):
-        errors = [
-            (_x(point["x"]), 100 * math.expm1(math.inf if point["held_out"] is None else point["held_out"]))
-            for point in entry["points"]
-        ]
+    for number, fit in enumerate(fits):
+        errors = [(_x(point.x), 100 * math.expm1(point.held_out)) for point in fit.points]
         marks = tuple(Mark(size, min(max(error, -_MOST_ERROR), _MOST_ERROR)) for size, error in errors)
         traces.append(Trace("", CYCLE[number % len(CYCLE)], marks=marks, shape=number, hollow=True))
     ticks = tuple(Tick(error, f"{error:g}") for error in (-50.0, -25.0, 0.0, 25.0, 50.0))

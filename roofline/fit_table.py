@@ -1,28 +1,29 @@
-"""Fitted models and predictions as tables for a terminal."""
+"""Fitted models and predictions as tables: described once, for a terminal and for a page."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from npc.columns import columns
+from npc.page.blocks import Cell, Table
 from npc.records.units import PREFIXES, format_quantity
 from npc.statistics.medians import MIN_SAMPLES
 from roofline.cross_validation import BURST
 from roofline.table import size_text
 
 if TYPE_CHECKING:
-    from roofline.cross_validation import Comparison
     from roofline.fits import Fit, Fits
     from roofline.measured_collectives import Agreement
-    from roofline.models.estimate import Parameter
     from roofline.prediction import Predicted, Range
     from roofline.sweeps import Source
 
 BELIEVE: Final = "Which model to believe where, by the median error on sizes it was not shown"
 NEAREST: Final = "Measured collectives against each algorithm's prediction (npc predict): median error"
+PROBABLY: Final = "The nearest is probably what the MPI library uses there."
 NO_ARITHMETIC: Final = (
     "The arithmetic of all-reduce is not in it: --reduction names it, or records of STREAM's add."
 )
@@ -31,18 +32,29 @@ _DIGITS: Final = 4
 
 def format_fits(fits: Fits) -> str:
     """Every model's parameters with intervals, what they were fitted to, and which to believe where."""
-    tables: list[str] = []
+    parts: list[str] = []
     for fit in fits.fits:
-        tables += [_heading(fit), _parameters(fit), _quality(fit)]
-    for observable in dict.fromkeys(each.observable for each in fits.comparisons):
-        compared = [each for each in fits.comparisons if each.observable == observable]
-        tables += [f"{BELIEVE}: {observable}", _believe(compared)]
-    tables += [_alone(fit) for fit in fits.unrivalled]
+        over = "messages" if fit.fitted.model == "LogfP" else "sizes"
+        table = Table("", ("", "value", "95 % interval", over, "meaning"), tuple(parameter_rows(fit)))
+        parts += [_heading(fit), *_lines(table), _quality(fit)]
+    for table in believed_tables(fits, source_text):
+        parts += [table.caption, *_lines(table)]
+    parts += [_alone(fit) for fit in fits.unrivalled]
     if fits.collectives:
-        tables += [NEAREST, _collectives(fits.collectives), *_of_collectives(fits)]
+        table = collectives_table(fits, source_text)
+        parts += [table.caption, *_lines(table, once=2), *_of_collectives(fits)]
     for name, reason in fits.skipped.items():
-        tables.append(f"Not fitted: {name}: {reason}.")
-    return "\n".join(tables)
+        parts.append(f"Not fitted: {name}: {reason}.")
+    return "\n".join(parts)
+
+
+def _lines(table: Table, once: int = 0) -> list[str]:
+    """A table between empty lines. once: the first cells that stand only where they change."""
+    texts = table.texts()
+    shown = [
+        ("",) * once + row[once:] if row[:once] == above[:once] else row for above, row in pairwise(texts)
+    ]
+    return ["", *columns([texts[0], *(shown if once else texts[1:])]), ""]
 
 
 def format_predictions(predicted: Iterable[Predicted], said: Sequence[str]) -> str:
@@ -94,22 +106,31 @@ def _heading(fit: Fit) -> str:
     return f"{fit.name}: {fit.fitted.equation}\n{source_text(fit.source)}"
 
 
-def _parameters(fit: Fit) -> str:
-    unit = "messages" if fit.fitted.model == "LogfP" else "sizes"
-    rows: list[tuple[str, ...]] = [("", "value", "95 % interval", unit, "meaning")]
-    for parameter in fit.fitted.parameters:
+def parameter_rows(fit: Fit, records: Sequence[str] = ()) -> Iterator[tuple[Cell, ...]]:
+    """Name, value, interval, sizes and meaning of each parameter. records: ids of those in a page."""
+    for each in fit.fitted.parameters:
         # 1/β says the same in the unit that people compare
-        if parameter.name in ("β", "G", "g") and parameter.unit == "s/B" and fit.fitted.model != "BSP":
+        if each.name in ("β", "G", "g") and each.unit == "s/B" and fit.fitted.model != "BSP":
             continue
-        text, interval = quantity_texts(parameter.value, parameter.unit, parameter.low, parameter.high)
-        rows.append((parameter.name, text, interval, _range(parameter, fit), parameter.meaning))
-    return "\n".join(["", *columns(rows), ""])
+        text, interval = quantity_texts(each.value, each.unit, each.low, each.high)
+        yield (
+            Cell(each.name),
+            Cell(text, records[:1], each.value, kind="number"),
+            Cell(interval, sort="", kind="number"),
+            _range(each.first, each.last, messages=fit.fitted.model == "LogfP"),
+            Cell(each.meaning),
+        )
 
 
-def _range(parameter: Parameter, fit: Fit) -> str:
-    if fit.fitted.model == "LogfP":
-        return f"{parameter.first:.0f} … {parameter.last:.0f}"
-    return f"{_bytes(parameter.first)} … {_bytes(parameter.last)}"
+def _range(first: float, last: float, *, messages: bool = False) -> Cell:
+    """From a size to another, or from a number of messages."""
+    text = f"{first:.0f} … {last:.0f}" if messages else f"{_bytes(first)} … {_bytes(last)}"
+    return Cell(text, sort=first)
+
+
+def share_cell(share: float | None, kind: str = "number") -> Cell:
+    """A relative error."""
+    return Cell("" if share is None else percent_text(share), sort="" if share is None else share, kind=kind)
 
 
 def _quality(fit: Fit) -> str:
@@ -141,51 +162,59 @@ def _alone(fit: Fit) -> str:
     )
 
 
-def _collectives(agreements: Sequence[Agreement]) -> str:
-    rows: list[tuple[str, ...]] = [
-        ("measured", "sizes", "algorithm", "error", "measured/predicted", "in interval", "")
+def collectives_table(fits: Fits, name: Callable[[Source], str], where: str = "") -> Table:
+    """Measured collectives beside each algorithm's prediction. name: what a sweep is called."""
+    rows = [
+        (
+            Cell(name(each.source)),
+            Cell("") if each.operation == "barrier" else _range(each.first, each.last),
+            Cell(algorithm.name),
+            share_cell(algorithm.error),
+            Cell(f"{algorithm.ratio:.3g}", sort=algorithm.ratio, kind="number"),
+            Cell(f"{algorithm.inside} of {each.sizes}", sort=algorithm.inside, kind="number"),
+            Cell(_nearness(algorithm.name, each)),
+        )
+        for each in fits.collectives
+        for algorithm in each.algorithms
     ]
-    for each in agreements:
-        said = source_text(each.source)
-        sizes = "" if each.operation == "barrier" else f"{_bytes(each.first)} … {_bytes(each.last)}"
-        for algorithm in each.algorithms:
-            rows.append(
-                (
-                    said,
-                    sizes,
-                    algorithm.name,
-                    percent_text(algorithm.error),
-                    f"{algorithm.ratio:.3g}",
-                    f"{algorithm.inside} of {each.sizes}",
-                    nearness_text(algorithm.name, each.nearest, each.tied),
-                )
-            )
-            said, sizes = "", ""
-    return "\n".join(["", *columns(rows), ""])
+    names = ("measured", "sizes", "algorithm", "error", "measured/predicted", "in interval", "")
+    return Table(f"{NEAREST}{where}", names, tuple(rows), note=PROBABLY)
 
 
-def nearness_text(algorithm: str, nearest: str, tied: Sequence[str]) -> str:
+def _nearness(algorithm: str, agreement: Agreement) -> str:
     """Whether an algorithm is the one whose formula lies nearest."""
-    return "nearest" if algorithm == nearest else "ties with it" if algorithm in tied else ""
+    if algorithm == agreement.nearest:
+        return "nearest"
+    return "ties with it" if algorithm in agreement.tied else ""
 
 
 def _of_collectives(fits: Fits) -> Iterator[str]:
     """What to know below their table."""
     used = dict.fromkeys(source_text(each.predicted_from) for each in fits.collectives)
-    yield f"Predicted from {'; '.join(used)}. The nearest is probably what the MPI library uses there."
+    yield f"Predicted from {'; '.join(used)}. {PROBABLY}"
     if fits.reduction is None and any(each.operation == "allreduce" for each in fits.collectives):
         yield NO_ARITHMETIC
 
 
-def _believe(comparisons: Sequence[Comparison]) -> str:
-    models = list(dict.fromkeys(name for each in comparisons for name in each.errors))
-    over = "messages" if comparisons[0].observable == BURST else "sizes"
-    rows: list[tuple[str, ...]] = [("sweep", over, *models, "believe")]
-    for each in comparisons:
-        cells = [percent_text(each.errors[name]) if name in each.errors else "" for name in models]
-        sizes = f"{_bytes(each.first)} … {_bytes(each.last)}"
-        rows.append((source_text(each.source), sizes, *cells, believed_text(each.best, each.tied)))
-    return "\n".join(["", *columns(rows), ""])
+def believed_tables(fits: Fits, name: Callable[[Source], str], where: str = "") -> Iterator[Table]:
+    """For each observable the errors of all models that predict it. name: what a sweep is called."""
+    for observable in dict.fromkeys(each.observable for each in fits.comparisons):
+        compared = [each for each in fits.comparisons if each.observable == observable]
+        models = list(dict.fromkeys(model for each in compared for model in each.errors))
+        rows = [
+            (
+                Cell(name(each.source)),
+                _range(each.first, each.last),
+                *(
+                    share_cell(each.errors.get(model), "number good" if model == each.best else "number")
+                    for model in models
+                ),
+                Cell(believed_text(each.best, each.tied)),
+            )
+            for each in compared
+        ]
+        over = "messages" if observable == BURST else "sizes"
+        yield Table(f"{BELIEVE}: {observable}{where}", ("sweep", over, *models, "believe"), tuple(rows))
 
 
 def believed_text(model: str, tied: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Final
+from typing import Final, NamedTuple
 
 from npc.catalogue.row import Timing
 from npc.records.record import Record
@@ -24,8 +24,8 @@ from roofline.measured_collectives import Agreement, compare_collectives
 from roofline.messages import made_of, of_mpi
 from roofline.models import bsp, hockney, log3p, logfp, loggp, tau_lop
 from roofline.models.collectives import send, superstep
-from roofline.models.fitted import Fitted
-from roofline.models.piecewise import Sweep
+from roofline.models.fitted import Fitted, PiecewiseLinear
+from roofline.models.piecewise import Pieces, Sweep
 from roofline.prediction import Believed, message_time
 from roofline.sweeps import LEAST_SIZES, Source, SweepTimes, find_series
 
@@ -34,6 +34,15 @@ _REDUCTION: Final = ("stream", "add", 3)
 #: Names of Hockney's model as a comparison has them.
 _ONE_LINE: Final = "Hockney, one line"
 _BY_PIECES: Final = "Hockney, by pieces"
+
+
+class FitPoint(NamedTuple):
+    """A size (bytes) with its measured time (s, median); residual and held_out as `Fitted` has them."""
+
+    x: float
+    time: float
+    residual: float
+    held_out: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +54,17 @@ class Fit:
     kind: Timing
     fitted: Fitted
     raw: tuple[str, ...]
+
+    @property
+    def lines(self) -> Pieces | None:
+        """The lines over the size that it is made of; None for a model that is none."""
+        return self.fitted.pieces if isinstance(self.fitted, PiecewiseLinear) else None
+
+    @property
+    def points(self) -> list[FitPoint]:
+        """Every size of `lines`."""
+        times = self.lines.middle.tolist() if self.lines else []
+        return list(map(FitPoint, self.fitted.x, times, self.fitted.residuals, self.fitted.held_out))
 
 
 @dataclass(frozen=True, slots=True)

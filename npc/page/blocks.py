@@ -68,6 +68,10 @@ class Table:
     note: str = ""
     idents: tuple[str, ...] = ()
 
+    def texts(self) -> list[tuple[str, ...]]:
+        """The names of its columns, then what stands in each row: for a terminal."""
+        return [self.columns, *(tuple(cell.text for cell in row) for row in self.rows)]
+
 
 @dataclass(frozen=True, slots=True)
 class Text:

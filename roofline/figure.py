@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import Final
@@ -15,6 +15,7 @@ from roofline.result import Ceiling, Roofline
 from roofline.scene import Line, Scene, compose
 from roofline.scene import Mark as Point
 from roofline.table import (
+    Records,
     application_text,
     date_text,
     host_text,
@@ -35,8 +36,6 @@ SHOWS: Final = (
     "The ceilings of one node, each the median of repeated launches: flat lines are peaks of computing, "
     "slopes are bandwidths of caches, memory and network."
 )
-#: The ids of the records in a page that a number comes from.
-Records = Callable[[Ceiling | Application], Sequence[str]]
 
 
 def draw(roofline: Roofline, paths: Sequence[Path]) -> bool:

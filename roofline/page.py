@@ -6,20 +6,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from npc.page.blocks import Block, Cell, Preformatted, Table, Text, chart_figure, count, quantity
-from roofline.figure import INTENSITIES, SHOWS, Records, describe
+from npc.page.blocks import Block, Preformatted, Text, chart_figure
+from roofline.figure import INTENSITIES, SHOWS, describe
 from roofline.points import verdict
 from roofline.result import Roofline
 from roofline.table import (
+    Records,
+    applications_table,
+    ceilings_table,
     date_text,
     format_roofline,
     host_text,
-    intensity_text,
-    interval_text,
     notes,
-    share_text,
-    size_text,
-    source_text,
+    ridges_table,
 )
 
 _READING: Final = (
@@ -53,63 +52,9 @@ def blocks_of(
     chart = describe(roofline, ident, title, records)
     if chart is None:
         return
-    yield chart_figure(chart, SHOWS, _READING, _ceilings(roofline, records), _ridges(roofline, records))
+    tables = ceilings_table(roofline, records), ridges_table(roofline, records)
+    yield chart_figure(chart, SHOWS, _READING, *tables)
     if roofline.applications:
-        yield _applications(roofline, records)
+        yield applications_table(roofline, records)
         for application in roofline.applications:
             yield Text(verdict(application, roofline))
-
-
-def _ceilings(roofline: Roofline, records: Records) -> Table:
-    rows = [
-        (
-            Cell(ceiling.name),
-            quantity(ceiling.value, ceiling.unit, records(ceiling)),
-            Cell(interval_text(ceiling), kind="number"),
-            count(ceiling.n),
-            Cell(size_text(ceiling.size), sort=ceiling.size or 0, kind="number"),
-            Cell(source_text(ceiling)),
-            Cell(share_text(ceiling), sort=ceiling.share or "", kind="number"),
-        )
-        for ceiling in roofline.ceilings
-    ]
-    columns = ("ceiling", "median", "95 % interval", "samples", "size", "test", "of nominal")
-    return Table("Ceilings", columns, tuple(rows), folded=True)
-
-
-def _ridges(roofline: Roofline, records: Records) -> Table:
-    ceilings = {ceiling.name: ceiling for ceiling in roofline.ceilings}
-    rows = []
-    for ridge in roofline.ridges:
-        around = ""
-        if ridge.low is not None and ridge.high is not None:
-            around = f"[{intensity_text(ridge.low)}, {intensity_text(ridge.high)}]"
-        both = [record for name in (ridge.compute, ridge.bandwidth) for record in records(ceilings[name])]
-        rows.append(
-            (
-                Cell(ridge.bandwidth),
-                Cell(ridge.compute),
-                Cell(f"{intensity_text(ridge.intensity)} FLOP/byte", both, ridge.intensity, kind="number"),
-                Cell(around, kind="number"),
-            )
-        )
-    return Table("Ridge points", ("bandwidth", "peak", "they meet at", "interval"), tuple(rows), folded=True)
-
-
-def _applications(roofline: Roofline, records: Records) -> Table:
-    rows = []
-    for application in roofline.applications:
-        intensity = application.intensity
-        rows.append(
-            (
-                Cell(application.name),
-                count(application.nodes),
-                quantity(application.flops.median, "FLOP/s", records(application)),
-                Cell(
-                    "" if intensity is None else f"{intensity_text(intensity.median)} FLOP/byte",
-                    kind="number",
-                ),
-                count(application.flops.n),
-            )
-        )
-    return Table("Applications", ("application", "nodes", "a node", "on the network", "runs"), tuple(rows))

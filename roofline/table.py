@@ -1,21 +1,24 @@
-"""The roofline in words: how a median and its interval are written, and the tables for the terminal."""
+"""The roofline in words: how a median and its interval are written, and its tables, for terminal and page."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from npc.columns import columns
+from npc.page.blocks import Cell, Table, count
 from npc.records.series import test_name
 from npc.records.units import PREFIXES, format_quantity, format_size
 from npc.statistics.medians import MIN_SAMPLES, Summary
 from roofline.applications import Application
 from roofline.mpi import verdict as mpi_verdict
 from roofline.points import verdict
-from roofline.result import Ceiling, Estimate, Ridge, Roofline
+from roofline.result import Ceiling, Estimate, Roofline
 
 _DIGITS: Final = 3
 _COLUMNS: Final = ("median", "95 % interval", "n", "size", "source")
+#: The ids of the records in a page that a number comes from.
+Records = Callable[[Ceiling | Application], Sequence[str]]
 
 
 def value_text(estimate: Estimate) -> str:
@@ -95,25 +98,54 @@ def notes(roofline: Roofline) -> list[str]:
 def format_roofline(roofline: Roofline) -> str:
     """The tables of ceilings, ridge points, latencies and applications, and the notes, for a terminal."""
     parts = [f"{roofline.title}: {host_text(roofline.hosts)}, {date_text(roofline)}"]
-    rows = [(*_row(ceiling), share_text(ceiling)) for ceiling in roofline.ceilings]
-    for name, peak in roofline.theoretical.items():
-        value = format_quantity(peak, "FLOP/s", _DIGITS)
-        rows.append((f"theoretical peak {name}", value, "", "", "", "platform.toml", ""))
-    if rows:
-        parts.append(_table([("ceiling", *_COLUMNS, "of nominal"), *rows]))
-    if roofline.ridges:
-        ridges = [("ridge point of", "with", "at", "interval"), *map(_ridge_row, roofline.ridges)]
-        parts.append(_table(ridges))
-    if roofline.latencies:
-        parts.append(_table([("latency", *_COLUMNS), *map(_row, roofline.latencies)]))
-    if roofline.applications:
-        header = ("application", "nodes", "FLOP/s", "on the network", "runs")
-        parts.append(_table([header, *map(_application_row, roofline.applications)]))
-        parts += [verdict(application, roofline) for application in roofline.applications]
+    latencies = Table("", ("latency", *_COLUMNS), tuple(_row(each, ()) for each in roofline.latencies))
+    tables = (ceilings_table(roofline), ridges_table(roofline), latencies, applications_table(roofline))
+    parts += ["\n".join(columns(table.texts(), keep_empty=False)) for table in tables if table.rows]
+    parts += [verdict(application, roofline) for application in roofline.applications]
     parts += [mpi_verdict(caller, roofline.mpi) for caller in roofline.callers]
     if said := notes(roofline):
         parts.append("\n".join(said))
     return "\n\n".join(parts)
+
+
+def ceilings_table(roofline: Roofline, records: Records = lambda _: ()) -> Table:
+    """The ceilings as measured, and the theoretical peaks of the platform."""
+    rows = [
+        (*_row(each, records(each)), Cell(share_text(each), sort=each.share or "", kind="number"))
+        for each in roofline.ceilings
+    ]
+    for name, peak in roofline.theoretical.items():
+        value = Cell(format_quantity(peak, "FLOP/s", _DIGITS), sort=peak, kind="number")
+        rows.append(
+            (Cell(f"theoretical peak {name}"), value, *[Cell("")] * 3, Cell("platform.toml"), Cell(""))
+        )
+    return Table("Ceilings", ("ceiling", *_COLUMNS, "of nominal"), tuple(rows), folded=True)
+
+
+def ridges_table(roofline: Roofline, records: Records = lambda _: ()) -> Table:
+    """Where bandwidths meet peaks."""
+    ceilings = {ceiling.name: ceiling for ceiling in roofline.ceilings}
+    rows = []
+    for ridge in roofline.ridges:
+        interval = ""
+        if ridge.low is not None and ridge.high is not None:
+            interval = f"[{intensity_text(ridge.low)}, {intensity_text(ridge.high)}]"
+        both = [record for name in (ridge.compute, ridge.bandwidth) for record in records(ceilings[name])]
+        at = Cell(f"{intensity_text(ridge.intensity)} FLOP/byte", both, ridge.intensity, kind="number")
+        rows.append((Cell(ridge.compute), Cell(ridge.bandwidth), at, Cell(interval, kind="number")))
+    return Table("Ridge points", ("ridge point of", "with", "at", "interval"), tuple(rows), folded=True)
+
+
+def applications_table(roofline: Roofline, records: Records = lambda _: ()) -> Table:
+    """The rate of each application, and its FLOP per byte on the network."""
+    rows = []
+    for each in roofline.applications:
+        intensity = "" if each.intensity is None else f"{intensity_text(each.intensity.median)} FLOP/byte"
+        rate = Cell(_rate(each), records(each), each.flops.median, kind="number")
+        rows.append(
+            (Cell(each.name), count(each.nodes), rate, Cell(intensity, kind="number"), count(each.flops.n))
+        )
+    return Table("Applications", ("application", "nodes", "FLOP/s", "on the network", "runs"), tuple(rows))
 
 
 def source_text(estimate: Estimate) -> str:
@@ -134,14 +166,14 @@ def size_text(size_bytes: int | None) -> str:
     return text if len(text) <= 4 else format_quantity(size_bytes, "B", _DIGITS)
 
 
-def _row(estimate: Estimate) -> tuple[str, ...]:
+def _row(estimate: Estimate, records: Sequence[str]) -> tuple[Cell, ...]:
     return (
-        estimate.name,
-        value_text(estimate),
-        interval_text(estimate),
-        str(estimate.n),
-        size_text(estimate.size),
-        source_text(estimate),
+        Cell(estimate.name),
+        Cell(value_text(estimate), records, estimate.value, kind="number"),
+        Cell(interval_text(estimate), kind="number"),
+        count(estimate.n),
+        Cell(size_text(estimate.size), sort=estimate.size or 0, kind="number"),
+        Cell(source_text(estimate)),
     )
 
 
@@ -156,28 +188,6 @@ def _rate(application: Application) -> str:
     return rate if application.whole_job or application.nodes == 1 else f"{rate} a node"
 
 
-def _application_row(application: Application) -> tuple[str, ...]:
-    intensity = application.intensity
-    return (
-        application.name,
-        str(application.nodes),
-        _rate(application),
-        "" if intensity is None else f"{_number(intensity.median)} FLOP/byte",
-        str(application.flops.n),
-    )
-
-
-def _ridge_row(ridge: Ridge) -> tuple[str, ...]:
-    interval = ""
-    if ridge.low is not None and ridge.high is not None:
-        interval = f"[{intensity_text(ridge.low)}, {intensity_text(ridge.high)}]"
-    return ridge.compute, ridge.bandwidth, f"{intensity_text(ridge.intensity)} FLOP/byte", interval
-
-
 def _number(value: float) -> str:
     text = f"{value:.{_DIGITS}g}"
     return f"{value:.0f}" if "e+" in text else text
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    return "\n".join(columns(rows, keep_empty=False))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -34,8 +33,7 @@ class Baseline(NamedTuple):
     since: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Acceptance:
+class Acceptance(NamedTuple):
     """One line of ``accepted.jsonl``."""
 
     time: str
@@ -58,20 +56,19 @@ def accept(folder: Path, night: NightVerdict, reason: str, who: str, pattern: st
     for series in night.series:
         if not matches(pattern, series.key):
             continue
+        level = series.value if series.reference is None else series.reference
         if series.verdict is Verdict.MISSING:
             baselines[series.key] = Baseline(None, night.run)
-        elif series.since and series.value is not None:
-            reference = series.reference if series.reference is not None else series.value
-            level = reference * (1 + series.effect) if series.effect is not None else series.value
+        elif series.value is not None and level is not None:
+            if series.since:
+                level = series.value if series.effect is None else level * (1 + series.effect)
             baselines[series.key] = Baseline(level, series.since)
-        elif series.value is not None:
-            level = series.reference if series.reference is not None else series.value
-            baselines[series.key] = Baseline(level, "")
     if not baselines:
         raise InvalidAcceptance(f"{pattern!r} names no series that {night.platform} measured in {night.run}")
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    acceptance = Acceptance(time=now, who=who, reason=reason.strip(), pattern=pattern, baselines=baselines)
-    _append(folder / ACCEPTED, acceptance)
+    acceptance = Acceptance(now, who, reason.strip(), pattern, baselines)
+    rows = [{**key._asdict(), **baseline._asdict()} for key, baseline in baselines.items()]
+    append_line(folder / ACCEPTED, {**acceptance._asdict(), "baselines": rows})
     return acceptance
 
 
@@ -98,32 +95,13 @@ def baselines_of(acceptances: Iterable[Acceptance]) -> dict[Series, Baseline]:
     for acceptance in acceptances:
         for key, baseline in acceptance.baselines.items():
             before = found.get(key)
-            keeps = not baseline.since and before is not None
-            found[key] = Baseline(baseline.value, before.since) if keeps and before else baseline
+            since = baseline.since or (before.since if before else "")
+            found[key] = Baseline(baseline.value, since)
     return found
 
 
-def _append(path: Path, acceptance: Acceptance) -> None:
-    plain: dict[str, Any] = {
-        "time": acceptance.time,
-        "who": acceptance.who,
-        "reason": acceptance.reason,
-        "pattern": acceptance.pattern,
-        "baselines": [
-            {**key._asdict(), "value": baseline.value, "since": baseline.since}
-            for key, baseline in acceptance.baselines.items()
-        ],
-    }
-    append_line(path, plain)
-
-
 def _acceptance(plain: dict[str, Any]) -> Acceptance:
-    return Acceptance(
-        time=str(plain["time"]),
-        who=str(plain["who"]),
-        reason=str(plain["reason"]),
-        pattern=str(plain["pattern"]),
-        baselines={
-            Series.of_row(row): Baseline(row["value"], str(row["since"])) for row in plain["baselines"]
-        },
-    )
+    rows = plain["baselines"]
+    baselines = {Series.of_row(row): Baseline(row["value"], str(row["since"])) for row in rows}
+    words = {name: str(plain[name]) for name in ("time", "who", "reason", "pattern")}
+    return Acceptance(**words, baselines=baselines)

@@ -68,9 +68,8 @@ def finish(part: Part, night: Path, limit_s: float, stop: Stop) -> None:
     """Collect what a part measured whose night was cut off: wait for its jobs, no longer than `limit_s`."""
     out = night / part.name
     _await_characterise(out, stop)
-    try:
-        run = find_run(out)
-    except NoRun:
+    run = run_of(part, night)
+    if run is None:
         return
     with log_of(night, part).open("ab") as log:
         wait = _start(["wait", str(run), "--limit", f"{max(limit_s, 1):.0f}s"], log)
@@ -84,10 +83,9 @@ def finish(part: Part, night: Path, limit_s: float, stop: Stop) -> None:
 
 def records_of(part: Part, night: Path) -> list[Record]:
     """What a part measured, failures among it; nothing if it came to nothing."""
-    with contextlib.suppress(NoRun, OSError, InvalidRecord):
-        run = find_run(night / part.name)
-        if (run / RECORDS).exists():
-            return read_run(run)
+    run = run_of(part, night)
+    with contextlib.suppress(OSError, InvalidRecord):
+        return read_run(run) if run else []
     return []
 
 

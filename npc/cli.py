@@ -70,24 +70,6 @@ class Commands(click.Group):
             ctx.exit(INTERRUPTED)
 
 
-class Unavailable(click.Command):
-    """Stands in for a command whose module cannot be loaded, and says so."""
-
-    def __init__(self, name: str, reason: str) -> None:
-        super().__init__(
-            name,
-            callback=self._refuse,
-            help=f"Cannot be loaded: {reason}",
-            short_help=f"(cannot be loaded: {reason})",
-            context_settings={"ignore_unknown_options": True},
-            params=[click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)],
-        )
-        self.reason = reason
-
-    def _refuse(self, arguments: tuple[str, ...]) -> None:
-        raise click.ClickException(f"the command {self.name} cannot be loaded: {self.reason}")
-
-
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="npc")
 def main() -> None:
@@ -110,10 +92,26 @@ def _load(entry: EntryPoint) -> click.Command:
     try:
         command = entry.load()
     except Exception as error:  # a site's own command may fail in any way while it is imported
-        return Unavailable(entry.name, f"{type(error).__name__}: {error}")
+        return _unavailable(entry.name, f"{type(error).__name__}: {error}")
     if not isinstance(command, click.Command):
-        return Unavailable(entry.name, f"{entry.value} is no click command")
+        return _unavailable(entry.name, f"{entry.value} is no click command")
     return command
+
+
+def _unavailable(name: str, reason: str) -> click.Command:
+    """Stands in for a command that cannot be loaded, and says so."""
+
+    def refuse(arguments: tuple[str, ...]) -> None:
+        raise click.ClickException(f"the command {name} cannot be loaded: {reason}")
+
+    return click.Command(
+        name,
+        callback=refuse,
+        help=f"Cannot be loaded: {reason}",
+        short_help=f"(cannot be loaded: {reason})",
+        context_settings={"ignore_unknown_options": True},
+        params=[click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)],
+    )
 
 
 def _describe(error: OSError) -> str:

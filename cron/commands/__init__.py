@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from npc.parameters import PathParameter
+from npc.parameters import TAGS, PathParameter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,6 +22,30 @@ of_history = click.option(
 of_platform = click.option(
     "--platform", default="localhost", show_default=True, help="Folder in platforms/, or any other."
 )
+
+of_tags = click.option(
+    "--tag", "tags", multiple=True, help=f"Part of the benchmarks: {', '.join(TAGS)}; may be repeated."
+)
+of_settings = click.option(
+    "--set", "given", multiple=True, metavar="NAME=VALUE", help="A parameter of a benchmark: samples=10."
+)
+of_benchmark = click.option("--benchmark", help="This one alone: a folder in benchmarks/, or a JUBE file.")
+
+
+def chosen(
+    platform: str, tags: Sequence[str], given: Sequence[str], benchmark: str | None
+) -> tuple[Path, Path, Path | None, dict[str, str]]:
+    """The checkout, the platform's folder, the JUBE file of one benchmark alone, and variables for the
+    settings that were given. Raises click.UsageError for what does not exist."""
+    from npc.jobs.checkout import benchmark_file, checkout, environment_of_settings, platform_folder
+
+    home = checkout()
+    for tag in tags:
+        if tag not in TAGS:
+            raise click.UsageError(f"--tag {tag}: there are {', '.join(TAGS)}")
+    folder = platform_folder(home, platform)
+    file = benchmark_file(home, benchmark) if benchmark else None
+    return home, folder, file, environment_of_settings(home, folder, given, file)
 
 
 def folder_of(history: Path | None, platform: str) -> Path:

@@ -8,20 +8,15 @@ from pathlib import Path
 
 import click
 
-from npc.parameters import TAGS, Duration, PathParameter
+from cron.commands import chosen, of_benchmark, of_platform, of_settings, of_tags
+from npc.parameters import Duration, PathParameter
 
 
 @click.command()
-@click.option(
-    "--platform", default="localhost", show_default=True, help="Folder in platforms/, or any other."
-)
-@click.option(
-    "--tag", "tags", multiple=True, help=f"Part of the benchmarks: {', '.join(TAGS)}; may be repeated."
-)
-@click.option(
-    "--set", "given", multiple=True, metavar="NAME=VALUE", help="A parameter of a benchmark: samples=10."
-)
-@click.option("--benchmark", help="This one alone: a folder in benchmarks/, or a JUBE file.")
+@of_platform
+@of_tags
+@of_settings
+@of_benchmark
 @click.option("--output", type=PathParameter(file_okay=False), help="Where runs go (default: runs/).")
 @click.option("--limit", type=Duration(), help="Do not wait longer for jobs: 90s, 10m, 2h (default: never).")
 @click.option("--json", "as_json", is_flag=True, help="Print roofline.json instead of the tables.")
@@ -40,28 +35,18 @@ def characterise(
     ended by the limit, 6 some of it failed, 130 and 143 stopped (what was measured before is collected).
     """
     from cron.characterise import LOCK, Characterisation, measure_and_draw
-    from npc.jobs.checkout import (
-        benchmark_file,
-        checkout,
-        environment_of_settings,
-        paths_from_here,
-        platform_folder,
-    )
+    from npc.jobs.checkout import paths_from_here
     from npc.jobs.wait import Patience
     from npc.locks import Held, only_one
     from npc.machine.tools import search_path
 
-    home = checkout()
-    for tag in tags:
-        if tag not in TAGS:
-            raise click.UsageError(f"--tag {tag}: there are {', '.join(TAGS)}")
-    folder = platform_folder(home, platform)
-    file = benchmark_file(home, benchmark) if benchmark else home / "jube.yml"
-    variables = environment_of_settings(home, folder, given, file if benchmark else None)
+    home, folder, file, variables = chosen(platform, tags, given, benchmark)
     outpath = (output or home / "runs").resolve()
     env = paths_from_here({**os.environ, **variables})
     env["PATH"] = search_path()
-    what = Characterisation(home, file, folder, tags, outpath, env, Patience(limit_s=limit))
+    what = Characterisation(
+        home, file or home / "jube.yml", folder, tags, outpath, env, Patience(limit_s=limit)
+    )
     try:
         outpath.mkdir(parents=True, exist_ok=True)
         with only_one(outpath / LOCK):

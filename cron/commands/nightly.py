@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from cron.commands import LOCK, folder_of, of_history, of_platform
-from npc.parameters import TAGS, Duration, PathParameter
+from cron.commands import LOCK, chosen, folder_of, of_benchmark, of_history, of_platform, of_settings, of_tags
+from npc.parameters import Duration, PathParameter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,9 +22,9 @@ NIGHTS: Final = "runs/nightly"
 
 @click.command()
 @of_platform
-@click.option("--tag", "tags", multiple=True, help="Part of the benchmarks, as npc characterise has it.")
-@click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="A parameter of a benchmark.")
-@click.option("--benchmark", help="This one alone, as npc characterise has it.")
+@of_tags
+@of_settings
+@of_benchmark
 @of_history
 @click.option("--output", type=PathParameter(file_okay=False), help="Raw runs (runs/nightly/PLATFORM).")
 @click.option(
@@ -67,18 +67,11 @@ def nightly(
     from pathlib import Path
 
     from cron.nightly import NightRun, Options, Stopped
-    from npc.jobs.checkout import benchmark_file, checkout, environment_of_settings, platform_folder
     from npc.jobs.stop import Stop
     from npc.locks import Held, only_one
     from npc.records.history import InvalidHistory
 
-    home = checkout()
-    for tag in tags:
-        if tag not in TAGS:
-            raise click.UsageError(f"--tag {tag}: there are {', '.join(TAGS)}")
-    folder = platform_folder(home, platform)
-    file = benchmark_file(home, benchmark) if benchmark else None
-    environment_of_settings(home, folder, given, file)  # before the night, not in it
+    home, folder, file, _ = chosen(platform, tags, given, benchmark)  # before the night, not in it
     options = Options(
         platform=folder,
         history=folder_of(history, folder.name),

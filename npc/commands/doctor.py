@@ -21,7 +21,7 @@ def doctor(as_json: bool, missing: bool) -> None:
     from npc.machine.tools import Site
 
     site = Site.here()
-    found = diagnosis.look(missing_only=missing)
+    found = diagnosis.diagnose(missing_only=missing)
     if as_json:
         click.echo(json.dumps(diagnosis.as_json(found, site), indent=2))
     else:

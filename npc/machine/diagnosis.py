@@ -28,14 +28,15 @@ class Diagnosis:
     problems: tuple[str, ...]
 
 
-def diagnose() -> Diagnosis:
-    """Look at everything; takes one or two seconds, most of it to start two MPI ranks."""
+def diagnose(missing_only: bool) -> Diagnosis:
+    """Look at everything, or at the tools alone; takes one or two seconds, most of it to start two ranks."""
     tools = find_all()
-    environment = collect_environment(tools=tools)
-    # One after the other: the ranks must not be seen as somebody else's load.
-    busy = tuple(busy_processes(WATCHED_S))
-    ranks, output = start_two_ranks()
-    findings = preflight(environment, Trial(busy, ranks, output))
+    findings: list[Finding] = []
+    if not missing_only:
+        environment = collect_environment(tools=tools)
+        # One after the other: the ranks must not be seen as somebody else's load.
+        busy = tuple(busy_processes(WATCHED_S))
+        findings = preflight(environment, Trial(busy, *start_two_ranks()))
     problems = [*missing_for_main_job(tools), *(each.seen for each in findings if each.level == "error")]
     return Diagnosis(tuple(tools), tuple(findings), tuple(problems))
 
@@ -70,14 +71,6 @@ def remedies(tools: Sequence[Found], site: Site) -> list[tuple[str, str]]:
     return lines
 
 
-def look(missing_only: bool) -> Diagnosis:
-    """`diagnose`, or its tools alone."""
-    if not missing_only:
-        return diagnose()
-    tools = find_all()
-    return Diagnosis(tuple(tools), (), tuple(missing_for_main_job(tools)))
-
-
 def as_json(diagnosis: Diagnosis, site: Site) -> dict[str, Any]:
     """What ``--json`` prints; its keys are described in docs/commands.md."""
     return {
@@ -106,9 +99,15 @@ def show(diagnosis: Diagnosis, site: Site, missing_only: bool) -> None:
     """Print it for people."""
     if not missing_only:
         _print_tools(diagnosis.tools)
-    _print_remedies(diagnosis.tools, site)
+    if lines := remedies(diagnosis.tools, site):
+        click.echo("Missing, and how to get it here:")
+        for names, way in lines:
+            click.echo(f"  {names}: {way}")
     _print_findings(diagnosis.findings)
-    _print_verdict(diagnosis.problems, brief=missing_only)
+    if diagnosis.problems:
+        click.echo(f"The main job cannot run: {'; '.join(diagnosis.problems)}.")
+    elif not missing_only:
+        click.echo("\nThe main job can run: npc characterise.")
 
 
 def _print_tools(tools: Sequence[Found]) -> None:
@@ -130,14 +129,6 @@ def _print_tools(tools: Sequence[Found]) -> None:
     Console(width=None if sys.stdout.isatty() else 1000).print(table)
 
 
-def _print_remedies(tools: Sequence[Found], site: Site) -> None:
-    lines = remedies(tools, site)
-    if lines:
-        click.echo("Missing, and how to get it here:")
-    for names, way in lines:
-        click.echo(f"  {names}: {way}")
-
-
 def _print_findings(findings: Sequence[Finding]) -> None:
     colours = {"error": "red", "warning": "yellow", "note": "cyan"}
     for finding in findings:
@@ -145,10 +136,3 @@ def _print_findings(findings: Sequence[Finding]) -> None:
         click.echo(f"{click.style(finding.level, fg=colours[finding.level])}: {finding.seen}")
         click.echo(f"  why: {finding.why}")
         click.echo(f"  do:  {finding.do}")
-
-
-def _print_verdict(problems: Sequence[str], brief: bool) -> None:
-    if problems:
-        click.echo(f"The main job cannot run: {'; '.join(problems)}.")
-    elif not brief:
-        click.echo("\nThe main job can run: npc characterise.")

@@ -26,7 +26,7 @@ import importlib
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal, TypeVar
@@ -71,8 +71,26 @@ class Interface:
     data_rate: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Platform:
+class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of the file: its keys and what they may hold."""
+
+
+_Positive = Annotated[float, msgspec.Meta(gt=0, le=sys.float_info.max)]
+_Count = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class Node(_Table, frozen=True):
+    """The table ``node``; what the file does not say is None."""
+
+    cores: _Count | None = None
+    clock_hz: _Positive | None = None
+    simd_bits: Annotated[int, msgspec.Meta(ge=64, multiple_of=64)] | None = None
+    simd_units: _Count | None = None
+    fma: bool | None = None
+    memory_bandwidth: _Positive | None = None
+
+
+class Platform(Node, frozen=True, kw_only=True):
     """The nominal limits of one node; None where the file does not say.
 
     cores: of the node. clock_hz: Hz. simd_bits: width of a SIMD register. simd_units: SIMD instructions
@@ -81,14 +99,8 @@ class Platform:
 
     name: str
     description: str = ""
-    cores: int | None = None
-    clock_hz: float | None = None
-    simd_bits: int | None = None
-    simd_units: int | None = None
-    fma: bool | None = None
-    memory_bandwidth: float | None = None
-    interfaces: Mapping[str, Interface] = field(default_factory=dict)
-    bands: Mapping[str, Any] = field(default_factory=dict)
+    interfaces: Mapping[str, Interface] = {}
+    bands: Mapping[str, Any] = {}
 
     def peak_flops(self, precision: Precision) -> float | None:
         """Theoretical FLOP/s of the node; None unless cores, clock, width, units and FMA are all known.
@@ -162,23 +174,6 @@ def read_platform(path: Path) -> Platform:
         raise InvalidPlatform(f"{path}: {error}") from None
 
 
-class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A table of the file: its keys and what they may hold."""
-
-
-_Positive = Annotated[float, msgspec.Meta(gt=0, le=sys.float_info.max)]
-_Count = Annotated[int, msgspec.Meta(ge=1)]
-
-
-class _Node(_Table, frozen=True):
-    cores: _Count | None = None
-    clock_hz: _Positive | None = None
-    simd_bits: Annotated[int, msgspec.Meta(ge=64, multiple_of=64)] | None = None
-    simd_units: _Count | None = None
-    fma: bool | None = None
-    memory_bandwidth: _Positive | None = None
-
-
 class _Link(_Table, frozen=True):
     link: str = ""
     data_rate: _Positive | None = None
@@ -193,7 +188,7 @@ class _File(_Table, frozen=True):
 
 def _platform(name: str, table: Mapping[str, Any]) -> Platform:
     file = _read_table(table, _File, "")
-    node = _read_table(file.node, _Node, "node.")
+    node = _read_table(file.node, Node, "node.")
     if node.clock_hz is not None and node.clock_hz < 1e6:
         raise InvalidPlatform(f"node.clock_hz: {node.clock_hz:g} Hz is no clock; 2.5 GHz is 2.5e9")
     return Platform(

@@ -58,10 +58,6 @@ PREFIXES: Final[dict[str, float]] = {
 }
 
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kKMGT])(i?))?(B?)", re.ASCII)
-_BINARY: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-_DECIMAL: Final = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-
-
 _BELOW_ONE: Final = {prefix: PREFIXES[prefix] for prefix in ("n", "µ", "m", "")}
 _ABOVE_ONE: Final = {prefix: PREFIXES[prefix] for prefix in ("", "k", "M", "G", "T", "P")}
 
@@ -77,10 +73,8 @@ def parse_size(text: str) -> int:
     if not match:
         raise ValueError(f"not a size in bytes: {text!r} (examples: 65536, 64K, 1MiB, 400kB)")
     number, prefix, binary, byte = match.groups("")
-    if binary or (prefix != "k" and not byte):
-        factor = _BINARY["K" if prefix == "k" else prefix]
-    else:
-        factor = _DECIMAL[prefix]
+    is_binary = prefix and (binary or (prefix != "k" and not byte))
+    factor = int(PREFIXES[f"{prefix.upper()}i" if is_binary else prefix])
     whole, _, part = number.partition(".")
     parts: int = 10 ** len(part)
     size, rest = divmod(int(whole + part) * factor, parts)  # a float would round sizes above 2^53
@@ -92,8 +86,9 @@ def parse_size(text: str) -> int:
 def format_size(size_bytes: int) -> str:
     """The shortest exact binary form that `parse_size` reads back: ``65536`` → ``64K``."""
     for prefix in ("T", "G", "M", "K"):
-        if size_bytes >= _BINARY[prefix] and size_bytes % _BINARY[prefix] == 0:
-            return f"{size_bytes // _BINARY[prefix]}{prefix}"
+        factor = int(PREFIXES[f"{prefix}i"])
+        if size_bytes >= factor and size_bytes % factor == 0:
+            return f"{size_bytes // factor}{prefix}"
     return str(size_bytes)
 
 

@@ -19,18 +19,13 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from npb import interfaces, placement, readiness
-from npb.children import NOT_FOUND, CannotStart, Child
+from npb.children import NOT_FOUND, Child
 from npb.messages import BadMessage, Decoder, encode
-from npb.processes import (
-    UNKILLABLE_S,
-    adopt_orphans,
-    descendants,
-    reap,
-    signal_each,
-)
+from npb.processes import UNKILLABLE_S, adopt_orphans, descendants, reap, signal_each
 from npc.machine import sysfs
 from npc.machine.processes import die_with_parent
 
@@ -94,7 +89,7 @@ class Agent:
         self._control = control
         control.setblocking(False)
         self._selector.register(control, selectors.EVENT_READ, self._on_control)
-        self._selector.register(self._to_rank, selectors.EVENT_READ, self._on_rank)
+        self._selector.register(self._to_rank, selectors.EVENT_READ, partial(self._on_death, self._to_rank))
         self._watch_signals()
         self._watch_launcher()
         view = interfaces.own_view()
@@ -140,14 +135,7 @@ class Agent:
                 pidfd = os.pidfd_open(pid)
             except (AttributeError, OSError):  # before Linux 5.3: its rank's death must do
                 continue
-            self._selector.register(pidfd, selectors.EVENT_READ, self._launcher_ended(pidfd))
-
-    def _launcher_ended(self, pidfd: int) -> Callable[[], None]:
-        def ended() -> None:
-            self._selector.unregister(pidfd)
-            self._on_interrupt(signal.SIGTERM)
-
-        return ended
+            self._selector.register(pidfd, selectors.EVENT_READ, partial(self._on_death, pidfd))
 
     def _on_interrupt(self, signum: int) -> None:
         if self._interrupted:
@@ -156,9 +144,9 @@ class Agent:
         self._send({"event": "interrupted", "signal": int(signum)})
         self._after(ORDERLY_S, lambda: self._leave(128 + signum))
 
-    def _on_rank(self) -> None:
-        """The rank never writes again: readable means that it died."""
-        self._selector.unregister(self._to_rank)
+    def _on_death(self, of: int | socket.socket) -> None:
+        """A launcher's daemon has ended; or the rank, which never writes: readable means that it died."""
+        self._selector.unregister(of)
         self._on_interrupt(signal.SIGTERM)
 
     def _on_child(self) -> None:
@@ -237,28 +225,23 @@ class Agent:
         self._tool_id = n
         self._role = message["role"]
         self._ending = False
-        cpus = set(message["cpus"]) if message["cpus"] is not None else self._cpus
+        cpus = set(message["cpus"]) or self._cpus
         with contextlib.suppress(OSError):
             # Off the tool's CPUs if there are others: even its rare wake-ups shall not be there.
             os.sched_setaffinity(0, (self._cpus - cpus) or self._cpus)
         try:
-            tool = self._tool = Child(message["argv"], cpus, os.environ)
+            tool = self._tool = Child(message["argv"], cpus)
         except OSError as error:
             self._tool = None
-            self._send({"event": "reply", "n": n, "error": _why_not(message["argv"][0], error)})
+            why = NOT_FOUND if error.errno == errno.ENOENT else error.strerror
+            self._send({"event": "reply", "n": n, "error": f"{message['argv'][0]}: {why}"})
             return
-        limit = message["timeout_s"]
-        if limit is not None:
-            self._after(limit, lambda: self._timed_out(tool))
-        reply = {
-            "event": "reply",
-            "n": n,
-            "cpus": sysfs.format_cpus(tool.cpus),
-            "datagrams": readiness.datagrams_received(),
-        }
+        cpu_list, datagrams = sysfs.format_cpus(tool.cpus), readiness.datagrams_received()
+        reply = {"event": "reply", "n": n, "cpus": cpu_list, "datagrams": datagrams}
         if self._role == "server":
             self._await_ready(tool, reply, message["ready_s"], message["ready_after_s"])
         else:
+            self._after(message["timeout_s"], lambda: self._timed_out(tool))
             self._send(reply)
 
     def _await_ready(self, tool: Child, reply: dict[str, Any], limit_s: float, after_s: float | None) -> None:
@@ -365,12 +348,6 @@ class Agent:
     def _check_left(self) -> None:
         if self._leaving is not None and not self._tool:
             self.exit_code = self._leaving
-
-
-def _why_not(program: str, error: OSError) -> str:
-    if isinstance(error, CannotStart) and error.errno == errno.ENOENT:
-        return f"{program}: {NOT_FOUND}"
-    return f"{program}: {error.strerror}"
 
 
 def start_process(rank: int) -> None:

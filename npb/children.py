@@ -11,7 +11,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from npc.machine.processes import die_with_parent
@@ -22,15 +22,11 @@ MAX_OUTPUT_BYTES: Final = 256 * 2**20
 NOT_FOUND: Final = "not found in PATH"
 
 
-class CannotStart(OSError):
-    """The program could not be executed: `errno` and `strerror` as of execve(2)."""
-
-
 class Child:
     """A started process, its session's processes included. `cpus` is the affinity that it really has."""
 
-    def __init__(self, argv: Sequence[str], cpus: Collection[int], environment: Mapping[str, str]) -> None:
-        """Execute `argv` on `cpus`. Raises `CannotStart`."""
+    def __init__(self, argv: Sequence[str], cpus: Collection[int]) -> None:
+        """Execute `argv` on `cpus`. Raises OSError as of execve(2)."""
         self.out = os.memfd_create("out")
         self.err = os.memfd_create("err")
         self._sent = {self.out: 0, self.err: 0}
@@ -39,9 +35,7 @@ class Child:
         self.timed_out = False
         self._started = time.monotonic()
         try:
-            self.pid = _fork_and_execute(
-                lambda: os.execvpe(argv[0], list(argv), dict(environment)), cpus, self.out, self.err
-            )
+            self.pid = _fork_and_execute(argv, cpus, self.out, self.err)
         except OSError:
             self.close()
             raise
@@ -72,8 +66,8 @@ class Child:
         return data
 
 
-def _fork_and_execute(execute: Callable[[], object], cpus: Collection[int], out: int, err: int) -> int:
-    """Fork; in the child: own session, own death with the agent, CPUs, stdio, `execute`. Returns the pid."""
+def _fork_and_execute(argv: Sequence[str], cpus: Collection[int], out: int, err: int) -> int:
+    """Fork; in the child: own session, own death with the agent, CPUs, stdio, `argv`. Returns the pid."""
     agent = os.getpid()
     read_end, write_end = os.pipe()
     pid = os.fork()
@@ -91,7 +85,7 @@ def _fork_and_execute(execute: Callable[[], object], cpus: Collection[int], out:
             # Python ignores these two, and ignored signals survive execve(2).
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)
             signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-            execute()
+            os.execvp(argv[0], list(argv))
         except OSError as error:
             os.write(write_end, str(error.errno).encode())
         finally:
@@ -102,6 +96,5 @@ def _fork_and_execute(execute: Callable[[], object], cpus: Collection[int], out:
     if failure:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, 0)
-        number = int(failure)
-        raise CannotStart(number, os.strerror(number))
+        raise OSError(int(failure), os.strerror(int(failure)))
     return pid

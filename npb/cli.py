@@ -46,27 +46,19 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
-    tool = parser.add_argument_group("the tool")
-    tool.add_argument(
-        "--servercmd", required=True, type=_command, metavar="CMD", help="the server's command line"
-    )
-    tool.add_argument(
-        "--clientcmd", required=True, type=_command, metavar="CMD", help="the client's command line"
-    )
-    tool.add_argument(
-        "--killserver", action="store_true", help="end the server at once when the clients are done"
-    )
-    tool.add_argument(
+    add = parser.add_argument_group("the tool").add_argument
+    add("--servercmd", required=True, type=_command, metavar="CMD", help="the server's command line")
+    add("--clientcmd", required=True, type=_command, metavar="CMD", help="the client's command line")
+    add("--killserver", action="store_true", help="end the server at once when the clients are done")
+    add(
         "--server-per-step",
         action="store_true",
         help="a fresh server for each step (perftest and iperf3 -1 get one anyway)",
     )
-    tool.add_argument(
-        "--parser", metavar="NAME", help="reads the client's output; raw: none (default: by the tool)"
-    )
+    add("--parser", metavar="NAME", help="reads the client's output; raw: none (default: by the tool)")
 
-    sweep = parser.add_argument_group("what is repeated")
-    sweep.add_argument(
+    add = parser.add_argument_group("what is repeated").add_argument
+    add(
         "--repeat",
         action="append",
         default=[],
@@ -74,66 +66,50 @@ def parser() -> argparse.ArgumentParser:
         help="inside a command: --NAME VALUE for each value; here: each value for {NAME} in the commands; "
         "OP is one of + - * /, or give a list NAME:A,B,C; several make their product",
     )
-    sweep.add_argument(
-        "--runs", type=_count, default=1, metavar="N", help="repeat everything, fresh clients (1)"
-    )
-    sweep.add_argument(
-        "--shuffle", nargs="?", const=-1, type=int, metavar="SEED", help="random order; the seed is recorded"
-    )
-    sweep.add_argument("--fail-fast", action="store_true", help="stop at the first failed step")
+    add("--runs", type=_count, default=1, metavar="N", help="repeat everything, fresh clients (1)")
+    add("--shuffle", nargs="?", const=-1, type=int, metavar="SEED", help="random order; the seed is recorded")
+    add("--fail-fast", action="store_true", help="stop at the first failed step")
 
-    where = parser.add_argument_group("addresses and CPUs")
-    where.add_argument(
+    add = parser.add_argument_group("addresses and CPUs").add_argument
+    add(
         "--replace-host",
         "--modify_hostname",
         nargs=2,
         metavar=("OLD", "NEW"),
         help="in the server's host name, for a second network: node ib-node",
     )
-    where.add_argument("--interface", metavar="NAME", help="the server's address on this interface")
-    where.add_argument("--hostfile-addresses", metavar="FILE", help="lines `host address`")
-    where.add_argument("--server-cpus", metavar="LIST", help="such as 0-3,8 (default: all of the job's)")
-    where.add_argument("--client-cpus", metavar="LIST", help="the same for the client")
+    add("--interface", metavar="NAME", help="the server's address on this interface")
+    add("--hostfile-addresses", metavar="FILE", help="lines `host address`")
+    add("--server-cpus", metavar="LIST", help="such as 0-3,8 (default: all of the job's)")
+    add("--client-cpus", metavar="LIST", help="the same for the client")
 
-    limits = parser.add_argument_group("limits, in seconds")
-    limits.add_argument(
-        "--ready-timeout", type=_seconds, default=10.0, metavar="S", help="until the server listens (10)"
-    )
-    limits.add_argument(
+    add = parser.add_argument_group("limits, in seconds").add_argument
+    add("--ready-timeout", type=_seconds, default=10.0, metavar="S", help="until the server listens (10)")
+    add(
         "--ready-after",
         type=_seconds,
         metavar="S",
         help="take the server as ready after this time, for one whose socket cannot be seen (perftest -R)",
     )
-    limits.add_argument("--timeout", type=_seconds, default=60.0, metavar="S", help="for each step (60)")
-    limits.add_argument("--total-timeout", type=_seconds, metavar="S", help="for everything")
-    limits.add_argument(
-        "--start-timeout", type=_seconds, default=120.0, metavar="S", help="until MPI has started (120)"
-    )
+    add("--timeout", type=_seconds, default=60.0, metavar="S", help="for each step (60)")
+    add("--total-timeout", type=_seconds, metavar="S", help="for everything")
+    add("--start-timeout", type=_seconds, default=120.0, metavar="S", help="until MPI has started (120)")
 
-    pairs = parser.add_argument_group("many nodes, one process each")
-    pairs.add_argument(
+    add = parser.add_argument_group("many nodes, one process each").add_argument
+    add(
         "--pairs",
         metavar="WHICH",
         help="all, ring, one-to-all, bisection, sample:K (K random rounds), or a file with lines `host host`",
     )
-    pairs.add_argument(
-        "--serial", action="store_true", help="one pair at a time instead of disjoint pairs at once"
-    )
-    pairs.add_argument(
-        "--topology", metavar="FILE", help="`scontrol show topology`, or a file of racks and switches"
-    )
-    pairs.add_argument("--heatmap", metavar="PNG", help="where to draw it (default: heatmap.png in --output)")
+    add("--serial", action="store_true", help="one pair at a time instead of disjoint pairs at once")
+    add("--topology", metavar="FILE", help="`scontrol show topology`, or a file of racks and switches")
+    add("--heatmap", metavar="PNG", help="where to draw it (default: heatmap.png in --output)")
 
-    output = parser.add_argument_group("output")
-    output.add_argument(
-        "--output", metavar="DIR", help="keep raw output, launches.jsonl and records.csv there"
-    )
-    output.add_argument(
-        "--format", choices=("table", "csv", "json", "raw"), default="table", help="on stdout (table)"
-    )
-    output.add_argument("--platform", metavar="NAME", help="in the records (default: the host name)")
-    output.add_argument("--benchmark", metavar="NAME", help="in the records (default: the tool)")
+    add = parser.add_argument_group("output").add_argument
+    add("--output", metavar="DIR", help="keep raw output, launches.jsonl and records.csv there")
+    add("--format", choices=("table", "csv", "json", "raw"), default="table", help="on stdout (table)")
+    add("--platform", metavar="NAME", help="in the records (default: the host name)")
+    add("--benchmark", metavar="NAME", help="in the records (default: the tool)")
     return parser
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import parsers
 from npb import addresses, cluster, placement, sweep
 from npb.launch_result import RAW, Blame, LaunchResult, parser_of
-from npb.measure import Method, Outcome, PairMeasurement
+from npb.measure import Outcome, PairMeasurement
 from npb.nodes import HostLost, Node, Reception
 from npb.results import Results
 from npb.sweep import Step
@@ -97,26 +97,19 @@ class Conductor:
         if self._signal:
             self._work.cancel()
         try:
-            await asyncio.wait_for(self._work, self._options.total_timeout)
-        except asyncio.TimeoutError:
-            self._out_of_time = True
-        except asyncio.CancelledError:
-            pass
-        except Unusable as problem:
-            return await self._give_up(str(problem))
-        except OSError as error:
-            return await self._give_up(_cannot_write(error))
-        try:
+            try:
+                await asyncio.wait_for(self._work, self._options.total_timeout)
+            except asyncio.TimeoutError:
+                self._out_of_time = True
+            except asyncio.CancelledError:
+                pass
             code = self._finish()
-        except OSError as error:
-            return await self._give_up(_cannot_write(error))
+        except (Unusable, OSError) as problem:
+            why = _cannot_write(problem) if isinstance(problem, OSError) else problem
+            print(f"npb: {why}", file=sys.stderr, flush=True)
+            code = USAGE
         await self._dismiss(code)
         return code
-
-    async def _give_up(self, why: str) -> int:
-        print(f"npb: {why}", file=sys.stderr, flush=True)
-        await self._dismiss(USAGE)
-        return USAGE
 
     def _interrupt(self, signum: int) -> None:
         if not self._signal:
@@ -135,17 +128,15 @@ class Conductor:
     # -- measuring -----------------------------------------------------------------------------------
 
     async def _measure(self) -> None:
+        options = self._options
         steps = self._plan()
-        method = self._method(self._parser())
+        options.parser = self._parser()
+        options.server_cpus = self._cpus("server_cpus", 0)
+        options.client_cpus = self._cpus("client_cpus", 1)
         self._table = self._address_table()
-        for node in self._nodes.values():
-            self._check_cpus(node)
-        if self._options.pairs:
-            await self._measure_pairs(method, steps)
-        else:
-            await self._measure_one(method, steps)
+        await (self._measure_pairs(steps) if options.pairs else self._measure_one(steps))
 
-    async def _measure_one(self, method: Method, steps: Sequence[Step]) -> None:
+    async def _measure_one(self, steps: Sequence[Step]) -> None:
         """Rank 0 serves rank 1; without either there is nothing to measure."""
         if len(self._hosts) > 2:
             raise Unusable(
@@ -161,9 +152,9 @@ class Conductor:
         except (addresses.NoAddress, HostLost) as error:
             raise Unusable(str(error)) from None
         self._results = self._open_results(len(steps))
-        await self._steps(0, 1, address, method, steps, Place(None, 0))
+        await self._steps(0, 1, address, steps, Place(None, 0))
 
-    async def _measure_pairs(self, method: Method, steps: Sequence[Step]) -> None:
+    async def _measure_pairs(self, steps: Sequence[Step]) -> None:
         """All rounds, then the worst pairs once more, then the verdict."""
         from npb import schedule  # not needed, and not paid for, by one pair
         from npc.machine import fabric
@@ -178,13 +169,13 @@ class Conductor:
         for run in range(options.runs):
             of_run = [step for step in steps if step.sample == run]
             for number, pairs in enumerate(plan):
-                await self._round(pairs, method, of_run, Place(run * len(plan) + number, 0))
+                await self._round(pairs, of_run, Place(run * len(plan) + number, 0))
                 if options.fail_fast and self._any_failed():
                     return
         if len(self._hosts) > 2:
-            await self._repeat_worst(method, [step for step in steps if step.sample == 0])
+            await self._repeat_worst([step for step in steps if step.sample == 0])
 
-    async def _repeat_worst(self, method: Method, steps: Sequence[Step]) -> None:
+    async def _repeat_worst(self, steps: Sequence[Step]) -> None:
         from npb.schedule import disjoint_rounds
 
         ranks = {label: rank for rank, label in enumerate(self._labels)}
@@ -192,23 +183,19 @@ class Conductor:
         pairs = [(ranks[server], ranks[client]) for server, client in names]
         serial = self._options.serial
         for disjoint in [[pair] for pair in pairs] if serial else disjoint_rounds(pairs):
-            await self._round(disjoint, method, steps, Place(None, 1))
+            await self._round(disjoint, steps, Place(None, 1))
 
-    async def _round(
-        self, pairs: Sequence[tuple[int, int]], method: Method, steps: Sequence[Step], place: Place
-    ) -> None:
+    async def _round(self, pairs: Sequence[tuple[int, int]], steps: Sequence[Step], place: Place) -> None:
         """Disjoint pairs at once; the round ends with its slowest pair."""
         measured = await asyncio.gather(
-            *(self._pair(server, client, method, steps, place) for server, client in pairs),
+            *(self._pair(server, client, steps, place) for server, client in pairs),
             return_exceptions=True,  # else one pair that is cut short would not wait for the others' ends
         )
         for problem in measured:
             if problem is not None:
                 raise problem
 
-    async def _pair(
-        self, server: int, client: int, method: Method, steps: Sequence[Step], place: Place
-    ) -> None:
+    async def _pair(self, server: int, client: int, steps: Sequence[Step], place: Place) -> None:
         """One pair of many: what is wrong with it is recorded, and the rest goes on."""
         try:
             for rank in (server, client):
@@ -220,18 +207,17 @@ class Conductor:
             address = await self._address(self._nodes[server], self._nodes[client])
         except (HostLost, addresses.NoAddress) as error:
             result = LaunchResult(f"unavailable: {error}", Blame.SERVER)
-            self._add(
-                Outcome(steps[0], steps[0].client, steps[0].server, now(), result), server, client, place
-            )
+            self._add(Outcome(steps[0], steps[0].client, now(), result), server, client, place)
             return
-        await self._steps(server, client, address, method, steps, place)
+        await self._steps(server, client, address, steps, place)
 
     async def _steps(
-        self, server: int, client: int, address: str, method: Method, steps: Sequence[Step], place: Place
+        self, server: int, client: int, address: str, steps: Sequence[Step], place: Place
     ) -> None:
         """Measure the steps on one pair and write down each as it ends, the interrupted one, too."""
         assert self._results
-        measurement = PairMeasurement(self._nodes[server], self._nodes[client], address, method, len(steps))
+        nodes = self._nodes[server], self._nodes[client]
+        measurement = PairMeasurement(*nodes, address, self._options, len(steps))
         number = None
         step, began = steps[0], now()
         try:
@@ -245,7 +231,7 @@ class Conductor:
         except asyncio.CancelledError:
             await measurement.abort()
             result = LaunchResult(*self._why_cut_short())
-            self._add(Outcome(step, step.client, step.server, began, result), server, client, place)
+            self._add(Outcome(step, step.client, began, result), server, client, place)
             raise
         if number is not None:
             self._results.add_server_output(number, output)
@@ -291,33 +277,16 @@ class Conductor:
             raise Unusable(f"there is no parser {name!r}; there are: raw, {', '.join(known)}")
         return name
 
-    def _method(self, parser: str) -> Method:
-        options = self._options
+    def _cpus(self, option: str, rank: int) -> frozenset[int]:
+        """The CPUs that an option names, none without it; the job must have them wherever they are used."""
         try:
-            server_cpus = parse_cpus(options.server_cpus) if options.server_cpus else None
-            client_cpus = parse_cpus(options.client_cpus) if options.client_cpus else None
+            cpus = parse_cpus(getattr(self._options, option) or "")
+            for node in self._nodes.values():
+                if self._options.pairs or node.rank == rank:
+                    placement.within(cpus, node.cpus, node.name)
         except ValueError as error:
-            raise Unusable(str(error)) from None
-        return Method(
-            parser=parser,
-            timeout_s=options.timeout,
-            ready_s=options.ready_timeout,
-            ready_after_s=options.ready_after,
-            kill_server=options.killserver,
-            server_per_step=options.server_per_step,
-            server_cpus=server_cpus,
-            client_cpus=client_cpus,
-        )
-
-    def _check_cpus(self, node: Node) -> None:
-        many = bool(self._options.pairs)
-        for option, rank in (("server_cpus", 0), ("client_cpus", 1)):
-            text = getattr(self._options, option)
-            if text and (many or node.rank == rank):
-                try:
-                    placement.within(parse_cpus(text), node.cpus, node.name)
-                except ValueError as error:
-                    raise Unusable(f"--{option.replace('_', '-')}: {error}") from None
+            raise Unusable(f"--{option.replace('_', '-')}: {error}") from None
+        return cpus
 
     def _address_table(self) -> dict[str, str] | None:
         path = self._options.hostfile_addresses
@@ -343,9 +312,8 @@ class Conductor:
 
     def _open_results(self, planned: int, seed: int | None = None) -> Results:
         options = self._options
-        parser = self._parser()
         # Who reads the launches later looks for a parser of this name: perftest's for ib_write_bw.
-        tool = tool_of(options.clientcmd) if parser == RAW else parser
+        tool = tool_of(options.clientcmd) if options.parser == RAW else options.parser
         try:
             return Results(
                 Path(options.output) if options.output else None,

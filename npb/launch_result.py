@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
-from npb.nodes import Ended
+from npb.nodes import Ended, ending
 from npc.records.launch import tool_of
 from npc.records.reading import Reading
 from npc.records.record import OK
@@ -59,7 +59,10 @@ def judge(parser: str, argv: Sequence[str], client: Ended, datagrams: int) -> La
     if client.timed_out:
         return LaunchResult(f"timeout: {tool_of(argv)} still ran after its limit", Blame.TIME, readings)
     if client.exit != 0:
-        status = _unavailable(readings) or f"failed: {_how_it_ended(argv, client)}"
+        status = (
+            _unavailable(readings)
+            or f"failed: {how_it_ended(tool_of(argv), client.exit, client.out, client.err)}"
+        )
         return LaunchResult(status, Blame.CLIENT, readings)
     bad = next((reading.status for reading in readings if reading.status != OK), None)
     if bad is not None:
@@ -91,6 +94,12 @@ def last_line(*streams: bytes) -> str:
     return ""
 
 
+def how_it_ended(tool: str, exit_code: int, *streams: bytes) -> str:
+    """A tool's end in words, with the last line that it printed."""
+    said = last_line(*streams)
+    return f"{tool} {ending(exit_code)}" + (f": {said}" if said else "")
+
+
 def read(parser: str, argv: Sequence[str], out: bytes, err: bytes) -> tuple[Reading, ...]:
     """What the parser reads in stdout with stderr behind it, as ``npc collect`` will; nothing without one."""
     import parsers
@@ -103,12 +112,6 @@ def read(parser: str, argv: Sequence[str], out: bytes, err: bytes) -> tuple[Read
 
 def _unavailable(readings: Sequence[Reading]) -> str:
     return next((each.status for each in readings if each.status.startswith("unavailable: ")), "")
-
-
-def _how_it_ended(argv: Sequence[str], client: Ended) -> str:
-    how = f"was ended by signal {-client.exit}" if client.exit < 0 else f"ended with exit code {client.exit}"
-    said = last_line(client.out, client.err)
-    return f"{tool_of(argv)} {how}" + (f": {said}" if said else "")
 
 
 def _only_quits(argv: Sequence[str]) -> bool:

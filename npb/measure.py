@@ -6,16 +6,17 @@ is started for each step. Which kind it is follows from the tool, or is learned 
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import signal
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from npb import addresses
-from npb.launch_result import Blame, LaunchResult, judge, last_line, unavailable
+from npb.launch_result import Blame, LaunchResult, how_it_ended, judge, unavailable
 from npb.nodes import CannotRun, Ended, HostLost, Node, Running
 from npb.sweep import Step
 from npc.records.launch import now, tool_of
@@ -33,35 +34,21 @@ _SERVES_MANY: Final = frozenset({"qperf", "sockperf", "iperf", "netserver"})
 _STOP_SIGNALS: Final = {"sockperf": signal.SIGINT}
 
 
-@dataclass(frozen=True)
-class Method:
-    """How every pair is measured: what is the same for all of them."""
-
-    parser: str
-    timeout_s: float
-    ready_s: float
-    ready_after_s: float | None
-    kill_server: bool
-    server_per_step: bool
-    server_cpus: Collection[int] | None
-    client_cpus: Collection[int] | None
-
-
 @dataclass
 class Outcome:
-    """A finished step. `exit` is the client's, None if it never started."""
+    """A finished step.
+
+    client: how its client ended, None if it never started. server_output: what the server printed meanwhile
+    on stdout and stderr.
+    """
 
     step: Step
     argv: tuple[str, ...]
-    server_argv: tuple[str, ...]
     started: str
     result: LaunchResult
     seconds: float = 0.0
-    exit: int | None = None
-    out: bytes = b""
-    err: bytes = b""
-    server_out: bytes = b""
-    server_err: bytes = b""
+    client: Ended | None = None
+    server_output: tuple[bytes, bytes] = (b"", b"")
     placement: dict[str, str] = field(default_factory=dict)
 
 
@@ -82,13 +69,16 @@ def ends_by_itself(argv: Sequence[str]) -> bool | None:
 class PairMeasurement:
     """A server node and a client node, and the server's life between steps."""
 
-    def __init__(self, server: Node, client: Node, address: str, method: Method, steps: int) -> None:
-        """`steps`: how many there will be; a server's kind is only learned if it matters."""
+    def __init__(
+        self, server: Node, client: Node, address: str, options: argparse.Namespace, steps: int
+    ) -> None:
+        """options: as of `npb.cli`, its CPU lists read and its parser found. steps: how many there will be; a
+        server's kind is only learned if it matters."""
         self._server_node = server
         self._client_node = client
         self._address = address
         self._interface = addresses.interface_of(server.view, client.view, address)
-        self._method = method
+        self._options = options
         self._server: Running | None = None
         self._client_running: Running | None = None
         self._server_output = (b"", b"")
@@ -101,7 +91,7 @@ class PairMeasurement:
         """One client. Whatever goes wrong with the tools or the hosts is in the outcome."""
         server_argv = addresses.fill(step.server, self._address)
         client_argv = addresses.fill(step.client, self._address)
-        outcome = Outcome(step, client_argv, server_argv, now(), LaunchResult("", Blame.NONE))
+        outcome = Outcome(step, client_argv, now(), LaunchResult("", Blame.NONE))
         if self._interface:
             outcome.placement[INTERFACE] = self._interface
         began = time.monotonic()
@@ -112,7 +102,7 @@ class PairMeasurement:
             outcome.placement["server_cpus"] = self._server.cpus
             outcome.result = await self._client(outcome)
         except CannotRun as error:
-            status = error.ended and unavailable(self._method.parser, server_argv, error.ended)
+            status = error.ended and unavailable(self._options.parser, server_argv, error.ended)
             outcome.result = LaunchResult(
                 status or f"{error.kind}: server on {self._server_node.name}: {error}", Blame.SERVER
             )
@@ -121,15 +111,15 @@ class PairMeasurement:
             blame = Blame.SERVER if lost is self._server_node else Blame.CLIENT
             outcome.result = LaunchResult(f"failed: {error}", blame)
             await self.abort()
-        outcome.seconds = outcome.seconds or time.monotonic() - began
-        outcome.server_out, outcome.server_err = self._server_output
+        outcome.seconds = outcome.client.seconds if outcome.client else time.monotonic() - began
+        outcome.server_output = self._server_output
         return outcome
 
     async def finish(self) -> tuple[bytes, bytes]:
         """End the server; what it printed at last."""
         self._server_output = (b"", b"")
         with contextlib.suppress(HostLost):
-            if self._server and not self._method.kill_server and not self._server.ended.done():
+            if self._server and not self._options.killserver and not self._server.ended.done():
                 await self._await_server_end(SERVER_END_S)
                 if not self._server.ended.done():
                     tool, host = self._server.argv[0], self._server_node.name
@@ -157,9 +147,9 @@ class PairMeasurement:
             await self._stop_server()
             self._server_output = (b"", b"")
         if self._server is None:
-            method = self._method
+            options = self._options
             self._server = await self._server_node.start_server(
-                argv, method.server_cpus, method.ready_s, method.ready_after_s
+                argv, options.server_cpus, options.ready_timeout, options.ready_after
             )
             self._datagrams = self._server.datagrams
             if self._one_shot is None:
@@ -183,10 +173,10 @@ class PairMeasurement:
     # -- the client ----------------------------------------------------------------------------------
 
     async def _client(self, outcome: Outcome) -> LaunchResult:
-        method, server = self._method, self._server
+        options, server = self._options, self._server
         assert server
         try:
-            client = await self._client_node.start_client(outcome.argv, method.client_cpus, method.timeout_s)
+            client = await self._client_node.start_client(outcome.argv, options.client_cpus, options.timeout)
         except CannotRun as error:
             await self._after_step()
             return LaunchResult(f"{error.kind}: client on {self._client_node.name}: {error}", Blame.CLIENT)
@@ -194,17 +184,11 @@ class PairMeasurement:
         outcome.placement["client_cpus"] = client.cpus
         server_died = await self._until_client_ends(client, server)
         ended = await self._client_node.stop(client) if server_died else client.ended.result()
-        self._client_running = None
-        outcome.exit, outcome.seconds, outcome.out, outcome.err = (
-            ended.exit,
-            ended.seconds,
-            ended.out,
-            ended.err,
-        )
+        self._client_running, outcome.client = None, ended
         datagrams, failure = await self._server_after(server, client_ok=ended.exit == 0 and not server_died)
-        result = judge(method.parser, outcome.argv, ended, datagrams)
+        result = judge(options.parser, outcome.argv, ended, datagrams)
         if ended.timed_out:
-            return LaunchResult(f"{result.status} of {method.timeout_s:g} s", result.blame, result.readings)
+            return LaunchResult(f"{result.status} of {options.timeout:g} s", result.blame, result.readings)
         if failure or server_died:
             status = f"failed: server on {self._server_node.name}: {failure or 'it ended in mid-step'}"
             return LaunchResult(status, Blame.SERVER, result.readings)
@@ -212,7 +196,7 @@ class PairMeasurement:
 
     async def _until_client_ends(self, client: Running, server: Running) -> bool:
         """Wait for the client; True if the server ended and left it alone."""
-        limit_s = self._method.timeout_s + 10.0  # the agent keeps the limit; this is for one that cannot
+        limit_s = self._options.timeout + 10.0  # the agent keeps the limit; this is for one that cannot
         await asyncio.wait({client.ended, server.ended}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
         if client.ended.done():
             return False
@@ -244,11 +228,9 @@ class PairMeasurement:
         received = ended.datagrams - self._datagrams
         if ended.exit == 0:
             return received, ""
-        how = f"ended by signal {-ended.exit}" if ended.exit < 0 else f"ended with exit code {ended.exit}"
-        said = last_line(*self._server_output)
-        return received, f"{server.argv[0]} {how}" + (f": {said}" if said else "")
+        return received, how_it_ended(server.argv[0], ended.exit, *self._server_output)
 
     async def _after_step(self) -> None:
         """A server for one client must not meet the next one."""
-        if self._server and (self._method.server_per_step or self._one_shot):
+        if self._server and (self._options.server_per_step or self._one_shot):
             await self._stop_server()

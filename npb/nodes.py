@@ -95,30 +95,23 @@ class Node:
             self._lose(why)
 
     async def start_server(
-        self, argv: Sequence[str], cpus: Collection[int] | None, ready_s: float, ready_after_s: float | None
+        self, argv: Sequence[str], cpus: Collection[int], ready_s: float, ready_after_s: float | None
     ) -> Running:
-        """Start a server and wait until it listens. Raises `CannotRun`, `HostLost`."""
-        number = next(self._numbers)
-        running = self._expect_end(number)
-        reply = asyncio.ensure_future(
-            self._ask(
-                "start",
-                number,
-                limit_s=ready_s + ANSWER_S,
-                role="server",
-                argv=argv,
-                cpus=sorted(cpus) if cpus else None,
-                timeout_s=None,
-                ready_s=ready_s,
-                ready_after_s=ready_after_s,
-            )
-        )
+        """Start a server, on all CPUs of the job if `cpus` names none, and wait until it listens.
+
+        Raises `CannotRun`, `HostLost`.
+        """
+        number, running = self._expect_end()
+        how: dict[str, Any] = {"role": "server", "argv": argv, "cpus": sorted(cpus), "ready_s": ready_s}
+        asked = self._ask("start", number, ready_s + ANSWER_S, **how, ready_after_s=ready_after_s)
+        reply = asyncio.ensure_future(asked)
         try:
             both: set[asyncio.Future[Any]] = {reply, running}
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             if running.done() and not reply.done():
                 ended = running.result()
-                raise CannotRun(_ended_early(argv, ended), ended)
+                said = f"{argv[0]} {ending(ended.exit)} before it listened{_last_lines(ended)}"
+                raise CannotRun(said, ended)
             message, _ = await reply
         finally:
             reply.cancel()
@@ -130,20 +123,11 @@ class Node:
             raise CannotRun(f"{argv[0]} {message['error']}{_last_lines(ended)}")
         return Running(tuple(argv), message["cpus"], message["datagrams"], running)
 
-    async def start_client(
-        self, argv: Sequence[str], cpus: Collection[int] | None, timeout_s: float
-    ) -> Running:
+    async def start_client(self, argv: Sequence[str], cpus: Collection[int], timeout_s: float) -> Running:
         """Start a client, which ends or is ended after `timeout_s`. Raises `CannotRun`, `HostLost`."""
-        number = next(self._numbers)
-        running = self._expect_end(number)
-        message, _ = await self._ask(
-            "start",
-            number,
-            role="client",
-            argv=argv,
-            cpus=sorted(cpus) if cpus else None,
-            timeout_s=timeout_s,
-        )
+        number, running = self._expect_end()
+        how: dict[str, Any] = {"role": "client", "argv": argv, "cpus": sorted(cpus), "timeout_s": timeout_s}
+        message, _ = await self._ask("start", number, **how)
         if "error" in message:
             self._running.pop(number, None)
             raise CannotRun(message["error"])
@@ -176,11 +160,13 @@ class Node:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._stream.closed.wait(), limit_s)
 
-    def _expect_end(self, number: int) -> asyncio.Future[Ended]:
+    def _expect_end(self) -> tuple[int, asyncio.Future[Ended]]:
+        """The number of a tool that will be started, and its end."""
+        number = next(self._numbers)
         future: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
         future.add_done_callback(lambda ended: ended.exception())  # looked at, whoever waits
         self._running[number] = future
-        return future
+        return number, future
 
     async def _ask(
         self, do: str, number: int, limit_s: float = ANSWER_S, **fields: Any
@@ -209,17 +195,9 @@ class Node:
         elif event == "ended":
             ended = self._running.pop(message["n"], None)
             if ended and not ended.done():
-                size = message["out"]
-                ended.set_result(
-                    Ended(
-                        message["exit"],
-                        message["seconds"],
-                        message["timed_out"],
-                        payload[:size],
-                        payload[size:],
-                        message["datagrams"],
-                    )
-                )
+                out, err = payload[: message["out"]], payload[message["out"] :]
+                told = {key: message[key] for key in ("exit", "seconds", "timed_out", "datagrams")}
+                ended.set_result(Ended(**told, out=out, err=err))
         elif event == "interrupted":
             interrupted(message["signal"])
 
@@ -308,13 +286,12 @@ class Reception:
             self._complete.set()
 
 
-def _ended_early(argv: Sequence[str], ended: Ended) -> str:
-    how = f"was ended by signal {-ended.exit}" if ended.exit < 0 else f"ended with exit code {ended.exit}"
-    return f"{argv[0]} {how} before it listened{_last_lines(ended)}"
+def ending(exit_code: int) -> str:
+    """How a tool ended, in words."""
+    return f"was ended by signal {-exit_code}" if exit_code < 0 else f"ended with exit code {exit_code}"
 
 
 def _last_lines(ended: Ended) -> str:
-    lines = [
-        line for line in (ended.out + b"\n" + ended.err).decode(errors="replace").splitlines() if line.strip()
-    ]
+    printed = (ended.out + b"\n" + ended.err).decode(errors="replace")
+    lines = list(filter(str.strip, printed.splitlines()))
     return ": " + " | ".join(lines[-5:]) if lines else " and printed nothing"

@@ -47,14 +47,10 @@ class Results:
         """Write one outcome; returns its number."""
         number = len(self.launches)
         raw = f"{RAW}/{number:04d}.out"
-        self._write(raw, outcome.out)
-        for suffix, data in (
-            ("err", outcome.err),
-            ("server.out", outcome.server_out),
-            ("server.err", outcome.server_err),
-        ):
-            if data:
-                self._write(f"{RAW}/{number:04d}.{suffix}", data)
+        out, err = (outcome.client.out, outcome.client.err) if outcome.client else (b"", b"")
+        (self.folder / raw).write_bytes(out)
+        self._append(number, "err", err)
+        self.add_server_output(number, outcome.server_output)
         result = outcome.result
         params = {**outcome.step.values, **outcome.placement, **extra}
         if result.received is not None:
@@ -64,7 +60,7 @@ class Results:
             argv=outcome.argv,
             started=outcome.started,
             seconds=round(outcome.seconds, 6),
-            exit=outcome.exit,
+            exit=outcome.client.exit if outcome.client else None,
             status=result.status,
             sample=outcome.step.sample,
             params=params,
@@ -76,16 +72,19 @@ class Results:
         self.launches.append(launch)
         self.outcomes.append(outcome)
         if result.readings or result.status != OK:  # a tool without a parser has no records
-            readings = result.readings or read(self._tool, outcome.argv, outcome.out, outcome.err)
+            readings = result.readings or read(self._tool, outcome.argv, out, err)
             self.records += records_of(launch, readings, self._origin, raw)
         return number
 
     def add_server_output(self, number: int, output: tuple[bytes, bytes]) -> None:
-        """What a server printed when it ended, after its last client's launch `number` was written."""
-        for suffix, data in zip(("server.out", "server.err"), output, strict=True):
-            if data:
-                with (self.folder / f"{RAW}/{number:04d}.{suffix}").open("ab") as stream:
-                    stream.write(data)
+        """What the server of launch `number` printed, in its time or at its end."""
+        self._append(number, "server.out", output[0])
+        self._append(number, "server.err", output[1])
+
+    def _append(self, number: int, suffix: str, data: bytes) -> None:
+        if data:
+            with (self.folder / f"{RAW}/{number:04d}.{suffix}").open("ab") as stream:
+                stream.write(data)
 
     def close(self) -> str:
         """Judge and write the records, and close; the place of what was kept, empty if nothing was."""
@@ -109,9 +108,9 @@ class Results:
             json.dump([to_row(record) for record in self.records], sys.stdout, indent=1)
             print()
         elif form == "raw":
-            for outcome in self.outcomes:
-                sys.stdout.buffer.write(outcome.out)
-                sys.stderr.buffer.write(outcome.err)
+            for client in (outcome.client for outcome in self.outcomes if outcome.client):
+                sys.stdout.buffer.write(client.out)
+                sys.stderr.buffer.write(client.err)
         else:
             self._print_table()
         sys.stdout.flush()
@@ -127,9 +126,6 @@ class Results:
         except InvalidPlatform:  # npc check and npc doctor say what is wrong with it
             limits = None
         return judge_run(self.folder, self.records, limits)
-
-    def _write(self, name: str, data: bytes) -> None:
-        (self.folder / name).write_bytes(data)
 
     def _print_table(self) -> None:
         from npc.columns import columns

@@ -10,17 +10,20 @@ A sweep is computed whole before anything starts, so one that would never end is
 from __future__ import annotations
 
 import itertools
+import math
+import operator
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
+from typing import Final, TypeAlias
 
 from npc.records.units import parse_size
 
 MAX_STEPS: Final = 10_000
 
 _NUMBER: Final = re.compile(r"-?\d{1,15}(\.\d{1,9})?")
+_OPERATORS: Final = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
 _REPEAT: Final = re.compile(r"(-{1,2})repeat(?:=(.*))?", re.DOTALL)
 
 
@@ -46,11 +49,8 @@ class Step:
     sample: int = 0
 
 
-@dataclass
-class _Command:
-    """A command line with places for swept values: (hyphens, name) stands for ``--name VALUE``."""
-
-    parts: list[str | tuple[str, str]] = field(default_factory=list)
+#: A command line with places for swept values: (hyphens, name) stands for ``--name VALUE``.
+_Command: TypeAlias = list[str | tuple[str, str]]
 
 
 def parse_repeat(text: str) -> Repeat:
@@ -63,7 +63,6 @@ def parse_repeat(text: str) -> Repeat:
         members = tuple(_member(member) for member in rest.split(","))
         if not all(members):
             raise BadRepeat(f"--repeat {text}: an empty value in the list")
-        _check_length(text, members)
         return Repeat(name, members)
     return Repeat(name, _progression(text, *fields))
 
@@ -87,9 +86,7 @@ def plan(
                 f"or write the --repeat inside the command, where it becomes --{repeat.name} VALUE"
             )
         _add(repeats, repeat)
-    steps = 1
-    for repeat in repeats.values():
-        steps *= len(repeat.values)
+    steps = math.prod(len(repeat.values) for repeat in repeats.values())
     if steps > MAX_STEPS:
         raise BadRepeat(f"the repeats make {steps} steps; {MAX_STEPS} is the limit")
     placed = {repeat.name for repeat in own}
@@ -97,27 +94,26 @@ def plan(
     for sample in range(runs):
         for values in itertools.product(*(repeat.values for repeat in repeats.values())):
             at = dict(zip(repeats, values, strict=True))
-            found.append(
-                Step(at, _fill(server_command, at, placed), _fill(client_command, at, placed), sample)
-            )
+            own_server, own_client = (_fill(argv, at, placed) for argv in (server_command, client_command))
+            found.append(Step(at, own_server, own_client, sample))
     return found
 
 
 def _read(argv: Sequence[str], repeats: dict[str, Repeat]) -> _Command:
     """The command with its repeats taken out and added to `repeats`."""
-    command = _Command()
+    command: _Command = []
     waiting = iter(argv)
     for argument in waiting:
         match = _REPEAT.fullmatch(argument)
         if not match:
-            command.parts.append(argument)
+            command.append(argument)
             continue
         text = match[2] if match[2] is not None else next(waiting, None)
         if text is None:
             raise BadRepeat(f"{argument}: nothing follows it")
         repeat = parse_repeat(text)
         _add(repeats, repeat)
-        command.parts.append((match[1], repeat.name))
+        command.append((match[1], repeat.name))
     return command
 
 
@@ -129,7 +125,7 @@ def _add(repeats: dict[str, Repeat], repeat: Repeat) -> None:
 
 def _fill(command: _Command, values: Mapping[str, str], placed: set[str]) -> tuple[str, ...]:
     argv: list[str] = []
-    for part in command.parts:
+    for part in command:
         if isinstance(part, tuple):
             hyphens, name = part
             argv += [hyphens + name, values[name]]
@@ -163,21 +159,25 @@ def _format(value: Fraction) -> str:
 def _progression(text: str, start_text: str, end_text: str, step_text: str) -> tuple[str, ...]:
     try:
         start, end = _number(start_text), _number(end_text)
-        operator, by = step_text[:1], _number(step_text[1:])
+        by = _number(step_text[1:])
+        apply = _OPERATORS[step_text[0]]
     except ValueError as error:
         raise BadRepeat(f"--repeat {text}: {error}") from None
-    if operator not in "+-*/" or not operator:
-        raise BadRepeat(f"--repeat {text}: the step is +N, -N, *N or /N, not {step_text!r}")
-    if operator == "/" and by == 0:
-        raise BadRepeat(f"--repeat {text}: a division by zero")
-    whole = all(number.denominator == 1 for number in (start, end, by))
+    except KeyError:
+        raise BadRepeat(f"--repeat {text}: the step is +N, -N, *N or /N, not {step_text!r}") from None
+    if apply is operator.truediv:
+        if by == 0:
+            raise BadRepeat(f"--repeat {text}: a division by zero")
+        if all(number.denominator == 1 for number in (start, end, by)):
+            apply = operator.floordiv
     upwards = end > start
     values: list[Fraction] = []
     value = start
     while True:
         values.append(value)
-        _check_length(text, values)
-        following = _apply(operator, value, by, whole)
+        if len(values) > MAX_STEPS:
+            raise BadRepeat(f"--repeat {text}: more than {MAX_STEPS} steps")
+        following = Fraction(apply(value, by))
         if following == value:
             raise BadRepeat(f"--repeat {text}: never ends, {step_text} does not change {_format(value)}")
         if (end == start) or (following > end if upwards else following < end):
@@ -185,18 +185,3 @@ def _progression(text: str, start_text: str, end_text: str, step_text: str) -> t
         if (following > value) != upwards:
             raise BadRepeat(f"--repeat {text}: never ends, {step_text} leads away from {end_text}")
         value = following
-
-
-def _apply(operator: str, value: Fraction, by: Fraction, whole: bool) -> Fraction:
-    if operator == "+":
-        return value + by
-    if operator == "-":
-        return value - by
-    if operator == "*":
-        return value * by
-    return Fraction(value // by) if whole else value / by
-
-
-def _check_length(text: str, values: Sequence[object]) -> None:
-    if len(values) > MAX_STEPS:
-        raise BadRepeat(f"--repeat {text}: more than {MAX_STEPS} steps")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -124,8 +124,9 @@ def read_observation(
     texts = [path.read_text(encoding="utf-8", errors="replace") for path in profiles]
     messages = _messages(read_flows(texts), read_calls(texts), placed) if profiles else None
     total = max((rank["ranks"] for rank in seen), default=0)
+    known = {host.split(".")[0] for host in by_host}
     notes = [
-        *_missing(total, placed, nodes, hosts),
+        *_missing(total, placed, [host for host in hosts if host.split(".")[0] not in known]),
         *_uncounted(profiles, placed),
         *(f"{node.host} {port.name}: {port.note}" for node in nodes for port in node.ports if port.note),
         *_foreign(nodes, messages),
@@ -149,10 +150,8 @@ def _node(host: str, ranks: Sequence[Mapping[str, Any]]) -> Node:
         received, sent = (passed(before[name], end, direction) for direction in (RECEIVED, SENT))
         background = 0.0
         if idle_s > 0 and name in earlier["counters"]:
-            quiet = [
-                passed(earlier["counters"][name], before[name], way).bytes or 0 for way in (RECEIVED, SENT)
-            ]
-            background = sum(quiet) / idle_s
+            idle = earlier["counters"][name]
+            background = sum(passed(idle, before[name], way).bytes or 0 for way in (RECEIVED, SENT)) / idle_s
         notes = dict.fromkeys(note for note in (received.note, sent.note) if note)
         ports.append(Port(name, received.bytes, sent.bytes, background, "; ".join(notes)))
     ports += [Port(name, None, None, 0.0, "it went down meanwhile") for name in before if name not in after]
@@ -161,69 +160,52 @@ def _node(host: str, ranks: Sequence[Mapping[str, Any]]) -> Node:
 
 def _counted(by_host: Mapping[str, Sequence[Mapping[str, Any]]]) -> Counted | None:
     """The FLOP of all nodes together; without those of one there is no sum."""
-    found = {
-        host: [rank["counted"] for rank in ranks if rank.get("counted")] for host, ranks in by_host.items()
-    }
-    groups = [each["group"] for counted in found.values() for each in counted]
-    if not groups:
+    found = {host: [rank["counted"] for rank in by_host[host] if rank.get("counted")] for host in by_host}
+    every = [each for counted in found.values() for each in counted]
+    if not every:
         return None
+    group = every[0]["group"]
     for host, counted in sorted(found.items()):
-        lacking = next((each for each in counted or [{}] if "flop" not in each), None)
-        if lacking is not None:
-            reason = lacking.get("reason", "nothing was counted")
-            return Counted(groups[0], None, f"no counters of {groups[0]} on {host}: {reason}")
-    return Counted(groups[0], math.fsum(each["flop"] for counted in found.values() for each in counted))
+        for each in counted or [{}]:
+            if "flop" not in each:
+                reason = each.get("reason", "nothing was counted")
+                return Counted(group, None, f"no counters of {group} on {host}: {reason}")
+    return Counted(group, math.fsum(each["flop"] for each in every))
 
 
 def _messages(flows: Iterable[Flow], collectives: Mapping[str, Calls], placed: Mapping[int, str]) -> Messages:
     kinds: dict[str, tuple[int, int]] = {}
-    by_size: list[int] = []
-    sent: defaultdict[str, int] = defaultdict(int)
-    received: defaultdict[str, int] = defaultdict(int)
-    exchanged: defaultdict[str, int] = defaultdict(int)
+    sizes: Counter[int] = Counter()
+    sent: Counter[str] = Counter()
+    received: Counter[str] = Counter()
+    exchanged: Counter[str] = Counter()
     known = True
-    between = 0
     for flow in flows:
         size, count = kinds.get(flow.kind, (0, 0))
         kinds[flow.kind] = (size + flow.bytes, count + flow.messages)
-        by_size += [0] * (len(flow.by_size) - len(by_size))
-        for place, number in enumerate(flow.by_size):
-            by_size[place] += number
+        sizes.update(dict(enumerate(flow.by_size)))
         source, target = placed.get(flow.source), placed.get(flow.target)
         if flow.kind == "get":  # the data of a get flow towards the rank that asked
             source, target = target, source
         if source is None or target is None:
             known = False
         elif source != target:
-            between += flow.bytes
             sent[source] += flow.bytes
             received[target] += flow.bytes
-            for host in (source, target):
-                exchanged[host] += flow.messages
-    while by_size and not by_size[-1]:
-        by_size.pop()
-    return Messages(
-        kinds,
-        tuple(by_size),
-        between if known else None,
-        dict(sent),
-        dict(received),
-        dict(exchanged),
-        collectives,
-    )
+            exchanged.update({source: flow.messages, target: flow.messages})
+    largest = max((place for place, number in sizes.items() if number), default=-1)
+    by_size = tuple(sizes[place] for place in range(largest + 1))
+    between = sum(sent.values()) if known else None
+    return Messages(kinds, by_size, between, dict(sent), dict(received), dict(exchanged), collectives)
 
 
-def _missing(
-    total: int, placed: Mapping[int, str], nodes: Sequence[Node], hosts: Sequence[str]
-) -> Iterable[str]:
+def _missing(total: int, placed: Mapping[int, str], absent: Sequence[str]) -> Iterable[str]:
     lost = sorted(set(range(total)) - set(placed))
     if not placed:
         yield "no rank was seen: did the program start, and is this folder visible on every node?"
     elif lost:
         which = ", ".join(map(str, lost[:8])) + (" …" if len(lost) > 8 else "")
         yield f"{len(lost)} of {total} ranks left nothing (rank {which}): their nodes' bytes may be missing"
-    known = {node.host.split(".")[0] for node in nodes}
-    absent = [host for host in hosts if host.split(".")[0] not in known]
     if absent and placed:
         yield f"no rank ran on {', '.join(absent)}, of the job's nodes"
 

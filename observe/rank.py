@@ -13,7 +13,6 @@ Only the standard library, since it starts once for every rank.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import signal
@@ -26,17 +25,15 @@ from typing import TYPE_CHECKING, Any, Final
 if not __package__:  # started by its path
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
+from npc.jobs.ranks import RANK, RANKS, number_of
+from npc.machine.processes import die_with_parent
 from observe.counters import read_counters
 
 if TYPE_CHECKING:
     from observe.flop_counters import FlopCounter
     from observe.papi import PapiCounter
 
-#: Where the launchers say which rank this is, and of how many.
-RANK: Final = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "MV2_COMM_WORLD_RANK")
-RANKS: Final = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "MV2_COMM_WORLD_SIZE")
 _PASSED_ON: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-_PR_SET_PDEATHSIG: Final = 1
 
 
 def main(arguments: list[str]) -> int:
@@ -46,10 +43,9 @@ def main(arguments: list[str]) -> int:
     time.sleep(float(arguments[1]))
     counter, counted = _count(folder, group)
     begin = _reading()
-    libc = ctypes.CDLL(None)
     child = os.fork()
     if child == 0:
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a rank must not outlive a launcher that kills us
+        die_with_parent(signal.SIGKILL)  # a rank must not outlive a launcher that kills us
         try:
             os.execvp(program[0], program)
         except OSError as error:
@@ -65,8 +61,8 @@ def main(arguments: list[str]) -> int:
         counted.update(counter.result())
     _save(folder, {
         "host": socket.gethostname(),
-        "rank": int(_first(RANK, "0")),
-        "ranks": int(_first(RANKS, "1")),
+        "rank": number_of(RANK) or 0,
+        "ranks": number_of(RANKS) or 1,
         "idle": idle,
         "begin": begin,
         "end": end,
@@ -89,7 +85,7 @@ def _count(folder: Path, group: str) -> tuple[FlopCounter | PapiCounter | None, 
     from observe.papi import EVENT, PapiCounter  # only if asked for
 
     if EVENT.fullmatch(group):
-        papi = PapiCounter(folder, f"{host}.{_first(RANK, '0')}", group)
+        papi = PapiCounter(folder, f"{host}.{number_of(RANK) or 0}", group)
         os.environ.update(papi.environment())
         return papi, {"group": group}
     try:
@@ -108,10 +104,6 @@ def _count(folder: Path, group: str) -> tuple[FlopCounter | PapiCounter | None, 
 def _reading() -> dict[str, Any]:
     """The counters with the moment they were read (Unix time in seconds)."""
     return {"time": time.time(), "counters": read_counters()}
-
-
-def _first(names: tuple[str, ...], otherwise: str) -> str:
-    return next((os.environ[name] for name in names if os.environ.get(name, "").isdecimal()), otherwise)
 
 
 def _save(folder: Path, seen: dict[str, Any]) -> None:

@@ -27,6 +27,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from npc.records.reading import OK, Reading, failed
+from parsers.stream import too_few_ticks
 from parsers.text.lines import SCIENTIFIC, WHOLE, complete_lines, sections
 from parsers.text.options import option
 
@@ -35,9 +36,7 @@ _SECTION: Final = re.compile(r"\nBegin of (\w+) section\.(?=\n)")
 _ENTRY: Final = re.compile(rf"\n(\w+)=([-+]?{SCIENTIFIC})(?=\n)")
 _HPL_FAILED: Final = re.compile(r"\n\|\|Ax-b\|\|[^\n]*\.{3,} FAILED(?=\n)")
 _NODES_WITH_ERROR: Final = re.compile(rf"\nNode\(s\) with error ({WHOLE})(?=\n)")
-_TICKS: Final = re.compile(rf"\n +\(= ({WHOLE}) clock ticks\)(?=\n)")
 _PTRANS_FAILED: Final = re.compile(rf"\n *({WHOLE}) tests completed and failed residual checks\.(?=\n)")
-_LEAST_TICKS: Final = 20
 #: RandomAccess may lose one update in a hundred to races between processes.
 _WRONG_UPDATES: Final = 0.01
 _FFT_THRESHOLD: Final = 16.0
@@ -130,7 +129,6 @@ def _status(case: str, parts: Mapping[str, str], entries: Mapping[str, float]) -
     """The status that HPCC's own checks give a test; those of all STREAM tests stand in one section."""
     section = parts.get("StarSTREAM" if "STREAM" in case else case, "")
     nodes, failures = _NODES_WITH_ERROR.search(section), _PTRANS_FAILED.search(section)
-    ticks = _TICKS.search(section)
     if nodes and int(nodes[1]):
         reason = f"{nodes[1]} nodes failed HPCC's check"
     elif _HPL_FAILED.search(section):
@@ -141,8 +139,8 @@ def _status(case: str, parts: Mapping[str, str], entries: Mapping[str, float]) -
         reason = f"more than {_WRONG_UPDATES:.0%} of the table is wrong"
     elif case == "MPIFFT" and _fft_error(entries) > _FFT_THRESHOLD:
         reason = f"the error is {_fft_error(entries):.3g} eps log2 n, HPCC allows {_FFT_THRESHOLD:g}"
-    elif ticks and int(ticks[1]) < _LEAST_TICKS:
-        reason = f"a test takes {ticks[1]} clock ticks, STREAM asks for at least {_LEAST_TICKS}"
+    elif few := too_few_ticks(section):
+        reason = few
     elif entries.get("Success") != 1:
         reason = "HPCC reports that not all tests succeeded"
     else:

@@ -23,7 +23,8 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from dataclasses import replace
+from typing import Any, Final
 
 from npc.records.reading import OK, Reading, failed
 from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
@@ -41,15 +42,6 @@ _VERSION: Final = re.compile(r"\niperf (3\.[\w.+-]{1,40})(?=\n)")
 _ERROR: Final = re.compile(r"\niperf3: ([^\n]+)")
 _BLOCK: Final = re.compile(rf" ({WHOLE}) byte blocks,")
 _PREFIXES: Final = ("", "K", "M", "G", "T")
-
-
-class _Run(NamedTuple):
-    """What the readings of one run share."""
-
-    case: str
-    size: int | None
-    params: dict[str, str]
-    version: str = ""
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
@@ -78,7 +70,8 @@ def _json(document: str) -> Iterator[Reading]:
     block = _amount(test, "blksize")
     version = str(start.get("version", "")).removeprefix("iperf ")
     case = str(test.get("protocol", "TCP")).lower()
-    run = _Run(case, None if block is None else int(block), params, version)
+    size = None if block is None else int(block)
+    run = Reading(case, "bandwidth", None, size, OK, params, version)
     if case == "udp" and "sum_received" not in end and "sum" in end:
         alone = _object(end, "sum")  # before 3.11: the sender's rate beside what the receiver told
         end = {**end, "sum_sent": alone, "sum_received": {**alone, "bits_per_second": None}}
@@ -118,23 +111,22 @@ def _amount(parent: dict[str, Any], key: str, a_unit: float = 1) -> float | None
     return value / a_unit if isinstance(value, (int, float)) and 0 <= value < math.inf else None
 
 
-def _readings(run: _Run, values: Mapping[str, float | None], direction: str) -> Iterator[Reading]:
-    """Readings of one direction; rates in B/s, what was received None where nothing tells what arrived."""
-    case, size, params, version = run
+def _readings(run: Reading, values: Mapping[str, float | None], direction: str) -> Iterator[Reading]:
+    """Readings of one direction, which share the rest with `run`; rates in B/s, what was received None where
+    nothing tells what arrived."""
     if direction:
-        params = {**params, "direction": direction}
+        run = replace(run, params={**run.params, "direction": direction})
     received, sent = values["received"], values["sent"]
     if received:
-        yield Reading(case, "bandwidth", received, size, OK, params, version)
+        yield replace(run, value=received)
     elif received is not None or not sent:
-        yield failed(case, "bandwidth", "nothing was received", size, params)
+        yield failed(run.case, "bandwidth", "nothing was received", run.size, run.params)
     if sent:
         status = "invalid: nothing was received" if received == 0 else OK
-        yield Reading(case, "bandwidth", sent, size, status, {**params, "side": "send"}, version)
-    for metric in ("retransmits", "jitter", "loss"):
-        value = values[metric]
-        if value is not None and received != 0:
-            yield Reading(case, metric, float(value), size, OK, params, version)
+        yield replace(run, value=sent, status=status, params={**run.params, "side": "send"})
+    for metric in ("retransmits", "jitter", "loss") if received != 0 else ():
+        if values[metric] is not None:
+            yield replace(run, metric=metric, value=values[metric])
 
 
 def _text(text: str, words: Sequence[str]) -> Iterator[Reading]:
@@ -143,11 +135,9 @@ def _text(text: str, words: Sequence[str]) -> Iterator[Reading]:
     error, told = _ERROR.search(text), _VERSION.search(text)  # the version, where -V is given
     if not runs and (error or "-c" in words or "--client" in words):
         runs = [""]
-    options = {
-        "streams": option(words, "-P", "--parallel"),
-        "bitrate": option(words, "-b", "--bitrate", "--bandwidth"),
-    }
-    params = {name: value for name, value in options.items() if value and (name, value) != ("streams", "1")}
+    streams, bitrate = option(words, "-P", "--parallel"), option(words, "-b", "--bitrate", "--bandwidth")
+    params = {"streams": streams} if streams and streams != "1" else {}
+    params |= {"bitrate": bitrate} if bitrate else {}
     for body in runs:
         end = _RUN_END.search(body)
         if end:
@@ -155,7 +145,8 @@ def _text(text: str, words: Sequence[str]) -> Iterator[Reading]:
         udp = "-u" in words or "--udp" in words or " Datagrams\n" in body
         block = _BLOCK.search(body)
         size = int(block[1]) if block else bytes_of(option(words, "-l", "--length"))
-        run = _Run("udp" if udp else "tcp", size, params, told[1] if told else "")
+        case, version = "udp" if udp else "tcp", told[1] if told else ""
+        run = Reading(case, "bandwidth", None, size, OK, params, version)
         if end:
             yield from _summaries(body, run)
         else:
@@ -163,7 +154,7 @@ def _text(text: str, words: Sequence[str]) -> Iterator[Reading]:
             yield failed(run.case, "bandwidth", reason, size, params)
 
 
-def _summaries(body: str, run: _Run) -> Iterator[Reading]:
+def _summaries(body: str, run: Reading) -> Iterator[Reading]:
     """Readings of a finished run's summary lines, by direction."""
     lines = list(_SUMMARY.finditer(body))
     lines = [line for line in lines if line["stream"] == "SUM"] or lines
@@ -181,16 +172,15 @@ def _summaries(body: str, run: _Run) -> Iterator[Reading]:
         yield failed(run.case, "bandwidth", f"the summary {reason}", run.size, run.params)
         return
     for direction, sides in directions.items():
-        sender, receiver = sides.get("sender"), sides.get("receiver")
-        values = {
-            "received": _rate(receiver) if receiver else None,
-            "sent": _rate(sender) if sender else None,
-            "retransmits": float(sender["retransmits"]) if sender and sender["retransmits"] else None,
-            "jitter": float(receiver["jitter"]) / 1e3 if receiver and receiver["jitter"] else None,
-            "loss": int(receiver["lost"]) / int(receiver["sent"])
-            if receiver and int(receiver["sent"] or 0)
-            else None,
-        }
+        values: dict[str, float | None] = dict.fromkeys(("received", "sent", "retransmits", "jitter", "loss"))
+        if sender := sides.get("sender"):
+            values["sent"] = _rate(sender)
+            values["retransmits"] = float(sender["retransmits"]) if sender["retransmits"] else None
+        if receiver := sides.get("receiver"):
+            values["received"] = _rate(receiver)
+            values["jitter"] = float(receiver["jitter"]) / 1e3 if receiver["jitter"] else None
+            sent = int(receiver["sent"] or 0)
+            values["loss"] = int(receiver["lost"]) / sent if sent else None
         yield from _readings(run, values, direction)
 
 

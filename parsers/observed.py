@@ -65,15 +65,12 @@ def _counted(document: dict[str, Any], seconds: float | None) -> Iterator[Readin
 def _mpi(messages: dict[str, Any], ranks: str) -> Iterator[Reading]:
     """MPI's own count: bytes and messages by kind, messages by size (the least of each class), and the calls
     of collectives, one for each rank that took part, with their bytes."""
-    for kind, (size, count) in messages["kinds"].items():
-        params = {"layer": "mpi", "kind": kind, "ranks": ranks}
-        yield Reading(CASE, "traffic", size, None, OK, params)
-        yield Reading(CASE, "messages", count, None, OK, params)
+    for layer, kinds in (("mpi", "kinds"), ("mpi collectives", "collectives")):
+        for kind, (size, count) in messages.get(kinds, {}).items():
+            params = {"layer": layer, "kind": kind, "ranks": ranks}
+            yield Reading(CASE, "traffic", size, None, OK, params)
+            yield Reading(CASE, "messages", count, None, OK, params)
     for place, count in enumerate(messages["by_size"]):
         if count:
             params = {"layer": "mpi", "kind": "by size", "ranks": ranks}
             yield Reading(CASE, "messages", count, 2 ** (place - 1) if place else 0, OK, params)
-    for kind, (size, count) in messages.get("collectives", {}).items():
-        params = {"layer": "mpi collectives", "kind": kind, "ranks": ranks}
-        yield Reading(CASE, "traffic", size, None, OK, params)
-        yield Reading(CASE, "messages", count, None, OK, params)

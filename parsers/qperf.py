@@ -123,10 +123,11 @@ def _test(case: str, body: str, sizes: list[int], named_device: bool) -> Iterato
             values.append((name, value))
     received = [value for name, value in values if name != "send_bw"]
     if not any(received):
-        reason = _MIXED if mixed else "nothing arrived: the result is 0" if received else _reason(body)
-        yield Reading(
-            case, _metric(case), None, None if mixed else size, _failure(case, reason, named_device)
-        )
+        line = _REASON.search(body)
+        printed = line[1] if line else "no complete result was printed"
+        reason = _MIXED if mixed else "nothing arrived: the result is 0" if received else printed
+        failure = _failure(case, reason, named_device)
+        yield Reading(case, _metric(case), None, None if mixed else size, failure)
         status = "invalid: nothing was received"
     for name, value in values:
         if value:
@@ -147,12 +148,6 @@ def _failure(case: str, reason: str, named_device: bool) -> str:
     if _NO_GRH.fullmatch(reason):
         return f"unavailable: {case} needs InfiniBand: {reason}"
     return failed(case, "", reason).status
-
-
-def _reason(lines: str) -> str:
-    """What stands below a test's name instead of a result."""
-    line = _REASON.search(lines)
-    return line[1] if line else "no complete result was printed"
 
 
 def _metric(case: str) -> str:

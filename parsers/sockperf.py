@@ -79,18 +79,10 @@ def _run(version: str, body: str, words: Sequence[str]) -> list[Reading]:
     if printed or subcommand == "server":
         size = int(printed[1]) if printed and subcommand != "server" else None
     prefix, test = f"{protocol}_" if protocol else "", subcommand or "latency"
-    found = [
-        Reading(
-            prefix + case,
-            metric,
-            value,
-            size,
-            f"invalid: {reason[1]}" if reason else status,
-            {**params, **own},
-            version,
-        )
-        for case, metric, value, status, own in (*_throughput(body, size), *_latencies(body, test))
-    ]
+    found = []
+    for case, metric, value, status, own in (*_throughput(body, size), *_latencies(body, test)):
+        status = f"invalid: {reason[1]}" if reason else status
+        found.append(Reading(prefix + case, metric, value, size, status, {**params, **own}, version))
     if not found and (reason or "[CLIENT]" in body or subcommand not in ("server", "")):
         metric = {"throughput": "bandwidth", "server": "message_rate"}.get(test, "latency")
         found = [failed(prefix + test, metric, reason[1] if reason else "no result was printed", size)]

@@ -34,10 +34,10 @@ def test_captured_outputs_give_the_same_records(tool: str, code: int, tmp_path: 
         header = path.read_text().partition("\n")[0]
         argv = tuple(parsers.split_command(header.removeprefix("#@ cmd:"))) or (tool,)
         text = text_of(tool, path.name).encode()
+        ended = Ended(code, 1.0, False, text, b"", 0)
         step = Step({SWEPT[tool]: "1024"}, (tool,), argv, number)
         outcome = Outcome(
-            step, argv, (tool,), "2026-11-21T08:00:00+00:00",
-            judge(tool, argv, Ended(code, 1.0, False, text, b"", 0), 10**6), 1.0, code, text,
+            step, argv, "2026-11-21T08:00:00+00:00", judge(tool, argv, ended, 10**6), 1.0, ended,
             placement={"server_cpus": "0", "client_cpus": "1", "interface": "eth0"},
         )  # fmt: skip
         results.add(outcome, ("n1", "n2"), {})

@@ -23,7 +23,7 @@ SCHEMA: Final = 1
 PAGE: Final = "report.html"
 _USAGE: Final = 2
 #: What ``--history`` without a value means: that folder here, else in the checkout.
-_OF_PLATFORM: Final = "history"
+_USUAL: Final = "history"
 
 
 @click.command()
@@ -31,7 +31,7 @@ _OF_PLATFORM: Final = "history"
 @click.option(
     "--history",
     is_flag=False,
-    flag_value=_OF_PLATFORM,
+    flag_value=_USUAL,
     type=PathParameter(),
     metavar="[FOLDER]",
     help="Show the nights of a history, too: its folder; if none is named, history/ here or in the checkout.",
@@ -115,15 +115,10 @@ def _beside(runs: Sequence[Path]) -> Path:
 def _read_history(folder: Path | None, platforms: Sequence[str]) -> HistoryView | None:
     if folder is None:
         return None
-    from pathlib import Path
+    from report.history import NoHistory, read_history, usual_history
 
-    from npc.jobs.checkout import checkout
-    from report.history import NoHistory, read_history
-
-    if folder == Path(_OF_PLATFORM) and not folder.exists():
-        folder = checkout() / _OF_PLATFORM  # where npc nightly keeps it
     try:
-        return read_history(folder, platforms, status_line.show)
+        return read_history(usual_history() if str(folder) == _USUAL else folder, platforms, status_line.show)
     except NoHistory as error:
         raise _failure(str(error)) from None
     except OSError as error:
@@ -181,11 +176,7 @@ def _document(
             "series": len(made.history.series),
         },
         "sections": [
-            {
-                "name": section.name,
-                "title": section.title,
-                "figures": figures(section.blocks),
-            }
+            {"name": section.name, "title": section.title, "figures": figures(section.blocks)}
             for section in sections
         ],
         "absent": dict(absent),

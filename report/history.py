@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final, NamedTuple
 
+import npc
 from npc.records.history import History, InvalidHistory, Point
 from npc.records.journal import Journal
 from npc.records.record import OK, Record
@@ -22,6 +23,7 @@ from npc.records.series import Series, test_name
 from npc.records.units import METRICS, format_size
 from report.nodes import Hosts, Node, Nodes
 
+USUAL: Final = "history"
 VERDICT: Final = "verdict.json"
 #: Below the folder of a platform: the verdicts of every night.
 VERDICTS: Final = "verdicts"
@@ -33,6 +35,12 @@ _SCHEMA: Final = 1
 
 class NoHistory(ValueError):
     """There is no history where one was asked for; the message says what would make it."""
+
+
+def usual_history() -> Path:
+    """``history/`` here; where there is none, the checkout's, where npc nightly keeps it."""
+    here = Path(USUAL)
+    return here if here.is_dir() else Path(npc.__file__).resolve().parent.parent / USUAL
 
 
 class NightValue(NamedTuple):

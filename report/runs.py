@@ -51,6 +51,11 @@ class Repeats:
         return self.records[0]
 
     @property
+    def params(self) -> Mapping[str, str]:
+        """Those of a record that stands for all, and what its test's name says beside them."""
+        return {**self.first.params, **json.loads(Series.of(self.first).params)}
+
+    @property
     def usable(self) -> list[Record]:
         """Those whose value may be used."""
         return [record for record in self.records if record.ok and record.value is not None]
@@ -175,22 +180,29 @@ class Run:
 
     def records_of(self, estimate: Estimate) -> list[str]:
         """Ids of the series that a median of the roofline was taken over."""
-        raw = set(estimate.raw)
+        wanted = (estimate.benchmark, estimate.case, estimate.unit, estimate.nodes)
         return [
             series.ident
-            for series in self._by_test.get((estimate.benchmark, estimate.case, estimate.size), ())
-            if series.first.unit == estimate.unit
-            and series.first.nodes == estimate.nodes
-            and any(record.raw in raw for record in series.usable)
-            and identity(estimate.params).items() <= series.first.params.items()
-            and qualifiers(series.first.params) == qualifiers(estimate.params)
+            for series in self.behind(estimate.raw, estimate.size, estimate.params)
+            if wanted == (series.first.benchmark, series.first.case, series.first.unit, series.first.nodes)
+        ]
+
+    def behind(self, raw: Iterable[str], size: int | None, params: Mapping[str, str]) -> list[Repeats]:
+        """The series of a size, with all these settings and qualifiers, of which raw files tell."""
+        found = {series.ident: series for name in raw for series in self._by_raw.get((name, size), ())}
+        return [
+            series
+            for series in found.values()
+            if identity(params).items() <= series.params.items()
+            and qualifiers(params) == qualifiers(series.params)
         ]
 
     @cached_property
-    def _by_test(self) -> Mapping[tuple[str, str, int | None], list[Repeats]]:
-        found: defaultdict[tuple[str, str, int | None], list[Repeats]] = defaultdict(list)
+    def _by_raw(self) -> Mapping[tuple[str, int | None], list[Repeats]]:
+        found: defaultdict[tuple[str, int | None], list[Repeats]] = defaultdict(list)
         for series in self.series:
-            found[series.first.benchmark, series.first.case, series.first.size].append(series)
+            for raw in {record.raw for record in series.usable}:
+                found[raw, series.first.size].append(series)
         return found
 
     def verdicts(self) -> list[tuple[Path, list[Mapping[str, Any]]]]:

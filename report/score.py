@@ -23,10 +23,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from npc.records.units import format_quantity
+from roofline.result import Ceiling, Roofline
 
 if TYPE_CHECKING:
     from report.runs import Run
-    from roofline.result import Ceiling, Roofline
 
 SCHEMA: Final = 1
 Part = Literal["compute", "memory", "network", "I/O"]
@@ -42,22 +42,8 @@ _NEEDS: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
-    """A measured ceiling and its nominal limit, in `unit`; low and high are None without an interval."""
-
-    name: str
-    unit: str
-    measured: float
-    nominal: float
-    share: float
-    low: float | None
-    high: float | None
-    coverage: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """A geometric mean with its interval, None where a share has none."""
+    """A share of a nominal limit, or a mean of such, with its interval; None where a share has none."""
 
     value: float
     low: float | None
@@ -65,11 +51,15 @@ class Score:
     coverage: float | None
 
 
+Shares = list[tuple[Ceiling, Score]]
+
+
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """shares: part → what it is made of. parts: their scores. missing: part → what would make it known."""
+    """shares: part → the ceilings that it is made of, each with its share of the nominal limit. parts: their
+    scores. missing: part → what would make it known."""
 
-    shares: dict[Part, list[Share]]
+    shares: dict[Part, Shares]
     parts: dict[Part, Score]
     missing: dict[Part, str]
     whole: Score | None
@@ -77,25 +67,25 @@ class Scores:
 
 def find_scores(roofline: Roofline) -> Scores:
     """The scores of a machine; `Scores.whole` is None where no nominal limit is known."""
-    shares: dict[Part, list[Share]] = {
+    shares: dict[Part, Shares] = {
         "compute": _shares(c for c in roofline.of_kind("compute") if c.name.startswith("peak ")),
         "memory": _shares(_best(c for c in roofline.of_kind("memory") if c.level == "MEM")),
         "network": _shares(_fastest(roofline.of_kind("network"))),
     }
     shares = {part: found for part, found in shares.items() if found}
-    parts = {part: geometric_mean(found) for part, found in shares.items()}
+    parts = {part: geometric_mean([share for _, share in found]) for part, found in shares.items()}
     missing = {part: _NEEDS[part] for part in PARTS if part not in parts}
     return Scores(shares, parts, missing, geometric_mean(list(parts.values())) if parts else None)
 
 
-def geometric_mean(found: Sequence[Share | Score]) -> Score:
-    """The geometric mean of shares or scores, and of their ends."""
+def geometric_mean(found: Sequence[Score]) -> Score:
+    """The geometric mean of scores, and of their ends."""
 
     def mean(values: Iterable[float]) -> float:
         logs = [math.log(value) for value in values]
         return math.exp(sum(logs) / len(logs))
 
-    values = [each.share if isinstance(each, Share) else each.value for each in found]
+    values = [each.value for each in found]
     lows, highs = [each.low for each in found], [each.high for each in found]
     coverages = [each.coverage for each in found]
     if None in lows or None in highs or None in coverages:
@@ -109,21 +99,14 @@ def geometric_mean(found: Sequence[Share | Score]) -> Score:
     )
 
 
-def _shares(ceilings: Iterable[Ceiling]) -> list[Share]:
-    return [
-        Share(
-            name=ceiling.name,
-            unit=ceiling.unit,
-            measured=ceiling.value,
-            nominal=ceiling.nominal,
-            share=ceiling.value / ceiling.nominal,
-            low=None if ceiling.low is None else ceiling.low / ceiling.nominal,
-            high=None if ceiling.high is None else ceiling.high / ceiling.nominal,
-            coverage=ceiling.coverage,
-        )
-        for ceiling in ceilings
-        if ceiling.nominal
-    ]
+def _shares(ceilings: Iterable[Ceiling]) -> Shares:
+    found = []
+    for ceiling in ceilings:
+        if ceiling.nominal:
+            low, high = (end and end / ceiling.nominal for end in (ceiling.low, ceiling.high))
+            share = ceiling.value / ceiling.nominal
+            found.append((ceiling, Score(value=share, low=low, high=high, coverage=ceiling.coverage)))
+    return found
 
 
 def _best(ceilings: Iterable[Ceiling]) -> list[Ceiling]:
@@ -142,16 +125,15 @@ def _fastest(ceilings: Iterable[Ceiling]) -> list[Ceiling]:
 
 def to_document(run: Run, scores: Scores) -> dict[str, Any]:
     """What ``--json`` prints."""
-    return {
-        "schema": SCHEMA,
-        **run.document,
-        "score": None if scores.whole is None else asdict(scores.whole),
-        "parts": {
-            part: {**asdict(scores.parts[part]), "shares": [asdict(share) for share in shares]}
-            for part, shares in scores.shares.items()
-        },
-        "missing": dict(scores.missing),
-    }
+    parts: dict[str, Any] = {part: asdict(score) for part, score in scores.parts.items()}
+    for part, shares in scores.shares.items():
+        parts[part]["shares"] = [
+            {"name": of.name, "unit": of.unit, "measured": of.value, "nominal": of.nominal}
+            | {"share": share.value, "low": share.low, "high": share.high, "coverage": share.coverage}
+            for of, share in shares
+        ]
+    whole = scores.whole and asdict(scores.whole)
+    return {"schema": SCHEMA, **run.document, "score": whole, "parts": parts, "missing": scores.missing}
 
 
 def format_scores(run: Run, scores: Scores) -> str:
@@ -159,11 +141,7 @@ def format_scores(run: Run, scores: Scores) -> str:
     lines = [f"{run.words}\nShare of the nominal limits:"]
     for part, shares in scores.shares.items():
         lines.append(f"\n{part:9} {_score(scores.parts[part])}")
-        lines += [
-            f"  {share.share:6.1%}  {share.name}: {format_quantity(share.measured, share.unit, 3)} "
-            f"of {format_quantity(share.nominal, share.unit, 3)}"
-            for share in shares
-        ]
+        lines += [f"  {share.value:6.1%}  {of.name}: {measured(of)}" for of, share in shares]
     for part, needs in scores.missing.items():
         lines.append(f"\n{part:9} not known: {needs}")
     if scores.whole is not None:
@@ -172,6 +150,12 @@ def format_scores(run: Run, scores: Scores) -> str:
     else:
         lines.append("\nNo score: nothing is measured that has a nominal limit.")
     return "\n".join(lines)
+
+
+def measured(ceiling: Ceiling) -> str:
+    """What a ceiling is, of its nominal limit."""
+    values = (format_quantity(value, ceiling.unit, 3) for value in (ceiling.value, ceiling.nominal or 0.0))
+    return " of ".join(values)
 
 
 def _score(score: Score) -> str:

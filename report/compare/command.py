@@ -92,9 +92,10 @@ def compare(
     Exit codes: 0, 1 nothing can be compared, 2 usage, 7 what --fail-on asks for.
     """
     from report.compare.pairs import Choice, compare_sides
+    from report.history import usual_history
 
     status_line.show(f"reading {' '.join(what)}")
-    sides = _sides(what, by, history or _usual_history(), reference, cases)
+    sides = _sides(what, by, history or usual_history(), reference, cases)
     choice = Choice(by=by, ignore=ignore, statistics=statistics, least_effect=least, run_to_run=run_to_run)
     comparisons = []
     for a, b in _couples(sides, by, reference):
@@ -112,16 +113,6 @@ def compare(
     wanted = ("worse",) if fail_on == "worse" else ("worse", "better", "different")
     if fail_on and any(pair.verdict in wanted for each in comparisons for pair in each.pairs):
         sys.exit(EXIT_DIFFERS)
-
-
-def _usual_history() -> Path:
-    """``history/`` here; where there is none, the checkout's."""
-    from pathlib import Path
-
-    import npc
-
-    here = Path("history")
-    return here if here.is_dir() else Path(npc.__file__).resolve().parent.parent / here
 
 
 def _sides(what: Sequence[str], by: str, history: Path, reference: str, cases: Sequence[str]) -> list[Side]:
@@ -181,18 +172,13 @@ def _show(comparisons: Sequence[Comparison], by: str, form: str, everything: boo
 
 
 def _draw(sides: Sequence[Side], folder: Path) -> None:
-    from npc.machine.platform import InvalidPlatform, Platform
-    from npc.validity.run import platform_of
+    from npc.machine.platform import InvalidPlatform
     from report.compare.plots import draw
 
-    platforms: dict[str, Platform | None] = {}
-    for side in sides:
-        try:
-            platforms[side.name] = platform_of([record for _, record in side.all_records()])
-        except InvalidPlatform as error:
-            raise click.UsageError(str(error)) from None
     try:
-        written = draw(sides, platforms, folder)
+        written = draw(sides, folder)
+    except InvalidPlatform as error:
+        raise click.UsageError(str(error)) from None
     except OSError as error:
         raise click.ClickException(f"cannot write to {folder}: {error.strerror or error}") from None
     for path in written:

@@ -6,33 +6,27 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from npc.page.blocks import plural
 from npc.records.units import format_quantity, format_size
-from report.compare.pairs import FALSE_DISCOVERY, Comparison, Pair, enough_runs
+from report.compare.difference import ENOUGH_RUNS
+from report.compare.pairs import FALSE_DISCOVERY, Comparison, Pair
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+T = TypeVar("T")
 Row = tuple[str, ...]
 
 SCHEMA: Final = 1
 _DIGITS: Final = 3
 _COLOURS: Final = {"worse": "red", "better": "green", "different": "yellow"}
 _HEADER: Final = (
-    "verdict",
-    "test",
-    "size",
-    "nodes",
-    "median of A",
-    "median of B",
-    "B/A",
-    "95 % interval",
-    "n",
-)
+    "verdict", "test", "size", "nodes", "median of A", "median of B", "B/A", "95 % interval", "n",
+)  # fmt: skip
 CSV_COLUMNS: Final = (
     "a", "b", "verdict", "test", "metric", "unit", "size", "nodes", "params", "median_a", "median_b", "ratio",
     "low", "high", "p", "adjusted", "launches_a", "launches_b", "runs_a", "runs_b", "reason",
@@ -49,9 +43,9 @@ def to_json(comparisons: Sequence[Comparison], by: str) -> str:
             {
                 "a": each.a,
                 "b": each.b,
-                "runs": {"a": each.runs[0], "b": each.runs[1]},
-                "unused": {"a": each.unused[0], "b": each.unused[1]},
-                "noise": {"a": asdict(each.noise_a), "b": asdict(each.noise_b)},
+                "runs": dict(zip("ab", each.runs, strict=True)),
+                "unused": dict(zip("ab", each.unused, strict=True)),
+                "noise": dict(zip("ab", map(asdict, each.noise), strict=True)),
                 "environment": None
                 if each.environment is None
                 else [fact._asdict() for fact in each.environment],
@@ -139,13 +133,15 @@ def _pairs(comparison: Comparison, everything: bool) -> tuple[Row, list[Row]]:
     """The pairs worth showing."""
     chosen = comparison.of("better", "worse", "different")
     rest = comparison.of("same", "not comparable") if everything else []
-    return _HEADER, [_cells(pair) for pair in (*chosen, *rest)]
+    return _HEADER, [cells(pair) for pair in (*chosen, *rest)]
 
 
-def _cells(pair: Pair) -> Row:
+def cells(pair: Pair) -> Row:
+    """The row of a pair, for people."""
+    params = ", ".join(f"{name} {value}" for name, value in sorted(pair.params.items()))
     return (
         pair.verdict,
-        title_of(pair),
+        f"{pair.test} {pair.metric}{f' ({params})' if params else ''}",
         _sizes(pair),
         str(pair.nodes),
         *(
@@ -154,14 +150,8 @@ def _cells(pair: Pair) -> Row:
         ),
         "" if pair.ratio is None else _ratio(pair.ratio),
         _interval(pair) or pair.reason,
-        launches(pair),
+        "/".join("–" if half is None else str(half.launches) for half in (pair.a, pair.b)),
     )
-
-
-def title_of(pair: Pair) -> str:
-    """The test of a pair with its metric and params, for people."""
-    params = ", ".join(f"{name} {value}" for name, value in sorted(pair.params.items()))
-    return f"{pair.test} {pair.metric}{f' ({params})' if params else ''}"
 
 
 def _sizes(pair: Pair) -> str:
@@ -177,11 +167,6 @@ def _ratio(ratio: float) -> str:
 
 def _interval(pair: Pair) -> str:
     return "" if pair.low is None or pair.high is None else f"[{_ratio(pair.low)}, {_ratio(pair.high)}]"
-
-
-def launches(pair: Pair) -> str:
-    """How many launches each side has."""
-    return "/".join("–" if half is None else str(half.launches) for half in (pair.a, pair.b))
 
 
 def headline(comparison: Comparison) -> str:
@@ -206,13 +191,10 @@ def remarks(comparison: Comparison, everything: bool = False) -> list[str]:
             "launches, drift and runs explain what differs "
             f"(widest interval: {widest.test} {_interval(widest)})."
         )
-    apart = comparison.of("not comparable")
+    apart = Counter((pair.reason, pair.ignore) for pair in comparison.of("not comparable"))
     if apart and not everything:
-        reasons = Counter((pair.reason, pair.ignore) for pair in apart).most_common()
-        told = [f"{number} × {reason}{_hint(ignore)}" for (reason, ignore), number in reasons[:4]]
-        rest = sum(number for _, number in reasons[4:])
-        more = f"; {plural(rest, 'other')}" if rest else ""
-        found.append(f"Not comparable: {'; '.join(told)}{more}.")
+        told = _most(apart, lambda number, why: f"{number} × {why[0]}{_hint(why[1])}")
+        found.append(f"Not comparable: {told}.")
     near = [pair for pair in comparison.pairs if pair.a and pair.b and pair.a.size != pair.b.size]
     if near:
         some = ", ".join(f"{pair.test} {_sizes(pair)}" for pair in near[:3])
@@ -224,23 +206,22 @@ def remarks(comparison: Comparison, everything: bool = False) -> list[str]:
         (name, *texts) for pair in comparison.pairs for name, texts in pair.circumstances.items()
     )
     if differing:
-        told = [
-            f"{plural(number, 'pair')} with {name} {a or 'not told'} in A, {b or 'not told'} in B"
-            for (name, a, b), number in differing.most_common(4)
-        ]
-        rest = sum(number for _, number in differing.most_common()[4:])
-        more = f"; {plural(rest, 'other')}" if rest else ""
-        found.append(f"Measured in other circumstances: {'; '.join(told)}{more}.")
-    if enough_runs(comparison):
+        told = _most(
+            differing,
+            lambda number, each: f"{plural(number, 'pair')} with {each[0]} {each[1] or 'not told'} in A, "
+            f"{each[2] or 'not told'} in B",
+        )
+        found.append(f"Measured in other circumstances: {told}.")
+    if min(comparison.runs) >= ENOUGH_RUNS:
         found.append("The medians of runs were compared: a run is the unit of repetition.")
     elif same or comparison.of("better", "worse", "different"):
         few = "One run a side cannot show" if comparison.runs == (1, 1) else "So few runs hardly show"
-        between = max(comparison.noise_a.run_to_run, comparison.noise_b.run_to_run)
+        between = max(noise.run_to_run for noise in comparison.noise)
         found.append(
             f"{few} how runs of one machine differ: {between:.1%} is in the intervals for that "
             "(--run-to-run); four runs a side or more need no such figure."
         )
-    drift = max(comparison.noise_a.drift, comparison.noise_b.drift)
+    drift = max(noise.drift for noise in comparison.noise)
     if drift > 1.5:
         found.append(
             f"A run drifted while it measured: {drift:.1f} launches count as one, so intervals are wider."
@@ -261,6 +242,13 @@ def remarks(comparison: Comparison, everything: bool = False) -> list[str]:
             f"Of the differences called, {FALSE_DISCOVERY:.0%} at most may be wrong (Benjamini, Hochberg)."
         )
     return found
+
+
+def _most(counts: Counter[T], words: Callable[[int, T], str]) -> str:
+    """The four things that are most often, in words, and how many others there are."""
+    told = [words(number, each) for each, number in counts.most_common(4)]
+    rest = counts.total() - sum(number for _, number in counts.most_common(4))
+    return "; ".join([*told, plural(rest, "other")] if rest else told)
 
 
 def _hint(ignore: Sequence[str]) -> str:

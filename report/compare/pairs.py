@@ -17,7 +17,6 @@ from npc.records.series import Series, circumstances, test_name
 from npc.records.units import METRICS, format_size
 from npc.statistics.medians import false_discovery
 from report.compare.difference import (
-    ENOUGH_RUNS,
     LEAST_LAUNCHES,
     RUN_TO_RUN,
     Observation,
@@ -109,15 +108,14 @@ class Pair:
 class Comparison:
     """All pairs of two sides, what matters first. unused: records that were not ``ok``, by side.
 
-    noise_a, noise_b: what was taken into account beside the launches. environment: what the runs'
+    noise: of each side, what was taken into account beside the launches. environment: what the runs'
     environments differ in, None where they are not known.
     """
 
     a: str
     b: str
     pairs: tuple[Pair, ...]
-    noise_a: RunNoise
-    noise_b: RunNoise
+    noise: tuple[RunNoise, RunNoise]
     runs: tuple[int, int]
     unused: tuple[int, int]
     environment: tuple[Fact, ...] | None = None
@@ -164,10 +162,9 @@ def compare_sides(a: Side, b: Side, choice: Choice) -> Comparison:
         a=a.name,
         b=b.name,
         pairs=tuple(_sorted(_called(pairs, choice.least_effect))),
-        noise_a=_widest(noise_a.values()),
-        noise_b=_widest(noise_b.values()),
+        noise=(_widest(noise_a.values()), _widest(noise_b.values())),
         runs=(len(a.records), len(b.records)),
-        unused=(_unused(a), _unused(b)),
+        unused=(a.unused, b.unused),
         environment=environments_differ(a, b),
     )
 
@@ -420,10 +417,6 @@ def _why_several(samples: Sequence[_Sample]) -> str:
     return f"several series on one side: {what} {one} and {other}"
 
 
-def _unused(side: Side) -> int:
-    return sum(not record.ok for _, record in side.all_records())
-
-
 def narrowed(side: Side, patterns: Sequence[str]) -> Side:
     """Only tests whose ``case``, ``benchmark`` or ``benchmark/case`` matches one of `patterns`."""
     if not patterns:
@@ -436,8 +429,3 @@ def narrowed(side: Side, patterns: Sequence[str]) -> Side:
     return replace(
         side, records={run: [r for r in records if wanted(r)] for run, records in side.records.items()}
     )
-
-
-def enough_runs(comparison: Comparison) -> bool:
-    """Whether runs, and not launches, were compared."""
-    return min(comparison.runs) >= ENOUGH_RUNS

@@ -2,42 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from npc.machine.platform import Platform
-from npc.records.record import Record
+from npc.validity.run import platform_of
 from report.compare.sides import Side
 
 if TYPE_CHECKING:
     from roofline.comparison import Sweep
+    from roofline.result import Roofline
 
 
-def draw(sides: Sequence[Side], platforms: Mapping[str, Platform | None], folder: Path) -> list[Path]:
+def draw(sides: Sequence[Side], folder: Path) -> list[Path]:
     """Write ``compare-sizes`` and ``compare-rooflines``, .png and .svg, where there is something to draw.
 
-    platforms: nominal limits of each side, by its name. Makes `folder`; raises OSError.
+    Makes `folder`. Raises OSError, and `npc.machine.platform.InvalidPlatform`.
     """
-    from roofline.analyse import analyse
     from roofline.comparison import draw_sweeps
     from roofline.overlay import MOST, draw_overlay
 
+    rooflines = {side.name: _roofline(side) for side in sides[:MOST]}
     folder.mkdir(parents=True, exist_ok=True)
     title = " and ".join(side.name for side in sides)
-    written = []
-    for name in ("compare-sizes", "compare-rooflines"):
-        paths = [folder / f"{name}.{suffix}" for suffix in ("png", "svg")]
-        if name == "compare-sizes":
-            drawn = draw_sweeps(list(sweeps_of(sides)), title, paths)
-        else:
-            rooflines = {
-                side.name: analyse(_of_one_platform(side), platforms.get(side.name)) for side in sides[:MOST]
-            }
-            drawn = draw_overlay(rooflines, title, paths)
-        written += paths if drawn else []
-    return written
+    sizes, roofs = (
+        [folder / f"{name}.{suffix}" for suffix in ("png", "svg")]
+        for name in ("compare-sizes", "compare-rooflines")
+    )
+    written = sizes if draw_sweeps(list(sweeps_of(sides)), title, sizes) else []
+    return written + (roofs if draw_overlay(rooflines, title, roofs) else [])
 
 
 def sweeps_of(sides: Sequence[Side]) -> Iterator[Sweep]:
@@ -51,6 +45,10 @@ def sweeps_of(sides: Sequence[Side]) -> Iterator[Sweep]:
             yield replace(sweep, name=name, mpi=f"{sweep.mpi} {side.name}")
 
 
-def _of_one_platform(side: Side) -> list[Record]:
+def _roofline(side: Side) -> Roofline:
+    """That of a side's first platform."""
+    from roofline.analyse import analyse
+
     records = [record for _, record in side.all_records()]
-    return [record for record in records if record.platform == records[0].platform]
+    of_one = [record for record in records if record.platform == records[0].platform]
+    return analyse(of_one, platform_of(records))

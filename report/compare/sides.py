@@ -40,6 +40,11 @@ class Side:
     records: Mapping[str, Sequence[Record]]
     folders: Mapping[str, Path] = field(default_factory=dict)
 
+    @property
+    def unused(self) -> int:
+        """How many records are not ``ok``."""
+        return sum(not record.ok for _, record in self.all_records())
+
     def all_records(self) -> Iterator[tuple[str, Record]]:
         """Every record with the name of its run."""
         for run, records in self.records.items():

@@ -134,40 +134,26 @@ def _document(plan: Plan) -> dict[str, Any]:
 
 def _text(plan: Plan) -> str:
     from npc.columns import columns
+    from npc.page.blocks import plural
     from npc.records.units import format_duration
 
     rows = [("benchmark", "tag", "nodes", "jobs", "launches", "expected", "sizes", "measures")]
     for step in plan.steps:
         gone = set(step.commands) & plan.machine.missing
-        launches = step.launches * plan.samples + step.fixed
         expected = "unavailable" if gone else format_duration(step.duration(plan.samples))
         nodes = dict.fromkeys(str(min(number, plan.machine.nodes)) for number in step.nodes)
-        rows.append(
-            (
-                step.name,
-                "/".join(step.tags),
-                ", ".join(nodes),
-                str(step.jobs),
-                str(launches),
-                expected,
-                "; ".join(dict(step.sizes).values()) or "–",
-                step.measures,
-            )
-        )
-    table = "\n".join(columns(rows))
+        launches = str(step.launches * plan.samples + step.fixed)
+        sizes = "; ".join(dict(step.sizes).values()) or "–"
+        tags, jobs = "/".join(step.tags), str(step.jobs)
+        rows.append((step.name, tags, ", ".join(nodes), jobs, launches, expected, sizes, step.measures))
     times = f", {plan.runs} times" if plan.runs > 1 else ""
-    return "\n\n".join(
-        filter(
-            None,
-            (
-                f"To know: {plan.question}\nModel:   {plan.model}.\n"
-                f"Expect:  {format_duration(plan.seconds)} of {format_duration(plan.budget_s)}{times}, "
-                f"{plan.samples} sample{'s' if plan.samples > 1 else ''} of each case, "
-                "waiting for nodes not counted.",
-                table,
-                "\n".join(plan.notes),
-                "Type in the checkout:\n" + "\n".join(f"  {line}" for line in plan.lines),
-                f"The same run by JUBE alone:\n  {plan.jube}",
-            ),
-        )
+    parts = (
+        f"To know: {plan.question}\nModel:   {plan.model}.\n"
+        f"Expect:  {format_duration(plan.seconds)} of {format_duration(plan.budget_s)}{times}, "
+        f"{plural(plan.samples, 'sample')} of each case, waiting for nodes not counted.",
+        "\n".join(columns(rows)),
+        "\n".join(plan.notes),
+        "\n  ".join(["Type in the checkout:", *plan.lines]),
+        f"The same run by JUBE alone:\n  {plan.jube}",
     )
+    return "\n\n".join(filter(None, parts))

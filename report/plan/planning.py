@@ -6,14 +6,15 @@ import math
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
+from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from npc import catalogue
 from npc.catalogue.row import JOB_S, Step
 from npc.records.units import format_duration
 from npc.statistics.medians import MIN_SAMPLES
-from report.compare.difference import ENOUGH_RUNS
 
 #: More launches make an interval hardly narrower.
 MOST_SAMPLES: Final = 20
@@ -30,50 +31,21 @@ _END_S: Final = 8.0
 _ROUND_S: Final = 5.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """question: what the user wants to know. tags: the first is needed, the others while there is time.
-
-    runs: how often everything is measured. model: what the numbers are turned into. after: what to type then;
-    {run} is the folder of runs, {tags} the options that choose them, {pairs} the folder of pairs where they
-    are measured, {records} the option that gives records the platform's name. by: the command that measures.
-    """
+    """A table of ``goals.toml``, which says what it means."""
 
     question: str
     tags: tuple[str, ...]
-    runs: int
     model: str
     after: tuple[str, ...]
+    runs: int = 1
     by: str = "characterise"
 
 
-GOALS: Final[Mapping[str, Goal]] = MappingProxyType({
-    "accept": Goal(
-        "is a new cluster as fast as promised, and all of its nodes?",
-        ("network", "memory", "compute", "rdma", "apps", "models", "tools"), 1,
-        "the ceilings of the roofline against the nominal limits of platform.toml; which node is to blame",
-        ("npc score {run}", "npc check {run}", "npc advise {run}{pairs}", "npc report {run}{pairs}"),
-    ),
-    "slow": Goal(
-        "why is my MPI application slow?",
-        ("network", "memory", "compute", "rdma", "models"), 1,
-        "the roofline with the application in it; Hockney by pieces for its messages (npc predict)",
-        ("npc observe{records} -- mpirun -n RANKS ./app", "npc roofline {run} observed",
-         "npc advise {run} observed", "npc report {run} observed"),
-    ),
-    "compare": Goal(
-        "which of two machines, or of two states of one, is faster at what?",
-        ("network", "memory", "compute", "rdma", "tools"), ENOUGH_RUNS,
-        "pairs of series with the interval of their ratio; a run is the unit of repetition",
-        ("npc compare FIRST SECOND",),
-    ),
-    "watch": Goal(
-        "is it still as fast as it was?",
-        ("network", "memory", "compute", "rdma"), 1,
-        "the history of every series, with gates and change points",
-        ("npc cron install --platform {platform} -- {tags}",), by="nightly",
-    ),
-})  # fmt: skip
+GOALS: Final[Mapping[str, Goal]] = msgspec.toml.decode(
+    Path(__file__).with_name("goals.toml").read_bytes(), type=dict[str, Goal]
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

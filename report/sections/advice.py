@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from npc.page.blocks import Block, Cell, Table, Text
-from npc.records.units import format_quantity
 from report.advice import Advice, advise, conclusion
 from report.runs import Report, Run
-from report.score import Score, find_scores
+from report.score import Score, find_scores, measured
 from report.sections import runs_of
 
 TITLE = "Advice and score"
@@ -28,15 +27,8 @@ def _hints(report: Report, run: Run, advice: Advice, where: str) -> Iterator[Blo
     for rule, hint in advice.hints:
         known = list(dict.fromkeys(records[raw] for raw in hint.raw if raw in records))
         gain = f"at most {hint.gain:.3g} times as fast" if hint.gain else "not known"
-        rows.append(
-            (
-                Cell(rule.title, known),
-                Cell(hint.seen),
-                Cell(hint.do),
-                Cell(f"{hint.of}: {gain}", sort=hint.gain or 0.0),
-                Cell(rule.source),
-            )
-        )
+        brings = Cell(f"{hint.of}: {gain}", sort=hint.gain or 0.0)
+        rows.append((Cell(rule.title, known), Cell(hint.seen), Cell(hint.do), brings, Cell(rule.source)))
     if rows:
         columns = ("hint", "what was seen", "what to do", "what it brings", "source")
         yield Table(f"Hints{where}", columns, tuple(rows))
@@ -59,31 +51,14 @@ def _scores(run: Run, where: str) -> Iterator[Block]:
         of = where.replace(": ", " of ")
         yield Text(f"No score{of}: nothing is measured that has a nominal limit. It needs for {needs}.")
         return
-    ceilings = {ceiling.name: ceiling for ceiling in run.roofline.ceilings}
     rows = []
     for part, shares in scores.shares.items():
         rows.append((Cell(part), Cell("all of it"), *_score(scores.parts[part]), Cell("")))
-        for share in shares:
-            records = run.records_of(ceilings[share.name]) if share.name in ceilings else []
-            measured, nominal = (format_quantity(v, share.unit, 3) for v in (share.measured, share.nominal))
-            around = "" if share.low is None or share.high is None else f"{share.low:.1%} – {share.high:.1%}"
-            rows.append(
-                (
-                    Cell(part),
-                    Cell(share.name),
-                    Cell(f"{share.share:.1%}", records, share.share, kind="number"),
-                    Cell(around, kind="number"),
-                    Cell(f"{measured} of {nominal}"),
-                )
-            )
-    rows.append(
-        (
-            Cell("machine"),
-            Cell(f"geometric mean of {', '.join(scores.parts)}"),
-            *_score(scores.whole),
-            Cell(""),
-        )
-    )
+        for ceiling, share in shares:
+            value, around = _score(share, run.records_of(ceiling))
+            rows.append((Cell(part), Cell(ceiling.name), value, around, Cell(measured(ceiling))))
+    means = Cell(f"geometric mean of {', '.join(scores.parts)}")
+    rows.append((Cell("machine"), means, *_score(scores.whole), Cell("")))
     missing = "; ".join(f"{part} is not known: {what}" for part, what in scores.missing.items())
     yield Table(
         f"Shares of the nominal limits{where}",
@@ -93,6 +68,6 @@ def _scores(run: Run, where: str) -> Iterator[Block]:
     )
 
 
-def _score(score: Score) -> tuple[Cell, Cell]:
+def _score(score: Score, records: Sequence[str] = ()) -> tuple[Cell, Cell]:
     around = "" if score.low is None or score.high is None else f"{score.low:.1%} – {score.high:.1%}"
-    return Cell(f"{score.value:.1%}", sort=score.value, kind="number"), Cell(around, kind="number")
+    return Cell(f"{score.value:.1%}", records, score.value, kind="number"), Cell(around, kind="number")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 from npc.page.blocks import Block, Cell, Table, Text
-from npc.records.series import Series, qualifiers
-from npc.records.units import format_quantity, format_size
-from report.compare.outputs import headline, launches, remarks, title_of
+from npc.records.units import format_quantity
+from report.compare.outputs import cells, headline, remarks
 from report.compare.pairs import Choice, Half, Pair, compare_sides
 from report.compare.sides import Side
 from report.runs import Report, Run
@@ -59,17 +57,17 @@ def _table(a: Run, b: Run, pairs: list[Pair], caption: str, folded: bool) -> Tab
 
 
 def _row(pair: Pair, a: Run, b: Run) -> tuple[Cell, ...]:
-    around = "" if pair.low is None or pair.high is None else f"{pair.low:.3f} – {pair.high:.3f}"
+    verdict, test, size, nodes, _, _, ratio, around, launches = cells(pair)
     return (
-        Cell(pair.verdict, kind=_KINDS.get(pair.verdict, "")),
-        Cell(title_of(pair)),
-        Cell("" if pair.size is None else format_size(pair.size), sort=pair.size or 0, kind="number"),
-        Cell(str(pair.nodes), sort=pair.nodes, kind="number"),
+        Cell(verdict, kind=_KINDS.get(verdict, "")),
+        Cell(test),
+        Cell(size, sort=pair.size or 0, kind="number"),
+        Cell(nodes, sort=pair.nodes, kind="number"),
         _half(pair, pair.a, a),
         _half(pair, pair.b, b),
-        Cell("" if pair.ratio is None else f"{pair.ratio:.3f}", sort=pair.ratio or "", kind="number"),
-        Cell(around or pair.reason, kind="number" if around else ""),
-        Cell(launches(pair), kind="number"),
+        Cell(ratio, sort=pair.ratio or "", kind="number"),
+        Cell(around, kind="" if pair.low is None else "number"),
+        Cell(launches, kind="number"),
     )
 
 
@@ -77,14 +75,9 @@ def _half(pair: Pair, half: Half | None, run: Run) -> Cell:
     """A side's median, which leads to its series."""
     if half is None:
         return Cell("", sort="", kind="number")
-    raw = set(half.raw)
     records = [
         series.ident
-        for series in run.series
+        for series in run.behind(half.raw, half.size, pair.params)
         if (series.name, series.first.metric) == (pair.test, pair.metric)
-        and series.first.size == pair.size
-        and any(record.raw in raw for record in series.usable)
-        and pair.params.items() <= (params := json.loads(Series.of(series.first).params)).items()
-        and qualifiers(params) == qualifiers(pair.params)
     ]
     return Cell(format_quantity(half.median, pair.unit, 4), records, half.median, kind="number")

@@ -20,6 +20,7 @@ from npc.cli import entry_points
 from npc.jobs.checkout import settings
 from npc.parameters import TAGS
 from npc.records.run import read_run
+from report.compare.difference import ENOUGH_RUNS
 from report.plan.command import _machine
 from report.plan.planning import GOALS, Machine, TooLittleTime, duration, make_plan
 from tests.lab.jube_job import NPC, finish, platform, steps
@@ -49,6 +50,10 @@ def test_the_table_has_the_steps_and_tags_of_jube_yml() -> None:
     }
     assert {(step.name.split()[0], tag) for step in catalogue.steps() for tag in step.tags} == wanted
     assert {tag for _, tag in wanted} == set(TAGS)
+
+
+def test_a_comparison_has_the_runs_that_show_how_runs_differ() -> None:
+    assert GOALS["compare"].runs == ENOUGH_RUNS
 
 
 def test_sizes_are_the_defaults_of_the_specs() -> None:

@@ -43,7 +43,7 @@ def test_the_score_is_the_geometric_mean_of_its_parts() -> None:
     )
     assert scores.whole is not None
     assert scores.whole.value == pytest.approx((0.6 * 0.8 * 0.5) ** (1 / 3))
-    assert [share.name for share in scores.shares["network"]] == ["qperf rc_bw"]
+    assert [ceiling.name for ceiling, _ in scores.shares["network"]] == ["qperf rc_bw"]
     assert scores.missing.keys() == {"I/O"}
 
 

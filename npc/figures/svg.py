@@ -4,8 +4,9 @@ Plain SVG, because its elements can follow the page's light and dark colours, be
 record that they show: a mark has ``data-record``, the id of a row of the page's table of records. Colours and
 sizes stand in ``page.css``.
 
-Every text that comes from records is escaped. A chart is one image to a screen reader, with its title and a
-description; the numbers themselves stand in a table beside it.
+How they look stands in ``templates/figures.svg``, which escapes every text; where everything stands is found
+here. A chart is one image to a screen reader, with its title and a description; the numbers themselves stand
+in a table beside it.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
-from npc.figures.chart import Cell, Chart, Grid, Mark, Place, Trace
+from npc.figures.chart import Chart, Grid, Mark, Place, Trace
 
 #: Marks about (0, 0), in the order of `npc.figures.chart.Trace`.
 SHAPES: Final = (
@@ -42,27 +45,31 @@ _BOTTOM: Final = 48
 # --- drawing -------------------------------------------------------------------------------------------
 
 
+@cache
+def _macros() -> Any:
+    """The macros of the template."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+    )
+    environment.filters |= {"px": "{:.1f}".format, "g": "{:g}".format, "short": _short}
+    environment.globals |= {"shapes": SHAPES, "dot": DOT, "shade": shade}
+    return environment.get_template("figures.svg").module
+
+
 def draw(chart: Chart) -> Markup:
     """The chart as an ``<svg>`` element."""
-    return _markup(_chart(chart))
-
-
-def _chart(chart: Chart) -> Iterator[str]:
-    frame = _Frame(chart)
-    yield from _opening(chart.ident, WIDTH, chart.height, chart.title, chart.text)
-    yield (
-        f'<clipPath id="{chart.ident}-clip"><rect x="{frame.left}" y="{frame.top}" '
-        f'width="{frame.right - frame.left}" height="{frame.bottom - frame.top}"/></clipPath>'
-    )
-    yield from _axes(chart, frame)
-    for number, trace in enumerate(chart.traces):
-        for part in (*trace.under, trace, *trace.over):
-            yield from _trace(part, number, frame, f"{chart.ident}-clip")
-    yield "</svg>"
+    return Markup(_macros().chart(chart, _Frame(chart)))
 
 
 class _Frame:
     """The rectangle of the plot in the picture's coordinates."""
+
+    width = WIDTH
 
     def __init__(self, chart: Chart) -> None:
         self.left, self.right = _LEFT, WIDTH - _RIGHT
@@ -78,91 +85,29 @@ class _Frame:
     def path(self, places: Iterable[Place]) -> str:
         return "M" + "L".join(f"{self.x(x):.1f} {self.y(y):.1f}" for x, y in places)
 
-    def holds(self, mark: Mark) -> bool:
-        return (
-            self.left - 1 <= self.x(mark.x) <= self.right + 1
-            and self.top - 1 <= self.y(mark.y) <= self.bottom + 1
-        )
+    def pieces(self, lines: Iterable[Sequence[Place]]) -> str:
+        return "".join(self.path(line) for line in lines if len(line) > 1)
+
+    def marks(self, trace: Trace) -> Iterator[tuple[Mark, str]]:
+        """The marks within the plot, and where they stand."""
+        for mark in trace.marks:
+            x, y = self.x(mark.x), self.y(mark.y)
+            if self.left - 1 <= x <= self.right + 1 and self.top - 1 <= y <= self.bottom + 1:
+                yield mark, f"{x:.1f} {y:.1f}"
+
+    def x_labels(self) -> Iterator[tuple[float, str]]:
+        """Those labels that do not run into the one before."""
+        end = -math.inf
+        for value, label in self._x.ticks:
+            place, half = self.x(value), 3.6 * len(label)
+            if place - half > end:
+                yield place, label
+                end = place + half + 4
 
 
 def _bounded(share: float) -> float:
     """Far outside of the picture is far enough: browsers draw badly at a million pixels."""
     return min(max(share, -9.0), 10.0)
-
-
-def _opening(
-    ident: str, width: float, height: float, title: str, text: str, kind: str = "chart"
-) -> Iterator[str]:
-    yield (
-        f'<svg id="{ident}" class="{kind}" viewBox="0 0 {width:g} {height:g}" width="{width:g}" role="img" '
-        f'aria-labelledby="{ident}-title" aria-describedby="{ident}-text">'
-        f'<title id="{ident}-title">{escape(title)}</title><desc id="{ident}-text">{escape(text)}</desc>'
-    )
-
-
-def _axes(chart: Chart, frame: _Frame) -> Iterator[str]:
-    xs = [(frame.x(tick.value), tick.label) for tick in chart.x.ticks]
-    ys = [(frame.y(tick.value), tick.label) for tick in chart.y.ticks]
-    grid = [f"M{x:.1f} {frame.top}V{frame.bottom}" for x, _ in xs]
-    grid += [f"M{frame.left} {y:.1f}H{frame.right}" for y, _ in ys]
-    if grid:
-        yield f'<path class="grid" d="{"".join(grid)}"/>'
-    yield f'<path class="axis" d="M{frame.left} {frame.top}V{frame.bottom}H{frame.right}"/>'
-    yield '<g class="xlabels">'
-    for x, label in _apart(xs):
-        yield f'<text x="{x:.1f}" y="{frame.bottom + 17}">{escape(label)}</text>'
-    yield '</g><g class="ylabels">'
-    for y, label in ys:
-        yield f'<text x="{frame.left - 7}" y="{y + 4:.1f}">{escape(label)}</text>'
-    yield "</g>"
-    middle = (frame.left + frame.right) / 2
-    title = chart.x.title.partition("\n")[0]
-    yield f'<text class="title" x="{middle:.0f}" y="{chart.height - 8}">{escape(title)}</text>'
-    up = (frame.top + frame.bottom) / 2
-    yield (
-        f'<text class="title" transform="translate(14 {up:.0f}) rotate(-90)">{escape(chart.y.title)}</text>'
-    )
-
-
-def _apart(labels: Sequence[tuple[float, str]]) -> Iterator[tuple[float, str]]:
-    """Those labels that do not run into the one before."""
-    end = -math.inf
-    for place, label in labels:
-        half = 3.6 * len(label)
-        if place - half > end:
-            yield place, label
-            end = place + half + 4
-
-
-def _trace(trace: Trace, number: int, frame: _Frame, clip: str) -> Iterator[str]:
-    yield f'<g class="trace {trace.colour}" data-trace="{number}"><g clip-path="url(#{clip})">'
-    for band in trace.bands:
-        yield f'<path class="band" d="{frame.path(band)}Z"/>'
-    pieces = "".join(frame.path(line) for line in trace.lines if len(line) > 1)
-    if pieces:
-        dashes = f' stroke-dasharray="{_numbers(trace.dashes)}"' if trace.dashes else ""
-        tip = f' data-tip="{escape(trace.tip)}"' if trace.tip else ""
-        yield f'<path class="line" stroke-width="{trace.width:g}"{dashes} d="{pieces}"{tip}/>'
-    yield "</g>"
-    shape = DOT if trace.small else SHAPES[trace.shape % len(SHAPES)]
-    for mark in filter(frame.holds, trace.marks):
-        kind = "mark" + (" hollow" if trace.hollow else " filling" if mark.fill < 1 else "")
-        kind += " faint" if trace.faint else ""
-        fill = "" if mark.fill == 1 else f' fill-opacity="{mark.fill:.2f}"'
-        tip = f' data-tip="{escape(mark.tip)}"' if mark.tip else ""
-        record = f' data-record="{mark.record}"' if mark.record else ""
-        yield (
-            f'<path class="{kind}" transform="translate({frame.x(mark.x):.1f} {frame.y(mark.y):.1f})" '
-            f'd="{shape}"{fill}{tip}{record}/>'
-        )
-    for note in trace.notes:
-        y = frame.y(note.y) + (-9 if note.above else 19)
-        yield f'<text class="note" x="{frame.x(note.x):.1f}" y="{y:.1f}">{escape(note.text)}</text>'
-    yield "</g>"
-
-
-def _numbers(lengths: Sequence[float]) -> str:
-    return " ".join(f"{each:g}" for each in lengths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,19 +129,9 @@ _SWATCH_GAP: Final = 5.5
 
 
 def _swatch(trace: Trace) -> Markup:
-    dashes = ""
-    if trace.dashes:
-        # the first gap stands clear of the mark in the middle
-        moved = trace.dashes[0] + trace.dashes[1] / 2 - _SWATCH_GAP
-        dashes = f' stroke-dasharray="{_numbers(trace.dashes)}" stroke-dashoffset="{moved:g}"'
-    parts = [f'<svg class="swatch trace {trace.colour}" viewBox="0 0 30 12" aria-hidden="true">']
-    if trace.lines:
-        parts.append(f'<path class="line" stroke-width="{trace.width:g}"{dashes} d="M1 6H29"/>')
-    if trace.marks:
-        hollow = " hollow" if trace.hollow else ""
-        shape = SHAPES[trace.shape % len(SHAPES)]
-        parts.append(f'<path class="mark{hollow}" transform="translate(15 6)" d="{shape}"/>')
-    return _markup([*parts, "</svg>"])
+    # the first gap stands clear of the mark in the middle
+    offset = trace.dashes[0] + trace.dashes[1] / 2 - _SWATCH_GAP if trace.dashes else None
+    return Markup(_macros().swatch(trace, offset))
 
 
 def sparkline(places: Sequence[Place], words: str) -> Markup:
@@ -204,12 +139,7 @@ def sparkline(places: Sequence[Place], words: str) -> Markup:
     (left, right), (low, high) = (_span(place[axis] for place in places) for axis in (0, 1))
     width, height = right - left, high - low
     points = [f"{150 * (x - left) / width:.0f} {24 - 22 * (y - low) / height:.0f}" for x, y in places]
-    return _markup(
-        [
-            f'<svg class="spark trace blue" viewBox="0 0 150 26" role="img" aria-label="{escape(words)}">',
-            f'<path class="line" stroke-width="1.1" d="M{"L".join(points)}"/></svg>',
-        ]
-    )
+    return Markup(_macros().sparkline(f"M{'L'.join(points)}", words))
 
 
 def _span(values: Iterable[float]) -> tuple[float, float]:
@@ -234,103 +164,50 @@ def shade(ratio: float) -> int:
 
 def draw_grid(grid: Grid) -> Markup:
     """The grid as an ``<svg>`` element."""
-    return _markup(_grid(grid))
+    return Markup(_macros().grid(grid, _Places(grid)))
 
 
-def _grid(grid: Grid) -> Iterator[str]:
-    # Beside the line of a group there must be room for bold names, and for the larger ones of small screens.
-    named = (9.0 if grid.groups else 6.6) * max((len(_short(name)) for name in grid.rows), default=0)
-    outer = 14 + 8.2 * max(len(_short(name)) for name, _ in grid.groups) if grid.groups else 0.0
-    left = 30 + outer + named
-    top = 30 + 6.6 * max((len(_short(name)) for name in grid.columns), default=0)
-    side = min(grid.side, (WIDTH - left - 10) / max(len(grid.columns), 1))
-    width = max(left + side * len(grid.columns) + 10, 320)
-    starts = _starts(grid, top, side)
-    height = starts[-1] + 12
-    yield from _opening(grid.ident, width, height, grid.title, grid.text, "chart cells")
-    every = max(1, math.ceil(11 / side))
-    yield '<g class="ylabels">'
-    for number, name in enumerate(grid.rows):
-        if number % every == 0 or name in grid.blamed:
-            yield (
-                f'<text x="{left - 5:.1f}" y="{starts[number] + side / 2 + 4:.1f}"{_blamed(name, grid)}>'
-                f"{escape(_short(name))}</text>"
-            )
-    yield "</g>"
-    if grid.groups:
-        yield from _groups(grid, starts, side, left - named - 14)
-    yield '<g class="clabels">'
-    for number, name in enumerate(grid.columns):
-        if number % every == 0 or name in grid.blamed:
-            x = left + side * (number + 0.5) + 4
-            yield (
-                f'<text transform="translate({x:.1f} {top - 5:.1f}) rotate(-90)"{_blamed(name, grid)}>'
-                f"{escape(_short(name))}</text>"
-            )
-    yield "</g>"
-    if grid.column_title:
-        yield (
-            f'<text class="title" x="{left + side * len(grid.columns) / 2:.0f}" y="12">'
-            f"{escape(grid.column_title)}</text>"
-        )
-    if grid.row_title:
-        middle = top + side * len(grid.rows) / 2
-        yield (
-            f'<text class="title" transform="translate(12 {middle:.0f}) rotate(-90)">'
-            f"{escape(grid.row_title)}</text>"
-        )
-    if grid.filled:
-        yield (
-            f'<rect class="cell none" x="{left:.1f}" y="{top:.1f}" width="{side * len(grid.columns):.1f}" '
-            f'height="{side * len(grid.rows):.1f}"/>'
-        )
-    for cell in grid.cells:
-        yield from _cell(cell, left + side * cell.column, starts[cell.row], side)
-    yield "</svg>"
+class _Places:
+    """Where the cells of a grid stand, in the picture's coordinates: the left and upper edge of the first and
+    of each column and row, and the line beside which the names of groups stand."""
+
+    def __init__(self, grid: Grid) -> None:
+        self._grid = grid
+        # Beside the line of a group there must be room for bold names, and for larger ones on small screens.
+        named = (9.0 if grid.groups else 6.6) * _longest(grid.rows)
+        outer = 14 + 8.2 * _longest([name for name, _ in grid.groups]) if grid.groups else 0.0
+        self.left = 30 + outer + named
+        self.top = 30 + 6.6 * _longest(grid.columns)
+        self.line = self.left - named - 14
+        self.side = min(grid.side, (WIDTH - self.left - 10) / max(len(grid.columns), 1))
+        self.columns = [self.left + self.side * column for column in range(len(grid.columns))]
+        groups = [number for number, (_, rows) in enumerate(grid.groups) for _ in range(rows)]
+        groups = groups or [0] * len(grid.rows)
+        self.rows = [self.top + self.side * row + _APART * group for row, group in enumerate(groups)]
+        self.width = max(self.left + self.side * len(grid.columns) + 10, 320)
+        self.height = (self.rows[-1] + self.side if self.rows else self.top) + 12
+
+    def names(self, names: Sequence[str], starts: Sequence[float]) -> Iterator[tuple[str, float]]:
+        """As many names as find room, and all that are blamed, with the edge of their row or column."""
+        every = max(1, math.ceil(11 / self.side))
+        for number, (name, start) in enumerate(zip(names, starts, strict=True)):
+            if number % every == 0 or name in self._grid.blamed:
+                yield name, start
+
+    def groups(self) -> Iterator[tuple[str, float, float]]:
+        """The name of each group of rows, and from where to where it goes."""
+        first = 0
+        for name, rows in self._grid.groups:
+            yield name, self.rows[first], self.rows[first] + self.side * rows - 0.6
+            first += rows
 
 
-def _starts(grid: Grid, top: float, side: float) -> list[float]:
-    """Where each row begins, and where the last one ends."""
-    groups = [number for number, (_, rows) in enumerate(grid.groups) for _ in range(rows)]
-    groups = groups or [0] * len(grid.rows)
-    starts = [top + side * row + _APART * group for row, group in enumerate(groups)]
-    return [*starts, top + side * len(groups) + _APART * (groups[-1] if groups else 0)]
-
-
-def _groups(grid: Grid, starts: Sequence[float], side: float, right: float) -> Iterator[str]:
-    """The names of groups, each with a line along its rows on its right."""
-    first, pieces = 0, []
-    yield '<g class="glabels">'
-    for name, rows in grid.groups:
-        begin, end = starts[first], starts[first] + side * rows - 0.6
-        pieces.append(f"M{right:.1f} {begin:.1f}V{end:.1f}")
-        first += rows
-        yield (
-            f'<text x="{right - 7:.1f}" y="{(begin + end) / 2 + 4:.1f}"{_blamed(name, grid)}>'
-            f"{escape(_short(name))}</text>"
-        )
-    yield f'</g><path class="axis" d="{"".join(pieces)}"/>'
-
-
-def _cell(cell: Cell, x: float, y: float, side: float) -> Iterator[str]:
-    record = f' data-record="{cell.record}"' if cell.record else ""
-    kind = ("none" if cell.ratio is None else f"h{shade(cell.ratio)}") + (" blamed" if cell.blamed else "")
-    yield (
-        f'<rect class="cell {kind}" x="{x:.1f}" y="{y:.1f}" width="{side - 0.6:.1f}" '
-        f'height="{side - 0.6:.1f}" data-tip="{escape(cell.tip)}"{record}/>'
-    )
-    if cell.state == "failed":
-        inner = side * 0.25
-        a, b, c, d = x + inner, y + inner, x + side - inner, y + side - inner
-        yield f'<path class="cross" d="M{a:.1f} {b:.1f}L{c:.1f} {d:.1f}M{a:.1f} {d:.1f}L{c:.1f} {b:.1f}"/>'
+def _longest(names: Iterable[str]) -> int:
+    return max((len(_short(name)) for name in names), default=0)
 
 
 def _short(name: str) -> str:
     return name if len(name) <= 22 else f"{name[:10]}…{name[-10:]}"
-
-
-def _blamed(name: str, grid: Grid) -> str:
-    return ' class="blamed"' if name in grid.blamed else ""
 
 
 def shade_words() -> list[tuple[str, str]]:
@@ -339,8 +216,3 @@ def shade_words() -> list[tuple[str, str]]:
     named += [f"{low:g} to {high:g}" for low, high in pairwise(EDGES)]
     named.append(f"above {EDGES[-1]:g}")
     return [(f"h{number}", words) for number, words in enumerate(named)]
-
-
-def _markup(parts: Iterable[str]) -> Markup:
-    """Joins what is markup already."""
-    return Markup("".join(parts))

@@ -16,13 +16,13 @@ from typing import Any, Final, NamedTuple
 
 from cron.series import matches
 from cron.verdict import NightVerdict, Verdict
-from npc.files import append_line
+from npc.files import InvalidFile, append_line
 from npc.records.series import Series
 
 ACCEPTED: Final = "accepted.jsonl"
 
 
-class InvalidAcceptance(ValueError):
+class InvalidAcceptance(InvalidFile):
     """An acceptance that cannot be made or read; the message says why."""
 
 

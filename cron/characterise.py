@@ -34,7 +34,7 @@ from npc.jobs.wait import (
     missing,
     wait_for,
 )
-from npc.jobs.workpackages import WORKPACKAGES, NoRun, Workpackage, read_workpackages
+from npc.jobs.workpackages import WORKPACKAGES, Workpackage, read_workpackages
 from npc.records.record import Record
 from npc.records.run import RECORDS, read_run
 
@@ -119,7 +119,7 @@ def measure_and_draw(what: Characterisation, as_json: bool) -> int:
     if ending is Ending.GAVE_UP:
         click.echo(f"not ended by the limit: what had been measured is collected{later}", err=True)
         return EXIT_UNFINISHED
-    return exit_code(run, drawn)
+    return exit_code(records, drawn)
 
 
 def _run_and_wait(what: Characterisation, run: Path) -> Ending | signal.Signals:
@@ -149,16 +149,13 @@ def _run_and_wait(what: Characterisation, run: Path) -> Ending | signal.Signals:
             if not run.exists():
                 log_path.unlink()
             raise click.ClickException(missing(error)) from None
-        except NoRun as error:
-            raise click.ClickException(str(error)) from None
         finally:
             display.close()
         return signal.Signals(stop.number) if stop.number else ending
 
 
-def exit_code(run: Path, drawn: int) -> int:
+def exit_code(records: Sequence[Record], drawn: int) -> int:
     """The verdict on a run whose jobs have ended: see the command's help."""
-    records = read_run(run) if (run / RECORDS).exists() else []
     if _unavailable(records):
         return 0
     if drawn or not any(record.ok for record in records):

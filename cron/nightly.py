@@ -88,8 +88,8 @@ class NightRun:
     def run(self) -> Outcome:
         """The whole night.
 
-        Raises `Stopped`; OSError where it cannot be written down; `npc.records.history.InvalidHistory` and
-        click.ClickException, before anything is measured, for a file that cannot be used.
+        Raises `Stopped`; OSError where it cannot be written down; `npc.files.InvalidFile`, before anything is
+        measured, for a file that cannot be used.
         """
         rules(self.options.platform, self.options.history)
         self.history.nights()
@@ -146,7 +146,7 @@ class NightRun:
         """Run a part in its share of the time that is left, and keep its records."""
         if self.stop.number is not None:
             raise Stopped
-        limit_s = share * self._left_s()
+        limit_s = share * max(0.0, self._deadline - time.monotonic())
         if limit_s < LEAST_S and part.kind != "first":
             self.notes.append(f"{part.name}: no time was left for it")
             return
@@ -270,16 +270,13 @@ class NightRun:
         write_verdict(self.options.history, verdict, [note])
         self.journal.note(night.name, "ended", verdict=verdict.verdict.name, cut=True)
 
-    def _left_s(self) -> float:
-        return max(0.0, self._deadline - time.monotonic())
-
 
 def judge_night(
     platform: Path, history: History, name: str, begun: datetime, fabric: Topology | None = None
 ) -> NightVerdict:
     """The verdict on a night of the history. fabric: switches and racks that may be to blame, too.
 
-    Raises click.ClickException for a platform file or an acceptance that cannot be used.
+    Raises `npc.files.InvalidFile` for a platform file or an acceptance that cannot be used.
     """
     from cron.judge import judge
     from cron.series import panel
@@ -292,20 +289,15 @@ def judge_night(
 def rules(platform: Path, history: Path) -> tuple[tuple[Band, ...], dict[Series, Baseline]]:
     """What a night is judged by: the bands of the platform, and what was accepted.
 
-    Raises click.ClickException for a file that cannot be used.
+    Raises `npc.files.InvalidFile` for a file that cannot be used.
     """
-    import click
-
-    from cron.acceptance import InvalidAcceptance, baselines_of, read_acceptances
+    from cron.acceptance import baselines_of, read_acceptances
     from cron.acceptance_bands import bands_of
-    from npc.machine.platform import PLATFORM_FILE, InvalidPlatform, read_platform
+    from npc.machine.platform import PLATFORM_FILE, read_platform
 
-    try:
-        file = platform / PLATFORM_FILE
-        bands = bands_of(read_platform(file)) if file.exists() else ()
-        return bands, baselines_of(read_acceptances(history))
-    except (InvalidPlatform, InvalidAcceptance) as error:
-        raise click.ClickException(str(error)) from None
+    file = platform / PLATFORM_FILE
+    bands = bands_of(read_platform(file)) if file.exists() else ()
+    return bands, baselines_of(read_acceptances(history))
 
 
 def prunable(nights: Sequence[JournalEntry], keep: int) -> list[JournalEntry]:

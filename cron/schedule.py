@@ -19,6 +19,8 @@ from datetime import time
 from pathlib import Path
 from typing import Final
 
+import click
+
 from npc.template import filled_in
 
 SCRIPT: Final = "nightly.sh"
@@ -28,7 +30,7 @@ _KEPT: Final = ("PATH", "LD_LIBRARY_PATH", "MODULEPATH", "MODULESHOME", "SLURM_C
 _SIGN: Final = "npc nightly"
 
 
-class NotInstalled(Exception):
+class NotInstalled(click.ClickException):
     """It could not be installed or read; the message says why and what to do instead."""
 
 

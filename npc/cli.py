@@ -3,7 +3,7 @@
 A command is a click command named in the entry point group ``npc.commands``; its module is imported
 when it is called (or listed), so one that cannot be loaded costs only itself. Commands report what can
 go wrong by raising `click.ClickException`; an OSError (read-only folder, missing file, full disk) and
-`npc.InvalidRecord` become one line as well. Exit codes: docs/commands.md.
+`npc.files.InvalidFile` become one line as well. Exit codes: docs/commands.md.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Final
 
 import click
 
-from npc import __version__
+from npc import __version__, status_line
+from npc.files import InvalidFile
 
 GROUP: Final = "npc.commands"
 #: As a shell reports a program that SIGINT ended: 128 + 2.
@@ -55,11 +56,8 @@ class Commands(click.Group):
         """Run the command; whatever a user can cause ends in one line and no traceback."""
         try:
             return super().invoke(ctx)
-        except ValueError as error:
-            from npc.records.record import InvalidRecord  # only here, to keep the start short
-
-            if not isinstance(error, InvalidRecord):
-                raise
+        except InvalidFile as error:
+            status_line.show("")
             raise click.ClickException(str(error)) from error
         except OSError as error:
             if error.errno == errno.EPIPE:

@@ -13,6 +13,11 @@ from pathlib import Path
 from typing import Any
 
 
+class InvalidFile(ValueError):
+    """A file or folder whose content cannot be used; the message names it and says why. `npc.cli` shows it as
+    one line."""
+
+
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A path beside `path`, with its suffix, to write to: at the end it takes the place of `path`.

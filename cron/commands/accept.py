@@ -29,31 +29,27 @@ def accept(pattern: str, reason: str, platform: str, history: Path | None, night
     """
     from datetime import datetime
 
-    from cron.acceptance import InvalidAcceptance
     from cron.acceptance import accept as record
     from cron.nightly import judge_night
     from cron.series import label
     from npc.jobs.checkout import checkout, platform_folder
-    from npc.records.history import History, InvalidHistory
+    from npc.records.history import History
     from npc.records.journal import Journal
     from npc.records.units import METRICS, format_quantity
 
     folder = folder_of(history, platform_folder(checkout(), platform).name)
     past = History(folder)
-    try:
-        nights = {each.run: each.begun for each in past.nights()}
-        for each in Journal(folder).entries():  # one that measured nothing is none of the history's
-            nights.setdefault(each.name, each.begun.isoformat())
-        chosen = night or max(nights, key=lambda run: nights[run], default="")
-        if chosen not in nights:
-            last = ", ".join(sorted(nights)[-3:])
-            known = f"the last are {last}" if last else "it is empty: npc nightly fills it"
-            raise click.ClickException(f"no night {chosen} in {folder}: {known}")
-        begun = datetime.fromisoformat(nights[chosen].replace("Z", "+00:00"))
-        verdict = judge_night(platform_folder(checkout(), platform), past, chosen, begun)
-        taken = record(folder, verdict, reason, _who(), pattern)
-    except (InvalidAcceptance, InvalidHistory) as error:
-        raise click.ClickException(str(error)) from None
+    nights = {each.run: each.begun for each in past.nights()}
+    for each in Journal(folder).entries():  # one that measured nothing is none of the history's
+        nights.setdefault(each.name, each.begun.isoformat())
+    chosen = night or max(nights, key=lambda run: nights[run], default="")
+    if chosen not in nights:
+        last = ", ".join(sorted(nights)[-3:])
+        known = f"the last are {last}" if last else "it is empty: npc nightly fills it"
+        raise click.ClickException(f"no night {chosen} in {folder}: {known}")
+    begun = datetime.fromisoformat(nights[chosen].replace("Z", "+00:00"))
+    verdict = judge_night(platform_folder(checkout(), platform), past, chosen, begun)
+    taken = record(folder, verdict, reason, _who(), pattern)
     for key, baseline in taken.baselines.items():
         unit = METRICS[key.metric].unit
         value = "given up" if baseline.value is None else format_quantity(baseline.value, unit)

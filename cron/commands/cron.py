@@ -126,13 +126,10 @@ def remove(platform: str, scrontab: bool) -> None:
     from cron import schedule
 
     table = schedule.SCRONTAB if scrontab else schedule.CRONTAB
-    try:
-        before = table.read()
-        name = platform if platform in schedule.blocks(before) else Path(platform).resolve().name
-        if name not in schedule.blocks(before):
-            there = ", ".join(schedule.blocks(before)) or "none"
-            raise click.ClickException(f"{table.program} has no nights of {name}; it has: {there}")
-        table.write(schedule.without_block(before, name))
-    except schedule.NotInstalled as error:
-        raise click.ClickException(str(error)) from None
+    before = table.read()
+    name = platform if platform in schedule.blocks(before) else Path(platform).resolve().name
+    if name not in schedule.blocks(before):
+        there = ", ".join(schedule.blocks(before)) or "none"
+        raise click.ClickException(f"{table.program} has no nights of {name}; it has: {there}")
+    table.write(schedule.without_block(before, name))
     click.echo(f"removed from {table.program}: {name}")

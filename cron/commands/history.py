@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cron.variation import Variation
-    from npc.machine.platform import Platform
     from npc.records.history import History, Point
     from npc.records.record import Record
     from npc.records.series import Series
@@ -52,15 +51,11 @@ def history(
 
     from cron.series import matches
     from cron.variation import variations
-    from npc.records.history import History, InvalidHistory
+    from npc.records.history import History
 
     past = History(folder_of(history, Path(platform).name), status_line.show)
     status_line.show(f"reading {past.folder}")
-    try:
-        points = [point for point in past.points() if matches(pattern, point.key)]
-    except InvalidHistory as error:
-        status_line.show("")
-        raise click.ClickException(str(error)) from None
+    points = [point for point in past.points() if matches(pattern, point.key)]
     found = variations(points, status_line.show)
     status_line.show("")
     if not found:
@@ -88,11 +83,13 @@ def history(
 
 def _shares(past: History, platform: str, keys: set[Series]) -> list[Ceiling]:
     """The ceilings of all nights together, those first that have a nominal limit."""
+    from npc.machine.platform import find_platform, read_platform
     from roofline.ceilings import find_ceilings
 
-    limits = _limits(platform)
-    if limits is None:
+    path = find_platform(platform)
+    if path is None:
         return []
+    limits = read_platform(path)
     records: list[Record] = []
     for number, key in enumerate(sorted(keys, key=str), 1):
         status_line.show(f"nominal limits: series {number} of {len(keys)}")
@@ -100,16 +97,6 @@ def _shares(past: History, platform: str, keys: set[Series]) -> list[Ceiling]:
     found = find_ceilings(records, limits).ceilings
     status_line.show("")
     return [ceiling for ceiling in found if ceiling.share is not None]
-
-
-def _limits(platform: str) -> Platform | None:
-    from npc.machine.platform import InvalidPlatform, find_platform, read_platform
-
-    path = find_platform(platform)
-    try:
-        return read_platform(path) if path else None
-    except InvalidPlatform as error:
-        raise click.ClickException(str(error)) from None
 
 
 def _share(ceiling: Ceiling) -> str:
@@ -146,12 +133,9 @@ def _draw(
 ) -> list[Path]:
     """The pictures: of each case the series with the largest size, and one heat map of the nodes."""
     from cron.figures import allocation, over_measurements
-    from npc.machine.fabric import InvalidTopology, load
+    from npc.machine.fabric import load
 
-    try:
-        topology = load(source) if source else None
-    except InvalidTopology as error:
-        raise click.UsageError(str(error)) from None
+    topology = load(source) if source else None
     folder.mkdir(parents=True, exist_ok=True)
     largest: dict[tuple[str, ...], Series] = {}
     for each in sorted(found, key=lambda each: each.key.size or 0):

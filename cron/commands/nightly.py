@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cron.nightly import Options, Outcome
-    from npc.machine.fabric import Topology
 
 NIGHTS: Final = "runs/nightly"
 
@@ -69,7 +68,7 @@ def nightly(
     from cron.nightly import NightRun, Options, Stopped
     from npc.jobs.stop import Stop
     from npc.locks import Held, only_one
-    from npc.records.history import InvalidHistory
+    from npc.machine.fabric import load
 
     home, folder, file, _ = chosen(platform, tags, given, benchmark)  # before the night, not in it
     options = Options(
@@ -81,7 +80,7 @@ def nightly(
         limit_s=limit,
         pairs=not no_pairs,
         topology=topology if topology in ("", "slurm") else str(Path(topology).resolve()),
-        fabric=_fabric(topology),
+        fabric=load(topology) if topology else None,
     )
     options.history.mkdir(parents=True, exist_ok=True)
     try:
@@ -100,19 +99,7 @@ def nightly(
                 raise click.ClickException(_cannot_write(error, options)) from None
     except Held as who:
         raise click.ClickException(f"another night is running ({who})") from None
-    except InvalidHistory as error:
-        raise click.ClickException(str(error)) from None
     sys.exit(outcome.night.exit_code)
-
-
-def _fabric(topology: str) -> Topology | None:
-    """Switches and racks. Raises click.UsageError where they cannot be read."""
-    from npc.machine.fabric import InvalidTopology, load
-
-    try:
-        return load(topology) if topology else None
-    except InvalidTopology as error:
-        raise click.UsageError(str(error)) from None
 
 
 def _words(tags: Sequence[str], given: Sequence[str], file: Path | None) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -136,7 +137,7 @@ class _Failures:
     """Tells of each failure when it happens; of those that are like an earlier one, the number at the end."""
 
     def __init__(self) -> None:
-        self._alike: dict[tuple[str, str], int] = {}
+        self._alike: Counter[tuple[str, str]] = Counter()
 
     def tell(self, launch: Launch) -> None:
         import shlex
@@ -146,9 +147,8 @@ class _Failures:
         if launch.status == OK:
             return
         command = shlex.join(launch.argv)
-        before = self._alike.get((launch.status, command), 0)
-        self._alike[launch.status, command] = before + 1
-        if not before:
+        self._alike[launch.status, command] += 1
+        if self._alike[launch.status, command] == 1:
             click.echo(f"npc sample: {launch.case or 'launch'} #{launch.sample}: {launch.status}", err=True)
             click.echo(f"  by hand: {command}", err=True)
 

@@ -72,8 +72,6 @@ def wait(
     with Stop().listening() as stop:
         try:
             ending, rows = wait_for(folder, patience, env, stop, display)
-        except NoRun as error:
-            raise click.ClickException(str(error)) from None
         except FileNotFoundError as error:
             raise click.ClickException(missing(error)) from None
         finally:

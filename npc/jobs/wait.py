@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -340,10 +341,7 @@ def missing(error: FileNotFoundError) -> str:
 
 def summary(workpackages: Sequence[Workpackage], ending: Ending, run: Path) -> str:
     """One line: how many ended how, and what to do next."""
-    counts: dict[str, int] = {}
-    for each in workpackages:
-        state = each.state()
-        counts[state] = counts.get(state, 0) + 1
+    counts = Counter(each.state() for each in workpackages)
     told = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
     if ending is Ending.ALL_ENDED:
         return f"{told}; now: npc collect {run}"

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from npc.files import InvalidFile
 from npc.records.launch import LAUNCHES, last_words, read_launches
 from npc.records.record import OK
 
@@ -31,7 +32,7 @@ REASON: Final = "reason.txt"
 _SUBMITTED: Final = re.compile(r"Submitted batch job (\d+)(?: on cluster (\S+))?|^(\d+)(?:;(\S+))?\s*$", re.M)
 
 
-class NoRun(Exception):
+class NoRun(InvalidFile):
     """The folder holds no JUBE run, or a damaged one; the message says what was looked for."""
 
 
@@ -257,10 +258,8 @@ def _read_workpackages(run: Path) -> list[Workpackage]:
     try:
         root = ET.parse(run / WORKPACKAGES).getroot()
         elements = {int(element.get("id", "")): element for element in root.iter("workpackage")}
-    except (OSError, ET.ParseError) as error:
+    except (OSError, ET.ParseError, ValueError) as error:  # a workpackage's id that is no number
         raise NoRun(f"{run / WORKPACKAGES}: {error}") from None
-    except ValueError as error:
-        raise NoRun(f"{run / WORKPACKAGES}: id of a workpackage: {error}") from None
     steps = _read_steps(run)
     found = []
     for number, element in sorted(elements.items()):

@@ -29,6 +29,8 @@ from itertools import product
 from pathlib import Path
 from typing import Final, Literal
 
+import click
+
 #: What on a fabric can be to blame for slow messages.
 Kind = Literal["node", "link", "uplink", "switch", "rack"]
 
@@ -40,7 +42,7 @@ _RANGE: Final = re.compile(r"(\d+)(?:-(\d+))?")
 _GROUP: Final = re.compile(r"(?:(rack|switch)\s+)?([^\s:=\[\],]+)\s*:(.*)")
 
 
-class InvalidTopology(ValueError):
+class InvalidTopology(click.UsageError):
     """A text that describes no topology; the message names source and line, and what was expected."""
 
 

@@ -33,6 +33,8 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 
+from npc.files import InvalidFile
+
 T = TypeVar("T", bound="_Table")
 PLATFORMS: Final = "platforms"
 PLATFORM_FILE: Final = "platform.toml"
@@ -58,7 +60,7 @@ _INFINIBAND: Final = re.compile(r"(1|2|4|8|12)x\s*([A-Z]+\d*)")
 _ETHERNET: Final = re.compile(r"(\d+(?:\.\d+)?)\s*GbE")
 
 
-class InvalidPlatform(ValueError):
+class InvalidPlatform(InvalidFile):
     """A platform file that cannot be used; the message names the file and the key."""
 
 

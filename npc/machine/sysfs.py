@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from npc.records.units import parse_size
+
 
 def text(path: Path) -> str | None:
     """The file's stripped content; None if it is empty or cannot be read."""
@@ -26,12 +28,10 @@ def number(path: Path) -> int | None:
 
 def size_bytes(path: Path) -> int | None:
     """Bytes of a size as the kernel writes it: ``32K``, ``1M``, ``512``."""
-    content = text(path)
-    if content is None:
+    try:
+        return parse_size(text(path) or "")
+    except ValueError:
         return None
-    factor = {"K": 2**10, "M": 2**20, "G": 2**30}.get(content[-1], 1)
-    digits = content if factor == 1 else content[:-1]
-    return int(digits) * factor if digits.isdecimal() else None
 
 
 def parse_cpus(cpu_list: str) -> frozenset[int]:

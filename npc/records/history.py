@@ -26,12 +26,12 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from functools import lru_cache
-from itertools import groupby
+from itertools import count, groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from npc.files import append_lines
+from npc.files import InvalidFile, append_lines
 from npc.locks import only_one
 from npc.records.record import COLUMNS, OK, Record, from_row, replace, to_row
 from npc.records.series import REMEASURED, Series
@@ -61,7 +61,7 @@ CREATE INDEX IF NOT EXISTS entry_night ON entry (night);
 """
 
 
-class InvalidHistory(ValueError):
+class InvalidHistory(InvalidFile):
     """A file in a history's folder that is none of its files; the message names it and the mend."""
 
 
@@ -211,9 +211,7 @@ class History:
 
     def files(self) -> list[Path]:
         """The files, the oldest month first; none where there is no such folder."""
-        if not self.folder.is_dir():
-            return []
-        return sorted(path for path in self.folder.iterdir() if _MONTH.fullmatch(path.name))
+        return sorted(path for path in self.folder.glob("*.csv") if _MONTH.fullmatch(path.name))
 
     def close(self) -> None:
         """Let go of the cache."""
@@ -223,12 +221,8 @@ class History:
 
     def _file_of(self, month: str) -> Path:
         """The month's file that has this schema's header, or that may get it."""
-        number = 1
-        while True:
-            path = self.folder / (f"{month}.csv" if number == 1 else f"{month}.{number}.csv")
-            if _header(path) in ([], list(COLUMNS)):
-                return path
-            number += 1
+        paths = (self.folder / f"{month}{f'.{n}' if n > 1 else ''}.csv" for n in count(1))
+        return next(path for path in paths if _header(path) in ([], list(COLUMNS)))
 
     # The cache
 

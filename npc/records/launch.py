@@ -86,10 +86,8 @@ def now() -> str:
 
 def batch_job() -> str:
     """The batch system's name for the job that this process runs in; empty outside of one."""
-    for variable in ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"):
-        if os.environ.get(variable):
-            return os.environ[variable]
-    return ""
+    jobs = map(os.environ.get, ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"))
+    return next(filter(None, jobs), "")
 
 
 def last_words(path: Path) -> str:

@@ -20,13 +20,13 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any, Final
 
-from npc.files import replacing
+from npc.files import InvalidFile, replacing
 from npc.records.reading import OK as OK  # who has records wants this name, too
 from npc.records.reading import Reading
 from npc.records.units import METRICS
 
 
-class InvalidRecord(ValueError):
+class InvalidRecord(InvalidFile):
     """A row that breaks the record's contract; the message names the field."""
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
-import subprocess
 from typing import TYPE_CHECKING
+
+from npc.machine.ask import NoAnswer, ask
 
 if TYPE_CHECKING:
     from cron.matrix import Matrix
@@ -39,12 +40,7 @@ def drain_line(node: str, reason: str) -> str:
 def drain(node: str, reason: str) -> str:
     """Drain a node; what went wrong, empty if nothing did."""
     try:
-        ended = subprocess.run(
-            drain_words(node, reason), capture_output=True, text=True, timeout=60, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        ask(drain_words(node, reason), timeout_s=60)
+    except NoAnswer as error:
         return str(error)
-    if ended.returncode == 0:
-        return ""
-    told = (ended.stderr + ended.stdout).strip().splitlines()
-    return told[-1] if told else f"scontrol ends with exit code {ended.returncode}"
+    return ""

@@ -88,16 +88,8 @@ def _rows(told: Sequence[SeriesVerdict]) -> list[str]:
         ]
         change = "" if each.effect is None else f"{each.effect:+.1%}"
         worse = f" {each.direction}" if each.direction in ("worse", "better") and change else ""
-        cells.append(
-            (
-                each.verdict.name,
-                label(each.key),
-                *quantities,
-                change + worse,
-                each.since,
-                each.reason.partition("\n")[0],
-            )
-        )
+        why = each.reason.partition("\n")[0]
+        cells.append((each.verdict.name, label(each.key), *quantities, change + worse, each.since, why))
     return columns(cells, keep_empty=False)
 
 

@@ -25,6 +25,7 @@ from typing import Any, Final
 
 from npc.jobs import session
 from npc.jobs.stop import Stop
+from npc.machine.ask import NoAnswer, ask
 from npc.machine.load import LoadMonitor, watch_s
 from npc.records.launch import RAW, Launch, LaunchLog, last_words, now
 from npc.records.record import OK
@@ -116,12 +117,10 @@ def job_hosts() -> tuple[str, ...]:
     nodelist = ",".join(filter(None, map(os.environ.get, components or ["SLURM_JOB_NODELIST"])))
     if not nodelist:
         return (os.uname().nodename,)
-    words = ["scontrol", "show", "hostnames", nodelist]
     try:
-        asked = subprocess.run(words, capture_output=True, text=True, timeout=30, check=True)
-    except (OSError, subprocess.SubprocessError):
+        return tuple(ask(["scontrol", "show", "hostnames", nodelist]).split())
+    except NoAnswer:
         return (nodelist,)
-    return tuple(asked.stdout.split())
 
 
 def launch(

@@ -79,13 +79,10 @@ def as_json(diagnosis: Diagnosis, site: Site) -> dict[str, Any]:
         "problems": list(diagnosis.problems),
         "tools": [
             {
-                "command": found.tool.command,
-                "name": found.tool.name,
+                **{name: getattr(found.tool, name) for name in ("command", "name", "used_by", "tags")},
                 "path": str(found.path) if found.path else None,
                 "version": found.version,
                 "need": found.tool.need.value,
-                "used_by": found.tool.used_by,
-                "tags": list(found.tool.tags),
                 "problem": found.problem or None,
                 "get": ways_to_get(found.tool, site) if found.path is None else [],
             }

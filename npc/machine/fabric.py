@@ -20,8 +20,6 @@ from __future__ import annotations
 
 import math
 import re
-import shutil
-import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -30,6 +28,8 @@ from pathlib import Path
 from typing import Final, Literal
 
 import click
+
+from npc.machine.ask import NoAnswer, ask
 
 #: What on a fabric can be to blame for slow messages.
 Kind = Literal["node", "link", "uplink", "switch", "rack"]
@@ -138,18 +138,10 @@ def load(source: str) -> Topology:
             return parse(Path(source).read_text(encoding="utf-8"), source)
         except OSError as error:
             raise InvalidTopology(f"--topology {source}: {error.strerror}") from None
-    scontrol = shutil.which("scontrol")
-    if scontrol is None:
-        raise InvalidTopology("--topology slurm: no scontrol on this host; give a file instead")
-    command = [scontrol, "show", "topology"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise InvalidTopology(f"--topology slurm: `scontrol show topology`: {error}") from None
-    if done.returncode or not done.stdout.strip():
-        last = (done.stderr.strip() or "it knows no topology").splitlines()[-1]
-        raise InvalidTopology(f"--topology slurm: `scontrol show topology`: {last}; give a file instead")
-    return parse(done.stdout, "scontrol show topology")
+        return parse(ask(["scontrol", "show", "topology"]), "scontrol show topology")
+    except NoAnswer as error:
+        raise InvalidTopology(f"--topology slurm: {error}; give a file instead") from None
 
 
 def parse(text: str, source: str = "topology") -> Topology:

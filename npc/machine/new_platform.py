@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import click
 
+from npc.machine.ask import ask
 from npc.machine.platform import PLATFORM_FILE, link_data_rate, read_platform
 from npc.template import filled_in
 
@@ -24,7 +25,6 @@ from npc.template import filled_in
 BASE: Final = "slurm"
 SHARED: Final = ("submit.job.in", "chainJobs.sh")
 _TEMPLATES: Final = Path(__file__).parent
-SLURM_TIMEOUT_S: Final = 30.0
 #: One line a node: sockets, cores of a socket, threads of a core, CPUs, MB, features, generic resources.
 _SINFO: Final = "%R|%n|%X|%Y|%Z|%c|%m|%f|%G"
 
@@ -53,6 +53,10 @@ class Partition:
 
 def partitions() -> list[Partition]:
     """What Slurm says of this cluster. Raises click.ClickException where it does not answer."""
+    if shutil.which("sinfo") is None:
+        raise click.ClickException(
+            "there is no sinfo here: on a machine without Slurm the platform is localhost"
+        )
     return parse_partitions(
         ask(["sinfo", "--noheader", "--Node", f"--format={_SINFO}"]),
         ask(["scontrol", "--oneliner", "show", "partition"]),
@@ -158,22 +162,6 @@ def platform_xml(name: str, partition: Partition, account: str) -> str:
     return filled_in(
         _TEMPLATES / "platform.xml.in", name=name, partition=partition, account=account, base=BASE
     )
-
-
-def ask(command: Sequence[str], timeout_s: float = SLURM_TIMEOUT_S) -> str:
-    """What a command of Slurm prints. Raises click.ClickException with its own words if it fails."""
-    try:
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
-    except FileNotFoundError:
-        raise click.ClickException(
-            f"there is no {command[0]} here: on a machine without Slurm the platform is localhost"
-        ) from None
-    except subprocess.TimeoutExpired:
-        raise click.ClickException(f"{command[0]} did not answer within {timeout_s:g} s") from None
-    if ended.returncode:
-        words = (ended.stderr or ended.stdout).strip().splitlines() or [f"exit code {ended.returncode}"]
-        raise click.ClickException(f"{command[0]}: {words[-1].removeprefix(f'{command[0]}: ')}")
-    return ended.stdout
 
 
 def describe_node(partition: Partition, account: str, patience_s: float) -> dict[str, Any]:

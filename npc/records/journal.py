@@ -19,12 +19,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from npc.files import append_line, read_lines
+from npc.records.launch import now
 
 JOURNAL: Final = "nights.jsonl"
 _DAY_S: Final = 86400.0
@@ -80,8 +81,7 @@ class Journal:
 
     def note(self, night: str, event: str, **details: object) -> None:
         """Append a line and see it onto the disk."""
-        now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-        append_line(self.path, {"time": now, "night": night, "event": event, **details})
+        append_line(self.path, {"time": now(), "night": night, "event": event, **details})
 
     def entries(self) -> list[JournalEntry]:
         """All nights, in the order in which they began. Lines that nobody wrote are passed over."""

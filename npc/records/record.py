@@ -86,19 +86,11 @@ class Record:
     @classmethod
     def of(cls, reading: Reading, **provenance: Any) -> Record:
         """The record of `reading` with its provenance; `params` of both are merged, the reading's win."""
-        params = {**provenance.pop("params", {}), **reading.params}
-        tool_version = provenance.pop("tool_version", "")
-        return cls(
-            case=reading.case,
-            metric=reading.metric,
-            value=reading.value,
-            unit=METRICS[reading.metric].unit if reading.metric in METRICS else "",
-            size=reading.size,
-            status=reading.status,
-            params=params,
-            tool_version=reading.tool_version or tool_version,
-            **provenance,
-        )
+        fields = {**provenance, **vars(reading)}
+        fields["params"] = {**provenance.get("params", {}), **reading.params}
+        fields["tool_version"] = reading.tool_version or provenance.get("tool_version", "")
+        unit = METRICS[reading.metric].unit if reading.metric in METRICS else ""
+        return cls(unit=unit, **fields)
 
     @property
     def ok(self) -> bool:

@@ -31,46 +31,20 @@ SIZE_NAMES: Final = ("m", "msg_size", "msg-size", "size", "s", "l", "len", "leng
 
 #: The circumstances that say where it ran.
 _PLACEMENT: Final = ("server_cpus", "client_cpus", "thread_cpus", INTERFACE, "device")
-#: Every other name is a setting.
-_ROLES: Final[Mapping[str, Role]] = {
-    **dict.fromkeys(
-        (
-            "counted",  # LIKWID's name of a hardware counter's figure
-            "direction",
-            "group",  # IMB -multi: which of the groups
-            "kind",  # npc observe: of MPI's calls
-            "layer",
-            "level",
-            "node",  # npc observe: whose network port it is
-            "part",
-            "percentile",
-            "port",
-            "precision",
-            "region",  # LIKWID's marker API
-            "server",  # sockperf: which of several
-            "side",
-            "statistic",
-            "validation",
-        ),
-        "qualifier",
-    ),
-    **dict.fromkeys(
-        (
-            *_PLACEMENT,
-            "attempt",  # npb --pairs: the worst pairs are measured once more
-            "blas",
-            "hosts",
-            "kernel",  # that LIKWID's counters looked at
-            "kernels",  # HPCG: reference or optimised
-            "lost",
-            "mpi_library",
-            "official",  # HPCG: whether it ran as long as its rules demand
-            "received",
-            REMEASURED,
-        ),
-        "circumstance",
-    ),
-}
+#: Among them: ``counted``, LIKWID's name of a hardware counter's figure, and ``region`` of its marker API;
+#: ``group`` of IMB's -multi; ``server``, which of several sockperf has; of npc observe the ``kind`` of MPI's
+#: calls, and the ``node`` whose network port it is.
+_QUALIFIERS: Final = frozenset((
+    "counted", "direction", "group", "kind", "layer", "level", "node", "part", "percentile", "port",
+    "precision", "region", "server", "side", "statistic", "validation",
+))  # fmt: skip
+#: Among them: ``attempt`` of npb --pairs, which measures the worst pairs once more; the ``kernel`` that
+#: LIKWID's counters looked at; HPCG's ``kernels``, reference or optimised, and whether it is ``official``,
+#: having run as long as its rules demand. Every other name is a setting.
+_CIRCUMSTANCES: Final = frozenset((
+    *_PLACEMENT, "attempt", "blas", "hosts", "kernel", "kernels", "lost", "mpi_library", "official",
+    "received", REMEASURED,
+))  # fmt: skip
 
 #: The variants of LIKWID's kernels: the width of their instructions, with or without fused multiply-add.
 _VARIANT: Final = re.compile(r"_(?:sse|avx\d*|neon|sve\d*|vsx)(?:_fma)?\b")
@@ -79,7 +53,9 @@ _SINGLE: Final = re.compile(r"_sp(?=_|$)")
 
 def role(name: str) -> Role:
     """What a param is."""
-    return _ROLES.get(name, "setting")
+    if name in _QUALIFIERS:
+        return "qualifier"
+    return "circumstance" if name in _CIRCUMSTANCES else "setting"
 
 
 def identity(params: Mapping[str, str]) -> dict[str, str]:
@@ -143,10 +119,7 @@ class Series(NamedTuple):
     @classmethod
     def of(cls, record: Record) -> Series:
         """The series that a record belongs to, wherever it was measured, for the first time or again."""
-        return cls.of_fields(
-            record.platform, record.benchmark, record.case, record.metric, record.size, record.nodes,
-            record.params,
-        )  # fmt: skip
+        return cls.of_fields(*(getattr(record, name) for name in cls._fields))
 
     @classmethod
     def of_fields(

@@ -189,7 +189,7 @@ def test_the_exit_code_is_the_verdict_on_the_records(
     write_launches(run.add("stream", "done") / "launches", (launch(), text))
     (record, *_) = collect_run(run.folder)
     save_csv([replace(record, status=status) for status in statuses], run.folder / "records.csv")
-    assert exit_code(run.folder, drawn) == code
+    assert exit_code(read_run(run.folder), drawn) == code
 
 
 @pytest.mark.parametrize(

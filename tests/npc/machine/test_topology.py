@@ -118,5 +118,5 @@ def test_slurm_is_asked_by_its_own_command(tmp_path: Path, monkeypatch: pytest.M
         load("slurm")
 
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-    with pytest.raises(InvalidTopology, match="no scontrol on this host; give a file"):
+    with pytest.raises(InvalidTopology, match="there is no scontrol here; give a file"):
         fabric.load("slurm")

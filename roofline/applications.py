@@ -62,17 +62,10 @@ class Run(NamedTuple):
 
     def times(self, nodes: int) -> Run:
         """What `nodes` such nodes did together."""
-
-        def all_of(value: float | None) -> float | None:
-            return None if value is None else value * nodes
-
-        return self._replace(
-            flops=self.flops * nodes,
-            flop=all_of(self.flop),
-            received=all_of(self.received),
-            sent=all_of(self.sent),
-            memory_bandwidth=all_of(self.memory_bandwidth),
-        )
+        told = {
+            name: getattr(self, name) for name in ("flops", "flop", "received", "sent", "memory_bandwidth")
+        }
+        return self._replace(**{name: value * nodes for name, value in told.items() if value is not None})
 
     @property
     def seconds(self) -> float | None:

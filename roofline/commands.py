@@ -22,31 +22,23 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("records", nargs=-1, required=True, type=PathParameter())
 @click.option(
-    "--output",
-    type=PathParameter(),
-    metavar="DIR",
+    "--output", type=PathParameter(), metavar="DIR",
     help="Folder of the pictures; by default beside the records, or here if there are several.",
-)
+)  # fmt: skip
 @click.option(
-    "--platform",
-    "platform_name",
-    metavar="NAME",
+    "--platform", "platform_name", metavar="NAME",
     help="Platform whose nominal limits are compared: a name in platforms/ or a platform.toml. "
     "By default the records' own.",
-)
+)  # fmt: skip
 @click.option(
-    "--nodes",
-    default=1,
-    show_default=True,
-    type=click.IntRange(1),
+    "--nodes", default=1, show_default=True, type=click.IntRange(1),
     help="Ceilings of a job of that many nodes.",
-)
+)  # fmt: skip
 @click.option("--message-size", metavar="SIZE", help="Network ceilings at this message size, such as 1K.")
 @click.option(
-    "--overlay",
-    type=click.Choice(("platform", "node", "night")),
+    "--overlay", type=click.Choice(("platform", "node", "night")),
     help="Lay the rooflines of the platforms, nodes or nights in RECORDS over each other.",
-)
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print roofline.json instead of the tables.")
 def roofline(
     records: tuple[Path, ...],

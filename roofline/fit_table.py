@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from npc.columns import columns
 from npc.page.blocks import Cell, Table
-from npc.records.units import PREFIXES, format_quantity
 from npc.statistics.medians import MIN_SAMPLES
 from roofline.cross_validation import BURST
-from roofline.table import size_text
+from roofline.table import bytes_text, quantity_texts, size_text
 
 if TYPE_CHECKING:
     from roofline.fits import Fit, Fits
@@ -27,7 +25,6 @@ PROBABLY: Final = "The nearest is probably what the MPI library uses there."
 NO_ARITHMETIC: Final = (
     "The arithmetic of all-reduce is not in it: --reduction names it, or records of STREAM's add."
 )
-_DIGITS: Final = 4
 
 
 def format_fits(fits: Fits) -> str:
@@ -63,7 +60,7 @@ def format_predictions(predicted: Iterable[Predicted], said: Sequence[str]) -> s
     for each in predicted:
         notes = ["fastest"] if each.fastest else []
         if each.beyond:
-            notes.append(f"extrapolated to {', '.join(_bytes(size) for size in each.beyond[-1:])}")
+            notes.append(f"extrapolated to {', '.join(bytes_text(size) for size in each.beyond[-1:])}")
         text, interval = quantity_texts(each.time, "s", each.low, each.high)
         size = "" if each.size is None else size_text(each.size)
         rows.append(
@@ -79,27 +76,6 @@ def source_text(source: Source) -> str:
     hosts = ", ".join(source.hosts[:3]) + (" …" if len(source.hosts) > 3 else "")
     nodes = f"{source.nodes} node{'s' if source.nodes > 1 else ''}"
     return f"{source.name} on {source.platform} ({nodes}{': ' + hosts if hosts else ''}{varied})"
-
-
-def quantity_texts(value: float, unit: str, low: float | None, high: float | None) -> tuple[str, str]:
-    """A number and its interval in the same prefix: ``27.22 µs``, ``[26.9, 27.4]``."""
-    if not math.isfinite(value):
-        return "–", ""
-    if unit == "s/B":
-        value, unit = value * 1e9, "ns/B"
-        low, high = (None if each is None else each * 1e9 for each in (low, high))
-        text, factor = f"{value:.{_DIGITS}g} {unit}", 1.0
-    elif unit == "B" and value == int(value):
-        text, factor = f"{_bytes(value)}", 1.0
-    else:
-        text = format_quantity(value, unit, _DIGITS)
-        factor = PREFIXES[text.split(" ")[1].removesuffix(unit)] if " " in text and unit != "1" else 1.0
-    if low is None or high is None:
-        return text, ""
-    if unit == "B":
-        return text, f"({_bytes(low)}, {_bytes(high)}]"
-    ends = [f"{each / factor:.{_DIGITS}g}" if math.isfinite(each) else "∞" for each in (low, high)]
-    return text, f"[{', '.join(ends)}]"
 
 
 def _heading(fit: Fit) -> str:
@@ -124,7 +100,7 @@ def parameter_rows(fit: Fit, records: Sequence[str] = ()) -> Iterator[tuple[Cell
 
 def _range(first: float, last: float, *, messages: bool = False) -> Cell:
     """From a size to another, or from a number of messages."""
-    text = f"{first:.0f} … {last:.0f}" if messages else f"{_bytes(first)} … {_bytes(last)}"
+    text = f"{first:.0f} … {last:.0f}" if messages else f"{bytes_text(first)} … {bytes_text(last)}"
     return Cell(text, sort=first)
 
 
@@ -147,7 +123,7 @@ def _quality(fit: Fit) -> str:
     )
     notes = [text]
     if fitted.set_aside:
-        sizes = ", ".join(map(_bytes, fitted.set_aside))
+        sizes = ", ".join(map(bytes_text, fitted.set_aside))
         notes.append(f"Not fitted, slower than a larger message and too few launches to be sure: {sizes}.")
     if fitted.note:
         notes.append(f"{fitted.note}.")
@@ -225,7 +201,7 @@ def believed_text(model: str, tied: Sequence[str]) -> str:
 def ranges_text(ranges: Sequence[Range]) -> str:
     """Which model is believed from which size to which."""
     return "; ".join(
-        f"{_bytes(each.first)} … {_bytes(each.last)} {believed_text(each.model, each.tied)}"
+        f"{bytes_text(each.first)} … {bytes_text(each.last)} {believed_text(each.model, each.tied)}"
         for each in ranges
     )
 
@@ -235,7 +211,3 @@ def percent_text(share: float) -> str:
     if share >= 10:
         return "over 1000 %"
     return f"{100 * share:.2g} %" if share < 1 else f"{100 * share:.0f} %"
-
-
-def _bytes(size: float) -> str:
-    return size_text(round(size)) if size == round(size) else f"{size:.4g}"

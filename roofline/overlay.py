@@ -5,9 +5,9 @@ Of each only what compares is drawn: its peak, main memory, its fastest network 
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -20,7 +20,6 @@ from roofline.scene import Scene, compose
 from roofline.table import value_text
 
 By = Literal["platform", "node", "night"]
-BY: Final[tuple[By, ...]] = ("platform", "node", "night")
 #: More than these cannot be told apart.
 MOST: Final = 28
 #: Of peak and memory: solid, then dashed in ever other ways; the network is finely dashed always.
@@ -68,7 +67,7 @@ def draw_overlay(rooflines: Mapping[str, Roofline], title: str, paths: Sequence[
     Raises OSError, and ValueError for more than `MOST` rooflines.
     """
     check(rooflines)
-    scenes = {name: scene for name, found in rooflines.items() if (scene := compose(found)) is not None}
+    scenes = {name: scene for name, found in rooflines.items() if (scene := _scene(found)) is not None}
     if not scenes:
         return False
     from npc.figures.printed import save
@@ -80,7 +79,7 @@ def draw_overlay(rooflines: Mapping[str, Roofline], title: str, paths: Sequence[
     traces = [
         trace
         for number, (name, scene) in enumerate(scenes.items())
-        for trace in _roofline(name, number, rooflines[name], scene, (left, right))
+        for trace in _roofline(name, number, scene, (left, right))
     ]
     chart = Chart(
         ident="overlay",
@@ -94,28 +93,23 @@ def draw_overlay(rooflines: Mapping[str, Roofline], title: str, paths: Sequence[
     return True
 
 
-def _roofline(
-    name: str, number: int, roofline: Roofline, scene: Scene, window: tuple[float, float]
-) -> Iterator[Trace]:
+def _scene(roofline: Roofline) -> Scene | None:
+    """What is drawn of a roofline; the theoretical peaks count where none was measured."""
+    theoretical = {} if roofline.of_kind("compute") else roofline.theoretical
+    return compose(replace(roofline, ceilings=tuple(leading(roofline)), theoretical=theoretical))
+
+
+def _roofline(name: str, number: int, scene: Scene, window: tuple[float, float]) -> Iterator[Trace]:
     """The leading ceilings and the applications of one roofline, all in its colour."""
-    ceilings = leading(roofline)
     colour = CYCLE[number % len(CYCLE)]
-    dashes = _DASHES[number // len(CYCLE)]
-    peaks = [ceiling.value for ceiling in ceilings if ceiling.kind == "compute"]
-    steepest = max([ceiling.value for ceiling in ceilings if ceiling.kind != "compute"], default=math.inf)
-    for ceiling in ceilings:
-        if ceiling.kind == "compute":
-            start, end = max(window[0], ceiling.value / steepest), window[1]
-            line = ((start, ceiling.value), (end, ceiling.value))
-        else:
-            end = peaks[0] / ceiling.value if peaks else window[1]
-            line = ((window[0], window[0] * ceiling.value), (end, end * ceiling.value))
-        network = ceiling.kind == "network"
+    for line in scene.lines:
+        start, end = (window[0], line.end) if line.sloped else (line.start, window[1])
+        network = line.ceiling.kind == "network"
         yield Trace(
-            f"{name}: {ceiling.name}  {value_text(ceiling)}",
+            f"{name}: {line.ceiling.name}  {value_text(line.ceiling)}",
             colour,
-            lines=(line,),
-            dashes=_NETWORK_DASHES if network else dashes,
+            lines=(((start, line.height(start)), (end, line.height(end))),),
+            dashes=_NETWORK_DASHES if network else _DASHES[number // len(CYCLE)],
             width=1.4 if network else 2.2,
         )
     for mark in scene.marks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -28,26 +29,39 @@ def value_text(estimate: Estimate) -> str:
 
 def interval_text(estimate: Estimate) -> str:
     """``[26.9, 27.4]`` in the prefix of `value_text`; ``n = 3`` where there are too few samples for one."""
-    if estimate.low is None or estimate.high is None:
-        return f"n = {estimate.n}"
-    prefix = value_text(estimate).split(" ")[1].removesuffix(estimate.unit)
-    low, high = (_number(value / PREFIXES[prefix]) for value in (estimate.low, estimate.high))
-    return f"[{low}, {high}]"
+    interval = quantity_texts(estimate.value, estimate.unit, estimate.low, estimate.high, _DIGITS)[1]
+    return interval or f"n = {estimate.n}"
 
 
 def summary_text(summary: Summary, unit: str) -> str:
-    """``10 GFLOP/s [9.1, 10.4]``, in one prefix; ``n = 3`` in place of an interval that there is none of.
+    """``10 GFLOP/s [9.1, 10.4]``, in one prefix; ``n = 3`` in place of an interval that there is none of."""
+    value, interval = quantity_texts(summary.median, unit, summary.low, summary.high, _DIGITS)
+    return f"{value} {interval}" if interval else f"{value}, n = {summary.n}"
 
-    FLOP/byte have no prefix.
-    """
-    value = format_quantity(summary.median, unit, _DIGITS)
-    prefix = value.split(" ")[1].removesuffix(unit)
-    if unit == "FLOP/byte":
-        value, prefix = f"{_number(summary.median)} {unit}", ""
-    if summary.low is None or summary.high is None:
-        return f"{value}, n = {summary.n}"
-    low, high = (_number(end / PREFIXES[prefix]) for end in (summary.low, summary.high))
-    return f"{value} [{low}, {high}]"
+
+def quantity_texts(
+    value: float, unit: str, low: float | None = None, high: float | None = None, digits: int = 4
+) -> tuple[str, str]:
+    """A number and its interval in the same prefix: ``27.22 µs``, ``[26.9, 27.4]``. FLOP/byte has none."""
+    if not math.isfinite(value):
+        return "–", ""
+    factor = 1.0
+    if unit == "s/B":
+        factor = 1e-9
+        text = f"{_number(value / factor, digits)} ns/B"
+    elif unit == "FLOP/byte":
+        text = f"{_number(value, digits)} {unit}"
+    elif unit == "B" and value == int(value):
+        text = bytes_text(value)
+    else:
+        text = format_quantity(value, unit, digits)
+        factor = PREFIXES[text.split(" ")[1].removesuffix(unit)] if " " in text and unit != "1" else 1.0
+    if low is None or high is None:
+        return text, ""
+    if unit == "B":
+        return text, f"({bytes_text(low)}, {bytes_text(high)}]"
+    ends = [_number(each / factor, digits) if math.isfinite(each) else "∞" for each in (low, high)]
+    return text, f"[{', '.join(ends)}]"
 
 
 def intensity_text(intensity: float) -> str:
@@ -188,6 +202,11 @@ def _rate(application: Application) -> str:
     return rate if application.whole_job or application.nodes == 1 else f"{rate} a node"
 
 
-def _number(value: float) -> str:
-    text = f"{value:.{_DIGITS}g}"
+def bytes_text(size: float) -> str:
+    """`size_text` of a size, which need not be whole."""
+    return size_text(round(size)) if size == round(size) else f"{size:.4g}"
+
+
+def _number(value: float, digits: int = _DIGITS) -> str:
+    text = f"{value:.{digits}g}"
     return f"{value:.0f}" if "e+" in text else text

@@ -11,8 +11,8 @@ from npc.page.blocks import Block, Cell, Table, Text, beside, chart_figure
 from report.runs import Report, Run
 from report.sections import Absent, left_out, runs_of
 from roofline.fit_plot import describe, error_text
-from roofline.fit_table import believed_tables, collectives_table, parameter_rows, quantity_texts, share_cell
-from roofline.table import size_text
+from roofline.fit_table import believed_tables, collectives_table, parameter_rows, share_cell
+from roofline.table import quantity_texts, size_text
 
 if TYPE_CHECKING:
     from roofline.fits import Fit, Fits
@@ -106,7 +106,7 @@ def _errors(run: Run, fits: Sequence[Fit]) -> Table:
         (
             Cell(_titled(fit)),
             Cell(size_text(round(size)), sort=size, kind="number"),
-            Cell(quantity_texts(time, "s", None, None)[0], _records(run, fit, size), time, kind="number"),
+            Cell(quantity_texts(time, "s")[0], _records(run, fit, size), time, kind="number"),
             Cell(f"{100 * residual:+.1f} %", sort=residual, kind="number"),
             Cell(error_text(held_out), sort=held_out, kind="number"),
         )

@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from npc.statistics.medians import MIN_SAMPLES
 from roofline.models.estimate import Linear, Number
@@ -88,13 +88,6 @@ class Sweep:
         return self.times[:, ~np.isnan(self.times).any(axis=0)]
 
 
-class Prediction(NamedTuple):
-    """Times predicted at one x: one, or two where x lies between two pieces and nobody knows the switch."""
-
-    numbers: tuple[Number, ...]
-    extrapolated: bool
-
-
 @dataclass(frozen=True, slots=True)
 class Pieces:
     """Lines by pieces.
@@ -102,7 +95,7 @@ class Pieces:
     splits: (first, last) index of each piece's sizes. fit: α₀, β₀, α₁, β₁, … residuals: (measured −
     fitted)/fitted of each size's median. held_out: ln(measured/predicted) of each size, predicted without
     it. misses: the same, but 0 at a size between two pieces whose time lies between theirs, and else from
-    the nearer one: `predict` gives both. set_aside: True for sizes whose measurement was disturbed
+    the nearer one: nobody knows the switch. set_aside: True for sizes whose measurement was disturbed
     (`disturbed`): not fitted.
     """
 
@@ -138,15 +131,6 @@ class Pieces:
         if after and x < ends[after][0]:
             return after - 1, after
         return (after,)
-
-    def outside(self, x: float) -> bool:
-        """Whether x lies outside of what was measured."""
-        return not float(self.x[0]) <= x <= float(self.x[-1])
-
-    def predict(self, x: float) -> Prediction:
-        """Times at x."""
-        numbers = tuple(self.combine({piece: (1.0, x)}) for piece in self.pieces_at(x))
-        return Prediction(numbers, self.outside(x))
 
 
 def fit_pieces(sweep: Sweep, most: int = MOST_PIECES) -> Pieces:

@@ -179,11 +179,11 @@ def test_a_size_that_is_not_shown_changes_nothing() -> None:
 
 def test_a_size_between_two_protocols_has_both_times() -> None:
     pieces = fit_pieces(Sweep(SIZES, TRUTH[:, None]))
-    eager, rendezvous = pieces.predict(12000).numbers
+    eager, rendezvous = (pieces.combine({piece: (1.0, 12000)}) for piece in pieces.pieces_at(12000))
     assert eager.value == pytest.approx(ALPHA[0] + BETA[0] * 12000)
     assert rendezvous.value == pytest.approx(ALPHA[1] + BETA[1] * 12000)
-    assert not pieces.predict(12000).extrapolated
-    assert pieces.predict(2.0**21).extrapolated
+    assert not Believed.alone("Hockney", pieces).outside(12000)
+    assert Believed.alone("Hockney", pieces).outside(2.0**21)
 
 
 def test_a_disturbed_size_is_set_aside_and_named() -> None:
@@ -243,7 +243,7 @@ def test_what_noise_would_make_negative_is_zero_with_an_interval_that_covers(lau
         slope = values["β"]
         assert slope.value >= 0 and slope.low is not None and slope.low >= 0
         assert values["α"].value == pytest.approx(alpha, rel=0.1)
-        assert (fitted.pieces.predict(256.0).numbers[0].value) > 0
+        assert fitted.pieces.combine({0: (1.0, 256.0)}).value > 0
         covered_slopes += covered(slope, beta)
         if slope.value == 0:
             bounded += 1

@@ -12,7 +12,7 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from npc.page import frame
-from npc.page.blocks import Sample
+from npc.page.blocks import sample
 from npc.page.frame import Section
 from npc.records.record import Record
 from npc.records.units import format_quantity
@@ -100,15 +100,16 @@ def _chosen(run: Run, used: set[str]) -> list[Repeats]:
     """The series in the table: all, or of very many those that are used or bad, and the first of the rest."""
     if len(run.series) <= MOST_SERIES:
         return run.series
-    first = [series for series in run.series if series.ident in used]
-    rest = [series for series in run.series if series.ident not in used]
-    rest.sort(key=lambda series: len(series.usable) == len(series.records))
-    kept = {series.ident for series in [*first, *rest][: max(MOST_SERIES, len(first))]}
+    order = sorted(
+        run.series, key=lambda each: (each.ident not in used, len(each.usable) == len(each.records))
+    )
+    most = max(MOST_SERIES, sum(series.ident in used for series in run.series))
+    kept = {series.ident for series in order[:most]}
     return [series for series in run.series if series.ident in kept]
 
 
 def _row(series: Repeats, run: Run, report: Report) -> dict[str, Any]:
-    """What the table shows of a series; a bad one with its reason."""
+    """What the table shows of a series beside what it is; a bad one with its reason."""
     first, summary = series.first, series.summary
     quantity = partial(format_quantity, unit=first.unit, digits=4)
     interval = ""
@@ -119,14 +120,8 @@ def _row(series: Repeats, run: Run, report: Report) -> dict[str, Any]:
         if not record.ok:  # those that differ in their numbers only are one
             statuses.setdefault(re.sub(r"[0-9.]+", "N", record.status), record.status)
     return {
-        "ident": series.ident,
-        "name": series.name,
-        "metric": first.metric,
+        "series": series,
         "size": size_text(first.size),
-        "size_sort": -1 if first.size is None else first.size,
-        "nodes": first.nodes,
-        "hosts": ", ".join(first.hosts),
-        "params": series.qualifiers,
         "median": quantity(summary.median) if summary else "",
         "median_sort": repr(summary.median) if summary else "",
         "interval": interval,
@@ -134,7 +129,9 @@ def _row(series: Repeats, run: Run, report: Report) -> dict[str, Any]:
         "usable_sort": len(series.usable) / len(series.records),
         "bad": bool(statuses),
         "reason": "; ".join(list(statuses.values())[:3]) + (" …" if len(statuses) > 3 else ""),
-        "samples": [_sample(record, run, report) for record in _extremes(series)],
+        "samples": [
+            sample(record, report.href(run, record.raw or "records.csv")) for record in _extremes(series)
+        ],
         "more": max(0, len(series.records) - MOST_SAMPLES),
     }
 
@@ -147,12 +144,3 @@ def _extremes(series: Repeats) -> Iterator[Record]:
     sign = -1.0 if better(series.first.metric) == "lower" else 1.0
     ordered = sorted(series.records, key=lambda record: (record.ok, sign * (record.value or 0.0)))
     yield from ordered[:MOST_SAMPLES]
-
-
-def _sample(record: Record, run: Run, report: Report) -> Sample:
-    if record.value is None:
-        text = record.status.partition(":")[0]
-    else:
-        text = format_quantity(record.value, record.unit, 3)
-    status = "" if record.ok else record.status
-    return Sample(text, report.href(run, record.raw or "records.csv"), status, not record.ok)

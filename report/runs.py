@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -236,6 +236,11 @@ class Run:
     def usable(self) -> int:
         """How many of its records may be used."""
         return sum(record.ok for record in self.records)
+
+    @cached_property
+    def statuses(self) -> Counter[str]:
+        """How many of its records are ``ok``, ``failed``, …"""
+        return Counter(record.status.partition(":")[0] for record in self.records)
 
     @property
     def why_unusable(self) -> str:

@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from npc.figures.chart import Chart, Grid
 from npc.figures.svg import Legend, draw, draw_grid, legend, shade_words
+from npc.records.record import Record
 from npc.records.units import format_quantity
 from npc.statistics.medians import Summary
 
@@ -172,6 +173,16 @@ def interval(summary: Summary, unit: str) -> Cell:
         return Cell(f"none, n = {summary.n}", kind="faint")
     low, high = (format_quantity(value, unit, _DIGITS) for value in (summary.low, summary.high))
     return Cell(f"{low} – {high}", sort=float(summary.high - summary.low), kind="number")
+
+
+def sample(record: Record, href: str, *said: str) -> Sample:
+    """A measurement with its raw file; said: what else there is to know of it."""
+    if record.value is None:
+        text = record.status.partition(":")[0]
+    else:
+        text = format_quantity(record.value, record.unit, 3)
+    status = "" if record.ok else record.status
+    return Sample(text, href, "; ".join(filter(None, (*said, status))), not record.ok)
 
 
 def count(number: int) -> Cell:

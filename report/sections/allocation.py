@@ -25,10 +25,10 @@ _LOOK = 0.95
 #: Where nodes stand that the topology does not know.
 _ELSEWHERE = "elsewhere"
 _READING = (
-    "each square is a node, {order}. White is as the others, red slower, blue faster, "
-    "grey has nothing "
-    "to be compared with, a cross has no usable number. Point at a square for its name and numbers."
+    "each square is a node, {order}. White is as the others, red slower, blue faster, grey has nothing to be "
+    "compared with, a cross has no usable number. Point at a square for its name and numbers."
 )
+_BY_PLACE = "by rack or leaf switch, whose name stands on the left; the first node of a row stands before it"
 
 
 def build(report: Report) -> Iterator[Block]:
@@ -138,18 +138,11 @@ def _figure(report: Report, title: str, nodes: Sequence[Node]) -> Figure:
     columns = min(_ROW, len(nodes)) if len(nodes) <= 256 else 32
     lines = _lines(nodes, columns)
     places = Counter(line[0].place for line in lines) if nodes[0].place else Counter[str]()
-    cells = tuple(
-        GridCell(
-            row,
-            column,
-            node.ratio,
-            _tip(node),
-            node.record,
-            "failed" if node.failed == node.rows else "",
-        )
-        for row, line in enumerate(lines)
-        for column, node in enumerate(line)
-    )
+    cells = []
+    for row, line in enumerate(lines):
+        for column, node in enumerate(line):
+            tip, lost = _tip(node), node.failed == node.rows
+            cells.append(GridCell(row, column, node.ratio, tip, node.record, "failed" if lost else ""))
     slow = [node for node in nodes if node.ratio is not None and node.ratio < _LOOK]
     named = ", ".join(f"{node.name} {node.ratio:.3g}" for node in slow[:8]) or "none"
     shows = (
@@ -161,18 +154,14 @@ def _figure(report: Report, title: str, nodes: Sequence[Node]) -> Figure:
     if places:
         named = ", ".join(f"{place} {ratio:.3g}" for place, ratio in slow_places.items()) or "none"
         shows += f" Racks and switches whose median node is below {_LOOK:g}: {named}."
-    order = "in the order of the names"
-    if places:
-        order = (
-            "by rack or leaf switch, whose name stands on the left; the first node of a row stands before it"
-        )
+    order = _BY_PLACE if places else "in the order of the names"
     grid = Grid(
         ident=report.ident(),
         title=title,
         text=f"{shows} The table below has all nodes.",
         rows=tuple(line[0].name for line in lines),
         columns=tuple(f"+{number}" if number else "" for number in range(max(map(len, lines)))),
-        cells=cells,
+        cells=tuple(cells),
         blamed=frozenset({*(node.name for node in slow), *slow_places}),
         side=30.0 if len(nodes) <= 256 else 18.0,
         groups=tuple(places.items()),
@@ -196,23 +185,16 @@ def _tip(node: Node) -> str:
 
 
 def _table(title: str, nodes: Sequence[Node]) -> Table:
-    rows = tuple(
-        (
-            Cell(node.name),
-            *([Cell(node.place)] if node.place else []),
-            Cell(
-                "" if node.ratio is None else f"{node.ratio:.4g}",
-                (node.record,) if node.record else (),
-                "" if node.ratio is None else node.ratio,
-                kind="number bad" if node.ratio is not None and node.ratio < _LOOK else "number",
-            ),
-            count(node.series),
-            count(node.rows),
-            count(node.failed),
-            Cell(node.worst),
-        )
-        for node in nodes
-    )
+    rows = []
+    for node in nodes:
+        records = (node.record,) if node.record else ()
+        ratio = Cell("", records, "", kind="number")
+        if node.ratio is not None:
+            kind = "number bad" if node.ratio < _LOOK else "number"
+            ratio = Cell(f"{node.ratio:.4g}", records, node.ratio, kind=kind)
+        numbers = map(count, (node.series, node.rows, node.failed))
+        place = [Cell(node.place)] if node.place else []
+        rows.append((Cell(node.name), *place, ratio, *numbers, Cell(node.worst)))
     where = ["rack or switch"] if nodes[0].place else []
     columns = ("node", *where, "ratio to normal", "tests compared", "records", "not usable", "worst test")
-    return Table(f"Numbers: {title}", columns, rows, folded=True, filtered=len(nodes) > 16)
+    return Table(f"Numbers: {title}", columns, tuple(rows), folded=True, filtered=len(nodes) > 16)

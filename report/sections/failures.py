@@ -50,34 +50,26 @@ def _statuses(report: Report, run: Run, bad: Sequence[Record], where: str) -> Ta
     for finding in run.findings:
         rules.setdefault(id(run.records[finding.place]), finding.rule)
     rows = []
-    for (benchmark, _), alike in groups.items():
+    for alike in groups.values():
         kind, _, reason = alike[0].status.partition(": ")
         rule = next((rules[id(record)] for record in alike if id(record) in rules), None)
         said = f"{rule.name}: {rule.title} ({rule.source})" if rule else ""
-        records = list(dict.fromkeys(run.idents[id(record)] for record in alike))
-        cases = list(dict.fromkeys(record.case for record in alike if record.case))
         rows.append(
             (
                 Cell(kind, kind="note" if kind == "unavailable" else "bad"),
-                Cell(f"{benchmark} {', '.join(cases[:4])}{' …' if len(cases) > 4 else ''}", records),
+                _test(run, alike),
                 count(len(alike)),
                 Cell(reason or _MEANING.get(kind, "")),
                 Cell(said or _words(run, alike)),
-                Cell(_hosts(alike)),
+                Cell(_several(hosts_of(alike))),
                 *_raw(report, run, alike),
             )
         )
     rows.sort(key=lambda row: tuple(_MEANING).index(row[0].text) if row[0].text in _MEANING else 9)
     columns = (
-        "what",
-        "test",
-        "records",
-        "reason",
-        "rule, or the tool's last words",
-        "hosts",
-        "raw file",
+        "what", "test", "records", "reason", "rule, or the tool's last words", "hosts", "raw file",
         "its stderr",
-    )
+    )  # fmt: skip
     return Table(
         f"{plural(len(bad), 'record')} of {len(run.records)} not used{where}",
         columns,
@@ -86,9 +78,16 @@ def _statuses(report: Report, run: Run, bad: Sequence[Record], where: str) -> Ta
     )
 
 
-def _hosts(records: Sequence[Record]) -> str:
-    hosts = hosts_of(records)
-    return ", ".join(hosts[:4]) + (f" and {len(hosts) - 4} more" if len(hosts) > 4 else "")
+def _several(names: Sequence[str]) -> str:
+    """The first four."""
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
+def _test(run: Run, alike: Sequence[Record]) -> Cell:
+    """The benchmark and cases of some records, which leads to their series."""
+    cases = list(dict.fromkeys(record.case for record in alike if record.case))
+    idents = list(dict.fromkeys(run.idents[id(record)] for record in alike))
+    return Cell(f"{alike[0].benchmark} {_several(cases)}", idents)
 
 
 def _words(run: Run, records: Sequence[Record]) -> str:
@@ -122,17 +121,15 @@ def _notes(report: Report, run: Run, notes: Sequence[Finding], where: str) -> Ta
         words = re.sub(r"[0-9.]+ ?[kMGTPnµm]?", "N", finding.reason)
         groups.setdefault((finding.rule.name, record.benchmark, words), []).append(finding)
     rows = []
-    for (name, benchmark, _), alike in groups.items():
-        records = [run.records[finding.place] for finding in alike]
-        idents = list(dict.fromkeys(run.idents[id(record)] for record in records))
-        cases = list(dict.fromkeys(record.case for record in records))
+    for alike in groups.values():
+        rule = alike[0].rule
         rows.append(
             (
-                Cell(name),
-                Cell(f"{benchmark} {', '.join(cases[:4])}{' …' if len(cases) > 4 else ''}", idents),
+                Cell(rule.name),
+                _test(run, [run.records[finding.place] for finding in alike]),
                 count(len(alike)),
                 Cell(alike[0].reason),
-                Cell(f"{alike[0].rule.title} ({alike[0].rule.source})"),
+                Cell(f"{rule.title} ({rule.source})"),
             )
         )
     columns = ("rule", "test", "records", "what it saw", "why it matters")

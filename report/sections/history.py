@@ -6,14 +6,24 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
-from pathlib import Path
 
 from markupsafe import Markup
 
 from npc.figures.chart import Axis, Chart, Mark, Trace, quantity_axis, time_axis
 from npc.figures.svg import sparkline
-from npc.page.blocks import Block, Cell, Figure, Listing, Sample, Table, Text, chart_figure, count, quantity
-from npc.records.record import Record
+from npc.page.blocks import (
+    Block,
+    Cell,
+    Figure,
+    Listing,
+    Sample,
+    Table,
+    Text,
+    chart_figure,
+    count,
+    quantity,
+    sample,
+)  # fmt: skip
 from npc.records.series import REMEASURED, Series
 from npc.records.units import format_quantity
 from report.history import HistorySeries, HistoryView, NightValue
@@ -82,12 +92,12 @@ def _rules(history: HistoryView) -> Iterator[Block]:
 
 def _order(series: HistorySeries) -> tuple[object, ...]:
     """What is not as usual first; then headline numbers before percentiles, large sizes before small ones."""
-    key = series.key
-    side = "statistic" in series.params
-    neither = better(key.metric) == "neither"
-    return (
-        _RANK.get(series.verdict, 6), side, neither, key.platform, key.benchmark, key.case, -(key.size or 0)
-    )  # fmt: skip
+    key, neither = series.key, better(series.key.metric) == "neither"
+    return (*_rank(series), neither, key.platform, key.benchmark, key.case, -(key.size or 0))
+
+
+def _rank(series: HistorySeries) -> tuple[int, bool]:
+    return _RANK.get(series.verdict, 6), "statistic" in series.params
 
 
 def _by_test(order: Sequence[HistorySeries]) -> list[HistorySeries]:
@@ -96,7 +106,7 @@ def _by_test(order: Sequence[HistorySeries]) -> list[HistorySeries]:
     ranks = {}
     for series in order:
         test = series.key._replace(size=None)
-        ranks[series.ident] = (_RANK.get(series.verdict, 6), "statistic" in series.params, places[test])
+        ranks[series.ident] = (*_rank(series), places[test])
         places[test] += 1
     return sorted(order, key=lambda series: ranks[series.ident])
 
@@ -319,24 +329,13 @@ def _raw(report: Report, history: HistoryView, series: HistorySeries, night: Nig
     """The samples of a night with their raw files, its raw runs, or why there are none."""
     runs = history.raw_runs[night.file.parent]
     if records := history.records(series, night):
-        samples = [_sample(report, record, runs.path(record)) for record in records[:_MOST_SAMPLES]]
+        samples = []
+        for record in records[:_MOST_SAMPLES]:
+            raw, again = runs.path(record), "measured again" if REMEASURED in record.params else ""
+            samples.append(sample(record, report.link(raw) if raw else "", ", ".join(record.hosts), again))
         if len(records) > _MOST_SAMPLES:
             samples.append(Sample(f"and {len(records) - _MOST_SAMPLES} more"))
         return Cell("", samples=tuple(samples), kind="samples")
     if folder := runs.folder(night.run):
         return Cell("raw runs", href=report.link(folder))
     return Cell(runs.why_none(night.run), kind="faint")
-
-
-def _sample(report: Report, record: Record, raw: Path | None) -> Sample:
-    """A sample, with a link to its raw file if that is still there."""
-    if record.value is None:
-        text = record.status.partition(":")[0]
-    else:
-        text = format_quantity(record.value, record.unit, 3)
-    said = (
-        ", ".join(record.hosts),
-        "measured again" if REMEASURED in record.params else "",
-        "" if record.ok else record.status,
-    )
-    return Sample(text, report.link(raw) if raw else "", "; ".join(filter(None, said)), not record.ok)

@@ -5,46 +5,22 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
 
 from npc.figures.chart import Axis
-from npc.page.blocks import Block, Cell, Figure, Table, Text, beside, chart_figure
-from npc.records.units import METRICS, format_quantity, format_size
+from npc.page.blocks import Block, Cell, Figure, Table, Text, beside, chart_figure, quantity
+from npc.records.units import METRICS, format_size
 from report.runs import Report, Run
 from report.sections import Absent, left_out, runs_of
 from roofline.comparison import Sweep, axes_of, describe, find_sweeps
 
 TITLE = "Bandwidth and latency over message size"
-_KINDS = {
-    ("link", "bandwidth"): (
-        "Bandwidth between two processes",
-        "How fast each tool and MPI moves messages of each size, one direction, median of the launches.",
-        "up is faster. Small messages are limited by the latency, so curves rise with the size and level "
-        "off at "
-        "the link's or memory's bandwidth; a dip or a jump is often a protocol switch (eager to rendezvous).",
-    ),
-    ("link", "latency"): (
-        "Latency between two processes",
-        "Half the round trip of one message of each size, median of the launches.",
-        "down is faster. The flat part on the left is the cost of any message; where curves begin to rise, "
-        "bytes "
-        "cost more than the message. Lines far above the others pay for the kernel's network stack.",
-    ),
-    ("other", "latency"): (
-        "Other operations: time over size",
-        "Collectives and other tests over the size of their messages, median of the launches.",
-        "down is faster. Compare a collective with the latency of a single message of its size: the ratio "
-        "is the "
-        "number of rounds that it needs.",
-    ),
-    ("other", "bandwidth"): (
-        "Other tests: bandwidth over size",
-        "Tests that load both directions or several pairs at once, median of the launches.",
-        "up is faster. Both directions together reach up to twice the bandwidth of one where the link is the "
-        "limit, and less where the processors are.",
-    ),
-}
-
-
+#: By what is measured and by metric: title, what a chart shows, how to read it.
+_WORDS = msgspec.toml.decode(
+    Path(__file__).with_suffix(".toml").read_bytes(), type=dict[str, dict[str, dict[str, str]]]
+)
 _ABSENT = "no test was measured at two message sizes (tag network: OSU, or qperf's sizes)"
 
 
@@ -60,7 +36,7 @@ def build(report: Report) -> Iterator[Block]:
         "switches."
     )
     yield from left_out(report, [run for run in report.runs if found[run.number]], _ABSENT)
-    for kind in _KINDS:
+    for kind in ((of, metric) for of, metrics in _WORDS.items() for metric in metrics):
         shown = {run: found[run.number].get(kind, []) for run in report.runs}
         every = [sweep for sweeps in shown.values() for sweep in sweeps]
         if not every:
@@ -88,15 +64,15 @@ def _sweeps(run: Run) -> dict[tuple[str, str], list[Sweep]]:
 def _figure(
     report: Report, run: Run, sweeps: Sequence[Sweep], kind: tuple[str, str], axes: tuple[Axis, Axis]
 ) -> Figure:
-    title, shows, reading = _KINDS[kind]
-    if len(report.runs) > 1:
-        title = f"{title}: {run.label}"
+    words = _WORDS[kind[0]][kind[1]]
+    shows = words["shows"]
+    title = f"{words['title']}: {run.label}" if len(report.runs) > 1 else words["title"]
     names = ", ".join(sweep.name for sweep in sweeps)
     text = f"{shows} {len(sweeps)} lines: {names}. The table below has all numbers."
     chart = describe(
         sweeps, report.ident(), title, text, axes, record=lambda sweep, size: _records(run, sweep, size)[0]
     )
-    return chart_figure(chart, shows, reading, _table(run, sweeps, title))
+    return chart_figure(chart, shows, words["reading"], _table(run, sweeps, title))
 
 
 def _records(run: Run, sweep: Sweep, size: int) -> list[str]:
@@ -113,10 +89,8 @@ def _table(run: Run, sweeps: Sequence[Sweep], title: str) -> Table:
         cells = [Cell(format_size(size), sort=float(size))]
         for sweep in sweeps:
             summary = sweep.points.get(size)
-            text = "" if summary is None else format_quantity(summary.median, unit)
-            value = "" if summary is None else summary.median
-            records = _records(run, sweep, size) if summary else []
-            cells.append(Cell(text, records, value, kind="number"))
+            missing = Cell("", sort="", kind="number")
+            cells.append(quantity(summary.median, unit, _records(run, sweep, size)) if summary else missing)
         rows.append(tuple(cells))
     columns = ("size", *(sweep.name for sweep in sweeps))
     return Table(f"Numbers: {title}", columns, tuple(rows), folded=True)

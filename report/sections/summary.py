@@ -46,14 +46,13 @@ def build(report: Report) -> Iterator[Block]:
 
 
 def _verdict(run: Run) -> Iterator[Block]:
-    kinds = Counter(record.status.partition(":")[0] for record in run.records)
-    usable = kinds.pop("ok", 0)
+    kinds = run.statuses
     with_guests = f" with {', '.join(shown(guest.folder) for guest in run.guests)}" if run.guests else ""
-    words = [f"{number} {kind}" for kind, number in sorted(kinds.items())]
-    text = f"{run.label}{with_guests}: {usable} of {plural(len(run.records), 'record')} usable"
+    words = [f"{number} {kind}" for kind, number in sorted(kinds.items()) if kind != "ok"]
+    text = f"{run.label}{with_guests}: {run.usable} of {plural(len(run.records), 'record')} usable"
     text += f" ({', '.join(words)})." if words else "."
     bad = kinds["failed"] + kinds["timeout"] + kinds["invalid"]
-    yield Text(text, "bad" if not usable else "note" if bad else "good")
+    yield Text(text, "bad" if not run.usable else "note" if bad else "good")
     for _, entries in run.verdicts():
         for entry in entries:
             yield from _pairs(run, entry)
@@ -100,8 +99,7 @@ def _of_history(history: HistoryView) -> Iterator[Block]:
             _TONES.get(night, "bad"),  # type: ignore[arg-type]
         )
         places = {id(series.judged): series for series in history.series if series.judged}
-        bad = [row for row in rows if row.get("verdict") not in ("PASS", None)]
-        if bad:
+        if bad := [row for row in rows if row.get("verdict") not in ("PASS", None)]:
             items = [_judged(row, places.get(id(row))) for row in bad[:_MOST]]
             more = f", {len(bad) - _MOST} more in its section" if len(bad) > _MOST else ""
             yield Listing(f"Not as usual{more}", tuple(items), "bad")
@@ -114,8 +112,7 @@ def _of_history(history: HistoryView) -> Iterator[Block]:
             yield Listing("Named by the pairs that were measured on suspicion", tuple(slow), "bad")
         elif matrix.get("problem"):
             yield Text(f"The pairs measured on suspicion say nothing: {matrix['problem']}.", "note")
-        besides = [Cell(str(note)) for note in document.get("notes") or ()]
-        if besides:
+        if besides := [Cell(str(note)) for note in document.get("notes") or ()]:
             yield Listing("What else happened in that night", tuple(besides), "note")
         suspects = [each for each in document.get("suspects", ()) if each.get("named")]
         if suspects:
@@ -140,9 +137,8 @@ def _todo(run: Run, report: Report) -> Iterator[Cell]:
         yield Cell(f"{run.label}: nothing could be judged, because {why}; mend that, and measure again")
     hints = [f"{run.label}: {rule.title}: {hint.do}" for rule, hint in advise(run).hints]
     yield from (Cell(hint, href="#advice") for hint in dict.fromkeys(hints))
-    kinds = Counter(record.status.partition(":")[0] for record in run.records)
-    failed = kinds["failed"] + kinds["timeout"]
-    if failed:
+    kinds = run.statuses
+    if failed := kinds["failed"] + kinds["timeout"]:
         yield Cell(f"{run.label}: see why {plural(failed, 'record')} failed", href="#failures")
     if kinds["invalid"]:
         yield Cell(
@@ -150,8 +146,7 @@ def _todo(run: Run, report: Report) -> Iterator[Cell]:
             "says by which rule and source",
             href="#failures",
         )
-    few = {ceiling.n for ceiling in run.roofline.ceilings if ceiling.n < MIN_SAMPLES}
-    if few:
+    if few := {ceiling.n for ceiling in run.roofline.ceilings if ceiling.n < MIN_SAMPLES}:
         yield Cell(
             f"{run.label}: {plural(min(few), 'sample')} give no 95 % interval: npc characterise --set "
             f"samples={MIN_SAMPLES}"
@@ -171,12 +166,8 @@ def _todo_of_history(history: HistoryView) -> list[Cell]:
     for document in history.verdicts.values():
         for suspect in document.get("suspects", ()):
             if suspect.get("named") and suspect.get("kind") == "node":
-                found.append(
-                    Cell(
-                        f"take {suspect['name']} out until it is mended: scontrol update nodename="
-                        f"{suspect['name']} state=drain reason=npc"
-                    )
-                )
+                drain = f"scontrol update nodename={suspect['name']} state=drain reason=npc"
+                found.append(Cell(f"take {suspect['name']} out until it is mended: {drain}"))
     if history.problems:
         found.append(Cell(f"{plural(history.problems, 'row')} of the history cannot be read"))
     return found

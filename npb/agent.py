@@ -130,7 +130,7 @@ class Agent:
 
     def _watch_launcher(self) -> None:
         """The end of the launcher's daemon ends the job, however it came about."""
-        for pid in placement.launcher_chain(self._rank):
+        for pid, _ in placement.launcher_chain(self._rank):
             try:
                 pidfd = os.pidfd_open(pid)
             except (AttributeError, OSError):  # before Linux 5.3: its rank's death must do
@@ -212,7 +212,8 @@ class Agent:
         elif do == "look up":
             self._send({"event": "reply", "n": message["n"], "found": interfaces.look_up(message["names"])})
         elif do == "state":
-            self._report_state(message["n"])
+            self._on_child()  # an end that has happened shall be told before this state
+            self._report(self._tool, event="reply", n=message["n"])
         elif do == "bye":
             self.end_launcher = bool(message["end_launcher"])
             self._leave(int(message["exit"]))
@@ -309,29 +310,17 @@ class Agent:
 
     def _report_end(self, tool: Child) -> None:
         self._tool = None
-        out, err = tool.new_output()
-        self._send(
-            {
-                "event": "ended",
-                "n": self._tool_id,
-                "exit": tool.exit_code if tool.exit_code is not None else -signal.SIGKILL,
-                "seconds": tool.seconds,
-                "timed_out": tool.timed_out,
-                "out": len(out),
-                "datagrams": readiness.datagrams_received() if self._role == "server" else 0,
-            },
-            out + err,
-        )
+        code = -signal.SIGKILL if tool.exit_code is None else tool.exit_code
+        how = {"exit": code, "seconds": tool.seconds, "timed_out": tool.timed_out}
+        self._report(tool, event="ended", n=self._tool_id, **how)
         tool.close()
         self._check_left()
 
-    def _report_state(self, n: int) -> None:
-        self._on_child()  # an end that has happened shall be told before this state
-        out, err = self._tool.new_output() if self._tool else (b"", b"")
-        self._send(
-            {"event": "reply", "n": n, "out": len(out), "datagrams": readiness.datagrams_received()},
-            out + err,
-        )
+    def _report(self, tool: Child | None, **message: Any) -> None:
+        """Send a message with what the tool has printed since, and the datagrams received here."""
+        out, err = tool.new_output() if tool else (b"", b"")
+        message |= {"out": len(out), "datagrams": readiness.datagrams_received()}
+        self._send(message, out + err)
 
     # -- leaving -------------------------------------------------------------------------------------
 

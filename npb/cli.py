@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from npb import rank
+from npc import __version__
+from npc.machine.processes import RANK, told
 
 _EPILOG: Final = """\
 Start it with an MPI launcher, one process a node:
@@ -28,16 +30,11 @@ exit codes:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one rank of npb; returns its exit code."""
-    return rank.run(parse(arguments))
-
-
-def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The options. Exits with code 2 on a mistake, which one rank explains."""
-    return parser().parse_args(arguments)
+    return rank.run(parser().parse_args(arguments))
 
 
 def parser() -> argparse.ArgumentParser:
-    """What the command line may be."""
+    """What the command line may be. It exits with code 2 on a mistake, which one rank explains."""
     parser = _Parser(
         prog="npb",
         description="Start the server and the client of a network tool on two nodes, or on pairs of many.",
@@ -45,7 +42,9 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    parser.add_argument(
+        "--version", action="version", version=f"npb, version {__version__}", help="show the version and exit"
+    )
     add = parser.add_argument_group("the tool").add_argument
     add("--servercmd", required=True, type=_command, metavar="CMD", help="the server's command line")
     add("--clientcmd", required=True, type=_command, metavar="CMD", help="the client's command line")
@@ -117,19 +116,9 @@ class _Parser(argparse.ArgumentParser):
     """Explains a mistake once, not once a rank."""
 
     def error(self, message: str) -> None:  # type: ignore[override]
-        if rank.rank_hint() in (0, None):
+        if not told(RANK):
             print(f"npb: {message}\nSee npb --help", file=sys.stderr)
         sys.exit(rank.USAGE)
-
-
-class _Version(argparse.Action):
-    """Says the version, which no measurement needs to load."""
-
-    def __call__(self, *_: object) -> None:
-        from npc import __version__
-
-        print(f"npb, version {__version__}")
-        sys.exit(0)
 
 
 def _command(text: str) -> list[str]:

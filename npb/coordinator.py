@@ -201,8 +201,7 @@ class Conductor:
             for rank in (server, client):
                 if rank not in self._nodes:
                     raise HostLost(f"{self._labels[rank]} never came")
-                lost = self._nodes[rank].lost
-                if lost:
+                if lost := self._nodes[rank].lost:
                     raise HostLost(lost)
             address = await self._address(self._nodes[server], self._nodes[client])
         except (HostLost, addresses.NoAddress) as error:

@@ -51,10 +51,14 @@ def draw(
         if result.usable and result.value is not None:
             each.append(result.value)
     pairs = Pairs(values, unit, found.better, found.typical or 1.0, topology, MAX_NODES)
+    named = [
+        f"{s.kind} {s.name} " + ("dead" if s.slowdown is None else f"{s.slowdown:.1%} slower")
+        for s in found.suspects
+    ]
     typical = "" if found.typical is None else f", median {format_quantity(found.typical, unit)}"
     grid = pairs.grid(
         "pairs",
-        f"{title}{typical}\n{_summary(found)}",
+        f"{title}{typical}\n{found.conclusion(named, 3)}",
         "",
         blamed={host for suspect in found.suspects for host in suspect.nodes},
         links=[suspect.nodes for suspect in found.suspects if suspect.kind == "link"],
@@ -101,14 +105,3 @@ def _strip(pairs: Pairs, found: Localisation) -> Chart:
         Trace("dead", "ink", marks=tuple(Mark(at, min(known, default=1.0)) for at in dead), shape=4),
     )  # fmt: skip
     return Chart("strip", "", "The median of each node's pairs.", x, y, traces)
-
-
-def _summary(found: Localisation) -> str:
-    if found.suspects:
-        named = [
-            f"{s.kind} {s.name} " + ("dead" if s.slowdown is None else f"{s.slowdown:.1%} slower")
-            for s in found.suspects
-        ]
-        more = len(named) - 3
-        return "to blame: " + ", ".join(named[:3]) + (f" and {more} more" if more > 0 else "")
-    return "nobody is to blame" if found.healthy else "too few measurements to blame anybody"

@@ -71,6 +71,8 @@ SLOW_PAIRS: Final = 16
 
 #: Two node numbers, the smaller first.
 Pair = tuple[int, int]
+#: A suspect's kind and name, and the nodes that it affects.
+_Whom = tuple[Kind, str, tuple[str, ...]]
 
 #: A distance with fewer readings has no normal that could be known.
 _MIN_LEVELLED: Final = 8
@@ -166,9 +168,8 @@ class PairLocaliser(Localiser):
         self._topology = topology
         self._repeated = any(result.attempt for result in results)
         number = {name: i for i, name in enumerate(self.names)}
-        count = len(self.results)
-        self._a: Integers = np.fromiter((number[result.a] for result in self.results), np.intp, count)
-        self._b: Integers = np.fromiter((number[result.b] for result in self.results), np.intp, count)
+        self._a: Integers = np.array([number[result.a] for result in self.results], np.intp)
+        self._b: Integers = np.array([number[result.b] for result in self.results], np.intp)
         ends = np.sort([self._a, self._b], axis=0)
         self._pairs: list[Pair] = list(zip(*ends.tolist(), strict=True))
         sense = 1.0 if better == "higher" else -1.0
@@ -279,19 +280,11 @@ class PairLocaliser(Localiser):
         topology = None if kind == "node" else self._topology
         nodes = topology.below(name, self.names) if topology else (name,)
         chance = upper_tail(finding.effect.z) * tested
-        return self._slow(kind, name, nodes, text, chance, finding.effect, mine.tolist())
+        return self._slow((kind, name, nodes), text, chance, finding.effect, mine.tolist())
 
-    def _slow(
-        self,
-        kind: Kind,
-        name: str,
-        nodes: tuple[str, ...],
-        text: str,
-        chance: float,
-        effect: Effect,
-        mine: Sequence[int],
-    ) -> PairSuspect:
+    def _slow(self, whom: _Whom, text: str, chance: float, effect: Effect, mine: list[int]) -> PairSuspect:
         """A suspect with its effect; `mine` are its readings, the slowest first."""
+        kind, name, nodes = whom
         slowdown, low, high = effect.slowdowns(self._better)
         return PairSuspect(
             kind=kind,
@@ -390,13 +383,13 @@ class PairLocaliser(Localiser):
     def _readings_by_pair(self) -> Counter[Pair]:
         return Counter(compress(self._pairs, self.active))
 
-    def _link(self, name: str, bad: Sequence[int], chance: float, noise: NoiseModel) -> PairSuspect:
+    def _link(self, name: str, bad: list[int], chance: float, noise: NoiseModel) -> PairSuspect:
         delta = noise.location - float(np.mean(self.values[list(bad)]))
         error = noise.sigma / math.sqrt(len(bad))
         text = f"slow in all of its {len(bad)} measurements, while its nodes are not slow with others"
         ends = (self.results[bad[0]].a, self.results[bad[0]].b)
         effect = Effect(delta, error, delta / error, noise.readings - 1)
-        return self._slow("link", name, ends, text, chance, effect, bad)
+        return self._slow(("link", name, ends), text, chance, effect, bad)
 
     # What to measure again, and what cannot be judged
 
@@ -444,21 +437,16 @@ class PairLocaliser(Localiser):
     def _distances(self) -> Integers:
         """By reading, the level of the lowest switch above both nodes; -1 where the topology knows none."""
         distance = np.full(len(self._a), -1, dtype=np.intp)
-        if self._topology is None:
-            return distance
-        for group, below in self._groups():
+        for group, below in sorted(self._groups(), key=lambda each: -each[0].level):  # the lowest last
             if group.kind == "switch":
-                within = below[self._a] & below[self._b]
-                distance[within] = np.where(
-                    distance[within] < 0, group.level, np.minimum(distance[within], group.level)
-                )
+                distance[below[self._a] & below[self._b]] = group.level
         return distance
 
     def _groups(self) -> Iterable[tuple[Group, Booleans]]:
         """Each switch and rack with a boolean array of the nodes below it."""
-        assert self._topology is not None
-        known = {self._topology.name(name): i for i, name in enumerate(self.names)}
-        for group in self._topology.groups:
+        topology = self._topology or Topology(())
+        known = {topology.name(name): i for i, name in enumerate(self.names)}
+        for group in topology.groups:
             below = np.zeros(len(self.names), dtype=bool)
             below[[known[node] for node in group.nodes if node in known]] = True
             yield group, below
@@ -470,7 +458,7 @@ class PairLocaliser(Localiser):
         found: list[tuple[Kind, str, Integers]] = [
             ("node", name, mine) for name, mine in zip(self.names, np.split(order, ends), strict=False)
         ]
-        for group, below in self._groups() if self._topology else ():
+        for group, below in self._groups():
             # One node alone is that node; all nodes together leave nothing to compare with.
             if not 1 < below.sum() < len(self.names):
                 continue

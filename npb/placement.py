@@ -8,6 +8,7 @@ get the CPU set of the job: that of the launcher's daemon, which is not bound.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Collection
 from typing import Final
@@ -23,27 +24,21 @@ LAUNCHERS: Final = frozenset({
 })  # fmt: skip
 
 
-def launcher_chain(pid: int) -> list[int]:
-    """Pids from the parent of `pid` up to the MPI launcher's daemon; the parent alone if there is none."""
-    chain = []
-    for ancestor, name in ancestors(pid):
-        chain.append(ancestor)
-        if name in LAUNCHERS:
-            return chain
-    return chain[:1]
+def launcher_chain(pid: int) -> list[tuple[int, str]]:
+    """Pids and names from the parent of `pid` up to the MPI launcher's daemon; the parent alone if there is
+    none."""
+    found = ancestors(pid)
+    last = next((place for place, (_, name) in enumerate(found) if name in LAUNCHERS), 0)
+    return found[: last + 1]
 
 
 def job_cpus(pid: int) -> set[int]:
     """The CPUs that the job of rank `pid` has on this node."""
-    chain = launcher_chain(pid)
-    named = dict(ancestors(pid))
-    own = os.sched_getaffinity(pid)
-    if not chain or named.get(chain[-1]) not in LAUNCHERS:
-        return own
-    try:
-        return own | os.sched_getaffinity(chain[-1])
-    except OSError:
-        return own
+    cpus = os.sched_getaffinity(pid)
+    for ancestor, name in launcher_chain(pid)[-1:]:
+        with contextlib.suppress(OSError):
+            cpus |= os.sched_getaffinity(ancestor) if name in LAUNCHERS else set()
+    return cpus
 
 
 def within(cpus: Collection[int], allowed: Collection[int], host: str) -> None:

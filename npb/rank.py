@@ -7,6 +7,7 @@ device while a tool measures. The agent is forked before MPI is loaded.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -19,7 +20,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from npb import agent, interfaces
+from npb.messages import Decoder, encode
 from npb.processes import adopt_orphans, ancestors, end_descendants, signal_each
+from npc.machine.processes import RANK, RANKS, told
 
 if TYPE_CHECKING:
     import argparse
@@ -27,23 +30,15 @@ if TYPE_CHECKING:
 USAGE: Final = 2
 INTERNAL: Final = 1
 
-#: Where the launchers put a process's rank and the job's size, before MPI is asked.
-_RANK_VARIABLES: Final = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
-_SIZE_VARIABLES: Final = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
 #: What a user starts, as opposed to the daemons that it starts on other nodes.
-_FRONT_ENDS: Final = frozenset(
-    {"mpirun", "orterun", "mpirun.openmpi", "mpiexec", "mpiexec.openmp", "prterun"}
-)
+_FRONT_ENDS: Final = ("mpirun", "orterun", "mpirun.openmpi", "mpiexec", "mpiexec.openmp", "prterun")
+#: A setting that starts Open MPI faster, where the user has chosen nothing: ``btl/ofi`` alone makes libfabric
+#: probe every provider, a second at each start of Open MPI 5.0 (1.19 s of MPI_Init, 0.1 s without). The other
+#: four are one-sided or device transports that a broadcast of 16 KiB never uses; how point-to-point messages
+#: travel stays Open MPI's own choice.
+_FASTER: Final = ("OMPI_MCA_btl", "^ofi,openib,uct,smcuda,usnic")
 _MESSAGE_BYTES: Final = 16384
 _HOST_BYTES: Final = 256
-
-
-def rank_hint() -> int | None:
-    """This process's rank as its launcher says, None if no launcher says."""
-    for name in _RANK_VARIABLES:
-        if os.environ.get(name, "").isdecimal():
-            return int(os.environ[name])
-    return None
 
 
 def run(options: argparse.Namespace) -> int:
@@ -59,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         _start_mpi(ours)
     except _Unusable as problem:
-        if rank_hint() in (0, None):
+        if not told(RANK):
             print(f"npb: {problem}", file=sys.stderr, flush=True)
         ours.close()
         end_descendants(grace_s=1.0)
@@ -105,20 +100,9 @@ class _Unusable(Exception):
     """MPI did not start as npb needs it; the text is for the user."""
 
 
-def _spare_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Settings for Open MPI that start it faster, where the user has chosen nothing.
-
-    ``btl/ofi`` alone makes libfabric probe every provider: a second at each start of Open MPI 5.0
-    (1.19 s of MPI_Init, 0.1 s without). The other four are one-sided or device transports that a
-    broadcast of 16 KiB never uses; how point-to-point messages travel stays Open MPI's own choice.
-    """
-    settings = {"OMPI_MCA_btl": "^ofi,openib,uct,smcuda,usnic"}
-    return {name: value for name, value in settings.items() if name not in environment}
-
-
 def _start_mpi(to_agent: socket.socket) -> None:
     """Tell the own agent where the coordinator is. Raises `_Unusable`."""
-    os.environ.update(_spare_settings(os.environ))
+    os.environ.setdefault(*_FASTER)
     import mpi4py
 
     mpi4py.rc.threads = False
@@ -143,10 +127,8 @@ def _start_mpi(to_agent: socket.socket) -> None:
     world.Gather(name, names if rank == 0 else None, 0)
     message = bytearray(_MESSAGE_BYTES)
     if rank == 0:
-        hosts = [
-            bytes(names[start : start + _HOST_BYTES]).rstrip(b"\0").decode()
-            for start in range(0, len(names), _HOST_BYTES)
-        ]
+        starts = range(0, len(names), _HOST_BYTES)
+        hosts = [bytes(names[at : at + _HOST_BYTES]).rstrip(b"\0").decode() for at in starts]
         _send(to_agent, {"rank": 0, "hosts": hosts})
         control = _receive(to_agent)
         encoded = json.dumps(control).encode()
@@ -162,8 +144,8 @@ def _too_few(library: str) -> str:
         "needs at least two processes, one for the server and one for the client: "
         "mpirun -np 2 npb …, or srun -N 2 --ntasks-per-node=1 npb …"
     )
-    started = max((int(os.environ.get(name, "0") or 0) for name in _SIZE_VARIABLES), default=0)
-    if started > 1:
+    started = told(RANKS)
+    if started and started > 1:
         text += (
             f"\nnpb: the launcher started {started} processes, but each is alone in its MPI ({library}). "
             "Either mpirun belongs to another MPI than this library (which mpirun; MPI4PY_LIBMPI names the "
@@ -177,7 +159,7 @@ def _too_few(library: str) -> str:
 
 def _agent_process(rank_pid: int, to_rank: socket.socket, options: argparse.Namespace) -> int:
     agent.start_process(rank_pid)
-    if rank_hint() == 0:
+    if told(RANK) == 0:
         import npb.coordinator  # noqa: F401  loaded here while the rank starts MPI
     found = _await_rank(to_rank, rank_pid, options.start_timeout)
     if found is None:
@@ -223,10 +205,9 @@ def _start_coordinator(
 ) -> socket.socket:
     """Fork the coordinator; returns this agent's connection to it."""
     listener = _listen(len(hosts))
+    addresses = [entry.address for entry in interfaces.interfaces()]
     where = {
-        "addresses": [
-            entry.address for entry in interfaces.interfaces() if not entry.address.startswith("fe80:")
-        ],
+        "addresses": [address for address in addresses if not address.startswith("fe80:")],
         "port": listener.getsockname()[1],
         "greeting": os.urandom(16).hex(),
         "password": os.urandom(16).hex(),
@@ -315,23 +296,16 @@ def _await_end(pid: int, limit_s: float) -> None:
         time.sleep(0.002)
 
 
-def _send(connection: socket.socket, message: Mapping[str, Any] | None) -> None:
-    try:
-        connection.sendall(json.dumps(message).encode() + b"\n")
-    except OSError:
-        return  # the other side has died; its own end is noticed elsewhere
+def _send(connection: socket.socket, message: Mapping[str, Any]) -> None:
+    with contextlib.suppress(OSError):  # the other side has died; its own end is noticed elsewhere
+        connection.sendall(encode(message))
 
 
 def _receive(connection: socket.socket) -> dict[str, Any] | None:
-    """One JSON line; None when the other side has died."""
-    data = b""
-    while not data.endswith(b"\n"):
-        try:
-            part = connection.recv(65536)
-        except OSError:
-            return None
-        if not part:
-            return None
-        data += part
-    message = json.loads(data)
-    return message if isinstance(message, dict) else None
+    """The one message that the other side sends before it is answered; None when it has died."""
+    decoder = Decoder()
+    with contextlib.suppress(OSError):
+        while data := connection.recv(65536):
+            for message, _ in decoder.feed(data):
+                return message
+    return None

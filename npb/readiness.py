@@ -50,12 +50,12 @@ def listening_port(pids: Iterable[int]) -> str | None:
     return None
 
 
-def datagrams_received(pid: int | str = "self") -> int:
-    """UDP datagrams that a process's network namespace has delivered so far (RFC 4113 ``InDatagrams``)."""
+def datagrams_received() -> int:
+    """UDP datagrams that this network namespace has delivered so far (RFC 4113 ``InDatagrams``)."""
     total = 0
     for table, key in (("snmp", "Udp:"), ("snmp6", "Udp6InDatagrams")):
         try:
-            rows = Path(f"/proc/{pid}/net/{table}").read_text().splitlines()
+            rows = Path(f"/proc/self/net/{table}").read_text().splitlines()
         except OSError:
             continue
         found = [row.split() for row in rows if row.startswith(key)]

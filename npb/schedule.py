@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from npb.suspects import some
+
 Pair = tuple[int, int]
 Round = list[Pair]
 
@@ -183,7 +185,7 @@ def read_pairs(path: Path, hosts: Sequence[str]) -> list[Pair]:
         found = ranks.get(name) or ranks.get(name.partition(".")[0], [])
         if len(found) != 1:
             what = f"{len(found)} ranks run on" if found else "no rank runs on"
-            raise InvalidPattern(f"{where}: {what} {name!r}; hosts of this job: {_some(hosts)}")
+            raise InvalidPattern(f"{where}: {what} {name!r}; hosts of this job: {some(hosts, 8)}")
         return found[0]
 
     pairs: list[Pair] = []
@@ -219,7 +221,3 @@ def disjoint_rounds(pairs: Sequence[Pair]) -> list[Round]:
         for node in pair:
             busy[node] = busy.get(node, 0) | 1 << first_free
     return rounds
-
-
-def _some(hosts: Sequence[str], most: int = 8) -> str:
-    return ", ".join(hosts[:most]) + (f" … ({len(hosts)})" if len(hosts) > most else "")

@@ -91,6 +91,12 @@ class Localisation:
         """Nobody is to blame, and there was enough to say so."""
         return not self.suspects and self.judged > 0
 
+    def conclusion(self, suspects: Sequence[str], most: int = 6) -> str:
+        """Who is to blame in one sentence; `suspects` are named as it suits, at most `most` of them."""
+        if suspects:
+            return f"to blame: {some(suspects, most)}"
+        return "nobody is to blame" if self.healthy else "too few measurements to blame anybody"
+
     def as_json(self) -> dict[str, Any]:
         """Everything as plain types for `json.dump`."""
         plain = asdict(self)
@@ -103,7 +109,10 @@ class Localisation:
 
     def table(self, rule: bool = True) -> str:
         """What is said on the terminal: suspects with evidence and next step, doubts, the thresholds."""
-        lines = [_heading(self)]
+        blamed = self.conclusion([f"{suspect.kind} {suspect.name}" for suspect in self.suspects])
+        noise = "" if self.noise is None else f", noise {self.noise:.1%}"
+        counts = f"{self.judged} of {self.nodes} nodes judged, {self.measurements} measurements"
+        lines = [f"{blamed} ({counts}, {self.failed} failed{noise})"]
         rows = [
             (f"{suspect.kind} {suspect.name}", _how_slow(suspect, self.better), suspect.evidence)
             for suspect in self.suspects
@@ -121,20 +130,6 @@ class Localisation:
 def some(names: Sequence[str], most: int = 6) -> str:
     """The first few of many names."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
-def _heading(found: Localisation) -> str:
-    if found.suspects:
-        blamed = f"to blame: {some([f'{s.kind} {s.name}' for s in found.suspects])}"
-    elif found.healthy:
-        blamed = "nobody is to blame"
-    else:
-        blamed = "too few measurements to blame anybody"
-    noise = "" if found.noise is None else f", noise {found.noise:.1%}"
-    return (
-        f"{blamed} ({found.judged} of {found.nodes} nodes judged, {found.measurements} measurements, "
-        f"{found.failed} failed{noise})"
-    )
 
 
 def _how_slow(suspect: PairSuspect, better: Better) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from npb.suspects import PairResult, PairSuspect
+from npc.machine.fabric import Kind
 from npc.statistics.distributions import chance_of_failures
 
 #: Chance, over all nodes or pairs, that what is named dead only failed by accident.
@@ -31,8 +32,6 @@ class Unreachable(NamedTuple):
 
 def unreachable(results: Sequence[PairResult], failures: Sequence[PairResult]) -> Unreachable:
     """Dead nodes, then dead links, those with most failures first; `failures` are the results of no use."""
-    if not failures:
-        return Unreachable([], [])
     if len(failures) == len(results):  # the tool, its command line or the whole network: nobody in particular
         return Unreachable(
             [], list({frozenset((result.a, result.b)): result for result in failures}.values())
@@ -80,11 +79,11 @@ def _by_pair(results: Sequence[PairResult]) -> dict[frozenset[str], list[PairRes
     return found
 
 
-def _suspect(kind: str, name: str, mine: Sequence[PairResult], total: int, chance: float) -> PairSuspect:
+def _suspect(kind: Kind, name: str, mine: Sequence[PairResult], total: int, chance: float) -> PairSuspect:
     reasons = Counter(result.status.removeprefix("failed: ") for result in mine).most_common(2)
     why = "; ".join(f"{reason}, {times}×" if times > 1 else reason for reason, times in reasons)
     return PairSuspect(
-        kind="node" if kind == "node" else "link",
+        kind=kind,
         name=name,
         nodes=(name,) if kind == "node" else (mine[0].a, mine[0].b),
         evidence=f"{len(mine)} of {total} measurements failed ({why})",

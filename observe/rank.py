@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 if not __package__:  # started by its path
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from npc.jobs.ranks import RANK, RANKS, number_of
-from npc.machine.processes import die_with_parent
+from npc.machine.processes import RANK, RANKS, die_with_parent, told
 from observe.counters import read_counters
 
 if TYPE_CHECKING:
@@ -61,8 +60,8 @@ def main(arguments: list[str]) -> int:
         counted.update(counter.result())
     _save(folder, {
         "host": socket.gethostname(),
-        "rank": number_of(RANK) or 0,
-        "ranks": number_of(RANKS) or 1,
+        "rank": told(RANK) or 0,
+        "ranks": told(RANKS) or 1,
         "idle": idle,
         "begin": begin,
         "end": end,
@@ -85,7 +84,7 @@ def _count(folder: Path, group: str) -> tuple[FlopCounter | PapiCounter | None, 
     from observe.papi import EVENT, PapiCounter  # only if asked for
 
     if EVENT.fullmatch(group):
-        papi = PapiCounter(folder, f"{host}.{number_of(RANK) or 0}", group)
+        papi = PapiCounter(folder, f"{host}.{told(RANK) or 0}", group)
         os.environ.update(papi.environment())
         return papi, {"group": group}
     try:

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
+
+#: Where MPI launchers tell a process, before MPI is asked, which rank it is, and of how many.
+RANK: Final = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "MV2_COMM_WORLD_RANK")
+RANKS: Final = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "MV2_COMM_WORLD_SIZE")
 
 _PR_SET_PDEATHSIG: Final = 1
 #: A thread of the kernel (PF_KTHREAD in include/linux/sched.h).
@@ -52,6 +56,12 @@ def everyone(root: Path = Path("/")) -> Iterator[Process]:
     for entry in os.scandir(root / "proc"):
         if entry.name.isdecimal() and (process := read(int(entry.name), root)):
             yield process
+
+
+def told(variables: Iterable[str]) -> int | None:
+    """The number that the first of these variables of the environment gives; None where none does."""
+    texts = (os.environ.get(name, "") for name in variables)
+    return next((int(text) for text in texts if text.isdecimal()), None)
 
 
 def die_with_parent(signum: int) -> None:

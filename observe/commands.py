@@ -157,10 +157,9 @@ def observe(
     status = OK if code == 0 else f"failed: exit code {code}: {last_words(stem.with_suffix('.err'))}"
     hosts = tuple(node.host for node in observation.nodes) or job_hosts()
     raw = f"{RAW}/0000.out" if tool else f"{RAW}/0000.{OBSERVED}"
-    argv = tuple(command)
     log.append(
         Launch(
-            id=0, argv=argv, started=started, seconds=lasted, exit=code, status=status,
+            id=0, argv=command, started=started, seconds=lasted, exit=code, status=status,
             params={"program": name or name_of(command[place:])}, nodes=len(hosts), hosts=hosts, raw=raw,
         )
     )  # fmt: skip

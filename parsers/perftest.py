@@ -56,7 +56,7 @@ _REASON: Final = re.compile(
 )
 #: What one printed unit is in bytes per second.
 _UNITS: Final = {"MB/sec": 2.0**20, "MiB/sec": 2.0**20, "Gb/sec": 1e9 / 8}
-#: Column → metric, how many of its units one SI unit is, qualifiers.
+#: Column, or key of ``--out_json`` → metric, how many of its units one SI unit is, qualifiers.
 _QUANTITIES: Final[dict[str, tuple[str, float, dict[str, str]]]] = {
     "CPU_Util": ("cpu", 100.0, {"side": "client"}),
     "t_avg": ("latency", 1e6, {}),
@@ -66,17 +66,11 @@ _QUANTITIES: Final[dict[str, tuple[str, float, dict[str, str]]]] = {
     "t_stdev": ("latency", 1e6, {"statistic": "stdev"}),
     "99% percentile": ("latency", 1e6, {"statistic": "p99"}),
     "99.9% percentile": ("latency", 1e6, {"statistic": "p99.9"}),
+    "percentile_99": ("latency", 1e6, {"statistic": "p99"}),
+    "percentile_99.9": ("latency", 1e6, {"statistic": "p99.9"}),
 }
 _READ: Final = ("BW peak", "BW average", "MsgRate", *_QUANTITIES)
 _KNOWN_UNITS: Final = ("", *_UNITS, "Mpps", "usec", "%")
-#: The columns that ``--out_json`` calls otherwise.
-_JSON_COLUMNS: Final = {
-    "MsgSize": "#bytes",
-    "BW_peak": "BW peak",
-    "BW_average": "BW average",
-    "percentile_99": "99% percentile",
-    "percentile_99.9": "99.9% percentile",
-}
 _JSON_FIELD: Final = re.compile(r'\n[ \t]*"?([\w.]{1,40})"? ?: ?"?([^",\n{]{1,60})"?,?[ \t]*(?=\n)')
 _JSON_SET_UP: Final = {"Connection_type": "connection", "Device": "device", "Number_of_qps": "qps"}
 _DEFAULT_SIZE: Final = {"bw": "65536", "lat": "2"}
@@ -106,15 +100,15 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
 
 def _test(title: str, body: str, status: str) -> Iterator[Reading]:
     """Readings of a test's tables; of a test without a row, its failure."""
-    found = ((name, pattern.search(body)) for name, pattern in _SET_UP.items())
-    case, params = _qualified(title, {name: match[1] for name, match in found if match})
+    set_up = {name: match[1] for name, pattern in _SET_UP.items() if (match := pattern.search(body))}
+    case, params = _qualified(title, set_up)
     any_row, end = False, 0
     for heading, lines in sections(_HEADING, body):
         part = _PART.search(body, end, heading.start() + 1)
         end = heading.end()
         columns = dict(name.rstrip("]").partition("[")[::2] for name in _COLUMN.findall(heading[1]))
         rows = rows_of(lines, [WHOLE if name.startswith("#") else _NUMBER for name in columns])
-        any_row = any_row or bool(rows)
+        any_row |= bool(rows)
         own = {**params, "part": part[1].lower()} if part else params
         unit = _UNITS.get(columns.get("BW average", ""), 0.0)
         unknown = [name for name, unit in columns.items() if name in _READ and unit not in _KNOWN_UNITS]
@@ -188,8 +182,7 @@ def _metric(case: str) -> str:
 def _failure(case: str, params: Mapping[str, str], text: str) -> Reading:
     """The reading of a test without a number."""
     metric = _metric(case)
-    device = _NO_DEVICE.search(text)
-    if device:
+    if device := _NO_DEVICE.search(text):
         return Reading(case, metric, None, None, f"unavailable: no RDMA device: {device[1]}".strip(), params)
     reason = _REASON.search(text)
     return failed(case, metric, reason[1] if reason else "no result was printed", params=params)
@@ -220,7 +213,7 @@ def _json(text: str, status: str) -> list[Reading]:
     set_up = {name: fields[key] for key, name in _JSON_SET_UP.items() if key in fields}
     case, params = _qualified(test.removesuffix("_Test"), set_up)
     numbers = {key: number for key, number in fields.items() if re.fullmatch(_NUMBER, number)}
-    row = {_JSON_COLUMNS.get(key, key): number for key, number in numbers.items()}
+    row = {"#bytes": size} | {key.replace("BW_", "BW "): number for key, number in numbers.items()}
     unit = 0.0
     if {"BW average", "MsgRate"} <= row.keys():
         expected = float(row["MsgRate"]) * 1e6 * int(size)

@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from npc.records.units import parse_size
-
 
 def text(path: Path) -> str | None:
     """The file's stripped content; None if it is empty or cannot be read."""
@@ -28,6 +26,8 @@ def number(path: Path) -> int | None:
 
 def size_bytes(path: Path) -> int | None:
     """Bytes of a size as the kernel writes it: ``32K``, ``1M``, ``512``."""
+    from npc.records.units import parse_size  # the launcher starts without it
+
     try:
         return parse_size(text(path) or "")
     except ValueError:

@@ -20,20 +20,9 @@ from typing import IO, Final
 import click
 
 from npc import locks
-from npc.jobs import jube
+from npc.jobs import jube, wait
 from npc.jobs.progress import Display, rows_of
 from npc.jobs.stop import Stop
-from npc.jobs.wait import (
-    EXIT_NOTHING,
-    EXIT_PARTLY,
-    EXIT_UNFINISHED,
-    LOG,
-    WRITING_S,
-    Ending,
-    Patience,
-    missing,
-    wait_for,
-)
 from npc.jobs.workpackages import WORKPACKAGES, Workpackage, read_workpackages
 from npc.records.record import Record
 from npc.records.run import RECORDS, read_run
@@ -53,7 +42,7 @@ class Characterisation:
     tags: Sequence[str]
     outpath: Path
     env: Mapping[str, str]
-    patience: Patience
+    patience: wait.Patience
 
 
 def next_id(outpath: Path) -> int:
@@ -93,7 +82,7 @@ def measure_and_draw(what: Characterisation, as_json: bool) -> int:
     run = what.outpath / f"{number:06d}"
     begun = time.monotonic()
     ending = _run_and_wait(what, run)
-    workpackages = read_workpackages(run, WRITING_S)
+    workpackages = read_workpackages(run, wait.WRITING_S)
     if not isinstance(ending, signal.Signals):
         for verb in ("analyse", "result"):
             words = ["jube", verb, str(what.outpath), "--id", str(number)]
@@ -116,17 +105,17 @@ def measure_and_draw(what: Characterisation, as_json: bool) -> int:
     if isinstance(ending, signal.Signals):
         click.echo(f"stopped: what had been measured is collected{later}", err=True)
         return 128 + ending
-    if ending is Ending.GAVE_UP:
+    if ending is wait.Ending.GAVE_UP:
         click.echo(f"not ended by the limit: what had been measured is collected{later}", err=True)
-        return EXIT_UNFINISHED
+        return wait.EXIT_UNFINISHED
     return exit_code(records, drawn)
 
 
-def _run_and_wait(what: Characterisation, run: Path) -> Ending | signal.Signals:
+def _run_and_wait(what: Characterisation, run: Path) -> wait.Ending | signal.Signals:
     """Make the run and wait for its jobs; why that is over. Raises click.ClickException if there is none."""
     log_path = what.outpath / f"jube-{run.name}.log"
     display = Display()
-    ending = Ending.ALL_ENDED
+    ending = wait.Ending.ALL_ENDED
     with Stop().listening() as stop:
         try:
             with log_path.open("wb") as log:
@@ -137,18 +126,18 @@ def _run_and_wait(what: Characterisation, run: Path) -> Ending | signal.Signals:
                     sys.exit(128 + stop.number)
                 tail = "\n".join(log_path.read_text(errors="replace").splitlines()[-5:])
                 raise click.ClickException(f"JUBE started nothing ({log_path}); its last words:\n{tail}")
-            log_path.replace(run / LOG)
+            log_path.replace(run / wait.LOG)
             workpackages = read_workpackages(run)
             if not workpackages and not stop.number:
                 raise click.ClickException(
                     f"{what.file.name} has no benchmark with the tag {' or '.join(what.tags)}"
                 )
             if any(each.is_open for each in workpackages) and not stop.number:
-                ending, _ = wait_for(run, what.patience, what.env, stop, display)
+                ending, _ = wait.wait_for(run, what.patience, what.env, stop, display)
         except FileNotFoundError as error:
             if not run.exists():
                 log_path.unlink()
-            raise click.ClickException(missing(error)) from None
+            raise click.ClickException(wait.missing(error)) from None
         finally:
             display.close()
         return signal.Signals(stop.number) if stop.number else ending
@@ -159,9 +148,9 @@ def exit_code(records: Sequence[Record], drawn: int) -> int:
     if _unavailable(records):
         return 0
     if drawn or not any(record.ok for record in records):
-        return EXIT_NOTHING
+        return wait.EXIT_NOTHING
     bad = [record for record in records if not record.ok and not _expected(record)]
-    return EXIT_PARTLY if bad else 0
+    return wait.EXIT_PARTLY if bad else 0
 
 
 def _unavailable(records: Sequence[Record]) -> bool:

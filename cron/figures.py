@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from cron.series import direction, label
 from npc.figures.chart import Axis, Cell, Chart, Grid, Mark, Tick, Trace, linear_ticks, quantity_axis
 from npc.figures.printed import save, save_grid
-from npc.machine.fabric import natural
+from npc.machine.fabric import in_order
 from npc.records.history import Point
 from npc.records.record import OK
 from npc.records.series import Series
@@ -77,7 +77,7 @@ def allocation(points: Sequence[Point], path: Path, topology: Topology | None = 
     if not relative:
         return False
     hosts = {host for host, _ in relative}
-    nodes = (topology.order(hosts) if topology else sorted(hosts, key=natural))[:MAX_NODES]
+    nodes = in_order(hosts, topology)[:MAX_NODES]
     begun: dict[str, str] = {}
     for point in points:
         begun[point.run] = min(begun.get(point.run, point.time), point.time)

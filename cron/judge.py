@@ -182,13 +182,7 @@ def _false_discovery(score: Floats, judged: Judged) -> Booleans:
 
 
 def _series_verdict(
-    panel: Panel,
-    s: int,
-    past: Past,
-    called: bool,
-    baseline: Baseline | None,
-    band: Band | None,
-    begin: int,
+    panel: Panel, s: int, past: Past, called: bool, baseline: Baseline | None, band: Band | None, begin: int
 ) -> SeriesVerdict:
     """The gravest verdict that holds. begin: the night that the accepted baseline counts from, or -1."""
     key, statuses = panel.keys[s], panel.statuses.get((s, len(panel.runs) - 1), ())
@@ -196,10 +190,10 @@ def _series_verdict(
     found = _facts(panel, s, past)
     told = functools.partial(dataclasses.replace, found)
     if value is None:
-        for status in statuses:
-            if status.startswith("invalid"):
-                return told(verdict=Verdict.INVALID, reason=status)
-        return told(verdict=Verdict.MISSING, reason=_why_missing(panel, key, statuses))
+        if invalid := [status for status in statuses if status.startswith("invalid")]:
+            return told(verdict=Verdict.INVALID, reason=invalid[0])
+        reasons = *statuses, *panel.failures.get(key.benchmark, ()), "measured before, not tonight"
+        return told(verdict=Verdict.MISSING, reason=reasons[0])
     if band and band.broken_by(value) and (again is None or band.broken_by(again)):
         reason = f"beyond the band {band.name!r} of platform.toml: {_in_words(band, key)}"
         return told(verdict=Verdict.FAIL, reason=reason, floor=_limit_of(band, value), direction="worse")
@@ -290,11 +284,6 @@ def _lasting(panel: Panel, s: int, accepted: float) -> bool:
         for t in measured
     ]
     return len(bad) > 0 and bad[-1] and sum(bad) >= LASTING
-
-
-def _why_missing(panel: Panel, key: Series, statuses: Sequence[str]) -> str:
-    """The series' own status of tonight, that of its benchmark, or that nothing ran."""
-    return next(iter((*statuses, *panel.failures.get(key.benchmark, ()))), "measured before, not tonight")
 
 
 def _in_words(band: Band, key: Series) -> str:

@@ -253,10 +253,7 @@ def _things(readings: Readings, topology: Topology | None) -> Iterable[tuple[str
 
 
 def _suspect(
-    panel: Panel,
-    accused: Sequence[tuple[Readings, Accusation]],
-    tested: int,
-    topology: Topology | None,
+    panel: Panel, accused: Sequence[tuple[Readings, Accusation]], tested: int, topology: Topology | None
 ) -> NightSuspect:
     """One suspect of all that it is accused of."""
     readings, main = max(accused, key=lambda each: each[1].effect.z)

@@ -241,8 +241,6 @@ class NightRun:
         run = measure.run_of(part, night.folder)
         return matrix.read_matrix(part, run, measure.last_words(part, night.folder))
 
-    # -- judging -----------------------------------------------------------------------------------------
-
     def _judge(self, night: JournalEntry) -> NightVerdict:
         options = self.options
         return judge_night(options.platform, self.history, night.name, night.begun, options.fabric)

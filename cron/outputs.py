@@ -31,10 +31,7 @@ _NOT_XML: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010
 
 
 def table(
-    night: NightVerdict,
-    notes: Sequence[str] = (),
-    matrix: Matrix | None = None,
-    drain: Sequence[str] = (),
+    night: NightVerdict, notes: Sequence[str] = (), matrix: Matrix | None = None, drain: Sequence[str] = ()
 ) -> str:
     """What a person reads in the morning: the worst first, whom to look at, what happened besides.
 

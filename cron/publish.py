@@ -23,11 +23,6 @@ VERDICTS: Final = "verdicts"
 LAST: Final = "verdict"
 
 
-def document(night: NightVerdict, notes: Sequence[str], matrix: Matrix | None = None) -> dict[str, Any]:
-    """``verdict.json``: the judgement, what happened besides, and what the matrix of pairs said."""
-    return {**night.as_json(), "notes": list(notes), "pairs": asdict(matrix) if matrix else None}
-
-
 def write_verdict(
     folder: Path,
     night: NightVerdict,
@@ -41,7 +36,7 @@ def write_verdict(
     """
     from cron.outputs import junit, textfile
 
-    told = document(night, notes, matrix)
+    told = {**night.as_json(), "notes": list(notes), "pairs": asdict(matrix) if matrix else None}
     text = json.dumps(told, indent=1, ensure_ascii=False) + "\n"
     metrics = textfile(night, time.time())
     (folder / VERDICTS).mkdir(exist_ok=True)

@@ -42,18 +42,9 @@ def wait(
     """
     import json
 
+    import npc.jobs.wait as waiting
     from npc.jobs.progress import Display, as_json
     from npc.jobs.stop import Stop
-    from npc.jobs.wait import (
-        EXIT_UNFINISHED,
-        WRITING_S,
-        Ending,
-        Patience,
-        missing,
-        summary,
-        verdict,
-        wait_for,
-    )
     from npc.jobs.workpackages import NoRun, find_run, read_workpackages
     from npc.machine.tools import search_path
 
@@ -66,23 +57,23 @@ def wait(
         read_workpackages(folder)
     except NoRun as error:
         raise click.UsageError(str(error)) from None
-    patience = Patience(limit_s=limit, least_s=least, most_s=most, pending_s=pending_limit)
+    patience = waiting.Patience(limit_s=limit, least_s=least, most_s=most, pending_s=pending_limit)
     env = {**os.environ, "PATH": search_path()}
     display = Display()
     with Stop().listening() as stop:
         try:
-            ending, rows = wait_for(folder, patience, env, stop, display)
+            ending, rows = waiting.wait_for(folder, patience, env, stop, display)
         except FileNotFoundError as error:
-            raise click.ClickException(missing(error)) from None
+            raise click.ClickException(waiting.missing(error)) from None
         finally:
             display.close()
-    workpackages = read_workpackages(folder, WRITING_S)
-    if ending is Ending.ALL_ENDED:
-        code = verdict(workpackages)
+    workpackages = read_workpackages(folder, waiting.WRITING_S)
+    if ending is waiting.Ending.ALL_ENDED:
+        code = waiting.verdict(workpackages)
     else:
-        code = EXIT_UNFINISHED if ending is Ending.GAVE_UP else 128 + (stop.number or 0)
+        code = waiting.EXIT_UNFINISHED if ending is waiting.Ending.GAVE_UP else 128 + (stop.number or 0)
     if as_json_:
         document = {"schema": 1, "run": str(folder), "exit": code, "workpackages": list(map(as_json, rows))}
         click.echo(json.dumps(document, indent=2))
-    click.echo(summary(workpackages, ending, folder), err=True)
+    click.echo(waiting.summary(workpackages, ending, folder), err=True)
     sys.exit(code)

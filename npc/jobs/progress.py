@@ -34,11 +34,6 @@ class Row:
     progress: Progress = NO_LAUNCHES
     note: str = ""
 
-    @property
-    def ended(self) -> bool:
-        """Whether JUBE has seen its end."""
-        return self.state in ("done", "failed")
-
 
 def row_of(workpackage: Workpackage, job: Job | None = None) -> Row:
     """The row of a workpackage, with what Slurm said last of its job."""
@@ -119,10 +114,11 @@ class Display:
 
     def _watch(self, row: Row) -> None:
         """Time of what has no job that would know its own."""
-        if row.state == "waiting" or (row.ended and row.name not in self._begun):
+        ended = row.state in ("done", "failed")
+        if row.state == "waiting" or (ended and row.name not in self._begun):
             return
         begun = self._begun.setdefault(row.name, time.monotonic())
-        if not row.ended:
+        if not ended:
             self._took[row.name] = time.monotonic() - begun
 
     def _table(self, rows: Sequence[Row], title: str) -> Table:

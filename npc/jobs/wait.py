@@ -24,14 +24,7 @@ from npc.jobs import jube, slurm
 from npc.jobs.progress import Display, Row, row_of
 from npc.jobs.slurm import Job
 from npc.jobs.stop import Stop
-from npc.jobs.workpackages import (
-    REASON,
-    WORKPACKAGES,
-    BatchJob,
-    NoRun,
-    Workpackage,
-    read_workpackages,
-)
+from npc.jobs.workpackages import REASON, WORKPACKAGES, BatchJob, NoRun, Workpackage, read_workpackages
 
 EXIT_NOTHING: Final = 1
 EXIT_UNFINISHED: Final = 5
@@ -190,7 +183,7 @@ class RunWait:
         if workpackage.done or workpackage.recorded_reason():
             return
         if job and job.restarts and (not job.ended or job.state == "COMPLETED"):
-            for path in (workpackage.error_file(), workpackage.folder / "error"):
+            for path in (workpackage.told_by("error_file"), workpackage.folder / "error"):
                 if path is not None:
                     path.unlink(missing_ok=True)
 
@@ -207,14 +200,14 @@ class RunWait:
         if not reason:
             return False
         _record(workpackage, _with_last_words(workpackage, reason))
-        error_file = workpackage.error_file()
+        error_file = workpackage.told_by("error_file")
         if error_file is not None and error_file.parent.is_dir() and not error_file.exists():
             error_file.write_text(f"{reason}\n", encoding="utf-8")
         return True
 
     def _verdict(self, workpackage: Workpackage, job: Job | None) -> str:
         """Why an open workpackage has failed; empty while it has not, and where JUBE will see it done."""
-        done_file = workpackage.done_file()
+        done_file = workpackage.told_by("done_file")
         if done_file is not None and _is_there(done_file):
             return ""
         if job is not None and not job.ended:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from npc.files import InvalidFile
 from npc.records.launch import LAUNCHES, last_words, read_launches
@@ -127,15 +127,13 @@ class Workpackage:
         started = [int(path.name[-2:]) for path in self.folder.glob("wp_done_[0-9][0-9]")]
         return self.dos[max(started)] if started and max(started) < len(self.dos) else None
 
-    def done_file(self) -> Path | None:
-        """The file by which JUBE learns that the pending ``<do>`` is done; None if there is none."""
+    def told_by(self, kind: Literal["done_file", "error_file"]) -> Path | None:
+        """The file by which JUBE learns that the pending ``<do>`` is done, or has failed; None if there is
+        none."""
         do = self.pending_do()
-        return self._file(do.work_dir, do.done_file) if do else None
-
-    def error_file(self) -> Path | None:
-        """The file by which JUBE learns that the pending ``<do>`` failed; None if there is none."""
-        do = self.pending_do()
-        return self._file(do.work_dir, do.error_file) if do else None
+        folder = self._evaluate(do.work_dir) if do else None
+        file = self._evaluate(getattr(do, kind)) if do else None
+        return self.folder / "work" / folder / file if file and folder is not None else None
 
     def note_submission(self) -> None:
         """Note for JUBE what it could not note itself if it was killed right after sbatch had taken the job:
@@ -208,10 +206,6 @@ class Workpackage:
         if words:
             return words if words.startswith("unavailable: ") else f"failed: {words}"
         return "failed: it has not ended, or was lost"
-
-    def _file(self, work_dir: str, name: str) -> Path | None:
-        folder, file = self._evaluate(work_dir), self._evaluate(name)
-        return self.folder / "work" / folder / file if file and folder is not None else None
 
     def _evaluate(self, text: str) -> str | None:
         """`text` with its parameters, as JUBE replaces them; None if one is not known."""

@@ -133,12 +133,9 @@ def virtualisation(root: Path = Path("/")) -> dict[str, str | None]:
     named = next((name for sign, name in _HYPERVISORS.items() if sign in signs), None)
     flags = re.search(r"^flags\s*:(.*)", sysfs.text(root / "proc/cpuinfo") or "", re.MULTILINE)
     if flags:  # x86: the flag decides, whatever a bare-metal cloud machine's firmware is called
-        guest = "hypervisor" in flags[1].split()
-        hypervisor = (named or "unknown") if guest else None
-    else:
-        hypervisor = named
+        named = (named or "unknown") if "hypervisor" in flags[1].split() else None
     container = next((name for file, name in _CONTAINERS.items() if (root / file).exists()), None)
-    return {"hypervisor": hypervisor, "container": container}
+    return {"hypervisor": named, "container": container}
 
 
 def _working_directory() -> str | None:
@@ -172,11 +169,7 @@ def _kernel() -> dict[str, Any]:
 
 def _os() -> dict[str, str | None]:
     release = os_release()
-    return {
-        "id": release.get("ID"),
-        "version": release.get("VERSION_ID"),
-        "name": release.get("PRETTY_NAME"),
-    }
+    return {"id": release.get("ID"), "version": release.get("VERSION_ID"), "name": release.get("PRETTY_NAME")}
 
 
 def _memory() -> dict[str, Any]:

@@ -23,6 +23,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
+from npc.machine import sysfs
+
 #: A tool that has not said its version by then is broken or waits for something.
 VERSION_TIMEOUT_S: Final = 5.0
 
@@ -157,10 +159,7 @@ def _look_up_osu(tool: Tool) -> Found:
             return Found(tool, programs[0], "C build")
         return Found(tool, None, None, f"no {tool.command} below NPC_OSU_PREFIX={prefix}")
     if (OSU_PORTS / "osu_latency.py").exists():
-        try:
-            version = (OSU_PORTS / "VERSION").read_text(encoding="utf-8").strip()
-        except OSError:
-            version = ""
+        version = sysfs.text(OSU_PORTS / "VERSION") or ""
         return Found(tool, OSU_PORTS, f"ports of mpi4py {version}".rstrip())
     return Found(tool, None, None)
 
@@ -260,19 +259,16 @@ def ways_to_get(tool: Tool, site: Site) -> list[str]:
         ways.append(f"eb --search {tool.easybuild}")
     if tool.pypi and not site.root:
         ways.append(f"{sys.executable} -m pip install {tool.pypi}")
-    return ways or names_elsewhere(tool)
-
-
-def names_elsewhere(tool: Tool) -> list[str]:
-    """What to ask an administrator for, where no installer that has the tool was found."""
+    if ways:
+        return ways
     sources = {
         "environment module": tool.module,
         "Spack": tool.spack,
         "EasyBuild": tool.easybuild,
         "Debian/Ubuntu package": tool.debian,
+        "source": tool.source,
     }
-    names = [f"{source} {name}" for source, name in sources.items() if name]
-    return [*names, f"source {tool.source}"]
+    return [f"{source} {name}" for source, name in sources.items() if name or source == "source"]
 
 
 def main() -> None:

@@ -79,12 +79,9 @@ def _numa_nodes(system: Path) -> list[dict[str, Any]] | None:
         return None
     nodes = []
     for node in sorted(sysfs.parse_cpus(listed)):
-        total = None
-        for line in (sysfs.text(system / f"node{node}/meminfo") or "").splitlines():
-            if "MemTotal:" in line:
-                total = int(line.split()[-2]) * 1024
+        total = re.search(r"MemTotal: +(\d+)", sysfs.text(system / f"node{node}/meminfo") or "")
         cpus = sysfs.text(system / f"node{node}/cpulist") or ""
-        nodes.append({"node": node, "cpus": cpus, "memory_bytes": total})
+        nodes.append({"node": node, "cpus": cpus, "memory_bytes": int(total[1]) * 1024 if total else None})
     return nodes
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from npc import catalogue
+from npc.machine.platform import Interface
 from npc.records.record import Record
 from npc.records.units import format_quantity
 from npc.validity.rule import Circumstances, rule
@@ -20,15 +21,6 @@ _TOLERANCE: Final = 1.01
 _FRAME: Final = 14
 _HEADERS: Final = 52
 _USUAL_MTU: Final = 1500
-
-
-class _Link(NamedTuple):
-    """B/s of one direction; name and link as people call them."""
-
-    name: str
-    link: str
-    data_rate: float
-    mtu: int | None
 
 
 @rule(
@@ -46,10 +38,11 @@ def above_link(records: Sequence[Record], circumstances: Circumstances) -> Itera
     for place, record in enumerate(records):
         if record.metric != "bandwidth" or record.value is None or not between_nodes(record):
             continue
-        link = _link(record, circumstances)
+        link, mtu = _link(record, circumstances)
         if link is None or _within_a_node_too(record):
             continue
-        ceiling, words = _goodput(link) if catalogue.row_of(record).layer == "tcp" else (link.data_rate, "")
+        over_tcp = catalogue.row_of(record).layer == "tcp"
+        ceiling, words = _goodput(link, mtu) if over_tcp else (link.data_rate, "")
         taking_part = min(record.nodes, _processes(record) or record.nodes)
         links = taking_part if _both_ways(record) else max(1, taking_part // 2)
         if record.value > ceiling * links * _TOLERANCE:
@@ -62,8 +55,9 @@ def above_link(records: Sequence[Record], circumstances: Circumstances) -> Itera
             yield place, reason
 
 
-def _link(record: Record, circumstances: Circumstances) -> _Link | None:
-    """The link of a record; of several without a name, all together, since MPI may use them at once."""
+def _link(record: Record, circumstances: Circumstances) -> tuple[Interface | None, int | None]:
+    """The link of a record and its MTU; of several without a name, all together, since MPI may use them at
+    once."""
     known = dict(circumstances.platform.interfaces) if circumstances.platform else {}
     seen = {
         entry.get("name"): entry
@@ -75,22 +69,21 @@ def _link(record: Record, circumstances: Circumstances) -> _Link | None:
         name = next(iter(known))
     mtu = seen.get(name, {}).get("mtu")
     if name in known:
-        return _Link(name, known[name].link, known[name].data_rate, mtu)
+        return known[name], mtu
     speed = seen.get(name, {}).get("speed_bit_s")
     if speed:
-        return _Link(name, f"{speed / 1e9:g} Gbit/s", speed / 8, mtu)
+        return Interface(name, f"{speed / 1e9:g} Gbit/s", speed / 8), mtu
     if name or not known:
-        return None
-    return _Link(
-        " + ".join(known), "together", sum(interface.data_rate for interface in known.values()), None
-    )
+        return None, None
+    together = sum(interface.data_rate for interface in known.values())
+    return Interface(" + ".join(known), "together", together), None
 
 
-def _goodput(link: _Link) -> tuple[float, str]:
+def _goodput(link: Interface, mtu: int | None) -> tuple[float, str]:
     """What TCP gets of an Ethernet's rate, and how to say so; of InfiniBand the data rate is the bound."""
     if not link.link.endswith(("GbE", "Gbit/s")):
         return link.data_rate, ""
-    mtu = link.mtu or _USUAL_MTU
+    mtu = mtu or _USUAL_MTU
     share = (mtu - _HEADERS) / (mtu + _FRAME)
     return link.data_rate * share, f", TCP in frames of MTU {mtu}"
 

@@ -39,6 +39,9 @@ class _Busy(NamedTuple):
         full = self.own + self.cores >= _USED * self.cpus and self.cores >= _COMPETES
         return full or self.cores >= _TOO_MUCH * self.cpus
 
+    def __str__(self) -> str:
+        return f"others used {self.cores:.1f} of the {self.cpus} CPUs {self.when}"
+
 
 @rule("loaded", "a machine that others used", _SOURCE)
 def loaded(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, str]]:
@@ -48,20 +51,14 @@ def loaded(records: Sequence[Record], circumstances: Circumstances) -> Iterator[
     for place, busy in _busy(records, circumstances):
         if busy.too_much:
             also = f", the launch {busy.own:.1f}" if busy.own else ""
-            yield (
-                place,
-                (
-                    f"others used {busy.cores:.1f} of the {busy.cpus} CPUs {busy.when}{also}: {busy.names}; "
-                    "measure without them"
-                ),
-            )
+            yield place, f"{busy}{also}: {busy.names}; measure without them"
 
 
 @rule("disturbed", "somebody else's process beside the benchmark", _SOURCE, level="note")
 def disturbed(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, str]]:
     """The same, on fewer CPUs: enough to widen intervals."""
     for place, busy in _busy(records, circumstances):
-        yield place, f"others used {busy.cores:.1f} of the {busy.cpus} CPUs {busy.when}: {busy.names}"
+        yield place, f"{busy}: {busy.names}"
 
 
 def _busy(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, _Busy]]:

@@ -198,21 +198,18 @@ def _message_size(text: str | None, records: Sequence[Record]) -> int | None:
 
 def _platform(name: str | None, records: Sequence[Record]) -> Platform | None:
     """The platform asked for, or the one the records name if it is known here."""
-    from npc.machine.platform import InvalidPlatform, find_platform, read_platform
+    from npc.machine.platform import InvalidPlatform
+    from npc.validity.run import platform_of
 
-    names = {record.platform for record in records}
-    wanted = name or (names.pop() if len(names) == 1 else "")
-    path = find_platform(wanted) if wanted else None
-    if path is None:
-        if name:
-            raise failure(f"--platform {name}: there is no such file, and no platforms/{name}/platform.toml")
-        return None
     try:
-        return read_platform(path)
+        found = platform_of(records, name or "")
     except OSError as error:
-        raise failure(f"{path}: {error.strerror}") from None
+        raise failure(f"{error.filename}: {error.strerror}") from None
     except InvalidPlatform as error:
         raise failure(str(error)) from None
+    if name and found is None:
+        raise failure(f"--platform {name}: there is no such file, and no platforms/{name}/platform.toml")
+    return found
 
 
 def _one_platform(records: list[Record], platform: Platform | None) -> list[Record]:

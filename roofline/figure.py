@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import isfinite
 from pathlib import Path
 from typing import Final
 
@@ -166,10 +165,8 @@ def _application(point: Point, roofline: Roofline, records: Records) -> Trace:
             verdict(application, roofline),
         ]
     )
-    placed = [run for run in application.runs if run.intensity is not None and isfinite(run.intensity)]
     runs = [
-        Mark(x, y, _at(name, f"{run.time[:19]}, raw: {run.raw}", x, y), leads)
-        for run, (x, y) in zip(placed, point.runs, strict=True)
+        Mark(x, y, _at(name, f"{run.time[:19]}, raw: {run.raw}", x, y), leads) for x, y, run in point.runs
     ]
     under = [Trace("", colour, marks=tuple(runs), small=True, faint=True)] if len(runs) > 1 else []
     if point.trail:
@@ -189,21 +186,18 @@ def _trail(point: Point, name: str, leads: str) -> Trace:
     """The medians of an application's days, from hollow to filled, with the first and the last day's date."""
     raw = {run.time[:10]: run.raw for run in reversed(point.application.runs)}
     last = len(point.trail) - 1
-    lower, upper = sorted((0, last), key=lambda end: point.trail[end][1])
+    lower, upper = sorted((point.trail[0], point.trail[-1]), key=lambda night: night[2])
     return Trace(
         "",
         point.colour,
-        lines=(point.trail,),
+        lines=(tuple((x, y) for _, x, y in point.trail),),
         marks=tuple(
             Mark(x, y, _at(name, f"median of {day}, raw: {raw.get(day, '')}", x, y), leads, number / last)
-            for number, (day, (x, y)) in enumerate(zip(point.days, point.trail, strict=True))
+            for number, (day, x, y) in enumerate(point.trail)
         ),
         width=1.0,
         small=True,
-        notes=(
-            Note(*point.trail[lower], point.days[lower], above=False),
-            Note(*point.trail[upper], point.days[upper], above=True),
-        ),
+        notes=tuple(Note(x, y, day, above) for (day, x, y), above in ((lower, False), (upper, True))),
     )
 
 

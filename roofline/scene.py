@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from npc.figures.chart import Place
-from roofline.applications import Application
+from roofline.applications import Application, Run
 from roofline.result import Ceiling, Ridge, Roofline
 
 _LEVEL_COLOURS: Final = {"L1": "blue", "L2": "sky", "L3": "green", "L4": "purple", "MEM": "orange"}
@@ -75,7 +75,7 @@ class Mark:
     """An application in the picture, at its medians: x in FLOP per byte on the network, y in FLOP/s.
 
     colour, shape: what it is drawn in; shapes are counted, and each way of drawing has a list of them. runs:
-    its single runs. trail: the medians of its days, where there are several; days: which these are.
+    its single runs with their places. trail: its days with their medians, where there are several.
     """
 
     application: Application
@@ -83,9 +83,8 @@ class Mark:
     shape: int
     x: float
     y: float
-    runs: tuple[Place, ...]
-    trail: tuple[Place, ...]
-    days: tuple[str, ...] = ()
+    runs: tuple[tuple[float, float, Run], ...]
+    trail: tuple[tuple[str, float, float], ...]
 
     @property
     def bars(self) -> list[tuple[Place, Place]]:
@@ -135,7 +134,7 @@ def compose(roofline: Roofline) -> Scene | None:
     marks = tuple(_marks(roofline.applications))
     x, y = _window(peaks + [ceiling.high for ceiling in compute if ceiling.high is not None], slopes)
     x, y = (
-        _around(x, [place for mark in marks for place, _ in mark.runs]),
+        _around(x, [place for mark in marks for place, *_ in mark.runs]),
         _around(y, [mark.y for mark in marks]),
     )
     strokes = _strokes(roofline)
@@ -164,7 +163,7 @@ def _marks(applications: Iterable[Application]) -> Iterator[Mark]:
         if application.intensity is None:
             continue
         runs = [
-            (run.intensity, run.flops)
+            (run.intensity, run.flops, run)
             for run in application.runs
             if run.intensity is not None and math.isfinite(run.intensity)
         ]
@@ -176,8 +175,7 @@ def _marks(applications: Iterable[Application]) -> Iterator[Mark]:
             x=application.intensity.median,
             y=application.flops.median,
             runs=tuple(runs),
-            trail=tuple((x, y) for _, x, y in nights) if len(nights) > 1 else (),
-            days=tuple(day for day, _, _ in nights) if len(nights) > 1 else (),
+            trail=tuple(nights) if len(nights) > 1 else (),
         )
 
 

@@ -114,14 +114,12 @@ def _roomiest(
     at_end: bool,
 ) -> _Box | None:
     """The place for a label that crosses the fewest other lines, as near to the preferred end as may be."""
-    best, best_cost = None, math.inf
-    for cost, box in _places(run, width, height, gap, at_end):
-        if any(box.meets(other) for other in taken):
-            continue  # boxes have their margins in them
-        crossed = sum(box.covers(other) for other in runs if other is not run)
-        if crossed + cost < best_cost:
-            best, best_cost = box, crossed + cost
-    return best
+    free = [
+        (cost + sum(box.covers(other) for other in runs if other is not run), box)
+        for cost, box in _places(run, width, height, gap, at_end)
+        if not any(box.meets(other) for other in taken)  # boxes have their margins in them
+    ]
+    return min(free, key=lambda each: each[0])[1] if free else None
 
 
 def _places(run: _Run, width: float, height: float, gap: float, at_end: bool) -> Iterator[tuple[float, _Box]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -11,7 +11,6 @@ from npc.figures.labels import darker, label_along, name_drops
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
 INCHES: Final = (12.0, 8.0)
@@ -86,15 +85,13 @@ def save(
         figure.set_layout_engine("none")
         for axes, chart in zip(every, panels, strict=True):
             if legend == "along":
-                _legend(axes, [*_handles(t for t in chart.traces if t.marks), *_along(axes, chart)], "corner")
+                lines = [trace for trace in chart.traces if trace.lines and not trace.marks]
+                marked = [trace for trace in chart.traces if trace.marks]
+                _legend(axes, _handles([*marked, *label_along(axes, lines)]), "corner")
             name_drops(axes, chart.drops)
             _notes(axes, chart.traces)
-        _write(figure, paths)
-
-
-def _write(figure: Figure, paths: Iterable[Path]) -> None:
-    for path in paths:
-        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else {})
+        for path in paths:
+            figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else {})
 
 
 def _frame(axes: Axes, chart: Chart, *, small: bool, pad: float) -> None:
@@ -187,12 +184,6 @@ def _legend(axes: Axes, handles: Sequence[Line2D], place: Legend) -> None:
         axes.legend(handles=handles, fontsize=size, framealpha=0.9).set_zorder(7.9)
 
 
-def _along(axes: Axes, chart: Chart) -> list[Line2D]:
-    """Names along their lines; of those that find no room there, what a legend shows."""
-    lines = [trace for trace in chart.traces if trace.lines and not trace.marks]
-    return _handles(label_along(axes, lines))
-
-
 def _notes(axes: Axes, traces: Sequence[Trace]) -> None:
     """Words above and below places; not those that would lie on a mark or on each other."""
     from matplotlib.transforms import Bbox
@@ -203,7 +194,8 @@ def _notes(axes: Axes, traces: Sequence[Trace]) -> None:
         Bbox.from_extents(x - half, y - half, x + half, y + half)
         for x, y in (axes.transData.transform((mark.x, mark.y)) for mark in marked)
     ]
-    for trace, note in _all_notes(traces):
+    parts = [part for trace in traces for part in (*trace.under, trace, *trace.over)]
+    for colour, note in [(COLOURS[part.colour], note) for part in parts for note in part.notes]:
         text = axes.annotate(
             note.text,
             (note.x, note.y),
@@ -212,7 +204,7 @@ def _notes(axes: Axes, traces: Sequence[Trace]) -> None:
             ha="center",
             va="bottom" if note.above else "top",
             fontsize=_NOTE_POINTS,
-            color=darker(COLOURS[trace.colour]),
+            color=darker(colour),
             zorder=7.8,
         )
         box = text.get_window_extent()
@@ -220,13 +212,6 @@ def _notes(axes: Axes, traces: Sequence[Trace]) -> None:
             text.remove()
         else:
             taken.append(box)
-
-
-def _all_notes(traces: Sequence[Trace]) -> Iterator[tuple[Trace, Any]]:
-    for trace in traces:
-        for part in (*trace.under, trace, *trace.over):
-            for note in part.notes:
-                yield part, note
 
 
 # --- grids ---------------------------------------------------------------------------------------------
@@ -312,15 +297,10 @@ def _names(axes: Axes, grid: Grid) -> None:
     for axis, names in ((axes.yaxis, grid.rows), (axes.xaxis, grid.columns)):
         step = -(-len(names) // _MOST_NAMES)
         ill = [place for place, name in enumerate(names) if name in grid.blamed]
-        places = sorted(
-            {*ill, *(at for at in range(0, len(names), step) if step == 1 or not _near(at, ill, step))}
-        )
+        clear = [at for at in range(0, len(names), step) if all(abs(at - other) >= step for other in ill)]
+        places = sorted({*ill, *clear})
         axis.set_ticks(places, [names[at] for at in places], fontsize=9.0 if len(names) <= 32 else 6.0)
         for at, label in zip(places, axis.get_ticklabels(), strict=True):
             if at in ill:
                 label.set(color="firebrick", fontweight="bold")
     axes.tick_params(axis="x", labelrotation=90)
-
-
-def _near(place: int, ill: Sequence[int], step: int) -> bool:
-    return any(abs(place - other) < step for other in ill)

@@ -78,14 +78,11 @@ def _text(run: Run, advice: Advice) -> str:
 
     parts = [run.words]
     for number, (rule, hint) in enumerate(advice.hints, 1):
-        gain = (
-            f"at most {hint.gain:.3g} times as fast" if hint.gain else "how much, nobody can tell from this"
-        )
         lines = [
             f"{number}. {rule.title} (rule {rule.name})",
             f"   seen:   {hint.seen}",
             f"   do:     {hint.do}",
-            f"   brings: {hint.of}: {gain}",
+            f"   brings: {hint.brings}",
             f"   source: {rule.source}",
         ]
         if hint.raw:

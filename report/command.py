@@ -14,9 +14,7 @@ from npc.parameters import PathParameter
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from npc.machine.fabric import Topology
     from npc.page.frame import Section
-    from report.history import HistoryView
     from report.runs import Report, Run
 
 SCHEMA: Final = 1
@@ -59,23 +57,30 @@ def report(
     import csv
     import json
 
+    from npc.machine.fabric import InvalidTopology, load
+    from report.history import NoHistory, read_history, usual_history
     from report.page import build, render
     from report.runs import Report, read_runs, under_ceilings
 
     if not runs and not history:
         raise click.UsageError("name a run (runs/000003), a records.csv, or --history FOLDER")
+    path = output or _beside(runs)
     try:
         found = under_ceilings(read_runs(runs))
+        fabric = load(topology) if topology else None
+        if str(history) == _USUAL:
+            history = usual_history()
+        platforms = [run.platform_name for run in found if run.records]
+        read = read_history(history, platforms, status_line.show) if history else None
     except FileNotFoundError as error:
         missing = f"{error.filename}: no such file; name a run (runs/000003) or a records.csv"
         raise _failure(missing if error.filename else str(error)) from None
     except OSError as error:
         raise _failure(f"{error.filename}: {error.strerror}") from None
+    except (InvalidTopology, NoHistory) as error:
+        raise _failure(str(error)) from None
     except (ValueError, csv.Error) as error:
         raise _failure(f"no records: {error}") from None
-    path = output or _beside(runs)
-    fabric = _read_topology(topology)
-    read = _read_history(history, [run.platform_name for run in found if run.records])
     made = Report(found, path.parent, read, fabric)
     sections, absent = build(made, status_line.show)
     status_line.show("writing the page")
@@ -110,28 +115,6 @@ def _beside(runs: Sequence[Path]) -> Path:
         return Path(PAGE)
     file = records_file(runs[0])
     return (file if file.is_dir() else file.parent) / PAGE
-
-
-def _read_history(folder: Path | None, platforms: Sequence[str]) -> HistoryView | None:
-    if folder is None:
-        return None
-    from report.history import NoHistory, read_history, usual_history
-
-    try:
-        return read_history(usual_history() if str(folder) == _USUAL else folder, platforms, status_line.show)
-    except NoHistory as error:
-        raise _failure(str(error)) from None
-    except OSError as error:
-        raise _failure(f"{error.filename}: {error.strerror}") from None
-
-
-def _read_topology(source: str | None) -> Topology | None:
-    from npc.machine.fabric import InvalidTopology, load
-
-    try:
-        return load(source) if source else None
-    except InvalidTopology as error:
-        raise _failure(str(error)) from None
 
 
 def _write(page: str, path: Path) -> None:

@@ -12,11 +12,11 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from npc.page import frame
-from npc.page.blocks import sample
+from npc.page.blocks import sample, several
 from npc.page.frame import Section
 from npc.records.record import Record
 from npc.records.units import format_quantity
-from report.runs import Repeats, Report, Run, better
+from report.runs import Repeats, Report, Run, better, hosts_of
 from report.sections import SECTIONS, Absent
 from roofline.table import size_text
 
@@ -68,10 +68,9 @@ def _subtitle(report: Report) -> str:
     parts = []
     if report.runs:
         days = sorted({run.days for run in report.runs if run.days})
-        hosts = sorted({host for run in report.runs for host in run.hosts})
-        named = ", ".join(hosts[:3]) + (f" … ({len(hosts)} hosts)" if len(hosts) > 3 else "")
-        records = sum(len(run.records) for run in report.runs)
-        parts.append(f"{records} records of {named or 'no host'}, {', '.join(days) or 'no day'}")
+        records = [record for run in report.runs for record in run.records]
+        hosts = several(hosts_of(records), 3) or "no host"
+        parts.append(f"{len(records)} records of {hosts}, {', '.join(days) or 'no day'}")
     if report.history:
         parts.append(report.history.words)
     return "; ".join(parts)

@@ -19,6 +19,7 @@ from urllib.parse import quote
 from npc import catalogue
 from npc.catalogue.row import Layer
 from npc.machine.platform import InvalidPlatform, Platform
+from npc.page.blocks import several
 from npc.records.launch import Launch
 from npc.records.record import Record, replace
 from npc.records.run import read_run, records_file
@@ -314,8 +315,7 @@ class Report:
         names = list(dict.fromkeys(run.label for run in self.runs))
         if self.history and not names:
             names = list(self.history.platforms)
-        shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
-        return f"NPC report: {shown}" if shown else "NPC report"
+        return f"NPC report: {several(names)}" if names else "NPC report"
 
 
 def read_runs(paths: Sequence[Path], limits: str = "") -> list[Run]:

@@ -26,6 +26,14 @@ class Hint:
     gain: float | None = None
     raw: tuple[str, ...] = ()
 
+    @property
+    def brings(self) -> str:
+        """What becomes faster, and by how much."""
+        gain = (
+            f"at most {self.gain:.3g} times as fast" if self.gain else "how much, nobody can tell from this"
+        )
+        return f"{self.of}: {gain}"
+
 
 #: Hints, or what evidence is missing.
 Judgement = list[Hint] | str

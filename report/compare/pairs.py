@@ -150,8 +150,10 @@ def compare_sides(a: Side, b: Side, choice: Choice) -> Comparison:
         assert key is not None
         of_a, of_b = (found_a[key_a] if key_a else []), (found_b[key_b] if key_b else [])
         if key_a is None or key_b is None:
-            why = _why_alone(key, found_b if key_a else found_a, (a.name, b.name), bool(key_a), choice)
-            pairs.append(replace(_alone(key, of_a, of_b, why.reason), ignore=why.ignore))
+            reason, ignore = _why_alone(
+                key, found_b if key_a else found_a, (a.name, b.name), bool(key_a), choice
+            )
+            pairs.append(replace(_alone(key, of_a, of_b, reason), ignore=ignore))
         elif len(of_a) > 1 or len(of_b) > 1:
             pairs.append(_alone(key, of_a, of_b, _why_several(of_a if len(of_a) > 1 else of_b)))
         elif mixed := of_a[0].mixed or of_b[0].mixed:
@@ -365,28 +367,20 @@ def _sorted(pairs: Iterable[Pair]) -> list[Pair]:
     return sorted(pairs, key=place)
 
 
-class _Why(NamedTuple):
-    """A reason not to compare, the same from both sides, and what ``--ignore`` would have to name."""
-
-    reason: str
-    ignore: tuple[str, ...] = ()
-
-
 def _why_alone(
     key: PairKey, others: Iterable[PairKey], names: tuple[str, str], of_a: bool, choice: Choice
-) -> _Why:
-    """What keeps a series (of A, else of B) from the nearest one of the other side; names: of A and B."""
+) -> tuple[str, tuple[str, ...]]:
+    """What keeps a series (of A, else of B) from the nearest one of the other side, and what ``--ignore``
+    would have to name; names: of A and B."""
     near = [other for other in others if (other.test, other.metric) == (key.test, key.metric)]
     if not near:
-        return _Why(f"only in {names[0] if of_a else names[1]}")
+        return f"only in {names[0] if of_a else names[1]}", ()
     nearest = min(near, key=lambda other: (len(_differences(key, other)), _factor(key.size, other.size)))
     differences = _differences(key, nearest) if of_a else _differences(nearest, key)
     what, in_a, in_b = differences[0]
     ignore = tuple({"node count": "nodes"}.get(name, name) for name, _, _ in differences)
-    return _Why(
-        f"other {what}: {in_a} in {names[0]}, {in_b} in {names[1]}",
-        () if set(ignore) & set(choice.ignore) else ignore,
-    )
+    ignored = set(ignore) & set(choice.ignore)
+    return f"other {what}: {in_a} in {names[0]}, {in_b} in {names[1]}", () if ignored else ignore
 
 
 def _differences(key: PairKey, other: PairKey) -> list[tuple[str, str, str]]:

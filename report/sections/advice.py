@@ -26,8 +26,7 @@ def _hints(report: Report, run: Run, advice: Advice, where: str) -> Iterator[Blo
     rows = []
     for rule, hint in advice.hints:
         known = list(dict.fromkeys(records[raw] for raw in hint.raw if raw in records))
-        gain = f"at most {hint.gain:.3g} times as fast" if hint.gain else "not known"
-        brings = Cell(f"{hint.of}: {gain}", sort=hint.gain or 0.0)
+        brings = Cell(hint.brings, sort=hint.gain or 0.0)
         rows.append((Cell(rule.title, known), Cell(hint.seen), Cell(hint.do), brings, Cell(rule.source)))
     if rows:
         columns = ("hint", "what was seen", "what to do", "what it brings", "source")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from npc.page.blocks import Block, Cell, Preformatted, Table, Text, count, plural
+from npc.page.blocks import Block, Cell, Preformatted, Table, Text, count, plural, several
 from npc.records.launch import Launch
 from npc.records.units import format_duration, format_quantity
 from report.runs import Report, Run
@@ -49,10 +49,9 @@ def _facts(report: Report) -> Table:
 
 def _of_run(run: Run) -> Iterator[tuple[str, str]]:
     """(fact, what it was) of a run."""
-    hosts = run.hosts
     yield "folder", str(run.folder)
     yield "measured", run.days
-    yield "hosts", ", ".join(hosts[:8]) + (f" and {len(hosts) - 8} more" if len(hosts) > 8 else "")
+    yield "hosts", several(run.hosts, 8)
     yield from _software(run.environment)
     yield from _hardware(run.environment)
 
@@ -62,10 +61,8 @@ def of_machine(seen: Mapping[str, Any]) -> dict[str, str]:
     if not seen:
         return {}
     whole = {**dict(_software(seen)), **dict(_hardware(seen))}
-    tools = _at(seen, "tools")
-    known = tools.items() if isinstance(tools, Mapping) else ()
     # each tool by itself; that of mpirun stands with MPI
-    versions = {name: _text(tool, "version") for name, tool in known if name != "mpirun"}
+    versions = {name: _text(tool, "version") for name, tool in _items(seen, "tools") if name != "mpirun"}
     facts = {what: text for what, text in whole.items() if what not in ("command", "tools", "Slurm job")}
     return {what: text for what, text in (facts | versions).items() if text}
 
@@ -78,9 +75,10 @@ def _software(seen: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "operating system", _words(_text(seen, "os", "name"), kernel, between=", ")
     yield "MPI", _words(_text(seen, "mpi", "launcher"), _text(seen, "mpi", "library"), between="; ")
     yield "Python", _text(seen, "python", "version")
-    tools = _at(seen, "tools")
-    known = tools.items() if isinstance(tools, Mapping) else ()
-    yield "tools", ", ".join(_words(name, _text(tool, "version")) for name, tool in known if tool)
+    yield (
+        "tools",
+        ", ".join(_words(name, _text(tool, "version")) for name, tool in _items(seen, "tools") if tool),
+    )
     yield "Slurm job", _text(seen, "slurm", "SLURM_JOB_ID") or "none"
 
 
@@ -94,9 +92,8 @@ def _hardware(seen: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     )
     yield "processor", _words(_text(seen, "cpu", "model"), *counts, between=", ")
     yield "caches", ", ".join(map(_cache, _list(seen, "cpu", "caches")))
-    governors = _at(seen, "cpu", "frequency", "governors")
-    named = governors.items() if isinstance(governors, Mapping) else ()
-    yield "governor", ", ".join(f"{name} ({number})" for name, number in named) or "not told"
+    governors = (f"{name} ({number})" for name, number in _items(seen, "cpu", "frequency", "governors"))
+    yield "governor", ", ".join(governors) or "not told"
     yield "memory", _bytes(_at(seen, "memory", "total_bytes"))
     transparent = _text(seen, "memory", "transparent_huge_pages")
     yield "huge pages", f"{_text(seen, 'memory', 'huge_pages')} reserved, transparent: {transparent}"
@@ -134,6 +131,11 @@ def _text(seen: Any, *keys: str) -> str:
 def _list(seen: Any, *keys: str) -> list[Mapping[str, Any]]:
     found = _at(seen, *keys)
     return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
+
+
+def _items(seen: Any, *keys: str) -> Collection[tuple[str, Any]]:
+    found = _at(seen, *keys)
+    return found.items() if isinstance(found, Mapping) else ()
 
 
 def _words(*words: str, between: str = " ") -> str:

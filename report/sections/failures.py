@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from npc.page.blocks import Block, Cell, Table, Text, count, plural
+from npc.page.blocks import Block, Cell, Table, Text, count, plural, several
 from npc.records.launch import last_words
 from npc.records.record import Record
 from npc.validity import Finding
@@ -61,7 +61,7 @@ def _statuses(report: Report, run: Run, bad: Sequence[Record], where: str) -> Ta
                 count(len(alike)),
                 Cell(reason or _MEANING.get(kind, "")),
                 Cell(said or _words(run, alike)),
-                Cell(_several(hosts_of(alike))),
+                Cell(several(hosts_of(alike))),
                 *_raw(report, run, alike),
             )
         )
@@ -78,16 +78,11 @@ def _statuses(report: Report, run: Run, bad: Sequence[Record], where: str) -> Ta
     )
 
 
-def _several(names: Sequence[str]) -> str:
-    """The first four."""
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
-
-
 def _test(run: Run, alike: Sequence[Record]) -> Cell:
     """The benchmark and cases of some records, which leads to their series."""
     cases = list(dict.fromkeys(record.case for record in alike if record.case))
     idents = list(dict.fromkeys(run.idents[id(record)] for record in alike))
-    return Cell(f"{alike[0].benchmark} {_several(cases)}", idents)
+    return Cell(f"{alike[0].benchmark} {several(cases)}", idents)
 
 
 def _words(run: Run, records: Sequence[Record]) -> str:

@@ -19,9 +19,7 @@ from cron.step_detection import MIN_EFFECT, evidence, fit_noise, tail
 from npc.statistics.mixture import MIN_NOISE
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+    from npc.statistics.arrays import Floats, Integers
 
 #: Standard errors between two levels that are not the same.
 THRESHOLD: Final = 5.0
@@ -88,7 +86,7 @@ def noise_of(clean: Floats) -> float:
 
 
 def _against_first(
-    values: Floats, clean: Floats, pieces: list[tuple[int, int]], measured: NDArray[np.intp]
+    values: Floats, clean: Floats, pieces: list[tuple[int, int]], measured: Integers
 ) -> Change | None:
     """Today's level against the first one, by the values as measured; outliers weigh little."""
     (_, end), (begin, _) = pieces[0], pieces[-1]

@@ -29,8 +29,8 @@ from npc.statistics.distributions import upper_tail
 from npc.statistics.medians import false_discovery
 
 if TYPE_CHECKING:
-    from cron.step_detection import Booleans, Floats
     from npc.machine.fabric import Topology
+    from npc.statistics.arrays import Booleans, Floats, Integers
 
 #: Score from which on a single series is worse (or better) than it was; one in 46 000 quiet nights.
 THRESHOLD: Final = 4.09
@@ -160,7 +160,7 @@ def _of_the_night(series: Sequence[SeriesVerdict], accused: Sequence[NightSuspec
     return max(worst, least, key=lambda each: each.value)
 
 
-def _begins(panel: Panel, baselines: Mapping[Series, Baseline]) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+def _begins(panel: Panel, baselines: Mapping[Series, Baseline]) -> Integers:
     """By series the night that its accepted baseline counts from; -1 where that is the beginning."""
     place = {run: t for t, run in enumerate(panel.runs)}
     since = (baselines[key].since if key in baselines else "" for key in panel.keys)

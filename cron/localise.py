@@ -29,7 +29,8 @@ from npc.statistics.mixture import MIN_NOISE, robust_noise, robust_spread
 
 if TYPE_CHECKING:
     from npc.machine.fabric import Topology
-    from npc.statistics.localiser import Effect, Floats, Integers
+    from npc.statistics.arrays import Floats, Integers
+    from npc.statistics.localiser import Effect
 
 #: Nights that are looked at, and from which nights on, counted from the last one, somebody may be slow.
 WINDOW: Final = 60

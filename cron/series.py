@@ -22,9 +22,7 @@ from npc.records.series import Series
 from npc.records.units import METRICS, format_size
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+    from npc.statistics.arrays import Floats
 
 #: Metrics that may well be zero are compared as logarithms of what they exceed this by, in SI units: below it
 #: a difference is nobody's business.

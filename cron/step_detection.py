@@ -29,11 +29,7 @@ from npc.statistics.distributions import normal_score
 from npc.statistics.mixture import MIN_NOISE, OUTLIER_WIDTH, Outliers, SeriesNoise, improved, shifts
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Booleans = NDArray[np.bool_]
-    Integers = NDArray[np.intp]
+    from npc.statistics.arrays import Booleans, Floats, Integers
 
 #: Earlier nights that make the reference, at most, and how many there must be before anything is judged.
 WINDOW: Final = 365

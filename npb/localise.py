@@ -34,7 +34,7 @@ from npc.statistics.mixture import (
 )
 
 if TYPE_CHECKING:
-    from npc.statistics.localiser import Booleans, Floats, Integers
+    from npc.statistics.arrays import Booleans, Floats, Integers
 
 #: Share of healthy runs in which anybody is named, however many nodes and switches there are.
 FALSE_ALARM: Final = 0.005

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import time
 from pathlib import Path
@@ -38,14 +39,11 @@ def load_average(root: Path = Path("/"), watch_s: float = 0.0) -> dict[str, Any]
         {"name": entry.name, "cores": round(entry.cores, 3)}
         for entry in (busy_processes(watch_s, root=root) if watch_s else ())
     ]
-    fields = (sysfs.text(root / "proc/loadavg") or "").split()
-    if len(fields) < 4:
-        return {"average": None, "runnable": None, "busy": busy if watch_s else None}
-    # "2/86": runnable and existing threads; the reader itself is one of the runnable
-    runnable = fields[3].partition("/")[0]
+    # "0.20 0.18 0.12 2/86 11206": the fourth is runnable and existing threads, the reader itself among them
+    found = re.match(r"([\d.]+) ([\d.]+) ([\d.]+) (\d+)/", sysfs.text(root / "proc/loadavg") or "")
     return {
-        "average": [float(value) for value in fields[:3]],
-        "runnable": max(0, int(runnable) - 1) if runnable.isdecimal() else None,
+        "average": [float(value) for value in found.groups()[:3]] if found else None,
+        "runnable": max(0, int(found[4]) - 1) if found else None,
         "busy": busy if watch_s else None,
     }
 

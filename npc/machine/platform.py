@@ -149,10 +149,9 @@ def find_platform(name: str, beside: Path | None = None) -> Path | None:
     None if there is none.
     """
     given = Path(name)
-    if given.suffix == ".toml":
-        return given if given.is_file() else None
-    if "/" in name:
-        return given / PLATFORM_FILE if (given / PLATFORM_FILE).is_file() else None
+    if given.suffix == ".toml" or "/" in name:
+        file = given if given.suffix == ".toml" else given / PLATFORM_FILE
+        return file if file.is_file() else None
     for root in (Path(), beside or Path(__file__).parent.parent.parent):
         path = root / PLATFORMS / name / PLATFORM_FILE
         if name not in ("", ".", "..") and path.is_file():

@@ -103,10 +103,6 @@ def start_two_ranks() -> tuple[str, str]:
     return " and ".join(sorted(set(sizes))), output
 
 
-def _version(text: str | None) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", text or "")[:3])
-
-
 @check(
     "error",
     "the benchmark files use what JUBE has had since 2.5",
@@ -115,8 +111,8 @@ def _version(text: str | None) -> tuple[int, ...]:
 def old_jube(environment: Environment, trial: Trial) -> Iterator[str]:
     """JUBE too old for the benchmark files."""
     tool = environment["tools"].get("jube")
-    version = _version(tool and tool["version"])
-    if version and version < OLDEST_JUBE:
+    version = re.match(r"(\d+)\.(\d+)", (tool and tool["version"]) or "")
+    if version and (int(version[1]), int(version[2])) < OLDEST_JUBE:
         yield f"JUBE {tool['version']}"
 
 

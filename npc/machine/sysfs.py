@@ -17,9 +17,8 @@ def text(path: Path) -> str | None:
 
 def number(path: Path) -> int | None:
     """The whole number that the file holds."""
-    content = text(path)
     try:
-        return int(content) if content is not None else None
+        return int(text(path) or "")
     except ValueError:
         return None
 

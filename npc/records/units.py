@@ -100,7 +100,6 @@ def format_quantity(value: float, unit: str, digits: int = 4) -> str:
     name = {"1": "", "1/s": "/s"}.get(unit, unit)
     # Kiloseconds and "3 k" of nothing are not what anybody says.
     prefixes = {"s": _BELOW_ONE, "1": {"": 1.0}}.get(unit, _ABOVE_ONE)
-    prefix, factor = next(iter(prefixes.items()))
     if math.isfinite(value) and value != 0:
         # Rounding first, so that "1000 M" is not shown where "1 G" is meant.
         rounded = abs(float(f"{value:.{digits}g}"))

@@ -18,11 +18,7 @@ from npc.statistics.distributions import normal_score, student_quantile
 from npc.statistics.mixture import NoiseModel, cautious_noise, fit_noise, robust_spread, slowdowns
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Integers = NDArray[np.intp]
-    Booleans = NDArray[np.bool_]
+    from npc.statistics.arrays import Booleans, Floats, Integers
 
 #: A node with fewer readings is not judged, and what remains without a suspect must be as many.
 MIN_READINGS: Final = 3

@@ -21,10 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Integers = NDArray[np.intp]
+    from npc.statistics.arrays import Floats, Integers
 
 #: Width of the outliers' uniform density in log units: a factor e, low or high.
 OUTLIER_WIDTH: Final = 1.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import PurePath
 from typing import Final
@@ -13,9 +13,11 @@ from npc.records.launch import Launch
 from npc.records.record import Record
 from npc.validity.rule import Circumstances, rule
 
-#: The option --oversubscribe by Open MPI's variables, of version 4 and of 5.
-_OVERSUBSCRIBE: Final = "OMPI_MCA_rmaps_base_oversubscribe"
-_MAPPING: Final = "PRTE_MCA_rmaps_default_mapping_policy"
+#: The option --oversubscribe by Open MPI's variables, of version 4 and of 5, and what of them switches it on.
+_OVERSUBSCRIBE: Final = {
+    "OMPI_MCA_rmaps_base_oversubscribe": re.compile(r"1|true|yes|enabled", re.IGNORECASE),
+    "PRTE_MCA_rmaps_default_mapping_policy": re.compile(r".*oversubscribe", re.IGNORECASE),
+}
 _OTHERS: Final = frozenset({"mpich", "impi"})
 MPI_STARTERS: Final = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "prun", "srun"})
 _RANKS: Final = frozenset({"-n", "-np", "--np", "-c", "--n", "--ntasks"})
@@ -87,10 +89,8 @@ def _may_yield(record: Record, launch: Launch, circumstances: Circumstances) -> 
         return "--oversubscribe"
     if record.params.get("mpi") in _OTHERS:
         return ""
-    variables = circumstances.environment(record, "variables")
-    for name, value in (variables if isinstance(variables, Mapping) else {}).items():
-        if name == _OVERSUBSCRIBE and value.lower() in ("1", "true", "yes", "enabled"):
-            return f"{name}={value}"
-        if name == _MAPPING and re.search(r"oversubscribe$", value, re.IGNORECASE):
+    for name, switched_on in _OVERSUBSCRIBE.items():
+        value = circumstances.environment(record, "variables", name) or ""
+        if switched_on.fullmatch(value):
             return f"{name}={value}"
     return ""

@@ -354,14 +354,11 @@ def _median(samples: Sequence[Record]) -> float:
 
 def _measured(samples: Sequence[Record]) -> dict[str, Any]:
     """The fields of an `Estimate` but its name."""
-    first, summary = samples[0], summarise(_values(samples))
+    first, summary = samples[0], summarise(_values(samples))._asdict()
     return {
-        "value": summary.median,
+        "value": summary.pop("median"),
+        **summary,
         "unit": first.unit,
-        "low": summary.low,
-        "high": summary.high,
-        "coverage": summary.coverage,
-        "n": summary.n,
         "size": first.size,
         "benchmark": first.benchmark,
         "case": first.case,

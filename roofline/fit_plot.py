@@ -30,15 +30,13 @@ def draw(fits: Sequence[Fit], path: Path) -> bool:
     shown = [fit for fit in fits if fit.lines]
     if not shown:
         return False
-    above = describe(
-        shown,
-        lambda fit: f"{fit.name}: {source_text(fit.source)}",
-        "fit",
-        "Time of a message and its models",
-        "",
-    )
+    above = describe(shown, _named, "fit", "Time of a message and its models", "")
     save([above, _errors(shown, above.x)], [path], heights=(3, 1))
     return True
+
+
+def _named(fit: Fit) -> str:
+    return f"{fit.name}: {source_text(fit.source)}"
 
 
 def describe(

@@ -1,4 +1,4 @@
-"""Results as JSON knows them."""
+"""Documents as JSON knows them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
+
+
+def below(value: Any, *keys: str) -> Any:
+    """What stands below `keys` in objects within objects; None where nothing does."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
 
 
 def plain(value: Any) -> Any:

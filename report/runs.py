@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 from npc import catalogue
 from npc.catalogue.row import Layer
+from npc.document import below
 from npc.machine.platform import InvalidPlatform, Platform
 from npc.page.blocks import several
 from npc.records.launch import Launch
@@ -154,10 +155,7 @@ class Run:
     def facts(self, *keys: str) -> Iterator[tuple[str, Any]]:
         """(host, what its ``environment.json`` has below `keys`), where it has something."""
         for environment in self.environments:
-            found: Any = environment
-            for key in keys:
-                found = found.get(key) if isinstance(found, Mapping) else None
-            if found is not None:
+            if (found := below(environment, *keys)) is not None:
                 host = environment.get("host") or {}
                 yield str(host.get("name", "this machine")), found
 

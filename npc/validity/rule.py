@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from npc.document import below
 from npc.machine.platform import Platform
 from npc.records.launch import Launch
 from npc.records.record import Record
@@ -27,10 +28,7 @@ class Circumstances:
 
     def environment(self, record: Record, *keys: str) -> Any:
         """The entry of the record's ``environment.json`` below `keys`; None where there is none."""
-        found: Any = self.environments.get(record.raw)
-        for key in keys:
-            found = found.get(key) if isinstance(found, Mapping) else None
-        return found
+        return below(self.environments.get(record.raw), *keys)
 
 
 #: Yields the place of a record in the sequence and the reason why it is doubtful, in one line.

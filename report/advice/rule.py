@@ -29,10 +29,9 @@ class Hint:
     @property
     def brings(self) -> str:
         """What becomes faster, and by how much."""
-        gain = (
-            f"at most {self.gain:.3g} times as fast" if self.gain else "how much, nobody can tell from this"
-        )
-        return f"{self.of}: {gain}"
+        if self.gain:
+            return f"{self.of}: at most {self.gain:.3g} times as fast"
+        return f"{self.of}: how much, nobody can tell from this"
 
 
 #: Hints, or what evidence is missing.

@@ -150,9 +150,8 @@ def compare_sides(a: Side, b: Side, choice: Choice) -> Comparison:
         assert key is not None
         of_a, of_b = (found_a[key_a] if key_a else []), (found_b[key_b] if key_b else [])
         if key_a is None or key_b is None:
-            reason, ignore = _why_alone(
-                key, found_b if key_a else found_a, (a.name, b.name), bool(key_a), choice
-            )
+            others, names = found_b if key_a else found_a, (a.name, b.name)
+            reason, ignore = _why_alone(key, others, names, bool(key_a), choice)
             pairs.append(replace(_alone(key, of_a, of_b, reason), ignore=ignore))
         elif len(of_a) > 1 or len(of_b) > 1:
             pairs.append(_alone(key, of_a, of_b, _why_several(of_a if len(of_a) > 1 else of_b)))

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from npc.document import below
 from npc.page.blocks import Block, Cell, Preformatted, Table, Text, count, plural, several
 from npc.records.launch import Launch
 from npc.records.units import format_duration, format_quantity
@@ -69,16 +70,14 @@ def of_machine(seen: Mapping[str, Any]) -> dict[str, str]:
 
 def _software(seen: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "command", _text(seen, "command")
-    changed = "and changes" if _at(seen, "npc", "dirty") else ""
+    changed = "and changes" if below(seen, "npc", "dirty") else ""
     yield "NPC", _words(_text(seen, "npc", "version"), _text(seen, "npc", "commit")[:10], changed)
     kernel = _words(_text(seen, "kernel", "name"), _text(seen, "kernel", "release"))
     yield "operating system", _words(_text(seen, "os", "name"), kernel, between=", ")
     yield "MPI", _words(_text(seen, "mpi", "launcher"), _text(seen, "mpi", "library"), between="; ")
     yield "Python", _text(seen, "python", "version")
-    yield (
-        "tools",
-        ", ".join(_words(name, _text(tool, "version")) for name, tool in _items(seen, "tools") if tool),
-    )
+    tools = [_words(name, _text(tool, "version")) for name, tool in _items(seen, "tools") if tool]
+    yield "tools", ", ".join(tools)
     yield "Slurm job", _text(seen, "slurm", "SLURM_JOB_ID") or "none"
 
 
@@ -88,13 +87,13 @@ def _hardware(seen: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     counts = (
         plural(number, name)
         for name in ("socket", "core", "thread")
-        if isinstance(number := _at(seen, "cpu", f"{name}s"), int)
+        if isinstance(number := below(seen, "cpu", f"{name}s"), int)
     )
     yield "processor", _words(_text(seen, "cpu", "model"), *counts, between=", ")
     yield "caches", ", ".join(map(_cache, _list(seen, "cpu", "caches")))
     governors = (f"{name} ({number})" for name, number in _items(seen, "cpu", "frequency", "governors"))
     yield "governor", ", ".join(governors) or "not told"
-    yield "memory", _bytes(_at(seen, "memory", "total_bytes"))
+    yield "memory", _bytes(below(seen, "memory", "total_bytes"))
     transparent = _text(seen, "memory", "transparent_huge_pages")
     yield "huge pages", f"{_text(seen, 'memory', 'huge_pages')} reserved, transparent: {transparent}"
     yield "interfaces", "; ".join(map(_interface, _list(seen, "interfaces")))
@@ -106,35 +105,28 @@ def _hardware(seen: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _cache(cache: Mapping[str, Any]) -> str:
     name = f"L{_text(cache, 'level')} {_text(cache, 'type')}"
-    return f"{name} {_text(cache, 'instances')} × {_bytes(_at(cache, 'size_bytes'))}"
+    return f"{name} {_text(cache, 'instances')} × {_bytes(below(cache, 'size_bytes'))}"
 
 
 def _interface(interface: Mapping[str, Any]) -> str:
-    speed = _at(interface, "speed_bit_s")
+    speed = below(interface, "speed_bit_s")
     rate = format_quantity(speed, "bit/s", 3) if isinstance(speed, int | float) else ""
     facts = [_text(interface, "type"), _text(interface, "state"), rate, f"MTU {_text(interface, 'mtu')}"]
     return f"{_text(interface, 'name')} ({_words(*facts, between=', ')})"
 
 
-def _at(seen: Any, *keys: str) -> Any:
-    """What stands below `keys`; None where nothing does."""
-    for key in keys:
-        seen = seen.get(key) if isinstance(seen, Mapping) else None
-    return seen
-
-
 def _text(seen: Any, *keys: str) -> str:
-    found = _at(seen, *keys)
+    found = below(seen, *keys)
     return "" if found is None else str(found)
 
 
 def _list(seen: Any, *keys: str) -> list[Mapping[str, Any]]:
-    found = _at(seen, *keys)
+    found = below(seen, *keys)
     return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
 
 
 def _items(seen: Any, *keys: str) -> Collection[tuple[str, Any]]:
-    found = _at(seen, *keys)
+    found = below(seen, *keys)
     return found.items() if isinstance(found, Mapping) else ()
 
 

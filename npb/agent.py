@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import heapq
-import itertools
 import os
+import sched
 import selectors
 import signal
 import socket
@@ -65,8 +64,7 @@ class Agent:
         self._to_rank = to_rank
         self._cpus = placement.job_cpus(rank)
         self._selector = selectors.DefaultSelector()
-        self._timers: list[tuple[float, int, Callable[[], None]]] = []
-        self._count = itertools.count()
+        self._timers = sched.scheduler(time.monotonic)
         self._control: socket.socket | None = None
         self._decoder = Decoder()
         self._outbox = bytearray()
@@ -94,21 +92,15 @@ class Agent:
         self._watch_launcher()
         view = interfaces.own_view()
         self._send({"event": "hello", "rank": rank, "view": view, "cpus": sorted(self._cpus)})
+        next_timer_s: float | None = 0.0
         while self.exit_code is None:
-            for key, _ in self._selector.select(self._next_timer_s()):
+            for key, _ in self._selector.select(next_timer_s):
                 key.data()
-            self._run_timers()
+            next_timer_s = self._timers.run(blocking=False)
         return self.exit_code
 
-    def _next_timer_s(self) -> float | None:
-        return max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
-
-    def _run_timers(self) -> None:
-        while self._timers and self._timers[0][0] <= time.monotonic():
-            heapq.heappop(self._timers)[2]()
-
     def _after(self, seconds: float, action: Callable[[], None]) -> None:
-        heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._count), action))
+        self._timers.enter(seconds, 0, action)
 
     # -- signals and deaths --------------------------------------------------------------------------
 

@@ -306,7 +306,7 @@ class PairLocaliser(Localiser):
         """Pairs that are slow every time although their nodes are not, the slowest first."""
         if self.noise is None:
             return []
-        slow, readings = self._slow_pairs(self.noise), self._readings_by_pair()
+        slow, readings = self._slow_pairs(self.noise), Counter(compress(self._pairs, self.active))
         suspects, once, doubtful = [], [], []
         ill = self._ill_nodes(slow, readings)
         for pair, bad in slow.items():
@@ -379,9 +379,6 @@ class PairLocaliser(Localiser):
         if others.sum() >= FEW_READINGS:
             return self.noise
         return cautious_noise(self.values[others], self.noise)
-
-    def _readings_by_pair(self) -> Counter[Pair]:
-        return Counter(compress(self._pairs, self.active))
 
     def _link(self, name: str, bad: list[int], chance: float, noise: NoiseModel) -> PairSuspect:
         delta = noise.location - float(np.mean(self.values[list(bad)]))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import select
 import signal
@@ -34,11 +33,9 @@ INTERNAL: Final = 1
 _FRONT_ENDS: Final = ("mpirun", "orterun", "mpirun.openmpi", "mpiexec", "mpiexec.openmp", "prterun")
 #: A setting that starts Open MPI faster, where the user has chosen nothing: ``btl/ofi`` alone makes libfabric
 #: probe every provider, a second at each start of Open MPI 5.0 (1.19 s of MPI_Init, 0.1 s without). The other
-#: four are one-sided or device transports that a broadcast of 16 KiB never uses; how point-to-point messages
+#: four are one-sided or device transports that a small broadcast never uses; how point-to-point messages
 #: travel stays Open MPI's own choice.
 _FASTER: Final = ("OMPI_MCA_btl", "^ofi,openib,uct,smcuda,usnic")
-_MESSAGE_BYTES: Final = 16384
-_HOST_BYTES: Final = 256
 
 
 def run(options: argparse.Namespace) -> int:
@@ -122,20 +119,13 @@ def _start_mpi(to_agent: socket.socket) -> None:
         library = MPI.Get_library_version().split("\n")[0].split(",")[0].rstrip("\0 ")
         MPI.Finalize()
         raise _Unusable(_too_few(library))
-    name = socket.gethostname().encode()[:_HOST_BYTES].ljust(_HOST_BYTES, b"\0")
-    names = bytearray(_HOST_BYTES * size if rank == 0 else 0)
-    world.Gather(name, names if rank == 0 else None, 0)
-    message = bytearray(_MESSAGE_BYTES)
+    hosts = world.gather(socket.gethostname())
+    control = None
     if rank == 0:
-        starts = range(0, len(names), _HOST_BYTES)
-        hosts = [bytes(names[at : at + _HOST_BYTES]).rstrip(b"\0").decode() for at in starts]
         _send(to_agent, {"rank": 0, "hosts": hosts})
         control = _receive(to_agent)
-        encoded = json.dumps(control).encode()
-        message[: len(encoded)] = encoded
-    world.Bcast(message, 0)
+    control = world.bcast(control)
     MPI.Finalize()
-    control = json.loads(bytes(message).rstrip(b"\0")) if rank != 0 else None
     _send(to_agent, {"rank": rank, "control": control})
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, NamedTuple
 
+from npc.columns import columns
 from npc.machine.fabric import Kind
 from npc.records.record import OK
 from npc.statistics.suspect import Suspect
@@ -109,18 +110,17 @@ class Localisation:
 
     def table(self, rule: bool = True) -> str:
         """What is said on the terminal: suspects with evidence and next step, doubts, the thresholds."""
-        blamed = self.conclusion([f"{suspect.kind} {suspect.name}" for suspect in self.suspects])
+        names = [f"{suspect.kind} {suspect.name}" for suspect in self.suspects]
         noise = "" if self.noise is None else f", noise {self.noise:.1%}"
         counts = f"{self.judged} of {self.nodes} nodes judged, {self.measurements} measurements"
-        lines = [f"{blamed} ({counts}, {self.failed} failed{noise})"]
+        lines = [f"{self.conclusion(names)} ({counts}, {self.failed} failed{noise})"]
         rows = [
-            (f"{suspect.kind} {suspect.name}", _how_slow(suspect, self.better), suspect.evidence)
-            for suspect in self.suspects
+            (name, _how_slow(suspect, self.better), suspect.evidence)
+            for name, suspect in zip(names, self.suspects, strict=True)
         ]
-        widths = [max((len(row[i]) for row in rows), default=0) for i in range(2)]
-        for suspect, row in zip(self.suspects, rows, strict=True):
-            lines.append(f"  {row[0]:{widths[0]}}  {row[1]:{widths[1]}}  {row[2]}")
-            lines.append(f"  {'':{widths[0]}}  → {suspect.closer}")
+        width = max(map(len, names), default=0)
+        for suspect, row in zip(self.suspects, columns(rows), strict=True):
+            lines += [f"  {row}", f"  {'':{width}}  → {suspect.closer}"]
         lines += [f"  undecided: {sentence}" for sentence in self.undecided]
         if rule:
             lines += [f"  rule: {sentence}" for sentence in self.rule]

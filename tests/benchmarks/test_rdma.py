@@ -142,9 +142,10 @@ def test_perftest_measures_latency(records: list[Record], case: str) -> None:
     small, large = latencies[0].value or 0.0, latencies[-1].value or 0.0
     assert 1e-7 < small <= large
     assert small < large or case not in SWEPT
-    # no message can be sent faster than the bandwidth that was measured allows, tenfold
+    # No message is sent faster than the measured bandwidth allows. Beside other tests one of the two may be
+    # measured at a tenth of its speed and more; a wrong unit makes a thousandfold.
     bandwidths = of(records, "perftest", case.replace("_lat", "_bw"), "bandwidth")
-    assert large > sizes_of(case)[-1] / (10 * max(record.value or 0.0 for record in bandwidths))
+    assert large > sizes_of(case)[-1] / (100 * max(record.value or 0.0 for record in bandwidths))
 
 
 def test_perftest_counts_atomic_operations(records: list[Record]) -> None:

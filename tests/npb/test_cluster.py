@@ -97,6 +97,7 @@ def test_who_is_slow_is_named_and_nobody_else(
     assert [kind for kind, _ in suspects(tmp_path / "out")] == [kind for kind, _ in named]
 
 
+@pytest.mark.measures
 def test_a_slow_uplink_is_named_where_the_switches_are_known(tmp_path: Path) -> None:
     with Cluster(tmp_path, 8) as eight:
         (tmp_path / "switches").write_text("leaf1: n[1-2]\nleaf2: n[3-4]\nleaf3: n[5-6]\nleaf4: n[7-8]\n")

@@ -1,8 +1,9 @@
-"""What Slurm says of jobs: one question about all of them, and what each answer means.
+"""What Slurm says of jobs and nodes: one question about all of them, and what each answer means.
 
-Asked are ``squeue`` (also of jobs that ended less than MinJobAge ago) and, for jobs that the controller has
-forgotten, ``sacct``: the accounting, or where there is none the job completion file (``sacct -c``). States
-and reasons are those of squeue(1), sections "JOB STATE CODES" and "JOB REASON CODES".
+Of jobs are asked ``squeue`` (also of those that ended less than MinJobAge ago) and, for those that the
+controller has forgotten, ``sacct``: the accounting, or where there is none the job completion file (``sacct
+-c``). States and reasons are those of squeue(1), sections "JOB STATE CODES" and "JOB REASON CODES"; the
+states of nodes those of sinfo(1), section "NODE STATE CODES".
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from npc.records.units import format_duration
 
@@ -40,6 +41,8 @@ _COLUMNS: Final = (
     ("JobArrayID", 40), ("State", 20), ("Reason", 80), ("exit_code", 12), ("NodeList", 250),
     ("TimeUsed", 20), ("TimeLimit", 20), ("RestartCnt", 12), ("SubmitTime", 24),
 )  # fmt: skip
+#: States of nodes on which no job will start before somebody, or a reboot, has put them back.
+_NO_JOBS: Final = re.compile(r"(?:down|drain|fail|error|inval|future|unknown|reboot)")
 _SACCT: Final = ("JobID", "State", "Reason", "ExitCode", "NodeList", "Elapsed", "Timelimit", "Submit")
 #: A controller that is away makes squeue try for about 9 s, one that hangs for MessageTimeout (10 s) twice.
 _TIMEOUT_S: Final = 60.0
@@ -111,6 +114,28 @@ class Job:
             }.get(self.state, f"ended as {self.state}")
         kind = "timeout" if self.state in ("TIMEOUT", "DEADLINE") else "failed"
         return f"{kind}: job {self.id} {how}"
+
+
+class Node(NamedTuple):
+    """A node as Slurm sees it. state: sinfo's long word with its sign (``idle``, ``down*``). reason: why it
+    was taken out of service, empty if it was not."""
+
+    name: str
+    state: str
+    reason: str = ""
+
+    @property
+    def dead(self) -> bool:
+        """Whether it is down, or does not answer Slurm (``*``)."""
+        return self.state.startswith("down") or "*" in self.state
+
+    @property
+    def takes_jobs(self) -> bool:
+        """Whether a job may start on it, now or when others have ended."""
+        return not self.dead and _NO_JOBS.match(self.state) is None
+
+    def __str__(self) -> str:
+        return f"{self.state} ({self.reason})" if self.reason else self.state
 
 
 def parse_squeue(text: str) -> dict[int, Job]:
@@ -199,6 +224,24 @@ def ask(
     return found | _ask_accounting(forgotten, where, stopped) if forgotten else found
 
 
+def nodes(partition: str = "") -> dict[str, Node]:
+    """All nodes, or those of one partition, by name.
+
+    Raises `Silent` when the controller does not answer, FileNotFoundError where there is no ``sinfo``.
+    """
+    of = [f"--partition={partition}"] if partition else ["--all"]
+    code, out, err = _run(["sinfo", *of, "--noheader", "--Node", "--format=%N|%T|%E"])
+    if code:
+        raise Silent(_last_line(err) or f"sinfo ends with exit code {code}")
+    found = {}
+    for line in out.splitlines():
+        name, _, rest = line.partition("|")
+        state, _, reason = rest.partition("|")
+        if state:
+            found[name] = Node(name, state, "" if reason.strip() == "none" else reason.strip())
+    return found
+
+
 def cancel(job: int, cluster: str = "") -> None:
     """Tell Slurm to cancel a job; raises `Silent` with its words if it does not."""
     where = [f"--clusters={cluster}"] if cluster else []
@@ -225,7 +268,7 @@ def _ask_accounting(ids: Iterable[int], where: list[str], stopped: Callable[[], 
 
 def _run(command: list[str], stopped: Callable[[], bool] = lambda: False) -> tuple[int, str, str]:
     # Variables that would change what is shown, and how.
-    unwanted = ("SQUEUE_", "SACCT_", "SCANCEL_", "SLURM_TIME_FORMAT")
+    unwanted = ("SQUEUE_", "SACCT_", "SCANCEL_", "SINFO_", "SLURM_TIME_FORMAT")
     env = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
     pipe = subprocess.PIPE
     with subprocess.Popen(

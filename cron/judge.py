@@ -1,7 +1,8 @@
 """The judgement of a night: from the history to a verdict for each series.
 
 The history is gone through night by night by `cron.step_detection`, so that a verdict depends on
-nothing but the records and the acceptances, and comes out the same whenever it is asked for. A series is
+nothing but the records and the acceptances, and comes out the same whenever it is asked for; `replay` judges
+every night on the way. A series is
 called DEGRADED where its score exceeds `THRESHOLD` and, over all series of the night, the Benjamini–Hochberg
 procedure (1995) with a false discovery rate of `FALSE_DISCOVERY` rejects "as always" for it.
 """
@@ -10,13 +11,16 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Collection, Mapping, Sequence
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from cron import changes
-from cron.acceptance import Baseline
+from cron.acceptance import Acceptance, Baseline, baselines_of
 from cron.acceptance_bands import Band, band_of
 from cron.changes import Change, changed
 from cron.localise import suspects
@@ -57,7 +61,8 @@ RULE: Final = (
 
 
 class Past(NamedTuple):
-    """What going through the nights gave. values: logarithms, one a night. judged: the last night."""
+    """What going through the nights gave so far: values (logarithms), score and hit are S × T, `judged` and
+    `limit` are the last night's."""
 
     values: Floats
     judged: Judged
@@ -66,15 +71,14 @@ class Past(NamedTuple):
     hit: Booleans
 
 
-def go_through(panel: Panel, baselines: Mapping[Series, Baseline]) -> Past:
-    """Step detection over all nights; score and hit are S × T, `judged` and `limit` are the last night's."""
+def go_through(panel: Panel, baselines: Mapping[Series, Baseline]) -> Iterator[Past]:
+    """Step detection over all nights: after each one, what it gave so far; use it before the next one."""
     first, again = panel.logarithms(panel.value), panel.logarithms(panel.again)
     series, nights = first.shape
     steps = StepDetection(series, THRESHOLD)
-    score, limit = np.full((series, nights), np.nan), np.full(series, np.nan)
+    score, values = np.full((series, nights), np.nan), first.copy()
     hit = np.zeros((series, nights), dtype=bool)
     begins = _begins(panel, baselines)
-    judged = None
     for t in range(nights):
         restarted = begins == t
         if restarted.any():
@@ -83,16 +87,16 @@ def go_through(panel: Panel, baselines: Mapping[Series, Baseline]) -> Past:
         hit[:, t] = first[:, t] < limit
         judged = steps.night(first[:, t], again[:, t])
         score[:, t] = judged.score
-    if judged is None:
-        raise ValueError("a history without a night cannot be judged")
-    return Past(_nightly_values(first, again), judged, score, limit, hit)
+        for s in np.flatnonzero(~np.isnan(again[:, t])):
+            values[s, : t + 1] = _nightly_values(first[s, : t + 1], again[s, : t + 1])
+        yield Past(values[:, : t + 1], judged, score[:, : t + 1], limit, hit[:, : t + 1])
 
 
 def _nightly_values(first: Floats, again: Floats) -> Floats:
     """One value a night: the mean, where it was measured again, without an outlier that was gone then."""
     apart = np.abs(first - again)
-    usual = np.array([np.median(row[~np.isnan(row)]) if not np.isnan(row).all() else 0.0 for row in apart])
-    both = np.where(apart > CONTRADICTION * usual[:, None], np.fmax(first, again), (first + again) / 2)
+    usual = np.nanmedian(apart) if not np.isnan(apart).all() else 0.0
+    both = np.where(apart > CONTRADICTION * usual, np.fmax(first, again), (first + again) / 2)
     return np.where(np.isnan(again), first, both)
 
 
@@ -109,13 +113,53 @@ def judge(
     may be to blame, too.
     """
     baselines = baselines or {}
-    past = go_through(panel, baselines)
+    (past,) = deque(go_through(panel, baselines), maxlen=1)
+    return _night_verdict(panel, past, platform, baselines, bands, topology)
+
+
+def replay(
+    panel: Panel,
+    platform: str,
+    acceptances: Sequence[Acceptance] = (),
+    bands: Sequence[Band] = (),
+    topology: Topology | None = None,
+) -> Iterator[NightVerdict]:
+    """The verdict on every night of a panel, the oldest first, each by the nights before it.
+
+    Each is what `judge` says of the history that ends there, with the acceptances made before that night.
+    """
+    made = [sum(_moment(each.time) <= _moment(time) for each in acceptances) for time in panel.times]
+    for count, nights in groupby(range(len(panel.runs)), made.__getitem__):
+        # Who accepts a state makes nights of the past the new normal: they are gone through anew.
+        baselines = baselines_of(acceptances[:count])
+        mine = list(nights)
+        through = go_through(panel.until(mine[-1]), baselines)
+        for t, past in zip(mine, islice(through, mine[0], None), strict=True):
+            yield _night_verdict(panel.until(t), past, platform, baselines, bands, topology)
+
+
+def _moment(time: str) -> datetime:
+    return datetime.fromisoformat(time.replace("Z", "+00:00"))
+
+
+def _night_verdict(
+    panel: Panel,
+    past: Past,
+    platform: str,
+    baselines: Mapping[Series, Baseline],
+    bands: Sequence[Band],
+    topology: Topology | None,
+) -> NightVerdict:
+    """The verdict on the last night of a panel; past: what going through its nights gave."""
     called = _false_discovery(past.score[:, -1], past.judged)
+    begins = _begins(panel, baselines)
+    seen = np.flatnonzero(panel.seen()).tolist()
+    keys = [panel.keys[s] for s in seen]
     verdicts = [
         _series_verdict(
-            panel, s, past, bool(called[s]), baselines.get(key), band_of(key, bands, panel.keys), begin
+            panel, s, past, bool(called[s]), baselines.get(key), band_of(key, bands, keys), int(begins[s])
         )
-        for s, (key, begin) in enumerate(zip(panel.keys, _begins(panel, baselines).tolist(), strict=True))
+        for s, key in zip(seen, keys, strict=True)
         if not _given_up(panel, s, baselines.get(key))
     ]
     verdicts.sort(key=lambda each: each.verdict.value, reverse=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -22,7 +22,7 @@ from npc.records.series import Series
 from npc.records.units import METRICS, format_size
 
 if TYPE_CHECKING:
-    from npc.statistics.arrays import Floats
+    from npc.statistics.arrays import Booleans, Floats
 
 #: Metrics that may well be zero are compared as logarithms of what they exceed this by, in SI units: below it
 #: a difference is nobody's business.
@@ -58,10 +58,10 @@ class Panel:
     keys: the S series. runs, times: the T nights, the oldest first, and when each began. value, again: S ×
     T medians of the samples, in the metric's unit, NaN where nothing usable was measured; `again` of the
     night's re-measurement. statuses: by (series, night) those that are not ``ok``, each once. hosts: by
-    (series, night) whom it was measured on, in the order of their appearance. failures: by benchmark, the
-    statuses of the last night that are not ``ok``, each once, those of benchmarks that broke before they
-    measured anything, too. places: by (series, night), the medians by hosts, one of each measurement.
-    attempts: what was tried where.
+    (series, night) whom it was measured on, in the order of their appearance. broken: by night and benchmark,
+    the statuses that are not ``ok``, each once, those of benchmarks that broke before they measured anything,
+    too. places: by (series, night), the medians by hosts, one of each measurement. attempts: what was tried
+    where.
     """
 
     keys: tuple[Series, ...]
@@ -71,9 +71,31 @@ class Panel:
     again: Floats
     statuses: Mapping[tuple[int, int], tuple[str, ...]] = field(default_factory=dict)
     hosts: Mapping[tuple[int, int], tuple[str, ...]] = field(default_factory=dict)
-    failures: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    broken: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     places: Mapping[tuple[int, int], tuple[Placed, ...]] = field(default_factory=dict)
     attempts: tuple[Attempt, ...] = ()
+
+    def until(self, night: int) -> Panel:
+        """The panel that ends with an earlier night. Series that had no value yet are still there (`seen`),
+        and so is what was noted of later nights: it is only ever asked for by night."""
+        nights = slice(night + 1)
+        return replace(
+            self,
+            runs=self.runs[nights],
+            times=self.times[nights],
+            value=self.value[:, nights],
+            again=self.again[:, nights],
+        )
+
+    def seen(self) -> Booleans:
+        """By series, whether there is a value in any of the nights."""
+        found: Booleans = np.any(~np.isnan(self.value) | ~np.isnan(self.again), axis=1)
+        return found
+
+    @property
+    def failures(self) -> Mapping[str, tuple[str, ...]]:
+        """By benchmark, what went wrong in the last night."""
+        return self.broken.get(self.runs[-1], {})
 
     def logarithms(self, values: Floats) -> Floats:
         """S × T logarithms, turned so that worse is smaller (as they are where neither is better)."""
@@ -151,7 +173,7 @@ def panel(points: Iterable[Point], night: tuple[str, str] | None = None) -> Pane
     value.
 
     Series without a single usable value are left out: where a benchmark breaks before it measures, its
-    failure has no metric that could be compared with anything; it is in `Panel.failures`.
+    failure has no metric that could be compared with anything; it is in `Panel.broken`.
     """
     mine = list(points)
     begun: dict[str, str] = {}
@@ -164,7 +186,7 @@ def panel(points: Iterable[Point], night: tuple[str, str] | None = None) -> Pane
         runs = runs[: runs.index(night[0]) + 1]
     place = {run: number for number, run in enumerate(runs)}
     groups: dict[Series, dict[str, list[Point]]] = {}
-    failures: dict[str, dict[str, None]] = {}
+    broken: dict[str, dict[str, dict[str, None]]] = {}
     worked: dict[tuple[str, str, tuple[str, ...], bool], bool] = {}
     for point in mine:
         if point.run not in place:
@@ -173,8 +195,8 @@ def panel(points: Iterable[Point], night: tuple[str, str] | None = None) -> Pane
         if point.hosts:
             tried = point.run, point.key.benchmark, point.hosts, point.remeasured
             worked[tried] = worked.get(tried, False) or _worked(point)
-        if point.status != OK and point.run == runs[-1]:
-            failures.setdefault(point.key.benchmark, {})[point.status] = None
+        if point.status != OK:
+            broken.setdefault(point.run, {}).setdefault(point.key.benchmark, {})[point.status] = None
     keys = [key for key, nights in groups.items() if any(_usable(found) for found in nights.values())]
     keys.sort(key=lambda key: key.order)
     shape = len(keys), len(runs)
@@ -201,7 +223,10 @@ def panel(points: Iterable[Point], night: tuple[str, str] | None = None) -> Pane
         again=again,
         statuses=statuses,
         hosts=hosts,
-        failures={benchmark: tuple(told) for benchmark, told in failures.items()},
+        broken={
+            run: {benchmark: tuple(told) for benchmark, told in of_night.items()}
+            for run, of_night in broken.items()
+        },
         places=places,
         attempts=tuple(Attempt(*tried[:3], failed=not well) for tried, well in worked.items()),
     )

@@ -46,7 +46,7 @@ types:
 	$(python) -m mypy
 
 quick:
-	$(python) -m pytest -n 2 -m "not slow" --timeout=300 --durations=5
+	$(python) -m pytest -n 2 --dist loadfile -m "not slow" --timeout=300 --durations=5
 
 # Most slow tests wait for jobs, tools and guests, so more of them run than there are CPUs; what measures runs
 # alone.

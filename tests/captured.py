@@ -40,6 +40,12 @@ def read(tool: str, path: Path) -> list[Reading]:
     return parsers.parse(tool, path.read_text(encoding="utf-8"))
 
 
+def expected(folder: str) -> dict[str, list[list[Any]]]:
+    """The readings of each captured output of a folder, as they were checked against its text."""
+    found: dict[str, list[list[Any]]] = json.loads((DATA / folder / EXPECTED).read_text())
+    return found
+
+
 def text_of(folder: str, name: str) -> str:
     """A captured output without the recorder's first and last line."""
     lines = (DATA / folder / name).read_text(encoding="utf-8").splitlines(keepends=True)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
 
 from tests.paths import ROOT
 
@@ -24,6 +22,9 @@ def texts(notebook: Any) -> list[list[str]]:
 
 @pytest.mark.slow
 def test_the_notebook_prints_what_it_shows() -> None:
+    import nbformat  # not where quick tests are collected
+    from nbclient import NotebookClient
+
     kept = nbformat.read(DOCS / "example.ipynb", as_version=4)
     again = nbformat.read(DOCS / "example.ipynb", as_version=4)
     for cell in again.cells:

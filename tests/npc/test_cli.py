@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -14,13 +15,14 @@ from pathlib import Path
 import pytest
 
 from npc.cli import entry_points
+from tests.lab.in_process import npc
 from tests.paths import ROOT
 
 BIN = Path(sys.executable).parent
 NAMES = sorted(entry_points())
 
 
-def npc(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+def started(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(BIN / "npc"), *arguments],
         capture_output=True,
@@ -85,13 +87,21 @@ def test_help_lists_every_command_with_its_purpose() -> None:
     assert "npc doctor" in shown.stdout
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_command_explains_itself(name: str) -> None:
-    shown = npc(name, "--help")
-    assert shown.returncode == 0
-    assert shown.stdout.startswith(f"Usage: npc {name}")
-    assert "cannot be loaded" not in shown.stdout
-    assert npc(name, "-h").stdout == shown.stdout
+#: Prints what each command prints when it is asked by each of the words; in one process for all.
+ASK_ALL = """
+import json, sys
+from tests.lab.in_process import npc
+names = json.loads(sys.argv[1])
+print(json.dumps([[npc(name, word).stdout for word in ("--help", "-h")] for name in names]))
+"""
+
+
+def test_every_command_explains_itself() -> None:
+    words = [sys.executable, "-c", ASK_ALL, json.dumps(NAMES)]
+    shown = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name, (long, short) in zip(NAMES, json.loads(shown), strict=True):
+        assert long.startswith(f"Usage: npc {name}") and "cannot be loaded" not in long, name
+        assert short == long, name
 
 
 def test_the_version_is_the_package_s() -> None:
@@ -121,12 +131,12 @@ def test_an_unknown_option_is_a_usage_error() -> None:
 
 
 def test_a_site_s_own_command_is_found_and_run(site: Path) -> None:
-    assert re.search(r"^  hello +Say hello\.$", npc("--help", PYTHONPATH=str(site)).stdout, re.MULTILINE)
-    assert npc("hello", PYTHONPATH=str(site)).stdout == "hello\n"
+    assert re.search(r"^  hello +Say hello\.$", started("--help", PYTHONPATH=str(site)).stdout, re.MULTILINE)
+    assert started("hello", PYTHONPATH=str(site)).stdout == "hello\n"
 
 
 def test_a_broken_command_costs_only_itself(site: Path) -> None:
-    shown = npc("--help", PYTHONPATH=str(site))
+    shown = started("--help", PYTHONPATH=str(site))
     assert shown.returncode == 0
     assert set(NAMES) <= set(shown.stdout.split())
     reasons = {
@@ -136,7 +146,7 @@ def test_a_broken_command_costs_only_itself(site: Path) -> None:
     }
     for name, reason in reasons.items():
         assert f"{name} " in shown.stdout
-        called = npc(name, "--any", "argument", PYTHONPATH=str(site))
+        called = started(name, "--any", "argument", PYTHONPATH=str(site))
         assert called.returncode == 1
         assert reason in called.stderr
         assert "Traceback" not in called.stderr
@@ -151,7 +161,7 @@ def test_a_broken_command_costs_only_itself(site: Path) -> None:
     ],
 )
 def test_a_file_that_cannot_be_used_is_one_line(site: Path, how: str, message: str) -> None:
-    shown = npc("fails", how, PYTHONPATH=str(site))
+    shown = started("fails", how, PYTHONPATH=str(site))
     assert shown.returncode == 1
     assert message in shown.stderr
     assert shown.stderr.startswith("Error: ")
@@ -188,7 +198,7 @@ def test_a_reader_that_goes_away_causes_no_traceback(site: Path) -> None:
 
 
 def test_the_shell_completes_command_names() -> None:
-    shown = npc(_NPC_COMPLETE="bash_complete", COMP_WORDS="npc doc", COMP_CWORD="1")
+    shown = started(_NPC_COMPLETE="bash_complete", COMP_WORDS="npc doc", COMP_CWORD="1")
     assert shown.stdout.split() == ["plain,doctor"]
 
 

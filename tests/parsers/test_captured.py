@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import zip_longest
 from typing import Any
 
@@ -18,13 +17,13 @@ from tests import captured
 
 @pytest.mark.parametrize("folder", captured.FOLDERS)
 def test_expected_names_every_captured_output(folder: str) -> None:
-    assert list(expected(folder)) == [path.name for path in captured.outputs(folder)]
+    assert list(captured.expected(folder)) == [path.name for path in captured.outputs(folder)]
     assert (captured.DATA / folder / "README.md").is_file()
 
 
 @pytest.mark.parametrize("folder", captured.FOLDERS)
 def test_captured_outputs_give_the_expected_readings(folder: str) -> None:
-    rows = expected(folder)
+    rows = captured.expected(folder)
     wrong = [
         f"{name}, reading {number}: {read}\n    expected: {row}"
         for name, readings in readings_of(folder).items()
@@ -64,12 +63,6 @@ def test_failures_are_told_and_have_no_usable_number(folder: str) -> None:
         if name.startswith("fail_") and name not in {*LIES, *PARTLY_GOOD} and reading.status == OK
     ]
     assert not wrong, listed(folder, wrong)
-
-
-def expected(folder: str) -> dict[str, list[list[Any]]]:
-    """The readings of each captured output of a folder, as they were checked against its text."""
-    found: dict[str, list[list[Any]]] = json.loads((captured.DATA / folder / captured.EXPECTED).read_text())
-    return found
 
 
 def readings_of(folder: str) -> dict[str, list[Reading]]:

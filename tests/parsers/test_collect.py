@@ -15,6 +15,7 @@ import pytest
 from npc import Record, read_run
 from npc.jobs.workpackages import NoRun, find_run
 from parsers.run.collect import collect_run, count_failures
+from tests.lab.in_process import npc
 from tests.lab.jube_job import NPC
 from tests.made.jube_run import Run, launch, write_launches
 from tests.paths import ROOT
@@ -23,7 +24,7 @@ STREAM = (ROOT / "tests/data/stream/stream_t2.txt").read_text()
 
 
 def collect(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([NPC, "collect", *words], capture_output=True, text=True, check=False, timeout=60)
+    return npc("collect", *words)
 
 
 @pytest.fixture

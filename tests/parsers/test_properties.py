@@ -21,10 +21,13 @@ from tests import captured
 Number = tuple[str, str, float, "int | None", str]
 
 TOOLS = sorted(set(captured.FOLDERS.values()))
+#: Those with a number.
 TEXTS = [
     (tool, path, path.read_text(encoding="utf-8"))
-    for tool, path in captured.all_outputs()
-    if any(reading.value is not None for reading in captured.read(tool, path))
+    for folder, tool in captured.FOLDERS.items()
+    for expected in [captured.expected(folder)]
+    for path in captured.outputs(folder)
+    if any(value is not None for _, _, value, *_ in expected[path.name])
 ]
 
 

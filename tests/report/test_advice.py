@@ -19,7 +19,7 @@ from npc.validity.rule import Circumstances
 from report.advice import advise, all_rules, gather
 from report.advice.rule import Hint
 from report.runs import Run
-from tests.lab.jube_job import NPC
+from tests.lab import in_process
 from tests.made.measured import AROUND, level, peak, records
 from tests.made.observed import launch
 from tests.paths import ROOT
@@ -459,9 +459,7 @@ def test_an_application_observed_apart_meets_the_ceilings_of_a_run(tmp_path: Pat
     }  # fmt: skip
     assert [name for name, _ in both.facts("cpu")] == ["000001", "observed"]
     assert both.circumstances.environments[hint.raw[0]]["host"]["name"] == "observed"
-    shown = subprocess.run(
-        [NPC, "advise", "runs", "observed"], cwd=tmp_path, capture_output=True, text=True, check=True
-    ).stdout
+    shown = in_process.npc("advise", "runs", "observed", cwd=tmp_path).stdout
     count = len(both.records)
     assert shown.startswith(f"runs/000001 and observed: {count} of {count} records of fuchs usable\n")
     assert "(rule network_bound)" in shown and f"raw:    observed/{raw}\n" in shown
@@ -479,7 +477,7 @@ def test_an_application_observed_apart_meets_the_ceilings_of_a_run(tmp_path: Pat
 
 
 def npc(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([NPC, "advise", *words], capture_output=True, text=True, check=False)
+    return in_process.npc("advise", *words)
 
 
 def test_the_command_says_what_was_found_and_what_was_not_judged(tmp_path: Path) -> None:

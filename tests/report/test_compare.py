@@ -38,7 +38,7 @@ from report.compare.sides import NoSide, Side, read_side, split_side
 from report.runs import Report, read_runs
 from report.sections.comparison import build
 from tests.bench.compare import called, found, side, wrong
-from tests.lab.jube_job import NPC
+from tests.lab import in_process
 from tests.made.launch_noise import NOISES, simulated
 from tests.made.measured import records
 from tests.paths import ROOT
@@ -436,7 +436,7 @@ def test_of_50_pairs_of_identical_runs_few_series_are_called_different(noise: st
 
 
 def npc(*words: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([NPC, "compare", *words], capture_output=True, text=True, check=False, cwd=cwd)
+    return in_process.npc("compare", *words, cwd=cwd)
 
 
 @pytest.fixture(scope="module")

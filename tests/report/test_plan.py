@@ -23,6 +23,7 @@ from npc.records.run import read_run
 from report.compare.difference import ENOUGH_RUNS
 from report.plan.command import _machine
 from report.plan.planning import GOALS, Machine, TooLittleTime, duration, make_plan
+from tests.lab import in_process
 from tests.lab.jube_job import NPC, finish, platform, steps
 from tests.paths import ROOT
 
@@ -191,7 +192,7 @@ def test_commands_that_are_not_installed_are_not_proposed() -> None:
 
 
 def npc(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([NPC, "plan", *words], capture_output=True, text=True, check=False)
+    return in_process.npc("plan", *words)
 
 
 @pytest.mark.parametrize("goal", sorted(GOALS))

@@ -34,6 +34,7 @@ from report.history import NoHistory, read_history
 from report.page import _chosen, build, render
 from report.runs import Report, read_runs
 from report.sections import SECTIONS
+from tests.lab.in_process import npc
 from tests.lab.jube_job import NPC
 from tests.made.measured import records
 from tests.made.observed import launch
@@ -530,7 +531,7 @@ def test_a_mistake_is_one_message_and_two(tmp_path: Path, words: list[str], mess
     save_csv(records("stream", "triad", 1.0), tmp_path / "run" / "records.csv")
     row = "2026-11-20T08:00:00+00:00,a,b,c,bandwidth,x,B/s,,1,,,,0,ok,,,"
     (tmp_path / "broken.csv").write_text(f"{','.join(COLUMNS)}\n{row}\n")
-    ended = subprocess.run([NPC, "report", *words], capture_output=True, text=True, check=False, cwd=tmp_path)
+    ended = npc("report", *words, cwd=tmp_path)
     assert ended.returncode == 2
     assert message in ended.stderr and "Traceback" not in ended.stderr
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from npc.records.record import Record, replace, save_csv
 from npc.records.run import read_run
 from report.score import PARTS, Score, find_scores, geometric_mean
 from roofline.ceilings import find_ceilings
-from tests.lab.jube_job import NPC
+from tests.lab.in_process import npc
 from tests.made.measured import level, peak, records
 
 PLATFORM = Platform(
@@ -86,20 +85,20 @@ def test_the_command_shows_the_parts_before_the_whole(tmp_path: Path) -> None:
         "[node]\ncores = 20\nclock_hz = 2.5e9\nsimd_bits = 256\nsimd_units = 2\nfma = false\n"
         'memory_bandwidth = 100e9\n[interfaces.ib0]\nlink = "4x FDR"\n'
     )
-    words = [NPC, "score", tmp_path, "--platform", tmp_path / "machine"]
-    shown = subprocess.run(words, capture_output=True, text=True, check=False)
+    words = ["score", tmp_path, "--platform", tmp_path / "machine"]
+    shown = npc(*words)
     assert shown.returncode == 0, shown.stderr
     lines = shown.stdout.splitlines()
     assert lines[-1].startswith("all       62.1% [55.9%, 68.3%] with 93.8%: the geometric mean of compute, ")
     assert "   90.0%  peak double: 360 GFLOP/s of 400 GFLOP/s" in lines
     assert "I/O       not known: no benchmark of this suite measures it" in lines
-    document = json.loads(subprocess.run([*words, "--json"], capture_output=True, check=True).stdout)
+    document = json.loads(npc(*words, "--json").stdout)
     assert document["schema"] == 1 and document["score"]["value"] == pytest.approx(0.621, abs=1e-3)
     count = len(read_run(tmp_path))
     assert lines[0].startswith(f"{tmp_path}: {count} of {count} records of ")
     assert lines[0].endswith(", held to the nominal limits of machine")
     assert (document["folders"], document["limits"]) == ([str(tmp_path)], "machine")
-    nothing = subprocess.run([NPC, "score", tmp_path], capture_output=True, text=True, check=False)
+    nothing = npc("score", tmp_path)
     assert nothing.returncode == 1 and "No score" in nothing.stdout
-    unknown = subprocess.run([*words[:-1], "nowhere"], capture_output=True, text=True, check=False)
+    unknown = npc(*words[:-1], "nowhere")
     assert unknown.returncode == 2 and "there is no such platform.toml" in unknown.stderr

@@ -11,7 +11,7 @@ import pytest
 
 from npc.records.record import Record, replace, save_csv
 from roofline.comparison import find_sweeps
-from tests.lab.jube_job import NPC
+from tests.lab.in_process import npc
 from tests.made.measured import AROUND, records
 
 SIZES = (1, 1024, 1048576)
@@ -26,7 +26,7 @@ def swept(
 
 
 def run(path: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([NPC, "sweep", path, *words], capture_output=True, text=True, check=False)
+    return npc("sweep", path, *words)
 
 
 def test_programs_whose_tests_have_one_name_are_lines_of_their_own() -> None:

@@ -19,6 +19,7 @@ from npc.machine.environment import collect_environment, mpi_library, virtualisa
 from npc.machine.interfaces import interfaces, rdma_ports
 from npc.machine.load import busy_processes, cgroup_cores, cgroup_memory_bytes, load_average
 from npc.machine.topology import processors
+from tests.lab.in_process import npc
 from tests.paths import ROOT
 
 BIN = Path(sys.executable).parent
@@ -127,16 +128,13 @@ def test_nothing_is_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     assert virtualisation(tmp_path) == {"hypervisor": None, "container": None}
 
 
-def test_the_command_writes_the_file_or_prints_it(tmp_path: Path) -> None:
-    npc = str(BIN / "npc")
+def test_the_command_writes_the_file_or_prints_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # no tools to ask
     output = tmp_path / "environment.json"
-    subprocess.run([npc, "environment", "--output", str(output)], check=True)
-    printed = subprocess.run([npc, "environment"], check=True, capture_output=True, text=True)
+    assert npc("environment", "--output", output).returncode == 0
+    printed = npc("environment")
     assert json.loads(output.read_text(encoding="utf-8")).keys() == json.loads(printed.stdout).keys()
-    refused = subprocess.run(
-        [npc, "environment", "--output", str(tmp_path / "none" / "e.json")],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    refused = npc("environment", "--output", tmp_path / "none/e.json")
     assert refused.returncode == 1
     assert "No such file or directory" in refused.stderr
 

@@ -26,7 +26,7 @@ from npc.validity.rules.cache import last_level_bytes
 from npc.validity.unit_errors import likely_slip
 from parsers.run.collect import collect_run
 from tests import captured
-from tests.lab.jube_job import NPC
+from tests.lab.in_process import npc
 from tests.paths import ROOT
 
 TWO = ("n1", "n2")
@@ -596,10 +596,6 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def npc(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([NPC, *words], capture_output=True, text=True, check=False, timeout=60)
-
-
 def test_collect_marks_and_check_explains(run: Path) -> None:
     collected = npc("collect", run)
     assert collected.returncode == 1, "nothing usable is left"
@@ -654,9 +650,7 @@ def test_misuse_is_one_line_and_two(tmp_path: Path, words: list[str], message: s
     save_csv([record("osu", "osu_bw", "bandwidth", 1e9)], tmp_path / "records.csv")
     (tmp_path / "empty").mkdir()
     where = tmp_path / "empty" if words == ["."] else tmp_path
-    ended = subprocess.run(
-        [NPC, "check", *words], cwd=where, capture_output=True, text=True, check=False, timeout=60
-    )
+    ended = npc("check", *words, cwd=where)
     assert ended.returncode == 2 and message in ended.stderr
     assert "Traceback" not in ended.stderr
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from cron.series import label
+from cron.series import label, matches
 from cron.verdict import NightSuspect, NightVerdict, SeriesVerdict, Verdict
 from npc.columns import columns
 from npc.records.units import METRICS, format_quantity
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: Rows of the table, at most; verdict.json has all.
 ROWS: Final = 60
+#: Series of a night of the past, at most; `npc history --replay --json` has all.
+REPLAYED: Final = 8
 #: Reasons for records without use, of each benchmark.
 REASONS: Final = 6
 #: Characters that would change a terminal or begin a line; tools' words may hold anything.
@@ -63,14 +65,36 @@ def table(
 
 
 def _headline(night: NightVerdict) -> str:
-    counts = ", ".join(
-        f"{number} {verdict.name}"
-        for verdict in reversed(Verdict)
-        if (number := sum(series.verdict is verdict for series in night.series))
-    )
+    return f"{night.platform}, night {night.run}: {night.verdict.name} ({_counts(night)}){_blamed(night)}"
+
+
+def _counts(night: NightVerdict) -> str:
+    counts = (f"{number} {name}" for name, number in reversed(night.counts.items()) if number)
+    return ", ".join(counts) or "no series"
+
+
+def _blamed(night: NightVerdict) -> str:
     named = ", ".join(f"{each.kind} {each.name}" for each in night.suspects if each.named)
-    blame = f"; to blame: {named}" if named else ""
-    return f"{night.platform}, night {night.run}: {night.verdict.name} ({counts or 'no series'}){blame}"
+    return f"; to blame: {named}" if named else ""
+
+
+def replayed(night: NightVerdict, then: str | None, pattern: str = "*") -> str:
+    """A night of the past: its line, and one for each series that is not PASS, the worst first.
+
+    then: its verdict when it was judged, None if nobody did. pattern: whose lines.
+    """
+    told = [s for s in night.series if s.verdict is not Verdict.PASS and matches(pattern, s.key)]
+    before = f", then {then}" if then and then != night.verdict.name else ""
+    lines = [f"{night.run}  {night.verdict.name}{before} ({_counts(night)}){_blamed(night)}"]
+    for each in told[:REPLAYED]:
+        unit = METRICS[each.key.metric].unit
+        value = "" if each.value is None else f" {format_quantity(each.value, unit)}"
+        usual = "" if each.reference is None else f", usual {format_quantity(each.reference, unit)}"
+        why = each.reason.partition("\n")[0]
+        lines.append(f"    {each.verdict.name:8}  {label(each.key)}:{value}{usual}: {why}")
+    if len(told) > REPLAYED:
+        lines.append(f"    and {len(told) - REPLAYED} more, with --json")
+    return "".join(f"{_CONTROL.sub(REPLACED, line)}\n" for line in lines)
 
 
 def _rows(told: Sequence[SeriesVerdict]) -> list[str]:

@@ -115,6 +115,11 @@ class NightVerdict:
         """By the worst verdict: 0, 10 CHANGED, 11 MISSING, 12 INVALID, 13 DEGRADED, 14 FAIL."""
         return self.verdict.exit_code
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many series each verdict has, by its name, the mildest first."""
+        return {verdict.name: sum(each.verdict is verdict for each in self.series) for verdict in Verdict}
+
     def as_json(self) -> dict[str, Any]:
         """Everything as plain types for `json.dump`; docs/files.md explains it."""
         plain = asdict(self)
@@ -124,7 +129,4 @@ class NightVerdict:
             row["verdict"] = each.verdict.name
             row.update(each.key._asdict())
             del row["key"]
-        plain["counts"] = {
-            verdict.name: sum(each.verdict is verdict for each in self.series) for verdict in Verdict
-        }
-        return {"schema": SCHEMA, **plain}
+        return {"schema": SCHEMA, **plain, "counts": self.counts}

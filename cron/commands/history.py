@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 @click.argument("pattern", default="*")
 @click.option("--platform", default="localhost", show_default=True, help="Whose history: platforms/, or any.")
 @of_history
+@click.option("--replay", is_flag=True, help="The verdict of each night, by today's rule.")
 @click.option("--figures", type=PathParameter(file_okay=False), help="Draw into this folder, as PNG.")
 @click.option("--topology", help="Switches and racks: slurm, or a file (docs/blame.md).")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the tables.")
@@ -32,6 +33,7 @@ def history(
     pattern: str,
     platform: str,
     history: Path | None,
+    replay: bool,
     figures: Path | None,
     topology: str | None,
     as_json: bool,
@@ -42,7 +44,8 @@ def history(
     Time-variant is what Kruskal and Wallis' test (do nights differ by more than the samples of one?) or
     Mann and Kendall's (is there a trend?) says, with a chance below 1 % for both together. Best per
     platform is compared with its nominal limits. --figures draws performance over the measurements, and
-    nodes by nights.
+    nodes by nights. --replay instead judges every night anew, each by the nights before it, from the
+    history's files alone: what would today's rule have said? PATTERN then chooses whose verdicts are listed.
 
     Exit codes: 0, 1 nothing to show, 2 usage.
     """
@@ -55,6 +58,11 @@ def history(
 
     past = History(folder_of(history, Path(platform).name), status_line.show)
     status_line.show(f"reading {past.folder}")
+    if replay:
+        if figures:
+            raise click.UsageError("--figures draws what the nights were; it does not go with --replay")
+        _replay(past, platform, topology, pattern, as_json)
+        return
     points = [point for point in past.points() if matches(pattern, point.key)]
     found = variations(points, status_line.show)
     status_line.show("")
@@ -79,6 +87,52 @@ def history(
     if figures:
         for path in _draw(points, found, figures, topology):
             click.echo(f"drawn: {path}", err=True)
+
+
+def _replay(past: History, platform: str, topology: str | None, pattern: str, as_json: bool) -> None:
+    """Print the verdict of every night, one after the other."""
+    import dataclasses
+    import json
+
+    from cron.acceptance import read_acceptances
+    from cron.acceptance_bands import bands_of
+    from cron.judge import replay
+    from cron.outputs import replayed
+    from cron.series import matches, panel
+    from cron.verdict import SCHEMA, Verdict
+    from npc.machine.fabric import load
+    from npc.machine.platform import find_platform, read_platform
+    from npc.records.journal import Journal
+
+    file = find_platform(platform)
+    bands = bands_of(read_platform(file)) if file else ()
+    fabric = load(topology) if topology else None
+    nights = panel(past.points())
+    if not nights.runs:
+        status_line.show("")
+        raise click.ClickException(f"{past.folder} has no night: npc nightly fills it")
+    for problem in past.problems:
+        click.echo(f"left out: {problem}", err=True)
+    then = {entry.name: entry.verdict for entry in Journal(past.folder).entries()}
+    told = []
+    for number, night in enumerate(
+        replay(nights, past.folder.name, read_acceptances(past.folder), bands, fabric), 1
+    ):
+        status_line.show("")
+        if as_json:
+            series = tuple(
+                each for each in night.series
+                if each.verdict is not Verdict.PASS and matches(pattern, each.key)
+            )  # fmt: skip
+            plain = dataclasses.replace(night, series=series).as_json()
+            told.append({**plain, "counts": night.counts, "then": then.get(night.run)})
+        else:
+            click.echo(replayed(night, then.get(night.run), pattern), nl=False)
+        status_line.show(f"night {number} of {len(nights.runs)}")
+    status_line.show("")
+    if as_json:
+        plain = {"schema": SCHEMA, "platform": past.folder.name, "nights": told}
+        click.echo(json.dumps(plain, indent=1, ensure_ascii=False))
 
 
 def _shares(past: History, platform: str, keys: set[Series]) -> list[Ceiling]:

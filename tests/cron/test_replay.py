@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from cron.acceptance import Acceptance, Baseline, baselines_of
 from cron.acceptance_bands import Band
+from cron.commands.history import history
 from cron.judge import judge, replay
 from cron.series import Panel, panel
 from cron.verdict import Verdict
-from npc.records.history import Point
-from tests.made.history import BEGUN, KEY
+from npc.records.history import History, Point
+from npc.records.journal import Journal
+from tests.made.history import BEGUN, KEY, a_record
 
 NIGHTS = 36
+#: With the nights that are out of the ordinary, and those about an acceptance.
+LOOKED_AT = (0, 4, 9, 12, 21, 24, 25, 27, 33, 35)
 LATENCY = KEY._replace(case="tcp_lat", metric="latency")
 LATE = KEY._replace(case="late")
 BAND = (Band("qperf tcp_bw", 0.7e9, None),)
@@ -57,8 +64,33 @@ def test_each_night_is_judged_as_if_it_were_the_last(acceptances: tuple[Acceptan
     points = eventful()
     seen = set()
     for t, night in enumerate(replay(panel(points), "fuchs", acceptances, BAND)):
+        seen |= {series.verdict for series in night.series}
+        if t not in LOOKED_AT:
+            continue
         known = baselines_of(each for each in acceptances if each.time < moment(t))
         assert night == judge(until(points, t), "fuchs", known, BAND), f"night {t}"
-        seen |= {series.verdict for series in night.series}
     assert t == NIGHTS - 1
     assert {Verdict.PASS, Verdict.MISSING, Verdict.INVALID, Verdict.FAIL} <= seen
+
+
+def test_the_command_says_every_night_what_it_is_and_what_it_was_called_then(tmp_path: Path) -> None:
+    levels = [*(1 + 0.01 * (t % 3) for t in range(40)), 0.7, 0.7, None]
+    gone = {"value": None, "status": "failed: gone"}
+    past = History(tmp_path / "fuchs")
+    past.append(a_record(0, t, **({"value": 1e9 * v} if v else gone)) for t, v in enumerate(levels))
+    Journal(past.folder).note("night41", "begun", folder="runs/15", words=[])
+    Journal(past.folder).note("night41", "ended", verdict="PASS")
+    words = ["--history", str(tmp_path), "--platform", "fuchs", "--replay"]
+    said = CliRunner().invoke(history, words)
+    assert said.exit_code == 0, said.output
+    lines = said.output.splitlines()
+    assert lines[0] == "night0  PASS (1 PASS)"
+    at = lines.index("night41  DEGRADED, then PASS (1 DEGRADED)")
+    words_of = "DEGRADED  qperf tcp_bw bandwidth 64K nodes=2 runtime=2: 700 MB/s, usual 1.0"
+    assert lines[at + 1].startswith(f"    {words_of}")
+    assert lines[-1].endswith(": failed: gone") and lines[-2] == "night42  MISSING (1 MISSING)"
+    told = json.loads(CliRunner().invoke(history, [*words, "--json"]).output)
+    assert [night["verdict"] for night in told["nights"]][-3:] == ["WATCH", "DEGRADED", "MISSING"]
+    night = told["nights"][41]
+    assert (night["run"], night["then"], night["counts"]["DEGRADED"]) == ("night41", "PASS", 1)
+    assert night["series"][0]["value"] == 7e8 and not told["nights"][0]["series"]

@@ -16,6 +16,8 @@ from npc.machine import processes, sysfs
 #: cgroup v1 writes "no limit" as the largest multiple of the page size below 2^63.
 _UNLIMITED: Final = 2**60
 WATCH: Final = "NPC_WATCH"
+#: Who takes what is stolen from a virtual machine's CPUs.
+HYPERVISOR: Final = "hypervisor"
 
 
 def watch_s() -> float:
@@ -49,7 +51,7 @@ def load_average(root: Path = Path("/"), watch_s: float = 0.0) -> dict[str, Any]
 
 
 class Busy(NamedTuple):
-    """A process that used `cores` cores on average while it was watched."""
+    """A process that used `cores` cores on average while it was watched; or the `HYPERVISOR`, pid 0."""
 
     pid: int
     name: str
@@ -71,11 +73,13 @@ class LoadMonitor:
 
     So whatever is started and ended in between is nobody's, wherever it was started from: neither a program
     whose ranks are a batch system's children is taken for others, nor are others seen that end too soon.
+    What the hypervisor gave to other guests while this machine's CPUs wanted to run is one entry more.
     """
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
         self._before = {(each.pid, each.started): each.ticks for each in processes.everyone(root)}
+        self._stolen = stolen_ticks(root)
         self._begun = time.monotonic()
 
     def busy(self, at_least: float = 0.1, least_ticks: int = 0, kernel: bool = True) -> list[Busy]:
@@ -89,7 +93,15 @@ class LoadMonitor:
             and each.pid != os.getpid()
             and (kernel or not each.kernel)
         ]
+        if (stolen := stolen_ticks(self._root) - self._stolen) >= max(least_ticks, 1):
+            busy.append(Busy(0, HYPERVISOR, stolen / second))
         return sorted((entry for entry in busy if entry.cores >= at_least), key=lambda entry: -entry.cores)
+
+
+def stolen_ticks(root: Path = Path("/")) -> int:
+    """Ticks of the kernel's clock that all CPUs waited for the hypervisor: steal, field 8 of proc_stat(5)."""
+    words = (sysfs.text(root / "proc/stat") or "").partition("\n")[0].split()
+    return int(words[8]) if len(words) > 8 and words[0] == "cpu" else 0
 
 
 def limits(root: Path = Path("/")) -> dict[str, Any]:

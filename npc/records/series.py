@@ -26,6 +26,8 @@ Role = Literal["setting", "qualifier", "circumstance"]
 INTERFACE: Final = "interface"
 #: Marks what a night's automatic second measurement gave (`npc.records.history`).
 REMEASURED: Final = "remeasured"
+#: The share of the CPUs that others took meanwhile (`npc.validity.disturbance`).
+DISTURBED: Final = "disturbed"
 #: Names under which a sweep varies the message size. A record has the size in its own column.
 SIZE_NAMES: Final = ("m", "msg_size", "msg-size", "size", "s", "l", "len", "length")
 
@@ -42,8 +44,8 @@ _QUALIFIERS: Final = frozenset((
 #: LIKWID's counters looked at; HPCG's ``kernels``, reference or optimised, and whether it is ``official``,
 #: having run as long as its rules demand. Every other name is a setting.
 _CIRCUMSTANCES: Final = frozenset((
-    *_PLACEMENT, "attempt", "blas", "hosts", "kernel", "kernels", "lost", "mpi_library", "official",
-    "received", REMEASURED,
+    *_PLACEMENT, DISTURBED, "attempt", "blas", "hosts", "kernel", "kernels", "lost", "mpi_library",
+    "official", "received", REMEASURED,
 ))  # fmt: skip
 
 #: The variants of LIKWID's kernels: the width of their instructions, with or without fused multiply-add.

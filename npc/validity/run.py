@@ -11,6 +11,7 @@ from npc.machine.platform import Platform, find_platform, read_platform
 from npc.records.launch import LAUNCHES, Launch, read_launches
 from npc.records.record import Record
 from npc.validity import find_lies, judged
+from npc.validity.disturbance import marked
 from npc.validity.rule import Circumstances
 
 _ENVIRONMENT: Final = "environment.json"
@@ -27,8 +28,9 @@ def platform_of(records: Sequence[Record], name: str = "") -> Platform | None:
 
 
 def judge_run(run: Path, records: Sequence[Record], platform: Platform | None) -> list[Record]:
-    """The records of a run; those that a rule catches are ``invalid: …``."""
-    return judged(records, find_lies(records, circumstances_of(run, records, platform)))
+    """The records of a run; those that a rule catches are ``invalid: …``, disturbed ones are marked."""
+    circumstances = circumstances_of(run, records, platform)
+    return marked(judged(records, find_lies(records, circumstances)), circumstances)
 
 
 def circumstances_of(run: Path, records: Sequence[Record], platform: Platform | None) -> Circumstances:

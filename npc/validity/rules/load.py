@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from npc.machine.load import HYPERVISOR
 from npc.records.record import Record
+from npc.records.series import DISTURBED
 from npc.validity.rule import Circumstances, rule
 
 #: Half of the CPUs taken by others: what uses all of them gets the rest, or waits for its slowest part.
@@ -14,21 +16,26 @@ _TOO_MUCH: Final = 0.5
 #: shares). All CPUs count as used from nine tenths on: a launch also starts, ends and waits.
 _COMPETES: Final = 0.5
 _USED: Final = 0.9
+#: What uses all CPUs loses the share that others take, and 2 % is the least difference that comparisons call
+#: (`npc compare --least`). A daemon's heartbeat lies below it.
+_NOTICED: Final = 0.02
 _SOURCE: Final = (
-    "proc(5), utime and stime of all processes just before the job and during each launch; sched(7), equal "
-    "shares; Hoefler, Belli, SC'15, rule 9 (document the experimental setup), Petrini et al., SC'03 (noise "
-    "of a single core shows in collectives)"
+    "proc(5), utime and stime of all processes and steal of all CPUs, just before the job and during each "
+    "launch; sched(7), equal shares; Hoefler, Belli, SC'15, rule 9 (document the experimental setup), "
+    "Petrini et al., SC'03 (noise of a single core shows in collectives)"
 )
 
 
 class _Busy(NamedTuple):
-    """Others on one node: when they were seen, the cores that they used, of how many CPUs, the busiest.
+    """Others on one node, the hypervisor among them: when they were seen, the cores that they used, of how
+    many CPUs, the busiest.
 
-    own: cores that the launch used, 0 where that is not known.
+    stolen: the hypervisor's part of `cores`. own: cores that the launch used, 0 where that is not known.
     """
 
     when: str
     cores: float
+    stolen: float
     cpus: int
     names: str
     own: float
@@ -37,7 +44,14 @@ class _Busy(NamedTuple):
     def too_much(self) -> bool:
         """Whether the launch had to wait for them."""
         full = self.own + self.cores >= _USED * self.cpus and self.cores >= _COMPETES
-        return full or self.cores >= _TOO_MUCH * self.cpus
+        return full or self.share >= _TOO_MUCH
+
+    @property
+    def share(self) -> float:
+        """The part of the CPUs that they took. What is stolen was wanted at that moment: it is a part of what
+        the launch and the others used, however many CPUs were idle."""
+        of_all = self.cores / self.cpus
+        return max(of_all, self.stolen / (self.own + self.cores)) if self.own else of_all
 
     def __str__(self) -> str:
         return f"others used {self.cores:.1f} of the {self.cpus} CPUs {self.when}"
@@ -54,11 +68,21 @@ def loaded(records: Sequence[Record], circumstances: Circumstances) -> Iterator[
             yield place, f"{busy}{also}: {busy.names}; measure without them"
 
 
-@rule("disturbed", "somebody else's process beside the benchmark", _SOURCE, level="note")
+@rule(DISTURBED, "a machine that others used a little", _SOURCE, level="note")
 def disturbed(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, str]]:
-    """The same, on fewer CPUs: enough to widen intervals."""
+    """The same, on fewer CPUs: enough to make a difference of its own."""
     for place, busy in _busy(records, circumstances):
-        yield place, f"{busy}: {busy.names}"
+        if busy.share >= _NOTICED:
+            yield place, f"{busy}: {busy.names}"
+
+
+def shares_taken(records: Sequence[Record], circumstances: Circumstances) -> dict[int, float]:
+    """By the place of a record the share of the CPUs that others took, where it is enough for a note."""
+    shares: dict[int, float] = {}
+    for place, busy in _busy(records, circumstances):
+        if busy.share >= _NOTICED:
+            shares[place] = max(busy.share, shares.get(place, 0.0))
+    return shares
 
 
 def _busy(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, _Busy]]:
@@ -74,4 +98,6 @@ def _busy(records: Sequence[Record], circumstances: Circumstances) -> Iterator[t
         ):
             if seen and cpus:
                 names = ", ".join(f"{entry['name']} {entry['cores']:.0%}" for entry in seen[:3])
-                yield place, _Busy(when, sum(entry["cores"] for entry in seen), cpus, names, own)
+                cores = sum(entry["cores"] for entry in seen)
+                stolen = sum(entry["cores"] for entry in seen if entry["name"] == HYPERVISOR)
+                yield place, _Busy(when, cores, stolen, cpus, names, own)

@@ -14,15 +14,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import parsers
-from npc.machine.load import load_average
+from npc.machine.load import LoadMonitor, load_average, stolen_ticks
 from npc.machine.platform import Interface, Platform, link_data_rate, read_platform
 from npc.records.launch import Launch, LaunchLog
 from npc.records.record import Record, replace, save_csv
+from npc.records.series import Series
 from npc.records.units import METRICS
 from npc.validity import all_rules, find_lies, judged
 from npc.validity.arithmetic import contradiction
+from npc.validity.disturbance import in_words
 from npc.validity.rule import Circumstances
 from npc.validity.rules.cache import last_level_bytes
+from npc.validity.run import judge_run
 from npc.validity.unit_errors import likely_slip
 from parsers.run.collect import collect_run
 from tests import captured
@@ -519,13 +522,14 @@ def test_a_loaded_machine() -> None:
     [
         (1.3, 0.67, 2, {"loaded"}),
         (63.3, 0.6, 64, {"loaded"}),
-        (63.8, 0.2, 64, {"disturbed"}),
-        (1.0, 1.0, 64, {"disturbed"}),
+        (63.8, 0.2, 64, set()),
+        (1.0, 1.0, 64, set()),
+        (20.0, 2.0, 64, {"disturbed"}),
         (0.0, 1.0, 2, {"loaded"}),
         (0.0, 0.67, 2, {"disturbed"}),
         (2.0, 0.0, 2, set()),
     ],
-    ids=["a third", "one thread of 64", "a daemon", "free CPUs", "half", "own unknown", "nobody"],
+    ids=["a third", "one thread of 64", "a daemon", "free CPUs", "some", "half", "own unknown", "nobody"],
 )
 def test_others_during_a_launch(own: float, others: float, cpus: int, rules: set[str]) -> None:
     listed = [{"name": "xhpl", "cores": others}] if others else []
@@ -536,6 +540,55 @@ def test_others_during_a_launch(own: float, others: float, cpus: int, rules: set
     reasons = found(latency, launch=launch, cpu={"threads": cpus}, load={"busy": []})
     assert set(reasons) == rules
     assert all("meanwhile" in reason and "xhpl" in reason for reason in reasons.values())
+
+
+@pytest.mark.parametrize(("own", "stolen", "disturbs"), [(1.0, 0.1, True), (30.0, 0.1, False)])
+def test_what_the_hypervisor_stole_is_a_part_of_what_was_wanted(
+    own: float, stolen: float, disturbs: bool
+) -> None:
+    """One CPU of 64 wanted and a tenth of it stolen: nine tenths of the speed, however many CPUs are idle."""
+    load = {"cores": own, "others": [{"name": "hypervisor", "cores": stolen}]}
+    launch = Launch(id=0, argv=("qperf",), started="", seconds=1.0, exit=0, load=load)
+    reasons = found(record("osu", "osu_latency", "latency", 1e-6), launch=launch, cpu={"threads": 64})
+    assert set(reasons) == ({"disturbed"} if disturbs else set())
+
+
+def test_stolen_time_is_read_from_proc_stat(tmp_path: Path) -> None:
+    folder = tmp_path / "proc"
+    folder.mkdir()
+    (folder / "stat").write_text("cpu  1756686 17015 335065 577414 4893 0 74077 12949 0 0\ncpu0 1 2\n")
+    assert stolen_ticks(tmp_path) == 12949
+    watch = LoadMonitor(tmp_path)
+    (folder / "stat").write_text("cpu  1756686 17015 335065 577414 4893 0 74077 13949 0 0\ncpu0 1 2\n")
+    (entry,) = watch.busy()
+    assert (entry.pid, entry.name) == (0, "hypervisor") and entry.cores > 0
+    (folder / "stat").write_text("cpu  1 2 3 4\n")  # Linux 2.4 has no more
+    assert stolen_ticks(tmp_path) == 0
+
+
+def test_a_disturbed_record_bears_the_share_that_others_took(tmp_path: Path) -> None:
+    """Records, launches and environment as `npc collect` finds them."""
+    launches = LaunchLog(tmp_path / "launches", "osu", planned=3)
+    for number, others in enumerate((0.0, 0.5, 0.9)):
+        listed = [{"name": "xhpl", "cores": others}] if others else []
+        launches.append(
+            Launch(
+                id=number, argv=("osu_latency",), started="", seconds=1.0, exit=0, raw=f"raw/{number:04d}.out",
+                load={"cores": 1.0, "others": listed},
+            )
+        )  # fmt: skip
+    launches.close()
+    (tmp_path / "environment.json").write_text(json.dumps({"cpu": {"threads": 2}}))
+    made = [
+        replace(record("osu", "osu_latency", "latency", 1e-6), raw=f"launches/raw/{number:04d}.out")
+        for number in range(3)
+    ]
+    judged = judge_run(tmp_path, made, None)
+    assert [each.status.partition(":")[0] for each in judged] == ["ok", "ok", "invalid"]
+    assert [each.params for each in judged] == [{}, {"disturbed": "0.25"}, {}]
+    assert Series.of(judged[0]) == Series.of(judged[1])
+    assert in_words(judged) == "1 of 2 usable records were measured while others took 25 % of the CPUs"
+    assert in_words(judged[:1]) == ""
 
 
 @pytest.mark.slow

@@ -1,0 +1,50 @@
+"""Disturbed records: usable ones that were measured while others used the CPUs.
+
+The rules of ``npc/validity/rules/load.py`` say from which share on. Such a record bears that share as its
+parameter ``disturbed``, so that everything that reads records knows it, a history without the files of its
+launches too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from npc.records.record import Record, replace
+from npc.records.series import DISTURBED
+from npc.validity.rule import Circumstances
+from npc.validity.rules.load import shares_taken
+
+
+def marked(records: Sequence[Record], circumstances: Circumstances) -> list[Record]:
+    """The records; those that are usable and disturbed bear the mark."""
+    shares = shares_taken(records, circumstances)
+    return [
+        replace(record, params={**record.params, DISTURBED: f"{shares[place]:.2f}"})
+        if place in shares and record.ok
+        else record
+        for place, record in enumerate(records)
+    ]
+
+
+def share_of(record: Record) -> float:
+    """The share of the CPUs that others took while it was measured; 0 where it is not known to be disturbed."""
+    try:
+        return float(record.params.get(DISTURBED, 0))
+    except ValueError:
+        return 1.0
+
+
+def in_words(records: Iterable[Record]) -> str:
+    """``42 of 90 usable records were measured while others took 40 to 51 % of the CPUs``; empty if none was."""
+    usable = [record for record in records if record.ok]
+    shares = [share for share in map(share_of, usable) if share]
+    if not shares:
+        return ""
+    were = "were" if len(usable) > 1 else "was"
+    return f"{len(shares)} of {len(usable)} usable records {were} measured while {taken(shares)}"
+
+
+def taken(shares: Sequence[float]) -> str:
+    """``others took 40 to 51 % of the CPUs``."""
+    low, high = (f"{100 * share:.0f}" for share in (min(shares), max(shares)))
+    return f"others took {low if low == high else f'{low} to {high}'} % of the CPUs"

@@ -16,6 +16,7 @@ from npc.page.blocks import sample, several
 from npc.page.frame import Section
 from npc.records.record import Record
 from npc.records.units import format_quantity
+from npc.validity.disturbance import share_of
 from report.runs import Repeats, Report, Run, better, hosts_of
 from report.sections import SECTIONS, Absent
 from roofline.table import size_text
@@ -124,7 +125,7 @@ def _row(series: Repeats, run: Run, report: Report) -> dict[str, Any]:
         "median": quantity(summary.median) if summary else "",
         "median_sort": repr(summary.median) if summary else "",
         "interval": interval,
-        "usable": f"{len(series.usable)} of {len(series.records)}",
+        "usable": f"{len(series.usable)} of {len(series.records)}{_disturbed(series)}",
         "usable_sort": len(series.usable) / len(series.records),
         "bad": bool(statuses),
         "reason": "; ".join(list(statuses.values())[:3]) + (" …" if len(statuses) > 3 else ""),
@@ -133,6 +134,11 @@ def _row(series: Repeats, run: Run, report: Report) -> dict[str, Any]:
         ],
         "more": max(0, len(series.records) - MOST_SAMPLES),
     }
+
+
+def _disturbed(series: Repeats) -> str:
+    number = sum(share_of(record) > 0 for record in series.usable)
+    return f", {number} disturbed" if number else ""
 
 
 def _extremes(series: Repeats) -> Iterator[Record]:

@@ -38,6 +38,7 @@ from npc.records.record import replace as replaced
 from npc.records.series import Series, neutral_case, placement, test_name
 from npc.records.units import METRICS, format_quantity, format_size
 from npc.statistics.medians import MIN_SAMPLES, summarise
+from npc.validity.disturbance import in_words, share_of
 from roofline.model import message_seconds
 from roofline.result import Ceiling, Curve, Estimate, Kind, Point, Roofline
 
@@ -90,6 +91,7 @@ def find_ceilings(
         curves=(*_curves("bandwidth", bandwidths), *_curves("latency", latencies)),
         theoretical={precision: peak for precision, peak in peaks.items() if peak is not None},
         dropped=dict(dropped),
+        disturbed=in_words(records),
     )
 
 
@@ -366,6 +368,7 @@ def _measured(samples: Sequence[Record]) -> dict[str, Any]:
         "nodes": first.nodes,
         "hosts": tuple(sorted({host for sample in samples for host in sample.hosts})),
         "raw": tuple(sorted({sample.raw for sample in samples if sample.raw})),
+        "disturbed": sum(share_of(sample) > 0 for sample in samples),
     }
 
 

@@ -37,6 +37,7 @@ def to_document(roofline: Roofline) -> dict[str, Any]:
         "mpi": [plain(ceiling) | {"name": ceiling.name} for ceiling in roofline.mpi],
         "callers": roofline.callers,
         "dropped": roofline.dropped,
+        "disturbed": roofline.disturbed,
     })  # fmt: skip
     return document
 

@@ -20,7 +20,7 @@ class Estimate:
 
     value, low, high: in `unit`; the interval covers the median with probability `coverage`, and all three
     are None where fewer than six samples were taken. size: bytes. raw: the samples' raw files, relative to
-    their run.
+    their run. disturbed: how many samples were measured while others used the CPUs.
     """
 
     name: str
@@ -37,6 +37,7 @@ class Estimate:
     nodes: int
     hosts: tuple[str, ...]
     raw: tuple[str, ...]
+    disturbed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +186,7 @@ class Roofline:
     """All that was found: drawn by `roofline.plot` and `roofline.page`, kept as ``roofline.json``.
 
     kernels: memory kernels that are no ceiling. dropped: how many records were not used, by reason.
+    disturbed: how many of the others were measured while others used the CPUs, in words; empty if none was.
     first, last: times of the oldest and the newest record used. job_nodes: nodes that the ceilings are for.
     applications, mpi, callers: what `roofline.points` and `roofline.mpi` found (`roofline.analyse`).
     """
@@ -199,6 +201,7 @@ class Roofline:
     curves: tuple[Curve, ...] = ()
     theoretical: Mapping[Precision, float] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
+    disturbed: str = ""
     job_nodes: int = 1
     applications: tuple[Application, ...] = ()
     mpi: tuple[MpiCeiling, ...] = ()

@@ -101,6 +101,8 @@ def notes(roofline: Roofline) -> list[str]:
             f"Ceilings that were not measured here: {', '.join(lacking)}. An earlier run of this platform "
             "that has them can be given as well: npc roofline EARLIER_RUN RUN."
         )
+    if roofline.disturbed:
+        found.append(f"Disturbed: {roofline.disturbed} (npc check).")
     if roofline.dropped:
         words = {"zero": "below the tool's resolution (printed as 0)"}
         dropped = sorted(roofline.dropped.items())
@@ -162,6 +164,12 @@ def applications_table(roofline: Roofline, records: Records = lambda _: ()) -> T
     return Table("Applications", ("application", "nodes", "FLOP/s", "on the network", "runs"), tuple(rows))
 
 
+def samples(estimate: Estimate) -> Cell:
+    """How many samples there are, and how many of them were disturbed."""
+    disturbed = f", {estimate.disturbed} disturbed" if estimate.disturbed else ""
+    return Cell(f"{estimate.n}{disturbed}", sort=float(estimate.n), kind="number")
+
+
 def source_text(estimate: Estimate) -> str:
     """The benchmark and its case."""
     return test_name(estimate.benchmark, estimate.case)
@@ -185,7 +193,7 @@ def _row(estimate: Estimate, records: Sequence[str]) -> tuple[Cell, ...]:
         Cell(estimate.name),
         Cell(value_text(estimate), records, estimate.value, kind="number"),
         Cell(interval_text(estimate), kind="number"),
-        count(estimate.n),
+        samples(estimate),
         Cell(size_text(estimate.size), sort=estimate.size or 0, kind="number"),
         Cell(source_text(estimate)),
     )

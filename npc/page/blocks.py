@@ -13,6 +13,7 @@ from npc.figures.svg import Legend, draw, draw_grid, legend, shade_words
 from npc.records.record import Record
 from npc.records.units import format_quantity
 from npc.statistics.medians import Summary
+from npc.validity.disturbance import share_of, taken
 
 #: More records of one number are not named one by one.
 _MOST_RECORDS: Final = 6
@@ -182,7 +183,8 @@ def sample(record: Record, href: str, *said: str) -> Sample:
     else:
         text = format_quantity(record.value, record.unit, 3)
     status = "" if record.ok else record.status
-    return Sample(text, href, "; ".join(filter(None, (*said, status))), not record.ok)
+    disturbed = taken([share]) if (share := share_of(record)) else ""
+    return Sample(text, href, "; ".join(filter(None, (*said, disturbed, status))), not record.ok)
 
 
 def count(number: int) -> Cell:

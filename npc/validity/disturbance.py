@@ -27,7 +27,7 @@ def marked(records: Sequence[Record], circumstances: Circumstances) -> list[Reco
 
 
 def share_of(record: Record) -> float:
-    """The share of the CPUs that others took while it was measured; 0 where it is not known to be disturbed."""
+    """The share of the CPUs that others took while it was measured; 0 where none is known."""
     try:
         return float(record.params.get(DISTURBED, 0))
     except ValueError:
@@ -35,7 +35,7 @@ def share_of(record: Record) -> float:
 
 
 def in_words(records: Iterable[Record]) -> str:
-    """``42 of 90 usable records were measured while others took 40 to 51 % of the CPUs``; empty if none was."""
+    """``42 of 90 usable records were measured while others took 40 to 51 % of the CPUs``, or nothing."""
     usable = [record for record in records if record.ok]
     shares = [share for share in map(share_of, usable) if share]
     if not shares:

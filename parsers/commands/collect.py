@@ -28,6 +28,7 @@ def collect(run: Path, platform: str, output: Path | None) -> None:
     from npc.records.record import save_csv
     from npc.records.run import RECORDS
     from npc.validity import INVALID
+    from npc.validity.disturbance import in_words
     from parsers.run.collect import collect_run, count_failures, save_environment
 
     try:
@@ -46,6 +47,8 @@ def collect(run: Path, platform: str, output: Path | None) -> None:
         ) from None
     usable = sum(record.ok for record in records)
     click.echo(f"{len(records)} records, {usable} of them usable: {target}")
+    if disturbed := in_words(records):
+        click.echo(f"  disturbed: {disturbed}; by whom: npc check {folder}", err=True)
     for status, count in count_failures(records).items():
         click.echo(f"  {count} × {status}", err=True)
     if any(record.status.startswith(INVALID) for record in records):

@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from npc.page.blocks import Block, Cell, Listing, Table, Text, count, plural, quantity
+from npc.page.blocks import Block, Cell, Listing, Table, Text, plural, quantity
 from npc.statistics.medians import MIN_SAMPLES
+from npc.validity.disturbance import in_words
 from report.advice import advise
 from report.history import HistorySeries, HistoryView
 from report.runs import Report, Run, shown
 from roofline.result import Estimate
-from roofline.table import interval_text, notes, size_text, source_text
+from roofline.table import interval_text, notes, samples, size_text, source_text
 
 TITLE = "Summary"
 _VERDICTS = ("FAIL", "DEGRADED", "INVALID", "MISSING", "CHANGED", "WATCH", "PASS")
@@ -52,7 +53,9 @@ def _verdict(run: Run) -> Iterator[Block]:
     text = f"{run.label}{with_guests}: {run.usable} of {plural(len(run.records), 'record')} usable"
     text += f" ({', '.join(words)})." if words else "."
     bad = kinds["failed"] + kinds["timeout"] + kinds["invalid"]
-    yield Text(text, "bad" if not run.usable else "note" if bad else "good")
+    disturbed = in_words(run.records)
+    text += f" Disturbed: {disturbed}." if disturbed else ""
+    yield Text(text, "bad" if not run.usable else "note" if bad or disturbed else "good")
     for _, entries in run.verdicts():
         for entry in entries:
             yield from _pairs(run, entry)
@@ -146,6 +149,12 @@ def _todo(run: Run, report: Report) -> Iterator[Cell]:
             "says by which rule and source",
             href="#failures",
         )
+    if in_words(run.records):
+        yield Cell(
+            f"{run.label}: what was disturbed should be measured again while nobody else uses the nodes: "
+            f"npc check {where} says who it was",
+            href="#failures",
+        )
     if few := {ceiling.n for ceiling in run.roofline.ceilings if ceiling.n < MIN_SAMPLES}:
         yield Cell(
             f"{run.label}: {plural(min(few), 'sample')} give no 95 % interval: npc characterise --set "
@@ -210,7 +219,7 @@ def _estimate(run: Run, estimate: Estimate) -> list[Cell]:
     return [
         quantity(estimate.value, estimate.unit, run.records_of(estimate))._replace(kind="number"),
         Cell(interval_text(estimate), sort="", kind="number"),
-        count(estimate.n),
+        samples(estimate),
         Cell("" if share is None else f"{100 * share:.3g} %", sort=share if share else "", kind="number"),
     ]
 

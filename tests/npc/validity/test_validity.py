@@ -573,10 +573,15 @@ def test_a_disturbed_record_bears_the_share_that_others_took(tmp_path: Path) -> 
         listed = [{"name": "xhpl", "cores": others}] if others else []
         launches.append(
             Launch(
-                id=number, argv=("osu_latency",), started="", seconds=1.0, exit=0, raw=f"raw/{number:04d}.out",
+                id=number,
+                argv=("osu_latency",),
+                started="",
+                seconds=1.0,
+                exit=0,
+                raw=f"raw/{number:04d}.out",
                 load={"cores": 1.0, "others": listed},
             )
-        )  # fmt: skip
+        )
     launches.close()
     (tmp_path / "environment.json").write_text(json.dumps({"cpu": {"threads": 2}}))
     made = [

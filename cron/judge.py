@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -48,6 +49,9 @@ TOLERANCE: Final = 0.10
 CONTRADICTION: Final = 5.0
 #: Nights of the last three that must be below the accepted baseline.
 LASTING: Final = 2
+
+#: What the launcher says of a node whose agent no longer answers.
+_LOST: Final = re.compile(r"failed: lost (\S+): (.*)")
 
 RULE: Final = (
     f"reference: up to {WINDOW} quiet nights since the last acceptance, {MIN_NIGHTS} at least; what is lower "
@@ -164,7 +168,7 @@ def _night_verdict(
     ]
     verdicts.sort(key=lambda each: each.verdict.value, reverse=True)
     accused = suspects(panel, topology)
-    return NightVerdict(
+    night = NightVerdict(
         platform=platform,
         run=panel.runs[-1],
         time=panel.times[-1],
@@ -174,6 +178,19 @@ def _night_verdict(
         failures=panel.failures,
         rule=RULE,
     )
+    told = (status for statuses in panel.failures.values() for status in statuses)
+    return with_lost(night, {found[1]: found[2] for status in told if (found := _LOST.match(status))})
+
+
+def with_lost(night: NightVerdict, lost: Mapping[str, str]) -> NightVerdict:
+    """The verdict of a night during which nodes died, MISSING at least: what they were to measure is.
+
+    lost: by node, what was seen of it.
+    """
+    if not lost:
+        return night
+    worst = max(night.verdict, Verdict.MISSING, key=lambda each: each.value)
+    return dataclasses.replace(night, verdict=worst, lost={**night.lost, **lost})
 
 
 def confirmed(night: NightVerdict, slow: Collection[tuple[str, frozenset[str]]]) -> NightVerdict:
@@ -189,7 +206,8 @@ def confirmed(night: NightVerdict, slow: Collection[tuple[str, frozenset[str]]])
     ]
     accused.sort(key=lambda each: not each.named)
     verdict = _of_the_night(night.series, accused)
-    return dataclasses.replace(night, verdict=verdict, suspects=tuple(accused))
+    night = dataclasses.replace(night, verdict=verdict, suspects=tuple(accused))
+    return with_lost(night, night.lost)
 
 
 def _of_the_night(series: Sequence[SeriesVerdict], accused: Sequence[NightSuspect]) -> Verdict:

@@ -7,7 +7,8 @@ every pair of them, and npb's own judgement (docs/blame.md) says who is slow now
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import shlex
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -69,8 +70,12 @@ class Matrix:
         )
 
 
-def chosen(night: NightVerdict, points: Iterable[Point]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def chosen(
+    night: NightVerdict, points: Iterable[Point], out: Collection[str] = ()
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Suspects and witnesses for a matrix; no suspects where nothing is bad, no witnesses where too few are.
+
+    out: nodes that nobody can measure now.
 
     Suspects are the nodes against which the history has grave evidence from benchmarks between nodes; where
     such a series is bad tonight, also whom it names for anything else, and if it names nobody, all on which
@@ -86,13 +91,13 @@ def chosen(night: NightVerdict, points: Iterable[Point]) -> tuple[tuple[str, ...
     accused = [node for suspect in heard for node in suspect.nodes]
     if not any(suspect.named for suspect in heard):
         accused += [host for series in bad for host in series.hosts]
-    suspects = tuple(dict.fromkeys(accused))[:MOST_SUSPECTS]
+    suspects = tuple(host for host in dict.fromkeys(accused) if host not in out)[:MOST_SUSPECTS]
     if not suspects:
         return (), ()
     seen: dict[str, str] = {}
     for point in points:
         if point.key.nodes > 1:
-            for host in point.hosts:
+            for host in set(point.hosts).difference(out):
                 seen[host] = max(point.time, seen.get(host, ""))
     others = sorted((host for host in seen if host not in suspects), key=lambda host: seen[host])[::-1]
     wanted = max(USUAL_NODES, 2 * len(suspects)) - len(suspects)
@@ -124,6 +129,21 @@ def part_of(
     return Part(name="pairs", kind="pairs", words=tuple(words), hosts=tuple(suspects))
 
 
+def too_few(part: Part, platform: Path) -> str:
+    """What to do where the history knows too few nodes: the measurement that would tell, for a shell."""
+    few = f"{LEAST_NODES} nodes at least can be compared, the history knows fewer"
+    if len(nodes_of(part)) < LEAST_NODES:
+        return f"{few}: measure others as well (npc nightly --each-node)"
+    words = ["npc", "characterise", "--platform", str(platform), *part.words]
+    return f"{few}; this would tell who it is: {shlex.join(words)}"
+
+
+def nodes_of(part: Part) -> tuple[str, ...]:
+    """All nodes that the measurement of a matrix is made on."""
+    settings = dict(word.partition("=")[::2] for word in part.words if "=" in word)
+    return tuple(settings.get("nodelist", "").split(","))
+
+
 def _qperf_test(night: NightVerdict) -> str:
     """qperf's bandwidth test that is bad tonight, or somebody is accused of; TCP's if none of its own is."""
     bad = [(series.key.benchmark, series.key.case) for series in night.series if is_bad(series)]
@@ -135,8 +155,7 @@ def _qperf_test(night: NightVerdict) -> str:
 
 def read_matrix(part: Part, run: Path | None, words: str) -> Matrix:
     """What npb's ``verdict.json`` of the run says; `words` are the last that the part printed."""
-    settings = dict(word.partition("=")[::2] for word in part.words if "=" in word)
-    nodes = tuple(settings.get("nodelist", "").split(","))
+    nodes = nodes_of(part)
     files = sorted(run.rglob("launches/verdict.json")) if run else []
     if not files:
         return Matrix(nodes=nodes, suspects=part.hosts, problem=f"not measured: {words or 'no output'}")

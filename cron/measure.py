@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import IO, Final, NamedTuple
 
@@ -21,6 +21,7 @@ from npc.jobs import session, slurm
 from npc.jobs.checkout import checkout
 from npc.jobs.stop import Stop
 from npc.jobs.workpackages import NoRun, find_run, read_workpackages
+from npc.machine.fabric import expand, natural
 from npc.machine.processes import die_with_parent
 from npc.records.journal import Part
 from npc.records.record import InvalidRecord, Record
@@ -120,6 +121,46 @@ def cancel_open_jobs(out: Path) -> tuple[int, ...]:
                 slurm.cancel(job.number, job.cluster)
                 cancelled.append(job.number)
     return tuple(cancelled)
+
+
+def dead_nodes(part: Part, night: Path) -> dict[str, str]:
+    """Nodes of a part's jobs that Slurm calls dead now, with its words; none where Slurm does not answer."""
+    hosts = {host for record in records_of(part, night) for host in record.hosts}
+    with contextlib.suppress(NoRun, slurm.Silent, FileNotFoundError):
+        jobs = [job for each in read_workpackages(find_run(night / part.name)) if (job := each.batch_job())]
+        if not jobs:
+            return {}
+        for cluster in {job.cluster for job in jobs}:
+            found = slurm.ask({job.number for job in jobs if job.cluster == cluster}, cluster)
+            with contextlib.suppress(ValueError):  # a list so long that squeue cut it
+                hosts.update(host for job in found.values() for host in expand(job.nodes))
+        return {host: str(node) for host, node in _slurm_nodes(hosts).items() if node and node.dead}
+    return {}
+
+
+def out_of_service(hosts: Iterable[str]) -> dict[str, str]:
+    """Those of the hosts to which Slurm gives no jobs, and why; none where Slurm does not answer."""
+    with contextlib.suppress(slurm.Silent, FileNotFoundError):
+        return {
+            host: str(node or "not known to Slurm")
+            for host, node in _slurm_nodes(hosts).items()
+            if node is None or not node.takes_jobs
+        }
+    return {}
+
+
+def idle_nodes(hosts: Collection[str]) -> list[str]:
+    """Nodes that are idle now, without these hosts; none where Slurm does not answer."""
+    with contextlib.suppress(slurm.Silent, FileNotFoundError):
+        names = (name for name, node in slurm.nodes().items() if node.state == "idle")
+        return sorted(set(names).difference(hosts), key=natural)
+    return []
+
+
+def _slurm_nodes(hosts: Iterable[str]) -> dict[str, slurm.Node | None]:
+    """What Slurm says of hosts, which it may know without their domain."""
+    known = slurm.nodes()
+    return {host: known.get(host) or known.get(host.partition(".")[0]) for host in hosts}
 
 
 def _await_characterise(out: Path, stop: Stop) -> None:

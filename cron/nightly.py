@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -155,6 +155,7 @@ class NightRun:
         )
         ended = measure.measure(part, night.folder, self.options.platform, limit_s, self.stop)
         self.journal.note(night.name, "measured", part=part.name, exit=ended.code)
+        self._look_for_dead_nodes(night, part)
         if ended.cancelled:
             jobs = ", ".join(map(str, ended.cancelled))
             self.notes.append(
@@ -167,6 +168,12 @@ class NightRun:
             self._keep(night, part)
         if self.stop.number is not None:
             raise Stopped
+
+    def _look_for_dead_nodes(self, night: JournalEntry, part: Part) -> None:
+        """Note the nodes that have died under a part: a tool may go on without them and say nothing."""
+        if dead := measure.dead_nodes(part, night.folder):
+            night.lost.update(dead)
+            self.journal.note(night.name, "lost", nodes=dead)
 
     def _keep(self, night: JournalEntry, part: Part) -> int:
         """Put a part's records into the history, with raw files named from the night's folder; how many rows
@@ -214,27 +221,49 @@ class NightRun:
             if series.again is None and (series.hit or broken):
                 benchmark = "" if "--benchmark" in self.options.words else series.key.benchmark
                 groups.update((benchmark, place) for place in places.get(series.key, ()) if place)
-        pinned = "nodelist" in settings(checkout(), self.options.platform)
+        pinned = self._can_pin()
+        out = self._out({host for _, hosts in groups for host in hosts}, verdict) if pinned else {}
         parts = []
         for number, (benchmark, hosts) in enumerate(sorted(groups), 1):
+            if gone := [f"{host} is {out[host]}" for host in hosts if host in out]:
+                where = f"{benchmark} {', '.join(hosts)}".strip()
+                self.notes.append(f"not measured again: {where}: {'; '.join(gone)}")
+                continue
             words = [*self.options.words, *(["--benchmark", benchmark] if benchmark else [])]
             if pinned:
                 words += ["--set", f"nodelist={','.join(hosts)}"]
             parts.append(Part(name=f"again-{number}", kind="again", words=tuple(words), hosts=hosts))
         return parts
 
+    def _can_pin(self) -> bool:
+        """Whether the platform can measure on named nodes."""
+        return "nodelist" in settings(checkout(), self.options.platform)
+
+    def _out(self, hosts: Collection[str], verdict: NightVerdict) -> dict[str, str]:
+        """Those of the nodes on which nothing can be measured now, and why."""
+        lost = {host: f"lost ({verdict.lost[host]})" for host in hosts if host in verdict.lost}
+        return lost | measure.out_of_service(hosts)  # Slurm may not have noticed yet
+
     def _confirm(self, night: JournalEntry, verdict: NightVerdict) -> Matrix | None:
         """The matrix of pairs of the suspects, where there is a cluster to run it on."""
         from cron import matrix
 
-        if not self.options.pairs or "nodelist" not in settings(checkout(), self.options.platform):
+        if not self.options.pairs or not self._can_pin():
             return None
         recently = (night.begun - timedelta(days=WITNESS_DAYS)).isoformat()
-        suspects, witnesses = matrix.chosen(verdict, self.history.points(since=recently))
+        points = list(self.history.points(since=recently))
+        accused, _ = matrix.chosen(verdict, points)
+        if not accused:
+            return None
+        out = self._out({host for point in points for host in point.hosts}, verdict)
+        self.notes += [f"no pairs of {host}: it is {out[host]}" for host in accused if host in out]
+        suspects, witnesses = matrix.chosen(verdict, points, out)
         if not suspects:
             return None
         if not witnesses:
-            few = f"{matrix.LEAST_NODES} nodes at least can be compared"
+            idle = measure.idle_nodes(suspects)[: matrix.USUAL_NODES - len(suspects)]
+            asked = matrix.part_of(suspects, idle, verdict, self.options.topology)
+            few = matrix.too_few(asked, self.options.platform)
             return matrix.Matrix(nodes=suspects, suspects=suspects, problem=few)
         part = matrix.part_of(suspects, witnesses, verdict, self.options.topology)
         self._measure(night, part, 1.0)
@@ -243,7 +272,9 @@ class NightRun:
 
     def _judge(self, night: JournalEntry) -> NightVerdict:
         options = self.options
-        return judge_night(options.platform, self.history, night.name, night.begun, options.fabric)
+        return judge_night(
+            options.platform, self.history, night.name, night.begun, options.fabric, night.lost
+        )
 
     # -- after a crash -----------------------------------------------------------------------------------
 
@@ -259,6 +290,7 @@ class NightRun:
                 if self.stop.number is not None:
                     raise Stopped
                 self.journal.note(night.name, "measured", part=part.name, exit=None)
+                self._look_for_dead_nodes(night, part)
             rows += self._keep(night, part)
         verdict = self._judge(night)
         note = f"the night {night.name} was cut off: {rows} records recovered, verdict {verdict.verdict.name}"
@@ -270,18 +302,24 @@ class NightRun:
 
 
 def judge_night(
-    platform: Path, history: History, name: str, begun: datetime, fabric: Topology | None = None
+    platform: Path,
+    history: History,
+    name: str,
+    begun: datetime,
+    fabric: Topology | None = None,
+    lost: Mapping[str, str] | None = None,
 ) -> NightVerdict:
-    """The verdict on a night of the history. fabric: switches and racks that may be to blame, too.
+    """The verdict on a night of the history. fabric: switches and racks that may be to blame, too. lost:
+    nodes that died, as the journal has them.
 
     Raises `npc.files.InvalidFile` for a platform file or an acceptance that cannot be used.
     """
-    from cron.judge import judge
+    from cron.judge import judge, with_lost
     from cron.series import panel
 
     bands, baselines = rules(platform, history.folder)
     nights = panel(history.points(), night=(name, begun.isoformat(timespec="seconds")))
-    return judge(nights, history.folder.name, baselines, bands, fabric)
+    return with_lost(judge(nights, history.folder.name, baselines, bands, fabric), lost or {})
 
 
 def rules(platform: Path, history: Path) -> tuple[tuple[Band, ...], dict[Series, Baseline]]:

@@ -75,7 +75,8 @@ def _counts(night: NightVerdict) -> str:
 
 def _blamed(night: NightVerdict) -> str:
     named = ", ".join(f"{each.kind} {each.name}" for each in night.suspects if each.named)
-    return f"; to blame: {named}" if named else ""
+    gone = "".join(f"; lost node {name}: {seen}" for name, seen in night.lost.items())
+    return gone + (f"; to blame: {named}" if named else "")
 
 
 def replayed(night: NightVerdict, then: str | None, pattern: str = "*") -> str:
@@ -130,12 +131,13 @@ def _suspect(suspect: NightSuspect) -> str:
 
 
 def junit(night: NightVerdict, notes: Sequence[str] = ()) -> str:
-    """JUnit XML: a test case a series; CHANGED, MISSING, DEGRADED and FAIL fail, INVALID is an error."""
+    """JUnit XML: a test case a series, and one a lost node, which fails; CHANGED, MISSING, DEGRADED and FAIL
+    fail, INVALID is an error."""
     suite = ET.Element(
         "testsuite",
         name=_xml(f"npc.{night.platform}"),
-        tests=str(len(night.series)),
-        failures=str(sum(_element_of(series) == "failure" for series in night.series)),
+        tests=str(len(night.series) + len(night.lost)),
+        failures=str(sum(_element_of(series) == "failure" for series in night.series) + len(night.lost)),
         errors=str(sum(_element_of(series) == "error" for series in night.series)),
         timestamp=datetime.fromisoformat(night.time).strftime("%Y-%m-%dT%H:%M:%S") if night.time else "",
     )
@@ -148,6 +150,9 @@ def junit(night: NightVerdict, notes: Sequence[str] = ()) -> str:
         if element:
             told = ET.SubElement(case, element, type=series.verdict.name, message=_xml(series.reason))
             told.text = _xml("\n".join(_rows([series])))
+    for name, seen in night.lost.items():
+        case = ET.SubElement(suite, "testcase", classname=_xml(f"{night.platform}.nodes"), name=_xml(name))
+        ET.SubElement(case, "failure", type=Verdict.MISSING.name, message=_xml(f"lost: {seen}"))
     if night.suspects or notes:
         out = ET.SubElement(suite, "system-out")
         out.text = _xml("\n".join([*map(_suspect, night.suspects), *notes]))
@@ -202,6 +207,8 @@ def textfile(night: NightVerdict, ended: float) -> str:
         ("npc_night_series", "Series by verdict.", counts),
         ("npc_series_verdict", "Verdict of a series: 0 to 14, WATCH 0.5.", verdicts),
         ("npc_series_value", "Tonight's median of a series, in SI units.", values),
+        ("npc_node_lost", "Nodes that died while they were measured.",
+         [({**platform, "node": name}, 1.0) for name in night.lost]),
         ("npc_suspect_slowdown", "Whom the history names, by how much it is slower (1: it fails).", suspects),
     )  # fmt: skip
     return "".join(_metric(name, text, samples) for name, text, samples in metrics if samples)

@@ -98,7 +98,7 @@ class NightVerdict:
 
     run: the night; time: when it began. verdict: the worst of the series'. series: each once, the worst
     first. suspects: whom to look at. failures: by benchmark, what went wrong, in words. rule: the
-    thresholds.
+    thresholds. lost: nodes that died or fell silent while they were measured, and what was seen of it.
     """
 
     platform: str
@@ -109,6 +109,7 @@ class NightVerdict:
     suspects: tuple[NightSuspect, ...] = ()
     failures: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     rule: tuple[str, ...] = ()
+    lost: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> int:

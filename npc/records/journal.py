@@ -7,6 +7,7 @@
 ``measuring``  ``part``, ``kind``, ``words`` of ``npc characterise``, ``hosts``: a measurement starts
 ``measured``   ``part``, ``exit``: it has ended, and its records are collected as far as there are any
 ``kept``       ``part``, ``rows``: they are in the history
+``lost``       ``nodes``: by name those that died, and what was seen of it
 ``judged``     ``verdict``, ``suspects``
 ``ended``      ``verdict``; with ``cut`` where a later night had to end it
 ``pruned``     its raw runs are gone
@@ -67,6 +68,7 @@ class JournalEntry:
     begun: datetime
     words: tuple[str, ...] = ()
     parts: dict[str, Progress] = field(default_factory=dict)
+    lost: dict[str, str] = field(default_factory=dict)
     verdict: str | None = None
     ended: bool = False
     cut: bool = False
@@ -112,6 +114,8 @@ def _take(nights: dict[str, JournalEntry], line: Mapping[str, Any]) -> None:
         progress.measured = True
         progress.exit = line.get("exit", progress.exit)
         progress.kept = progress.kept or event == "kept"
+    elif event == "lost":
+        night.lost.update({str(node): str(seen) for node, seen in line["nodes"].items()})
     elif event in ("judged", "ended"):
         night.verdict = line["verdict"]
         night.ended = night.ended or event == "ended"

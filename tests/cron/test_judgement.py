@@ -126,6 +126,13 @@ def test_missing_and_invalid_are_no_pass() -> None:
     assert (nothing.verdict, nothing.run) == (Verdict.MISSING, "night999")
 
 
+def test_a_launch_that_lost_a_node_is_no_pass_whatever_the_others_gave() -> None:
+    lost = points([None], status="failed: lost n2: Connection timed out")
+    told = judged([*points([1.0]), *lost])
+    assert (told.verdict, told.series[0].verdict) == (Verdict.MISSING, Verdict.PASS)
+    assert dict(told.lost) == {"n2": "Connection timed out"}
+
+
 def test_an_older_night_is_judged_by_what_was_known_then() -> None:
     """A series that began later is not missed, and later failures accuse nobody."""
     later = points([None] * 15 + [1.0] * 5, KEY._replace(case="later"))[15:]

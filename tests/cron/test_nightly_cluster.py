@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -162,6 +163,46 @@ def test_a_slow_node_is_asked_and_named_although_no_median_shows_it(site: Site) 
     assert [(slow["kind"], slow["name"]) for slow in last["pairs"]["slow"]] == [("node", "n3")], last["pairs"]
     assert [each["name"] for each in last["suspects"] if each["named"]] == ["n3"]
     assert last["verdict"] == "WATCH", "one night decides nothing"
+
+
+def test_a_node_that_dies_in_a_night_is_its_first_line_and_nothing_waits_for_it(site: Site) -> None:
+    """A band that nothing meets has the night measure again and ask the pairs: without the dead node."""
+    for nodes in ("n3,n4", "n5,n6"):
+        assert site.night(nodes)[0] == 0
+    platform = site.folder / "slurm"
+    shutil.copytree(ROOT / "platforms/slurm", platform)
+    (platform / "platform.toml").write_text('[bands]\n"iperf3 tcp bandwidth" = { low = 1e30 }\n')
+    dies = site.cluster.popen(
+        "head",
+        [
+            NPC, "nightly", "--platform", platform, "--benchmark", "iperf3", "--set", "samples=3",
+            "--set", "nodelist=n1,n2", "--limit", "150s", "--history", site.folder / "history",
+            "--output", site.folder / "runs",
+        ],
+        text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+    def launched() -> bool:
+        logs = (site.folder / "runs").glob("*/first/0*/*_iperf3/work/launches/launches.jsonl")
+        return any(len(log.read_text().splitlines()) > 1 for log in logs)
+
+    until(launched, "the first launch of three has ended", 60)
+    site.cluster.kill_node("n2")
+    try:
+        printed, words = dies.communicate(timeout=200)
+    finally:
+        site.cluster.start_slurmd("n2")
+        site.cluster.await_idle(limit_s=60)
+    told = json.loads((site.history / "verdict.json").read_text())
+    assert dies.returncode == 14, words
+    first = printed.partition("\n")[0]
+    assert re.fullmatch(r"slurm, night \S+: FAIL \(.*\); lost node n2: .*", first), printed
+    assert "ok" in {record.status for record in site.records() if record.run == told["run"]}
+    assert list(told["lost"]) == ["n2"]
+    assert any(note.startswith("not measured again: n1, n2: n2 is ") for note in told["notes"]), told["notes"]
+    assert set(told["pairs"]["nodes"]) == {"n1", "n3", "n4", "n5", "n6"}, told["pairs"]
+    assert not told["pairs"]["problem"]
+    assert [part.part.kind for part in site.nights()[-1].parts.values()] == ["first", "pairs"]
 
 
 def test_a_job_that_fails_is_a_result(site: Site) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cron.drain import drain_line, to_drain
-from cron.judge import confirmed
+from cron.judge import confirmed, with_lost
 from cron.matrix import Matrix, Slow, chosen, part_of
 from cron.outputs import junit, table, textfile
 from cron.publish import write_verdict
@@ -50,6 +50,19 @@ def test_the_table_names_the_bad_series_and_the_node() -> None:
     ]  # fmt: skip
     assert "tcp_lat" not in text, "what is as always is counted only"
     assert "note: a note" in lines and "to drain it: scontrol …" in lines and lines[-1] == "rule: the rule"
+
+
+def test_a_lost_node_is_the_first_line_and_fails_the_night() -> None:
+    told = with_lost(night(GOOD), {"n2": "Connection timed out"})
+    assert (told.verdict, told.exit_code) == (Verdict.MISSING, 11)
+    first = "lab, night 20261121T023000Z: MISSING (1 PASS); lost node n2: Connection timed out"
+    assert table(told).splitlines()[0] == first
+    assert confirmed(told, ()).verdict is Verdict.MISSING
+    assert with_lost(night(BAD), {"n2": "down*"}).verdict is Verdict.DEGRADED, "the worst counts"
+    suite = ET.fromstring(junit(told).partition("\n")[2])
+    assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
+    assert suite.find("testcase[@name='n2']/failure") is not None
+    assert 'npc_node_lost{platform="lab",node="n2"} 1.0\n' in textfile(told, 0.0)
 
 
 @given(st.text(max_size=40), st.text(max_size=40))

@@ -1,0 +1,170 @@
+"""Which benchmarks and nodes a night measures, and in which order: what tells most first, within a budget.
+
+Nothing here asks anybody: the choice follows from the nights so far, the states of the nodes, the budget and
+what measuring has cost, so that a year of nights can be gone through in seconds. Nights are
+counted: 0 is the first of the history, and tonight is the number of those before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Final, NamedTuple
+
+#: Every node is due after this share of the nights that it may wait: the rest is for the nights in which it
+#: is busy, and for those in which the budget went to suspects.
+DUE: Final = 3 / 4
+#: Suspects get this share of a budget at most, or one that lasts would end the rotation.
+SUSPECTS: Final = 1 / 2
+#: What a benchmark costs is the median of so many nights, and known from so many on: one night in which it
+#: took ten times as long shall not make it too dear for ever.
+COSTS: Final = 10
+KNOWN: Final = 3
+
+
+class NodeState(NamedTuple):
+    """A node tonight. usable: whether a job may start on it, now or later. idle: whether at once. why: the
+    scheduler's words where it is not usable."""
+
+    usable: bool = True
+    idle: bool = True
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """What the nights before say of nodes.
+
+    tonight: the number of this night. measured: by node the last night that measured it. tried: the last one
+    that wanted to. met: by pair of nodes the last night that measured them together. suspects: nodes.
+    """
+
+    tonight: int
+    measured: Mapping[str, int] = field(default_factory=dict)
+    tried: Mapping[str, int] = field(default_factory=dict)
+    met: Mapping[frozenset[str], int] = field(default_factory=dict)
+    suspects: Collection[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What is measured as a whole: a benchmark on any nodes, or the node benchmarks on two nodes (one, where
+    there is no second) and the test between them.
+
+    nodes: empty for a benchmark on any. last: the night that measured it last, None for never. cost_s: its
+    expected node time in seconds (nodes × time of its jobs), None where nobody knows.
+    """
+
+    name: str
+    nodes: tuple[str, ...] = ()
+    last: int | None = None
+    suspect: bool = False
+    cost_s: float | None = None
+
+
+def pace(within: int) -> int:
+    """In how many nights the rotation goes round, so that every node is measured in `within` nights."""
+    return max(1, math.floor(DUE * within))
+
+
+def quota(usable: int, within: int) -> int:
+    """Nodes a night."""
+    return math.ceil(usable / pace(within))
+
+
+def couples(states: Mapping[str, NodeState], past: Past, within: int) -> list[tuple[str, ...]]:
+    """The nodes whose turn it is, by twos: each with the one that it has not been measured with for longest.
+
+    First come suspects, then nodes that are due, those that nobody tried for longest before others and idle
+    ones before busy ones; then idle ones that will be due next. Busy ones that are not due wait for a night
+    in which they are idle.
+    """
+    tonight = past.tonight
+
+    def rank(node: str) -> tuple[bool, bool, bool, int, int]:
+        last = past.measured.get(node)
+        due = last is None or tonight - last >= pace(within)
+        tried = max(past.tried.get(node, -1), -1 if last is None else last)
+        return (
+            node not in past.suspects,
+            not due,
+            not states[node].idle,
+            tried,
+            -1 if last is None else last,
+        )
+
+    def asked(node: str) -> bool:
+        not_suspect, not_due, busy, *_ = rank(node)
+        return not (not_suspect and not_due and busy)
+
+    usable = [node for node, state in states.items() if state.usable]
+    turn = sorted(filter(asked, usable), key=rank)
+    number = quota(len(usable), within) + sum(node in past.suspects for node in turn)
+    return _pairs(turn[: number + number % 2], states, past.met)
+
+
+def _pairs(
+    nodes: Sequence[str], states: Mapping[str, NodeState], met: Mapping[frozenset[str], int]
+) -> list[tuple[str, ...]]:
+    left, found = list(nodes), list[tuple[str, ...]]()
+    while len(left) > 1:
+        first, *left = left
+        # an idle node does not wait for a busy one
+        apart = {other: met.get(frozenset((first, other)), -1) for other in left}
+        second = min(left, key=lambda other: (states[other].idle != states[first].idle, apart[other]))
+        left.remove(second)
+        found.append((first, second))
+    return found + [(node,) for node in left]
+
+
+def choose(
+    works: Iterable[Work], budget_s: float | None, reserve_s: float = 0.0
+) -> tuple[list[Work], list[Work]]:
+    """What a night measures, in this order, and what it leaves out for its budget.
+
+    First suspects, then what has not been measured for longest. What costs nobody knows how much is measured
+    before the rest, once, and known from then on. budget_s: node time in seconds, None without end; reserve_s
+    of it is kept for measuring again. The oldest is measured if the budget is enough for it alone.
+    """
+    by_age = sorted(works, key=lambda work: (-1 if work.last is None else work.last, work.name))
+    suspects = [work for work in by_age if work.suspect]
+    unknown = [work for work in by_age if not work.suspect and work.cost_s is None]
+    rest = [work for work in by_age if not work.suspect and work.cost_s is not None]
+    if budget_s is None:
+        return [*suspects, *unknown, *rest], []
+    budget_s = max(budget_s - reserve_s, SUSPECTS * budget_s)
+    # Of couples of nodes, which have one name, the first tells what the others cost.
+    unknown = [work for place, work in enumerate(unknown) if work.name not in names_of(unknown[:place])]
+    oldest = next((work.cost_s for work in rest if work.cost_s and work.cost_s <= budget_s), 0.0)
+    chosen = fitting(suspects, min(SUSPECTS * budget_s, budget_s - oldest))
+    chosen += unknown
+    others = [work for work in by_age if work not in chosen and work.cost_s is not None]
+    chosen += fitting(others, budget_s - sum(work.cost_s or 0.0 for work in chosen))
+    return chosen, [work for work in by_age if work not in chosen]
+
+
+def names_of(works: Iterable[Work]) -> set[str]:
+    """The names in some works."""
+    return {work.name for work in works}
+
+
+def fitting(works: Iterable[Work], budget_s: float) -> list[Work]:
+    """Those that fit into the budget one after the other; what costs nobody knows how much always does."""
+    found = []
+    for work in works:
+        if (work.cost_s or 0.0) <= budget_s:
+            found.append(work)
+            budget_s -= work.cost_s or 0.0
+    return found
+
+
+def expected(costs: Mapping[str, Sequence[float]], benchmarks: Mapping[str, int]) -> float | None:
+    """Node time (s) of some benchmarks, each so many times; None where one has been measured too seldom.
+
+    costs: by benchmark its node time in the nights so far, the last one last.
+    """
+    if any(len(costs.get(name, ())) < KNOWN for name in benchmarks):
+        return None
+    return sum(times * median(costs[name][-COSTS:]) for name, times in benchmarks.items())

@@ -1,0 +1,205 @@
+"""Which nodes and benchmarks a night chooses: order, budget, partners, and a year on a thousand nodes."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cron.rotation import NodeState, Past, Work, choose, couples, expected, fitting
+
+BUSY, DOWN = NodeState(idle=False), NodeState(usable=False, idle=False, why="down")
+
+
+def names(count: int) -> list[str]:
+    return [f"n{number:04d}" for number in range(count)]
+
+
+def test_suspects_come_first_then_what_is_unknown_longest() -> None:
+    works = [
+        Work(name="qperf", last=7, cost_s=100.0),
+        Work(name="osu", last=3, cost_s=100.0),
+        Work(name="hpcc", last=None, cost_s=None),
+        Work(name="iperf3", last=9, suspect=True, cost_s=100.0),
+        Work(name="stream", last=3, cost_s=100.0),
+    ]
+    chosen, left = choose(works, 300.0)
+    assert [work.name for work in chosen] == ["iperf3", "hpcc", "osu", "stream"]
+    assert [work.name for work in left] == ["qperf"]
+    chosen, left = choose(works, None)
+    assert (len(chosen), left) == (5, [])
+
+
+def test_suspects_that_last_do_not_end_the_rotation() -> None:
+    slow = [Work(name=f"slow {number}", last=9, suspect=True, cost_s=10.0) for number in range(50)]
+    chosen, _ = choose([*slow, Work(name="dear", last=1, cost_s=90.0)], 100.0)
+    assert [work.name for work in chosen] == ["slow 0", "dear"], "all but what the oldest takes"
+    cheap = [Work(name=f"cheap {number}", last=number, cost_s=10.0) for number in range(9)]
+    chosen, _ = choose([*slow, *cheap], 100.0)
+    assert Counter(work.suspect for work in chosen) == {True: 5, False: 5}
+
+
+def test_of_couples_whose_cost_nobody_knows_one_is_measured() -> None:
+    works = [Work(name="nodes", nodes=(f"a{n}", f"b{n}")) for n in range(5)]
+    chosen, left = choose(works, 60.0)
+    assert (len(chosen), len(left)) == (1, 4)
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(
+        st.builds(
+            Work, name=st.sampled_from("abcdefgh"), last=st.none() | st.integers(0, 9),
+            suspect=st.booleans(), cost_s=st.floats(1, 50),
+        ),
+        unique_by=lambda work: work.name, max_size=8,
+    ),
+    st.floats(1, 100), st.floats(0, 100),
+)  # fmt: skip
+def test_a_choice_stays_in_its_budget_and_forgets_nothing(
+    works: list[Work], budget: float, reserve: float
+) -> None:
+    chosen, left = choose(works, budget, reserve)
+    assert sum(work.cost_s or 0.0 for work in chosen) <= budget * (1 + 1e-9)
+    assert sorted(work.name for work in [*chosen, *left]) == sorted(work.name for work in works)
+
+
+def test_the_cost_of_a_couple_is_that_of_its_last_nights_and_known_from_the_third_on() -> None:
+    costs = {"stream": [*[99.0] * 20, *[10.0] * 9, 1e6], "pairs": [4.0, 4.0, 5.0], "likwid": [1.0, 1.0]}
+    assert expected(costs, {"stream": 2, "pairs": 1}) == 2 * 10.0 + 4.0
+    assert expected(costs, {"stream": 2, "likwid": 2}) is None
+
+
+def test_idle_nodes_come_first_and_nobody_waits_for_a_node_that_is_down() -> None:
+    states = dict.fromkeys(names(8), NodeState()) | {"n0000": BUSY, "n0001": DOWN}
+    turn = couples(states, Past(tonight=0), within=1)
+    assert turn == [("n0002", "n0003"), ("n0004", "n0005"), ("n0006", "n0007"), ("n0000",)]
+    measured = {"n0000": 3, **dict.fromkeys(names(8)[2:], 9)}
+    overdue = couples(states, Past(tonight=10, measured=measured), within=7)
+    assert overdue[0][0] == "n0000", "a busy node that is due waits in the queue"
+
+
+def test_partners_change_until_everybody_has_met_everybody() -> None:
+    met: dict[frozenset[str], int] = {}
+    states = dict.fromkeys(names(6), NodeState())
+    for night in range(15):
+        for couple in couples(states, Past(tonight=night, met=met), within=1):
+            met[frozenset(couple)] = night
+    assert len(met) == 15
+
+
+def test_a_node_that_always_fails_does_not_take_the_turn_of_others() -> None:
+    """Never measured whatever is tried: due every night, yet tried after those who wait for longer."""
+    states = dict.fromkeys(names(40), NodeState())
+    broken = set(names(40)[:20])
+    measured: dict[str, int] = {}
+    tried: dict[str, int] = {}
+    for night in range(60):
+        for couple in couples(states, Past(tonight=night, measured=measured, tried=tried), within=8):
+            for node in couple:
+                tried[node] = night
+                if node not in broken:
+                    measured[node] = night
+    assert min(measured[node] for node in states if node not in broken) > 60 - 8
+
+
+#: Node time of each benchmark (s): its median, and the shape of its log-normal tail. Of those with a shape of
+#: 1.5 one in sixteen takes more than ten times the median.
+NODE_COSTS = {"stream": (40.0, 0.5), "likwid": (60.0, 1.0), "pairs": (20.0, 1.5)}
+OTHERS = {"qperf": (300.0, 0.5), "osu": (600.0, 1.0), "hpcc": (2000.0, 1.0), "imb": (400.0, 1.5)}
+
+
+class Year:
+    """A cluster and its nights: nodes fail and are repaired, jobs come and go, and so do suspicions."""
+
+    def __init__(self, nodes: int, busy: float, budget_s: float, within: int) -> None:
+        self.draw = random.Random(7)
+        self.busy, self.budget_s, self.within = busy, budget_s, within
+        self.states = dict.fromkeys(names(nodes), NodeState())
+        self.past = Past(tonight=0, measured={}, tried={}, met={})
+        self.costs: dict[str, list[float]] = {}
+        self.others: dict[str, int | None] = dict.fromkeys(OTHERS)
+        #: By node, the nights since it was measured in which a job could have run at once; the most of them.
+        self.waited, self.longest = Counter[str](), Counter[str]()
+        self.tests = Counter[str]()
+        self.spent: list[float] = []
+
+    def pass_day(self) -> None:
+        """Nodes fail with 1 % a day and stay away for a week in the mean; jobs last for days."""
+        for node, state in self.states.items():
+            if not state.usable:
+                self.states[node] = NodeState() if self.draw.random() < 1 / 7 else DOWN
+            elif self.draw.random() < 0.01:
+                self.states[node] = DOWN
+            elif self.draw.random() < 0.4:
+                self.states[node] = BUSY if self.draw.random() < self.busy else NodeState()
+
+    def works(self) -> list[Work]:
+        past = replace(self.past, suspects=self.draw.sample(list(self.states), 3))
+        each = expected(self.costs, {"stream": 2, "likwid": 2, "pairs": 1})
+        turn = [
+            Work(
+                name="nodes", nodes=couple, cost_s=each,
+                suspect=any(node in past.suspects for node in couple),
+                last=min(past.measured.get(node, -1) for node in couple),
+            )
+            for couple in couples(self.states, past, self.within)
+        ]  # fmt: skip
+        return turn + [
+            Work(name=name, last=last, cost_s=expected(self.costs, {name: 1}))
+            for name, last in self.others.items()
+        ]
+
+    def night(self) -> None:
+        tonight, taken = self.past.tonight, dict[str, list[float]]()
+
+        def measure(name: str) -> float:
+            median, shape = (NODE_COSTS | OTHERS)[name]
+            taken.setdefault(name, []).append(median * self.draw.lognormvariate(0.0, shape))
+            return taken[name][-1]
+
+        spent = 0.0
+        for work in choose(self.works(), self.budget_s)[0]:
+            if not fitting([work], self.budget_s - spent):
+                continue
+            if not work.nodes:
+                spent += measure(work.name)
+                self.others[work.name] = tonight
+            self.past.tried.update(dict.fromkeys(work.nodes, tonight))
+            if work.nodes and all(self.states[node].idle for node in work.nodes):
+                spent += sum(measure(name) for name in ("stream", "likwid") for _ in work.nodes)
+                spent += measure("pairs")
+                self.past.measured.update(dict.fromkeys(work.nodes, tonight))
+                self.past.met[frozenset(work.nodes)] = tonight
+                self.tests.update(work.nodes)
+        for name, costs in taken.items():
+            self.costs.setdefault(name, []).append(sum(costs) / len(costs))
+        for node, state in self.states.items():
+            self.waited[node] += state.idle
+            self.longest[node] = max(self.longest[node], self.waited[node])
+            if self.past.measured.get(node) == tonight:
+                self.waited[node] = 0
+        self.spent.append(spent)
+        self.past = replace(self.past, tonight=tonight + 1)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "nights", "busy"),
+    [(60, 90, 0.0), (60, 90, 0.3), (60, 90, 0.7), pytest.param(1000, 365, 0.3, marks=pytest.mark.slow)],
+)
+def test_a_year_of_nights_comes_to_every_node(nodes: int, nights: int, busy: float) -> None:
+    """Each node within so many of the nights in which a job could have run on it at once."""
+    within, budget_s = 14, 2 * 3600.0 + 30.0 * nodes
+    year = Year(nodes, busy, budget_s, within)
+    for _ in range(nights):
+        year.pass_day()
+        year.night()
+    assert max(year.longest.values()) <= within
+    assert sum(year.spent) / nights <= budget_s, "the last one of a night may take longer than expected"
+    assert min(last or 0 for last in year.others.values()) >= nights - within
+    partners = Counter(node for pair in year.past.met for node in pair)
+    assert partners.total() >= 0.9 * year.tests.total(), "hardly anybody meets the same node twice in a year"

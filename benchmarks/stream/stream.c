@@ -45,7 +45,9 @@ typedef double vector;
 #define STORES "ordinary"
 #endif
 
-#define ROUNDS 10
+#ifndef NTIMES /* as in the official stream.c: -DNTIMES=20 */
+#define NTIMES 10
+#endif
 #define RULE "-------------------------------------------------------------\n"
 #define CACHE_MULTIPLE 4
 
@@ -148,7 +150,7 @@ int main(int argc, char **argv)
         n = 10000000;
     if (argc > 1)
         n = positive(argv[1], "ELEMENTS");
-    size_t ntimes = argc > 2 ? positive(argv[2], "NTIMES") : ROUNDS;
+    size_t ntimes = argc > 2 ? positive(argv[2], "NTIMES") : NTIMES;
     if (ntimes < 2 || ntimes > 200) {
         fprintf(stderr, "stream: NTIMES must be 2 to 200: the first round does not count, and values grow 15-fold a round\n");
         return 2;
@@ -165,6 +167,17 @@ int main(int argc, char **argv)
         fprintf(stderr, "stream: no memory for three arrays of %zu bytes\n", bytes);
         return 1;
     }
+
+    printf(RULE "STREAM variant of NPC (array size found at run time)\n" RULE);
+    printf("This system uses %zu bytes per array element.\n" RULE, sizeof(double));
+    printf("Array size = %zu (elements), Offset = 0 (elements)\n", n);
+    printf("Memory per array = %.1f MiB (= %.1f GiB).\n", bytes / 1048576.0, bytes / 1073741824.0);
+    printf("Total memory required = %.1f MiB (= %.1f GiB).\n", 3 * bytes / 1048576.0, 3 * bytes / 1073741824.0);
+    printf("Last-level caches = %.1f MiB.\n", caches / 1048576.0);
+    printf("Stores = %s.\n", STORES);
+    printf("Each kernel will be executed %zu times.\n", ntimes);
+    printf(" The *best* time for each kernel (excluding the first iteration)\n");
+    printf(" will be used to compute the reported bandwidth.\n" RULE);
 
     int threads = 0;
 #pragma omp parallel
@@ -185,16 +198,6 @@ int main(int argc, char **argv)
         a[i] = 2.0 * a[i];
     t = now() - t;
 
-    printf(RULE "STREAM variant of NPC (array size found at run time)\n" RULE);
-    printf("This system uses %zu bytes per array element.\n" RULE, sizeof(double));
-    printf("Array size = %zu (elements), Offset = 0 (elements)\n", n);
-    printf("Memory per array = %.1f MiB (= %.1f GiB).\n", bytes / 1048576.0, bytes / 1073741824.0);
-    printf("Total memory required = %.1f MiB (= %.1f GiB).\n", 3 * bytes / 1048576.0, 3 * bytes / 1073741824.0);
-    printf("Last-level caches = %.1f MiB.\n", caches / 1048576.0);
-    printf("Stores = %s.\n", STORES);
-    printf("Each kernel will be executed %zu times.\n", ntimes);
-    printf(" The *best* time for each kernel (excluding the first iteration)\n");
-    printf(" will be used to compute the reported bandwidth.\n" RULE);
     printf("Number of Threads requested = %d\n", omp_get_max_threads());
     printf("Number of Threads counted = %d\n" RULE, threads);
     printf("Your clock granularity/precision appears to be %.3g microseconds.\n", tick * 1e6);

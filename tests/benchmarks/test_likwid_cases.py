@@ -206,7 +206,7 @@ def test_every_chosen_kernel_runs_here_and_gives_its_number(written: list[dict[s
     assert len(chosen) == 6
     for kernel, case in chosen.items():
         words = case["values"]["case"].split()
-        argv = ["likwid-bench", *words[:-1], "10"]
+        argv = ["likwid-bench", *words[:-1], "1"]
         ended = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
         assert ended.returncode == 0, f"{kernel}: {ended.stderr}"
         readings = parsers.parse("likwid", ended.stdout, argv)

@@ -89,8 +89,9 @@ def test_our_source_has_what_the_parser_reads(stream: Path) -> None:
 
 def test_a_rate_is_the_bytes_moved_over_the_least_time(stream: Path) -> None:
     """16 bytes an element for Copy and Scale, 24 for Add and Triad; MB of 10^6."""
+    printed = run(stream, ELEMENTS).stdout
     for name, words in (("Copy", 2), ("Scale", 2), ("Add", 3), ("Triad", 3)):
-        row = re.search(rf"^{name}: +(.*)$", run(stream, ELEMENTS).stdout, re.MULTILINE)
+        row = re.search(rf"^{name}: +(.*)$", printed, re.MULTILINE)
         assert row
         rate, average, least, most = map(float, row[1].split())
         assert least <= average <= most
@@ -99,7 +100,7 @@ def test_a_rate_is_the_bytes_moved_over_the_least_time(stream: Path) -> None:
 
 
 def test_by_default_an_array_is_four_times_the_last_level_caches(stream: Path) -> None:
-    """What it says before it measures; that it measures then is seen where JUBE runs it."""
+    """What it says before it touches them; that it measures then is seen where JUBE runs it."""
     with subprocess.Popen(["stdbuf", "-oL", stream], stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
         said = "".join(itertools.takewhile(lambda line: "Each kernel" not in line, running.stdout))
@@ -258,6 +259,12 @@ def test_a_setting_that_does_not_exist_is_named(words: list[str]) -> None:
     assert f"stream_{words[0][2:]} {words[1]}: " in ended.stderr and "Traceback" not in ended.stderr
 
 
+@pytest.fixture(scope="module")
+def of_three_threads(stream: Path) -> str:
+    """What it prints with three threads, which nothing bound."""
+    return run(stream, ELEMENTS, threads=3).stdout
+
+
 def run_case(stream: Path, case: dict[str, Any], *before: str) -> subprocess.CompletedProcess[str]:
     """A case as `npc sample` starts it, with few elements."""
     words = fill_in(["env", "{case}", ELEMENTS], case["values"])
@@ -306,10 +313,10 @@ def test_threads_that_got_one_cpu_together_are_no_measurement(stream: Path) -> N
     ids=["one each", "hardware threads", "unbound", "two on one", "nested", "one unknown", "no CPUs", "cut"],
 )
 def test_threads_share_cpus_where_there_are_fewer(
-    stream: Path, places: list[str], cpus: str | None, shared: str
+    of_three_threads: str, places: list[str], cpus: str | None, shared: str
 ) -> None:
     lines = [f"OpenMP thread {thread} of 3 on CPUs {place}" for thread, place in enumerate(places)]
-    text = "\n".join([run(stream, ELEMENTS, threads=3).stdout, *lines, ""])
+    text = "\n".join([of_three_threads, *lines, ""])
     for reading in parsers.parse("stream", text):
         assert reading.params.get("thread_cpus") == cpus
         assert reading.status == (f"invalid: {shared}" if shared else OK)

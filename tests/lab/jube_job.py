@@ -26,6 +26,8 @@ SMALL = {
     "NPC_SOCKPERF_THROUGHPUT_SIZES": "1K",
     "NPC_OSU_MAX_SIZE": "1024",
     "NPC_MODELS_MAX_SIZE": "1024",
+    # the arrays stay four times the caches, or no number were valid
+    "NPC_STREAM_CFLAGS": "-O3 -march=native -fopenmp -DNTIMES=2",
     "NPC_LIKWID_SIDE_SAMPLES": "0",
     "NPC_HPCC_N": "1200",
     "NPC_PATTERNS_MAX_SIZE": "8192",

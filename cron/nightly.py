@@ -6,15 +6,16 @@ at any instant loses nothing: the next one waits for its jobs, collects, keeps a
 
 from __future__ import annotations
 
-import shutil
+import contextlib
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cron import measure
+from cron import measure, retention
 from cron.verdict import NightVerdict, Verdict
 from npc.jobs.checkout import checkout, settings
 from npc.jobs.stop import Stop
@@ -38,8 +39,6 @@ FIRST: Final = 1 / 2
 WITNESS_DAYS: Final = 60
 #: With less time left nothing more is measured.
 LEAST_S: Final = 10.0
-#: Verdicts whose raw runs are never pruned.
-KEPT: Final = frozenset(verdict.name for verdict in Verdict if verdict.exit_code)
 
 
 class Stopped(Exception):
@@ -101,10 +100,10 @@ class NightRun:
             self.notes.append(f"{gone} night{'s' * (gone > 1)} did not run since {last:%Y-%m-%d %H:%M} UTC")
         taken = {night.name for night in nights}
         name = night_name(now)
-        name = next(
-            each for n in range(len(taken) + 1) if (each := f"{name}-{n}" if n else name) not in taken
-        )
+        names = (f"{name}-{n}" if n else name for n in count())
+        name = next(n for n in names if n not in taken and not (self.options.runs / n).exists())
         folder = self.options.runs / name
+        retention.begin(folder, self.options.history)
         self.journal.note(name, "begun", folder=str(folder), words=self.options.words)
         night = JournalEntry(name, folder, now, self.options.words)
 
@@ -115,13 +114,15 @@ class NightRun:
                 self._measure(night, part, 1 / (len(parts) - number + 1))
             verdict = self._judge(night)
         matrix = self._confirm(night, verdict)
-        if matrix and matrix.slow:
-            from cron.judge import confirmed
+        from cron.judge import confirmed, with_lost
 
+        verdict = with_lost(verdict, night.lost)  # the pairs may have lost another
+        if matrix and matrix.slow:
             verdict = confirmed(verdict, {(each.kind, frozenset(each.nodes)) for each in matrix.slow})
         self.journal.note(
             name, "judged", verdict=verdict.verdict.name, suspects=[each.name for each in verdict.suspects]
         )
+        self._leave_what_is_not_ours()
         if problems := list(dict.fromkeys(self.history.problems)):
             self.notes.append(f"{len(problems)} rows of the history cannot be read, the first: {problems[0]}")
         return Outcome(verdict, folder, self.notes, matrix)
@@ -135,10 +136,19 @@ class NightRun:
     def end(self, night: NightVerdict) -> None:
         """Note that everything about a night is written, and prune what need not be kept."""
         self.journal.note(night.run, "ended", verdict=night.verdict.name)
-        for old in prunable(self.journal.entries(), self.options.keep_runs):
-            shutil.rmtree(old.folder, ignore_errors=True)
-            if not old.folder.exists():
+        for old in retention.prunable(self.journal.entries(), self.options.keep_runs):
+            with contextlib.suppress(retention.NotOurs, OSError):
+                retention.remove(old, self.options.runs, self.options.history)
                 self.journal.note(old.name, "pruned")
+
+    def _leave_what_is_not_ours(self) -> None:
+        """Say, once, which folders of the journal retention will never touch."""
+        for old in retention.prunable(self.journal.entries(), self.options.keep_runs):
+            try:
+                retention.check(old, self.options.runs, self.options.history)
+            except retention.NotOurs as why:
+                self.notes.append(f"raw runs of {old.name} stay: {why}")
+                self.journal.note(old.name, "left", why=str(why))
 
     # -- measuring ---------------------------------------------------------------------------------------
 
@@ -281,7 +291,13 @@ class NightRun:
     def _repair(self, night: JournalEntry) -> None:
         """Finish a night that was cut off: collect, keep and judge what it measured."""
         rows = 0
-        for progress in list(night.parts.values()):
+        parts = list(night.parts.values())
+        try:
+            retention.check(night, night.folder.parent, self.options.history)
+        except retention.NotOurs as why:  # a copied journal: those jobs may be another's
+            self.notes.append(f"nothing is collected for {night.name}: {why}")
+            parts = []
+        for progress in parts:
             part = progress.part
             if progress.kept or part.kind == "pairs":
                 continue
@@ -334,12 +350,6 @@ def rules(platform: Path, history: Path) -> tuple[tuple[Band, ...], dict[Series,
     file = platform / PLATFORM_FILE
     bands = bands_of(read_platform(file)) if file.exists() else ()
     return bands, baselines_of(read_acceptances(history))
-
-
-def prunable(nights: Sequence[JournalEntry], keep: int) -> list[JournalEntry]:
-    """Nights whose raw runs may go: ended well, and `keep` such nights are younger."""
-    good = [night for night in nights if night.ended and night.verdict not in KEPT and not night.pruned]
-    return good[: max(0, len(good) - keep)]
 
 
 def _place(record: Record) -> tuple[str, ...]:

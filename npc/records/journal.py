@@ -11,6 +11,7 @@
 ``judged``     ``verdict``, ``suspects``
 ``ended``      ``verdict``; with ``cut`` where a later night had to end it
 ``pruned``     its raw runs are gone
+``left``       ``why``: retention does not touch them, not now and not later
 
 Whatever is not there has to be done again, and all of it may be: records are not appended twice.
 """
@@ -73,6 +74,7 @@ class JournalEntry:
     ended: bool = False
     cut: bool = False
     pruned: bool = False
+    left: bool = False
 
 
 class Journal:
@@ -122,6 +124,8 @@ def _take(nights: dict[str, JournalEntry], line: Mapping[str, Any]) -> None:
         night.cut = night.cut or bool(line.get("cut"))
     elif event == "pruned":
         night.pruned = True
+    elif event == "left":
+        night.left = True
 
 
 def missed(nights: Sequence[JournalEntry], now: datetime) -> int:

@@ -16,7 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cron.nightly import NightRun, Options, prunable
+from cron import retention
+from cron.nightly import NightRun, Options
+from cron.retention import prunable
 from cron.schedule import blocks, script_text, systemd_units, with_block, without_block
 from npc.files import append_line, read_lines
 from npc.jobs.stop import Stop
@@ -74,12 +76,55 @@ def test_nights_that_did_not_begin_are_counted(days: list[float], now: float, ex
     assert missed(nights, moment) == expected
 
 
-def test_raw_runs_of_good_nights_are_pruned_and_of_bad_ones_never() -> None:
+def test_raw_runs_of_good_nights_are_prunable_and_of_bad_ones_never() -> None:
     verdicts = ["PASS", "DEGRADED", "PASS", "WATCH", "MISSING", "PASS", "PASS"]
     nights = [night(number, number, verdict) for number, verdict in enumerate(verdicts)]
     nights.append(night(7, 7, ended=False))
     assert [each.name for each in prunable(nights, 2)] == ["night 0", "night 2", "night 3"]
     assert prunable(nights, 14) == []
+
+
+def test_retention_removes_what_the_night_made_and_nothing_that_a_journal_says(tmp_path: Path) -> None:
+    """A journal may be copied, edited, or restored beside folders that somebody has moved."""
+    runs, history, name = tmp_path / "runs", tmp_path / "history", "20261121T023000Z"
+    moment = datetime(2026, 11, 21, 2, 30, tzinfo=timezone.utc)
+
+    def refused(folder: Path, why: str, name: str = name, history: Path = history) -> None:
+        before = sorted(tmp_path.rglob("*"))
+        with pytest.raises(retention.NotOurs, match=why):
+            retention.remove(JournalEntry(name, folder, moment), runs, history)
+        assert sorted(tmp_path.rglob("*")) == before, "nothing is touched"
+
+    def made(folder: Path) -> Path:
+        retention.begin(folder, history)
+        (folder / "first/000000").mkdir(parents=True)
+        (folder / "first.log").write_text("words")
+        return folder
+
+    own, elsewhere = made(runs / name), made(tmp_path / "elsewhere" / name)
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "thesis").touch()
+    refused(precious, "is no night's folder below")
+    refused(elsewhere, "is no night's folder below")
+    refused(runs / name / ".." / ".." / "precious", "is no night's folder below")
+    refused(runs / ".." / "precious", "is no night's folder below", name="../precious")
+    refused(own, "mark", history=tmp_path / "copied")
+    (runs / f"{name}-1").symlink_to(elsewhere)
+    refused(runs / f"{name}-1", "or a link", name=f"{name}-1")
+    copied = Path(shutil.copytree(own, runs / f"{name}-2"))
+    refused(copied, "mark", name=copied.name)
+    (copied / retention.MARK).unlink()
+    (copied / retention.MARK).symlink_to(own / retention.MARK)
+    refused(copied, "mark", name=copied.name)
+    if os.geteuid() == 0:
+        os.chown(own, 65534, 65534)
+        refused(own, "belongs to another user")
+        os.chown(own, 0, 0)
+    (own / "first/link").symlink_to(precious)
+    retention.remove(JournalEntry(name, own, moment), runs, history)
+    assert not own.exists() and (precious / "thesis").exists(), "links are removed, not followed"
+    retention.remove(JournalEntry(name, own, moment), runs, history)
 
 
 # -- when it runs --------------------------------------------------------------------------------------

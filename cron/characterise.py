@@ -84,9 +84,8 @@ def measure_and_draw(what: Characterisation, as_json: bool) -> int:
     ending = _run_and_wait(what, run)
     workpackages = read_workpackages(run, wait.WRITING_S)
     if not isinstance(ending, signal.Signals):
-        for verb in ("analyse", "result"):
-            words = ["jube", verb, str(what.outpath), "--id", str(number)]
-            subprocess.run(words, cwd=what.home, env=what.env, capture_output=True)
+        words = ["jube", "result", str(what.outpath), "--id", str(number), "--analyse"]
+        subprocess.run(words, cwd=what.home, env=what.env, capture_output=True)
     step(what.home, "environment", "--output", str(run / "environment.json"))
     step(what.home, "collect", str(run))
     records = read_run(run) if (run / RECORDS).exists() else []

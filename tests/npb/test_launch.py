@@ -9,6 +9,8 @@ import pytest
 
 from npc.records.launch import read_launches
 from npc.records.record import read_csv
+from npc.records.series import Series
+from parsers.run.collect import collect_run
 from tests.lab.npb_job import Job, free_port, listening_server, python, run
 
 pytestmark = pytest.mark.slow
@@ -41,7 +43,10 @@ def test_sockperf_as_the_readme_writes_it(tmp_path: Path) -> None:
 def test_a_sweep_makes_records_in_si_units_with_their_raw_files(tmp_path: Path) -> None:
     out = tmp_path / "out"
     sweep = "--repeat msg_size:1K:16K:*16 tcp_bw tcp_lat"
-    ended = run(*qperf(free_port(), f"-uu -vu {sweep}"), "--killserver", "--runs", "2", "--output", str(out))
+    ended = run(
+        *qperf(free_port(), f"-uu -vu {sweep}"), "--killserver", "--runs", "2",
+        "--platform", "fuchs", "--output", str(out),
+    )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
     launches = read_launches(out)
     assert (launches.tool, launches.planned, len(launches.launches)) == ("qperf", 4, 4)
@@ -61,6 +66,8 @@ def test_a_sweep_makes_records_in_si_units_with_their_raw_files(tmp_path: Path) 
             assert 1e-7 < record.value < 1e-2
         else:
             assert 1e6 < record.value < 1e12
+    assert records == collect_run(out, "fuchs")
+    assert len({Series.of(record) for record in records}) == 4, "both samples are of one series"
 
 
 def test_shuffled_runs_follow_their_recorded_seed(tmp_path: Path) -> None:

@@ -31,10 +31,10 @@ def test_eight_random_rounds_name_the_culprits_first_and_nobody_on_a_healthy_mac
     scenario: bench_blame.Scenario,
 ) -> None:
     outcomes = [
-        bench_blame.trial(seed, scenario, nodes=1024, rounds=8, noise=0.02, again=True) for seed in range(40)
+        bench_blame.trial(seed, scenario, nodes=1024, rounds=8, noise=0.02, again=True) for seed in range(20)
     ]
     outcomes += [
-        bench_blame.trial(seed, scenario, nodes=4096, rounds=8, noise=0.02, again=True) for seed in range(5)
+        bench_blame.trial(seed, scenario, nodes=4096, rounds=8, noise=0.02, again=True) for seed in range(3)
     ]
     if scenario is bench_blame.HEALTHY:
         assert [outcome.innocent for outcome in outcomes] == [0] * len(outcomes)

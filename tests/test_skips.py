@@ -44,6 +44,7 @@ def run(folder: Path, **environ: str) -> subprocess.CompletedProcess[str]:
     (folder / "test_some.py").write_text(TESTS)
     (folder / "test_module.py").write_text(WHOLE_MODULE)
     kept = {name: value for name, value in os.environ.items() if name != "CI"}
+    kept["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--continue-on-collection-errors"],
         cwd=folder,

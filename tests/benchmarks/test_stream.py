@@ -103,7 +103,7 @@ def test_by_default_an_array_is_four_times_the_last_level_caches(stream: Path) -
     """What it says before it touches them; that it measures then is seen where JUBE runs it."""
     with subprocess.Popen(["stdbuf", "-oL", stream], stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
-        said = "".join(itertools.takewhile(lambda line: "Each kernel" not in line, running.stdout))
+        said = "".join(itertools.takewhile(lambda line: "Stores" not in line, running.stdout))
         running.kill()
     elements = re.search(r"Array size = (\d+) \(elements\)", said)
     assert elements

@@ -26,6 +26,7 @@ from npc.jobs.progress import Row, rows_of
 from npc.jobs.workpackages import Progress
 from npc.records.record import save_csv
 from parsers.run.collect import collect_run
+from tests.lab.in_process import npc
 from tests.lab.jube_job import NPC, SMALL, command, finish, path_without, platform, start
 from tests.lab.npb_job import Job
 from tests.lab.terminal import shown_text
@@ -58,7 +59,7 @@ def refused(*words: str | Path, **environment: str) -> subprocess.CompletedProce
     ],
 )
 def test_a_mistake_is_usage_with_what_was_perhaps_meant(words: list[str], told: list[str]) -> None:
-    ended = refused(*words)
+    ended = npc("characterise", *words)
     assert ended.returncode == 2
     assert not ended.stdout and "Traceback" not in ended.stderr
     for text in told:
@@ -114,14 +115,6 @@ def test_without_jube_it_says_where_help_is(tmp_path: Path) -> None:
     assert ended.returncode == 1
     assert ended.stderr == "Error: jube is not installed: `npc doctor` says how to get it here\n"
     assert [path.name for path in (tmp_path / "runs").iterdir()] == [".characterise.lock"]
-
-
-def test_what_jube_refuses_is_told_in_its_words(tmp_path: Path) -> None:
-    ended = refused("--output", tmp_path, "--tag", "memory", NPC_SAMPLES="many")
-    assert ended.returncode == 1
-    assert (
-        "JUBE started nothing" in ended.stderr and '"many" cannot be represented as a "int"' in ended.stderr
-    )
 
 
 def test_tags_without_a_benchmark_are_said_and_nothing_is_measured(tmp_path: Path) -> None:
@@ -357,11 +350,13 @@ def test_stopped_it_collects_what_was_measured_and_leaves_nothing(
     assert json.loads((run / "roofline.json").read_text())
 
 
-def test_a_lock_that_its_holder_left_behind_is_free(tmp_path: Path) -> None:
+def test_a_lock_left_behind_is_free_and_what_jube_refuses_is_told_in_its_words(tmp_path: Path) -> None:
     lock = tmp_path / ".characterise.lock"
     lock.write_text("process 1")
     wrong = ("--output", tmp_path, "--tag", "memory")
-    assert "JUBE started nothing" in refused(*wrong, NPC_SAMPLES="many").stderr
+    free = refused(*wrong, NPC_SAMPLES="many")
+    assert free.returncode == 1 and "JUBE started nothing" in free.stderr
+    assert '"many" cannot be represented as a "int"' in free.stderr
     with lock.open("a") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         held = refused(*wrong, NPC_SAMPLES="many")

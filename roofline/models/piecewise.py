@@ -260,7 +260,7 @@ def _costs(x: Array, y: Array) -> Array:
 
     u, v = 1 / y, x / x[-1] / y  # the weighted columns of the design; the weighted y is 1 everywhere
     total = np.cumsum([u * u, u * v, v * v, u, v, np.ones_like(u)], axis=1)
-    before = np.pad(total[:, :-1], ((0, 0), (1, 0)))
+    before = np.concatenate([np.zeros((len(total), 1)), total[:, :-1]], axis=1)
     *sums, count = total[:, None, :] - before[:, :, None]
     explained = _solve(*sums)[2]
     return np.where((count >= LEAST) & ~np.isnan(explained), np.maximum(count - explained, 0.0), np.inf)

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from statistics import median
 from typing import Final, Literal, NamedTuple
 
@@ -239,9 +240,16 @@ def _sample(key: PairKey, found: Sequence[tuple[str, Record]]) -> _Sample:
 
 def _whole_key(record: Record) -> PairKey:
     series = Series.of(record)
-    params = tuple(sorted(json.loads(series.params).items()))
     test = test_name(series.benchmark, series.case)
-    return PairKey(test, series.metric, series.size, series.nodes, record.tool_version, params)
+    return PairKey(
+        test, series.metric, series.size, series.nodes, record.tool_version, _sorted_params(series.params)
+    )
+
+
+@lru_cache(maxsize=4096)
+def _sorted_params(text: str) -> tuple[tuple[str, str], ...]:
+    """Those of `Series.params`: a run's many records have few different ones."""
+    return tuple(sorted(json.loads(text).items()))
 
 
 def _key(whole: PairKey, record: Record, choice: Choice) -> PairKey | None:

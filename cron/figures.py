@@ -1,4 +1,4 @@
-"""Pictures of a history: performance over the number of the measurement, and the allocation heat map.
+"""Pictures of a history: all series of a benchmark over the nights, and the allocation heat map.
 
 As figures 6 to 8 and 9 of Bartelheimer, Zhu, Neuwirth (2023).
 """
@@ -6,13 +6,19 @@ As figures 6 to 8 and 9 of Bartelheimer, Zhu, Neuwirth (2023).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from cron.series import direction, label
-from npc.figures.chart import Axis, Cell, Chart, Grid, Mark, Tick, Trace, linear_ticks, quantity_axis
+from cron.series import case_of, direction, label
+from cron.verdict import NightVerdict, SeriesVerdict, Verdict
+from npc.figures.chart import Axis, Cell, Chart, Grid, Tick, quantity_axis, time_axis
+from npc.figures.nights import Course, Night, traces, values
 from npc.figures.printed import save, save_grid
 from npc.machine.fabric import in_order
 from npc.records.history import Point
@@ -23,48 +29,151 @@ from npc.records.units import METRICS
 if TYPE_CHECKING:
     from npc.machine.fabric import Topology
 
+#: Panels of one picture, at most, and in one column.
+_MOST_PANELS: Final = 48
+_ONE_COLUMN: Final = 6
+#: Numbers of nodes whose values differ by a larger factor stand over a logarithmic axis.
+_LINEAR: Final = 10.0
 #: Nodes and nights in one heat map, at most; the newest nights.
 MAX_NODES: Final = 256
 MAX_NIGHTS: Final = 90
 
 
-def over_measurements(points: Sequence[Point], path: Path) -> None:
-    """One series: each sample over the number of its measurement, and the nights' medians. Raises OSError.
+class Picture(NamedTuple):
+    """One picture: its file's name, its title, and its panels, each one test at all its numbers of nodes."""
 
-    points: of one series, in the order of time, one at least usable.
+    name: str
+    title: str
+    panels: list[list[Series]]
+
+
+def over_nights(
+    points: Sequence[Point], folder: Path, verdicts: Iterable[NightVerdict] = ()
+) -> Iterator[Path]:
+    """Every series over its nights: ``BENCHMARK.png``, or a picture for each of its tests where it has many
+    series; which pictures were drawn. Raises OSError.
+
+    verdicts: of the nights, the oldest first.
     """
-    used = [point for point in points if point.status == OK and point.value is not None]
-    key, unit = used[0].key, METRICS[used[0].key.metric].unit
-    traces = []
-    for again, colour, shape, name in ((False, "blue", 0, "sample"), (True, "orange", 2, "measured again")):
-        marks = tuple(
-            Mark(number, point.value or 0.0)
-            for number, point in enumerate(used, 1)
-            if point.remeasured is again
+    judged = _judged(verdicts)
+    begun: dict[str, str] = {}
+    for point in points:
+        begun[point.run] = min(begun.get(point.run, point.time), point.time)
+    runs = sorted(begun, key=lambda run: (begun[run], run))
+    found: dict[Series, dict[str, list[Point]]] = {}
+    for point in points:
+        found.setdefault(point.key, {}).setdefault(point.run, []).append(point)
+    moments = {run: datetime.fromisoformat(begun[run].replace("Z", "+00:00")).timestamp() for run in runs}
+    keys = [key for key, nights in found.items() if any(map(_values, nights.values()))]
+    for figure in pictures(keys):
+        columns = 1 if len(figure.panels) <= _ONE_COLUMN else 2
+        x = time_axis("Night (UTC)", moments.values(), most=9 if columns == 1 else 5)
+        many = len(figure.panels) > 2
+        rows = -(-len(figure.panels) // columns)
+        unlabelled = Axis("", x.low, x.high, False, tuple(Tick(tick.value, "") for tick in x.ticks))
+        charts = [
+            _chart(
+                [course(key, found[key], judged.get(key, {}), moments) for key in panel], panel,
+                x if number % rows == 0 or number == len(figure.panels) else unlabelled, many,
+            )
+            for number, panel in enumerate(figure.panels, 1)
+        ]  # fmt: skip
+        path = folder / f"{figure.name}.png"
+        last = f"{len(runs)} nights from {begun[runs[0]][:10]} to {begun[runs[-1]][:10]}"
+        height = 1.2 + max(rows * (1.4 if many else 3.4), 4.6)
+        save(
+            charts,
+            [path],
+            title=f"{figure.title}, {figure.panels[0][0].platform}: {last}",
+            columns=columns,
+            inches=(12.0, height),
+            legend="ends",
         )
-        if marks:
-            traces.append(Trace(name, colour, marks=marks, shape=shape, small=True, faint=True))
-    nights: dict[str, dict[int, float]] = {}
-    for number, point in enumerate(used, 1):
-        nights.setdefault(point.run, {})[number] = point.value or 0.0
-    steps = [
-        (end, median(values.values()))
-        for values in nights.values()
-        for end in (min(values) - 0.5, max(values) + 0.5)
-    ]
-    traces.append(Trace("median of the night", "ink", lines=(tuple(steps),), width=1.0))
-    ticks = tuple(Tick(number, f"{number:g}") for number in linear_ticks(0, len(used)))
-    days = f"{len(nights)} nights from {used[0].time[:10]} to {used[-1].time[:10]}"
-    name = key.metric.replace("_", " ").capitalize()
-    chart = Chart(
-        ident="",
-        title=label(key),
-        text="",
-        x=Axis(f"Measurement, {days}", 0, len(used) + 1, log=False, ticks=ticks),
-        y=quantity_axis(name, (point.value or 0.0 for point in used), unit, log=False),
-        traces=tuple(traces),
+        yield path
+
+
+def pictures(keys: Iterable[Series]) -> Iterator[Picture]:
+    """Which series go into which picture: each is one benchmark, or one test of it where these are many."""
+    of_benchmark: dict[str, list[list[Series]]] = {}
+    for _, same in groupby(sorted(keys, key=_apart_from_nodes), key=_apart_from_nodes):
+        panel = sorted(same, key=attrgetter("nodes"))
+        of_benchmark.setdefault(panel[0].benchmark, []).append(panel)
+    for benchmark, panels in of_benchmark.items():
+        parts = {benchmark: panels}
+        if len(panels) > _MOST_PANELS:
+            parts = {}
+            for panel in panels:
+                parts.setdefault(case_of(panel[0]), []).append(panel)
+        for title, mine in parts.items():
+            name = "-".join("".join(c if c.isalnum() else "_" for c in word) for word in title.split())
+            name = name or "series"
+            for number, first in enumerate(range(0, len(mine), _MOST_PANELS), 1):
+                some = mine[first : first + _MOST_PANELS]
+                yield Picture(name if number == 1 else f"{name}-{number}", title, some)
+
+
+def _apart_from_nodes(key: Series) -> tuple[object, ...]:
+    return key._replace(nodes=0).order
+
+
+def _judged(verdicts: Iterable[NightVerdict]) -> dict[Series, dict[str, SeriesVerdict]]:
+    """By series and night, the verdicts that are not PASS."""
+    found: dict[Series, dict[str, SeriesVerdict]] = {}
+    for night in verdicts:
+        for each in night.series:
+            if each.verdict is not Verdict.PASS:
+                found.setdefault(each.key, {})[night.run] = each
+    return found
+
+
+def course(
+    key: Series,
+    found: Mapping[str, Sequence[Point]],
+    judged: Mapping[str, SeriesVerdict],
+    moments: Mapping[str, float],
+) -> Course:
+    """A series over its nights, with when they began; judged: its verdicts that are not PASS, by night."""
+    nights, changes, since = [], list[str](), ""
+    for run, moment in moments.items():
+        verdict = judged[run].verdict if run in judged else Verdict.PASS
+        # Where a number is missing or not believed, nobody knows whether the level is still another one.
+        if verdict not in (Verdict.MISSING, Verdict.INVALID):
+            if since and not (run in judged and judged[run].since):
+                changes.append(since)
+            since = judged[run].since if run in judged else ""
+        points = found.get(run, ())
+        if not points and run not in judged:
+            continue
+        first, again = _values(points), _values(points, again=True)
+        middle, low, high = (median(first), min(first), max(first)) if first else (math.nan,) * 3
+        name = "" if verdict is Verdict.PASS else verdict.name
+        nights.append(Night(moment, middle, low, high, median(again) if again else math.nan, name))
+    changes += [since] if since else []
+    name = f"{key.nodes} node{'s' * (key.nodes > 1)}"
+    return Course(
+        name, nights, [(moments[run], "another level since then") for run in changes if run in moments]
     )
-    save([chart], [path])
+
+
+def _values(points: Iterable[Point], again: bool = False) -> list[float]:
+    """The usable values of a night's first measurement, or of its second."""
+    usable = (point for point in points if point.status == OK and point.remeasured is again)
+    return [point.value for point in usable if point.value is not None]
+
+
+def _chart(courses: Sequence[Course], keys: Sequence[Series], x: Axis, many: bool) -> Chart:
+    """A panel: one test at all its numbers of nodes. many: there are many panels, so that each is small."""
+    key, metric = keys[0], keys[0].metric
+    title = label(key if len(keys) == 1 else key._replace(nodes=1)).removeprefix(f"{key.benchmark} ")
+    held = list(values(courses))
+    spread = max(held) > _LINEAR * min(held) > 0
+    name = "" if many else metric.replace("_", " ").capitalize()
+    y = quantity_axis(name, held, METRICS[metric].unit, log=spread, most=6 if many else 9)
+    drawn = [trace for trace, _ in traces(courses, y)]
+    if len(courses) == 1:
+        name = "median of a night" + "; shaded: the range of its samples" * bool(drawn[0].bands)
+        drawn[0] = replace(drawn[0], name=name, hover=False)
+    return Chart(ident="", title=title, text="", x=x, y=y, traces=tuple(drawn))
 
 
 def allocation(points: Sequence[Point], path: Path, topology: Topology | None = None) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cron.variation import Variation
+    from cron.verdict import NightVerdict
     from npc.records.history import History, Point
     from npc.records.record import Record
     from npc.records.series import Series
@@ -43,13 +44,13 @@ def history(
     PATTERN: benchmark, case, metric, size, as many as given, each a shell pattern: "qperf tcp_*".
     Time-variant is what Kruskal and Wallis' test (do nights differ by more than the samples of one?) or
     Mann and Kendall's (is there a trend?) says, with a chance below 1 % for both together. Best per
-    platform is compared with its nominal limits. --figures draws performance over the measurements, and
-    nodes by nights. --replay instead judges every night anew, each by the nights before it, from the
-    history's files alone: what would today's rule have said? PATTERN then chooses whose verdicts are listed.
+    platform is compared with its nominal limits. --figures draws all series over the nights with the
+    verdicts of --replay, and nodes by nights. --replay instead judges every night anew, each by the nights
+    before it, from the history's files alone: what would today's rule have said? PATTERN then chooses whose
+    verdicts are listed.
 
     Exit codes: 0, 1 nothing to show, 2 usage.
     """
-    import json
     from pathlib import Path
 
     from cron.series import matches
@@ -58,81 +59,89 @@ def history(
 
     past = History(folder_of(history, Path(platform).name), status_line.show)
     status_line.show(f"reading {past.folder}")
-    if replay:
-        if figures:
-            raise click.UsageError("--figures draws what the nights were; it does not go with --replay")
-        _replay(past, platform, topology, pattern, as_json)
-        return
-    points = [point for point in past.points() if matches(pattern, point.key)]
-    found = variations(points, status_line.show)
+    every = list(past.points())
+    points = [point for point in every if matches(pattern, point.key)]
+    found = [] if replay else variations(points, status_line.show)
     status_line.show("")
-    if not found:
+    if not (points if replay else found):
         raise click.ClickException(f"{past.folder} has nothing that {pattern!r} names: npc nightly fills it")
     for problem in past.problems:
         click.echo(f"left out: {problem}", err=True)
-    shares = _shares(past, platform, {variation.key for variation in found})
-    if as_json:
-        plain: dict[str, Any] = {
-            "schema": 1,
-            "platform": past.folder.name,
-            "series": [variation.as_json() for variation in found],
-            "shares": [
-                {name: getattr(ceiling, name) for name in ("kind", "name", "value", "nominal", "share")}
-                for ceiling in shares
-            ],
-        }
-        click.echo(json.dumps(plain, indent=1, ensure_ascii=False))
+    if replay:
+        _replay(past, _verdicts(past, every, platform, topology), pattern, as_json)
     else:
-        click.echo("\n".join([_table(found), *map(_share, shares)]))
+        _print(past, found, platform, as_json)
     if figures:
-        for path in _draw(points, found, figures, topology):
+        for path in _draw(points, _verdicts(past, every, platform, topology), figures, topology):
             click.echo(f"drawn: {path}", err=True)
 
 
-def _replay(past: History, platform: str, topology: str | None, pattern: str, as_json: bool) -> None:
-    """Print the verdict of every night, one after the other."""
-    import dataclasses
-    import json
-
+def _verdicts(
+    past: History, points: Sequence[Point], platform: str, topology: str | None
+) -> Iterator[NightVerdict]:
+    """The verdict on every night of the history."""
     from cron.acceptance import read_acceptances
     from cron.acceptance_bands import bands_of
     from cron.judge import replay
-    from cron.outputs import replayed
-    from cron.series import matches, panel
-    from cron.verdict import SCHEMA, Verdict
+    from cron.series import panel
     from npc.machine.fabric import load
     from npc.machine.platform import find_platform, read_platform
-    from npc.records.journal import Journal
 
     file = find_platform(platform)
     bands = bands_of(read_platform(file)) if file else ()
     fabric = load(topology) if topology else None
-    nights = panel(past.points())
-    if not nights.runs:
+    nights = panel(points)
+    judged = replay(nights, past.folder.name, read_acceptances(past.folder), bands, fabric)
+    for number, night in enumerate(judged, 1):
         status_line.show("")
-        raise click.ClickException(f"{past.folder} has no night: npc nightly fills it")
-    for problem in past.problems:
-        click.echo(f"left out: {problem}", err=True)
-    then = {entry.name: entry.verdict for entry in Journal(past.folder).entries()}
-    told = []
-    for number, night in enumerate(
-        replay(nights, past.folder.name, read_acceptances(past.folder), bands, fabric), 1
-    ):
-        status_line.show("")
-        if as_json:
-            series = tuple(
-                each for each in night.series
-                if each.verdict is not Verdict.PASS and matches(pattern, each.key)
-            )  # fmt: skip
-            plain = dataclasses.replace(night, series=series).as_json()
-            told.append({**plain, "counts": night.counts, "then": then.get(night.run)})
-        else:
-            click.echo(replayed(night, then.get(night.run), pattern), nl=False)
-        status_line.show(f"night {number} of {len(nights.runs)}")
+        yield night
+        status_line.show(f"judging night {number} of {len(nights.runs)}")
     status_line.show("")
-    if as_json:
-        plain = {"schema": SCHEMA, "platform": past.folder.name, "nights": told}
-        click.echo(json.dumps(plain, indent=1, ensure_ascii=False))
+
+
+def _replay(past: History, verdicts: Iterable[NightVerdict], pattern: str, as_json: bool) -> None:
+    """Print the verdict of every night, one after the other."""
+    import dataclasses
+    import json
+
+    from cron.outputs import replayed
+    from cron.series import matches
+    from cron.verdict import SCHEMA, Verdict
+    from npc.records.journal import Journal
+
+    then = {entry.name: entry.verdict for entry in Journal(past.folder).entries()}
+    if not as_json:
+        for night in verdicts:
+            click.echo(replayed(night, then.get(night.run), pattern), nl=False)
+        return
+    told = []
+    for night in verdicts:
+        mine = (each for each in night.series if matches(pattern, each.key))
+        series = tuple(each for each in mine if each.verdict is not Verdict.PASS)
+        plain = dataclasses.replace(night, series=series).as_json()
+        told.append({**plain, "counts": night.counts, "then": then.get(night.run)})
+    plain = {"schema": SCHEMA, "platform": past.folder.name, "nights": told}
+    click.echo(json.dumps(plain, indent=1, ensure_ascii=False))
+
+
+def _print(past: History, found: Sequence[Variation], platform: str, as_json: bool) -> None:
+    """Print level, spread and time variance of each series, and shares of the nominal limits."""
+    import json
+
+    shares = _shares(past, platform, {variation.key for variation in found})
+    if not as_json:
+        click.echo("\n".join([_table(found), *map(_share, shares)]))
+        return
+    plain: dict[str, Any] = {
+        "schema": 1,
+        "platform": past.folder.name,
+        "series": [variation.as_json() for variation in found],
+        "shares": [
+            {name: getattr(ceiling, name) for name in ("kind", "name", "value", "nominal", "share")}
+            for ceiling in shares
+        ],
+    }
+    click.echo(json.dumps(plain, indent=1, ensure_ascii=False))
 
 
 def _shares(past: History, platform: str, keys: set[Series]) -> list[Ceiling]:
@@ -183,23 +192,14 @@ def _table(found: Sequence[Variation]) -> str:
 
 
 def _draw(
-    points: Sequence[Point], found: Sequence[Variation], folder: Path, source: str | None
-) -> list[Path]:
-    """The pictures: of each case the series with the largest size, and one heat map of the nodes."""
-    from cron.figures import allocation, over_measurements
+    points: Sequence[Point], verdicts: Iterable[NightVerdict], folder: Path, source: str | None
+) -> Iterator[Path]:
+    """The pictures: each benchmark over the nights, and one heat map of the nodes."""
+    from cron.figures import allocation, over_nights
     from npc.machine.fabric import load
 
     topology = load(source) if source else None
     folder.mkdir(parents=True, exist_ok=True)
-    largest: dict[tuple[str, ...], Series] = {}
-    for each in sorted(found, key=lambda each: each.key.size or 0):
-        largest[each.key.benchmark, each.key.case, each.key.metric] = each.key
-    drawn = []
-    for words, key in sorted(largest.items()):
-        name = "-".join("".join(c if c.isalnum() else "_" for c in word) for word in words if word)
-        mine = sorted((point for point in points if point.key == key), key=lambda point: point.time)
-        drawn.append(folder / f"{name}.png")
-        over_measurements(mine, drawn[-1])
+    yield from over_nights(points, folder, verdicts)
     if allocation(points, folder / "allocation.png", topology):
-        drawn.append(folder / "allocation.png")
-    return drawn
+        yield folder / "allocation.png"

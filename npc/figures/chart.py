@@ -35,10 +35,9 @@ DASHES: Final[tuple[tuple[float, ...], ...]] = ((), (7.0, 3.0), (1.5, 2.5), (7.0
 #: Labels along an axis at most.
 _MOST_TICKS: Final = 9
 _DAY_S: Final = 86400
-#: From tick to tick of a time axis.
-_TIME_STEPS_S: Final = (
-    60, 300, 900, 3600, 7200, *(days * _DAY_S for days in (1, 2, 7, 14, 30, 61, 91, 182, 365))
-)  # fmt: skip
+#: From tick to tick of a time axis, and in months where these are too many.
+_TIME_STEPS_S: Final = (60, 300, 900, 3600, 7200, *(days * _DAY_S for days in (1, 2, 7, 14)))
+_MONTHS: Final = (1, 2, 3, 6, 12, 24, 60, 120)
 
 Place = tuple[float, float]
 
@@ -147,8 +146,13 @@ class Chart:
 # --- axes ----------------------------------------------------------------------------------------------
 
 
-def quantity_axis(title: str, values: Iterable[float], unit: str, *, log: bool = True) -> Axis:
-    """An axis of a quantity in its SI unit, from below the least to above the largest of `values`."""
+def quantity_axis(
+    title: str, values: Iterable[float], unit: str, *, log: bool = True, most: int = _MOST_TICKS
+) -> Axis:
+    """An axis of a quantity in its SI unit, from below the least to above the largest of `values`.
+
+    most: labels that a linear one has room for.
+    """
     known = [value for value in values if math.isfinite(value) and (value > 0 or not log)]
     low, high = (min(known), max(known)) if known else (1.0, 10.0)
     if log:
@@ -157,7 +161,7 @@ def quantity_axis(title: str, values: Iterable[float], unit: str, *, log: bool =
     else:
         room = 0.08 * (high - low) or 0.1 * abs(high) or 1.0
         low, high = (max(0.0, low - room) if low >= 0 else low - room), high + room
-        ticks = linear_ticks(low, high)
+        ticks = linear_ticks(low, high, most)
     digits = _digits(ticks)
     return Axis(
         title, low, high, log, tuple(Tick(value, format_quantity(value, unit, digits)) for value in ticks)
@@ -185,21 +189,42 @@ def size_axis(title: str, sizes: Iterable[float]) -> Axis:
     return Axis(title, low, high, True, tuple(ticks), base=2)
 
 
-def time_axis(title: str, moments: Iterable[float]) -> Axis:
-    """An axis of moments (seconds since 1970), labelled by days (UTC), or by times if half a day has all."""
+def time_axis(title: str, moments: Iterable[float], most: int = _MOST_TICKS) -> Axis:
+    """An axis of moments (seconds since 1970), labelled by days (UTC), or by times if half a day has all.
+
+    most: labels that there is room for.
+    """
     known = list(moments) or [0.0]
     low, high = min(known), max(known)
     within_a_day = 0 < high - low < _DAY_S / 2
     room = max(0.02 * (high - low), 60 if within_a_day else _DAY_S / 2)
     low, high = low - room, high + room
     steps = [step for step in _TIME_STEPS_S if within_a_day or step >= _DAY_S]
-    step = next((step for step in steps if (high - low) / step <= _MOST_TICKS), 730 * _DAY_S)
+    step = next((step for step in steps if (high - low) / step <= most), 0)
+    if not step:
+        return Axis(title, low, high, False, _month_ticks(low, high, most))
     base, form = (step, "%m-%d %H:%M") if step < _DAY_S else (_DAY_S, "%Y-%m-%d")
     ticks = tuple(
         Tick(float(at), datetime.fromtimestamp(at, timezone.utc).strftime(form))
         for at in range(math.ceil(low / base) * base, math.floor(high) + 1, step)
     )
     return Axis(title, low, high, False, ticks)
+
+
+def _month_ticks(low: float, high: float, most: int) -> tuple[Tick, ...]:
+    """The first days of months between two moments, at most so many."""
+    years = range(
+        datetime.fromtimestamp(low, timezone.utc).year, datetime.fromtimestamp(high, timezone.utc).year + 1
+    )
+    months = [datetime(year, month, 1, tzinfo=timezone.utc) for year in years for month in range(1, 13)]
+    ticks: list[Tick] = []
+    for step in _MONTHS:
+        every = (month for month in months if (12 * month.year + month.month - 1) % step == 0)
+        ticks = [Tick(month.timestamp(), f"{month:%Y-%m}") for month in every]
+        ticks = [tick for tick in ticks if low <= tick.value <= high]
+        if len(ticks) <= most:
+            break
+    return tuple(ticks)
 
 
 def log_ticks(low: float, high: float) -> list[float]:
@@ -221,9 +246,9 @@ def log_ticks(low: float, high: float) -> list[float]:
     ]
 
 
-def linear_ticks(low: float, high: float) -> list[float]:
-    """Up to nine multiples of 1, 2 or 5 times a power of ten between two values."""
-    raw = (high - low) / (_MOST_TICKS - 1)
+def linear_ticks(low: float, high: float, most: int = _MOST_TICKS) -> list[float]:
+    """Up to `most` multiples of 1, 2 or 5 times a power of ten between two values."""
+    raw = (high - low) / (most - 1)
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * (1 - 1e-9))
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)

@@ -15,6 +15,7 @@ from npc.figures.chart import COLOURS, Drop, Trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.text import Text
 
 _POINTS: Final = 9.5
 _GAP_POINTS: Final = 2.0
@@ -139,6 +140,26 @@ def _places(run: _Run, width: float, height: float, gap: float, at_end: bool) ->
             (0.3, run.height - height / 2),
         ):
             yield part + cost, _Box(left - gap, left + width + gap, bottom, bottom + height)
+
+
+def name_ends(axes: Axes, traces: Sequence[Trace]) -> list[Text]:
+    """The names of lines that are there to be followed, right of the axes, each as high as its line ends."""
+    followed = [trace for trace in traces if trace.hover and trace.lines and trace.name]
+    return [
+        axes.text(
+            1.006, trace.lines[-1][-1][1], trace.name, transform=axes.get_yaxis_transform(), va="center",
+            fontsize=_POINTS, color=darker(COLOURS[trace.colour]),
+        )
+        for trace in followed
+    ]  # fmt: skip
+
+
+def move_apart(axes: Axes, names: Sequence[Text]) -> None:
+    """Move names at the ends of lines up and down until none lies on another."""
+    ordered = sorted(names, key=lambda name: float(name.get_position()[1]))
+    wanted = [float(axes.transData.transform((0, name.get_position()[1]))[1]) for name in ordered]
+    for name, place in zip(ordered, spread(wanted, 1.25 * _POINTS * axes.figure.dpi / 72), strict=True):
+        name.set_y(float(axes.transData.inverted().transform((0, place))[1]))
 
 
 def name_drops(axes: Axes, drops: Sequence[Drop]) -> None:

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from npc.figures.chart import COLOURS, Axis, Chart, Grid, Trace
-from npc.figures.labels import darker, label_along, name_drops
+from npc.figures.labels import darker, label_along, move_apart, name_drops, name_ends
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
+    from matplotlib.text import Text
 
 INCHES: Final = (12.0, 8.0)
 DPI: Final = 160
@@ -26,8 +27,9 @@ _MANY: Final = 100
 _LEGEND_ROWS: Final = 20
 _LEGEND_POINTS: Final = 9.5
 
-#: Where names stand: in a corner of the picture, right of it, below it, or along their lines.
-Legend = Literal["corner", "beside", "below", "along"]
+#: Where names stand: in a corner of the picture, right of it, below it, along their lines; or at the ends of
+#: lines, and those of marks at the foot of all panels.
+Legend = Literal["corner", "beside", "below", "along", "ends"]
 
 _STYLE: Final[dict[str, Any]] = {
     "font.family": "sans-serif",
@@ -48,41 +50,61 @@ def save(
     subtitle: str = "",
     legend: Legend = "corner",
     heights: Sequence[float] = (),
+    columns: int = 0,
+    inches: tuple[float, float] = INCHES,
     upper: Axis | None = None,
 ) -> None:
     """Write a figure of one or more charts to `paths`, each in the format of its suffix (PNG: 1920 × 1280).
 
     title: above several panels. subtitle: below the title of one. heights: of panels one below the other, as
-    ratios; by default they stand side by side. upper: a second x axis, at the top. Raises OSError, and
-    ValueError for a suffix that Matplotlib does not know.
+    ratios; columns: of panels of equal height, which fill one after the other; by default they stand side by
+    side. upper: a second x axis, at the top. Raises OSError, and ValueError for a suffix that Matplotlib does
+    not know.
     """
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=INCHES, dpi=DPI, layout="constrained")
+        figure = Figure(figsize=inches, dpi=DPI, layout="constrained")
         FigureCanvasAgg(figure)  # not pyplot: no window, no display, no global state
         if heights:
             every = figure.subplots(len(panels), 1, sharex=True, height_ratios=heights)
+        elif columns:
+            rows = -(-len(panels) // columns)
+            every = figure.subplots(rows, columns, squeeze=False).T.ravel()
+            for axes in every[len(panels) :]:
+                axes.remove()
+            every = every[: len(panels)]
         else:
             every = figure.subplots(1, len(panels), squeeze=False)[0]
+        named: list[tuple[Axes, list[Text]]] = []
         for axes, chart in zip(every, panels, strict=True):
-            _frame(axes, chart, small=len(panels) > 1, pad=40 if subtitle or upper else 6)
+            _frame(axes, chart, small=bool(columns) or len(panels) > 1, pad=40 if subtitle or upper else 6)
             for trace in chart.traces:
                 _trace(axes, trace)
             if upper:
                 _axis(axes.twiny(), "x", upper)
             if heights:
                 axes.label_outer()
+            if legend == "ends":
+                named.append((axes, name_ends(axes, chart.traces)))
             if subtitle:
                 axes.text(0, 1.012, subtitle, transform=axes.transAxes, color="#444444", va="bottom")
-            if legend != "along":
+            if legend not in ("along", "ends"):
                 _legend(axes, _handles(chart.traces), legend)
+        if named:
+            marks = {trace.name: trace for chart in panels for trace in chart.traces if not trace.hover}
+            figure.legend(
+                handles=_handles(marks.values()), loc="outside lower left", ncols=6, frameon=False,
+                fontsize=_LEGEND_POINTS,
+            )  # fmt: skip
         if title:
             figure.suptitle(title, fontsize=14, x=0.01, ha="left")
         figure.draw_without_rendering()  # from here on it is known where the axes stand on the page
         figure.set_layout_engine("none")
+        for axes, names in named:
+            move_apart(axes, names)
         for axes, chart in zip(every, panels, strict=True):
             if legend == "along":
                 lines = [trace for trace in chart.traces if trace.lines and not trace.marks]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -12,10 +13,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cron.figures import relative_by_node
+from cron.figures import course, pictures, relative_by_node
 from cron.variation import variations
+from cron.verdict import SeriesVerdict, Verdict
+from npc.figures.chart import quantity_axis, time_axis
+from npc.figures.nights import Course, Night, traces
 from npc.machine.fabric import parse
 from npc.records.history import History, Point
+from npc.records.series import Series
 from tests.made.history import KEY, a_record
 
 NPC = Path(sys.executable).with_name("npc")
@@ -140,6 +145,61 @@ def test_the_tables_and_the_share_of_the_nominal_limit(folder: Path) -> None:
     assert share["share"] == pytest.approx(6.1e9 / 6.818e9, rel=0.02)
 
 
+def test_nights_are_steps_and_what_is_missing_is_a_gap() -> None:
+    day = 86400.0
+    values = [1.0, 1.1, math.nan, 0.9, 0.9]
+    nights = [Night(t * day, value, value, value) for t, value in enumerate(values)]
+    nights[-1] = nights[-1]._replace(verdict="DEGRADED", low=0.8)
+    course = Course("2 nodes", nights, [(3 * day, "another level")])
+    y = quantity_axis("", [0.5, 1.5], "", log=False)
+    line, level, degraded, lost = (
+        trace for trace, _ in traces([course, course], y) if trace.colour != "vermillion"
+    )
+    assert [[x / day for x, _ in piece] for piece in line.lines] == [
+        [-0.5, 0.5, 0.5, 1.5],
+        [2.5, 3.5, 3.5, 4.5],
+    ]
+    assert line.lines[-1][-1] == (4.5 * day, 0.9), "the last night has its median, too"
+    assert len(line.bands) == 1 and level.lines[0][0][0] == 2.5 * day
+    assert [mark.x for mark in degraded.marks] == [4 * day] * 2
+    assert {mark.x for mark in lost.marks} == {2 * day} and y.low < lost.marks[0].y < 0.6
+
+
+def test_every_series_of_a_benchmark_is_in_its_pictures_all_numbers_of_nodes_in_one_panel() -> None:
+    himeno = Series("fuchs", "himeno", "himeno", "flops", None, 2, "{}")
+    keys = [himeno._replace(nodes=nodes) for nodes in (8, 2, 4)]
+    sizes = [KEY._replace(size=2**power) for power in range(30)]
+    keys += [*sizes, *(key._replace(metric="latency", case="tcp_lat") for key in sizes)]
+    found = {figure.name: figure.panels for figure in pictures(keys)}
+    assert [len(panels) for panels in found.values()] == [1, 30, 30]
+    assert list(found) == ["himeno", "qperf-tcp_bw-bandwidth", "qperf-tcp_lat-latency"]
+    assert [key.nodes for key in found["himeno"][0]] == [2, 4, 8]
+    assert {key for panels in found.values() for panel in panels for key in panel} == set(keys)
+
+
+def test_another_level_begins_where_the_last_verdict_on_it_says() -> None:
+    points = nights_of([[1.0]] * 4 + [[0.9]] * 5 + [[1.0]])
+    moments = {point.run: float(t) for t, point in enumerate(points)}
+    said = {5: "WATCH", 6: "CHANGED", 7: "MISSING", 8: "DEGRADED"}
+    judged = {
+        f"night{t:02d}": SeriesVerdict(
+            key=KEY, verdict=Verdict[word], since={6: "night03", 8: "night04"}.get(t, "")
+        )
+        for t, word in said.items()
+    }
+    found = course(KEY, {point.run: [point] for point in points}, judged, moments)
+    assert [begun for begun, _ in found.changes] == [4.0]
+    assert [night.verdict for night in found.nights if night.verdict] == list(said.values())
+
+
+def test_time_has_dates_and_months_where_there_is_room() -> None:
+    day = 86400.0
+    for days, label, most in ((3, "1970-01-01", 3), (400, "1970-01", 9), (4000, "1970-01", 9)):
+        ticks = time_axis("", [0, days * day]).ticks
+        assert ticks[0].label == label and 3 <= len(ticks) <= most + 1
+        assert all(tick.value % day == 0 for tick in ticks)
+
+
 @pytest.mark.slow
 def test_the_pictures_are_drawn(folder: Path, tmp_path: Path) -> None:
     from matplotlib import image
@@ -147,7 +207,7 @@ def test_the_pictures_are_drawn(folder: Path, tmp_path: Path) -> None:
     done = npc_history(folder, "--figures", str(tmp_path / "figures"))
     assert done.returncode == 0, done.stderr
     drawn = sorted(path.name for path in (tmp_path / "figures").iterdir())
-    assert drawn == ["allocation.png", "qperf-rc_bw-bandwidth.png", "qperf-rc_lat-latency.png"]
+    assert drawn == ["allocation.png", "qperf.png"]
     pixels = image.imread(tmp_path / "figures" / "allocation.png")[..., :3]
     red = (pixels[..., 0] - pixels[..., 2] > 0.4).mean()
     assert red > 0.005, "the slow node is not to be seen"

@@ -1,0 +1,173 @@
+"""Series over their nights: medians as steps, the range of their samples, where levels began, and verdicts.
+
+As in figures 6 to 8 of Bartelheimer, Zhu, Neuwirth (2023), with time for the number of the measurement, so
+that nights without one are gaps. Who draws says what a night was called; here nothing is judged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from statistics import median
+from typing import Final, NamedTuple
+
+from npc.figures.chart import CYCLE, Axis, Mark, Place, Trace
+
+#: Verdict → shape and whether it is hollow; those that say that a number is missing stand at the foot.
+_VERDICTS: Final = {
+    "WATCH": (0, True),
+    "CHANGED": (3, True),
+    "MISSING": (4, True),
+    "INVALID": (6, True),
+    "DEGRADED": (1, True),
+    "FAIL": (1, False),
+}
+#: From this number of nights on marks are small.
+_CROWDED: Final = 60
+#: An axis shows this share about the usual value at least.
+_ABOUT: Final = 0.04
+#: What stands at the foot stands so far above it, as a share of the height.
+_FOOT: Final = 0.04
+#: Nights that follow each other at up to this many times the usual distance have none missing between them.
+_NEXT: Final = 1.5
+_DAY_S: Final = 86400.0
+
+
+class Night(NamedTuple):
+    """A night of a series. time: seconds since 1970. median, low, high: of its usable samples, NaN of none;
+    again: the median of its re-measurement. verdict: empty where it is PASS or not known. tip, record: as of
+    `npc.figures.chart.Mark`."""
+
+    time: float
+    median: float
+    low: float
+    high: float
+    again: float = math.nan
+    verdict: str = ""
+    tip: str = ""
+    record: str = ""
+
+
+class Course(NamedTuple):
+    """A series over its nights, the oldest first. name: beside its line. changes: when another level began,
+    and what to call that."""
+
+    name: str
+    nights: Sequence[Night]
+    changes: Sequence[tuple[float, str]] = ()
+
+
+def values(courses: Sequence[Course]) -> Iterator[float]:
+    """What an axis must hold: the medians, and a little about the usual one, so that small noise looks small.
+
+    Single samples may lie outside.
+    """
+    for course in courses:
+        medians = [night.median for night in course.nights if not math.isnan(night.median)]
+        yield from medians
+        yield from (night.again for night in course.nights if not math.isnan(night.again))
+        yield from (median(medians) * share for share in (1 - _ABOUT, 1 + _ABOUT) if medians)
+
+
+def traces(courses: Sequence[Course], y: Axis, *, marked: int = 0) -> Iterator[tuple[Trace, str]]:
+    """What a chart of some series shows, each with how to read it.
+
+    marked: the last nights have marks that can be pointed at, where it is not 0.
+    """
+    for number, course in enumerate(courses):
+        colour = CYCLE[number % len(CYCLE)]
+        pieces = list(_pieces(course.nights))
+        some = course.nights[-marked:] if marked else ()
+        points = _marks([night for night in some if not math.isnan(night.median)], y)
+        yield (
+            Trace(
+                course.name, colour, width=1.3, marks=points,
+                lines=tuple(tuple(_steps(piece, "median")) for piece in pieces),
+                bands=tuple(
+                    (*_steps(piece, "low"), *reversed(list(_steps(piece, "high"))))
+                    for piece in pieces
+                    if any(step.night.low < step.night.high for step in piece)
+                ),
+                small=True, hover=True,
+            ),
+            "a step is the median of a night, the shade the range of its samples, a gap a night without",
+        )  # fmt: skip
+    for number, course in enumerate(courses):
+        colour = CYCLE[number % len(CYCLE)] if len(courses) > 1 else "ink"
+        left = {step.night.time: step.left for piece in _pieces(course.nights) for step in piece}
+        for time, words in course.changes:
+            begin = left.get(time, time)
+            yield (
+                Trace(
+                    words, colour, lines=(((begin, y.low), (begin, y.high)),), dashes=(4.0, 3.0), width=1.0
+                ),
+                "a vertical line is where another level began",
+            )
+    crowded = max((len(course.nights) for course in courses), default=0) >= _CROWDED
+    again = [night for course in courses for night in course.nights if not math.isnan(night.again)]
+    if again:
+        marks = tuple(Mark(night.time, night.again, night.tip, night.record) for night in again)
+        yield (
+            Trace("measured again", "orange", marks=marks, shape=2, hollow=True, small=crowded),
+            "a triangle is the median of a night's second measurement",
+        )
+    for verdict, (shape, hollow) in _VERDICTS.items():
+        found = [night for course in courses for night in course.nights if night.verdict == verdict]
+        if found:
+            yield (
+                Trace(verdict, "bad", marks=_marks(found, y), shape=shape, hollow=hollow, small=crowded),
+                "red marks are nights whose verdict was not PASS, at the foot those without a usable number",
+            )
+    lost = [
+        night
+        for course in courses
+        for night in course.nights
+        if math.isnan(night.median) and not night.verdict
+    ]
+    if lost:
+        yield (
+            Trace("nights without a usable number", "bad", marks=_marks(lost, y), shape=4, hollow=True),
+            "crosses at the foot are nights without a usable number",
+        )
+
+
+def _marks(nights: Sequence[Night], y: Axis) -> tuple[Mark, ...]:
+    foot = y.low * (y.high / y.low) ** _FOOT if y.log else y.low + _FOOT * (y.high - y.low)
+    return tuple(
+        Mark(night.time, foot if math.isnan(night.median) else night.median, night.tip, night.record)
+        for night in nights
+    )
+
+
+class _Step(NamedTuple):
+    """A night with a value, from where to where it is drawn."""
+
+    left: float
+    right: float
+    night: Night
+
+
+def _pieces(nights: Sequence[Night]) -> Iterator[list[_Step]]:
+    """Nights that follow each other without a gap: each reaches half-way to its neighbours."""
+    known = [night for night in nights if not math.isnan(night.median)]
+    gaps = [after.time - before.time for before, after in pairwise(known)]
+    usual = median(gaps) if gaps else _DAY_S
+    piece: list[_Step] = []
+    for number, night in enumerate(known):
+        before = gaps[number - 1] if number else math.inf
+        after = gaps[number] if number < len(gaps) else math.inf
+        left, right = ((gap if gap <= _NEXT * usual else usual) / 2 for gap in (before, after))
+        if before > _NEXT * usual and piece:
+            yield piece
+            piece = []
+        piece.append(_Step(night.time - left, night.time + right, night))
+    if piece:
+        yield piece
+
+
+def _steps(piece: Sequence[_Step], which: str) -> Iterator[Place]:
+    for step in piece:
+        value = getattr(step.night, which)
+        yield step.left, value
+        yield step.right, value

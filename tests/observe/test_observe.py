@@ -26,6 +26,7 @@ from observe.launcher import UnknownProgram, program_index
 from observe.monitoring import read_calls, read_flows
 from observe.observation import Counted, Node, Observation, read_observation, to_document
 from tests.lab.cluster import Cluster
+from tests.lab.in_process import npc
 from tests.lab.npb_job import MPI_ENVIRONMENT
 from tests.paths import ROOT
 
@@ -443,7 +444,7 @@ def test_hands_back_the_program_s_exit_code(tmp_path: Path, program: Path) -> No
 def test_bad_input_ends_in_one_clear_line(
     tmp_path: Path, arguments: list[str], code: int, words: str
 ) -> None:
-    done = observe(tmp_path, *arguments)
+    done = npc("observe", *arguments, cwd=tmp_path)
     assert done.returncode == code
     assert words in done.stderr
     assert "Traceback" not in done.stderr

@@ -23,6 +23,7 @@ from npc.jobs import session
 from npc.jobs.sample import Case, cases_of_product, fill_in, plan, read_cases
 from npc.machine.load import LoadMonitor
 from npc.records.launch import Launch, last_words, read_launches
+from tests.lab.in_process import npc
 from tests.lab.jube_job import NPC
 from tests.lab.npb_job import Job, mpirun
 
@@ -38,6 +39,11 @@ def sample(output: Path, *words: str | Path, **environment: str) -> subprocess.C
         return ended
     finally:
         job.kill()
+
+
+def refused(output: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    """An ``npc sample`` that ends before its first launch."""
+    return npc("sample", "--tool", "raw", "--output", output, *words)
 
 
 def start(output: Path, *words: str | Path, **environment: str) -> Job:
@@ -255,7 +261,7 @@ def test_output_without_what_is_required_has_failed(tmp_path: Path) -> None:
     ],
 )
 def test_usage_is_two_and_nothing_is_written(tmp_path: Path, words: Sequence[str], message: str) -> None:
-    ended = sample(tmp_path / "out", *words)
+    ended = refused(tmp_path / "out", *words)
     assert ended.returncode == 2
     assert message in ended.stderr and "Traceback" not in ended.stderr
     assert not (tmp_path / "out").exists()
@@ -275,20 +281,20 @@ def test_params_are_noted_beside_every_launch_and_a_cases_own_win(tmp_path: Path
 
 def test_unbalanced_quotes_in_a_case_are_usage(tmp_path: Path) -> None:
     (tmp_path / "cases").write_text('{"name": "x", "values": {"case": "-t \'a"}}\n')
-    ended = sample(tmp_path / "out", "--cases", tmp_path / "cases", "--", "echo", "{case}")
+    ended = refused(tmp_path / "out", "--cases", tmp_path / "cases", "--", "echo", "{case}")
     assert ended.returncode == 2 and "quotation" in ended.stderr
 
 
 def test_cases_and_each_exclude_each_other(tmp_path: Path) -> None:
     (tmp_path / "cases").write_text('{"name": "x", "values": {"n": "1"}}\n')
-    ended = sample(tmp_path / "out", "--cases", tmp_path / "cases", "--each", "n=1", "--", "echo", "{n}")
+    ended = refused(tmp_path / "out", "--cases", tmp_path / "cases", "--each", "n=1", "--", "echo", "{n}")
     assert ended.returncode == 2 and "exclude" in ended.stderr
 
 
 @pytest.mark.parametrize("text", ["", '{"name": "x", "values": {}, "runs": 0}\n'])
 def test_cases_that_ask_for_nothing_are_no_success(tmp_path: Path, text: str) -> None:
     (tmp_path / "cases").write_text(text)
-    ended = sample(tmp_path / "out", "--cases", tmp_path / "cases", "--", "echo")
+    ended = refused(tmp_path / "out", "--cases", tmp_path / "cases", "--", "echo")
     assert ended.returncode == 1
     assert "nothing to measure" in ended.stderr
 

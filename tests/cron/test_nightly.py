@@ -226,7 +226,7 @@ def test_without_cron_it_says_what_to_do_instead(tmp_path: Path) -> None:
     ],
 )
 def test_what_no_night_could_do_is_not_installed(tmp_path: Path, words: list[str], told: str) -> None:
-    ended = finish(NPC, "cron", "install", "--history", tmp_path, *words)
+    ended = npc("cron", "install", "--history", tmp_path, *words)
     assert ended.returncode == 2 or not told
     assert told in ended.stderr and "Traceback" not in ended.stderr
 
@@ -394,15 +394,8 @@ def test_a_night_that_is_told_to_end_keeps_what_it_has_and_the_next_judges_it(tm
 
 def accept_what_is_there(machine: Machine, told: dict[str, Any]) -> None:
     """``npc accept`` records who took which values as the baseline, and why; and never without a reason."""
-    words: list[str | Path] = [
-        NPC,
-        "accept",
-        "--platform",
-        machine.platform,
-        "--history",
-        machine.history.parent,
-    ]
-    accepted = finish(*words, "--reason", "as bought", "qperf tcp_*")
+    words = ["accept", "--platform", machine.platform, "--history", machine.history.parent]
+    accepted = npc(*words, "--reason", "as bought", "qperf tcp_*")
     assert accepted.returncode == 0, accepted.stderr
     assert accepted.stdout.startswith("qperf tcp_bw bandwidth 64K")
     (line,) = read_lines(machine.history / "accepted.jsonl")
@@ -414,6 +407,6 @@ def accept_what_is_there(machine: Machine, told: dict[str, Any]) -> None:
         (["--reason", "x", "--night", "yesterday"], 1, "no night yesterday"),
         ([], 2, "Missing option '--reason'"),
     ):
-        refused = finish(*words, *options)
+        refused = npc(*words, *options)
         assert (refused.returncode, text in refused.stderr) == (code, True), refused.stderr
     assert len(list(read_lines(machine.history / "accepted.jsonl"))) == 1

@@ -7,12 +7,13 @@ folders that it and the launches write. Whatever stops the run, what was measure
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
@@ -21,14 +22,17 @@ import click
 
 from npc import locks
 from npc.jobs import jube, wait
+from npc.jobs.checkout import checkout
 from npc.jobs.progress import Display, rows_of
 from npc.jobs.stop import Stop
 from npc.jobs.workpackages import WORKPACKAGES, Workpackage, read_workpackages
 from npc.records.record import Record
 from npc.records.run import RECORDS, read_run
 
-#: In the folder of the runs: held by whoever characterises this machine; two would measure each other.
+#: In the folder of the runs: held by whoever makes a run there.
 LOCK: Final = ".characterise.lock"
+#: The variable with the folder of the platforms' locks (default: ``runs/`` of the checkout).
+LOCKS: Final = "NPC_LOCKS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,37 @@ class Characterisation:
     outpath: Path
     env: Mapping[str, str]
     patience: wait.Patience
+
+
+@contextlib.contextmanager
+def alone_on(platform: Path, outpath: Path, limit_s: float = 0.0) -> Iterator[None]:
+    """Nobody else measures the platform (its folder) meanwhile, wherever runs and history lie; a night and
+    what it starts are one. `outpath` has the lock where the checkout cannot be written.
+
+    Raises click.ClickException with who it is, OSError as the file system does.
+    """
+    place = Path(os.environ.get(LOCKS) or checkout() / "runs")
+    with contextlib.suppress(OSError):
+        place.mkdir(parents=True, exist_ok=True)
+    if not os.access(place, os.W_OK):
+        place = outpath
+        place.mkdir(parents=True, exist_ok=True)
+    lock = place / f".{platform.name}.lock"
+    if not lock.exists():
+        lock.touch()
+        lock.chmod(0o666)  # whoever shares the folder
+    who = locks.holder(lock)
+    if who and who.alive() and (who.host, who.pid) == (os.uname().nodename, os.getppid()):
+        yield
+        return
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(locks.only_one(lock, limit_s))
+        except locks.Held as other:
+            raise click.ClickException(
+                f"{platform.name} is being measured by {other}; the two would measure each other ({lock})"
+            ) from None
+        yield
 
 
 def next_id(outpath: Path) -> int:

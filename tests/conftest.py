@@ -6,6 +6,7 @@ import functools
 import os
 import signal
 import subprocess
+import tempfile
 from collections.abc import Generator
 
 import pytest
@@ -18,7 +19,11 @@ settings.register_profile("npc", deadline=None, derandomize=os.environ.get("CI")
 settings.load_profile("npc")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    # tests side by side measure one machine, each worker what it likes
+    locks = tempfile.TemporaryDirectory(prefix="npc-locks-")
+    config.add_cleanup(locks.cleanup)
+    os.environ["NPC_LOCKS"] = locks.name
     # whoever starts the tests in the background of a shell has SIGINT ignored, and so would all children
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -34,7 +34,7 @@ def characterise(
     Exit codes: 0 all was measured (or was unavailable here), 1 nothing usable, 2 usage, 5 jobs have not
     ended by the limit, 6 some of it failed, 130 and 143 stopped (what was measured before is collected).
     """
-    from cron.characterise import LOCK, Characterisation, measure_and_draw
+    from cron.characterise import LOCK, Characterisation, alone_on, measure_and_draw
     from npc.jobs.checkout import paths_from_here
     from npc.jobs.wait import Patience
     from npc.locks import Held, only_one
@@ -49,7 +49,7 @@ def characterise(
     )
     try:
         outpath.mkdir(parents=True, exist_ok=True)
-        with only_one(outpath / LOCK):
+        with only_one(outpath / LOCK, limit or 0.0), alone_on(folder, outpath, limit or 0.0):
             code = measure_and_draw(what, as_json)
     except Held as who:
         raise click.ClickException(

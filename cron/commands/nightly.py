@@ -65,6 +65,7 @@ def nightly(
     """
     from pathlib import Path
 
+    from cron.characterise import alone_on
     from cron.nightly import NightRun, Options, Stopped
     from npc.jobs.stop import Stop
     from npc.locks import Held, only_one
@@ -84,7 +85,11 @@ def nightly(
     )
     options.history.mkdir(parents=True, exist_ok=True)
     try:
-        with Stop().listening() as stop, only_one(options.history / LOCK, 2 * limit) as lock:
+        with (
+            Stop().listening() as stop,
+            only_one(options.history / LOCK, 2 * limit) as lock,
+            alone_on(folder, options.runs, 2 * limit),
+        ):
             watch = NightRun(options, stop)
             if lock.died:
                 watch.notes.append(f"the night before died ({lock.died})")

@@ -332,6 +332,9 @@ def test_stopped_it_collects_what_was_measured_and_leaves_nothing(
         second = refused("--output", tmp_path, "--tag", "memory")
         assert second.returncode == 1
         assert "another characterisation is running" in second.stderr and "process " in second.stderr
+        elsewhere = refused("--output", tmp_path / "elsewhere", "--tag", "memory")
+        assert elsewhere.returncode == 1
+        assert re.search(r"localhost is being measured by process \d+ on \S+, since ", elsewhere.stderr)
         (process,) = (
             pid for pid, text in job.processes().items() if "characterise" in text and "unshare" not in text
         )

@@ -375,6 +375,10 @@ def test_a_night_that_is_told_to_end_keeps_what_it_has_and_the_next_judges_it(tm
     machine = Machine(tmp_path)
     stopped = start(*machine.words, "--set", f"tiny_client={CLIENT.replace('-t 1', '-t 30')}")
     until(lambda: any("-t 30" in text for text in clients(stopped)), "qperf measures", 60)
+    by_hand = finish(NPC, "characterise", "--platform", machine.platform, "--output", tmp_path / "by hand")
+    assert by_hand.returncode == 1
+    night = f"alone is being measured by process {stopped.process.pid} on {os.uname().nodename}, since "
+    assert night in by_hand.stderr and "Traceback" not in by_hand.stderr
     os.kill(stopped.process.pid, signal.SIGTERM)
     ended = stopped.wait(90)
     assert ended.returncode == 143

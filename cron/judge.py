@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 import re
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -164,7 +165,7 @@ def _night_verdict(
             panel, s, past, bool(called[s]), baselines.get(key), band_of(key, bands, keys), int(begins[s])
         )
         for s, key in zip(seen, keys, strict=True)
-        if not _given_up(panel, s, baselines.get(key))
+        if not _given_up(panel, s, baselines.get(key)) and not _only_sent(panel, s)
     ]
     verdicts.sort(key=lambda each: each.verdict.value, reverse=True)
     accused = suspects(panel, topology)
@@ -172,7 +173,7 @@ def _night_verdict(
         platform=platform,
         run=panel.runs[-1],
         time=panel.times[-1],
-        verdict=_of_the_night(verdicts, accused),
+        verdict=_of_the_night(verdicts, accused, panel.failures),
         series=tuple(verdicts),
         suspects=accused,
         failures=panel.failures,
@@ -205,17 +206,24 @@ def confirmed(night: NightVerdict, slow: Collection[tuple[str, frozenset[str]]])
         for each in night.suspects
     ]
     accused.sort(key=lambda each: not each.named)
-    verdict = _of_the_night(night.series, accused)
+    verdict = _of_the_night(night.series, accused, night.failures)
     night = dataclasses.replace(night, verdict=verdict, suspects=tuple(accused))
     return with_lost(night, night.lost)
 
 
-def _of_the_night(series: Sequence[SeriesVerdict], accused: Sequence[NightSuspect]) -> Verdict:
+def _of_the_night(
+    series: Sequence[SeriesVerdict],
+    accused: Sequence[NightSuspect],
+    failures: Mapping[str, Sequence[str]],
+) -> Verdict:
     """The worst of the series'; who is named for two nights or more degrades a night that seems healthy.
 
-    One bad node among hundreds moves no series' median.
+    One bad node among hundreds moves no series' median. failures: what went wrong, where no series is left.
     """
-    worst = max((each.verdict for each in series), key=lambda each: each.value, default=Verdict.MISSING)
+    told = [status for statuses in failures.values() for status in statuses]
+    lies = bool(told) and all(status.startswith("invalid") for status in told)
+    nothing = Verdict.INVALID if lies else Verdict.MISSING
+    worst = max((each.verdict for each in series), key=lambda each: each.value, default=nothing)
     named = [suspect for suspect in accused if suspect.named]
     lasting = any(len(suspect.runs) >= LASTING for suspect in named)
     least = Verdict.DEGRADED if lasting else Verdict.WATCH if named else Verdict.PASS
@@ -234,6 +242,12 @@ def _given_up(panel: Panel, s: int, baseline: Baseline | None) -> bool:
     return baseline is not None and baseline.value is None and bool(np.isnan(panel.value[s, -1]))
 
 
+def _only_sent(panel: Panel, s: int) -> bool:
+    """Whether it is a sender's count that tonight's loss made invalid: the receiver's stands beside it."""
+    sender = json.loads(panel.keys[s].params).get("side") == "send"
+    return sender and bool(np.isnan(panel.value[s, -1])) and bool(panel.lies(s))
+
+
 def _false_discovery(score: Floats, judged: Judged) -> Booleans:
     """Which series are called, by threshold and by Benjamini and Hochberg over all that could be judged."""
     tested = ~np.isnan(judged.noise.location)
@@ -247,13 +261,13 @@ def _series_verdict(
     panel: Panel, s: int, past: Past, called: bool, baseline: Baseline | None, band: Band | None, begin: int
 ) -> SeriesVerdict:
     """The gravest verdict that holds. begin: the night that the accepted baseline counts from, or -1."""
-    key, statuses = panel.keys[s], panel.statuses.get((s, len(panel.runs) - 1), ())
+    key, statuses, lies = panel.keys[s], panel.statuses.get((s, len(panel.runs) - 1), ()), panel.lies(s)
     value, again = _number(panel.value[s, -1]), _number(panel.again[s, -1])
     found = _facts(panel, s, past)
     told = functools.partial(dataclasses.replace, found)
     if value is None:
-        if invalid := [status for status in statuses if status.startswith("invalid")]:
-            return told(verdict=Verdict.INVALID, reason=invalid[0])
+        if lies:
+            return told(verdict=Verdict.INVALID, reason=lies[0])
         reasons = *statuses, *panel.failures.get(key.benchmark, ()), "measured before, not tonight"
         return told(verdict=Verdict.MISSING, reason=reasons[0])
     if band and band.broken_by(value) and (again is None or band.broken_by(again)):

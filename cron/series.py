@@ -88,9 +88,15 @@ class Panel:
         )
 
     def seen(self) -> Booleans:
-        """By series, whether there is a value in any of the nights."""
-        found: Booleans = np.any(~np.isnan(self.value) | ~np.isnan(self.again), axis=1)
+        """By series, whether there is a value in any of the nights, or an invalid one in the last."""
+        lies = np.array([bool(self.lies(s)) for s in range(len(self.keys))], dtype=bool)
+        found: Booleans = np.any(~np.isnan(self.value) | ~np.isnan(self.again), axis=1) | lies
         return found
+
+    def lies(self, s: int) -> tuple[str, ...]:
+        """Why the values of series `s` in the last night are invalid; nothing where none is."""
+        statuses = self.statuses.get((s, len(self.runs) - 1), ())
+        return tuple(status for status in statuses if status.startswith("invalid"))
 
     @property
     def failures(self) -> Mapping[str, tuple[str, ...]]:
@@ -172,8 +178,8 @@ def panel(points: Iterable[Point], night: tuple[str, str] | None = None) -> Pane
     night: the last one to look at, its name and when it began; one without records is a column without a
     value.
 
-    Series without a single usable value are left out: where a benchmark breaks before it measures, its
-    failure has no metric that could be compared with anything; it is in `Panel.broken`.
+    Series without a single value, usable or invalid, are left out: where a benchmark breaks before it
+    measures, its failure has no metric that could be compared with anything; it is in `Panel.broken`.
     """
     mine = list(points)
     begun: dict[str, str] = {}
@@ -197,7 +203,11 @@ def panel(points: Iterable[Point], night: tuple[str, str] | None = None) -> Pane
             worked[tried] = worked.get(tried, False) or _worked(point)
         if point.status != OK:
             broken.setdefault(point.run, {}).setdefault(point.key.benchmark, {})[point.status] = None
-    keys = [key for key, nights in groups.items() if any(_usable(found) for found in nights.values())]
+    keys = [
+        key
+        for key, nights in groups.items()
+        if any(point.value is not None for found in nights.values() for point in found)
+    ]
     keys.sort(key=lambda key: key.order)
     shape = len(keys), len(runs)
     value, again = np.full(shape, np.nan), np.full(shape, np.nan)

@@ -149,7 +149,13 @@ def test_nights_without_any_usable_number_are_judged_too() -> None:
     unusable = [
         point._replace(value=None, status="invalid: others used 2.0 of the 2 CPUs") for point in unusable
     ]
-    assert judged(unusable).verdict is Verdict.MISSING
+    assert judged(unusable).verdict is Verdict.INVALID
+    lies = [point._replace(status="invalid: others used 2.0 of the 2 CPUs") for point in points([1.0, 1.0])]
+    told = judged(lies)
+    assert (told.verdict, told.exit_code, told.series[0].verdict) == (Verdict.INVALID, 12, Verdict.INVALID)
+    sent = KEY._replace(params='{"side": "send"}')
+    beside = [point._replace(key=sent) for point in lies]
+    assert [each.key for each in judged([*points([1.0, 1.0]), *beside]).series] == [KEY]
 
 
 def test_a_benchmark_that_broke_is_the_reason_of_its_missing_series() -> None:

@@ -194,6 +194,17 @@ def with_lost(night: NightVerdict, lost: Mapping[str, str]) -> NightVerdict:
     return dataclasses.replace(night, verdict=worst, lost={**night.lost, **lost})
 
 
+def with_postponed(night: NightVerdict, benchmarks: Collection[str]) -> NightVerdict:
+    """The verdict without the series that are missing because the night's budget did not reach them."""
+    series = tuple(
+        each
+        for each in night.series
+        if each.verdict is not Verdict.MISSING or each.key.benchmark not in benchmarks
+    )
+    verdict = _of_the_night(series, night.suspects, night.failures)
+    return with_lost(dataclasses.replace(night, series=series, verdict=verdict), night.lost)
+
+
 def confirmed(night: NightVerdict, slow: Collection[tuple[str, frozenset[str]]]) -> NightVerdict:
     """The verdict when the matrix of pairs has spoken: whom the history suspects and it found slow is named.
 

@@ -7,6 +7,7 @@ at any instant loses nothing: the next one waits for its jobs, collects, keeps a
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cron import measure, retention
+from cron.agenda import AT_ONCE, Agenda, EachNode
+from cron.costs import costs_of, not_measured
 from cron.verdict import NightVerdict, Verdict
 from npc.jobs.checkout import checkout, settings
 from npc.jobs.stop import Stop
@@ -50,7 +53,8 @@ class Options:
     """What a night is to do. platform: its folder. history: the folder of its history. runs: where its raw
     runs go. words: further arguments of ``npc characterise``. keep_runs: good nights whose raw runs stay.
     limit_s: for all of it. pairs: whether suspects are confirmed by a matrix of pairs. topology: ``slurm``,
-    or a file, empty if nobody knows; fabric: what is in it."""
+    or a file, empty if nobody knows; fabric: what is in it. budget_s: node time (s), None without end.
+    each_node: the rotation over all nodes, None without one."""
 
     platform: Path
     history: Path
@@ -61,6 +65,8 @@ class Options:
     pairs: bool = True
     topology: str = ""
     fabric: Topology | None = None
+    budget_s: float | None = None
+    each_node: EachNode | None = None
 
 
 @dataclass(slots=True)
@@ -83,6 +89,12 @@ class NightRun:
         self.journal = Journal(options.history)
         self.notes: list[str] = []
         self._deadline = time.monotonic() + options.limit_s
+        self.agenda = Agenda(
+            platform=options.platform, history=self.history, words=options.words,
+            budget_s=options.budget_s, each_node=options.each_node,
+        )  # fmt: skip
+        #: By benchmark the words of the part that measured it first.
+        self._words: dict[str, tuple[str, ...]] = {}
 
     def run(self) -> Outcome:
         """The whole night.
@@ -107,7 +119,12 @@ class NightRun:
         self.journal.note(name, "begun", folder=str(folder), words=self.options.words)
         night = JournalEntry(name, folder, now, self.options.words)
 
-        self._measure(night, Part(name="first", kind="first", words=self.options.words), FIRST)
+        self.agenda.nights = nights
+        for part in self.agenda.parts():
+            self._measure(night, part, FIRST)
+        if postponed := self.agenda.postponed():
+            night.postponed = tuple(each.benchmark for each in postponed)
+            self.journal.note(name, "postponed", benchmarks=night.postponed)
         verdict = self._judge(night)
         if parts := self._again(night, verdict):
             for number, part in enumerate(parts):
@@ -117,6 +134,9 @@ class NightRun:
         from cron.judge import confirmed, with_lost
 
         verdict = with_lost(verdict, night.lost)  # the pairs may have lost another
+        coverage = self.agenda.coverage(self.journal.entries()[-1])
+        verdict = dataclasses.replace(verdict, postponed=self.agenda.postponed(), coverage=coverage)
+        self.notes += [*self.agenda.told(), *(coverage.lines() if coverage else ())]
         if matrix and matrix.slow:
             verdict = confirmed(verdict, {(each.kind, frozenset(each.nodes)) for each in matrix.slow})
         self.journal.note(
@@ -157,14 +177,20 @@ class NightRun:
         if self.stop.number is not None:
             raise Stopped
         limit_s = share * max(0.0, self._deadline - time.monotonic())
-        if limit_s < LEAST_S and part.kind != "first":
+        if limit_s < LEAST_S and part.name != "first":
             self.notes.append(f"{part.name}: no time was left for it")
+            self.agenda.over = True
             return
         self.journal.note(
             night.name, "measuring", part=part.name, kind=part.kind, words=part.words, hosts=part.hosts
         )
         ended = measure.measure(part, night.folder, self.options.platform, limit_s, self.stop)
-        self.journal.note(night.name, "measured", part=part.name, exit=ended.code)
+        run = measure.run_of(part, night.folder)
+        costs, unmeasured = (costs_of(run), not_measured(run)) if run else ({}, {})
+        self.agenda.spent_s += sum(cost.node_s for cost in costs.values())
+        self.journal.note(
+            night.name, "measured", part=part.name, exit=ended.code, cost=costs, unmeasured=unmeasured
+        )
         self._look_for_dead_nodes(night, part)
         if ended.cancelled:
             jobs = ", ".join(map(str, ended.cancelled))
@@ -189,6 +215,8 @@ class NightRun:
         """Put a part's records into the history, with raw files named from the night's folder; how many rows
         are new."""
         records, again = measure.records_of(part, night.folder), part.kind == "again"
+        for benchmark in {record.benchmark for record in records}:
+            self._words.setdefault(benchmark, part.words)
         if again:
             records = self._of_same_nodes(night, part, records)
         run = measure.run_of(part, night.folder)
@@ -225,24 +253,27 @@ class NightRun:
     def _again(self, night: JournalEntry, verdict: NightVerdict) -> list[Part]:
         """What to measure again: the suspicious benchmarks, each on the nodes where it was suspicious."""
         places = self._places(night)
-        groups: set[tuple[str, tuple[str, ...]]] = set()
+        groups: set[tuple[tuple[str, ...], tuple[str, ...]]] = set()
         for series in verdict.series:
             broken = series.verdict is Verdict.FAIL and series.value is not None
             if series.again is None and (series.hit or broken):
-                benchmark = "" if "--benchmark" in self.options.words else series.key.benchmark
-                groups.update((benchmark, place) for place in places.get(series.key, ()) if place)
+                benchmark = series.key.benchmark
+                words = self._words.get(benchmark, self.options.words)
+                words += () if "--benchmark" in words else ("--benchmark", benchmark)
+                where = _evenly(sorted(place for place in places.get(series.key, ()) if place), AT_ONCE)
+                if not self.agenda.affords(benchmark, len(where)):
+                    self.notes.append(f"not measured again: {benchmark}: the budget is spent")
+                    continue
+                groups.update((words, place) for place in where)
         pinned = self._can_pin()
         out = self._out({host for _, hosts in groups for host in hosts}, verdict) if pinned else {}
         parts = []
-        for number, (benchmark, hosts) in enumerate(sorted(groups), 1):
+        for number, (given, hosts) in enumerate(sorted(groups), 1):
             if gone := [f"{host} is {out[host]}" for host in hosts if host in out]:
-                where = f"{benchmark} {', '.join(hosts)}".strip()
-                self.notes.append(f"not measured again: {where}: {'; '.join(gone)}")
+                self.notes.append(f"not measured again on {', '.join(hosts)}: {'; '.join(gone)}")
                 continue
-            words = [*self.options.words, *(["--benchmark", benchmark] if benchmark else [])]
-            if pinned:
-                words += ["--set", f"nodelist={','.join(hosts)}"]
-            parts.append(Part(name=f"again-{number}", kind="again", words=tuple(words), hosts=hosts))
+            words = (*given, "--set", f"nodelist={','.join(hosts)}") if pinned else given
+            parts.append(Part(name=f"again-{number}", kind="again", words=words, hosts=hosts))
         return parts
 
     def _can_pin(self) -> bool:
@@ -276,6 +307,10 @@ class NightRun:
             few = matrix.too_few(asked, self.options.platform)
             return matrix.Matrix(nodes=suspects, suspects=suspects, problem=few)
         part = matrix.part_of(suspects, witnesses, verdict, self.options.topology)
+        if not self.agenda.affords("pairs"):
+            return matrix.Matrix(
+                nodes=matrix.nodes_of(part), suspects=suspects, problem="the budget is spent"
+            )
         self._measure(night, part, 1.0)
         run = measure.run_of(part, night.folder)
         return matrix.read_matrix(part, run, measure.last_words(part, night.folder))
@@ -283,8 +318,9 @@ class NightRun:
     def _judge(self, night: JournalEntry) -> NightVerdict:
         options = self.options
         return judge_night(
-            options.platform, self.history, night.name, night.begun, options.fabric, night.lost
-        )
+            options.platform, self.history, night.name, night.begun, options.fabric, night.lost,
+            night.postponed,
+        )  # fmt: skip
 
     # -- after a crash -----------------------------------------------------------------------------------
 
@@ -324,18 +360,20 @@ def judge_night(
     begun: datetime,
     fabric: Topology | None = None,
     lost: Mapping[str, str] | None = None,
+    postponed: Collection[str] = (),
 ) -> NightVerdict:
     """The verdict on a night of the history. fabric: switches and racks that may be to blame, too. lost:
-    nodes that died, as the journal has them.
+    nodes that died, and postponed: benchmarks that the budget did not reach, as the journal has them.
 
     Raises `npc.files.InvalidFile` for a platform file or an acceptance that cannot be used.
     """
-    from cron.judge import judge, with_lost
+    from cron.judge import judge, with_lost, with_postponed
     from cron.series import panel
 
     bands, baselines = rules(platform, history.folder)
     nights = panel(history.points(), night=(name, begun.isoformat(timespec="seconds")))
-    return with_lost(judge(nights, history.folder.name, baselines, bands, fabric), lost or {})
+    verdict = judge(nights, history.folder.name, baselines, bands, fabric)
+    return with_lost(with_postponed(verdict, postponed), lost or {})
 
 
 def rules(platform: Path, history: Path) -> tuple[tuple[Band, ...], dict[Series, Baseline]]:
@@ -354,3 +392,11 @@ def rules(platform: Path, history: Path) -> tuple[tuple[Band, ...], dict[Series,
 
 def _place(record: Record) -> tuple[str, ...]:
     return tuple(sorted(record.hosts))
+
+
+def _evenly(places: Sequence[tuple[str, ...]], most: int) -> list[tuple[str, ...]]:
+    """At most so many, evenly spread: a choice by their values would make the second measurement another
+    kind of number than the first."""
+    return (
+        [places[number * len(places) // most] for number in range(most)] if len(places) > most else [*places]
+    )

@@ -6,6 +6,7 @@ In the history's folder: ``verdicts/NIGHT.json`` of every night; of the last one
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Sequence
@@ -21,6 +22,17 @@ if TYPE_CHECKING:
 
 VERDICTS: Final = "verdicts"
 LAST: Final = "verdict"
+
+
+def last_coverage(folder: Path) -> list[str]:
+    """For people: which nodes the last nights of a history measured, and which not, and why."""
+    from cron.verdict import Coverage, Unmeasured
+
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        told = json.loads((folder / f"{LAST}.json").read_text(encoding="utf-8"))["coverage"]
+        unmeasured = tuple(Unmeasured(**each) for each in told.pop("unmeasured"))
+        return Coverage(**told, unmeasured=unmeasured).lines()
+    return []
 
 
 def write_verdict(

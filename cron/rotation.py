@@ -18,6 +18,8 @@ from typing import Final, NamedTuple
 DUE: Final = 3 / 4
 #: Suspects get this share of a budget at most, or one that lasts would end the rotation.
 SUSPECTS: Final = 1 / 2
+#: The name of work on nodes.
+NODES: Final = "nodes"
 #: What a benchmark costs is the median of so many nights, and known from so many on: one night in which it
 #: took ten times as long shall not make it too dear for ever.
 COSTS: Final = 10
@@ -53,13 +55,13 @@ class Work:
     """What is measured as a whole: a benchmark on any nodes, or the node benchmarks on two nodes (one, where
     there is no second) and the test between them.
 
-    nodes: empty for a benchmark on any. last: the night that measured it last, None for never. cost_s: its
+    nodes: empty for a benchmark on any. last: the night that measured it last, -1 for never. cost_s: its
     expected node time in seconds (nodes × time of its jobs), None where nobody knows.
     """
 
     name: str
     nodes: tuple[str, ...] = ()
-    last: int | None = None
+    last: int = -1
     suspect: bool = False
     cost_s: float | None = None
 
@@ -74,8 +76,12 @@ def quota(usable: int, within: int) -> int:
     return math.ceil(usable / pace(within))
 
 
-def couples(states: Mapping[str, NodeState], past: Past, within: int) -> list[tuple[str, ...]]:
+def couples(
+    states: Mapping[str, NodeState], past: Past, within: int, cost_s: float | None = None
+) -> list[Work]:
     """The nodes whose turn it is, by twos: each with the one that it has not been measured with for longest.
+
+    cost_s: of two of them.
 
     First come suspects, then nodes that are due, those that nobody tried for longest before others and idle
     ones before busy ones; then idle ones that will be due next. Busy ones that are not due wait for a night
@@ -102,7 +108,13 @@ def couples(states: Mapping[str, NodeState], past: Past, within: int) -> list[tu
     usable = [node for node, state in states.items() if state.usable]
     turn = sorted(filter(asked, usable), key=rank)
     number = quota(len(usable), within) + sum(node in past.suspects for node in turn)
-    return _pairs(turn[: number + number % 2], states, past.met)
+    works, last = [], -1
+    for couple in _pairs(turn[: number + number % 2], states, past.met):
+        # whatever sorts them by age leaves them in this order
+        last = max(last, min(past.measured.get(node, -1) for node in couple))
+        suspect = not set(couple).isdisjoint(past.suspects)
+        works.append(Work(name=NODES, nodes=couple, last=last, suspect=suspect, cost_s=cost_s))
+    return works
 
 
 def _pairs(
@@ -128,7 +140,7 @@ def choose(
     before the rest, once, and known from then on. budget_s: node time in seconds, None without end; reserve_s
     of it is kept for measuring again. The oldest is measured if the budget is enough for it alone.
     """
-    by_age = sorted(works, key=lambda work: (-1 if work.last is None else work.last, work.name))
+    by_age = sorted(works, key=lambda work: (work.last, work.name))
     suspects = [work for work in by_age if work.suspect]
     unknown = [work for work in by_age if not work.suspect and work.cost_s is None]
     rest = [work for work in by_age if not work.suspect and work.cost_s is not None]

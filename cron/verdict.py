@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any, Final, Literal
@@ -11,6 +11,8 @@ from npc.records.series import Series
 from npc.statistics.suspect import Suspect
 
 SCHEMA: Final = 1
+#: Nodes that a line for people names.
+NAMED: Final = 10
 
 #: "worse" or "better" by the metric's own direction; "other" where neither is; "" for no change.
 Direction = Literal["worse", "better", "other", ""]
@@ -93,12 +95,55 @@ class NightSuspect(Suspect):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unmeasured:
+    """A node that the last nights did not measure. last: the last night that did, empty for never."""
+
+    node: str
+    last: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """Which nodes of the partition were measured in the last `within` nights. nodes: how many there are."""
+
+    within: int
+    nodes: int
+    unmeasured: tuple[Unmeasured, ...] = ()
+
+    @property
+    def measured(self) -> int:
+        """How many of them were measured."""
+        return self.nodes - len(self.unmeasured)
+
+    def lines(self) -> list[str]:
+        """For people: how many, and those that were not, by reason."""
+        told = f"{self.measured} of {self.nodes} nodes measured in the last {self.within} nights"
+        reasons: dict[str, list[str]] = {}
+        for each in self.unmeasured:
+            last = "" if each.last else ", never measured"
+            reasons.setdefault(f"{each.why}{last}", []).append(each.node)
+        return [told, *(f"not measured: {_some(nodes)}: {why}" for why, nodes in reasons.items())]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Postponed:
+    """A benchmark that the night's budget did not reach. since: the last night that measured it, empty for
+    never. suspect: whether something was bad about it."""
+
+    benchmark: str
+    since: str
+    suspect: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NightVerdict:
     """The judgement of one night.
 
     run: the night; time: when it began. verdict: the worst of the series'. series: each once, the worst
     first. suspects: whom to look at. failures: by benchmark, what went wrong, in words. rule: the
     thresholds. lost: nodes that died or fell silent while they were measured, and what was seen of it.
+    postponed: benchmarks that the budget did not reach. coverage: of nights that measure every node.
     """
 
     platform: str
@@ -110,6 +155,8 @@ class NightVerdict:
     failures: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     rule: tuple[str, ...] = ()
     lost: Mapping[str, str] = field(default_factory=dict)
+    postponed: tuple[Postponed, ...] = ()
+    coverage: Coverage | None = None
 
     @property
     def exit_code(self) -> int:
@@ -131,3 +178,8 @@ class NightVerdict:
             row.update(each.key._asdict())
             del row["key"]
         return {"schema": SCHEMA, **plain, "counts": self.counts}
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more

@@ -12,6 +12,8 @@ from npc.parameters import TAGS, PathParameter
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cron.agenda import EachNode
+
 HISTORY: Final = "history"
 #: In a platform's history: held by the night that is running.
 LOCK: Final = "nightly.lock"
@@ -29,6 +31,18 @@ of_tags = click.option(
 of_settings = click.option(
     "--set", "given", multiple=True, metavar="NAME=VALUE", help="A parameter of a benchmark: samples=10."
 )
+of_each_node = click.option(
+    "--each-node", is_flag=True,
+    help="Every node of the partition: node benchmarks, and a test with another node (docs/nightly.md).",
+)  # fmt: skip
+of_at_once = click.option(
+    "--at-once", type=click.IntRange(1), default=8, show_default=True,
+    help="Jobs of --each-node in the queue at once; keep below your MaxSubmitJobs.",
+)  # fmt: skip
+of_node_benchmarks = click.option(
+    "--node-benchmark", "node_benchmarks", multiple=True, metavar="NAME",
+    help="What --each-node runs on a node (stream, likwid): a folder in benchmarks/, or a JUBE file.",
+)  # fmt: skip
 of_benchmark = click.option("--benchmark", help="This one alone: a folder in benchmarks/, or a JUBE file.")
 
 
@@ -46,6 +60,27 @@ def chosen(
     folder = platform_folder(home, platform)
     file = benchmark_file(home, benchmark) if benchmark else None
     return home, folder, file, environment_of_settings(home, folder, given, file)
+
+
+def each_node_of(
+    platform: Path, given: Sequence[str], within: int, at_once: int, benchmarks: Sequence[str]
+) -> EachNode:
+    """What --each-node does. Raises click.UsageError where it cannot."""
+    import shutil
+
+    from cron.agenda import NODE_BENCHMARKS, EachNode
+    from npc.jobs.checkout import benchmark_file, checkout, settings
+
+    home = checkout()
+    if "nodelist" not in settings(home, platform) or shutil.which("sinfo") is None:
+        raise click.UsageError(
+            "--each-node needs Slurm, and a platform that has the setting nodelist: slurm, or one over it"
+        )
+    if any(word.startswith("nodelist=") for word in given):
+        raise click.UsageError("--each-node chooses the nodes itself: leave out --set nodelist")
+    for benchmark in benchmarks:
+        benchmark_file(home, benchmark)
+    return EachNode(within=within, at_once=at_once, benchmarks=tuple(benchmarks) or NODE_BENCHMARKS)
 
 
 def folder_of(history: Path | None, platform: str) -> Path:

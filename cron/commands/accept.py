@@ -40,15 +40,19 @@ def accept(pattern: str, reason: str, platform: str, history: Path | None, night
     folder = folder_of(history, platform_folder(checkout(), platform).name)
     past = History(folder)
     nights = {each.run: each.begun for each in past.nights()}
+    postponed: dict[str, tuple[str, ...]] = {}
     for each in Journal(folder).entries():  # one that measured nothing is none of the history's
         nights.setdefault(each.name, each.begun.isoformat())
+        postponed[each.name] = each.postponed
     chosen = night or max(nights, key=lambda run: nights[run], default="")
     if chosen not in nights:
         last = ", ".join(sorted(nights)[-3:])
         known = f"the last are {last}" if last else "it is empty: npc nightly fills it"
         raise click.ClickException(f"no night {chosen} in {folder}: {known}")
     begun = datetime.fromisoformat(nights[chosen].replace("Z", "+00:00"))
-    verdict = judge_night(platform_folder(checkout(), platform), past, chosen, begun)
+    verdict = judge_night(
+        platform_folder(checkout(), platform), past, chosen, begun, postponed=postponed.get(chosen, ())
+    )
     taken = record(folder, verdict, reason, _who(), pattern)
     for key, baseline in taken.baselines.items():
         unit = METRICS[key.metric].unit

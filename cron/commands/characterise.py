@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from cron.commands import chosen, of_benchmark, of_platform, of_settings, of_tags
+from cron.commands import (
+    chosen,
+    each_node_of,
+    of_at_once,
+    of_benchmark,
+    of_each_node,
+    of_node_benchmarks,
+    of_platform,
+    of_settings,
+    of_tags,
+)
 from npc.parameters import Duration, PathParameter
 
 
@@ -19,6 +30,9 @@ from npc.parameters import Duration, PathParameter
 @of_benchmark
 @click.option("--output", type=PathParameter(file_okay=False), help="Where runs go (default: runs/).")
 @click.option("--limit", type=Duration(), help="Do not wait longer for jobs: 90s, 10m, 2h (default: never).")
+@of_each_node
+@of_at_once
+@of_node_benchmarks
 @click.option("--json", "as_json", is_flag=True, help="Print roofline.json instead of the tables.")
 def characterise(
     platform: str,
@@ -27,9 +41,15 @@ def characterise(
     benchmark: str | None,
     output: Path | None,
     limit: float | None,
+    each_node: bool,
+    at_once: int,
+    node_benchmarks: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Characterise a machine: run jube.yml, wait, collect, show the ceilings, draw the roofline.
+
+    With --each-node: the node benchmarks on every node of the partition that takes jobs, idle ones first, and
+    a test between two of them; a run for each --at-once jobs.
 
     Exit codes: 0 all was measured (or was unavailable here), 1 nothing usable, 2 usage, 5 jobs have not
     ended by the limit, 6 some of it failed, 130 and 143 stopped (what was measured before is collected).
@@ -41,6 +61,12 @@ def characterise(
     from npc.machine.tools import search_path
 
     home, folder, file, variables = chosen(platform, tags, given, benchmark)
+    if each_node:
+        if tags or benchmark or as_json:
+            raise click.UsageError(
+                "--each-node goes with --node-benchmark, not with --tag, --benchmark, --json"
+            )
+        sys.exit(_each_node(folder, given, output, limit, at_once, node_benchmarks))
     outpath = (output or home / "runs").resolve()
     env = paths_from_here({**os.environ, **variables})
     env["PATH"] = search_path()
@@ -58,3 +84,51 @@ def characterise(
     except OSError as error:
         raise click.ClickException(f"cannot write into {outpath}: {error.strerror}") from None
     sys.exit(code)
+
+
+def _each_node(
+    platform: Path,
+    given: Sequence[str],
+    output: Path | None,
+    limit: float | None,
+    at_once: int,
+    benchmarks: Sequence[str],
+) -> int:
+    """Measure every node once, a run after the other; the gravest exit code."""
+    import time
+
+    from cron.agenda import node_states, parts_of_nodes, states_of
+    from cron.characterise import exit_code, step
+    from cron.rotation import Past, couples
+    from npc.jobs.checkout import checkout
+    from npc.jobs.slurm import Silent
+    from npc.jobs.wait import EXIT_NOTHING, EXIT_PARTLY, EXIT_UNFINISHED
+    from npc.jobs.workpackages import find_run
+    from npc.records.run import read_run
+
+    each = each_node_of(platform, given, 1, at_once, benchmarks)
+    words = [word for setting in given for word in ("--set", setting)]
+    try:
+        nodes = node_states(platform, words)
+    except Silent as problem:
+        raise click.ClickException(f"Slurm does not say which nodes there are: {problem}") from None
+    turn = [work.nodes for work in couples(states_of(nodes), Past(tonight=0), within=1)]
+    for name, node in nodes.items():
+        if not node.takes_jobs:
+            click.echo(f"not measured: {name}: {node}", err=True)
+    batch = max(1, at_once // 2)
+    end = None if limit is None else time.monotonic() + limit
+    outpath = (output or checkout() / "runs").resolve()
+    where = ["--platform", str(platform), "--output", str(outpath)]
+    codes = []
+    for start in range(0, len(turn), batch):
+        for part in parts_of_nodes(start // batch + 1, turn[start : start + batch], each, platform, words):
+            click.echo(f"{part.name}: {', '.join(part.hosts)}", err=True)
+            left = [] if end is None else ["--limit", f"{max(1.0, end - time.monotonic()):.0f}s"]
+            code = step(checkout(), "characterise", *part.words, *where, *left)
+            if code >= 128:
+                return code
+            # no ceiling comes of a test between nodes, which is no failure here
+            codes.append(code if code == EXIT_UNFINISHED else exit_code(read_run(find_run(outpath)), 0))
+    worst = max(codes, default=EXIT_NOTHING)
+    return EXIT_PARTLY if worst == EXIT_NOTHING and 0 in codes else worst

@@ -91,6 +91,7 @@ def _install_units(units: dict[str, str], place: Path) -> None:
 def show(history: Path | None) -> None:
     """What is installed, and how the last nights went."""
     from cron import schedule
+    from cron.publish import last_coverage
     from npc import locks
     from npc.jobs.checkout import checkout
     from npc.records.journal import Journal
@@ -114,6 +115,8 @@ def show(history: Path | None) -> None:
             ended = night.verdict or "not ended"
             cut = ", was cut off" if night.cut else ""
             click.echo(f"  {night.name}  {ended}{cut}{'' if night.pruned else f'  {night.folder}'}")
+        for line in last_coverage(folder):
+            click.echo(f"  {line}")
 
 
 @cron.command()

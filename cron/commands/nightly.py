@@ -8,7 +8,20 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from cron.commands import LOCK, chosen, folder_of, of_benchmark, of_history, of_platform, of_settings, of_tags
+from cron.commands import (
+    LOCK,
+    chosen,
+    each_node_of,
+    folder_of,
+    of_at_once,
+    of_benchmark,
+    of_each_node,
+    of_history,
+    of_node_benchmarks,
+    of_platform,
+    of_settings,
+    of_tags,
+)
 from npc.parameters import Duration, PathParameter
 
 if TYPE_CHECKING:
@@ -29,6 +42,17 @@ NIGHTS: Final = "runs/nightly"
 @click.option(
     "--limit", type=Duration(), default="3h", show_default=True, help="For all of it: 90s, 10m, 3h."
 )
+@click.option(
+    "--budget", type=Duration(),
+    help="Node time of its jobs, nodes times hours as Slurm bills them: 10m, 8h (default: no end).",
+)  # fmt: skip
+@of_each_node
+@click.option(
+    "--within", type=click.IntRange(1), default=14, show_default=True,
+    help="Nights in which --each-node comes to every node.",
+)  # fmt: skip
+@of_at_once
+@of_node_benchmarks
 @click.option(
     "--keep-runs", type=click.IntRange(0), default=14, show_default=True,
     help="Good nights whose raw runs stay; those of bad nights always do.",
@@ -51,6 +75,11 @@ def nightly(
     history: Path | None,
     output: Path | None,
     limit: float,
+    budget: float | None,
+    each_node: bool,
+    within: int,
+    at_once: int,
+    node_benchmarks: tuple[str, ...],
     keep_runs: int,
     topology: str,
     no_pairs: bool,
@@ -79,6 +108,8 @@ def nightly(
         words=_words(tags, given, file),
         keep_runs=keep_runs,
         limit_s=limit,
+        budget_s=budget,
+        each_node=each_node_of(folder, given, within, at_once, node_benchmarks) if each_node else None,
         pairs=not no_pairs,
         topology=topology if topology in ("", "slurm") else str(Path(topology).resolve()),
         fabric=load(topology) if topology else None,

@@ -15,6 +15,9 @@ _READ_BY_SHELLS: Final = re.compile(r"""[\s"'`$\\&;|<>()*?\[\]{}#!:]""")
 #: Settings that are files or folders.
 _PATH_SETTING: Final = re.compile(r"NPC_[A-Z0-9]+_(?:SOURCE|PREFIX|CACHE)")
 _SETTING: Final = re.compile(r"\$\{NPC_([A-Z0-9_]+):-")
+#: A step of ``jube.yml`` with its tags, which another step may have named (``&memory``); of an XML file.
+_YAML_STEP: Final = re.compile(r"^  - name: (\S+)\n    tag: (?:&(\w+) )?(?:\*(\w+)|\"([^\"]+)\")$", re.M)
+_XML_STEP: Final = re.compile(r"<step\s[^>]*\bname=\"([^\"]+)\"")
 _WHOLE_NUMBER: Final = re.compile(r'type="int">[^<]*printf %s "\$\{NPC_([A-Z0-9_]+):-[^"]*"\s*</parameter>')
 
 
@@ -48,6 +51,38 @@ def settings(home: Path, platform: Path | None = None, file: Path | None = None)
         for name in _SETTING.findall(path.read_text(encoding="utf-8")):
             found.setdefault(name.lower(), named.as_posix())
     return found
+
+
+def steps(file: Path, tags: Sequence[str] = ()) -> list[str]:
+    """The steps of a JUBE file: all of an XML file, of ``jube.yml`` those that the tags choose.
+
+    They are its benchmarks' names, also in records.
+    """
+    text = file.read_text(encoding="utf-8")
+    if file.suffix != ".yml":
+        return _XML_STEP.findall(text)
+    conditions: dict[str, str] = {}
+    found = []
+    for name, label, reference, condition in _YAML_STEP.findall(text.partition("\nanalyser:")[0]):
+        conditions[label or name] = condition or conditions[reference]
+        if _holds(conditions[label or name], tags):
+            found.append(name)
+    return found
+
+
+def _holds(condition: str, tags: Sequence[str]) -> bool:
+    """Whether JUBE takes what has this condition, of the form that ``jube.yml`` uses: ``a|b|(!a+!b)``."""
+    terms = (term.strip("()").split("+") for term in condition.split("|"))
+    return any(all((word.lstrip("!") in tags) != word.startswith("!") for word in term) for term in terms)
+
+
+def default_of(platform: Path, name: str) -> str:
+    """What a platform takes for a setting that nobody gives; empty where it has none."""
+    for file in _platform_files(platform / "platform.xml"):
+        text = file.read_text(encoding="utf-8")
+        if found := re.search(rf"\$\{{NPC_{name.upper()}:-([^}}]*)\}}", text):
+            return found[1]
+    return ""
 
 
 def whole_numbers(home: Path, platform: Path | None = None, file: Path | None = None) -> set[str]:

@@ -134,6 +134,11 @@ class Node(NamedTuple):
         """Whether a job may start on it, now or when others have ended."""
         return not self.dead and _NO_JOBS.match(self.state) is None
 
+    @property
+    def idle(self) -> bool:
+        """Whether a job may start on it at once: it runs none, is awake and not reserved."""
+        return self.state == "idle"
+
     def __str__(self) -> str:
         return f"{self.state} ({self.reason})" if self.reason else self.state
 
@@ -240,6 +245,14 @@ def nodes(partition: str = "") -> dict[str, Node]:
         if state:
             found[name] = Node(name, state, "" if reason.strip() == "none" else reason.strip())
     return found
+
+
+def default_partition() -> str:
+    """The partition of jobs that ask for none, empty if there is none. Raises as `nodes` does."""
+    code, out, err = _run(["sinfo", "--noheader", "--format=%P"])
+    if code:
+        raise Silent(_last_line(err) or f"sinfo ends with exit code {code}")
+    return next((name[:-1] for name in out.split() if name.endswith("*")), "")
 
 
 def cancel(job: int, cluster: str = "") -> None:

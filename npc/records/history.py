@@ -81,6 +81,15 @@ class Point(NamedTuple):
     remeasured: bool
 
 
+class Place(NamedTuple):
+    """A benchmark on a group of hosts: the last night with such a record, and its status."""
+
+    benchmark: str
+    hosts: tuple[str, ...]
+    run: str
+    status: str
+
+
 class Night(NamedTuple):
     """A night: its name (``run``), its platform, the time of its first and of its last record.
 
@@ -194,6 +203,15 @@ class History:
             if where not in hosts:
                 hosts[where] = tuple(where.split(";"))
             yield Point(series[number], night, time, value, status, hosts[where], bool(again))
+
+    def places(self) -> list[Place]:
+        """Where the benchmarks ran, and when last: of each group of hosts its last usable record, and its
+        last one without use."""
+        found = self._refreshed().execute(
+            "SELECT benchmark, hosts, MAX(night), status FROM entry JOIN series ON series.id = series"
+            " WHERE again = 0 AND hosts != '' GROUP BY benchmark, hosts, status = 'ok'"
+        )  # SQLite takes the status from the row with the largest night (lang_select, "bare columns")
+        return [Place(name, tuple(hosts.split(";")), night, status) for name, hosts, night, status in found]
 
     def nights(self) -> list[Night]:
         """All nights of all platforms in the folder, the oldest first."""

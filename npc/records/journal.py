@@ -5,9 +5,12 @@
 
 ``begun``      ``folder`` with its raw runs, ``words`` of the command
 ``measuring``  ``part``, ``kind``, ``words`` of ``npc characterise``, ``hosts``: a measurement starts
-``measured``   ``part``, ``exit``: it has ended, and its records are collected as far as there are any
+``measured``   ``part``, ``exit``: it has ended, and its records are collected as far as there are any;
+               ``cost``: by benchmark the node time of its jobs (s), and on how many groups of nodes they ran;
+               ``unmeasured``: by group of nodes why nothing was measured there
 ``kept``       ``part``, ``rows``: they are in the history
 ``lost``       ``nodes``: by name those that died, and what was seen of it
+``postponed``  ``benchmarks`` that the night left out for its budget
 ``judged``     ``verdict``, ``suspects``
 ``ended``      ``verdict``; with ``cut`` where a later night had to end it
 ``pruned``     its raw runs are gone
@@ -58,6 +61,8 @@ class Progress:
     measured: bool = False
     exit: int | None = None
     kept: bool = False
+    cost: dict[str, tuple[float, int]] = field(default_factory=dict)
+    unmeasured: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -70,6 +75,7 @@ class JournalEntry:
     words: tuple[str, ...] = ()
     parts: dict[str, Progress] = field(default_factory=dict)
     lost: dict[str, str] = field(default_factory=dict)
+    postponed: tuple[str, ...] = ()
     verdict: str | None = None
     ended: bool = False
     cut: bool = False
@@ -116,8 +122,12 @@ def _take(nights: dict[str, JournalEntry], line: Mapping[str, Any]) -> None:
         progress.measured = True
         progress.exit = line.get("exit", progress.exit)
         progress.kept = progress.kept or event == "kept"
+        progress.cost |= {name: (float(s), int(n)) for name, (s, n) in line.get("cost", {}).items()}
+        progress.unmeasured |= line.get("unmeasured", {})
     elif event == "lost":
         night.lost.update({str(node): str(seen) for node, seen in line["nodes"].items()})
+    elif event == "postponed":
+        night.postponed = tuple(line["benchmarks"])
     elif event in ("judged", "ended"):
         night.verdict = line["verdict"]
         night.ended = night.ended or event == "ended"

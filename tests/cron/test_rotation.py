@@ -23,7 +23,7 @@ def test_suspects_come_first_then_what_is_unknown_longest() -> None:
     works = [
         Work(name="qperf", last=7, cost_s=100.0),
         Work(name="osu", last=3, cost_s=100.0),
-        Work(name="hpcc", last=None, cost_s=None),
+        Work(name="hpcc", last=-1, cost_s=None),
         Work(name="iperf3", last=9, suspect=True, cost_s=100.0),
         Work(name="stream", last=3, cost_s=100.0),
     ]
@@ -53,7 +53,7 @@ def test_of_couples_whose_cost_nobody_knows_one_is_measured() -> None:
 @given(
     st.lists(
         st.builds(
-            Work, name=st.sampled_from("abcdefgh"), last=st.none() | st.integers(0, 9),
+            Work, name=st.sampled_from("abcdefgh"), last=st.integers(-1, 9),
             suspect=st.booleans(), cost_s=st.floats(1, 50),
         ),
         unique_by=lambda work: work.name, max_size=8,
@@ -76,19 +76,19 @@ def test_the_cost_of_a_couple_is_that_of_its_last_nights_and_known_from_the_thir
 
 def test_idle_nodes_come_first_and_nobody_waits_for_a_node_that_is_down() -> None:
     states = dict.fromkeys(names(8), NodeState()) | {"n0000": BUSY, "n0001": DOWN}
-    turn = couples(states, Past(tonight=0), within=1)
+    turn = [work.nodes for work in couples(states, Past(tonight=0), within=1)]
     assert turn == [("n0002", "n0003"), ("n0004", "n0005"), ("n0006", "n0007"), ("n0000",)]
     measured = {"n0000": 3, **dict.fromkeys(names(8)[2:], 9)}
     overdue = couples(states, Past(tonight=10, measured=measured), within=7)
-    assert overdue[0][0] == "n0000", "a busy node that is due waits in the queue"
+    assert overdue[0].nodes[0] == "n0000", "a busy node that is due waits in the queue"
 
 
 def test_partners_change_until_everybody_has_met_everybody() -> None:
     met: dict[frozenset[str], int] = {}
     states = dict.fromkeys(names(6), NodeState())
     for night in range(15):
-        for couple in couples(states, Past(tonight=night, met=met), within=1):
-            met[frozenset(couple)] = night
+        for work in couples(states, Past(tonight=night, met=met), within=1):
+            met[frozenset(work.nodes)] = night
     assert len(met) == 15
 
 
@@ -99,8 +99,8 @@ def test_a_node_that_always_fails_does_not_take_the_turn_of_others() -> None:
     measured: dict[str, int] = {}
     tried: dict[str, int] = {}
     for night in range(60):
-        for couple in couples(states, Past(tonight=night, measured=measured, tried=tried), within=8):
-            for node in couple:
+        for work in couples(states, Past(tonight=night, measured=measured, tried=tried), within=8):
+            for node in work.nodes:
                 tried[node] = night
                 if node not in broken:
                     measured[node] = night
@@ -122,7 +122,7 @@ class Year:
         self.states = dict.fromkeys(names(nodes), NodeState())
         self.past = Past(tonight=0, measured={}, tried={}, met={})
         self.costs: dict[str, list[float]] = {}
-        self.others: dict[str, int | None] = dict.fromkeys(OTHERS)
+        self.others = dict.fromkeys(OTHERS, -1)
         #: By node, the nights since it was measured in which a job could have run at once; the most of them.
         self.waited, self.longest = Counter[str](), Counter[str]()
         self.tests = Counter[str]()
@@ -141,15 +141,7 @@ class Year:
     def works(self) -> list[Work]:
         past = replace(self.past, suspects=self.draw.sample(list(self.states), 3))
         each = expected(self.costs, {"stream": 2, "likwid": 2, "pairs": 1})
-        turn = [
-            Work(
-                name="nodes", nodes=couple, cost_s=each,
-                suspect=any(node in past.suspects for node in couple),
-                last=min(past.measured.get(node, -1) for node in couple),
-            )
-            for couple in couples(self.states, past, self.within)
-        ]  # fmt: skip
-        return turn + [
+        return couples(self.states, past, self.within, each) + [
             Work(name=name, last=last, cost_s=expected(self.costs, {name: 1}))
             for name, last in self.others.items()
         ]
@@ -200,6 +192,6 @@ def test_a_year_of_nights_comes_to_every_node(nodes: int, nights: int, busy: flo
         year.night()
     assert max(year.longest.values()) <= within
     assert sum(year.spent) / nights <= budget_s, "the last one of a night may take longer than expected"
-    assert min(last or 0 for last in year.others.values()) >= nights - within
+    assert min(year.others.values()) >= nights - within
     partners = Counter(node for pair in year.past.met for node in pair)
     assert partners.total() >= 0.9 * year.tests.total(), "hardly anybody meets the same node twice in a year"

@@ -26,3 +26,22 @@ TINY = f"""<jube>
 </jube>
 """  # noqa: E501
 CLIENT = "qperf HOSTNAME -t 1 -uu -vu -m 64K tcp_bw"
+#: One job on one node: LIKWID for a moment.
+NODE = f"""<jube>
+    <parameterset name="systemParameter" init_with="platform.xml">
+        <parameter name="nodes" type="int">1</parameter>
+        <parameter name="taskspernode" type="int">1</parameter>
+        <parameter name="threadspertask" type="int">1</parameter>
+        <parameter name="measurement" separator=";;">{NPC} sample --tool likwid --timeout 60 --output launches --</parameter>
+        <parameter name="executable">likwid-bench</parameter>
+        <parameter name="args_exec" separator=";;">-t load -w N:100kB:1 -i 10000</parameter>
+    </parameterset>
+    <benchmark name="node" outpath="runs">
+        <step name="likwid">
+            <use>systemParameter</use>
+            <use from="platform.xml">executeset,executesub,jobfiles</use>
+            <do done_file="$done_file" error_file="$error_file">$submit $submit_script</do>
+        </step>
+    </benchmark>
+</jube>
+"""  # noqa: E501

@@ -1,0 +1,405 @@
+"""The agenda of a night: its parts one after the other, from what the history and Slurm say of the nodes.
+
+`cron.rotation` chooses; here is what it is told, and what becomes of its choice: ``npc characterise`` of a
+benchmark, of the node benchmarks on some nodes (each in a job of its own), and of the test between two of
+them. Slurm's node names and the hosts of the records are compared without their domains.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from cron.publish import LAST
+from cron.rotation import NODES, NodeState, Past, Work, choose, couples, expected, fitting, quota
+from cron.verdict import Coverage, Postponed, Unmeasured
+from npc.jobs import slurm
+from npc.jobs.checkout import benchmark_file, checkout, default_of, settings, steps
+from npc.machine.fabric import expand, natural
+from npc.records.journal import JournalEntry, Part
+from npc.records.record import OK
+from npc.records.units import format_duration
+
+if TYPE_CHECKING:
+    from npc.records.history import History, Place
+
+#: The benchmarks of a node by itself, and the test between two.
+NODE_BENCHMARKS: Final = ("stream", "likwid")
+PAIRS: Final = "cron/pairs/benchmark.xml"
+#: The first measurement of a night.
+FIRST: Final = "first"
+#: Jobs of the rotation that are in the queue at once; groups of nodes on which a night measures again.
+AT_ONCE: Final = 8
+#: Nights in which measuring again has cost most of all that is kept for it.
+RESERVE_NIGHTS: Final = 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EachNode:
+    """The rotation over all nodes. within: nights in which it comes to each. at_once: its jobs in the queue.
+    benchmarks: those of a node by itself, folders in ``benchmarks/`` or JUBE files."""
+
+    within: int = 14
+    at_once: int = AT_ONCE
+    benchmarks: tuple[str, ...] = NODE_BENCHMARKS
+
+
+def node_states(platform: Path, words: Sequence[str]) -> dict[str, slurm.Node]:
+    """The nodes of the partition that the words of ``npc characterise``, or the platform, ask for.
+
+    Raises `npc.jobs.slurm.Silent`, and FileNotFoundError without Slurm's commands.
+    """
+    queue = _settings(words).get("queue") or default_of(platform, "queue") or slurm.default_partition()
+    found = slurm.nodes(queue)
+    return {name: found[name] for name in sorted(found, key=natural)}
+
+
+def states_of(nodes: Mapping[str, slurm.Node]) -> dict[str, NodeState]:
+    """What the rotation has to know of them."""
+    return {name: NodeState(node.takes_jobs, node.idle, str(node)) for name, node in nodes.items()}
+
+
+def parts_of_nodes(
+    number: int, turn: Iterable[tuple[str, ...]], each: EachNode, platform: Path, words: Sequence[str]
+) -> list[Part]:
+    """The measurements of some couples of nodes: a part a node benchmark, and one for the tests between.
+
+    Each job has nodes of its own, so they may run at the same time, but the tests between nodes, which share
+    a network: these come one after the other where the platform sees to it (``dependency``).
+    """
+    turn = list(turn)
+    nodes = list(dict.fromkeys(node for couple in turn for node in couple))
+    pairs = [couple for couple in turn if len(couple) == 2]
+    home = checkout()
+    parts = []
+    for benchmark in each.benchmarks:
+        file = benchmark_file(home, benchmark)
+        given = _kept_settings(words, home, platform, file)
+        if "dependency" in settings(home, platform):
+            given = {"dependency": "none", **given}
+        given["nodelist"] = ";;".join(nodes)
+        name = f"{NODES}-{number}-{'-'.join(steps(file))}"
+        parts.append(Part(name=name, kind="first", words=_words(file, given), hosts=tuple(nodes)))
+    if pairs:
+        given = _kept_settings(words, home, platform, home / PAIRS)
+        given |= {"pairs_nodes": "2", "nodelist": ";;".join(map(",".join, pairs))}
+        hosts = tuple(node for couple in pairs for node in couple)
+        parts.append(
+            Part(name=f"{NODES}-{number}-pairs", kind="first", words=_words(home / PAIRS, given), hosts=hosts)
+        )
+    return parts
+
+
+@dataclass(slots=True)
+class Agenda:
+    """What a night measures first, in order. nights: those before, as the journal has them.
+
+    spent_s: node time (s) that the night has taken so far, and over: whether its time is; whoever measures
+    the parts says so. left: what was not measured. notes: for people.
+    """
+
+    platform: Path
+    history: History
+    words: tuple[str, ...] = ()
+    nights: Sequence[JournalEntry] = ()
+    budget_s: float | None = None
+    each_node: EachNode | None = None
+    spent_s: float = 0.0
+    over: bool = False
+    notes: list[str] = field(default_factory=list)
+    left: list[Work] = field(default_factory=list)
+    _nodes: dict[str, slurm.Node] = field(default_factory=dict)
+    _places: list[Place] = field(default_factory=list)
+
+    def parts(self) -> Iterator[Part]:
+        """The parts, each to be measured before the next one is asked for."""
+        if self.budget_s is None:
+            yield Part(name=FIRST, kind="first", words=self.words)
+            if self.each_node is None:
+                return
+        self._places = self.history.places()
+        benchmarks = {} if self.budget_s is None else self._benchmarks()
+        works = [*self._of_benchmarks(benchmarks), *self._of_nodes()]
+        chosen, self.left = choose(works, self.budget_s, self._reserve_s())
+        for number, batch in enumerate(self._batches(chosen), 1):
+            left_s = math.inf if self.budget_s is None else self.budget_s - self.spent_s
+            fits = fitting(batch, left_s) if left_s > 0 and not self.over else []
+            if fits and fits[0].nodes:
+                yield from self._parts_of_nodes(number, fits)
+            elif fits:
+                yield benchmarks[fits[0].name]
+            self.left += batch if self.over else [work for work in batch if work not in fits]
+
+    def _parts_of_nodes(self, number: int, works: Sequence[Work]) -> Iterator[Part]:
+        assert self.each_node is not None
+        turn = [work.nodes for work in works]
+        for part in parts_of_nodes(number, turn, self.each_node, self.platform, self.words):
+            if not self.over:
+                yield part
+
+    def affords(self, benchmark: str, places: int = 1) -> bool:
+        """Whether the budget is enough for measuring a benchmark on some groups of nodes now."""
+        if self.budget_s is None:
+            return True
+        return self.spent_s + (expected(self._costs(), {benchmark: places}) or 0.0) <= self.budget_s
+
+    def postponed(self) -> tuple[Postponed, ...]:
+        """The benchmarks that the budget did not reach, the one that has waited longest first."""
+        return tuple(
+            Postponed(benchmark=name, since=self._name(work.last), suspect=work.suspect)
+            for work in sorted(self.left, key=lambda work: work.last)
+            for name in (() if work.nodes else work.name.split())
+        )
+
+    def told(self) -> list[str]:
+        """Notes for people: what the budget did, and how far the rotation is."""
+        notes = list(self.notes)
+        if self.budget_s is not None:
+            of = f"{format_duration(self.spent_s)} of {format_duration(self.budget_s)} node time spent"
+            left = [f"{each.benchmark} ({_since(each.since)})" for each in self.postponed()]
+            waiting = [node for work in self.left for node in work.nodes]
+            left += [f"{len(waiting)} nodes whose turn it was"] if waiting else []
+            notes.append(f"budget: {of}" + (f"; left out: {', '.join(left)}" if left else ""))
+            notes += self._out_of_reach()
+        return notes
+
+    def coverage(self, tonight: JournalEntry) -> Coverage | None:
+        """Which nodes were measured in the last nights, tonight among them, and which not, and why."""
+        if self.each_node is None or not self._nodes:
+            return None
+        nights = [*self.nights, tonight]
+        self._places = self.history.places()
+        recent = {night.name for night in nights[-self.each_node.within :]}
+        last = self._measured(self._known_benchmarks())
+        why = self._unusable() | _reasons(nights)
+        unmeasured = []
+        for name, node in self._nodes.items():
+            if last.get(_short(name), "") in recent:
+                continue
+            reason = why.get(_short(name), "its turn has not come")
+            if not node.takes_jobs:
+                reason = str(node)
+            elif not node.idle and _short(name) not in why:
+                reason = f"busy ({node})"
+            unmeasured.append(Unmeasured(node=name, last=last.get(_short(name), ""), why=reason))
+        return Coverage(within=self.each_node.within, nodes=len(self._nodes), unmeasured=tuple(unmeasured))
+
+    # -- what the rotation is told -------------------------------------------------------------------------
+
+    def _benchmarks(self) -> dict[str, Part]:
+        """Each benchmark that the words name as a part of its own."""
+        words, home = self.words, checkout()
+        if "--benchmark" in words:
+            name = " ".join(self._steps_of(words))
+            return {name: Part(name=FIRST, kind="first", words=words)}
+        tags = [tag for flag, tag in pairwise(words) if flag == "--tag"]
+        return {
+            name: Part(name=f"{FIRST}-{name}", kind="first", words=(*words, "--benchmark", name))
+            for name in steps(home / "jube.yml", tags)
+        }
+
+    def _steps_of(self, words: Sequence[str]) -> list[str]:
+        """The benchmarks in the file that the words name."""
+        return steps(benchmark_file(checkout(), words[words.index("--benchmark") + 1]))
+
+    def _of_benchmarks(self, parts: Mapping[str, Part]) -> list[Work]:
+        measured: dict[str, str] = {}
+        for place in self._places:
+            measured[place.benchmark] = max(place.run, measured.get(place.benchmark, ""))
+        costs, suspects = self._costs(), self._suspects()[0]
+        works = []
+        for name, part in parts.items():
+            inside = self._steps_of(part.words)
+            works.append(
+                Work(
+                    name=name,
+                    last=min((self._number(measured.get(step)) for step in inside), default=-1),
+                    suspect=not suspects.isdisjoint(inside),
+                    cost_s=expected(costs, dict.fromkeys(inside, 1)),
+                )
+            )
+        return works
+
+    def _of_nodes(self) -> list[Work]:
+        if self.each_node is None:
+            return []
+        try:
+            self._nodes = node_states(self.platform, self.words)
+        except (slurm.Silent, FileNotFoundError) as words:
+            self.notes.append(f"no node was chosen: Slurm does not say which there are: {words}")
+            return []
+        if not self._nodes:
+            self.notes.append("no node was chosen: Slurm knows none in this partition")
+        short = {_short(name): name for name in self._nodes}
+        last = self._measured(self._known_benchmarks())
+        tried: dict[str, int] = {}
+        met: dict[frozenset[str], int] = {}
+        for place in self._places:
+            hosts = [short[_short(host)] for host in place.hosts if _short(host) in short]
+            if len(hosts) == len(place.hosts) == 2:
+                met[frozenset(hosts)] = max(self._number(place.run), met.get(frozenset(hosts), -1))
+        for number, night in enumerate(self.nights):
+            parts = (each.part for each in night.parts.values() if each.part.name.startswith(f"{NODES}-"))
+            tried |= {node: number for part in parts for node in part.hosts}
+        past = Past(
+            tonight=len(self.nights),
+            measured={short[node]: self._number(night) for node, night in last.items() if node in short},
+            tried=tried,
+            met=met,
+            suspects={short[node] for node in self._suspects()[1] if node in short},
+        )
+        return couples(states_of(self._nodes), past, self.each_node.within, self._couple_cost_s())
+
+    def _couple_cost_s(self) -> float | None:
+        return expected(self._costs(), dict.fromkeys(self._node_steps(), 2) | {"pairs": 1})
+
+    def _batches(self, works: Iterable[Work]) -> list[list[Work]]:
+        """The works in their order, with as many couples of nodes together as may be in the queue at once."""
+        most = max(1, (self.each_node or EachNode()).at_once // 2)
+        batches: list[list[Work]] = []
+        for work in works:
+            if work.nodes and batches and batches[-1][0].nodes and len(batches[-1]) < most:
+                batches[-1].append(work)
+            else:
+                batches.append([work])
+        return batches
+
+    def _costs(self) -> dict[str, list[float]]:
+        """By benchmark its node time (s) on one group of nodes, a value a night."""
+        costs: dict[str, list[float]] = {}
+        for night in self.nights:
+            tonight: dict[str, list[tuple[float, int]]] = {}
+            for progress in night.parts.values():
+                if progress.part.kind == "first":
+                    for name, cost in progress.cost.items():
+                        tonight.setdefault(name, []).append(cost)
+            for name, found in tonight.items():
+                costs.setdefault(name, []).append(sum(s for s, _ in found) / sum(n for _, n in found))
+        return costs
+
+    def _reserve_s(self) -> float:
+        """What measuring again took in the dearest of the last nights."""
+        return max(
+            (
+                sum(
+                    s
+                    for each in night.parts.values()
+                    if each.part.kind != "first"
+                    for s, _ in each.cost.values()
+                )
+                for night in self.nights[-RESERVE_NIGHTS:]
+            ),
+            default=0.0,
+        )
+
+    def _suspects(self) -> tuple[set[str], set[str]]:
+        """Benchmarks and nodes that the last night's verdict says something bad of, or left out as such."""
+        try:
+            told = json.loads((self.history.folder / f"{LAST}.json").read_text(encoding="utf-8"))
+            benchmarks = {each["benchmark"] for each in told["series"] if each["verdict"] != "PASS"}
+            benchmarks |= {each["benchmark"] for each in told.get("postponed") or () if each["suspect"]}
+            nodes = {node for each in told["suspects"] if each["grave"] for node in each["nodes"]}
+            return benchmarks, set(map(_short, nodes))
+        except (OSError, ValueError, KeyError, TypeError):
+            return set(), set()
+
+    def _node_steps(self) -> list[str]:
+        assert self.each_node is not None
+        files = (benchmark_file(checkout(), benchmark) for benchmark in self.each_node.benchmarks)
+        return [step for file in files for step in steps(file)]
+
+    def _known_benchmarks(self) -> set[str]:
+        """Those of the rotation that were ever measured: what is not installed anywhere does not count."""
+        ours = {*self._node_steps(), "pairs"}
+        return {place.benchmark for place in self._places if place.status == OK} & ours
+
+    def _measured(self, benchmarks: Collection[str]) -> dict[str, str]:
+        """By node (without its domain) the last night by which all these benchmarks had measured it."""
+        found: dict[str, dict[str, str]] = {}
+        for place in self._places:
+            for host in place.hosts if place.benchmark in benchmarks and place.status == OK else ():
+                of_node = found.setdefault(_short(host), {})
+                of_node[place.benchmark] = max(place.run, of_node.get(place.benchmark, ""))
+        return {
+            node: min(nights.values())
+            for node, nights in found.items()
+            if len(nights) == len(set(benchmarks))
+        }
+
+    def _unusable(self) -> dict[str, str]:
+        """By node (without its domain) what is wrong with its last record that is of no use."""
+        ours = {*self._node_steps(), "pairs"}
+        places = [place for place in self._places if place.benchmark in ours and place.status != OK]
+        return {
+            _short(host): f"{place.benchmark}: {place.status} (night {place.run})"
+            for place in sorted(places, key=lambda place: place.run)
+            for host in place.hosts
+        }
+
+    def _number(self, night: str | None) -> int:
+        """The number of a night by its name, -1 for none."""
+        return -1 if night is None else bisect_left([each.name for each in self.nights], night)
+
+    def _name(self, number: int) -> str:
+        return self.nights[number].name if 0 <= number < len(self.nights) else ""
+
+    def _out_of_reach(self) -> list[str]:
+        """Whether the budget is too small for the nights in which the rotation is to come to every node."""
+        if self.each_node is None or self.budget_s is None:
+            return []
+        cost_s = self._couple_cost_s()
+        usable = sum(node.takes_jobs for node in self._nodes.values())
+        if cost_s is None or not usable:
+            return []
+        couples_a_night = int(self.budget_s // cost_s)
+        if 2 * couples_a_night >= quota(usable, self.each_node.within):
+            return []
+        if not couples_a_night:
+            reach = f"two nodes cost {format_duration(cost_s)}: more than the budget, so none is measured"
+        else:
+            nights = -(-usable // (2 * couples_a_night))
+            reach = f"the budget is enough for {2 * couples_a_night} nodes a night, all of them in {nights}"
+        return [f"{reach}: not every node in {self.each_node.within} nights"]
+
+
+def _reasons(nights: Sequence[JournalEntry]) -> dict[str, str]:
+    """By node (without its domain) why the last night that wanted to measure it did not."""
+    found: dict[str, str] = {}
+    for night in nights:
+        parts = [each for each in night.parts.values() if each.part.kind == "first"]
+        for node in {node for each in parts for node in each.part.hosts}:
+            found.pop(_short(node), None)
+        for each in parts:
+            for place, reason in each.unmeasured.items():
+                found |= {_short(node): f"{reason} (night {night.name})" for node in expand(place)}
+    return found
+
+
+def _since(night: str) -> str:
+    return f"measured last in night {night}" if night else "never measured"
+
+
+def _short(host: str) -> str:
+    return host.partition(".")[0]
+
+
+def _settings(words: Sequence[str]) -> dict[str, str]:
+    given = (word for flag, word in pairwise(words) if flag == "--set")
+    return dict(word.partition("=")[::2] for word in given)
+
+
+def _kept_settings(words: Sequence[str], home: Path, platform: Path, file: Path) -> dict[str, str]:
+    """The settings among the words that this benchmark knows, too."""
+    known = settings(home, platform, file)
+    return {name: value for name, value in _settings(words).items() if name in known}
+
+
+def _words(file: Path, given: Mapping[str, str]) -> tuple[str, ...]:
+    sets = (word for name, value in given.items() for word in ("--set", f"{name}={value}"))
+    return ("--benchmark", str(file), *sets)

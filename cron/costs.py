@@ -1,0 +1,84 @@
+"""What the jobs of a run cost, and which of its groups of nodes were not measured."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from npc.jobs import slurm
+from npc.jobs.workpackages import NoRun, Workpackage, read_workpackages
+from npc.machine.fabric import expand
+from npc.records.launch import LAUNCHES, read_launches
+
+
+class Cost(NamedTuple):
+    """Node time in seconds (nodes × time of the jobs, as a scheduler bills whole nodes), and the number of
+    groups of nodes for which it was spent."""
+
+    node_s: float
+    places: int
+
+
+def costs_of(run: Path) -> dict[str, Cost]:
+    """By benchmark what its jobs in a run have cost; nothing of those that never ran.
+
+    The time is Slurm's; where it does not know the job, or there is none, from the first launch to the end of
+    the last one.
+    """
+    with contextlib.suppress(NoRun):
+        workpackages = read_workpackages(run)
+        jobs = _jobs(workpackages)
+        found: dict[str, Cost] = {}
+        places: dict[str, set[str]] = {}
+        for each in workpackages:
+            named = each.batch_job()
+            job = jobs.get(named.number) if named else None
+            seconds = job.elapsed_s if job else _between_launches(each)
+            if seconds <= 0:
+                continue
+            places.setdefault(each.step, set()).add(each.parameters.get("nodelist", ""))
+            node_s = seconds * _nodes(each, job) + (found[each.step].node_s if each.step in found else 0.0)
+            found[each.step] = Cost(node_s, len(places[each.step]))
+        return found
+    return {}
+
+
+def not_measured(run: Path) -> dict[str, str]:
+    """By group of nodes (a host list) why a run has no launch there."""
+    with contextlib.suppress(NoRun):
+        return {
+            nodes: each.reason()
+            for each in read_workpackages(run)
+            if (nodes := each.parameters.get("nodelist", "")) and not each.progress().made
+        }
+    return {}
+
+
+def _jobs(workpackages: Sequence[Workpackage]) -> dict[int, slurm.Job]:
+    jobs = [job for each in workpackages if (job := each.batch_job())]
+    found: dict[int, slurm.Job] = {}
+    for cluster in {job.cluster for job in jobs}:
+        with contextlib.suppress(slurm.Silent, FileNotFoundError):
+            found |= slurm.ask({job.number for job in jobs if job.cluster == cluster}, cluster)
+    return found
+
+
+def _nodes(workpackage: Workpackage, job: slurm.Job | None) -> int:
+    with contextlib.suppress(ValueError):  # a list so long that squeue cut it
+        if job and job.nodes:
+            return len(expand(job.nodes))
+    asked = workpackage.parameters.get("nodes", "")
+    return int(asked) if asked.isdecimal() else 1
+
+
+def _between_launches(workpackage: Workpackage) -> float:
+    begun, ended = list[float](), list[float]()
+    for path in (workpackage.folder / "work").glob(f"*/{LAUNCHES}"):
+        with contextlib.suppress(OSError, ValueError):
+            for launch in read_launches(path.parent).launches:
+                begun.append(datetime.fromisoformat(launch.started.replace("Z", "+00:00")).timestamp())
+                ended.append(begun[-1] + launch.seconds)
+    return max(ended) - min(begun) if begun else 0.0

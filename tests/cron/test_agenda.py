@@ -1,0 +1,172 @@
+"""The agenda of a night: its parts, of what a journal and a history say; the steps that tags choose."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+import subprocess
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+from cron.agenda import Agenda, EachNode, parts_of_nodes
+from cron.judge import with_postponed
+from cron.publish import last_coverage
+from cron.verdict import Coverage, NightVerdict, Unmeasured, Verdict
+from npc.jobs.checkout import default_of, steps
+from npc.parameters import TAGS
+from npc.records.history import History, Place
+from npc.records.journal import Journal, JournalEntry
+from tests.made.history import a_record
+from tests.paths import ROOT
+
+BEGUN = datetime(2026, 11, 1, 2, 30, tzinfo=timezone.utc)
+WORDS = ("--tag", "network", "--tag", "memory")
+
+
+def past(folder: Path, costs: list[dict[str, float]]) -> list[JournalEntry]:
+    """Nights in the history and in the journal, each with the node time (s) that its benchmarks took."""
+    folder.mkdir(exist_ok=True)
+    history, journal = History(folder), Journal(folder)
+    for number, night in enumerate(costs):
+        name = f"{BEGUN + timedelta(days=number):%Y%m%dT%H%M%SZ}"
+        history.append(a_record(benchmark=benchmark, run=name, hosts=("n1",)) for benchmark in night)
+        journal.note(name, "begun", folder=str(folder / name), words=WORDS)
+        journal.note(name, "measuring", part="first", kind="first", words=WORDS, hosts=[])
+        cost = {benchmark: [seconds, 1] for benchmark, seconds in night.items()}
+        journal.note(name, "measured", part="first", exit=0, cost=cost, unmeasured={})
+    return journal.entries()
+
+
+def agenda(folder: Path, nights: list[JournalEntry], budget_s: float | None = None) -> Agenda:
+    platform = ROOT / "platforms/localhost"
+    return Agenda(platform=platform, history=History(folder), words=WORDS, nights=nights, budget_s=budget_s)
+
+
+COSTS = {"qperf": 100.0, "sockperf": 100.0, "iperf3": 100.0, "osu": 200.0, "stream": 20.0, "likwid": 20.0}
+
+
+def test_without_a_budget_a_night_is_one_part(tmp_path: Path) -> None:
+    (part,) = agenda(tmp_path, []).parts()
+    assert (part.name, part.words) == ("first", WORDS)
+
+
+def test_a_budget_measures_what_waits_longest_and_names_what_is_left_out(tmp_path: Path) -> None:
+    nights = past(tmp_path, [COSTS, COSTS, COSTS, {name: s for name, s in COSTS.items() if name != "osu"}])
+    tonight = agenda(tmp_path, nights, budget_s=350.0)
+    seen = []
+    for part in tonight.parts():
+        assert part.words == (*WORDS, "--benchmark", part.name.removeprefix("first-"))
+        seen.append(part.name)
+        tonight.spent_s += COSTS[part.name.removeprefix("first-")]
+    assert seen == ["first-osu", "first-iperf3", "first-likwid", "first-stream"]
+    last = f"measured last in night {nights[-1].name}"
+    assert tonight.told() == [
+        f"budget: 5 min 40 s of 5 min 50 s node time spent; left out: qperf ({last}), sockperf ({last})"
+    ]
+    assert tonight.affords("stream") is False, "nor is there any for measuring again"
+
+
+def test_what_nobody_knows_the_cost_of_is_measured_until_the_budget_is_spent(tmp_path: Path) -> None:
+    tonight = agenda(tmp_path, [], budget_s=60.0)
+    seen = []
+    for part in tonight.parts():
+        seen.append(part.name)
+        tonight.spent_s += 30.0
+    assert len(seen) == 2
+    assert [each.since for each in tonight.postponed()] == [""] * 4
+
+
+def test_a_suspect_that_was_left_out_stays_one(tmp_path: Path) -> None:
+    nights = past(tmp_path, [COSTS] * 3)
+    told = {"series": [], "suspects": [], "postponed": [{"benchmark": "sockperf", "suspect": True}]}
+    (tmp_path / "verdict.json").write_text(json.dumps(told))
+    parts = agenda(tmp_path, nights, budget_s=250.0).parts()
+    assert next(parts).name == "first-sockperf"
+
+
+def test_a_night_without_time_leaves_out_the_rest(tmp_path: Path) -> None:
+    tonight = agenda(tmp_path, past(tmp_path, [COSTS] * 3), budget_s=1e6)
+    for part in tonight.parts():
+        tonight.over = part.name == "first-likwid"
+    assert [each.benchmark for each in tonight.postponed()] == [
+        "likwid",
+        "osu",
+        "qperf",
+        "sockperf",
+        "stream",
+    ]
+
+
+def test_what_the_budget_did_not_reach_is_not_missing_and_an_empty_night_does_not_pass(
+    tmp_path: Path,
+) -> None:
+    night = NightVerdict(platform="fuchs", run="x", time="", verdict=Verdict.MISSING, series=())
+    assert with_postponed(night, ["osu"]).verdict is Verdict.MISSING
+
+
+def test_nodes_get_a_job_each_and_couples_one_for_both() -> None:
+    words = ("--tag", "network", "--set", "samples=3", "--set", "pairs_runs=1", "--set", "queue=batch")
+    each = EachNode(benchmarks=("stream",))
+    nodes, pairs = parts_of_nodes(4, [("n1", "n2"), ("n3",)], each, ROOT / "platforms/slurm", words)
+    assert (nodes.name, pairs.name) == ("nodes-4-stream", "nodes-4-pairs")
+    assert nodes.words[:2] == ("--benchmark", str(ROOT / "benchmarks/stream/benchmark.xml"))
+    own = {"samples=3", "queue=batch", "dependency=none", "nodelist=n1;;n2;;n3"}
+    assert set(nodes.words[3::2]) == own, "without what only the test between nodes knows"
+    assert {"pairs_nodes=2", "nodelist=n1,n2", "pairs_runs=1", "queue=batch"} <= set(pairs.words)
+    assert (nodes.hosts, pairs.hosts) == (("n1", "n2", "n3"), ("n1", "n2"))
+
+
+def test_a_history_knows_where_it_measured_last(tmp_path: Path) -> None:
+    history = History(tmp_path)
+    history.append(
+        a_record(day=day, benchmark="stream", run=f"night {day}", hosts=(host,), status=status)
+        for day, host, status in [(1, "n1", "ok"), (2, "n1", "ok"), (3, "n1", "failed: x"), (2, "n2", "ok")]
+    )
+    assert set(history.places()) == {
+        Place("stream", ("n1",), "night 2", "ok"),
+        Place("stream", ("n1",), "night 3", "failed: x"),
+        Place("stream", ("n2",), "night 2", "ok"),
+    }
+
+
+def test_coverage_names_the_nodes_by_their_reasons(tmp_path: Path) -> None:
+    unmeasured = [Unmeasured(node=f"n{n}", last="", why="drained (bad DIMM)") for n in range(12)]
+    coverage = Coverage(
+        within=14, nodes=64, unmeasured=(*unmeasured, Unmeasured(node="x", last="y", why="busy"))
+    )
+    night = NightVerdict(platform="p", run="x", time="", verdict=Verdict.PASS, series=(), coverage=coverage)
+    (tmp_path / "verdict.json").write_text(json.dumps(night.as_json()))
+    assert last_coverage(tmp_path) == [
+        "51 of 64 nodes measured in the last 14 nights",
+        "not measured: n0, n1, n2, n3, n4, n5, n6, n7, n8, n9 and 2 more: drained (bad DIMM), never measured",
+        "not measured: x: busy",
+    ]
+    assert last_coverage(tmp_path / "nothing") == []
+
+
+def test_a_platform_has_a_default_for_its_partition() -> None:
+    found = [default_of(ROOT / "platforms" / name, "queue") for name in ("fuchs-csc", "slurm", "localhost")]
+    assert found == ["fuchs", "", ""]
+
+
+def test_tags_choose_the_steps_that_jube_runs() -> None:
+    """By JUBE's own judgement of the tags in jube.yml, with JUBE's own interpreter."""
+    jube = shutil.which("jube")
+    assert jube
+    program = """if True:
+        import json, sys, yaml
+        try:
+            from jube2.util.util import valid_tags
+        except ImportError:
+            from jube.util.util import valid_tags
+        steps = yaml.safe_load(open(sys.argv[1]))["step"]
+        found = [[each["name"] for each in steps if valid_tags(each["tag"], set(tags))]
+                 for tags in json.loads(sys.argv[2])]
+        print(json.dumps(found))
+    """
+    python = Path(jube).read_text().splitlines()[0].removeprefix("#!").split()
+    asked = [list(some) for count in range(3) for some in itertools.combinations(TAGS, count)]
+    words = [*python, "-c", program, ROOT / "jube.yml", json.dumps(asked)]
+    told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert [steps(ROOT / "jube.yml", tags) for tags in asked] == json.loads(told)

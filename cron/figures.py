@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cron.series import case_of, direction, label
 from cron.verdict import NightVerdict, SeriesVerdict, Verdict
-from npc.figures.chart import Axis, Cell, Chart, Grid, Tick, quantity_axis, time_axis
-from npc.figures.nights import Course, Night, traces, values
+from npc.figures.chart import Axis, Cell, Chart, Grid, Tick, time_axis
+from npc.figures.nights import Course, Night, traces, value_axis
 from npc.figures.printed import save, save_grid
 from npc.machine.fabric import in_order
 from npc.records.history import Point
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 #: Panels of one picture, at most, and in one column.
 _MOST_PANELS: Final = 48
 _ONE_COLUMN: Final = 6
-#: Numbers of nodes whose values differ by a larger factor stand over a logarithmic axis.
-_LINEAR: Final = 10.0
 #: Nodes and nights in one heat map, at most; the newest nights.
 MAX_NODES: Final = 256
 MAX_NIGHTS: Final = 90
@@ -165,10 +163,8 @@ def _chart(courses: Sequence[Course], keys: Sequence[Series], x: Axis, many: boo
     """A panel: one test at all its numbers of nodes. many: there are many panels, so that each is small."""
     key, metric = keys[0], keys[0].metric
     title = label(key if len(keys) == 1 else key._replace(nodes=1)).removeprefix(f"{key.benchmark} ")
-    held = list(values(courses))
-    spread = max(held) > _LINEAR * min(held) > 0
     name = "" if many else metric.replace("_", " ").capitalize()
-    y = quantity_axis(name, held, METRICS[metric].unit, log=spread, most=6 if many else 9)
+    y = value_axis(name, courses, METRICS[metric].unit, most=6 if many else 9)
     drawn = [trace for trace, _ in traces(courses, y)]
     if len(courses) == 1:
         name = "median of a night" + "; shaded: the range of its samples" * bool(drawn[0].bands)

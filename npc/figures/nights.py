@@ -7,12 +7,12 @@ that nights without one are gaps. Who draws says what a night was called; here n
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from statistics import median
 from typing import Final, NamedTuple
 
-from npc.figures.chart import CYCLE, Axis, Mark, Place, Trace
+from npc.figures.chart import CYCLE, Axis, Mark, Place, Trace, quantity_axis
 
 #: Verdict → shape and whether it is hollow; those that say that a number is missing stand at the foot.
 _VERDICTS: Final = {
@@ -25,6 +25,8 @@ _VERDICTS: Final = {
 }
 #: From this number of nights on marks are small.
 _CROWDED: Final = 60
+#: Series whose values differ by a larger factor stand over a logarithmic axis.
+_LINEAR: Final = 10.0
 #: An axis shows this share about the usual value at least.
 _ABOUT: Final = 0.04
 #: What stands at the foot stands so far above it, as a share of the height.
@@ -58,16 +60,22 @@ class Course(NamedTuple):
     changes: Sequence[tuple[float, str]] = ()
 
 
-def values(courses: Sequence[Course]) -> Iterator[float]:
-    """What an axis must hold: the medians, and a little about the usual one, so that small noise looks small.
+def value_axis(
+    title: str, courses: Sequence[Course], unit: str, also: Iterable[float] = (), most: int = 9
+) -> Axis:
+    """The axis of what was measured: all medians, `also`, and a little about the usual ones, so that small
+    noise looks small. Single samples may lie outside.
 
-    Single samples may lie outside.
+    Logarithmic where series differ by a large factor. most: labels that there is room for.
     """
+    held = [*also]
     for course in courses:
         medians = [night.median for night in course.nights if not math.isnan(night.median)]
-        yield from medians
-        yield from (night.again for night in course.nights if not math.isnan(night.again))
-        yield from (median(medians) * share for share in (1 - _ABOUT, 1 + _ABOUT) if medians)
+        held += medians
+        held += [night.again for night in course.nights if not math.isnan(night.again)]
+        held += [median(medians) * share for share in (1 - _ABOUT, 1 + _ABOUT) if medians]
+    log = len(courses) > 1 and max(held, default=0.0) > _LINEAR * min(held, default=0.0) > 0
+    return quantity_axis(title, held, unit, log=log, most=most)
 
 
 def traces(courses: Sequence[Course], y: Axis, *, marked: int = 0) -> Iterator[tuple[Trace, str]]:
@@ -75,6 +83,7 @@ def traces(courses: Sequence[Course], y: Axis, *, marked: int = 0) -> Iterator[t
 
     marked: the last nights have marks that can be pointed at, where it is not 0.
     """
+    crowded = max((len(course.nights) for course in courses), default=0) >= _CROWDED
     for number, course in enumerate(courses):
         colour = CYCLE[number % len(CYCLE)]
         pieces = list(_pieces(course.nights))
@@ -89,7 +98,7 @@ def traces(courses: Sequence[Course], y: Axis, *, marked: int = 0) -> Iterator[t
                     for piece in pieces
                     if any(step.night.low < step.night.high for step in piece)
                 ),
-                small=True, hover=True,
+                small=crowded, hover=True,
             ),
             "a step is the median of a night, the shade the range of its samples, a gap a night without",
         )  # fmt: skip
@@ -104,7 +113,6 @@ def traces(courses: Sequence[Course], y: Axis, *, marked: int = 0) -> Iterator[t
                 ),
                 "a vertical line is where another level began",
             )
-    crowded = max((len(course.nights) for course in courses), default=0) >= _CROWDED
     again = [night for course in courses for night in course.nights if not math.isnan(night.again)]
     if again:
         marks = tuple(Mark(night.time, night.again, night.tip, night.record) for night in again)

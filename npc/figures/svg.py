@@ -33,7 +33,7 @@ SHAPES: Final = (
     "M0 4L4-3H-4Z",
     "M-1-4H1V-1H4V1H1V4H-1V1H-4V-1H-1Z",
 )
-#: A mark among very many: a small circle.
+#: A circle among very many marks.
 DOT: Final = "M-1.5 0a1.5 1.5 0 1 0 3 0a1.5 1.5 0 1 0-3 0Z"
 WIDTH: Final = 760
 _LEFT: Final = 118

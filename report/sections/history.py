@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
+from itertools import islice
+from typing import Any
 
 from markupsafe import Markup
 
-from npc.figures.chart import Axis, Chart, Mark, Trace, quantity_axis, time_axis
+from npc.figures import nights
+from npc.figures.chart import Axis, Chart, Trace, time_axis
 from npc.figures.svg import sparkline
 from npc.page.blocks import (
     Block,
@@ -21,6 +25,7 @@ from npc.page.blocks import (
     Text,
     chart_figure,
     count,
+    plural,
     quantity,
     sample,
 )  # fmt: skip
@@ -42,8 +47,6 @@ _MOST_SAMPLES = 8
 _MOST_MARKS = 400
 #: The columns of a table of nights.
 _NIGHT = ("night", "median", "range", "samples", "run", "verdict", "what was not ok", "samples and raw files")
-#: From this number of nights on their marks are drawn small.
-_CROWDED = 120
 #: Levels of ``verdict.json``: name, words, colour, dashes, how to read it.
 _LEVELS = (
     ("reference", "usual value", "ink", (1.5, 2.5), "dotted is the usual value"),
@@ -68,10 +71,16 @@ def build(report: Report) -> Iterator[Block]:
     order = sorted(history.series, key=_order)
     yield _table(order)
     several = [series for series in _by_test(order) if len(series.measured) > 1]
-    shown = {series.ident: series for series in several[:_MOST_CHARTS]}
+    together: dict[Series, list[HistorySeries]] = {}
+    for series in several:
+        together.setdefault(series.key._replace(nodes=0), []).append(series)
+    figures = [
+        sorted(each, key=lambda each: each.key.nodes) for each in islice(together.values(), _MOST_CHARTS)
+    ]
+    shown = {series.ident for each in figures for series in each}
     most = max(7, _MOST_NIGHTS // max(len(shown), 1))
-    for series in shown.values():
-        yield _figure(report, history, series, most)
+    for each in figures:
+        yield _figure(report, history, each, most)
     if len(several) > len(shown):
         left = len(several) - len(shown)
         yield Text(f"{left} more series of several nights are in the tables only.")
@@ -171,65 +180,60 @@ def _spark(series: HistorySeries) -> Markup:
     return sparkline([(night.time, night.median) for night in nights], words)
 
 
-def _figure(report: Report, history: HistoryView, series: HistorySeries, most: int) -> Figure:
-    nights, judged = series.measured, series.judged
-    title = f"{_name(series, len(history.platforms) > 1)}: {series.key.metric}"
-    levels = [judged.get(name) for name in ("reference", "limit", "floor")]
-    values = [*(value for night in nights for value in (night.low, night.high)), *filter(None, levels)]
-    x = time_axis("Night (UTC)", [night.time for night in series.nights])
-    y = quantity_axis(f"{series.key.metric.capitalize()} [{series.unit}]", values, series.unit, log=False)
-    anchors = {series.nights[place].run: series.anchor(place) for place in _last(series, most)}
-    traces = list(_traces(series, x, y, anchors))
-    shows = f"{series.name} in {len(nights)} nights of {series.key.platform}."
-    if judged.get("reason"):
-        shows += f" The last one: {judged['reason']}."
+def _figure(report: Report, history: HistoryView, together: Sequence[HistorySeries], most: int) -> Figure:
+    """One test at all its numbers of nodes; levels and limits where that is one series."""
+    first, several = together[0], len(history.platforms) > 1
+    metric, unit = first.key.metric, first.unit
+    courses = [_course(series, most) for series in together]
+    if len(courses) == 1:
+        courses = [courses[0]._replace(name="median of the night")]
+    name = _name(first if len(together) == 1 else replace(first, key=first.key._replace(nodes=1)), several)
+    judged = first.judged if len(together) == 1 else {}
+    levels = [judged.get(level) for level, *_ in _LEVELS]
+    x = time_axis("Night (UTC)", [night.time for series in together for night in series.nights], most=6)
+    y = nights.value_axis(f"{metric.capitalize()} [{unit}]", courses, unit, filter(None, levels))
+    traces = [*nights.traces(courses, y, marked=_MOST_MARKS), *_levels(judged, x, y, unit)]
+    shows = f"{name} in {len({night.run for series in together for night in series.measured})} nights."
+    told = [series for series in together if series.judged.get("reason")]
+    for series in told:
+        of = f" on {plural(series.key.nodes, 'node')}" if len(together) > 1 else ""
+        shows += f" The last one{of}: {series.judged['reason']}."
+    verdicts = dict.fromkeys(filter(None, (series.verdict for series in sorted(together, key=_order))))
     chart = Chart(
         ident=report.ident(),
-        title=f"{title}, {series.verdict}" if series.verdict else title,
-        text=f"{shows} The table below has the last nights.",
+        title=", ".join([f"{name}: {metric}", *verdicts]),
+        text=f"{shows} The tables below have the last nights.",
         x=x,
         y=y,
         traces=tuple(trace for trace, _ in traces),
         height=300,
     )
-    reading = f"{'; '.join(reading for _, reading in traces)}."
-    return chart_figure(chart, shows, reading, _nights(report, history, series, most))
+    reading = f"{'; '.join(dict.fromkeys(reading for _, reading in traces))}."
+    tables = (_nights(report, history, series, most) for series in together)
+    return chart_figure(chart, shows, reading, *tables)
 
 
-def _traces(
-    series: HistorySeries, x: Axis, y: Axis, anchors: Mapping[str, str]
-) -> Iterator[tuple[Trace, str]]:
-    """What a chart shows, each with how to read it."""
-    nights, judged, unit = series.measured, series.judged, series.unit
-
-    def marks(some: Sequence[NightValue]) -> tuple[Mark, ...]:
-        return tuple(
-            Mark(
-                night.time, night.median if night.n else y.low, _tip(night, unit), anchors.get(night.run, "")
-            )
-            for night in some
-        )  # fmt: skip
-
-    band = [(night.time, night.low) for night in nights]
-    band += [(night.time, night.high) for night in reversed(nights)]
-    line = tuple((night.time, night.median) for night in nights)
-    yield (
-        Trace(
-            "median of the night", "blue", lines=(line,), bands=(tuple(band),),
-            marks=marks(nights[-_MOST_MARKS:]), small=len(nights) > _CROWDED,
-        ),
-        "a mark is the median of a night, the shade the range of its samples",
+def _course(series: HistorySeries, most: int) -> nights.Course:
+    """A series as its chart has it; the marks of the last nights lead to their rows in the table."""
+    anchors = {series.nights[place].run: series.anchor(place) for place in _last(series, most)}
+    course = tuple(
+        nights.Night(
+            night.time, night.median, night.low, night.high, verdict=night.verdict,
+            tip=_tip(night, series.unit), record=anchors.get(night.run, ""),
+        )
+        for night in series.nights
     )  # fmt: skip
-    if bad := [night for night in nights if night.verdict]:
-        yield (
-            Trace("nights that were not as usual", "bad", marks=marks(bad), shape=0, hollow=True),
-            "red circles are nights whose verdict was not PASS",
-        )
-    if lost := [night for night in series.nights if not night.n]:
-        yield (
-            Trace("nights without a usable number", "bad", marks=marks(lost), shape=4, hollow=True),
-            "crosses at the foot are nights without a usable number",
-        )
+    begun = _moment(series, str(series.judged.get("since") or ""))
+    label = f"another level since {series.judged.get('since')}, {series.judged.get('direction') or 'changed'}"
+    return nights.Course(
+        f"median of the night, {plural(series.key.nodes, 'node')}",
+        course,
+        [] if begun is None else [(begun, label)],
+    )
+
+
+def _levels(judged: Mapping[str, Any], x: Axis, y: Axis, unit: str) -> Iterator[tuple[Trace, str]]:
+    """The levels that a series was judged by, each with how to read it."""
     for name, words, colour, dashes, reading in _LEVELS:
         level = judged.get(name)
         # After a low night everything below the usual value is measured again.
@@ -238,14 +242,6 @@ def _traces(
             label = f"{words}: {format_quantity(level, unit)}"
             level_line = ((x.low, level), (x.high, level))
             yield Trace(label, colour, lines=(level_line,), dashes=dashes), reading
-    since = _moment(series, str(judged.get("since") or ""))
-    if since is not None:
-        label = f"another level since {judged['since']}, {judged.get('direction') or 'changed'}"
-        begin = ((since, y.low), (since, y.high))
-        yield (
-            Trace(label, "purple", lines=(begin,), dashes=(4.0, 3.0)),
-            "the vertical line is where the present level began",
-        )
 
 
 def _moment(series: HistorySeries, since: str) -> float | None:

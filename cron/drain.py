@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from npc.machine.ask import NoAnswer, ask
 
 if TYPE_CHECKING:
-    from cron.matrix import Matrix
-    from cron.verdict import NightVerdict
+    from collections.abc import Sequence
+
+    from cron.matrix import Matrix, Slow
+    from cron.verdict import NightSuspect, NightVerdict
 
 
 def to_drain(night: NightVerdict, matrix: Matrix | None) -> dict[str, str]:
@@ -17,14 +19,17 @@ def to_drain(night: NightVerdict, matrix: Matrix | None) -> dict[str, str]:
 
     Where the pairs of the suspects could be measured, whom they name; else the nodes that the history names.
     """
+    found: Sequence[Slow | NightSuspect] = [each for each in night.suspects if each.named]
     if matrix and not matrix.problem:
-        found = [(each.name, each.slowdown) for each in matrix.slow if each.kind == "node"]
-    else:
-        found = [(each.name, each.slowdown) for each in night.suspects if each.named and each.kind == "node"]
-    return {
-        name: f"NPC {night.run}: " + ("does not answer" if slower is None else f"{slower:.0%} slower")
-        for name, slower in found
-    }
+        found = matrix.slow
+    # The strongest evidence comes first.
+    return {each.name: f"NPC {night.run}: {_how(each)}" for each in reversed(found) if each.kind == "node"}
+
+
+def _how(suspect: Slow | NightSuspect) -> str:
+    if suspect.slowdown is None:
+        return "does not answer"
+    return f"{suspect.slowdown:.0%} slower" + (f" as {suspect.role}" if suspect.role else "")
 
 
 def drain_words(node: str, reason: str) -> list[str]:

@@ -4,13 +4,14 @@ A night measures on the nodes that the scheduler gave it; over the nights it tel
 published prototype of NPC found its four bad nodes so, by hand). A reading is one case of a benchmark on
 one group of hosts in one night: how far its values lie below the usual, as a logarithm. What was measured
 again in that night is no reading of its own, for what disturbs a night often lasts until then. Each node,
-pair, switch and rack, each from several nights on, is a hypothesis: its readings, and only they, are
-lower. So is everything together from some night on, for which no node is to blame. The search is that of
-`npc.statistics.localiser`. What fails is counted instead.
+node as sender or as receiver, pair, switch and rack, each from several nights on, is a hypothesis: its
+readings, and only they, are lower. So is everything together from some night on, for which no node is to
+blame. The search is that of `npc.statistics.localiser`. What fails is counted instead.
 """
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -21,16 +22,19 @@ import numpy as np
 from cron.series import Attempt, Panel, case_of, direction
 from cron.step_detection import DISAGREE
 from cron.verdict import NightSuspect
+from npc.catalogue import sender
 from npc.machine.fabric import natural
 from npc.statistics import localiser
 from npc.statistics.distributions import chance_of_failures, normal_quantile, upper_tail
-from npc.statistics.localiser import Hypotheses, Localiser
+from npc.statistics.localiser import MIN_PARTNERS, Hypotheses, Localiser, one_ended, slow_partners
 from npc.statistics.mixture import MIN_NOISE, robust_noise, robust_spread
+from npc.statistics.suspect import Role, whom
 
 if TYPE_CHECKING:
     from npc.machine.fabric import Topology
-    from npc.statistics.arrays import Floats, Integers
-    from npc.statistics.localiser import Effect
+    from npc.records.series import Series
+    from npc.statistics.arrays import Booleans, Floats, Integers
+    from npc.statistics.localiser import Effect, Finding
 
 #: Nights that are looked at, and from which nights on, counted from the last one, somebody may be slow.
 WINDOW: Final = 60
@@ -50,19 +54,22 @@ QUANTILE: Final = 0.25
 #: Nights in which failures are counted.
 FAILING_NIGHTS: Final = 7
 
+#: In which role a node is alone slow, the sender first.
+_ROLES: Final[tuple[Role, Role]] = ("sender", "receiver")
 #: What may be to blame, the simplest first.
 _KINDS: Final = ("node", "link", "switch", "rack", "everything")
 
 
 class Label(NamedTuple):
-    """A hypothesis: what is slow, and from which night on."""
+    """A hypothesis: what is slow, from which night on, and of a node in which role alone."""
 
     kind: str
     name: str
     onset: int
+    role: Role = ""
 
     def __str__(self) -> str:
-        return self.name if self.kind == _KINDS[-1] else f"{self.kind} {self.name}"
+        return self.name if self.kind == _KINDS[-1] else whom(self.kind, self.name, self.role)
 
 
 class Accusation(NamedTuple):
@@ -76,12 +83,14 @@ class Accusation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """The readings of one case: by reading its value (log units, 0 is usual), its night, and its hosts."""
+    """The readings of one case: by reading its value (log units, 0 is usual), its night, its hosts, and
+    whether these are the sender and the receiver."""
 
     case: str
     values: Floats
     nights: Integers
     hosts: tuple[tuple[str, ...], ...]
+    directed: Booleans
 
 
 def suspects(panel: Panel, topology: Topology | None = None) -> tuple[NightSuspect, ...]:
@@ -154,13 +163,14 @@ def _cases(panel: Panel) -> Iterable[Readings]:
             members[case_of(key)].append(s)
     first = max(len(panel.runs) - WINDOW, 0)
     for case, series in members.items():
-        scores: dict[tuple[int, tuple[str, ...]], list[float]] = defaultdict(list)
+        scores: dict[tuple[int, tuple[str, ...], bool], list[float]] = defaultdict(list)
         spreads = []
         for s in series:
-            found: dict[tuple[int, tuple[str, ...]], list[float]] = defaultdict(list)
+            found: dict[tuple[int, tuple[str, ...], bool], list[float]] = defaultdict(list)
             for t in range(first, len(panel.runs)):
                 for placed in panel.places.get((s, t), ()):
-                    found[t, tuple(sorted(placed.hosts))].append(panel.logarithm(s, placed.value))
+                    hosts, directed = _sender_first(panel.keys[s], placed.hosts)
+                    found[t, hosts, directed].append(panel.logarithm(s, placed.value))
             values = np.array([value for draws in found.values() for value in draws])
             if len(values) < 2 * localiser.MIN_READINGS:
                 continue
@@ -170,11 +180,20 @@ def _cases(panel: Panel) -> Iterable[Readings]:
             for place, draws in found.items():
                 scores[place].append((_of_draws(draws, spread) - middle) / spread)
         # What was always measured in one place tells nobody from anybody.
-        if len({hosts for _, hosts in scores}) > 1:
+        if len({frozenset(hosts) for _, hosts, _ in scores}) > 1:
             values = np.array([np.quantile(of_place, QUANTILE) for of_place in scores.values()])
             values = (values - np.median(values)) * float(np.median(spreads))
-            nights = np.array([t for t, _ in scores], dtype=np.intp)
-            yield Readings(case, values, nights, tuple(hosts for _, hosts in scores))
+            nights = np.array([t for t, *_ in scores], dtype=np.intp)
+            sent = np.array([directed for *_, directed in scores], dtype=bool)
+            yield Readings(case, values, nights, tuple(hosts for _, hosts, _ in scores), sent)
+
+
+def _sender_first(key: Series, hosts: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
+    """A record's hosts, the server first, as sender and receiver; sorted where that is not known."""
+    end = sender(key.benchmark, key.case, key.metric, json.loads(key.params)) if len(hosts) == 2 else ""
+    if not end:
+        return tuple(sorted(hosts)), False
+    return hosts if end == "server" else hosts[::-1], True
 
 
 def _of_draws(draws: Sequence[float], spread: float) -> float:
@@ -189,19 +208,27 @@ class NightLocaliser(Localiser):
     def __init__(self, readings: Readings, topology: Topology | None) -> None:
         self._nights = readings.nights
         things = list(_things(readings, topology))
-        self._everywhen = {(kind, name): mine for kind, name, mine in things}
         last = int(readings.nights.max())
         found: list[tuple[Label, Integers]] = []
         for onset in sorted({max(last + 1 - nights, 0) for nights in ONSETS}):
+            found += _one_role(readings, onset)
             for kind, name, mine in things:
                 chosen = mine[readings.nights[mine] >= onset]
                 # Of many pairs some are disturbed in one night twice; no node is told from its link by that.
                 several = kind != "link" or len(np.unique(readings.nights[chosen])) > 1
                 if len(chosen) >= MIN_READINGS and several:
                     found.append((Label(kind, name, onset), chosen))
-        found.sort(key=lambda each: (_KINDS.index(each[0].kind), each[0].onset))
+        found.sort(key=lambda each: (_KINDS.index(each[0].kind), each[0].role, each[0].onset))
         self._labels = [label for label, _ in found]
-        hypotheses = Hypotheses.of([chosen for _, chosen in found], readings.values)
+        self._everywhen = {(kind, name, ""): mine for kind, name, mine in things}
+        for label, mine in found:
+            self._everywhen.setdefault((label.kind, label.name, label.role), mine)
+        self._hosts = readings.hosts
+        hypotheses = Hypotheses.of(
+            [chosen for _, chosen in found],
+            readings.values,
+            one_role=[bool(label.role) for label in self._labels],
+        )
         super().__init__(readings.values, hypotheses, robust_noise(readings.values), MIN_READINGS)
 
     def accusations(self) -> Iterable[Accusation]:
@@ -210,19 +237,29 @@ class NightLocaliser(Localiser):
             finding = self.best()
             if finding is None or finding.effect.z < SHOWN_SCORE:
                 return
-            self.active &= ~finding.inside
             label = self._labels[finding.hypothesis]
+            if label.role and not self._with_several(label, finding):
+                self.allowed[finding.hypothesis] = False
+                continue
+            self.active &= ~finding.inside
             if label.kind != _KINDS[-1]:
                 others = (self._labels[i] for i in finding.rivals)
                 rivals = dict.fromkeys(str(other) for other in others if other[:2] != label[:2])
                 yield Accusation(label, finding.effect, np.flatnonzero(finding.inside), tuple(rivals))
+
+    def _with_several(self, label: Label, finding: Finding) -> bool:
+        """Whether a node in one role is at least half as slow with enough partners; else it is a link."""
+        mine = np.flatnonzero(finding.inside)
+        others = [host for i in mine for host in self._hosts[i] if host != label.name]
+        partners = np.unique(others, return_inverse=True)[1]
+        return slow_partners(self.values[mine], partners, -finding.effect.delta / 2) >= MIN_PARTNERS
 
     def readings_of(self, index: int) -> Integers:
         """The readings of a hypothesis, with those of the nights just before that are low as well."""
         assert self.scores is not None
         label, delta = self._labels[index], float(self.scores.delta[index])
         chosen = super().readings_of(index)
-        every = self._everywhen[label.kind, label.name]
+        every = self._everywhen[label.kind, label.name, label.role]
         before = np.unique(self._nights[every][self._nights[every] < label.onset])
         for night in before[::-1]:
             mine = every[self._nights[every] == night]
@@ -240,7 +277,7 @@ def _things(readings: Readings, topology: Topology | None) -> Iterable[tuple[str
         for host in hosts:
             of_node[host].append(number)
         if len(hosts) == 2:
-            of_pair[hosts[0], hosts[1]].append(number)
+            of_pair[min(hosts), max(hosts)].append(number)
     for host in sorted(of_node, key=natural):
         yield "node", host, np.array(of_node[host], dtype=np.intp)
     for pair in sorted(of_pair):
@@ -253,12 +290,30 @@ def _things(readings: Readings, topology: Topology | None) -> Iterable[tuple[str
     yield _KINDS[-1], _KINDS[-1], np.arange(len(readings.values))
 
 
+def _one_role(readings: Readings, onset: int) -> Iterable[tuple[Label, Integers]]:
+    """Nodes as sender and as receiver from a night on, with their readings."""
+    since = readings.nights >= onset
+    pairs = np.flatnonzero(since & readings.directed)
+    names = sorted({host for i in pairs for host in readings.hosts[i]}, key=natural)
+    number = {name: i for i, name in enumerate(names)}
+    ends = (
+        np.array([[number[host] for host in readings.hosts[i]] for i in pairs], dtype=np.intp)
+        .reshape(-1, 2)
+        .T
+    )
+    everywhere = [number[host] for i in np.flatnonzero(since) for host in readings.hosts[i] if host in number]
+    total = np.bincount(np.array(everywhere, dtype=np.intp), minlength=len(names))
+    for node, end, mine in one_ended((ends[0], ends[1]), total, int(since.sum())):
+        yield Label("node", names[node], onset, _ROLES[end]), pairs[mine]
+
+
 def _suspect(
     panel: Panel, accused: Sequence[tuple[Readings, Accusation]], tested: int, topology: Topology | None
 ) -> NightSuspect:
     """One suspect of all that it is accused of."""
     readings, main = max(accused, key=lambda each: each[1].effect.z)
-    kind, name, _ = main.label
+    kind, name = main.label[:2]
+    roles = {accusation.label.role for _, accusation in accused}
     nodes = (name,) if kind == "node" else tuple(name.split("–"))
     if topology and kind in ("switch", "rack"):
         nodes = topology.below(name, sorted({host for each in readings.hosts for host in each}, key=natural))
@@ -288,4 +343,5 @@ def _suspect(
         high=high,
         rivals=main.rivals,
         runs=runs,
+        role=roles.pop() if len(roles) == 1 else "",
     )

@@ -18,6 +18,7 @@ from cron.verdict import NightVerdict, SeriesVerdict, Verdict
 from npc.jobs.checkout import checkout
 from npc.records.history import Point
 from npc.records.journal import Part
+from npc.statistics.suspect import whom
 
 #: Fewer nodes cannot be compared with each other (docs/blame.md).
 LEAST_NODES: Final = 5
@@ -31,8 +32,8 @@ SAMPLED_ROUNDS: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slow:
-    """Whom npb names: kind and name, its nodes, by how much it is slower (None: it does not answer), the
-    evidence in words, and the test it was seen in."""
+    """Whom npb names: kind, name and role (`Suspect`), its nodes, by how much it is slower (None: it does not
+    answer), the evidence in words, and the test it was seen in."""
 
     kind: str
     name: str
@@ -40,6 +41,7 @@ class Slow:
     slowdown: float | None
     evidence: str
     series: str
+    role: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +65,7 @@ class Matrix:
         if not self.slow:
             return f"{among}: none is slower than the others now ({self.pairs} measurements)"
         return f"{among}: " + "; ".join(
-            f"{each.kind} {each.name} "
+            f"{whom(each.kind, each.name, each.role)} "
             + ("does not answer" if each.slowdown is None else f"{each.slowdown:.1%} slower")
             + f" ({each.evidence})"
             for each in self.slow
@@ -159,13 +161,14 @@ def read_matrix(part: Part, run: Path | None, words: str) -> Matrix:
     files = sorted(run.rglob("launches/verdict.json")) if run else []
     if not files:
         return Matrix(nodes=nodes, suspects=part.hosts, problem=f"not measured: {words or 'no output'}")
-    slow: dict[tuple[str, str], Slow] = {}
+    slow: dict[tuple[str, str, str], Slow] = {}
     pairs = 0
     for judged in json.loads(files[-1].read_text(encoding="utf-8")):
         verdict = judged["verdict"]
         pairs += verdict["measurements"]
         for each in verdict["suspects"]:
             found = {name: each[name] for name in ("kind", "name", "slowdown", "evidence")}
-            named = Slow(**found, nodes=tuple(each["nodes"]), series=judged["series"])
-            slow.setdefault((named.kind, named.name), named)
+            role = each.get("role", "")
+            named = Slow(**found, nodes=tuple(each["nodes"]), series=judged["series"], role=role)
+            slow.setdefault((named.kind, named.name, named.role), named)
     return Matrix(nodes=nodes, suspects=part.hosts, slow=tuple(slow.values()), pairs=pairs)

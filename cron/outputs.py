@@ -74,7 +74,7 @@ def _counts(night: NightVerdict) -> str:
 
 
 def _blamed(night: NightVerdict) -> str:
-    named = ", ".join(f"{each.kind} {each.name}" for each in night.suspects if each.named)
+    named = ", ".join(each.whom for each in night.suspects if each.named)
     gone = "".join(f"; lost node {name}: {seen}" for name, seen in night.lost.items())
     return gone + (f"; to blame: {named}" if named else "")
 
@@ -124,7 +124,7 @@ def _suspect(suspect: NightSuspect) -> str:
         by = f"{suspect.slowdown:.1%} worse{interval}"
     rivals = f"; or {', '.join(suspect.rivals)}" if suspect.rivals else ""
     since = f" since {suspect.since}" if suspect.since else ""
-    return f"{what}: {suspect.kind} {suspect.name}  {by}{since}  {suspect.evidence}{rivals}"
+    return f"{what}: {suspect.whom}  {by}{since}  {suspect.evidence}{rivals}"
 
 
 # -- for CI --------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
 from npb.launch_result import LaunchResult
 from npb.suspects import Localisation, PairResult
+from npc.catalogue import sender
 from npc.records.reading import Reading
 from npc.records.record import OK
 from npc.records.units import METRICS, format_quantity, format_size
@@ -86,23 +87,32 @@ def by_series(attempts: Iterable[Attempt]) -> dict[PairReadings, list[PairResult
 def pairs_to_repeat(
     series: dict[PairReadings, list[PairResult]], topology: Topology | None
 ) -> list[tuple[str, str]]:
-    """Pairs to measure once more before judging, whichever series asks for them."""
+    """Pairs to measure again before judging, each as often as the series that wants it most often asks."""
     from npb.localise import worst_pairs
 
-    wanted: dict[tuple[str, str], None] = {}
+    wanted: Counter[tuple[str, str]] = Counter()
     for which, results in series.items():
-        wanted.update(dict.fromkeys(worst_pairs(results, better=which.better, topology=topology)))
-    return list(wanted)
+        wanted |= Counter(worst_pairs(results, better=which.better, topology=topology))
+    return list(wanted.elements())
 
 
 def judge_all(
-    series: dict[PairReadings, list[PairResult]], topology: Topology | None, nodes: Sequence[str]
+    series: dict[PairReadings, list[PairResult]],
+    topology: Topology | None,
+    nodes: Sequence[str],
+    tool: str = "",
 ) -> dict[PairReadings, Localisation]:
-    """The verdict on each series."""
+    """The verdict on each series. tool: as the catalogue calls it, which may know who sends."""
     from npb.localise import judge
 
     return {
-        which: judge(results, better=which.better, topology=topology, nodes=nodes)
+        which: judge(
+            results,
+            better=which.better,
+            topology=topology,
+            nodes=nodes,
+            sender=sender(tool, which.case, which.metric, dict(which.qualifiers)),
+        )
         for which, results in series.items()
     }
 

@@ -168,7 +168,7 @@ class Conductor:
         self._results = self._open_results(plan.pairs * len(steps), plan.seed)
         for run in range(options.runs):
             of_run = [step for step in steps if step.sample == run]
-            for number, pairs in enumerate(plan):
+            for number, pairs in enumerate(plan.of_run(run)):
                 await self._round(pairs, of_run, Place(run * len(plan) + number, 0))
                 if options.fail_fast and self._any_failed():
                     return
@@ -353,7 +353,7 @@ class Conductor:
         series = cluster.by_series(self._attempts) if len(self._hosts) > 2 else {}
         if not series:
             return
-        verdicts = cluster.judge_all(series, self._topology, self._labels)
+        verdicts = cluster.judge_all(series, self._topology, self._labels, self._options.parser)
         words = sys.stdout if self._options.format == "table" else sys.stderr
         for which, verdict in verdicts.items():
             print(cluster.describe(which, verdict), file=words)

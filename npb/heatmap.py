@@ -52,8 +52,7 @@ def draw(
             each.append(result.value)
     pairs = Pairs(values, unit, found.better, found.typical or 1.0, topology, MAX_NODES)
     named = [
-        f"{s.kind} {s.name} " + ("dead" if s.slowdown is None else f"{s.slowdown:.1%} slower")
-        for s in found.suspects
+        f"{s.whom} " + ("dead" if s.slowdown is None else f"{s.slowdown:.1%} slower") for s in found.suspects
     ]
     typical = "" if found.typical is None else f", median {format_quantity(found.typical, unit)}"
     grid = pairs.grid(

@@ -1,10 +1,10 @@
 """Who is to blame: from the measurements of pairs to a node, a link, an uplink, a switch or a rack.
 
-A bad node is slow in every pair it is in, so a few random rounds show it; a bad uplink in every pair that
-crosses it; a bad link in one pair only, again and again. The explanation that raises the likelihood most
-is taken (`npc.statistics.mixture`), its readings are set aside, and the rest is judged again, until what is
-left could be healthy. The thresholds are the constants below; every verdict names them. Slow is a small
-value, or a large one where ``better="lower"`` (latency).
+A bad node is slow in every pair it is in, or in every one in which it is the client (or the server), so a
+few random rounds show it; a bad uplink in every pair that crosses it; a bad link in one pair only, again and
+again. The explanation that raises the likelihood most is taken (`npc.statistics.mixture`), its readings are
+set aside, and the rest is judged again, until what is left could be healthy. The thresholds are the constants
+below; every verdict names them. Slow is a small value, or a large one where ``better="lower"`` (latency).
 """
 
 from __future__ import annotations
@@ -12,17 +12,31 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import compress
 from statistics import median
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from npb.suspects import Better, Localisation, PairResult, PairSuspect, some
 from npb.unreachable import FALSE_DEAD, unreachable
+from npc.catalogue.row import Sender
 from npc.machine.fabric import Group, Kind, Topology, natural
 from npc.statistics.distributions import at_least, upper_tail
-from npc.statistics.localiser import MAX_SHARE, MIN_READINGS, Effect, Finding, Hypotheses, Localiser, test
+from npc.statistics.localiser import (
+    MAX_SHARE,
+    MIN_PARTNERS,
+    MIN_READINGS,
+    ONE_ROLE,
+    Effect,
+    Finding,
+    Hypotheses,
+    Localiser,
+    one_ended,
+    slow_partners,
+    test,
+)
 from npc.statistics.mixture import (
     FEW_READINGS,
     MIN_NOISE,
@@ -32,6 +46,7 @@ from npc.statistics.mixture import (
     fit_noise,
     quantile_by,
 )
+from npc.statistics.suspect import Role, whom
 
 if TYPE_CHECKING:
     from npc.statistics.arrays import Booleans, Floats, Integers
@@ -69,10 +84,25 @@ SUSPICIOUS: Final = 4.0
 #: Slow pairs measured again.
 SLOW_PAIRS: Final = 16
 
-#: Two node numbers, the smaller first.
+#: Two node numbers, the server's first.
 Pair = tuple[int, int]
-#: A suspect's kind and name, and the nodes that it affects.
-_Whom = tuple[Kind, str, tuple[str, ...]]
+#: A node at one end of its pairs, 0 as server, 1 as client; None: at either.
+_Place = tuple[int, int | None]
+#: What is said of server and client, by which of them sends.
+_ROLES: Final[dict[str, tuple[Role, Role]]] = {
+    "": ("server", "client"),
+    "client": ("receiver", "sender"),
+    "server": ("sender", "receiver"),
+}
+
+
+class _Label(NamedTuple):
+    """A hypothesis: what is slow, and of a node the end of its pairs, 0 where it is server, 1 client."""
+
+    kind: Kind
+    name: str
+    end: int | None = None
+
 
 #: A distance with fewer readings has no normal that could be known.
 _MIN_LEVELLED: Final = 8
@@ -97,14 +127,16 @@ def judge(
     better: Better = "higher",
     topology: Topology | None = None,
     nodes: Iterable[str] = (),
+    sender: Sender = "",
 ) -> Localisation:
     """What all measurements of one pattern tell, repeated ones among them.
 
     All values must be of one metric and one message size. `nodes` names those that were never measured
-    too. Measurements made again (`worst_pairs`) stand beside the first ones and count the same: a
-    disturbance that has passed is outvoted, a lasting fault is confirmed.
+    too; `sender` is who sends the bytes, where one of both does. Measurements made again (`worst_pairs`)
+    stand beside the first ones and count the same: a disturbance that has passed is outvoted, a lasting fault
+    is confirmed.
     """
-    localiser = PairLocaliser(results, better, topology, nodes)
+    localiser = PairLocaliser(results, better, topology, nodes, sender)
     gone = unreachable(results, localiser.failures)
     suspects = [*gone.suspects, *localiser.slow_groups(), *localiser.slow_links()]
     undecided = localiser.undecided
@@ -137,18 +169,22 @@ def worst_pairs(
 ) -> list[tuple[str, str]]:
     """Pairs to measure once more before judging, at most `most`, the most suspicious first.
 
-    The pairs of the nodes with the highest scores (`CANDIDATES`, `PAIRS_PER_CANDIDATE`), single pairs that
-    were slow (`SLOW_PAIRS`), and pairs that failed although both nodes answer others. Roles stay as they
-    were. Give the results of both passes to `judge`.
+    The pairs of the nodes with the highest scores (`CANDIDATES`, `PAIRS_PER_CANDIDATE`), in the role in which
+    they are suspicious; single pairs that were slow (`SLOW_PAIRS`), twice as they were, once the other way;
+    and pairs that failed although both nodes answer others. Server first. Give the results of both passes to
+    `judge`.
     """
-    localiser = PairLocaliser(results, better, topology, ())
+    localiser = PairLocaliser(results, better, topology, (), partners=LINK_READINGS)
     localiser.slow_groups()
     failed = [(result.a, result.b) for result in unreachable(results, localiser.failures).unexplained]
-    return list(dict.fromkeys([*localiser.suspicious_pairs(), *failed]))[:most]
+    return [*localiser.suspicious_pairs(), *failed][:most]
 
 
 class PairLocaliser(Localiser):
-    """The search among the usable results of one run; its values are their logarithms, slow is small."""
+    """The search among the usable results of one run; its values are their logarithms, slow is small.
+
+    partners: a node, or a node in one role, that has fewer is no hypothesis.
+    """
 
     def __init__(
         self,
@@ -156,6 +192,8 @@ class PairLocaliser(Localiser):
         better: Better,
         topology: Topology | None,
         nodes: Iterable[str],
+        sender: Sender = "",
+        partners: int = MIN_PARTNERS,
     ) -> None:
         hosts = {result.a for result in results} | {result.b for result in results} | set(nodes)
         self.names = sorted(hosts, key=natural)
@@ -166,16 +204,18 @@ class PairLocaliser(Localiser):
         self.undecided: list[str] = []
         self._better = better
         self._topology = topology
+        self._roles = _ROLES[sender]
+        self._partners = partners
         self._repeated = any(result.attempt for result in results)
         number = {name: i for i, name in enumerate(self.names)}
         self._a: Integers = np.array([number[result.a] for result in self.results], np.intp)
         self._b: Integers = np.array([number[result.b] for result in self.results], np.intp)
-        ends = np.sort([self._a, self._b], axis=0)
-        self._pairs: list[Pair] = list(zip(*ends.tolist(), strict=True))
+        self._pairs: list[Pair] = list(zip(self._a.tolist(), self._b.tolist(), strict=True))
         sense = 1.0 if better == "higher" else -1.0
         self._logarithms: Floats = sense * np.log(np.array([result.value for result in self.results], float))
         self._distance = self._distances()
-        self._labels: list[tuple[Kind, str]] = []
+        self._labels: list[_Label] = []
+        self._named: list[int] = []
         super().__init__(self._logarithms, Hypotheses.of([], self._logarithms), None)
         self._level()
         if not self.active.all():
@@ -198,6 +238,10 @@ class PairLocaliser(Localiser):
             else:
                 self.values[mine] -= self._first_noise(self.active & mine).location
         self.hypotheses = self._make_hypotheses()
+        self.allowed = np.ones(self.hypotheses.count, dtype=bool)
+        n = len(self.names)
+        met = np.unique(np.concatenate([self._a * n + self._b, self._b * n + self._a])) // max(n, 1)
+        self.allowed[:n] = np.bincount(met, minlength=n) >= self._partners
         self.noise = self._first_noise(self.active) if self.active.any() else None
 
     def _first_noise(self, chosen: Booleans) -> NoiseModel:
@@ -225,11 +269,17 @@ class PairLocaliser(Localiser):
         count = np.bincount(self.hypotheses.member, minlength=len(self._labels))
         tested = int((count >= MIN_READINGS).sum())
         while finding := self.best():
+            if not self._with_several(finding):
+                self.allowed[finding.hypothesis] = False
+                continue
             chance = upper_tail(finding.effect.z) * tested
-            mild = -math.expm1(-finding.effect.delta) < MIN_SLOWDOWN
+            # In one role alone by twice as much, which on average over both is the same.
+            least = MIN_SLOWDOWN * (1 if self._labels[finding.hypothesis].end is None else 2)
+            mild = -math.expm1(-finding.effect.delta) < least
             if chance > self._limit(len(found)) or mild or not self._is_consistent(finding.inside):
                 break
             found.append(finding)
+            self._named.append(finding.hypothesis)
             self.active = self.active & ~finding.inside
             if len(np.unique(self._distance)) > 1:
                 # What is normal for a distance may have been estimated from the suspect's own readings.
@@ -257,41 +307,65 @@ class PairLocaliser(Localiser):
         exceptions = int((readings >= self.noise.location).sum())
         return bool(self.active.sum() >= FEW_READINGS) or exceptions <= len(readings) // EXCEPTIONS
 
+    def _with_several(self, finding: Finding) -> bool:
+        """Whether a node in one role is at least half as slow with enough partners; else it is a link."""
+        end = self._labels[finding.hypothesis].end
+        if end is None:
+            return True
+        assert self.noise is not None
+        partners = (self._b, self._a)[end][finding.inside]
+        limit = self.noise.location - finding.effect.delta / 2
+        return slow_partners(self.values[finding.inside], partners, limit) >= self._partners
+
     def rest(self, inside: Booleans) -> Booleans:
         """What a suspect is compared with: active readings of others that are above suspicion."""
-        assert self.scores is not None
         rest = super().rest(inside)
-        suspicious = np.sqrt(2 * self.scores.ratio[: len(self.names)]) >= SUSPICIOUS
-        clean = rest & ~suspicious[self._a] & ~suspicious[self._b]
+        clean = rest.copy()
+        for node in np.flatnonzero(self._suspicion() >= SUSPICIOUS):
+            clean[self.readings_of(int(node))] = False
         return clean if clean.sum() >= MIN_READINGS else rest
 
+    def _suspicion(self) -> Floats:
+        """The score of each node, then of each node in one role."""
+        assert self.scores is not None
+        first = slice(0, self.hypotheses.nodes + self.hypotheses.roles)
+        found: Floats = np.sqrt(2 * np.maximum(self.scores.ratio[first] + self.hypotheses.prior[first], 0.0))
+        return found
+
     def _suspect(self, finding: Finding, tested: int) -> PairSuspect:
-        kind, name = self._labels[finding.hypothesis]
+        label = self._labels[finding.hypothesis]
+        kind, name, end = label
+        role: Role = "" if end is None else self._roles[end]
         mine = np.flatnonzero(finding.inside)
         mine = mine[np.argsort(self.values[mine], kind="stable")]
         assert self.noise is not None
         below = int((self.values[mine] < self.noise.location).sum())
-        text = f"slower than usual in {below} of {len(mine)} measurements"
+        text = f"slower than usual in {below} of {len(mine)} measurements" + (f" as {role}" if role else "")
         if kind == "node":
             text += f", with {len({*self._a[mine], *self._b[mine]}) - 1} nodes"
         text += f", {finding.effect.z:.1f} σ"
         if finding.rivals:
-            text += f"; as well explained by {some([' '.join(self._labels[i]) for i in finding.rivals], 3)}"
+            text += (
+                f"; as well explained by {some([self._in_words(self._labels[i]) for i in finding.rivals], 3)}"
+            )
         topology = None if kind == "node" else self._topology
         nodes = topology.below(name, self.names) if topology else (name,)
         chance = upper_tail(finding.effect.z) * tested
-        return self._slow((kind, name, nodes), text, chance, finding.effect, mine.tolist())
+        suspect = PairSuspect(kind=kind, name=name, nodes=nodes, evidence=text, chance=chance, role=role)
+        return self._slow(suspect, finding.effect, mine.tolist())
 
-    def _slow(self, whom: _Whom, text: str, chance: float, effect: Effect, mine: list[int]) -> PairSuspect:
+    def _in_words(self, label: _Label) -> str:
+        return whom(label.kind, label.name, "" if label.end is None else self._roles[label.end])
+
+    def _place_in_words(self, place: _Place) -> str:
+        return self._in_words(_Label("node", self.names[place[0]], place[1])).removeprefix("node ")
+
+    def _slow(self, suspect: PairSuspect, effect: Effect, mine: list[int]) -> PairSuspect:
         """A suspect with its effect; `mine` are its readings, the slowest first."""
-        kind, name, nodes = whom
         slowdown, low, high = effect.slowdowns(self._better)
-        return PairSuspect(
-            kind=kind,
-            name=name,
-            nodes=nodes,
-            evidence=text,
-            chance=min(chance, 1.0),
+        return replace(
+            suspect,
+            chance=min(suspect.chance, 1.0),
             slowdown=slowdown,
             low=low,
             high=high,
@@ -303,27 +377,37 @@ class PairLocaliser(Localiser):
     # Links
 
     def slow_links(self) -> list[PairSuspect]:
-        """Pairs that are slow every time although their nodes are not, the slowest first."""
+        """Pairs that are slow every time, or every time in one direction, although their nodes are not, the
+        slowest first."""
         if self.noise is None:
             return []
         slow, readings = self._slow_pairs(self.noise), Counter(compress(self._pairs, self.active))
-        suspects, once, doubtful = [], [], []
-        ill = self._ill_nodes(slow, readings)
-        for pair, bad in slow.items():
-            name = f"{self.results[bad[0]].a}–{self.results[bad[0]].b}"
-            if ill.intersection(pair) or len(bad) < readings[pair]:
+        suspects, once, doubtful, alone, ill = [], [], [], [], set()
+        partners = self._partners_of(readings)
+        for ways in self._links(slow, readings):
+            bad = [i for way in ways for i in slow[way]]
+            bad.sort(key=lambda i: float(self.values[i]))
+            one_way = len(ways) == 1 and ways[0][::-1] in readings
+            ends = [(node, end) for way in ways for end, node in enumerate(way)]
+            if bad_ends := self._ill_ends(ends, bad, slow, partners):
+                ill |= bad_ends
                 continue
+            name = self._link_name(ways[0], one_way)
             if len(bad) < LINK_READINGS:
                 once.append(name)
                 continue
             noise = self._noise_without(bad)
             if not all(self._is_slow(self.values[bad], noise)):
                 continue
-            chance = len(readings) * at_least(len(bad), len(bad), self._disturbed(pair, slow, readings))
-            if chance <= FALSE_LINK:
-                suspects.append(self._link(name, bad, chance, noise))
-            else:
+            disturbed = self._disturbed(ways, slow, readings)
+            chance = len(readings) * at_least(len(bad), len(bad), disturbed) * (ONE_ROLE if one_way else 1)
+            if chance > FALSE_LINK:
                 doubtful.append(name)
+            elif lonely := [place for place in ends if len(partners[place]) == 1]:
+                who = ", ".join(map(self._place_in_words, lonely))
+                alone.append(f"{name} (or {who}, measured with nobody else)")
+            else:
+                suspects.append(self._link(ways[0], one_way, bad, chance, noise))
         if once:
             self.undecided.append(
                 f"{_count(once, 'pair')} slow in the only measurement there is, a bad link or a disturbance "
@@ -334,33 +418,69 @@ class PairLocaliser(Localiser):
                 f"{_count(doubtful, 'pair')} slow every time, which may be chance among so many disturbed "
                 f"measurements: {some(doubtful)}"
             )
+        if alone:
+            self.undecided.append(f"{_count(alone, 'pair')} slow every time: {some(alone, 3)}")
         if ill:
-            names = [self.names[node] for node in sorted(ill)]
+            places = sorted(ill, key=lambda place: (place[0], place[1] or 0))
+            names = list(dict.fromkeys(self._place_in_words(place) for place in places))
             self.undecided.append(f"slow in most of its pairs, but in too few to be sure: {some(names)}")
         return suspects
 
-    def _ill_nodes(self, slow: Mapping[Pair, Sequence[int]], readings: Mapping[Pair, int]) -> set[int]:
-        """Nodes with most of their pairs slow: no single link is to blame for that."""
-        bad = Counter(node for pair in slow for node in pair)
-        every = Counter(node for pair in readings for node in pair)
-        return {node for node, count in bad.items() if count >= MIN_READINGS and 2 * count > every[node]}
+    def _links(
+        self, slow: Mapping[Pair, Sequence[int]], readings: Mapping[Pair, int]
+    ) -> Iterable[tuple[Pair, ...]]:
+        """Pairs that are slow every time: both directions, as far as they were measured, or one of them."""
+        always = {way for way, bad in slow.items() if len(bad) == readings[way]}
+        for way in slow:
+            back = way[::-1]
+            if way in always and not (back in always and list(slow).index(back) < list(slow).index(way)):
+                yield (way, back) if back in always else (way,)
+
+    def _partners_of(self, pairs: Iterable[Pair]) -> dict[_Place, set[int]]:
+        """By node and end, and by node (end None), the nodes at the other end."""
+        found: dict[_Place, set[int]] = defaultdict(set)
+        for a, b in pairs:
+            for place, other in (((a, 0), b), ((b, 1), a), ((a, None), b), ((b, None), a)):
+                found[place].add(other)
+        return found
+
+    def _ill_ends(
+        self,
+        ends: Sequence[_Place],
+        bad: Sequence[int],
+        slow: Mapping[Pair, Sequence[int]],
+        partners: Mapping[_Place, set[int]],
+    ) -> set[_Place]:
+        """Ends of a link that are half as slow with most others: no single link is to blame for that."""
+        assert self.noise is not None
+        half = float(np.mean(self.values[list(bad)]) + self.noise.location) / 2
+        as_slow = self._partners_of(way for way, mine in slow.items() if np.median(self.values[mine]) <= half)
+        found: set[_Place] = set()
+        for node, end in ends:
+            for place, least in (((node, None), MIN_READINGS), ((node, end), LINK_READINGS)):
+                count = len(as_slow[place])
+                if count >= least and 2 * count > len(partners[place]):
+                    found.add(place)
+                    break
+        return found
 
     def _disturbed(
-        self, pair: Pair, slow: Mapping[Pair, Sequence[int]], readings: Mapping[Pair, int]
+        self, ways: Sequence[Pair], slow: Mapping[Pair, Sequence[int]], readings: Mapping[Pair, int]
     ) -> float:
-        """How often a measurement of another pair is disturbed, for once, as much as `pair` is slow."""
-        mildest = max(self.values[i] for i in slow[pair])
+        """How often a measurement of another pair is disturbed, for once, as much as a link is slow."""
+        mildest = max(self.values[i] for way in ways for i in slow[way])
         passed = sum(
             int((self.values[bad] <= mildest).sum())
             for other, bad in slow.items()
-            if other != pair and len(bad) < max(readings[other], LINK_READINGS)
+            if other not in ways and len(bad) < max(readings[other], LINK_READINGS)
         )
         # Two standard deviations above what was seen; the pairs measured again were picked as the worst.
         high = passed + 2 * math.sqrt(passed) + 1
-        return min(high / (sum(readings.values()) - readings[pair] + 1 / PRIOR_DISTURBED), 0.5)
+        others = sum(readings.values()) - sum(readings[way] for way in ways)
+        return min(high / (others + 1 / PRIOR_DISTURBED), 0.5)
 
     def _slow_pairs(self, noise: NoiseModel) -> dict[Pair, list[int]]:
-        """Slow readings by pair among the active ones, the slowest first."""
+        """Slow readings by server and client among the active ones, the slowest first."""
         bad = np.flatnonzero(self.active & self._is_slow(self.values, noise))
         slow: dict[Pair, list[int]] = defaultdict(list)
         for i in bad[np.argsort(self.values[bad], kind="stable")].tolist():
@@ -380,36 +500,91 @@ class PairLocaliser(Localiser):
             return self.noise
         return cautious_noise(self.values[others], self.noise)
 
-    def _link(self, name: str, bad: list[int], chance: float, noise: NoiseModel) -> PairSuspect:
+    def _link(
+        self, way: Pair, one_way: bool, bad: list[int], chance: float, noise: NoiseModel
+    ) -> PairSuspect:
         delta = noise.location - float(np.mean(self.values[list(bad)]))
         error = noise.sigma / math.sqrt(len(bad))
-        text = f"slow in all of its {len(bad)} measurements, while its nodes are not slow with others"
-        ends = (self.results[bad[0]].a, self.results[bad[0]].b)
-        effect = Effect(delta, error, delta / error, noise.readings - 1)
-        return self._slow(("link", name, ends), text, chance, effect, bad)
+        which = "of this direction, not of the other" if one_way else "of it"
+        text = f"slow in all {len(bad)} measurements {which}, while its nodes are not slow with others"
+        name = self._link_name(way, one_way)
+        first = self._first_end() if one_way else 0
+        suspect = PairSuspect(
+            kind="link",
+            name=name,
+            nodes=(self.names[way[first]], self.names[way[1 - first]]),
+            evidence=text,
+            chance=chance,
+            role=self._roles[first] if one_way else "",
+        )
+        return self._slow(suspect, Effect(delta, error, delta / error, noise.readings - 1), bad)
+
+    def _link_name(self, way: Pair, one_way: bool) -> str:
+        """``server–client``; of one direction ``sender→receiver``, or ``client→server`` if unknown."""
+        if not one_way:
+            return "–".join(self.names[node] for node in way)
+        first = self._first_end()
+        return f"{self.names[way[first]]}→{self.names[way[1 - first]]}"
+
+    def _first_end(self) -> int:
+        return 0 if self._roles[0] == "sender" else 1
 
     # What to measure again, and what cannot be judged
 
     def suspicious_pairs(self) -> list[tuple[str, str]]:
-        """Pairs of suspicious nodes, then slow pairs; each once, in the roles they were first measured in."""
+        """Pairs of suspicious nodes, in the role in which they are; then slow pairs, both ways, and what
+        tells whether an end of them is slow with others.
+
+        Server first; slow pairs twice in the direction in which they were.
+        """
         if self.noise is None:
             return []
+        chosen: dict[Pair, int] = {}
+        for label in self._candidates():
+            node = self.names.index(label.name)
+            mine = np.flatnonzero((self._a == node) | (self._b == node))[: 2 * PAIRS_PER_CANDIDATE]
+            partners: dict[int, Pair] = {}
+            for way in (self._pairs[i] for i in mine.tolist()):
+                other = way[way[0] == node]
+                turned = way if label.end is None else (node, other) if label.end == 0 else (other, node)
+                partners.setdefault(other, turned)
+            for way in list(partners.values())[:PAIRS_PER_CANDIDATE]:
+                if label.end is not None or way[::-1] not in chosen:
+                    chosen[way] = 1
+        known = self._partners_of(self._pairs)
+        slow = list(self._slow_pairs(self.noise))[:SLOW_PAIRS]
+        for way in slow:
+            if way in chosen or way[::-1] in chosen:
+                continue
+            chosen |= {way: 2, way[::-1]: 1}
+            for end, node in enumerate(way):
+                others = known[node, None].difference(way) or set(range(len(self.names))).difference(way)
+                if len(known[node, end]) == 1 and others:
+                    other = min(others)
+                    chosen[(node, other) if end == 0 else (other, node)] = 1
+        return [(self.names[a], self.names[b]) for (a, b), times in chosen.items() for _ in range(times)]
+
+    def _candidates(self) -> list[_Label]:
+        """Nodes to measure again, each as a whole or in one role, the most suspicious first."""
+        if self.scores is None:
+            return []
         n = len(self.names)
-        suspicion = np.zeros(n)
-        if self.scores is not None:
-            suspicion = np.sqrt(2 * self.scores.ratio[:n])
-            ends = np.concatenate([self._a[~self.active], self._b[~self.active]])
-            # Who is already named: its readings are set aside, and nobody is more suspicious.
-            suspicion[np.bincount(ends, minlength=n) > self.scores.count[:n]] = math.inf
-        order = np.argsort(-suspicion, kind="stable")[: min(CANDIDATES, max(n // 2, 1))]
-        chosen: list[int] = []
-        for node in order[suspicion[order] >= CANDIDATE_SCORE]:
-            chosen += np.flatnonzero((self._a == node) | (self._b == node))[:PAIRS_PER_CANDIDATE].tolist()
-        chosen += [bad[0] for bad in list(self._slow_pairs(self.noise).values())[:SLOW_PAIRS]]
-        first: dict[Pair, tuple[str, str]] = {}
-        for i in chosen:
-            first.setdefault(self._pairs[i], (self.results[i].a, self.results[i].b))
-        return list(first.values())
+        suspicion = self._suspicion()
+        suspicion[~self.allowed[: len(suspicion)]] = 0.0
+        named = [index for index in self._named if n <= index < len(suspicion)]
+        aside = ~self.active
+        for index in named:
+            aside[self.readings_of(index)] = False
+        # Who is already named: its readings are set aside, and nobody is more suspicious.
+        ends = np.concatenate([self._a[aside], self._b[aside]])
+        suspicion[:n][np.bincount(ends, minlength=n) > self.scores.count[:n]] = math.inf
+        suspicion[named] = math.inf
+        found: dict[str, _Label] = {}
+        for index in np.argsort(-suspicion, kind="stable"):
+            if suspicion[index] < CANDIDATE_SCORE or len(found) >= min(CANDIDATES, max(n // 2, 1)):
+                break
+            found.setdefault(self._labels[index].name, self._labels[index])
+        return list(found.values())
 
     def judged(self, dead: set[str]) -> int:
         """Number of nodes with enough readings for a verdict; the others are undecided, unless dead."""
@@ -449,23 +624,33 @@ class PairLocaliser(Localiser):
             yield group, below
 
     def _make_hypotheses(self) -> Hypotheses:
-        """Nodes, then what the topology adds; of two that explain the same the simpler one comes first."""
+        """Nodes, nodes in one role, then what the topology adds; of two that explain the same the simpler one
+        comes first."""
         order = np.argsort(np.concatenate([self._a, self._b]), kind="stable") % max(len(self._a), 1)
-        ends = np.cumsum(np.bincount(np.concatenate([self._a, self._b]), minlength=len(self.names)))
-        found: list[tuple[Kind, str, Integers]] = [
-            ("node", name, mine) for name, mine in zip(self.names, np.split(order, ends), strict=False)
-        ]
+        total = np.bincount(np.concatenate([self._a, self._b]), minlength=len(self.names))
+        of_node = np.split(order, np.cumsum(total))
+        nodes = [(_Label("node", name), mine) for name, mine in zip(self.names, of_node, strict=False)]
+        halves = one_ended((self._a, self._b), total, len(self._a), self._partners)
+        roles = [(_Label("node", self.names[node], end), mine) for node, end, mine in halves]
+        found: list[tuple[_Label, Integers]] = []
         for group, below in self._groups():
             # One node alone is that node; all nodes together leave nothing to compare with.
             if not 1 < below.sum() < len(self.names):
                 continue
             a, b = below[self._a], below[self._b]
-            found.append((group.kind, group.name, np.flatnonzero(a | b)))
+            found.append((_Label(group.kind, group.name), np.flatnonzero(a | b)))
             if group.kind == "switch":
-                found.append(("uplink", group.name, np.flatnonzero(a ^ b)))
-        found.sort(key=lambda each: ("node", "uplink", "switch", "rack").index(each[0]))
-        self._labels = [(kind, name) for kind, name, _ in found]
-        return Hypotheses.of([mine for *_, mine in found], self.values, len(self.names))
+                found.append((_Label("uplink", group.name), np.flatnonzero(a ^ b)))
+        found.sort(key=lambda each: ("uplink", "switch", "rack").index(each[0].kind))
+        found = [*nodes, *roles, *found]
+        self._labels = [label for label, _ in found]
+        return Hypotheses.of(
+            [mine for _, mine in found],
+            self.values,
+            one_role=[label.end is not None for label in self._labels],
+            nodes=len(nodes),
+            roles=len(roles),
+        )
 
 
 def _count(items: Sequence[str], what: str) -> str:

@@ -34,7 +34,8 @@ class Schedule:
     """Rounds of pairs among the ranks 0…nodes-1; iterate over it to get them.
 
     pattern: as it was asked for. pairs: how many in all. seed: what ``sample`` was drawn with, else None.
-    serial: one pair at a time, whatever round it belongs to.
+    serial: one pair at a time, whatever round it belongs to. fixed: the roles are what was asked for, and
+    stay so when the pattern is run again.
     """
 
     pattern: str
@@ -43,6 +44,12 @@ class Schedule:
     pairs: int
     seed: int | None = None
     serial: bool = False
+    fixed: bool = False
+
+    def of_run(self, run: int) -> Iterator[Round]:
+        """The rounds of run 0, 1, …: in every other one server and client change places."""
+        for pairs in self:
+            yield [(b, a) for a, b in pairs] if run % 2 and not self.fixed else pairs
 
     def __iter__(self) -> Iterator[Round]:
         if not self.serial:
@@ -69,6 +76,7 @@ def schedule(
     if n < 2:
         raise InvalidPattern(f"pairs need at least two nodes, there {'is' if n == 1 else 'are'} {n}")
     rounds: Sequence[Round]
+    fixed = False
     sample = _SAMPLE.fullmatch(pattern.strip())
     if sample:
         seed = secrets.randbits(32) if seed is None else seed
@@ -81,16 +89,16 @@ def schedule(
             rounds = ring_rounds(n)
         elif pattern == "one-to-all":
             # The one is always the server, so that all values have the same sense and can be compared.
-            rounds = [[(0, other)] for other in range(1, n)]
+            rounds, fixed = [[(0, other)] for other in range(1, n)], True
         elif pattern == "bisection":
             rounds = [[(low, low + (n + 1) // 2) for low in range(n // 2)]]
         elif Path(pattern).is_file():
-            rounds = disjoint_rounds(read_pairs(Path(pattern), hosts))
+            rounds, fixed = disjoint_rounds(read_pairs(Path(pattern), hosts)), True
         else:
             raise InvalidPattern(
                 f"--pairs {pattern}: neither a file nor one of {', '.join(_NAMED)}, sample:K (K random ones)"
             )
-    return Schedule(pattern, n, rounds, sum(map(len, rounds)), seed, serial)
+    return Schedule(pattern, n, rounds, sum(map(len, rounds)), seed, serial, fixed)
 
 
 def circle_round(n: int, r: int) -> Round:

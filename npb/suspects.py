@@ -14,10 +14,10 @@ from npc.statistics.suspect import Suspect
 
 Better = Literal["higher", "lower"]
 
-#: What to do next, by kind of suspect; {name} and the first two {nodes} are filled in.
+#: What to do next, by kind of suspect; {name}, the first node, {server} and {client} are filled in.
 _CLOSER: Final[dict[Kind, str]] = {
     "node": "on {0}: `ip -s link`, `ethtool -S IFACE`, `ibstat`, `dmesg`; compare its clock, BIOS and load",
-    "link": "measure it alone: a file with the line `{0} {1}` for --pairs, --serial --runs 6",
+    "link": "measure it alone: a file with the line `{server} {client}` for --pairs, --serial --runs 6",
     "uplink": "error counters of {name}'s uplink ports (`iblinkinfo`, `ibqueryerrors`, its console)",
     "switch": "{name} itself: its error counters, its temperature, its uplinks",
     "rack": "what the nodes of {name} share: power cap, cooling, a switch",
@@ -62,7 +62,10 @@ class PairSuspect(Suspect):
     @property
     def closer(self) -> str:
         """How to look closer."""
-        return _CLOSER[self.kind].format(*self.nodes[:2], name=self.name)
+        seen = self.measurements[0] if self.measurements else None
+        return _CLOSER[self.kind].format(
+            self.nodes[0], name=self.name, server=seen.a if seen else "", client=seen.b if seen else ""
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +113,7 @@ class Localisation:
 
     def table(self, rule: bool = True) -> str:
         """What is said on the terminal: suspects with evidence and next step, doubts, the thresholds."""
-        names = [f"{suspect.kind} {suspect.name}" for suspect in self.suspects]
+        names = [suspect.whom for suspect in self.suspects]
         noise = "" if self.noise is None else f", noise {self.noise:.1%}"
         counts = f"{self.judged} of {self.nodes} nodes judged, {self.measurements} measurements"
         lines = [f"{self.conclusion(names)} ({counts}, {self.failed} failed{noise})"]

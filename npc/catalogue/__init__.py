@@ -12,11 +12,12 @@ from types import MappingProxyType
 from typing import Final
 
 from npc.catalogue.benchmarks import BENCHMARKS
-from npc.catalogue.row import Layer, Step, Test
+from npc.catalogue.row import Layer, Sender, Step, Test
 from npc.records.record import Record
 
 _BY_NAME: Final = {benchmark.name: benchmark for benchmark in BENCHMARKS}
 _UNKNOWN: Final = Test("*")
+_OTHER_END: Final[Mapping[Sender, Sender]] = {"": "", "client": "server", "server": "client"}
 #: Layers whose tests send messages, so that a size is that of a message.
 MESSAGES: Final[frozenset[Layer]] = frozenset({"mpi", "tcp", "udp", "sctp", "sdp", "rds", "rdma"})
 #: The class of collective calls that Open MPI counts together (`observe.monitoring.CLASSES`) → operations.
@@ -41,6 +42,16 @@ def find(benchmark: str, case: str, metric: str = "*") -> Test:
 def row_of(record: Record) -> Test:
     """The row of a record's test."""
     return find(record.benchmark, record.case, record.metric)
+
+
+def sender(benchmark: str, case: str, metric: str, params: Mapping[str, str]) -> Sender:
+    """Which of npb's two ends sends the bytes of a bandwidth, or the messages of a rate, if one does."""
+    if metric not in ("bandwidth", "message_rate"):
+        return ""
+    end, direction = find(benchmark, case, "bandwidth").sender, params.get("direction", "")
+    if direction in ("", "bidir_forward"):
+        return end
+    return _OTHER_END[end] if direction.endswith("reverse") else ""
 
 
 def alike(record: Record) -> str:

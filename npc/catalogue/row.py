@@ -13,6 +13,8 @@ Layer = Literal["", "mpi", "tcp", "udp", "sctp", "sdp", "rds", "rdma", "memory",
 #: - stream: a stream of bytes, in which the size is that of the writes.
 #: - collective: the time of one call by all ranks. pattern: what `models` times.
 Timing = Literal["", "half round trip", "interval between messages", "stream", "collective", "pattern"]
+#: Which end of npb's pair sends the bytes that are counted; "" where both do, or nothing is known.
+Sender = Literal["", "client", "server"]
 #: Of each job: the job script, `npc environment`, a compiler; JUBE itself.
 JOB_S: Final = 4.0
 
@@ -26,7 +28,7 @@ class Test:
     of one quantity are alike whatever the tool. operation: of MPI, where the number tells the time of one.
     level: of the memory, where no param tells it. both_ways: whether bytes of both directions are added up.
     all_processes: whether also pairs within a node take part. lossy: whether the transport loses messages.
-    counted: how often IMB counts a message.
+    counted: how often IMB counts a message. sender: see `Sender`.
     """
 
     __test__ = False  # pytest
@@ -42,6 +44,7 @@ class Test:
     all_processes: bool = False
     lossy: bool = False
     counted: int = 0
+    sender: Sender = ""
 
     @property
     def between_two(self) -> bool:

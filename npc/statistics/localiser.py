@@ -1,14 +1,15 @@
 """Who is to blame: the search for what explains slow readings, of one night's pairs or of many nights.
 
-A hypothesis h (a node, an uplink, a switch, a rack) says that its readings S_h, and only they, are slower by
-δ_h. The one that raises the likelihood of the mixture model (`npc.statistics.mixture`) most is tested against
-the rest, its readings are set aside, and the next one is looked for, until what is left could be healthy.
+A hypothesis h (a node, a node in one of its roles, an uplink, a switch, a rack) says that its readings S_h,
+and only they, are slower by δ_h. The one that raises the likelihood of the mixture model
+(`npc.statistics.mixture`) most is tested against the rest, its readings are set aside, and the next one is
+looked for, until what is left could be healthy.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -26,6 +27,11 @@ MIN_READINGS: Final = 3
 MAX_SHARE: Final = 2 / 3
 #: Explanations whose likelihoods differ by less than this factor are equally good.
 EQUALLY_GOOD: Final = 3.0
+#: By how much likelier one role alone must be than both: a node that is slow in both alike is called slow in
+#: one of them in at most 1 of so many cases (a likelihood ratio exceeds k with probability 1/k at most).
+ONE_ROLE: Final = 100.0
+#: With fewer partners in a role, the links to them explain as much.
+MIN_PARTNERS: Final = 3
 
 
 class Effect(NamedTuple):
@@ -68,23 +74,36 @@ class Finding(NamedTuple):
 class Hypotheses:
     """What could be to blame, as an incidence list: reading `reading[i]` belongs to hypothesis `member[i]`.
 
-    count: number of hypotheses. nodes: of these the first are the nodes, in their order, if their spread is
-    to be allowed for. Of two that explain the same readings the earlier one is preferred. Sorted by
-    hypothesis, then by the reading's value.
+    count: number of hypotheses. nodes, roles: of these the first are the nodes and then nodes in one role,
+    if the spread among them is to be allowed for. prior: logarithm of the prior odds of each. Of two that
+    explain the same readings the earlier one is preferred. Sorted by hypothesis, then by the reading's value.
     """
 
     count: int
     nodes: int
+    roles: int
+    prior: Floats
     reading: Integers
     member: Integers
 
     @classmethod
-    def of(cls, readings: Sequence[Integers], values: Floats, nodes: int = 0) -> Hypotheses:
-        """From the numbers of the readings of each hypothesis; `values` are all readings."""
+    def of(
+        cls,
+        readings: Sequence[Integers],
+        values: Floats,
+        *,
+        one_role: Sequence[bool] = (),
+        nodes: int = 0,
+        roles: int = 0,
+    ) -> Hypotheses:
+        """From the numbers of the readings of each hypothesis, and whether it is of one role alone; `values`
+        are all readings."""
         member = np.repeat(np.arange(len(readings)), [len(each) for each in readings])
         reading = np.concatenate([np.zeros(0, dtype=np.intp), *readings])
         order = np.lexsort((values[reading], member))
-        return cls(len(readings), nodes, reading[order], member[order])
+        prior = np.zeros(len(readings))
+        prior[np.flatnonzero(one_role)] = -math.log(ONE_ROLE)
+        return cls(len(readings), nodes, roles, prior, reading[order], member[order])
 
     def readings_of(self, index: int) -> Integers:
         """Numbers of the readings that belong to one hypothesis."""
@@ -101,8 +120,40 @@ class Scores:
     ratio: Floats
 
 
+class End(NamedTuple):
+    """A node at one end of its pairs: end 0 or 1, and the numbers of the readings."""
+
+    node: int
+    end: int
+    readings: Integers
+
+
+def one_ended(
+    ends: Sequence[Integers], total: Integers, readings: int, least: int = MIN_PARTNERS
+) -> Iterator[End]:
+    """Nodes at one end of their pairs, where that is not all of a node's readings and has enough partners.
+
+    ends: by reading of a pair the node at end 0, and that at end 1. total: by node, in how many of all
+    `readings` it is. least: partners.
+    """
+    count = len(total)
+    for end, (own, other) in enumerate((ends, ends[::-1])):
+        mine = np.bincount(own, minlength=count)
+        partners = np.bincount(np.unique(own * count + other) // count, minlength=count)
+        # Who cannot be compared with a rest as a whole cannot be judged by half.
+        told = (mine < total) & (partners >= least) & (total <= MAX_SHARE * readings)
+        of_node = np.split(np.argsort(own, kind="stable"), np.cumsum(mine)[:-1])
+        yield from (End(node, end, of_node[node]) for node in np.flatnonzero(told).tolist())
+
+
+def slow_partners(values: Floats, partners: Integers, limit: float) -> int:
+    """With how many partners a node is as slow as `limit`, whatever the number of readings with each."""
+    return sum(float(np.median(values[partners == each])) <= limit for each in np.unique(partners))
+
+
 class Localiser:
     """The greedy search. `active` are the readings that no suspect explains yet; clear what is explained.
+    `allowed` are the hypotheses that may explain it; clear what turns out to be none.
 
     least: readings that a hypothesis needs.
     """
@@ -113,6 +164,7 @@ class Localiser:
         self.values = values
         self.active: Booleans = np.ones(len(values), dtype=bool)
         self.hypotheses = hypotheses
+        self.allowed: Booleans = np.ones(hypotheses.count, dtype=bool)
         self.noise = noise
         self.scores: Scores | None = None
         self._least = least
@@ -125,7 +177,8 @@ class Localiser:
         self.noise = fit_noise(self.values[self.active], self.noise, steps=4)
         self.scores = scores = score(self.values, self.active, self.hypotheses, self.noise)
         most = min(MAX_SHARE * active, active - MIN_READINGS)
-        ratio = np.where((scores.count >= self._least) & (scores.count <= most), scores.ratio, 0.0)
+        judged = self.allowed & (scores.count >= self._least) & (scores.count <= most)
+        ratio = np.where(judged, scores.ratio + self.hypotheses.prior, 0.0)
         if ratio.max(initial=0.0) <= 0:
             return None
         # The first of those that are equal but for rounding: the simplest one.
@@ -133,11 +186,18 @@ class Localiser:
         inside = np.zeros(len(self.values), dtype=bool)
         inside[self.readings_of(index)] = True
         inside &= self.active
-        nodes = self.hypotheses.nodes
-        spread = node_spread(scores, nodes, self.noise) if index < nodes else 0.0
-        effect = test(self.values, inside, self.rest(inside), self.noise, spread)
+        effect = test(self.values, inside, self.rest(inside), self.noise, self._spread(index, scores))
         rivals = np.flatnonzero(ratio >= ratio[index] - math.log(EQUALLY_GOOD)).tolist()
         return Finding(index, inside, effect, tuple(rival for rival in rivals if rival != index))
+
+    def _spread(self, index: int, scores: Scores) -> float:
+        """How much hypotheses of the same sort differ on a healthy machine: nodes, or nodes in one role."""
+        assert self.noise is not None
+        nodes = self.hypotheses.nodes
+        for alike in (slice(0, nodes), slice(nodes, nodes + self.hypotheses.roles)):
+            if alike.start <= index < alike.stop:
+                return node_spread(scores, alike, self.noise)
+        return 0.0
 
     def readings_of(self, index: int) -> Integers:
         """Numbers of the readings that a hypothesis explains."""
@@ -160,18 +220,18 @@ def score(
     return Scores(count, delta, np.where(delta > 0, np.maximum(ratio, 0.0), 0.0))
 
 
-def node_spread(scores: Scores, nodes: int, noise: NoiseModel) -> float:
+def node_spread(scores: Scores, nodes: slice, noise: NoiseModel) -> float:
     """Variance between healthy nodes beyond what the noise of the readings explains (log units squared).
 
     The nodes' own spread, by the median absolute deviation, where it exceeds σ²/m by three standard
     errors: identical nodes differ by more than noise on most machines, and that is nobody's fault.
     """
-    judged = scores.count[:nodes] >= MIN_READINGS
+    judged = scores.count[nodes] >= MIN_READINGS
     if judged.sum() < 2 * MIN_READINGS:
         return 0.0
-    delta = scores.delta[:nodes][judged]
+    delta = scores.delta[nodes][judged]
     spread = robust_spread(delta)[1]
-    expected = float(np.median(noise.sigma**2 / scores.count[:nodes][judged]))
+    expected = float(np.median(noise.sigma**2 / scores.count[nodes][judged]))
     excess = spread**2 - expected
     # The standard error of a MAD-based variance is 2.33/√n of it.
     return excess if excess > 3 * 2.33 / math.sqrt(len(delta)) * expected else 0.0

@@ -12,6 +12,7 @@ from npc.machine.fabric import Topology
 from npc.page.blocks import Block, Cell, Figure, Listing, Table, Text, count, grid_figure, quantity
 from npc.records.series import test_name
 from npc.records.units import METRICS, format_quantity, format_size
+from npc.statistics.suspect import whom_of
 from report.runs import Repeats, Report, Run, better
 from report.sections import Absent, runs_of
 
@@ -152,8 +153,7 @@ def _table(title: str, pairs: Pairs) -> Table:
 
 def _verdict(verdict: Mapping[str, Any]) -> Iterator[Block]:
     suspects = [
-        Cell(f"{each['kind']} {each['name']}: {each['evidence']}. Next: {each['closer']}")
-        for each in verdict["suspects"]
+        Cell(f"{whom_of(each)}: {each['evidence']}. Next: {each['closer']}") for each in verdict["suspects"]
     ]
     if suspects:
         yield Listing("To blame", tuple(suspects), "bad")

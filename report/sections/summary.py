@@ -9,6 +9,7 @@ from typing import Any
 
 from npc.page.blocks import Block, Cell, Listing, Table, Text, plural, quantity
 from npc.statistics.medians import MIN_SAMPLES
+from npc.statistics.suspect import whom_of
 from npc.validity.disturbance import in_words
 from report.advice import advise
 from report.history import HistorySeries, HistoryView
@@ -67,7 +68,7 @@ def _pairs(run: Run, entry: Mapping[str, Any]) -> Iterator[Block]:
     judged = f"{verdict['judged']} of {plural(verdict['nodes'], 'node')} judged"
     if verdict["suspects"]:
         named = tuple(
-            Cell(f"{each['kind']} {each['name']}: {_how_bad(each)} ({each['evidence']})", href="#pairs")
+            Cell(f"{whom_of(each)}: {_how_bad(each)} ({each['evidence']})", href="#pairs")
             for each in verdict["suspects"]
         )
         yield Listing(f"{run.label}, {entry['series']}: to blame ({judged})", named, "bad")
@@ -108,8 +109,7 @@ def _of_history(history: HistoryView) -> Iterator[Block]:
             yield Listing(f"Not as usual{more}", tuple(items), "bad")
         matrix = document.get("pairs") or {}
         slow = [
-            Cell(f"{each['kind']} {each['name']}: {each['evidence']} ({each['series']})")
-            for each in matrix.get("slow", ())
+            Cell(f"{whom_of(each)}: {each['evidence']} ({each['series']})") for each in matrix.get("slow", ())
         ]
         if slow:
             yield Listing("Named by the pairs that were measured on suspicion", tuple(slow), "bad")
@@ -119,7 +119,7 @@ def _of_history(history: HistoryView) -> Iterator[Block]:
             yield Listing("What else happened in that night", tuple(besides), "note")
         suspects = [each for each in document.get("suspects", ()) if each.get("named")]
         if suspects:
-            items = [Cell(f"{s['kind']} {s['name']}, since {s['since']}: {s['evidence']}") for s in suspects]
+            items = [Cell(f"{whom_of(s)}, since {s['since']}: {s['evidence']}") for s in suspects]
             yield Listing("To blame, by the nights together", tuple(items), "bad")
 
 

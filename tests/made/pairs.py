@@ -15,7 +15,7 @@ FOUR_LEAVES = parse("leaf1: n[1-6]\nleaf2: n[7-12]\nleaf3: n[13-18]\nleaf4: n[19
 
 
 class Cluster:
-    """`n` nodes n1…n whose pairs reach `typical` times a factor; 0 is a pair that fails."""
+    """`n` nodes n1…n whose pairs reach a factor, by the numbers of server and client; 0 is one that fails."""
 
     def __init__(
         self,
@@ -40,16 +40,18 @@ class Cluster:
         value = 1e9 * speed if self._better == "higher" else 2e-5 / speed
         return PairResult(a, b, value, "ok", round_, attempt)
 
-    def rounds(self, pattern: str = "all") -> list[PairResult]:
+    def rounds(self, pattern: str = "all", runs: int = 1) -> list[PairResult]:
+        plan = schedule(pattern, self.names, seed=self._seed)
         return [
-            self.measure(self.names[a], self.names[b], number)
-            for number, pairs in enumerate(schedule(pattern, self.names, seed=self._seed))
+            self.measure(self.names[a], self.names[b], run * len(plan) + number)
+            for run in range(runs)
+            for number, pairs in enumerate(plan.of_run(run))
             for a, b in pairs
         ]
 
-    def verdict(self, pattern: str = "all", again: bool = True) -> Localisation:
+    def verdict(self, pattern: str = "all", again: bool = True, runs: int = 1) -> Localisation:
         how: Mapping[str, object] = {"better": self._better, "topology": self._topology}
-        results = self.rounds(pattern)
+        results = self.rounds(pattern, runs)
         if again:
             results += [self.measure(a, b, None, 1) for a, b in worst_pairs(results, **how)]  # type: ignore[arg-type]
         return judge(results, nodes=self.names, **how)  # type: ignore[arg-type]
@@ -57,6 +59,10 @@ class Cluster:
 
 def slow_node(bad: int, factor: float) -> Callable[[int, int], float]:
     return lambda a, b: factor if bad in (a, b) else 1.0
+
+
+def slow_client(bad: int, factor: float) -> Callable[[int, int], float]:
+    return lambda a, b: factor if b == bad else 1.0
 
 
 def slow_link(one: int, other: int, factor: float) -> Callable[[int, int], float]:

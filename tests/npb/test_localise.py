@@ -14,7 +14,7 @@ from npb.localise import judge, worst_pairs
 from npb.suspects import Better, Localisation, PairResult
 from npc.machine.fabric import parse
 from tests.bench import blame as bench_blame
-from tests.made.pairs import FOUR_LEAVES, Cluster, crossing, slow_link, slow_node
+from tests.made.pairs import FOUR_LEAVES, Cluster, crossing, slow_client, slow_link, slow_node
 
 
 def named(verdict: Localisation) -> list[str]:
@@ -127,6 +127,63 @@ def test_neither_unit_nor_order_nor_direction_changes_who_is_named(
     assert named(judge(scaled)) == expected
     turned = [result._replace(value=1 / (result.value or 1), a=result.b, b=result.a) for result in results]
     assert named(judge(turned, better="lower")) == expected
+
+
+# One role, one direction
+
+
+@pytest.mark.parametrize(("runs", "n", "loss"), [(1, 6, 0.9), (1, 12, 0.3), (2, 6, 0.3), (3, 6, 0.2)])
+def test_a_node_that_is_slow_as_client_only_is_named_so_and_no_link_of_it(
+    runs: int, n: int, loss: float
+) -> None:
+    for seed in range(10):
+        verdict = Cluster(n, slow_client(4, 1 - loss), seed=seed).verdict(runs=runs)
+        assert [suspect.whom for suspect in verdict.suspects] == ["node n4 as client"], verdict.table()
+
+
+def test_who_sends_is_told_where_the_tool_is_known() -> None:
+    results = Cluster(8, slow_client(4, 0.5)).rounds(runs=2)
+    told = {
+        sender: judge(results, sender=sender).table(rule=False).split(" (")[0]
+        for sender in ("", "client", "server")
+    }
+    assert told == {
+        "": "to blame: node n4 as client",
+        "client": "to blame: node n4 as sender",
+        "server": "to blame: node n4 as receiver",
+    }
+
+
+@pytest.mark.parametrize("runs", [1, 2])
+def test_a_node_that_is_slow_both_ways_is_not_blamed_for_one_of_them(runs: int) -> None:
+    for seed in range(20):
+        verdict = Cluster(6, slow_node(2, 0.85), seed=seed).verdict(runs=runs)
+        assert [suspect.whom for suspect in verdict.suspects] == ["node n2"], verdict.table()
+
+
+@pytest.mark.parametrize("runs", [2, 3])
+def test_a_link_that_is_slow_in_one_direction_is_named_with_it(runs: int) -> None:
+    for seed in range(10):
+        cluster = Cluster(8, lambda a, b: 0.5 if (a, b) == (5, 2) else 1.0, seed=seed)
+        (suspect,) = judge(
+            [
+                *(first := cluster.rounds(runs=runs)),
+                *(cluster.measure(*pair, None, 1) for pair in worst_pairs(first)),
+            ],
+            sender="client",
+        ).suspects
+        assert (suspect.whom, suspect.nodes, suspect.role) == ("link n2→n5", ("n2", "n5"), "sender")
+        assert "not of the other" in suspect.evidence
+        assert "`n5 n2`" in suspect.closer  # the server first, as a file of pairs has it
+
+
+def test_a_link_is_not_named_while_its_nodes_were_measured_with_nobody_else() -> None:
+    cluster = Cluster(24, slow_node(2, 0.5))
+    results = cluster.rounds("bisection")
+    slow = next((result.a, result.b) for result in results if "n2" in (result.a, result.b))
+    once_more = judge([*results, *(cluster.measure(*slow, None, 1) for _ in range(3))])
+    assert once_more.suspects == ()
+    assert any("measured with nobody else" in sentence for sentence in once_more.undecided)
 
 
 # Switches and racks

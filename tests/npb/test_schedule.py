@@ -142,6 +142,22 @@ def test_rounds_of_all_can_be_taken_in_any_order(n: int, data: st.DataObject) ->
     assert circle_round(n, index) == list(schedule("all", hosts(n)))[index]
 
 
+@given(nodes, st.sampled_from(["all", "ring", "bisection", "sample:3"]))
+def test_roles_change_from_run_to_run(n: int, pattern: str) -> None:
+    plan = schedule(pattern, hosts(n), seed=7)
+    first, second, third = (list(plan.of_run(run)) for run in range(3))
+    assert first == third == list(plan)
+    assert second == [[(b, a) for a, b in pairs] for pairs in first]
+
+
+def test_roles_that_were_asked_for_stay(tmp_path: Path) -> None:
+    file = tmp_path / "pairs"
+    file.write_text("n000 n001\n")
+    for pattern in (str(file), "one-to-all"):
+        plan = schedule(pattern, hosts(4))
+        assert list(plan.of_run(1)) == list(plan)
+
+
 def test_a_file_of_pairs_may_have_comments_and_short_names(tmp_path: Path) -> None:
     file = tmp_path / "pairs"
     file.write_text("# suspects\n n1 n2 # first\n\nn3.cluster n1.cluster\n")

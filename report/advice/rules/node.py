@@ -12,6 +12,7 @@ from npc.machine.sysfs import parse_cpus
 from npc.records.record import Record
 from npc.records.series import Series
 from npc.records.units import METRICS, format_quantity
+from npc.statistics.suspect import whom_of
 from npc.validity import Finding
 from npc.validity.rules.placement import MPI_STARTERS
 from npc.validity.traffic import of_memory
@@ -252,7 +253,7 @@ def slow_node(run: Run) -> Judgement:
     """Suspects of measured pairs, and nodes whose own benchmarks are 5 % behind."""
     found = []
     for suspect in run.suspects:
-        seen = f"{suspect['kind']} {suspect['name']} in {suspect['series']}: {suspect['evidence']}"
+        seen = f"{whom_of(suspect)} in {suspect['series']}: {suspect['evidence']}"
         closer = suspect.get("closer", "measure it alone")
         found.append(hint("slow_node.pairs", seen, _gain(suspect.get("slowdown")), closer=closer))
     alone = Nodes()

@@ -31,6 +31,8 @@ from npc.records.run import RECORDS, read_run
 SLACK_S: Final = 60.0
 #: When told to end it stops JUBE in order and collects what was measured.
 GRACE_S: Final = 60.0
+#: A job that was told to end is killed after KillWait (30 s by default, slurm.conf(5)).
+END_S: Final = 40.0
 _POLL_S: Final = 0.1
 
 
@@ -60,7 +62,8 @@ def measure(part: Part, night: Path, platform: Path, limit_s: float, stop: Stop)
         code = process.wait()
         cancelled = cancel_open_jobs(out)
         run = run_of(part, night)
-        if run and not (run / RECORDS).exists():  # it was ended while it collected
+        # it was ended while it collected, or jobs have written since
+        if run and (cancelled or not (run / RECORDS).exists()):
             _start(["collect", str(run)], log).wait()
     return Ended(code, cancelled)
 
@@ -112,14 +115,20 @@ def last_words(part: Part, night: Path) -> str:
 
 
 def cancel_open_jobs(out: Path) -> tuple[int, ...]:
-    """Cancel the jobs of a part that have not ended: nobody would collect what they measure."""
-    cancelled = []
+    """Cancel the jobs of a part that have not ended, and wait until they have: nobody would collect what they
+    measure, and their last launches are written down then."""
+    cancelled = list[int]()
     with contextlib.suppress(NoRun, slurm.Silent, FileNotFoundError):
         for workpackage in read_workpackages(find_run(out)):
             job = workpackage.batch_job() if workpackage.is_open else None
             if job:
                 slurm.cancel(job.number, job.cluster)
                 cancelled.append(job.number)
+        deadline = time.monotonic() + END_S
+        while cancelled and time.monotonic() < deadline:
+            if all(job.ended for job in slurm.ask(cancelled).values()):
+                break
+            time.sleep(_POLL_S)
     return tuple(cancelled)
 
 

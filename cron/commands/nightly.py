@@ -92,14 +92,19 @@ def nightly(
     Exit codes by the worst verdict: 0 all as always, 10 CHANGED, 11 MISSING, 12 INVALID, 13 DEGRADED, 14
     FAIL; 1 it could not run or be written down, 2 usage, 130 and 143 stopped (what was measured is kept).
     """
+    import errno
     from pathlib import Path
 
     from cron.characterise import alone_on
     from cron.nightly import NightRun, Options, Stopped
     from npc.jobs.stop import Stop
+    from npc.jobs.wait import missing
     from npc.locks import Held, only_one
     from npc.machine.fabric import load
+    from npc.machine.tools import find
 
+    if find("jube") is None:
+        raise click.ClickException(missing(FileNotFoundError(errno.ENOENT, "", "jube")))
     home, folder, file, _ = chosen(platform, tags, given, benchmark)  # before the night, not in it
     options = Options(
         platform=folder,

@@ -271,6 +271,16 @@ def test_a_mistake_is_said_before_the_night_begins(tmp_path: Path, words: list[s
     assert list(tmp_path.iterdir()) == []
 
 
+def test_without_jube_no_night_begins(tmp_path: Path) -> None:
+    path = path_without(tmp_path / "programs", "jube")
+    ended = finish(
+        NPC, "nightly", "--history", tmp_path / "history", "--output", tmp_path / "runs", PATH=path
+    )
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr == "Error: jube is not installed: `npc doctor` says how to get it here\n"
+    assert not (tmp_path / "history").exists() and not (tmp_path / "runs").exists()
+
+
 def test_files_that_cannot_be_used_are_said_before_anything_is_measured(tmp_path: Path) -> None:
     site = platform(tmp_path / "alone", "alone")
     words = ["nightly", "--platform", site, "--history", tmp_path, "--output", tmp_path / "runs"]

@@ -20,6 +20,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from npc.records.history import History, night_name, of_night
@@ -61,9 +62,9 @@ class Site:
         assert ended.stdout, ended.stderr
         return ended.returncode, json.loads(ended.stdout)
 
-    def start(self, nodes: str) -> subprocess.Popen[str]:
+    def start(self, nodes: str, client: str = CLIENT) -> subprocess.Popen[str]:
         return self.cluster.popen(
-            "head", self.words(nodes), text=True,
+            "head", self.words(nodes, client), text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
@@ -250,6 +251,22 @@ def test_a_night_ends_by_its_limit_and_leaves_no_job_behind(site: Site) -> None:
     assert any("did not end in" in note and "cancelled: job" in note for note in told["notes"])
     left = ["squeue", "--noheader", "--format=%i %T"]
     until(lambda: site.cluster.run("head", left).stdout == "", "its job has been cancelled", 30)
+
+
+def test_a_night_that_is_told_to_end_has_the_interrupted_launch_in_its_history(site: Site) -> None:
+    stopped = site.start("n1,n2", CLIENT.replace("-t 1", "-t 50"))
+
+    def measures() -> bool:
+        found = (process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"]))
+        return any(words[:1] == ["qperf"] and "50" in words for words in found)
+
+    until(measures, "its launch runs", 60)
+    os.kill(stopped.pid, signal.SIGTERM)
+    _, words = stopped.communicate(timeout=120)
+    assert stopped.returncode == 143 and "stopped: what was measured is kept" in words, words
+    (status,) = {record.status for record in whole(site)}
+    assert status.startswith("failed: interrupted by SIGTERM"), status
+    assert site.cluster.run("head", ["squeue", "--noheader"]).stdout == "", "its job has ended"
 
 
 def test_a_night_that_is_killed_loses_nothing_and_the_next_one_says_so(site: Site) -> None:

@@ -7,10 +7,13 @@ change the jobs of the night.
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
 import re
 import shlex
 import shutil
+import stat
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -73,6 +76,32 @@ CRONTAB: Final = Table("crontab")
 SCRONTAB: Final = Table("scrontab")
 
 
+def others_may_write(script: Path) -> list[str]:
+    """Which of the script's folders, from its own upwards, another user may write into, and who: he can have
+    cron run what he likes. Where names are safe from others (the sticky bit, as in ``/tmp``) group and others
+    are not meant, nor is a user's own group, of the user's name and without other members."""
+    found = []
+    for folder in script.parents:
+        state = folder.stat()
+        open_to = 0 if state.st_mode & stat.S_ISVTX else state.st_mode
+        who = {
+            "its owner": state.st_uid not in (0, os.geteuid()),
+            "its group": bool(open_to & stat.S_IWGRP) and not _is_own_group(state.st_gid),
+            "everybody": bool(open_to & stat.S_IWOTH),
+        }
+        if any(who.values()):
+            found.append(f"{folder} ({', '.join(name for name, may in who.items() if may)})")
+    return found
+
+
+def _is_own_group(number: int) -> bool:
+    try:
+        group, user = grp.getgrgid(number), pwd.getpwuid(os.geteuid())
+    except KeyError:
+        return False
+    return group.gr_name == user.pw_name and not set(group.gr_mem) - {user.pw_name}
+
+
 def script_text(home: Path, words: Sequence[str]) -> str:
     """The script that begins a night: ``npc nightly WORDS`` of the checkout `home`, in this environment."""
     kept = {name: os.environ[name] for name in _KEPT if os.environ.get(name)}
@@ -81,11 +110,13 @@ def script_text(home: Path, words: Sequence[str]) -> str:
     return filled_in(_TEMPLATES / "nightly.sh.in", kept=kept, home=home, command=[program, "nightly", *words])
 
 
-def cron_block(name: str, at: time, script: Path, options: Sequence[str] = ()) -> str:
-    """The lines for a crontab; `options` are those of sbatch, for a scrontab."""
+def cron_block(name: str, at: Sequence[time], script: Path, options: Sequence[str] = ()) -> str:
+    """The lines for a crontab, one for each time of day; `options` are those of sbatch, for a scrontab."""
     command = shlex.quote(str(script)).replace("%", r"\%")  # an unescaped % is cron's line end
-    lines = [f"#SCRON {option}" for option in options]
-    lines += [f"{at.minute} {at.hour} * * * {command}"]
+    lines = list[str]()
+    for moment in at:  # the options are those of the next line only, scrontab(1)
+        lines += [f"#SCRON {option}" for option in options]
+        lines += [f"{moment.minute} {moment.hour} * * * {command}"]
     return "\n".join((f"# >>> {_SIGN} {name}", *lines, f"# <<< {_SIGN} {name}", ""))
 
 
@@ -101,7 +132,7 @@ def scron_options(name: str, limit_s: float, log: Path) -> list[str]:
     ]
 
 
-def systemd_units(name: str, at: time, script: Path, limit_s: float) -> dict[str, str]:
+def systemd_units(name: str, at: Sequence[time], script: Path, limit_s: float) -> dict[str, str]:
     """The texts of a service and its timer, by file name (systemd.service(5), systemd.timer(5))."""
     quoted = str(script).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return {

@@ -19,12 +19,13 @@ class InvalidFile(ValueError):
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A path beside `path`, with its suffix, to write to: at the end it takes the place of `path`.
+def replacing(path: Path, suffix: str = "") -> Iterator[Path]:
+    """A path beside `path` to write to: at the end it takes the place of `path`.
 
-    `path` stays as it was where nothing was written, or an error ends the block. Raises OSError.
+    suffix: its own, that of `path` if empty, since some libraries write what a name's suffix says. `path`
+    stays as it was where nothing was written, or an error ends the block. Raises OSError.
     """
-    partial = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    partial = path.with_name(f".{path.stem}.{os.getpid()}{suffix or path.suffix}")
     try:
         yield partial
         if partial.exists():
@@ -35,8 +36,14 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a text and see it onto the disk; what is no text (a lone surrogate) is written as its escape."""
-    with replacing(path) as partial, partial.open("w", encoding="utf-8", errors="backslashreplace") as stream:
+    """Write a text and see it onto the disk; what is no text (a lone surrogate) is written as its escape.
+
+    Meanwhile no other file with the suffix of `path` is there: node_exporter reads all that end in ``.prom``.
+    """
+    with (
+        replacing(path, f"{path.suffix}.partial") as partial,
+        partial.open("w", encoding="utf-8", errors="backslashreplace") as stream,
+    ):
         stream.write(text)
         stream.flush()
         os.fsync(stream.fileno())

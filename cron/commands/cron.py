@@ -20,7 +20,7 @@ def cron() -> None:
 
 @cron.command()
 @of_platform
-@click.option("--at", default="02:30", show_default=True, help="Time of day.")
+@click.option("--at", default="02:30", show_default=True, help="Time of day; several: 00:00,12:00.")
 @click.option("--scrontab", "kind", flag_value="scrontab", help="As a job of Slurm's scrontab.")
 @click.option("--systemd", "kind", flag_value="systemd", help="As a systemd service and timer.")
 @of_history
@@ -39,9 +39,9 @@ def install(platform: str, at: str, kind: str | None, history: Path | None, word
     from npc.jobs.checkout import checkout, platform_folder
 
     try:
-        moment = datetime.strptime(at, "%H:%M").time()
+        moments = sorted({datetime.strptime(word.strip(), "%H:%M").time() for word in at.split(",")})
     except ValueError:
-        raise click.UsageError(f"--at {at!r} is no time of day: write 02:30") from None
+        raise click.UsageError(f"--at {at!r} is no time of day: write 02:30, or 00:00,12:00") from None
     if any(word.startswith(("--platform", "--history")) for word in words):
         raise click.UsageError("--platform and --history stand before the two hyphens")
     given = nightly.make_context("nightly", list(words), resilient_parsing=False).params
@@ -52,12 +52,18 @@ def install(platform: str, at: str, kind: str | None, history: Path | None, word
     script = place / schedule.SCRIPT
     script.write_text(schedule.script_text(checkout(), arguments), encoding="utf-8")
     script.chmod(0o755)
+    if writable := schedule.others_may_write(script):
+        click.echo(
+            f"warning: others can replace {script}, which will run as you: write access to "
+            f"{', '.join(writable)}",
+            err=True,
+        )
     if kind == "systemd":
-        _install_units(schedule.systemd_units(folder.name, moment, script, given["limit"]), place)
+        _install_units(schedule.systemd_units(folder.name, moments, script, given["limit"]), place)
         return
     table = schedule.SCRONTAB if kind else schedule.CRONTAB
     options = schedule.scron_options(folder.name, given["limit"], place / "nightly.log") if kind else ()
-    block = schedule.cron_block(folder.name, moment, script, options)
+    block = schedule.cron_block(folder.name, moments, script, options)
     try:
         table.write(schedule.with_block(table.read(), folder.name, block))
     except schedule.NotInstalled as error:
@@ -103,7 +109,9 @@ def show(history: Path | None) -> None:
             click.echo(str(error))
             continue
         for name, lines in found.items():
-            click.echo(f"{table.program}: {name}: {lines.strip().splitlines()[-1]}")
+            for line in lines.splitlines():
+                if not line.startswith("#"):
+                    click.echo(f"{table.program}: {name}: {line}")
         if not found:
             click.echo(f"{table.program}: no nights")
     home = (history or checkout() / HISTORY).resolve()

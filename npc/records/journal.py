@@ -35,6 +35,8 @@ from npc.records.launch import now
 JOURNAL: Final = "nights.jsonl"
 _DAY_S: Final = 86400.0
 _LEAST_S: Final = 20 * 3600.0
+#: Nobody has cron run a night more often.
+_OFTEN_S: Final = 3 * 3600.0
 
 #: first: the night's own measurement; again: of the suspicious ones on the same nodes; pairs: the matrix.
 Kind = Literal["first", "again", "pairs"]
@@ -141,8 +143,8 @@ def _take(nights: dict[str, JournalEntry], line: Mapping[str, Any]) -> None:
 def missed(nights: Sequence[JournalEntry], now: datetime) -> int:
     """How many nights did not begin between the last one and `now`, by the usual time from one to the next.
 
-    That is the median of the last ten, and never less than `_LEAST_S`: whoever runs several in a row has
-    missed none. Before there are three a night is a day.
+    That is the median of the last ten. Less than `_LEAST_S` it is only where they come regularly, as twice a
+    day: whoever runs several in a row has missed none. Before there are three a night is a day.
     """
     from statistics import median
 
@@ -150,5 +152,7 @@ def missed(nights: Sequence[JournalEntry], now: datetime) -> int:
         return 0
     begun = [night.begun.timestamp() for night in nights[-11:]]
     gaps = [later - earlier for earlier, later in pairwise(begun)]
-    usual = max(median(gaps), _LEAST_S) if len(gaps) >= 3 else _DAY_S
+    usual = median(gaps) if len(gaps) >= 3 else _DAY_S
+    regular = all(usual / 2 < gap < 2 * usual for gap in gaps) and usual >= _OFTEN_S
+    usual = usual if regular else max(usual, _LEAST_S)
     return max(0, round((now.timestamp() - begun[-1]) / usual) - 1)

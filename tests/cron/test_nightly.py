@@ -69,6 +69,9 @@ def night(number: int, days: float = 0.0, verdict: str = "PASS", ended: bool = T
         ([0, 7, 14, 21], 28.0, 0),  # weekly
         ([0, 7, 14, 21], 35.0, 1),
         ([0, 0.01, 0.02, 0.03], 0.5, 0),  # several by hand
+        ([0, 0.5, 1, 1.5, 2], 2.5, 0),  # twice a day
+        ([0, 0.5, 1, 1.5, 2], 3.5, 2),
+        ([0, 1, 1.1, 1.2, 1.3], 2.3, 0),
     ],
 )
 def test_nights_that_did_not_begin_are_counted(days: list[float], now: float, expected: int) -> None:
@@ -183,13 +186,14 @@ def test_a_crontab_gets_the_line_and_keeps_its_own(cron_machine: list[str], tmp_
     subprocess.run([*cron_machine, "crontab", "-"], input=own, text=True, check=True, timeout=20)
     history = ["--history", tmp_path / "it's 100% history"]
     install = [NPC, "cron", "install", *history]
-    for at, line in (("02:30", "30 2 * * *"), ("23:05", "5 23 * * *")):
+    for at, times in (("12:00,00:00", ["0 0 * * *", "0 12 * * *"]), ("23:05", ["5 23 * * *"])):
         done = run(*install, "--at", at, "--", "--tag", "network", "--limit", "2h")
-        assert done.returncode == 0, done.stderr
+        assert (done.returncode, done.stderr) == (0, "")
         table = run("crontab", "-l").stdout
         assert table.startswith(own) and table.count("npc nightly") == 2
-        (command_line,) = blocks(table)["localhost"].splitlines()
-        assert command_line.startswith(f"{line} ")
+        lines = blocks(table)["localhost"].splitlines()
+        assert [line.partition(" /")[0].partition(" '")[0] for line in lines] == times
+    (command_line,), (line,) = lines, times
     # what cron makes of it: an escaped percent sign is one
     script = shlex.split(command_line.removeprefix(line).replace(r"\%", "%"))
     assert script == [f"{tmp_path}/it's 100% history/localhost/nightly.sh"]
@@ -207,10 +211,15 @@ def test_a_crontab_gets_the_line_and_keeps_its_own(cron_machine: list[str], tmp_
 
 def test_without_cron_it_says_what_to_do_instead(tmp_path: Path) -> None:
     path = path_without(tmp_path / "programs", "crontab", "scrontab")
-    for option in ([], ["--scrontab"]):
-        words = [NPC, "cron", "install", "--history", tmp_path, *option]
+    history = tmp_path / "history"
+    for option, mode in ([], 0o755), (["--scrontab"], 0o777):
+        history.mkdir(exist_ok=True)
+        history.chmod(mode)
+        words = [NPC, "cron", "install", "--history", history, *option]
         ended = finish(*words, PATH=path)
         assert ended.returncode == 1
+        warned = f"which will run as you: write access to {history} (everybody)\n" in ended.stderr
+        assert warned == (mode == 0o777), ended.stderr
         assert "is not installed here" in ended.stderr and "npc cron install --systemd" in ended.stderr
         assert "30 2 * * *" in ended.stderr and ("#SCRON --time=03:10:00" in ended.stderr) == bool(option)
 
@@ -219,6 +228,7 @@ def test_without_cron_it_says_what_to_do_instead(tmp_path: Path) -> None:
     ("words", "told"),
     [
         (["--at", "25:00"], "is no time of day: write 02:30"),
+        (["--at", "00:00,"], "is no time of day: write 02:30"),
         (["--", "--tag", "netwrk"], ""),
         (["--", "--limt", "2h"], "No such option"),
         (["--", "--platform", "x"], "stand before the two hyphens"),
@@ -238,7 +248,7 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
     script = tmp_path / "nightly.sh"
     script.write_text("#!/bin/sh\n")
     script.chmod(0o755)
-    for name, text in systemd_units("lab", time(2, 30), script, 7200).items():
+    for name, text in systemd_units("lab", [time(2, 30), time(14, 30)], script, 7200).items():
         (tmp_path / name).write_text(text)
         verified = subprocess.run(
             ["systemd-analyze", "verify", tmp_path / name], capture_output=True, text=True, timeout=60,

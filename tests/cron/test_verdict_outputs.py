@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,6 +52,23 @@ def test_the_table_names_the_bad_series_and_the_node() -> None:
     ]  # fmt: skip
     assert "tcp_lat" not in text, "what is as always is counted only"
     assert "note: a note" in lines and "to drain it: scontrol …" in lines and lines[-1] == "rule: the rule"
+
+
+def test_prometheus_never_finds_half_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """node_exporter reads every name that ends in .prom, hidden ones too, while a night is written."""
+    seen: list[str] = []
+    sync = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        seen.extend(path.name for path in (tmp_path / "textfiles").iterdir())
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    (tmp_path / "textfiles").mkdir()
+    for _ in range(2):
+        write_verdict(tmp_path, night(GOOD), (), textfiles=tmp_path / "textfiles")
+    assert {name for name in seen if name.endswith(".prom")} == {"npc-lab.prom"}
+    assert len(set(seen)) == 2, "it was seen while it was written"
 
 
 def test_a_lost_node_is_the_first_line_and_fails_the_night() -> None:

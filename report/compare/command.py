@@ -34,7 +34,8 @@ _MOST_NAMES: Final = 12
 @click.option("--reference", default="", metavar="NAME", help="The side A (default: the first).")
 @click.option(
     "--ignore", multiple=True, metavar="NAME",
-    help="What may differ in a pair: size, nodes, version, or a param's name; may be repeated.",
+    help="What may differ in a pair: size, nodes, version, or a param's name; disturbed: use disturbed "
+    "records, too. May be repeated.",
 )  # fmt: skip
 @click.option(
     "--case", "cases", multiple=True, metavar="PATTERN", help="Only these tests: osu_bw, 'likwid/*'."
@@ -47,8 +48,8 @@ _MOST_NAMES: Final = 12
     help="Smaller differences are the same.",
 )  # fmt: skip
 @click.option(
-    "--run-to-run", default=0.01, show_default=True, type=click.FloatRange(0, 1), metavar="SHARE",
-    help="How much runs of one machine differ (standard deviation), where there are too few runs to see it.",
+    "--run-to-run", type=click.FloatRange(0, 1), metavar="SHARE",
+    help="How much runs of one machine differ (standard deviation), where no runs say it.",
 )  # fmt: skip
 @click.option(
     "--history", type=PathParameter(file_okay=False),
@@ -77,7 +78,7 @@ def compare(
     cases: tuple[str, ...],
     statistics: bool,
     least: float,
-    run_to_run: float,
+    run_to_run: float | None,
     history: Path | None,
     everything: bool,
     form: str,
@@ -89,18 +90,21 @@ def compare(
     A and B are runs (folders, or records.csv files), folders of several runs, or nights of a history as
     PLATFORM@DATE or PLATFORM@DATE..DATE. With --by, one is enough.
 
-    Exit codes: 0, 1 nothing can be compared, 2 usage, 7 what --fail-on asks for.
+    Exit codes: 0; 1 nothing can be compared, or it cannot be told whether what differs is worse; 2 usage; 7
+    what --fail-on asks for.
     """
-    from report.compare.pairs import Choice, compare_sides
+    from report.compare.earlier import EarlierRuns
+    from report.compare.pairs import Choice, compare_sides, direction
     from report.history import usual_history
 
     status_line.show(f"reading {' '.join(what)}")
     sides = _sides(what, by, history or usual_history(), reference, cases)
     choice = Choice(by=by, ignore=ignore, statistics=statistics, least_effect=least, run_to_run=run_to_run)
+    past = EarlierRuns(sides, history or usual_history())
     comparisons = []
     for a, b in _couples(sides, by, reference):
         status_line.show(f"comparing {b.name} with {a.name}")
-        comparisons.append(compare_sides(a, b, choice))
+        comparisons.append(compare_sides(a, b, choice, past.before(a, b)))
     status_line.show("")
     if by == "benchmark":  # tools that measure something else have nothing to compare
         comparisons = [each for each in comparisons if any("only in" not in p.reason for p in each.pairs)]
@@ -113,6 +117,15 @@ def compare(
     wanted = ("worse",) if fail_on == "worse" else ("worse", "better", "different")
     if fail_on and any(pair.verdict in wanted for each in comparisons for pair in each.pairs):
         sys.exit(EXIT_DIFFERS)
+    undecided = [pair for each in comparisons for pair in each.of("different") if direction(pair) == "worse"]
+    if fail_on and undecided:
+        differ = f"{len(undecided)} series differ{'s' if len(undecided) == 1 else ''} {undecided[0].reason}"
+        click.echo(
+            f"npc compare: --fail-on {fail_on} cannot be answered: {differ}, and how runs of this machine "
+            "differ is not known",
+            err=True,
+        )
+        sys.exit(1)
 
 
 def _sides(what: Sequence[str], by: str, history: Path, reference: str, cases: Sequence[str]) -> list[Side]:

@@ -15,8 +15,12 @@ machine differ, and all three are in the interval and in the p-value:
   (`design_effect`).
 - **Runs.** A run is one draw of the machine's state (placement of memory, clocks, neighbours). With four runs
   a side or more the run is the unit: each series' run medians are compared, and nothing else is needed. With
-  two or three, their spread is pooled over the series of a benchmark. With one run a side it cannot be seen,
-  and `RUN_TO_RUN` stands for it.
+  fewer, other runs of the same machine have to say how its runs differ. Each series has its own standard
+  deviation between runs (the sizes and kernels of one run go up and down together: they are one witness of
+  it, not several). How often two runs are so many of these deviations apart is counted over every two runs of
+  every series, each measured by the deviation of the other runs, as a studentised residual is: no
+  distribution is assumed, and what comes once in a while is in it. Where no runs say it, two sides may
+  differ, but nobody can tell whether the machine did (`Difference.run_to_run` is None).
 """
 
 from __future__ import annotations
@@ -26,16 +30,19 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import combinations
 from statistics import NormalDist, fmean, median
 from typing import Final, NamedTuple
 
 from npc.statistics.distributions import at_least, student_quantile, student_two_sided
 from npc.statistics.medians import LEVEL
 
-#: Standard deviation of the logarithms of a machine's medians from run to run, beyond what launches and drift
-#: tell; assumed where there is but one run. The paper's 30 runs in 15 days had 0.7 % (Bartelheimer, Zhu,
-#: Neuwirth 2023, section 5.4).
-RUN_TO_RUN: Final = 0.01
+#: Degrees of freedom that other runs of the machine must give: 15 runs of one state. What happens in one run
+#: of k (others on the machine, a bad node) is not among n runs, and then in one of two, with a probability of
+#: 2/k·(1 − 1/k)ⁿ, which is below 5 % from n = 15 on, whatever k is.
+LEAST_FREEDOM: Final = 14
+#: Tools print three digits or four: values that are all the same differ by less than this, as a share.
+_LEAST_SPREAD: Final = 1e-4
 #: From four runs on each side the run is the unit.
 ENOUGH_RUNS: Final = 4
 #: Fewer launches on a side have no 95 % interval of the ratio: 1 − 2/C(8, 4) = 97.1 %, but 90 % for three.
@@ -60,69 +67,149 @@ class Observation(NamedTuple):
     value: float
 
 
+class RunSpread(NamedTuple):
+    """How much the medians of runs of one machine differ in a series.
+
+    sd: standard deviation of their logarithms. apart: how many standard deviations of the other runs' median
+    differences every two of them are apart; none where somebody said `sd`.
+    """
+
+    sd: float
+    apart: tuple[float, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunNoise:
     """What is known of a side beside its launches.
 
-    drift: design effect, at least 1. run_to_run: standard deviation of the logarithms from run to run.
+    drift: design effect, at least 1. spread: of its machine's runs, None where nothing is known.
     """
 
     drift: float = 1.0
-    run_to_run: float = RUN_TO_RUN
+    spread: RunSpread | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
     """ratio: B over A, None where a value is zero. low, high: its interval, None where there are too few
-    launches for one. p: of no difference, two-sided."""
+    launches for one. p: of no difference, two-sided. run_to_run: the standard deviation between runs that is
+    in them, as a share; None where it is not known, and they are of these launches alone."""
 
     ratio: float | None
     low: float | None
     high: float | None
     p: float
+    run_to_run: float | None
 
 
 def compare_samples(
-    a: Sequence[Observation], b: Sequence[Observation], noise_a: RunNoise, noise_b: RunNoise
+    a: Sequence[Observation],
+    b: Sequence[Observation],
+    noise_a: RunNoise,
+    noise_b: RunNoise,
+    apart: Sequence[float] = (),
 ) -> Difference:
-    """The ratio of B to A. Raises ValueError for fewer than `LEAST_LAUNCHES` on a side."""
+    """The ratio of B to A. Raises ValueError for fewer than `LEAST_LAUNCHES` on a side.
+
+    apart: `RunSpread.apart` of all series together, sorted; without any, a normal distribution.
+    """
     if min(len(a), len(b)) < LEAST_LAUNCHES:
         raise ValueError(f"{len(a)} and {len(b)} launches, at least {LEAST_LAUNCHES} each are needed")
+    medians_a, medians_b = run_medians(a), run_medians(b)
+    enough = min(len(medians_a), len(medians_b)) >= ENOUGH_RUNS
     if any(each.value <= 0 for each in (*a, *b)):
-        return Difference(None, None, None, rank_test([x.value for x in a], [x.value for x in b]))
-    runs_a, runs_b = by_run(a), by_run(b)
-    if min(len(runs_a), len(runs_b)) >= ENOUGH_RUNS:
-        logs_a, logs_b = ([math.log(median(run)) for run in runs] for runs in (runs_a, runs_b))
-        drift_a = drift_b = 1.0
-        between = 0.0
-    else:
-        logs_a, logs_b = ([math.log(each.value) for each in sample] for sample in (a, b))
-        drift_a, drift_b = noise_a.drift, noise_b.drift
-        between = noise_a.run_to_run**2 / len(runs_a) + noise_b.run_to_run**2 / len(runs_b)
-    low, middle, high = shift_interval(logs_a, logs_b)
-    z = NormalDist().inv_cdf((1 + LEVEL) / 2)
-    drift = max(drift_a, drift_b)
+        units = (medians_a, medians_b) if enough else ([x.value for x in a], [x.value for x in b])
+        return Difference(None, None, None, rank_test(*units), 0.0 if enough else None)
+    if enough:
+        logs_a, logs_b = ([math.log(value) for value in medians] for medians in (medians_a, medians_b))
+        return _by_ranks(logs_a, logs_b, 1.0, 1.0, _deviation([logs_a, logs_b]))
+    logs_a, logs_b = ([math.log(each.value) for each in sample] for sample in (a, b))
+    alone = _by_ranks(logs_a, logs_b, noise_a.drift, noise_b.drift, None)
+    if noise_a.spread is None or noise_b.spread is None:
+        return alone
+    error = math.hypot(
+        noise_a.spread.sd / math.sqrt(len(medians_a)), noise_b.spread.sd / math.sqrt(len(medians_b))
+    )
+    between = math.sqrt((noise_a.spread.sd**2 + noise_b.spread.sd**2) / 2)
+    return _widened(alone, error, between, apart)
 
-    def widened(half: float) -> float:
-        return math.sqrt(half**2 * drift + z**2 * between)
 
-    parts = [_trimmed(logs, factor) for logs, factor in ((logs_a, drift_a), (logs_b, drift_b))]
-    variance = sum(part.variance for part in parts) + between
-    shift = abs(parts[1].mean - parts[0].mean)
+def _by_ranks(
+    a: Sequence[float], b: Sequence[float], drift_a: float, drift_b: float, between: float | None
+) -> Difference:
+    """The difference of two samples of logarithms, whose values are launches or medians of runs."""
+    low, middle, high = shift_interval(a, b)
+    wider = math.sqrt(max(drift_a, drift_b))
+    parts = _trimmed(a, drift_a), _trimmed(b, drift_b)
     return Difference(
         math.exp(middle),
-        math.exp(middle - widened(middle - low)),
-        math.exp(middle + widened(high - middle)),
-        _yuen(shift, variance, parts),
+        math.exp(middle - wider * (middle - low)),
+        math.exp(middle + wider * (high - middle)),
+        _yuen(*parts),
+        between,
     )
 
 
-def by_run(sample: Iterable[Observation]) -> list[list[float]]:
-    """The values of each run."""
-    runs: dict[str, list[float]] = {}
+def _widened(alone: Difference, error: float, between: float, apart: Sequence[float]) -> Difference:
+    """What launches alone say, no more certain than runs of the machine allow; error: of the difference."""
+    assert alone.ratio and alone.low and alone.high
+    middle, low, high = (math.log(each) for each in (alone.ratio, alone.low, alone.high))
+    deviations = abs(middle) / error if error else math.inf
+    if apart:
+        usual = apart[min(math.ceil(LEVEL * (len(apart) + 1)), len(apart)) - 1]
+        p = (1 + len(apart) - bisect_left(apart, deviations)) / (1 + len(apart))
+    else:
+        usual = NormalDist().inv_cdf((1 + LEVEL) / 2)
+        p = 2 * NormalDist().cdf(-deviations)
+    return Difference(
+        alone.ratio,
+        math.exp(min(low, middle - usual * error)),
+        math.exp(max(high, middle + usual * error)),
+        max(alone.p, p),
+        between,
+    )
+
+
+def run_medians(sample: Iterable[Observation]) -> list[float]:
+    """The median of each run, the oldest first."""
+    runs: dict[str, list[Observation]] = {}
     for each in sample:
-        runs.setdefault(each.run, []).append(each.value)
-    return list(runs.values())
+        runs.setdefault(each.run, []).append(each)
+    ordered = sorted(runs.values(), key=lambda run: min(each.time for each in run))
+    return [median(each.value for each in run) for run in ordered]
+
+
+def spread_of_runs(groups: Iterable[Sequence[float]]) -> RunSpread | None:
+    """How runs of one machine differ; None where fewer than `LEAST_FREEDOM` degrees of freedom say it.
+
+    groups: medians of runs; what differs between groups is not counted.
+    """
+    logs = [[math.log(value) for value in group] for group in groups if len(group) > 1 and min(group) > 0]
+    freedom = sum(len(group) - 1 for group in logs)
+    if freedom < LEAST_FREEDOM:
+        return None
+    squares = [_squares(group) for group in logs]
+    apart = []
+    for group, own in zip(logs, squares, strict=True):
+        n, centre, dof = len(group), fmean(group), freedom - min(2, len(group) - 1)
+        rest = sum(squares) - own
+        for x, y in combinations([x - centre for x in group], 2):
+            # the squares of the others about their own mean, which is −(x + y)/(n − 2)
+            others = own - x**2 - y**2 - (x + y) ** 2 / (n - 2) if n > 2 else 0.0
+            sd = max(math.sqrt(max(rest + others, 0.0) / dof), _LEAST_SPREAD)
+            apart.append(abs(x - y) / (sd * math.sqrt(2)))
+    return RunSpread(max(_deviation(logs), _LEAST_SPREAD), tuple(apart))
+
+
+def _deviation(groups: Sequence[Sequence[float]]) -> float:
+    """Standard deviation within groups."""
+    freedom = sum(len(group) - 1 for group in groups)
+    return math.sqrt(sum(map(_squares, groups)) / freedom)
+
+
+def _squares(values: Sequence[float]) -> float:
+    centre = fmean(values)
+    return sum((x - centre) ** 2 for x in values)
 
 
 def shift_interval(
@@ -199,7 +286,8 @@ def _trimmed(values: Sequence[float], drift: float) -> _Trimmed:
     return _Trimmed(fmean(kept), squares / (h * (h - 1)) * drift, h - 1)
 
 
-def _yuen(shift: float, variance: float, parts: Sequence[_Trimmed]) -> float:
+def _yuen(a: _Trimmed, b: _Trimmed) -> float:
+    shift, variance, parts = abs(b.mean - a.mean), a.variance + b.variance, (a, b)
     if variance == 0:
         return 1.0 if shift == 0 else 0.0
     spread = sum(part.variance**2 / part.dof for part in parts)
@@ -242,21 +330,3 @@ def _halves(sample: Sequence[Observation]) -> float | None:
     expected = within * sum(1 / len(half) for half in halves)
     # the median of F(1, n − 2) is the square of the upper quartile of Student's t
     return (centres[1] - centres[0]) ** 2 / expected / student_quantile(0.75, n - 2) ** 2
-
-
-def run_to_run(series: Iterable[Sequence[Observation]], assumed: float = RUN_TO_RUN) -> float:
-    """Standard deviation of the logarithms of run medians, pooled over series of two runs or more.
-
-    Root of the median variance over its expectation (χ²: Wilson, Hilferty, PNAS 17, 1931); never below
-    `assumed`, which is given back where there are not enough series.
-    """
-    variances = []
-    for sample in series:
-        runs = [math.log(median(run)) for run in by_run(sample) if min(run) > 0]
-        if len(runs) > 1:
-            centre, freedom = fmean(runs), len(runs) - 1
-            typical = (1 - 2 / (9 * freedom)) ** 3  # median of χ² over its degrees of freedom
-            variances.append(sum((x - centre) ** 2 for x in runs) / freedom / typical)
-    if len(variances) < _LEAST_CASES:
-        return assumed
-    return max(assumed, math.sqrt(median(variances)))

@@ -8,12 +8,13 @@ import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from statistics import median
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from npc.page.blocks import plural
 from npc.records.units import format_quantity, format_size
-from report.compare.difference import ENOUGH_RUNS
-from report.compare.pairs import FALSE_DISCOVERY, Comparison, Pair
+from report.compare.difference import ENOUGH_RUNS, LEAST_FREEDOM
+from report.compare.pairs import FALSE_DISCOVERY, Comparison, Half, Pair
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Row = tuple[str, ...]
 
-SCHEMA: Final = 1
+SCHEMA: Final = 2
 _DIGITS: Final = 3
 _COLOURS: Final = {"worse": "red", "better": "green", "different": "yellow"}
 _HEADER: Final = (
@@ -30,7 +31,7 @@ _HEADER: Final = (
 CSV_COLUMNS: Final = (
     "a", "b", "verdict", "test", "metric", "unit", "size", "nodes", "params", "median_a", "median_b", "ratio",
     "low", "high", "p", "adjusted", "launches_a", "launches_b", "runs_a", "runs_b", "reason",
-    "size_a", "size_b",
+    "size_a", "size_b", "disturbed_a", "disturbed_b", "run_to_run",
 )  # fmt: skip
 
 
@@ -45,7 +46,9 @@ def to_json(comparisons: Sequence[Comparison], by: str) -> str:
                 "b": each.b,
                 "runs": dict(zip("ab", each.runs, strict=True)),
                 "unused": dict(zip("ab", each.unused, strict=True)),
-                "noise": dict(zip("ab", map(asdict, each.noise), strict=True)),
+                "disturbed": dict(zip("ab", each.disturbed, strict=True)),
+                "drift": dict(zip("ab", each.drift, strict=True)),
+                "earlier": dict(zip("ab", each.earlier, strict=True)),
                 "environment": None
                 if each.environment is None
                 else [fact._asdict() for fact in each.environment],
@@ -73,6 +76,7 @@ def to_csv(comparisons: Sequence[Comparison]) -> str:
                         f"launches_{side}": half.launches,
                         f"runs_{side}": half.runs,
                         f"size_{side}": half.size,
+                        f"disturbed_{side}": half.disturbed,
                     }
             writer.writerow({name: "" if row.get(name) is None else row[name] for name in CSV_COLUMNS})
     return stream.getvalue()
@@ -150,8 +154,15 @@ def cells(pair: Pair) -> Row:
         ),
         "" if pair.ratio is None else _ratio(pair.ratio),
         _interval(pair) or pair.reason,
-        "/".join("–" if half is None else str(half.launches) for half in (pair.a, pair.b)),
+        "/".join(map(_launches, (pair.a, pair.b))),
     )
+
+
+def _launches(half: Half | None) -> str:
+    """How many, and how many disturbed ones were left out."""
+    if half is None:
+        return "–"
+    return f"{half.launches} ({half.disturbed} disturbed)" if half.disturbed else str(half.launches)
 
 
 def _sizes(pair: Pair) -> str:
@@ -171,13 +182,20 @@ def _interval(pair: Pair) -> str:
 
 def headline(comparison: Comparison) -> str:
     """The comparison in a sentence."""
-    counts = Counter[str](pair.verdict for pair in comparison.pairs)
-    words = [
-        f"{counts[verdict]} {verdict}"
-        for verdict in ("worse", "better", "different", "same", "not comparable")
-        if counts[verdict]
-    ]
+    counts = Counter((pair.verdict, pair.reason) for pair in comparison.pairs)
+    words = []
+    for verdict in ("worse", "better", "different", "same", "not comparable"):
+        of_verdict = {reason: number for (each, reason), number in counts.items() if each == verdict}
+        if verdict == "different":
+            words += [_differ(number, reason) for reason, number in of_verdict.items()]
+        elif of_verdict:
+            words.append(f"{sum(of_verdict.values())} {verdict}")
     return f"B = {comparison.b} against A = {comparison.a}: {', '.join(words) or 'no series at all'}."
+
+
+def _differ(number: int, reason: str) -> str:
+    """``4 differ between two single runs``."""
+    return f"{number} {'differs' if number == 1 else 'differ'} {reason}" if reason else f"{number} different"
 
 
 def remarks(comparison: Comparison, everything: bool = False) -> list[str]:
@@ -212,16 +230,8 @@ def remarks(comparison: Comparison, everything: bool = False) -> list[str]:
             f"{each[2] or 'not told'} in B",
         )
         found.append(f"Measured in other circumstances: {told}.")
-    if min(comparison.runs) >= ENOUGH_RUNS:
-        found.append("The medians of runs were compared: a run is the unit of repetition.")
-    elif same or comparison.of("better", "worse", "different"):
-        few = "One run a side cannot show" if comparison.runs == (1, 1) else "So few runs hardly show"
-        between = max(noise.run_to_run for noise in comparison.noise)
-        found.append(
-            f"{few} how runs of one machine differ: {between:.1%} is in the intervals for that "
-            "(--run-to-run); four runs a side or more need no such figure."
-        )
-    drift = max(noise.drift for noise in comparison.noise)
+    found += _about_runs(comparison)
+    drift = max(comparison.drift)
     if drift > 1.5:
         found.append(
             f"A run drifted while it measured: {drift:.1f} launches count as one, so intervals are wider."
@@ -237,11 +247,55 @@ def remarks(comparison: Comparison, everything: bool = False) -> list[str]:
             "Whether machine and software are the same is not known: no environment.json lies with the "
             "records of one side at least."
         )
-    if comparison.of("better", "worse", "different"):
+    for name, disturbed in zip((comparison.a, comparison.b), comparison.disturbed, strict=True):
+        if disturbed:
+            found.append(f"Disturbed in {name}: {disturbed} (npc check says by whom).")
+    if called := comparison.of("better", "worse", "different"):
+        tools = sorted({pair.test.split(" ")[0] for pair in called})
         found.append(
-            f"Of the differences called, {FALSE_DISCOVERY:.0%} at most may be wrong (Benjamini, Hochberg)."
+            f"Of two runs between which nothing changed, {FALSE_DISCOVERY:.0%} at most show any difference "
+            "(Benjamini, Hochberg). Sizes and kernels of one run go up and down together: "
+            f"{len(called)} series that differ are of {plural(len(tools), 'benchmark')} ({', '.join(tools)})."
         )
     return found
+
+
+def _about_runs(comparison: Comparison) -> list[str]:
+    """What is known of how runs of the machine differ, which launches cannot show."""
+    if min(comparison.runs) >= ENOUGH_RUNS:
+        return ["The medians of runs were compared: a run is the unit of repetition."]
+    compared = comparison.of("better", "worse", "different", "same")
+    known = sorted(pair.run_to_run for pair in compared if pair.run_to_run is not None)
+    unknown = [pair for pair in compared if pair.run_to_run is None]
+    found = []
+    if known:
+        found.append(
+            f"How runs of this machine differ is in the intervals of {len(known)} series: "
+            f"{median(known):.1%} as their median, {known[-1]:.1%} at most (standard deviation)"
+            f"{f', by {_counted(comparison.earlier)}' if any(comparison.earlier) else ''}."
+        )
+    if unknown:
+        differ = sum(pair.verdict == "different" for pair in unknown)
+        none = (
+            f"so none of the {differ} that differ is called better or worse"
+            if differ > 1
+            else (
+                "so what differs is not called better or worse"
+                if differ
+                else "so the intervals are of these runs only"
+            )
+        )
+        found.append(
+            f"How runs of this machine differ is not known for {len(unknown)} series, {none}. It takes four "
+            f"runs a side, or {LEAST_FREEDOM + 1} earlier runs beside these or in the platform's history "
+            f"(there are {_counted(comparison.earlier)}), or --run-to-run."
+        )
+    return found
+
+
+def _counted(earlier: tuple[int, int]) -> str:
+    both = str(earlier[0]) if earlier[0] == earlier[1] else f"{earlier[0]} and {earlier[1]}"
+    return f"{both} earlier run{'' if both == '1' else 's'}"
 
 
 def _most(counts: Counter[T], words: Callable[[int, T], str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -14,17 +14,19 @@ from typing import Final, Literal, NamedTuple
 
 from npc import catalogue
 from npc.records.record import Record
-from npc.records.series import Series, circumstances, test_name
+from npc.records.series import DISTURBED, Series, circumstances, test_name
 from npc.records.units import METRICS, format_size
 from npc.statistics.medians import false_discovery
+from npc.validity.disturbance import in_words, share_of
 from report.compare.difference import (
     LEAST_LAUNCHES,
-    RUN_TO_RUN,
     Observation,
     RunNoise,
+    RunSpread,
     compare_samples,
     design_effect,
-    run_to_run,
+    run_medians,
+    spread_of_runs,
 )
 from report.compare.environments import Fact, environments_differ
 from report.compare.sides import Side
@@ -34,8 +36,8 @@ Change = Literal["better", "worse", "different", "same", "not comparable"]
 FALSE_DISCOVERY: Final = 0.05
 #: Less is of no interest to anybody, even where it is certain.
 LEAST_EFFECT: Final = 0.02
-#: What may be ignored beside params: ``--ignore size``.
-FIELDS: Final = ("size", "nodes", "version")
+#: What may be ignored beside params: ``--ignore size``; with ``disturbed``, disturbed records are used, too.
+FIELDS: Final = ("size", "nodes", "version", DISTURBED)
 #: Tools have message sizes of their own (60 KiB here, 64000 bytes there): those nearest to each other are a
 #: pair, up to this factor.
 NEAR: Final = 2.0
@@ -56,24 +58,34 @@ class _Sample(NamedTuple):
     """The observations of one series on one side, and the records' raw files.
 
     circumstances: every value of each. mixed: variants of the kernel that one run measured side by side.
+    disturbed: how many disturbed records were left out; where there are no others, usable is 0, and they are
+    the observations that are shown.
     """
 
     key: PairKey
+    platform: str
     observations: tuple[Observation, ...]
     raw: tuple[str, ...]
     circumstances: dict[str, str]
     mixed: tuple[str, ...]
+    usable: int
+    disturbed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Half:
-    """One side of a pair: message size, median in SI units, launches, runs, raw files."""
+    """One side of a pair: message size, median in SI units, launches, runs, raw files.
+
+    disturbed: launches that were left out, because others used the CPUs meanwhile. The median is of the rest;
+    where there is none, of them.
+    """
 
     size: int | None
     median: float
     launches: int
     runs: int
     raw: tuple[str, ...]
+    disturbed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +94,9 @@ class Pair:
 
     ratio: B over A; low, high: its 95 % interval; p: two-sided, adjusted: after Benjamini and Hochberg. None
     where there is none. verdict: of B, as seen from A. size: None where the halves have not the same one.
-    reason: why it is not comparable; ignore: what ``--ignore`` has to name so that it may be. circumstances:
-    those in which the sides differ, name → (A's, B's).
+    run_to_run: the standard deviation between runs of the machine that is in them, as a share; None where it
+    is not known. reason: why it is not comparable, or neither better nor worse; ignore: what ``--ignore`` has
+    to name so that it may be. circumstances: those in which the sides differ, name → (A's, B's).
     """
 
     test: str
@@ -100,6 +113,7 @@ class Pair:
     high: float | None = None
     p: float | None = None
     adjusted: float | None = None
+    run_to_run: float | None = None
     reason: str = ""
     ignore: tuple[str, ...] = ()
     circumstances: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -109,16 +123,19 @@ class Pair:
 class Comparison:
     """All pairs of two sides, what matters first. unused: records that were not ``ok``, by side.
 
-    noise: of each side, what was taken into account beside the launches. environment: what the runs'
-    environments differ in, None where they are not known.
+    drift: of each side, how many launches count as one. earlier: how many other runs of each side's platform
+    were there to say how its runs differ. disturbed: what is to be said of disturbed records of each side.
+    environment: what the runs' environments differ in, None where they are not known.
     """
 
     a: str
     b: str
     pairs: tuple[Pair, ...]
-    noise: tuple[RunNoise, RunNoise]
+    drift: tuple[float, float]
     runs: tuple[int, int]
+    earlier: tuple[int, int]
     unused: tuple[int, int]
+    disturbed: tuple[str, str]
     environment: tuple[Fact, ...] | None = None
 
     def of(self, *verdicts: Change) -> list[Pair]:
@@ -131,21 +148,27 @@ class Choice:
     """by: the field that tells the sides apart, ``""`` for none. ignore: params and `FIELDS` that may differ.
 
     statistics: also percentiles and the like, not only headline numbers. least_effect: smaller ones are
-    "same". run_to_run: standard deviation of the logarithms from run to run where it cannot be seen.
+    "same". run_to_run: standard deviation between medians of runs, as a share, where no runs say it.
     """
 
     by: str = ""
     ignore: Collection[str] = ()
     statistics: bool = False
     least_effect: float = LEAST_EFFECT
-    run_to_run: float = RUN_TO_RUN
+    run_to_run: float | None = None
 
 
-def compare_sides(a: Side, b: Side, choice: Choice) -> Comparison:
-    """All series of two sides, paired and judged."""
+def compare_sides(a: Side, b: Side, choice: Choice, earlier: Mapping[str, Side] | None = None) -> Comparison:
+    """All series of two sides, paired and judged.
+
+    earlier: platform → other runs of it (`report.compare.earlier`), which say how its runs differ.
+    """
     found_a, found_b = (_samples(side, choice) for side in (a, b))
-    noise_a, noise_b = (_noise(found, choice) for found in (found_a, found_b))
+    drift = _drift(found_a), _drift(found_b)
+    unusable = _unusable(a, choice), _unusable(b, choice)
+    past = {platform: _samples(side, choice) for platform, side in (earlier or {}).items()}
     pairs: list[Pair] = []
+    comparable: list[tuple[int, _Sample, _Sample, Sequence[RunSpread | None]]] = []
     for key_a, key_b in _matched(found_a, found_b, _most_apart(choice)):
         key = key_a or key_b
         assert key is not None
@@ -153,20 +176,32 @@ def compare_sides(a: Side, b: Side, choice: Choice) -> Comparison:
         if key_a is None or key_b is None:
             others, names = found_b if key_a else found_a, (a.name, b.name)
             reason, ignore = _why_alone(key, others, names, bool(key_a), choice)
+            if key in (of_other := unusable[bool(key_a)]):
+                reason, ignore = f"{of_other[key]} in {names[bool(key_a)]} (npc check says why)", ()
             pairs.append(replace(_alone(key, of_a, of_b, reason), ignore=ignore))
         elif len(of_a) > 1 or len(of_b) > 1:
             pairs.append(_alone(key, of_a, of_b, _why_several(of_a if len(of_a) > 1 else of_b)))
         elif mixed := of_a[0].mixed or of_b[0].mixed:
             pairs.append(_alone(key, of_a, of_b, f"several kernels in one run: {' and '.join(mixed)}"))
         else:
-            pairs.append(_pair(key, of_a[0], of_b[0], noise_a[key_a.test], noise_b[key_b.test]))
+            spreads = _spreads(of_a[0], of_b[0], (key_a, key_b), past, choice)
+            comparable.append((len(pairs), of_a[0], of_b[0], spreads))
+            pairs.append(_alone(key, of_a, of_b, ""))
+    apart = sorted(
+        each for *_, spreads in comparable for spread in set(spreads) if spread for each in spread.apart
+    )
+    for place, one, other, spreads in comparable:
+        noise_a, noise_b = (RunNoise(drift=each, spread=of) for each, of in zip(drift, spreads, strict=True))
+        pairs[place] = _pair(pairs[place], one, other, noise_a, noise_b, apart)
     return Comparison(
         a=a.name,
         b=b.name,
         pairs=tuple(_sorted(_called(pairs, choice.least_effect))),
-        noise=(_widest(noise_a.values()), _widest(noise_b.values())),
+        drift=drift,
         runs=(len(a.records), len(b.records)),
+        earlier=(_others(a, earlier), _others(b, earlier)),
         unused=(a.unused, b.unused),
+        disturbed=(_disturbed(a), _disturbed(b)),
         environment=environments_differ(a, b),
     )
 
@@ -217,10 +252,24 @@ def _samples(side: Side, choice: Choice) -> dict[PairKey, list[_Sample]]:
             key = _key(whole, record, choice)
             if key is not None:
                 series[key][whole].append((run, record))
-    return {key: [_sample(whole, some) for whole, some in by.items()] for key, by in series.items()}
+    alone = DISTURBED not in choice.ignore
+    return {key: [_sample(whole, some, alone) for whole, some in by.items()] for key, by in series.items()}
 
 
-def _sample(key: PairKey, found: Sequence[tuple[str, Record]]) -> _Sample:
+def _unusable(side: Side, choice: Choice) -> dict[PairKey, str]:
+    """PairKey → ``invalid`` or the like, of the series that have records but no usable one."""
+    found = {}
+    for _, record in side.all_records():
+        if not record.ok and (key := _key(_whole_key(record), record, choice)):
+            found[key] = record.status.partition(":")[0]
+    return found
+
+
+def _sample(key: PairKey, found: Sequence[tuple[str, Record]], alone: bool) -> _Sample:
+    """alone: without disturbed records, as long as there are others."""
+    kept = [(run, record) for run, record in found if not alone or not share_of(record)]
+    disturbed = len(found) - len(kept)
+    found = kept or found
     observations = tuple(Observation(record.time, run, record.value or 0.0) for run, record in found)
     seen: defaultdict[str, dict[str, None]] = defaultdict(dict)
     kernels: defaultdict[str, dict[str, None]] = defaultdict(dict)
@@ -229,12 +278,16 @@ def _sample(key: PairKey, found: Sequence[tuple[str, Record]]) -> _Sample:
             seen[name][text] = None
             if name == "kernel":
                 kernels[run][text] = None
+    seen.pop(DISTURBED, None)
     return _Sample(
         key,
+        found[0][1].platform,
         observations,
         tuple(dict.fromkeys(record.raw for _, record in found)),
         {name: ", ".join(texts) for name, texts in seen.items()},
         next((tuple(names) for names in kernels.values() if len(names) > 1), ()),
+        len(kept),
+        disturbed,
     )
 
 
@@ -268,10 +321,9 @@ def _key(whole: PairKey, record: Record, choice: Choice) -> PairKey | None:
     )
 
 
-def _noise(found: dict[PairKey, list[_Sample]], choice: Choice) -> defaultdict[str, RunNoise]:
-    """What is known of each test's noise beside its launches: drift of the whole side, runs of the tool."""
+def _drift(found: Mapping[PairKey, Sequence[_Sample]]) -> float:
+    """The design effect of a side."""
     cases: defaultdict[tuple[str, str], list[list[Observation]]] = defaultdict(list)
-    tools: defaultdict[str, list[tuple[Observation, ...]]] = defaultdict(list)
     for key, samples in found.items():
         for sample in samples:
             runs: defaultdict[str, list[Observation]] = defaultdict(list)
@@ -279,26 +331,58 @@ def _noise(found: dict[PairKey, list[_Sample]], choice: Choice) -> defaultdict[s
                 runs[each.run].append(each)
             for run, some in runs.items():
                 cases[key.test, run].append(some)
-            tools[key.test.split(" ")[0]].append(sample.observations)
-    drift = design_effect(cases.values())
-    between = {tool: run_to_run(series, choice.run_to_run) for tool, series in tools.items()}
-    known = defaultdict(lambda: RunNoise(drift=drift, run_to_run=choice.run_to_run))
-    for key in found:
-        known[key.test] = RunNoise(drift=drift, run_to_run=between[key.test.split(" ")[0]])
-    return known
+    return design_effect(cases.values())
 
 
-def _widest(noises: Iterable[RunNoise]) -> RunNoise:
-    found = list(noises) or [RunNoise()]
-    return RunNoise(
-        drift=max(noise.drift for noise in found), run_to_run=max(noise.run_to_run for noise in found)
-    )
+def _spreads(
+    a: _Sample,
+    b: _Sample,
+    keys: tuple[PairKey, PairKey],
+    past: Mapping[str, Mapping[PairKey, Sequence[_Sample]]],
+    choice: Choice,
+) -> Sequence[RunSpread | None]:
+    """How runs differ on either side: by the runs of both sides and earlier ones, where test and platform are
+    the same, else by each side's own."""
+    groups = [
+        [
+            run_medians(sample.observations),
+            *(
+                run_medians(other.observations)
+                for other in past.get(sample.platform, {}).get(key, ())
+                if other.usable and other.key.test == sample.key.test
+            ),
+        ]
+        for sample, key in zip((a, b), keys, strict=True)
+    ]
+    if (a.platform, keys[0], a.key.test) == (b.platform, keys[1], b.key.test):
+        spreads = [spread_of_runs([*groups[0], groups[1][0]])] * 2
+    else:
+        spreads = [spread_of_runs(each) for each in groups]
+    if choice.run_to_run is not None:
+        spreads = [each or RunSpread(choice.run_to_run) for each in spreads]
+    return spreads
+
+
+def _others(side: Side, earlier: Mapping[str, Side] | None) -> int:
+    """How many earlier runs there are of the side's platforms."""
+    platforms = {record.platform for _, record in side.all_records()}
+    return sum(len(runs.records) for platform, runs in (earlier or {}).items() if platform in platforms)
+
+
+def _disturbed(side: Side) -> str:
+    return in_words(record for _, record in side.all_records())
 
 
 def _half(sample: _Sample) -> Half:
     values = [each.value for each in sample.observations]
-    runs = len({each.run for each in sample.observations})
-    return Half(size=sample.key.size, median=median(values), launches=len(values), runs=runs, raw=sample.raw)
+    return Half(
+        size=sample.key.size,
+        median=median(values),
+        launches=sample.usable,
+        runs=len({each.run for each in sample.observations}),
+        raw=sample.raw,
+        disturbed=sample.disturbed,
+    )
 
 
 def _alone(key: PairKey, of_a: Sequence[_Sample], of_b: Sequence[_Sample], reason: str) -> Pair:
@@ -316,21 +400,46 @@ def _alone(key: PairKey, of_a: Sequence[_Sample], of_b: Sequence[_Sample], reaso
     )
 
 
-def _pair(key: PairKey, a: _Sample, b: _Sample, noise_a: RunNoise, noise_b: RunNoise) -> Pair:
+def _pair(
+    pair: Pair, a: _Sample, b: _Sample, noise_a: RunNoise, noise_b: RunNoise, apart: Sequence[float]
+) -> Pair:
+    """The pair with what its halves tell."""
     names = sorted(a.circumstances.keys() | b.circumstances.keys())
     both = {name: (a.circumstances.get(name, ""), b.circumstances.get(name, "")) for name in names}
     pair = replace(
-        _alone(key, [a], [b], ""),
-        size=key.size if a.key.size == b.key.size else None,
+        pair,
+        size=pair.size if a.key.size == b.key.size else None,
         circumstances={name: texts for name, texts in both.items() if texts[0] != texts[1]},
     )
-    least = min(len(a.observations), len(b.observations))
-    if least < LEAST_LAUNCHES:
-        found = f"{len(a.observations)} and {len(b.observations)} launches"
+    few = [side for side, sample in (("A", a), ("B", b)) if sample.usable < LEAST_LAUNCHES]
+    if few and min(a.usable + a.disturbed, b.usable + b.disturbed) >= LEAST_LAUNCHES:
+        reason = f"disturbed: others used the CPUs in {' and '.join(few)}"
+        return replace(pair, reason=reason, ignore=(DISTURBED,))
+    if few:
+        found = f"{a.usable} and {b.usable} launches"
         needed = f"{LEAST_LAUNCHES} each are needed (npc characterise --set samples={LEAST_LAUNCHES})"
         return replace(pair, reason=f"too few samples: {found}, {needed}")
-    told = compare_samples(a.observations, b.observations, noise_a, noise_b)
-    return replace(pair, verdict="same", ratio=told.ratio, low=told.low, high=told.high, p=told.p)
+    told = compare_samples(a.observations, b.observations, noise_a, noise_b, apart)
+    return replace(
+        pair,
+        verdict="same",
+        ratio=told.ratio,
+        low=told.low,
+        high=told.high,
+        p=told.p,
+        run_to_run=told.run_to_run,
+        reason=_between(a, b) if told.run_to_run is None else "",
+    )
+
+
+def _between(a: _Sample, b: _Sample) -> str:
+    """Between how many runs a difference is that no runs of the machine explain."""
+    runs = [{each.run for each in sample.observations} for sample in (a, b)]
+    if runs[0] == runs[1] and len(runs[0]) == 1:
+        return "within one single run"
+    if len(runs[0]) == len(runs[1]) == 1:
+        return "between two single runs"
+    return f"between {len(runs[0])} and {len(runs[1])} runs"
 
 
 def _called(pairs: Sequence[Pair], least_effect: float) -> Iterator[Pair]:
@@ -342,7 +451,8 @@ def _called(pairs: Sequence[Pair], least_effect: float) -> Iterator[Pair]:
             yield pair
             continue
         pair = replace(pair, adjusted=adjusted[place])
-        yield replace(pair, verdict=_verdict(pair)) if _differs(pair, least_effect) else pair
+        differs = _differs(pair, least_effect)
+        yield replace(pair, verdict=_verdict(pair)) if differs else replace(pair, reason="")
 
 
 def _differs(pair: Pair, least_effect: float) -> bool:
@@ -355,6 +465,12 @@ def _differs(pair: Pair, least_effect: float) -> bool:
 
 
 def _verdict(pair: Pair) -> Change:
+    assert pair.a is not None and pair.b is not None
+    return "different" if pair.run_to_run is None else direction(pair)
+
+
+def direction(pair: Pair) -> Change:
+    """Whether what B shows is better or worse, chance or not; ``different`` where it is neither."""
     assert pair.a is not None and pair.b is not None
     better = METRICS[pair.metric].better
     if better == "neither":

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 from npc.page.blocks import Block, Cell, Table, Text
 from npc.records.units import format_quantity
+from report.compare.earlier import EarlierRuns
 from report.compare.outputs import cells, headline, remarks
 from report.compare.pairs import Choice, Half, Pair, compare_sides
 from report.compare.sides import Side
+from report.history import usual_history
 from report.runs import Report, Run
 from report.sections import Absent, environment, runs_of
 
@@ -21,13 +23,15 @@ def build(report: Report) -> Iterator[Block]:
     """What differs between the first run and each other one."""
     if len(runs_of(report)) < 2:
         raise Absent("one run has nothing to be compared with; name several")
+    past = EarlierRuns([_side(run) for run in report.runs], usual_history())
     first = report.runs[0]
     for other in report.runs[1:]:
-        yield from _compared(first, other)
+        yield from _compared(first, other, past)
 
 
-def _compared(a: Run, b: Run) -> Iterator[Block]:
-    found = compare_sides(_side(a), _side(b), Choice())
+def _compared(a: Run, b: Run, past: EarlierRuns) -> Iterator[Block]:
+    sides = _side(a), _side(b)
+    found = compare_sides(*sides, Choice(), past.before(*sides))
     yield Text(headline(found))
     for line in remarks(found):
         yield Text(line)

@@ -1,0 +1,103 @@
+"""Earlier runs of the platforms that are compared: they say how the runs of one machine differ.
+
+Looked for beside the runs that are compared (``runs/*``) and in the platform's history. A run counts that
+began before the later of the two sides. A step between such runs counts as spread, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from npc import status_line
+from npc.records.history import History, InvalidHistory
+from npc.records.record import InvalidRecord, Record
+from npc.records.run import RECORDS, read_run
+from npc.records.series import REMEASURED
+from report.compare.difference import ENOUGH_RUNS
+from report.compare.sides import Side
+
+#: Of the last so many runs and nights of a platform: 435 pairs.
+_MOST: Final = 30
+
+
+class _Run(NamedTuple):
+    """A run of one platform. begun: time of its first record."""
+
+    platform: str
+    begun: str
+    name: str
+    records: Sequence[Record]
+
+
+class EarlierRuns:
+    """The runs beside `sides`, and those of the histories in the folder `history`; read when asked for."""
+
+    def __init__(self, sides: Sequence[Side], history: Path) -> None:
+        self._sides = sides
+        self._history = history
+
+    def before(self, a: Side, b: Side) -> Mapping[str, Side]:
+        """Platform → its runs that began before one of the sides did, but those of the sides."""
+        if min(len(a.records), len(b.records)) >= ENOUGH_RUNS:
+            return {}
+        begun = [max(each.begun for each in _runs(side)) for side in (a, b) if any(side.all_records())]
+        if len(begun) < 2:
+            return {}
+        own = {(each.platform, each.begun) for side in (a, b) for each in _runs(side)}
+        found: dict[str, dict[str, Sequence[Record]]] = {}
+        for run in self._found:
+            if run.begun < max(begun) and (run.platform, run.begun) not in own:
+                found.setdefault(run.platform, {})[run.name] = run.records
+        return {
+            platform: Side(platform, dict(list(runs.items())[-_MOST:])) for platform, runs in found.items()
+        }
+
+    @cached_property
+    def _found(self) -> list[_Run]:
+        """Every run once, the oldest first."""
+        platforms = {record.platform for side in self._sides for _, record in side.all_records()}
+        runs = [*self._beside(), *(run for platform in platforms for run in self._nights(platform))]
+        once = {(run.platform, run.begun): run for run in runs if run.platform in platforms}
+        return sorted(once.values(), key=lambda run: run.begun)
+
+    def _beside(self) -> Iterable[_Run]:
+        own = {folder.resolve() for side in self._sides for folder in side.folders.values()}
+        places = dict.fromkeys(folder.parent for folder in own)
+        beside = [path.parent for place in places for path in place.glob(f"*/{RECORDS}")]
+        beside.sort(key=lambda folder: ((folder / RECORDS).stat().st_mtime, folder))
+        for folder in beside[-2 * _MOST :]:
+            if folder not in own:
+                status_line.show(f"reading {folder.name}, an earlier run")
+                with contextlib.suppress(OSError, InvalidRecord, UnicodeDecodeError):
+                    yield from _runs(Side("", {str(folder): read_run(folder)}))
+        yield from (run for side in self._sides for run in _runs(side))
+
+    def _nights(self, platform: str) -> Iterable[_Run]:
+        folder = self._history / platform
+        if not platform or not folder.is_dir():
+            return
+        latest = max(run.begun for side in self._sides for run in _runs(side))
+        with contextlib.closing(History(folder, status_line.show)) as past:
+            try:
+                nights = [night for night in past.nights() if night.begun < latest][-_MOST:]
+                for night in nights:
+                    first = [
+                        record for record in past.records(run=night.run) if REMEASURED not in record.params
+                    ]
+                    yield from _runs(Side("", {night.run: first}))
+            except InvalidHistory:
+                return  # who compares nights of it is told
+
+
+def _runs(side: Side) -> Iterable[_Run]:
+    """The runs of a side, a platform each."""
+    for name, records in side.records.items():
+        by_platform: dict[str, list[Record]] = {}
+        for record in records:
+            by_platform.setdefault(record.platform, []).append(record)
+        for platform, own in by_platform.items():
+            yield _Run(platform, min(record.time for record in own), name, own)

@@ -122,51 +122,61 @@ def compare_samples(
         return Difference(None, None, None, rank_test(*units), 0.0 if enough else None)
     if enough:
         logs_a, logs_b = ([math.log(value) for value in medians] for medians in (medians_a, medians_b))
-        return _by_ranks(logs_a, logs_b, 1.0, 1.0, _deviation([logs_a, logs_b]))
+        return _by_ranks(logs_a, logs_b, run_to_run=_deviation([logs_a, logs_b]))
     logs_a, logs_b = ([math.log(each.value) for each in sample] for sample in (a, b))
-    alone = _by_ranks(logs_a, logs_b, noise_a.drift, noise_b.drift, None)
+    drift = noise_a.drift, noise_b.drift
     if noise_a.spread is None or noise_b.spread is None:
-        return alone
-    error = math.hypot(
-        noise_a.spread.sd / math.sqrt(len(medians_a)), noise_b.spread.sd / math.sqrt(len(medians_b))
-    )
-    between = math.sqrt((noise_a.spread.sd**2 + noise_b.spread.sd**2) / 2)
-    return _widened(alone, error, between, apart)
+        return _by_ranks(logs_a, logs_b, drift)
+    between = noise_a.spread.sd**2 / len(medians_a) + noise_b.spread.sd**2 / len(medians_b)
+    known = math.sqrt((noise_a.spread.sd**2 + noise_b.spread.sd**2) / 2)
+    if not apart:
+        return _by_ranks(logs_a, logs_b, drift, between, known)
+    return _by_runs(_by_ranks(logs_a, logs_b, drift, run_to_run=known), math.sqrt(between), apart)
 
 
 def _by_ranks(
-    a: Sequence[float], b: Sequence[float], drift_a: float, drift_b: float, between: float | None
+    a: Sequence[float],
+    b: Sequence[float],
+    drift: tuple[float, float] = (1.0, 1.0),
+    between: float = 0.0,
+    run_to_run: float | None = None,
 ) -> Difference:
-    """The difference of two samples of logarithms, whose values are launches or medians of runs."""
+    """The difference of two samples of logarithms, whose values are launches or medians of runs.
+
+    between: the variance that runs add to it.
+    """
     low, middle, high = shift_interval(a, b)
-    wider = math.sqrt(max(drift_a, drift_b))
-    parts = _trimmed(a, drift_a), _trimmed(b, drift_b)
+    z = NormalDist().inv_cdf((1 + LEVEL) / 2)
+
+    def widened(half: float) -> float:
+        return math.sqrt(half**2 * max(drift) + z**2 * between)
+
+    parts = _trimmed(a, drift[0]), _trimmed(b, drift[1])
+    shift, variance = abs(parts[1].mean - parts[0].mean), sum(part.variance for part in parts) + between
     return Difference(
         math.exp(middle),
-        math.exp(middle - wider * (middle - low)),
-        math.exp(middle + wider * (high - middle)),
-        _yuen(*parts),
-        between,
+        math.exp(middle - widened(middle - low)),
+        math.exp(middle + widened(high - middle)),
+        _yuen(shift, variance, parts),
+        run_to_run,
     )
 
 
-def _widened(alone: Difference, error: float, between: float, apart: Sequence[float]) -> Difference:
-    """What launches alone say, no more certain than runs of the machine allow; error: of the difference."""
-    assert alone.ratio and alone.low and alone.high
-    middle, low, high = (math.log(each) for each in (alone.ratio, alone.low, alone.high))
-    deviations = abs(middle) / error if error else math.inf
-    if apart:
-        usual = apart[min(math.ceil(LEVEL * (len(apart) + 1)), len(apart)) - 1]
-        p = (1 + len(apart) - bisect_left(apart, deviations)) / (1 + len(apart))
-    else:
-        usual = NormalDist().inv_cdf((1 + LEVEL) / 2)
-        p = 2 * NormalDist().cdf(-deviations)
+def _by_runs(launches: Difference, error: float, apart: Sequence[float]) -> Difference:
+    """By how often runs of the machine differ so much; no more certain than the launches allow.
+
+    error: standard deviation of the difference.
+    """
+    assert launches.ratio and launches.low and launches.high
+    middle, low, high = (math.log(each) for each in (launches.ratio, launches.low, launches.high))
+    usual = apart[min(math.ceil(LEVEL * (len(apart) + 1)), len(apart)) - 1]
+    larger = len(apart) - bisect_left(apart, abs(middle) / error)
     return Difference(
-        alone.ratio,
+        launches.ratio,
         math.exp(min(low, middle - usual * error)),
         math.exp(max(high, middle + usual * error)),
-        max(alone.p, p),
-        between,
+        (1 + larger) / (1 + len(apart)),
+        launches.run_to_run,
     )
 
 
@@ -286,8 +296,7 @@ def _trimmed(values: Sequence[float], drift: float) -> _Trimmed:
     return _Trimmed(fmean(kept), squares / (h * (h - 1)) * drift, h - 1)
 
 
-def _yuen(a: _Trimmed, b: _Trimmed) -> float:
-    shift, variance, parts = abs(b.mean - a.mean), a.variance + b.variance, (a, b)
+def _yuen(shift: float, variance: float, parts: Sequence[_Trimmed]) -> float:
     if variance == 0:
         return 1.0 if shift == 0 else 0.0
     spread = sum(part.variance**2 / part.dof for part in parts)

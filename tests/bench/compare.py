@@ -10,6 +10,7 @@ A row is right if at most 5 % of the series of identical runs are called differe
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import random
 import subprocess
@@ -22,7 +23,7 @@ from pathlib import Path
 from npc.records.record import Record, save_csv
 from report.compare.pairs import Choice, Comparison, compare_sides
 from report.compare.sides import Side, read_side
-from tests.made.launch_noise import NOISES, Noise, simulated
+from tests.made.launch_noise import CASES, NOISES, RUN_NOISES, SIZES, Noise, RunNoise, simulated
 from tests.paths import ROOT
 
 MOST_WRONG = 0.05
@@ -55,6 +56,38 @@ def wrong(pairs: int, noise: Noise, runs: int = 1, drift: float = 0.0, between: 
     return sum(found) / len(found)
 
 
+def wrong_single(pairs: int, between: RunNoise, earlier: int = 20, slower: float = 0.0) -> float:
+    """Share of series called better or worse, of so many pairs of single runs that follow `earlier` ones.
+
+    Half of the cases share the luck of their run, as the kernels of one tool do. slower: by how much the
+    latency of those is multiplied in the last run; then the share of theirs that is called worse.
+    """
+    rng = random.Random(3)
+    cases = [f"test{case}" for case in range(CASES)]
+    together = cases[: CASES // 2]
+    shares = []
+    for _ in range(pairs):
+        runs = earlier + 2
+        shared = between(rng, runs)
+        levels = {case: shared if case in together else between(rng, runs) for case in cases}
+        made = []
+        for run in range(runs):
+            bad = 1 + slower if run == runs - 1 else 1.0
+            factors = {
+                case: math.exp(-level[run]) * (bad if case in together else 1.0)
+                for case, level in levels.items()
+            }
+            made.append(simulated(rng, NOISES["normal"], factors=factors, day=run + 1, sizes=SIZES[:1]))
+        past = {"fuchs": side("E", *made[:earlier])}
+        comparison = compare_sides(side("A", made[-2]), side("B", made[-1]), Choice(), past)
+        if slower:
+            worse = {pair.test.split(" ")[1] for pair in comparison.of("worse")}
+            shares.append(len(worse & set(together)) / len(together))
+        else:
+            shares.append(len(comparison.of("better", "worse")) / len(comparison.pairs))
+    return sum(shares) / len(shares)
+
+
 def found(pairs: int, noise: Noise, slower: float, runs: int = 1, drift: float = 0.0) -> float:
     """Share of the series of two slower cases, among all others alike, that are called worse."""
     rng = random.Random(2)
@@ -63,7 +96,7 @@ def found(pairs: int, noise: Noise, slower: float, runs: int = 1, drift: float =
     for _ in range(pairs):
         a = side("A", *(simulated(rng, noise, drift=drift) for _ in range(runs)))
         b = side("B", *(simulated(rng, noise, drift=drift, factors=factors) for _ in range(runs)))
-        for pair in compare_sides(a, b, Choice()).pairs:
+        for pair in compare_sides(a, b, Choice(run_to_run=0.01)).pairs:
             if pair.test.split(" ")[1] in factors:
                 total += 1
                 hits += pair.verdict == "worse"
@@ -113,19 +146,28 @@ def main() -> int:
     if arguments.real:
         return _real(arguments.real, arguments.keep)
     pairs, bad = arguments.pairs, 0
-    columns = ("one run", "drift 2 %", "runs 1 %", "2 runs", "5 runs")
+    columns = ("one run", "drift 2 %", "5 runs")
     print(f"{'noise':14}" + "".join(f" {name:>9}" for name in columns) + "   10 % slower: found")
     for name, noise in NOISES.items():
         shares = [
             wrong(pairs, noise),
             wrong(pairs, noise, drift=0.02),
-            wrong(pairs, noise, between=0.01),
-            wrong(pairs // 2, noise, runs=2, between=0.02),
             wrong(pairs // 2, noise, runs=5, between=0.02),
         ]
         seen = found(pairs // 2, noise, 0.1)
         bad += sum(share > MOST_WRONG for share in shares) + (name == "normal" and seen < LEAST_FOUND)
         print(f"{name:14}" + "".join(f" {share:>9.1%}" for share in shares) + f"   {seen:.0%}")
+    print(f"\n{'between runs':14} {'15 earlier':>11} {'28 earlier':>11}   15 % slower: found with 15, 28")
+    for name, between in RUN_NOISES.items():
+        shares = [wrong_single(pairs, between, earlier) for earlier in (15, 28)]
+        powers = [wrong_single(pairs // 2, between, earlier, 0.15) for earlier in (15, 28)]
+        bad += sum(share > MOST_WRONG for share in shares)
+        print(
+            f"{name:14}"
+            + "".join(f" {share:>11.1%}" for share in shares)
+            + "   "
+            + ", ".join(f"{power:.0%}" for power in powers)
+        )
     return bad > 0
 
 

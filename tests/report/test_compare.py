@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from math import comb
 from pathlib import Path
+from statistics import stdev
 
 import pytest
 from hypothesis import given
@@ -21,6 +22,7 @@ from hypothesis import strategies as st
 from npc.page.blocks import Text
 from npc.records.history import History, of_night
 from npc.records.record import Record, replace, save_csv, write_csv
+from npc.records.run import read_run
 from npc.statistics.medians import false_discovery
 from report.compare.difference import (
     Observation,
@@ -28,21 +30,24 @@ from report.compare.difference import (
     compare_samples,
     design_effect,
     rank_test,
-    run_to_run,
     shift_interval,
+    spread_of_runs,
 )
-from report.compare.outputs import remarks
+from report.compare.earlier import EarlierRuns
+from report.compare.outputs import cells, headline, remarks
 from report.compare.pairs import Choice, Pair, compare_sides
 from report.compare.plots import sweeps_of
 from report.compare.sides import NoSide, Side, read_side, split_side
 from report.runs import Report, read_runs
 from report.sections.comparison import build
-from tests.bench.compare import called, found, side, wrong
+from tests.bench.compare import called, found, side, wrong, wrong_single
 from tests.lab import in_process
-from tests.made.launch_noise import NOISES, simulated
+from tests.made.launch_noise import NOISES, RUN_NOISES, simulated
 from tests.made.measured import records
 from tests.paths import ROOT
 
+#: How much runs differ on a machine without earlier runs.
+STEADY = ("--run-to-run", "0.005")
 EXAMPLE = ROOT / "docs" / "example" / "localhost"
 CAPTURED = ROOT / "tests/data" / "compare"
 VALUES = st.lists(st.floats(1e-9, 1e12), min_size=4, max_size=9)
@@ -53,7 +58,9 @@ def observations(values: Sequence[float], run: str = "0") -> list[Observation]:
 
 
 def compared(a: Sequence[Record], b: Sequence[Record], **choice: object) -> tuple[Pair, ...]:
-    return compare_sides(side("A", a), side("B", b), Choice(**choice)).pairs  # type: ignore[arg-type]
+    """The pairs of two runs of a machine whose runs are all alike, if nothing else is said."""
+    chosen = Choice(**{"run_to_run": 0.0, **choice})  # type: ignore[arg-type]
+    return compare_sides(side("A", a), side("B", b), chosen).pairs
 
 
 # --- one pair -----------------------------------------------------------------------------------------
@@ -131,8 +138,8 @@ def test_yuens_test_on_a_worked_example() -> None:
     exact = compare_samples(
         observations([math.exp(x) for x in a]),
         observations([math.exp(x) for x in b]),
-        RunNoise(run_to_run=0),
-        RunNoise(run_to_run=0),
+        RunNoise(),
+        RunNoise(),
     )
     # Student's t with 6 degrees of freedom: tables have 1.943 for 10 % and 2.447 for 5 %
     assert t == pytest.approx(2.384, abs=0.001)
@@ -165,20 +172,28 @@ def test_drift_widens_and_independent_launches_do_not() -> None:
     assert design_effect(cases(0.02)[:3]) == 1.0  # three cases tell nothing
 
 
-def test_the_spread_of_runs_is_estimated_from_all_series() -> None:
+def test_the_spread_of_runs_is_that_of_their_medians() -> None:
     rng = random.Random(4)
-    series = [
-        [
-            observation
-            for run in "abc"
-            for level in [rng.gauss(0, 0.05)]
-            for observation in observations([math.exp(level + rng.gauss(0, 0.001)) for _ in range(6)], run)
-        ]
-        for _ in range(60)
-    ]
-    assert run_to_run(series) == pytest.approx(0.05, rel=0.3)
-    assert run_to_run(series[:4]) == 0.01
-    assert run_to_run([observations([1.0, 1.0, 1.0])] * 9) == 0.01
+    group = [math.exp(rng.gauss(0, 0.05)) for _ in range(30)]
+    spread = spread_of_runs([group, [2 * value for value in group[:5]], [7.0]])
+    assert spread and spread.sd == pytest.approx(0.05, rel=0.3)
+    assert len(spread.apart) == comb(30, 2) + comb(5, 2)
+    few = [math.exp(rng.gauss(0, 0.05)) for _ in range(14)]
+    assert spread_of_runs([few]) is None, "13 degrees of freedom"
+    assert spread_of_runs([few, few[:2]]) is not None
+
+
+@given(st.lists(st.floats(-1, 1), min_size=15, max_size=18), st.integers(0, 15), st.integers(0, 15))
+def test_two_runs_are_measured_by_the_spread_of_the_others(logs: list[float], i: int, j: int) -> None:
+    i, j = sorted((i % len(logs), j % len(logs)))
+    spread = spread_of_runs([[math.exp(x) for x in logs]])
+    assert spread
+    place = list(combinations(range(len(logs)), 2)).index((i, j)) if i < j else None
+    if place is not None:
+        sd = max(stdev([x for k, x in enumerate(logs) if k not in (i, j)]), 1e-4)
+        assert spread.apart[place] == pytest.approx(
+            abs(logs[i] - logs[j]) / sd / math.sqrt(2), rel=1e-3, abs=1e-3
+        )
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
@@ -221,8 +236,8 @@ def test_small_differences_are_the_same_however_certain() -> None:
     spread = [1 + place * 1e-5 for place in range(9)]
     a = list(records("osu", "osu_bw", 1e9, size=8, spread=spread))
     b = list(records("osu", "osu_bw", 1.015e9, size=8, spread=spread))
-    assert [pair.verdict for pair in compared(a, b, run_to_run=0.0)] == ["same"]
-    assert [pair.verdict for pair in compared(a, b, run_to_run=0.0, least_effect=0.01)] == ["better"]
+    assert [pair.verdict for pair in compared(a, b)] == ["same"]
+    assert [pair.verdict for pair in compared(a, b, least_effect=0.01)] == ["better"]
 
 
 def kernel(case: str, **fields: object) -> list[Record]:
@@ -317,7 +332,7 @@ def test_tools_with_other_sizes_are_compared_at_the_nearest() -> None:
         *records("iperf3", "tcp", 1e9, size=131072),
     ]
     iperf3, qperf, sockperf = split_side([Side("run", {"run": of_run})], "benchmark")
-    comparison = compare_sides(qperf, sockperf, Choice(by="benchmark"))
+    comparison = compare_sides(qperf, sockperf, Choice(by="benchmark", run_to_run=0.01))
     near = comparison.pairs[0]
     assert near.verdict == "worse" and near.ratio == pytest.approx(0.5) and near.size is None
     assert near.a and near.b and (near.a.size, near.b.size) == (61440, 64000)
@@ -333,7 +348,7 @@ def test_tools_with_other_sizes_are_compared_at_the_nearest() -> None:
         "other size: 128K in iperf3, 4K in qperf",
     }
     assert {pair.ignore for pair in apart} == {("size",)}
-    told = compare_sides(iperf3, qperf, Choice(by="benchmark", ignore=["size"])).pairs
+    told = compare_sides(iperf3, qperf, Choice(by="benchmark", ignore=["size"], run_to_run=0.01)).pairs
     assert [(pair.verdict, pair.b and pair.b.size) for pair in told] == [
         ("better", 61440),
         ("not comparable", 4096),
@@ -370,7 +385,9 @@ def test_sides_by_what_records_say() -> None:
     split = split_side([Side("run", {"run": of_run})], "params.mpi")
     assert [each.name for each in split] == ["mpich", "openmpi"]
     (pair,) = compare_sides(split[0], split[1], Choice(by="params.mpi")).pairs
-    assert (pair.verdict, pair.ratio) == ("better", pytest.approx(2.0))
+    assert (pair.verdict, pair.reason) == ("different", "within one single run")
+    (pair,) = compare_sides(split[0], split[1], Choice(by="params.mpi", run_to_run=0.01)).pairs
+    assert (pair.verdict, pair.ratio, pair.reason) == ("better", pytest.approx(2.0), "")
     with pytest.raises(NoSide, match="only openmpi"):
         split_side([Side("run", {"run": of_run[:7]})], "params.mpi")
     with pytest.raises(NoSide, match="there are platform, night"):
@@ -385,7 +402,7 @@ def test_tools_are_compared_by_what_they_measure() -> None:
         *records("stream", "triad", 1e10),
     ]
     imb, osu = split_side([Side("run", {"run": of_run})], "benchmark")[:2]
-    pairs = compare_sides(osu, imb, Choice(by="benchmark")).pairs
+    pairs = compare_sides(osu, imb, Choice(by="benchmark", run_to_run=0.01)).pairs
     assert [(pair.test, pair.verdict) for pair in pairs] == [("MPI half round trip", "worse")]
 
 
@@ -410,6 +427,116 @@ def test_with_enough_runs_the_run_is_the_unit() -> None:
     assert far.verdict == "better" and far.a and far.a.runs == 5
 
 
+# --- disturbed records --------------------------------------------------------------------------------
+
+
+def disturbed(measured: Sequence[Record], number: int, share: str = "0.40") -> list[Record]:
+    """The records, the first so many of them at half the value, while others used the CPUs."""
+    return [
+        replace(record, value=(record.value or 0) / 2, params={**record.params, "disturbed": share})
+        if place < number
+        else record
+        for place, record in enumerate(measured)
+    ]
+
+
+def test_disturbed_launches_are_left_out_and_counted() -> None:
+    a = list(records("osu", "osu_bw", 1e9, size=8))
+    assert len(a) == 7
+    comparison = compare_sides(side("A", a), side("B", disturbed(a, 3)), Choice(run_to_run=0.0))
+    (pair,) = comparison.pairs
+    assert pair.verdict == "same" and pair.b and (pair.b.launches, pair.b.disturbed) == (4, 3)
+    assert comparison.disturbed == (
+        "",
+        "3 of 7 usable records were measured while others took 40 % of the CPUs",
+    )
+    assert any(line.startswith("Disturbed in B: 3 of 7 usable records") for line in remarks(comparison))
+    assert cells(pair)[-1] == "7/4 (3 disturbed)"
+
+
+def test_what_is_left_with_too_few_launches_is_not_comparable() -> None:
+    a = list(records("osu", "osu_bw", 1e9, size=8))
+    for b in (disturbed(a, 4), disturbed(a, 7)):
+        (pair,) = compared(a, b)
+        assert pair.verdict == "not comparable" and pair.ratio is None
+        assert (pair.reason, pair.ignore) == ("disturbed: others used the CPUs in B", ("disturbed",))
+    (both,) = compared(disturbed(a, 7), disturbed(a, 7))
+    assert both.reason == "disturbed: others used the CPUs in A and B"
+    (used,) = compared(a, disturbed(a, 7), ignore=["disturbed"])
+    assert (used.verdict, used.ratio) == ("worse", pytest.approx(0.5))
+
+
+def test_a_series_without_a_usable_record_says_so() -> None:
+    a = list(records("osu", "osu_bw", 1e9, size=8))
+    b = [replace(record, status="invalid: others used 1.2 of the 2 CPUs meanwhile") for record in a]
+    assert [pair.reason for pair in compared(a, b)] == ["invalid in B (npc check says why)"]
+    assert [pair.reason for pair in compared(b, a)] == ["invalid in A (npc check says why)"]
+
+
+# --- single runs --------------------------------------------------------------------------------------
+
+
+def stream(level: float, day: int = 1) -> list[Record]:
+    """A run of STREAM whose six launches agree to a percent."""
+    return [
+        replace(record, time=f"2026-11-{day:02d}T08:{record.sample:02d}:00+00:00")
+        for kernel in ("copy", "scale", "add", "triad")
+        for record in records("stream", kernel, level, spread=[1.0, 1.002, 0.998, 1.004, 0.996, 1.001])
+    ]
+
+
+def test_single_runs_differ_and_are_never_worse() -> None:
+    """All kernels of one STREAM run a fifth below those of the other, with launches that agree."""
+    a = stream(1e10)
+    b = [replace(record, value=(record.value or 0) * 0.8) for record in a]
+    comparison = compare_sides(side("A", a), side("B", b), Choice())
+    assert {(pair.verdict, pair.reason, pair.run_to_run) for pair in comparison.pairs} == {
+        ("different", "between two single runs", None)
+    }
+    assert headline(comparison) == "B = B against A = A: 4 differ between two single runs."
+    (told,) = [line for line in remarks(comparison) if line.startswith("How runs of this machine differ")]
+    assert "is not known for 4 series, so none of the 4 that differ is called better or worse" in told
+    assert "15 earlier runs" in told and "(there are 0 earlier runs)" in told
+
+
+@pytest.fixture(scope="module")
+def beside(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Seventeen runs of one machine that differ by 2 %, the last at 85 % of the usual, one night each."""
+    folder = tmp_path_factory.mktemp("runs")
+    rng = random.Random(11)
+    for number in range(17):
+        level = 1e10 * math.exp(rng.gauss(0, 0.02)) * (0.85 if number == 16 else 1.0)
+        (folder / f"{number:06d}").mkdir()
+        save_csv(stream(level, number + 1), folder / f"{number:06d}" / "records.csv")
+    return folder
+
+
+def test_runs_beside_them_say_how_single_runs_differ(beside: Path, tmp_path: Path) -> None:
+    last, before = beside / "000016", beside / "000015"
+    worse = npc(before, last, cwd=tmp_path).stdout
+    assert worse.startswith("B = 000016 against A = 000015: 4 worse.\n")
+    assert "in the intervals of 4 series" in worse and "by 15 earlier runs" in worse
+    assert "4 series that differ are of 1 benchmark (stream)" in worse
+    # two runs that differ as runs of this machine do, and two before which there was nothing to know
+    sides = [read_side(str(beside / name), tmp_path) for name in ("000013", "000014", "000000", "000001")]
+    past = EarlierRuns(sides, tmp_path)
+    assert list(past.before(sides[2], sides[3])) == []
+    assert {name: len(side.records) for name, side in past.before(*sides[:2]).items()} == {"fuchs": 13}
+
+
+def test_nights_of_the_history_say_how_single_runs_differ(beside: Path, tmp_path: Path) -> None:
+    history = History(tmp_path / "history" / "fuchs")
+    for run in sorted(beside.iterdir())[:15]:
+        found = [replace(record, platform="fuchs") for record in read_run(run)]
+        history.append(of_night(found, run.name))
+    for name in ("000015", "000016"):
+        (tmp_path / name).mkdir()
+        found = [replace(record, platform="fuchs") for record in read_run(beside / name)]
+        save_csv(found, tmp_path / name / "records.csv")
+    ended = npc("000015", "000016", cwd=tmp_path)
+    assert "4 worse" in ended.stdout and "by 15 earlier runs" in ended.stdout, ended.stdout + ended.stderr
+
+
 # --- how often it is wrong ----------------------------------------------------------------------------
 
 
@@ -427,9 +554,13 @@ def test_a_difference_of_a_tenth_is_seen() -> None:
 def test_of_50_pairs_of_identical_runs_few_series_are_called_different(noise: str) -> None:
     assert wrong(50, NOISES[noise]) <= 0.05
     assert wrong(50, NOISES[noise], drift=0.02) <= 0.05
-    assert wrong(50, NOISES[noise], between=0.01) <= 0.05
-    assert wrong(25, NOISES[noise], runs=2, between=0.02) <= 0.05
     assert wrong(25, NOISES[noise], runs=5, between=0.02) <= 0.05
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", RUN_NOISES)
+def test_single_runs_with_any_noise_between_runs_are_seldom_called_worse(kind: str) -> None:
+    assert wrong_single(40, RUN_NOISES[kind]) <= 0.05
 
 
 # --- the command --------------------------------------------------------------------------------------
@@ -452,7 +583,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def test_the_table_shows_the_differences_and_counts_the_rest(two: tuple[Path, Path]) -> None:
-    ended = npc(*two)
+    ended = npc(*two, *STEADY)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith("B = second against A = first: 8 worse, 40 same.\n")
     rows = [line for line in ended.stdout.splitlines() if line.strip().startswith("worse")]
@@ -462,17 +593,17 @@ def test_the_table_shows_the_differences_and_counts_the_rest(two: tuple[Path, Pa
 
 
 def test_every_format_has_the_same_pairs(two: tuple[Path, Path]) -> None:
-    document = json.loads(npc(*two, "--json").stdout)
+    document = json.loads(npc(*two, *STEADY, "--json").stdout)
     (comparison,) = document["comparisons"]
-    assert document["schema"] == 1 and comparison["counts"] == {"worse": 8, "same": 40}
-    rows = list(csv.DictReader(io.StringIO(npc(*two, "--format", "csv").stdout)))
+    assert document["schema"] == 2 and comparison["counts"] == {"worse": 8, "same": 40}
+    rows = list(csv.DictReader(io.StringIO(npc(*two, *STEADY, "--format", "csv").stdout)))
     assert [row["verdict"] for row in rows] == [pair["verdict"] for pair in comparison["pairs"]]
     for row, pair in zip(rows, comparison["pairs"], strict=True):
         assert float(row["ratio"]) == pair["ratio"] and float(row["median_b"]) == pair["b"]["median"]
         assert pair["low"] < pair["ratio"] < pair["high"] and len(pair["a"]["raw"]) == 6
     ratios = [max(pair["ratio"], 1 / pair["ratio"]) for pair in comparison["pairs"]]
     assert ratios[:8] == sorted(ratios[:8], reverse=True)
-    shown = npc(*two, "--format", "markdown").stdout
+    shown = npc(*two, *STEADY, "--format", "markdown").stdout
     lines = [line for line in shown.splitlines() if line.startswith("|")]
     assert len(lines) == 2 + 8 and len({line.count("|") for line in lines}) == 1
 
@@ -480,9 +611,13 @@ def test_every_format_has_the_same_pairs(two: tuple[Path, Path]) -> None:
 @pytest.mark.slow
 def test_how_it_ends(two: tuple[Path, Path], tmp_path: Path) -> None:
     first, second = two
-    assert npc(first, second, "--fail-on", "worse").returncode == 7
-    assert npc(second, first, "--fail-on", "worse").returncode == 0
-    assert npc(second, first, "--fail-on", "different").returncode == 7
+    assert npc(first, second, *STEADY, "--fail-on", "worse").returncode == 7
+    assert npc(second, first, *STEADY, "--fail-on", "worse").returncode == 0
+    assert npc(second, first, *STEADY, "--fail-on", "different").returncode == 7
+    assert npc(second, first, "--fail-on", "worse").returncode == 0  # what differs cannot be worse
+    undecided = npc(first, second, "--fail-on", "worse")
+    assert undecided.returncode == 1
+    assert "--fail-on worse cannot be answered: 8 series differ between two single runs" in undecided.stderr
     nothing = npc(first, second, "--case", "no_such_test")
     assert nothing.returncode == 1 and "no test is called no_such_test; there are osu/" in nothing.stderr
     for words, message in (

@@ -48,6 +48,11 @@ def row_of(workpackage: Workpackage, job: Job | None = None) -> Row:
         note = job.state if job.ended else job.reason if job.state == "PENDING" else ""
         if job.restarts:
             note = f"requeued{', ' if note else ''}{note}"
+    if state == "running" and not note and (folder := workpackage.launches_folder()):
+        from npc.validity.run import foreseen  # only where something runs
+
+        why = foreseen(workpackage.folder.parent, folder)
+        note = f"its records will be invalid: {why}" if why else ""
     return Row(
         name=workpackage.name,
         state=state,

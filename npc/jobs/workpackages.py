@@ -122,6 +122,12 @@ class Workpackage:
                 failed += sum(launch.status != OK for launch in launches.launches)
         return Progress(made, planned, failed)
 
+    def launches_folder(self) -> Path | None:
+        """Where its launches are, or will be once the job has described its node; None before that."""
+        found = sorted(path.parent for path in (self.folder / "work").glob(f"*/{LAUNCHES}"))
+        described = (self.folder / "work" / "environment.json").exists()
+        return found[-1] if found else self.folder / "work/launches" if described else None
+
     def pending_do(self) -> Do | None:
         """The ``<do>`` that was started last; None before the first, and where the steps are not known."""
         started = [int(path.name[-2:]) for path in self.folder.glob("wp_done_[0-9][0-9]")]

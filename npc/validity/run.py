@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from npc.machine.platform import Platform, find_platform, read_platform
-from npc.records.launch import LAUNCHES, Launch, read_launches
+from npc.records.build import Origin, record_of_failure
+from npc.records.launch import LAUNCHES, RAW, Launch, now, read_launches
 from npc.records.record import Record
 from npc.validity import find_lies, judged
 from npc.validity.disturbance import marked
 from npc.validity.rule import Circumstances
+from npc.validity.rules.load import loaded
 
 _ENVIRONMENT: Final = "environment.json"
 
@@ -48,6 +50,21 @@ def circumstances_of(run: Path, records: Sequence[Record], platform: Platform | 
             launches.update(_launches(path.parent.parent, run))
         environments[raw] = read.get(path.parent.parent, {}) if raw else {}
     return Circumstances(platform, environments, launches)
+
+
+def foreseen(run: Path, folder: Path) -> str:
+    """Why launches of a folder of `run` will be invalid, as far as can be seen while they are made: others
+    computed before the job, or beside one of those that have ended. Empty where nothing is to be seen."""
+    try:
+        made = [launch.raw for launch in read_launches(folder).launches if launch.raw]
+    except (OSError, ValueError):  # none has ended yet, or one is being written
+        made = []
+    origin = Origin("", "", run.name)
+    records = [
+        record_of_failure("failed: goes on", origin, now(), (folder / raw).relative_to(run).as_posix())
+        for raw in made or [f"{RAW}/0000.out"]
+    ]
+    return next((reason for _, reason in loaded(records, circumstances_of(run, records, None))), "")
 
 
 def _environment(raw: Path, run: Path) -> Mapping[str, Any]:

@@ -15,6 +15,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -22,8 +23,9 @@ import yaml
 from cron.characterise import exit_code, next_id
 from npc import read_run
 from npc.jobs.checkout import paths_from_here, settings
-from npc.jobs.progress import Row, rows_of
+from npc.jobs.progress import Display, Row, rows_of
 from npc.jobs.workpackages import Progress
+from npc.records.launch import LaunchLog
 from npc.records.record import save_csv
 from parsers.run.collect import collect_run
 from tests.lab.in_process import npc
@@ -159,6 +161,37 @@ def test_progress_counts_launches_of_each_workpackage(tmp_path: Path) -> None:
         Row(name="likwid 2", state="failed", note="failed: JUBE says error, without a reason"),
         Row(name="qperf 3", state="waiting"),
     ]
+
+
+def test_it_is_said_while_it_runs_that_others_make_the_numbers_invalid(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Run(tmp_path / "000000")
+    display = Display()
+
+    def told() -> str:
+        display.show(rows_of(run.folder))
+        return capsys.readouterr().err
+
+    work = run.add("stream")
+    assert told() == "stream 0: running\n"
+    seen: dict[str, Any] = {"cpu": {"threads": 2}, "load": {"busy": []}}
+    (work / "environment.json").write_text(json.dumps(seen))
+    assert told() == "", "nobody computes"
+    quiet, loud = ({"cores": 2.0, "others": [{"name": "xhpl", "cores": cores}]} for cores in (0.1, 1.0))
+    log = LaunchLog(work / "launches", "stream", 3)
+    log.append(launch(0, load=quiet))
+    assert told() == ""
+    log.append(launch(1, load=loud))
+    why = "others used 1.0 of the 2 CPUs meanwhile, the launch 2.0: xhpl 100%; measure without them"
+    assert told() == f"stream 0: running: its records will be invalid: {why}\n"
+    log.append(launch(2, load=loud))
+    assert told() == "", "once is enough"
+    log.close()
+    work = run.add("osu")
+    seen["load"]["busy"] = loud["others"]
+    (work / "environment.json").write_text(json.dumps(seen))
+    assert "osu 1: running: its records will be invalid: others used 1.0 of the 2 CPUs just before" in told()
 
 
 @pytest.mark.parametrize(

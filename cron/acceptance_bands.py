@@ -3,23 +3,27 @@
 ::
 
     [bands]
-    "qperf rc_bw" = { low = 6.03e9 }                     # B/s; of the bandwidth at every size
-    "qperf rc_bw bandwidth 64K" = { low = 6.0e9 }
+    "qperf rc_bw 4M" = { low = 6.03e9 }                  # B/s; of messages of 4 MiB and of no others
+    "qperf tcp_bw 1M.." = { low = 1.1e9 }                # of 1 MiB and more; "..64K" and "1M..16M" as well
+    "stream triad *" = { low = 80e9 }                    # of every size, and of tests without one
     "osu osu_latency latency 8" = { high = 2.5e-6 }      # s
 
-A key is a pattern of series (`cron.series.matches`); values are in SI base units. Where it does not name the
-metric, ``low`` is for bandwidth, rates and FLOP/s, whichever the test has first in this order, ``high`` for
-latency and time.
+A key is benchmark, case, metric if need be, and the size, then perhaps ``NAME=VALUE``: words as in
+`cron.series.matches`, but the size is always named, because a limit holds where it was measured. Values are
+in SI base units. Where the key does not name the metric, ``low`` is for bandwidth, rates and FLOP/s,
+whichever the test has first in this order, ``high`` for latency and time.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from cron.series import matches
 from npc.machine.platform import InvalidPlatform, Platform
 from npc.records.series import Series
+from npc.records.units import parse_size
 
 #: What a band without a metric's name is for.
 _HEADLINES: Final = {
@@ -29,11 +33,23 @@ _HEADLINES: Final = {
 
 
 class Band(NamedTuple):
-    """A band: values below `low`, or above `high`, fail; None is no limit. name: its key in the file."""
+    """A band: values below `low`, or above `high`, fail; None is no limit.
+
+    name: its key in the file. pattern: of its series, without the size. sizes: least and most bytes; None is
+    every size, and none.
+    """
 
     name: str
+    pattern: str
+    sizes: tuple[float, float] | None
     low: float | None
     high: float | None
+
+    def holds_for(self, key: Series) -> bool:
+        """Whether it is meant for a series."""
+        return matches(self.pattern, key) and (
+            self.sizes is None or (key.size is not None and self.sizes[0] <= key.size <= self.sizes[1])
+        )
 
     def broken_by(self, value: float) -> bool:
         """Whether a value lies outside."""
@@ -51,23 +67,52 @@ def bands_of(platform: Platform | None) -> tuple[Band, ...]:
         for limit in band.values():
             if isinstance(limit, bool) or not isinstance(limit, int | float) or limit != limit:
                 raise InvalidPlatform(f"bands.{name!r}: {limit!r} is no number in SI base units")
-        found.append(Band(name, band.get("low"), band.get("high")))
+        found.append(Band(name, *_pattern_and_sizes(name), band.get("low"), band.get("high")))
     return tuple(found)
+
+
+def _pattern_and_sizes(name: str) -> tuple[str, tuple[float, float] | None]:
+    """What a key names. Raises `InvalidPlatform` where it names no size."""
+    words = [word for word in name.split() if "=" not in word]
+    named = [word for word in name.split() if "=" in word]
+    try:
+        if len(words) not in (3, 4):
+            raise ValueError
+        sizes = None if words[-1] == "*" else _range(words[-1])
+    except ValueError:
+        test = " ".join(words[:2]) if len(words) > 1 else f"{name} TEST"
+        raise InvalidPlatform(
+            f"bands.{name!r} names no size, and a limit holds only where it was measured: write "
+            f'"{test} 4M" for one size, "{test} 1M..16M", "{test} 1M.." or "{test} ..64K" for several, '
+            f'"{test} *" for every size and for tests that have none'
+        ) from None
+    return " ".join((*words[:-1], *named)), sizes
+
+
+def _range(word: str) -> tuple[float, float]:
+    """The least and the most bytes of a size, or of several with dots between. Raises ValueError."""
+    low, dots, high = word.partition("..")
+    if not dots:
+        low = high = word
+    least, most = parse_size(low) if low else 0, parse_size(high) if high else math.inf
+    if least > most or not (low or high):
+        raise ValueError
+    return least, most
 
 
 def band_of(key: Series, bands: Sequence[Band], keys: Iterable[Series]) -> Band | None:
     """The band that holds for a series: the last one in the file that names it. keys: all series."""
-    named = (_limited(band, key, keys) for band in reversed(bands) if matches(band.name, key))
+    named = (_limited(band, key, keys) for band in reversed(bands) if band.holds_for(key))
     return next((band for band in named if (band.low, band.high) != (None, None)), None)
 
 
 def _limited(band: Band, key: Series, keys: Iterable[Series]) -> Band:
     """What of a band is meant for a series: all where it names a metric, the third word."""
-    if len([word for word in band.name.split() if "=" not in word]) > 2:
+    if len([word for word in band.pattern.split() if "=" not in word]) > 2:
         return band
     have = {other.metric for other in keys if (other.benchmark, other.case) == (key.benchmark, key.case)}
     meant = {
         side: next((metric for metric in metrics if metric in have), None) == key.metric
         for side, metrics in _HEADLINES.items()
     }
-    return Band(band.name, band.low if meant["low"] else None, band.high if meant["high"] else None)
+    return band._replace(low=band.low if meant["low"] else None, high=band.high if meant["high"] else None)

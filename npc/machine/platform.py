@@ -15,7 +15,7 @@ Everything in the file is optional, because a site may know nothing about a mach
     [interfaces.ib0]
     link = "4x FDR"               # or "10 GbE"; or instead of it: data_rate = 6.8e9 (B/s)
 
-    [bands]                       # acceptance bands; kept as they are
+    [bands]                       # acceptance bands (cron/acceptance_bands.py); kept as they are
 
 Units are SI base units (Hz, B/s, FLOP/s); data rates count one direction of one link.
 """

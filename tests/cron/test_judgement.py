@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from cron.acceptance import InvalidAcceptance, accept, baselines_of, read_acceptances
-from cron.acceptance_bands import bands_of
+from cron.acceptance_bands import band_of, bands_of
 from cron.judge import THRESHOLD, judge
 from cron.localise import suspects
 from cron.series import label, matches, panel
 from cron.verdict import NightVerdict, SeriesVerdict, Verdict
 from npc.machine.fabric import parse
-from npc.machine.platform import InvalidPlatform, Platform
+from npc.machine.platform import InvalidPlatform, Platform, read_platform
 from npc.records.history import Point
 from npc.records.series import Series
 from tests.bench.acceptance import (
@@ -29,6 +29,7 @@ from tests.bench.acceptance import (
     year_of_changes,
 )
 from tests.made.history import KEY
+from tests.paths import ROOT
 
 LATENCY = KEY._replace(case="tcp_lat", metric="latency")
 PAIR = ("n1", "n2")
@@ -168,11 +169,11 @@ def test_a_benchmark_that_broke_is_the_reason_of_its_missing_series() -> None:
 
 
 def test_beyond_a_band_fails_unless_the_second_measurement_is_inside() -> None:
-    bands = bands_of(Platform(name="fuchs", bands={"qperf tcp_bw": {"low": 0.9e9}}))
+    bands = bands_of(Platform(name="fuchs", bands={"qperf tcp_bw 64K": {"low": 0.9e9}}))
     low = points([*quiet(3), 0.85])
     found = of(low, bands=bands)
     assert (found.verdict, found.floor) == (Verdict.FAIL, 0.9e9)
-    assert "'qperf tcp_bw'" in found.reason and "900 MB/s" in found.reason
+    assert "'qperf tcp_bw 64K'" in found.reason and "900 MB/s" in found.reason
     assert of([*low, again(3, 1.0)], bands=bands).verdict is Verdict.PASS
     assert of([*low, again(3, 0.86)], bands=bands).verdict is Verdict.FAIL
     assert judged(low, bands=bands).exit_code == 14
@@ -184,8 +185,43 @@ def test_beyond_a_band_fails_unless_the_second_measurement_is_inside() -> None:
 
 @pytest.mark.parametrize("band", [{}, {"lo": 1}, {"low": "6 GB/s"}, {"low": True}, 6e9])
 def test_a_band_that_is_none_is_refused_by_its_key(band: object) -> None:
-    with pytest.raises(InvalidPlatform, match=r"bands\.'qperf'"):
-        bands_of(Platform(name="x", bands={"qperf": band}))
+    with pytest.raises(InvalidPlatform, match=r"bands\.'qperf tcp_bw 4M'"):
+        bands_of(Platform(name="x", bands={"qperf tcp_bw 4M": band}))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["qperf", "qperf tcp_bw", "qperf tcp_bw bandwidth", "qperf tcp_bw nodes=2", "qperf tcp_bw ..",
+     "qperf tcp_bw 4M..64K", "* * * * 4M", "qperf tcp_bw 4Q"],
+)  # fmt: skip
+def test_a_band_without_a_size_is_refused_with_what_to_write(name: str) -> None:
+    with pytest.raises(InvalidPlatform, match=r"names no size.*for every size"):
+        bands_of(Platform(name="x", bands={name: {"low": 1e9}}))
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("qperf rc_bw 4M", [2**22]),
+        ("qperf rc_* bandwidth 4194304", [2**22]),
+        ("qperf rc_bw 64K..1M", [2**16, 2**20]),
+        ("qperf rc_bw 1M.. nodes=1", [2**20, 2**22]),
+        ("qperf rc_bw ..64K", [1, 2**16]),
+        ("qperf rc_bw *", [None, 1, 2**16, 2**20, 2**22]),
+        ("qperf rc_bw 4M nodes=2", []),
+    ],
+)
+def test_a_band_holds_for_its_sizes_only(name: str, sizes: list[int | None]) -> None:
+    (band,) = bands_of(Platform(name="x", bands={name: {"low": 1e9}}))
+    keys = [KEY._replace(case="rc_bw", size=size, nodes=1) for size in (None, 1, 2**16, 2**20, 2**22)]
+    assert [key.size for key in keys if band_of(key, [band], keys)] == sizes
+
+
+def test_bands_that_ship_name_sizes_at_which_they_were_measured() -> None:
+    (band,) = bands_of(read_platform(ROOT / "platforms/fuchs-csc/platform.toml"))
+    assert (band.name, band.sizes, band.low) == ("qperf rc_bw 4M", (2**22, 2**22), 6.03e9)
+    for file in (ROOT / "platforms").glob("*/platform.toml"):
+        bands_of(read_platform(file))
 
 
 def test_the_baseline_moves_only_when_somebody_accepts_it(tmp_path: Path) -> None:

@@ -294,7 +294,7 @@ def test_without_jube_no_night_begins(tmp_path: Path) -> None:
 def test_files_that_cannot_be_used_are_said_before_anything_is_measured(tmp_path: Path) -> None:
     site = platform(tmp_path / "alone", "alone")
     words = ["nightly", "--platform", site, "--history", tmp_path, "--output", tmp_path / "runs"]
-    (site / "platform.toml").write_text('[bands]\n"qperf" = { least = 3 }\n')
+    (site / "platform.toml").write_text('[bands]\n"qperf tcp_bw 4M" = { least = 3 }\n')
     ended = npc(*words)
     assert (ended.returncode, ended.stdout) == (1, "") and "is no band: write" in ended.stderr
     (site / "platform.toml").write_text("")
@@ -353,7 +353,7 @@ def rows(records: list[Record]) -> set[str]:
 @pytest.mark.slow
 def test_a_night_cut_off_at_any_step_is_finished_by_the_next(tmp_path: Path) -> None:
     """The journal is cut behind each of its lines, with and without the records of the step that was next."""
-    machine = Machine(tmp_path, '[bands]\n"qperf tcp_bw" = { low = 1e30 }\n')
+    machine = Machine(tmp_path, '[bands]\n"qperf tcp_bw *" = { low = 1e30 }\n')
     code, told = machine.night()
     assert (code, told["verdict"]) == (14, "FAIL")
     records = machine.records()

@@ -197,7 +197,7 @@ def test_a_node_that_dies_in_a_night_is_its_first_line_and_nothing_waits_for_it(
         assert site.night(nodes)[0] == 0
     platform = site.folder / "slurm"
     shutil.copytree(ROOT / "platforms/slurm", platform)
-    (platform / "platform.toml").write_text('[bands]\n"iperf3 tcp bandwidth" = { low = 1e30 }\n')
+    (platform / "platform.toml").write_text('[bands]\n"iperf3 tcp bandwidth *" = { low = 1e30 }\n')
     dies = site.cluster.popen(
         "head",
         [

@@ -27,7 +27,7 @@ fma = false
 [interfaces.ib0]
 link = "4x FDR"
 [bands]
-"qperf rc_bw" = { low = 6.1e9 }
+"qperf rc_bw 4M" = { low = 6.1e9 }
 """
 
 
@@ -92,7 +92,7 @@ def test_a_file_is_read_whole(tmp_path: Path) -> None:
     assert platform.name == "fuchs"
     assert platform.description == "FUCHS-CSC"
     assert platform.interfaces["ib0"].data_rate == pytest.approx(6.818e9, rel=1e-4)
-    assert platform.bands == {"qperf rc_bw": {"low": 6.1e9}}
+    assert platform.bands == {"qperf rc_bw 4M": {"low": 6.1e9}}
     assert platform.memory_bandwidth is None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from cron.drain import drain_line, to_drain
 from cron.judge import confirmed, with_lost
-from cron.matrix import Matrix, Slow, chosen, part_of
+from cron.matrix import Matrix, Slow, chosen, part_of, too_few
 from cron.outputs import junit, table, textfile
 from cron.publish import write_verdict
 from cron.verdict import NightSuspect, NightVerdict, SeriesVerdict, Verdict
@@ -148,6 +149,16 @@ def test_whom_the_history_suspects_and_the_matrix_names_is_to_blame() -> None:
     )
 
 
+def test_where_nights_know_too_few_nodes_it_is_said_what_would_tell() -> None:
+    idle = ("n2", "n4", "n5", "n6")
+    told = too_few(part_of(("n1", "n3"), idle, night(BAD)), Path("/site/lab"))
+    line = shlex.split(told.partition("tell who it is: ")[2])
+    assert line[:4] == ["npc", "characterise", "--platform", "/site/lab"]
+    assert {"nodelist=n1,n3,n2,n4,n5,n6", "pairs_nodes=6"} <= set(line)
+    told = too_few(part_of(("n1", "n3"), (), night(BAD)), Path("/site/lab"))
+    assert "npc nightly --each-node" in told and "characterise" not in told
+
+
 def test_witnesses_are_healthy_nodes_measured_last() -> None:
     from npc.records.history import Point
 
@@ -159,6 +170,8 @@ def test_witnesses_are_healthy_nodes_measured_last() -> None:
     assert (suspects, witnesses) == (("n1", "n3"), ("n9", "n8", "n7", "n6"))
     suspects, witnesses = chosen(night(BAD, suspects=(N3,)), points)
     assert (suspects, len(witnesses)) == (("n3",), 5)
+    gone = chosen(night(BAD), points, {"n3": "down*", "n9": "drained"})
+    assert gone == (("n1",), ("n8", "n7", "n6", "n5", "n4")), "who is down is asked nothing"
     assert chosen(night(BAD), points[:2]) == (("n1", "n3"), ()), "too few to compare"
     assert chosen(night(GOOD), points) == ((), ())
     perhaps = replace(N3, named=False, grave=True, benchmarks=("qperf rc_bw bandwidth", "stream bandwidth"))

@@ -539,20 +539,24 @@ class PairLocaliser(Localiser):
         """
         if self.noise is None:
             return []
+        slow_pairs = self._slow_pairs(self.noise)
+        slow, known = list(slow_pairs)[:SLOW_PAIRS], self._partners_of(self._pairs)
+        candidates = self._candidates()
+        for way in slow:
+            # What is grossly slow may scatter so much that no single slowdown fits it.
+            for node, end in self._ill_ends([(way[0], 0), (way[1], 1)], slow_pairs[way], slow_pairs, known):
+                candidates.setdefault(node, end)
         chosen: dict[Pair, int] = {}
-        for label in self._candidates():
-            node = self.names.index(label.name)
+        for node, end in candidates.items():
             mine = np.flatnonzero((self._a == node) | (self._b == node))[: 2 * PAIRS_PER_CANDIDATE]
             partners: dict[int, Pair] = {}
             for way in (self._pairs[i] for i in mine.tolist()):
                 other = way[way[0] == node]
-                turned = way if label.end is None else (node, other) if label.end == 0 else (other, node)
+                turned = way if end is None else (node, other) if end == 0 else (other, node)
                 partners.setdefault(other, turned)
             for way in list(partners.values())[:PAIRS_PER_CANDIDATE]:
-                if label.end is not None or way[::-1] not in chosen:
+                if end is not None or way[::-1] not in chosen:
                     chosen[way] = 1
-        known = self._partners_of(self._pairs)
-        slow = list(self._slow_pairs(self.noise))[:SLOW_PAIRS]
         for way in slow:
             if way in chosen or way[::-1] in chosen:
                 continue
@@ -564,10 +568,10 @@ class PairLocaliser(Localiser):
                     chosen[(node, other) if end == 0 else (other, node)] = 1
         return [(self.names[a], self.names[b]) for (a, b), times in chosen.items() for _ in range(times)]
 
-    def _candidates(self) -> list[_Label]:
-        """Nodes to measure again, each as a whole or in one role, the most suspicious first."""
+    def _candidates(self) -> dict[int, int | None]:
+        """Nodes to measure again, each as a whole or at one end, the most suspicious first."""
         if self.scores is None:
-            return []
+            return {}
         n = len(self.names)
         suspicion = self._suspicion()
         suspicion[~self.allowed[: len(suspicion)]] = 0.0
@@ -579,12 +583,13 @@ class PairLocaliser(Localiser):
         ends = np.concatenate([self._a[aside], self._b[aside]])
         suspicion[:n][np.bincount(ends, minlength=n) > self.scores.count[:n]] = math.inf
         suspicion[named] = math.inf
-        found: dict[str, _Label] = {}
+        found: dict[int, int | None] = {}
         for index in np.argsort(-suspicion, kind="stable"):
             if suspicion[index] < CANDIDATE_SCORE or len(found) >= min(CANDIDATES, max(n // 2, 1)):
                 break
-            found.setdefault(self._labels[index].name, self._labels[index])
-        return list(found.values())
+            _, name, end = self._labels[index]
+            found.setdefault(self.names.index(name), end)
+        return found
 
     def judged(self, dead: set[str]) -> int:
         """Number of nodes with enough readings for a verdict; the others are undecided, unless dead."""

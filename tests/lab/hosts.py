@@ -79,19 +79,22 @@ class Network:
 
     def shape(self, host: str, rate_mbit: float, burst_kb: int = 64) -> None:
         """Limit what a host sends, and what it is sent, by a token bucket."""
+        self.shape_sending(host, rate_mbit, burst_kb)
         limit = f"root tbf rate {rate_mbit}mbit burst {burst_kb}kb latency 50ms"
-        self.inside(host, f"tc qdisc replace dev eth0 {limit}")
         self.inside(BRIDGE, f"tc qdisc replace dev p-{host} {limit}")
 
-    def slow_link(self, a: str, b: str, rate_mbit: float) -> None:
-        """A link of its own between two hosts, slower than their others."""
+    def shape_sending(self, host: str, rate_mbit: float, burst_kb: int = 64, device: str = "eth0") -> None:
+        """Limit what a host sends alone."""
+        limit = f"root tbf rate {rate_mbit}mbit burst {burst_kb}kb latency 50ms"
+        self.inside(host, f"tc qdisc replace dev {device} {limit}")
+
+    def slow_link(self, a: str, b: str, rate_mbit: float, back_mbit: float) -> None:
+        """A link of its own between two hosts, with its rate from `a` to `b` and that of the way back."""
         self.inside(a, f"ip link add slow type veth peer name slow netns {self._pids[b]}")
-        for own, other in ((a, b), (b, a)):
+        for own, other, rate in ((a, b, rate_mbit), (b, a, back_mbit)):
             to, source = self.addresses[other], self.addresses[own]
             self.inside(own, f"ip link set slow up && ip route add {to}/32 dev slow src {source}")
-            self.inside(
-                own, f"tc qdisc replace dev slow root tbf rate {rate_mbit}mbit burst 64kb latency 50ms"
-            )
+            self.shape_sending(own, rate, device="slow")
 
     def cut(self, host: str) -> None:
         """Pull a host's cable: no packet, no error, nothing."""

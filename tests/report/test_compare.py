@@ -764,6 +764,29 @@ def test_real_runs_of_one_machine_compare_as_the_same() -> None:
     assert sum(shares) / len(shares) <= 0.05
 
 
+def test_runs_of_a_shared_machine_are_not_called_worse() -> None:
+    """STREAM and qperf on a virtual machine on which others computed all the time, and nobody looked.
+
+    Runs a quarter of an hour apart: alone, and by how the others differ.
+    """
+    runs = {path.name: read_run(path) for path in sorted((CAPTURED / "shared").iterdir())}
+    names = list(runs)
+    alone, known, bad = [], [], 0
+    for one, other in zip(names, names[11:], strict=False):
+        a, b = Side("A", {one: runs[one]}), Side("B", {other: runs[other]})
+        rest = Side("here", {name: runs[name] for name in names if name not in (one, other)})
+        alone += compare_sides(a, b, Choice()).pairs
+        comparison = compare_sides(a, b, Choice(), {"here": rest})
+        known += comparison.pairs
+        bad += bool(comparison.of("better", "worse"))
+    assert len(alone) == 8 * 11
+    # by their launches, many differ
+    assert {pair.verdict for pair in alone} == {"same", "different"}
+    assert sum(pair.verdict == "different" for pair in alone) > len(alone) / 10
+    assert {pair.run_to_run is None for pair in known} == {False}
+    assert sum(pair.verdict != "same" for pair in known) <= 0.05 * len(known) and bad <= 1
+
+
 def test_nights_of_an_older_schema_are_read(tmp_path: Path) -> None:
     """Without the columns unit, nodes, sample and status, which follow or have a meaning when missing."""
     folder = tmp_path / "history" / "fuchs"

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass, field, replace
+from itertools import count, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +29,7 @@ from npc.records.record import OK
 from npc.records.units import format_duration
 
 if TYPE_CHECKING:
+    from cron.costs import Cost
     from npc.records.history import History, Place
 
 #: The benchmarks of a node by itself, and the test between two.
@@ -36,6 +39,9 @@ PAIRS: Final = "cron/pairs/benchmark.xml"
 FIRST: Final = "first"
 #: Jobs of the rotation that are in the queue at once; groups of nodes on which a night measures again.
 AT_ONCE: Final = 8
+#: What sbatch says where a limit on submitted jobs is reached, by its name or in its general words
+#: (ESLURM_ACCOUNTING_POLICY).
+_SUBMIT_LIMIT: Final = re.compile(r"SubmitJobs?\w*Limit|job submit limit")
 #: Nights in which measuring again has cost most of all that is kept for it.
 RESERVE_NIGHTS: Final = 7
 
@@ -100,8 +106,8 @@ def parts_of_nodes(
 class Agenda:
     """What a night measures first, in order. nights: those before, as the journal has them.
 
-    spent_s: node time (s) that the night has taken so far, and over: whether its time is; whoever measures
-    the parts says so. left: what was not measured. notes: for people.
+    spent_s: node time (s) that the night has taken so far. over: whether its time is; whoever measures the
+    parts says so, and what it `heard`. left: what was not measured. notes: for people.
     """
 
     platform: Path
@@ -116,6 +122,8 @@ class Agenda:
     left: list[Work] = field(default_factory=list)
     _nodes: dict[str, slurm.Node] = field(default_factory=dict)
     _places: list[Place] = field(default_factory=list)
+    _too_many: set[str] = field(default_factory=set)
+    _repeated: list[Work] = field(default_factory=list)
 
     def parts(self) -> Iterator[Part]:
         """The parts, each to be measured before the next one is asked for."""
@@ -127,11 +135,20 @@ class Agenda:
         benchmarks = {} if self.budget_s is None else self._benchmarks()
         works = [*self._of_benchmarks(benchmarks), *self._of_nodes()]
         chosen, self.left = choose(works, self.budget_s, self._reserve_s())
-        for number, batch in enumerate(self._batches(chosen), 1):
+        yield from self.in_order(chosen, benchmarks)
+
+    def in_order(self, chosen: Iterable[Work], benchmarks: Mapping[str, Part]) -> Iterator[Part]:
+        """The parts of what was chosen while budget and time last; benchmarks: by name those on any nodes."""
+        waiting = deque(chosen)
+        for number in count(1):
+            if not waiting:
+                return
+            batch = self._batch(waiting)
             left_s = math.inf if self.budget_s is None else self.budget_s - self.spent_s
             fits = fitting(batch, left_s) if left_s > 0 and not self.over else []
             if fits and fits[0].nodes:
                 yield from self._parts_of_nodes(number, fits)
+                waiting.extend(self._refused(fits))
             elif fits:
                 yield benchmarks[fits[0].name]
             self.left += batch if self.over else [work for work in batch if work not in fits]
@@ -142,6 +159,27 @@ class Agenda:
         for part in parts_of_nodes(number, turn, self.each_node, self.platform, self.words):
             if not self.over:
                 yield part
+
+    def heard(self, costs: Mapping[str, Cost], unmeasured: Mapping[str, str]) -> None:
+        """What a part has cost, and why it measured nothing on which groups of nodes.
+
+        Where Slurm took only some of its jobs, as the limit on submitted jobs was reached, no more than these
+        are submitted at once from now on, and the others again behind them.
+        """
+        self.spent_s += sum(cost.node_s for cost in costs.values())
+        too_many = [place for place, reason in unmeasured.items() if _SUBMIT_LIMIT.search(reason)]
+        if too_many and self.each_node:
+            taken = max((cost.places for cost in costs.values()), default=0)
+            self.each_node = replace(self.each_node, at_once=max(1, taken))
+            self._too_many.update(node for place in too_many for node in expand(place))
+
+    def _refused(self, works: Iterable[Work]) -> list[Work]:
+        """Those of the works whose jobs were too many for Slurm; each comes a second time only."""
+        again = [work for work in works if not self._too_many.isdisjoint(work.nodes)]
+        again = [work for work in again if work not in self._repeated]
+        self._repeated += again
+        self._too_many.clear()
+        return again
 
     def affords(self, benchmark: str, places: int = 1) -> bool:
         """Whether the budget is enough for measuring a benchmark on some groups of nodes now."""
@@ -259,16 +297,13 @@ class Agenda:
     def _couple_cost_s(self) -> float | None:
         return expected(self._costs(), dict.fromkeys(self._node_steps(), 2) | {"pairs": 1})
 
-    def _batches(self, works: Iterable[Work]) -> list[list[Work]]:
-        """The works in their order, with as many couples of nodes together as may be in the queue at once."""
+    def _batch(self, waiting: deque[Work]) -> list[Work]:
+        """Take the first work, with as many couples of nodes behind it as may be in the queue at once."""
         most = max(1, (self.each_node or EachNode()).at_once // 2)
-        batches: list[list[Work]] = []
-        for work in works:
-            if work.nodes and batches and batches[-1][0].nodes and len(batches[-1]) < most:
-                batches[-1].append(work)
-            else:
-                batches.append([work])
-        return batches
+        batch = [waiting.popleft()]
+        while waiting and batch[-1].nodes and waiting[0].nodes and len(batch) < most:
+            batch.append(waiting.popleft())
+        return batch
 
     def _costs(self) -> dict[str, list[float]]:
         """By benchmark its node time (s) on one group of nodes, a value a night."""

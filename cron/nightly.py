@@ -187,7 +187,7 @@ class NightRun:
         ended = measure.measure(part, night.folder, self.options.platform, limit_s, self.stop)
         run = measure.run_of(part, night.folder)
         costs, unmeasured = (costs_of(run), not_measured(run)) if run else ({}, {})
-        self.agenda.spent_s += sum(cost.node_s for cost in costs.values())
+        self.agenda.heard(costs, unmeasured)
         self.journal.note(
             night.name, "measured", part=part.name, exit=ended.code, cost=costs, unmeasured=unmeasured
         )
@@ -270,7 +270,7 @@ class NightRun:
         parts = []
         for number, (given, hosts) in enumerate(sorted(groups), 1):
             if gone := [f"{host} is {out[host]}" for host in hosts if host in out]:
-                self.notes.append(f"not measured again on {', '.join(hosts)}: {'; '.join(gone)}")
+                self.notes.append(f"not measured again: {', '.join(hosts)}: {'; '.join(gone)}")
                 continue
             words = (*given, "--set", f"nodelist={','.join(hosts)}") if pinned else given
             parts.append(Part(name=f"again-{number}", kind="again", words=words, hosts=hosts))

@@ -82,11 +82,13 @@ def _verdicts(
     """The verdict on every night of the history."""
     from cron.acceptance import read_acceptances
     from cron.acceptance_bands import bands_of
-    from cron.judge import replay
+    from cron.judge import replay, with_postponed
     from cron.series import panel
     from npc.machine.fabric import load
     from npc.machine.platform import find_platform, read_platform
+    from npc.records.journal import Journal
 
+    postponed = {entry.name: entry.postponed for entry in Journal(past.folder).entries()}
     file = find_platform(platform)
     bands = bands_of(read_platform(file)) if file else ()
     fabric = load(topology) if topology else None
@@ -94,7 +96,7 @@ def _verdicts(
     judged = replay(nights, past.folder.name, read_acceptances(past.folder), bands, fabric)
     for number, night in enumerate(judged, 1):
         status_line.show("")
-        yield night
+        yield with_postponed(night, postponed.get(night.run, ()))
         status_line.show(f"judging night {number} of {len(nights.runs)}")
     status_line.show("")
 

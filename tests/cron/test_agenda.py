@@ -10,8 +10,10 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from cron.agenda import Agenda, EachNode, parts_of_nodes
+from cron.costs import Cost
 from cron.judge import with_postponed
 from cron.publish import last_coverage
+from cron.rotation import NODES, Work
 from cron.verdict import Coverage, NightVerdict, Unmeasured, Verdict
 from npc.jobs.checkout import default_of, steps
 from npc.parameters import TAGS
@@ -115,6 +117,25 @@ def test_nodes_get_a_job_each_and_couples_one_for_both() -> None:
     assert set(nodes.words[3::2]) == own, "without what only the test between nodes knows"
     assert {"pairs_nodes=2", "nodelist=n1,n2", "pairs_runs=1", "queue=batch"} <= set(pairs.words)
     assert (nodes.hosts, pairs.hosts) == (("n1", "n2", "n3"), ("n1", "n2"))
+
+
+def test_jobs_that_were_too_many_for_slurm_come_again_and_fewer_at_once(tmp_path: Path) -> None:
+    told = (
+        "failed: sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit "
+    )
+    told += "limit, user's size and/or time limits)"
+    works = [Work(name=NODES, nodes=(f"a{n}", f"b{n}")) for n in range(4)]
+    each = EachNode(benchmarks=("stream",), at_once=8)
+    tonight = Agenda(platform=ROOT / "platforms/slurm", history=History(tmp_path), each_node=each)
+    asked = []
+    for part in tonight.in_order(works, {}):
+        if part.name.endswith("stream"):
+            asked.append(part.hosts)
+            tonight.heard({"stream": Cost(1.0, 4)}, dict.fromkeys(part.hosts[4:], told))
+    assert asked == [
+        ("a0", "b0", "a1", "b1", "a2", "b2", "a3", "b3"),
+        ("a2", "b2", "a3", "b3"),
+    ], "those that Slurm took are not measured twice"
 
 
 def test_a_history_knows_where_it_measured_last(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from npc.records.journal import Journal, JournalEntry
 from npc.records.record import Record, replace
 from tests.lab.cluster import Cluster, until
 from tests.lab.jube_job import NPC
-from tests.made.nights import CLIENT, TINY
+from tests.made.nights import CLIENT, NODE, TINY
 from tests.paths import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.slurm]
@@ -229,6 +229,58 @@ def test_a_node_that_dies_in_a_night_is_its_first_line_and_nothing_waits_for_it(
     assert set(told["pairs"]["nodes"]) == {"n1", "n3", "n4", "n5", "n6"}, told["pairs"]
     assert not told["pairs"]["problem"]
     assert [part.part.kind for part in site.nights()[-1].parts.values()] == ["first", "pairs"]
+
+
+def test_every_node_has_its_turn_and_who_has_not_is_listed_with_the_reason(site: Site) -> None:
+    """Two nights on other nodes each: n5 is drained, n6 dead in the first one, n1 drained in the second."""
+
+    def set_state(node: str, *words: str) -> None:
+        site.cluster.run("head", ["scontrol", "update", f"nodename={node}", *words], check=True)
+
+    def night(*options: str) -> tuple[dict[str, Any], set[tuple[str, ...]]]:
+        """The verdict, and the groups of nodes that the rotation measured."""
+        ended = site.cluster.run("head", [*words, *options], timeout=180)
+        told = json.loads(ended.stdout)
+        mine = [record for record in whole(site) if record.run == told["run"]]
+        places = (record.hosts for record in mine if record.benchmark in ("likwid", "pairs"))
+        return told, set(map(tuple, map(sorted, places)))
+
+    def waiting(told: dict[str, Any]) -> dict[str, str]:
+        """The nodes that have not had their turn, and why; the others may have been disturbed here."""
+        missing = {each["node"]: each["why"] for each in told["coverage"]["unmeasured"]}
+        return {node: why for node, why in missing.items() if ": invalid: " not in why}
+
+    (site.folder / "node.xml").write_text(NODE)
+    words = [word for word in site.words("all") if word not in ("--set", "nodelist=all")]
+    words[words.index(f"tiny_client={CLIENT}")] = f"--set=tiny_client={CLIENT}"
+    words += ["--each-node", "--node-benchmark", site.folder / "node.xml", "--within", "4", "--no-pairs"]
+    site.cluster.kill_node("n6")
+    try:
+        set_state("n6", "state=down", "reason=no power")
+        set_state("n5", "state=drain", "reason=bad DIMM")
+        first, of_first = night()
+        site.cluster.start_slurmd("n6")
+        site.cluster.await_idle(["n6"])
+        set_state("n1", "state=drain", "reason=new kernel")
+        second, of_second = night("--budget", "1s")
+    finally:
+        site.cluster.start_slurmd("n6")
+        for node in ("n1", "n5"):
+            set_state(node, "state=resume")
+        site.cluster.await_idle()
+    assert of_first == {("n1",), ("n2",), ("n1", "n2")}, "half of those that take jobs"
+    last = "its turn has not come"
+    assert waiting(first) == {"n3": last, "n4": last, "n5": "drained (bad DIMM)", "n6": "down* (no power)"}
+    assert of_second == {("n3",), ("n4",), ("n3", "n4")}
+    without = waiting(second)
+    assert without.pop("n1", "drained (new kernel)") == "drained (new kernel)", "measured the night before"
+    assert without == {"n5": "drained (bad DIMM)", "n6": last}
+    assert [each["benchmark"] for each in second["postponed"]] == ["qperf"]
+    assert "MISSING" not in {series["verdict"] for series in second["series"]}
+    costs = site.nights()[-1].parts["nodes-1-likwid"].cost["likwid"]
+    assert costs[0] >= 2 and costs[1] == 2, "two nodes for a second at least"
+    shown = site.cluster.run("head", [NPC, "cron", "show", "--history", site.history.parent], check=True)
+    assert "of 6 nodes measured in the last 4 nights" in shown.stdout
 
 
 def test_a_job_that_fails_is_a_result(site: Site) -> None:

@@ -23,7 +23,9 @@ from cron.rotation import NODES, NodeState, Past, Work, choose, couples, expecte
 from cron.verdict import Coverage, Postponed, Unmeasured
 from npc.jobs import slurm
 from npc.jobs.checkout import benchmark_file, checkout, default_of, settings, steps
+from npc.machine.environment import ENVIRONMENT
 from npc.machine.fabric import expand, natural
+from npc.machine.facts import odd_ones, read_environments
 from npc.records.journal import JournalEntry, Part
 from npc.records.record import OK
 from npc.records.units import format_duration
@@ -100,6 +102,13 @@ def parts_of_nodes(
             Part(name=f"{NODES}-{number}-pairs", kind="first", words=_words(home / PAIRS, given), hosts=hosts)
         )
     return parts
+
+
+def odd_nodes(folders: Iterable[Path]) -> list[str]:
+    """Which of the nodes that were measured below these folders are not like the others: less memory, a
+    slower link, another governor."""
+    jobs = (file for folder in folders for file in folder.rglob(f"work/{ENVIRONMENT}"))
+    return odd_ones(read_environments(sorted(jobs)))
 
 
 @dataclass(slots=True)

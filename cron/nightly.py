@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cron import measure, retention
-from cron.agenda import AT_ONCE, Agenda, EachNode
+from cron.agenda import AT_ONCE, Agenda, EachNode, odd_nodes
 from cron.costs import costs_of, not_measured
 from cron.verdict import NightVerdict, Verdict
 from npc.jobs.checkout import checkout, settings
@@ -122,6 +122,7 @@ class NightRun:
         self.agenda.nights = nights
         for part in self.agenda.parts():
             self._measure(night, part, FIRST)
+        self.notes += odd_nodes([night.folder])
         if postponed := self.agenda.postponed():
             night.postponed = tuple(each.benchmark for each in postponed)
             self.journal.note(name, "postponed", benchmarks=night.postponed)

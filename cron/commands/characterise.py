@@ -97,7 +97,7 @@ def _each_node(
     """Measure every node once, a run after the other; the gravest exit code."""
     import time
 
-    from cron.agenda import node_states, parts_of_nodes, states_of
+    from cron.agenda import node_states, odd_nodes, parts_of_nodes, states_of
     from cron.characterise import exit_code, step
     from cron.rotation import Past, couples
     from npc.jobs.checkout import checkout
@@ -120,7 +120,7 @@ def _each_node(
     end = None if limit is None else time.monotonic() + limit
     outpath = (output or checkout() / "runs").resolve()
     where = ["--platform", str(platform), "--output", str(outpath)]
-    codes = []
+    codes, runs = [], list[Path]()
     for start in range(0, len(turn), batch):
         for part in parts_of_nodes(start // batch + 1, turn[start : start + batch], each, platform, words):
             click.echo(f"{part.name}: {', '.join(part.hosts)}", err=True)
@@ -129,6 +129,9 @@ def _each_node(
             if code >= 128:
                 return code
             # no ceiling comes of a test between nodes, which is no failure here
-            codes.append(code if code == EXIT_UNFINISHED else exit_code(read_run(find_run(outpath)), 0))
+            runs.append(find_run(outpath))
+            codes.append(code if code == EXIT_UNFINISHED else exit_code(read_run(runs[-1]), 0))
+    for line in odd_nodes(runs):
+        click.echo(line)
     worst = max(codes, default=EXIT_NOTHING)
     return EXIT_PARTLY if worst == EXIT_NOTHING and 0 in codes else worst

@@ -32,8 +32,8 @@ def environments_differ(a: Side, b: Side) -> tuple[Fact, ...] | None:
 
 def _facts(side: Side) -> Mapping[str, list[str]]:
     """Fact → what it is in the side's runs, each once."""
+    from npc.machine.facts import of_machine
     from report.runs import Run
-    from report.sections.environment import of_machine
 
     found: dict[str, list[str]] = {}
     for run, records in side.records.items():

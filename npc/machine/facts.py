@@ -1,0 +1,127 @@
+"""What an ``environment.json`` says of a machine, in words for people; and who differs from the others."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from npc.document import below
+from npc.page.blocks import plural
+from npc.records.units import format_quantity
+
+#: Of fewer machines nobody can say which is the odd one.
+LEAST: Final = 3
+
+
+def of_machine(seen: Mapping[str, Any]) -> dict[str, str]:
+    """What an ``environment.json`` says that two runs may be compared by; nothing of the run itself."""
+    if not seen:
+        return {}
+    whole = {**dict(software(seen)), **dict(hardware(seen))}
+    # each tool by itself; that of mpirun stands with MPI
+    versions = {name: _text(tool, "version") for name, tool in _items(seen, "tools") if name != "mpirun"}
+    facts = {what: text for what, text in whole.items() if what not in ("command", "tools", "Slurm job")}
+    return {what: text for what, text in (facts | versions).items() if text}
+
+
+def software(seen: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """(fact, what an ``environment.json`` says of it): the software."""
+    yield "command", _text(seen, "command")
+    changed = "and changes" if below(seen, "npc", "dirty") else ""
+    yield "NPC", _words(_text(seen, "npc", "version"), _text(seen, "npc", "commit")[:10], changed)
+    kernel = _words(_text(seen, "kernel", "name"), _text(seen, "kernel", "release"))
+    yield "operating system", _words(_text(seen, "os", "name"), kernel, between=", ")
+    yield "MPI", _words(_text(seen, "mpi", "launcher"), _text(seen, "mpi", "library"), between="; ")
+    yield "Python", _text(seen, "python", "version")
+    tools = [_words(name, _text(tool, "version")) for name, tool in _items(seen, "tools") if tool]
+    yield "tools", ", ".join(tools)
+    yield "Slurm job", _text(seen, "slurm", "SLURM_JOB_ID") or "none"
+
+
+def hardware(seen: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """(fact, what an ``environment.json`` says of it): the hardware, and how it is set up."""
+    inside = (_text(seen, "virtualisation", name) for name in ("hypervisor", "container"))
+    yield "virtual machine, container", _words(*inside, between=", ") or "none seen"
+    counts = (
+        plural(number, name)
+        for name in ("socket", "core", "thread")
+        if isinstance(number := below(seen, "cpu", f"{name}s"), int)
+    )
+    yield "processor", _words(_text(seen, "cpu", "model"), *counts, between=", ")
+    yield "caches", ", ".join(map(_cache, _list(seen, "cpu", "caches")))
+    governors = (f"{name} ({number})" for name, number in _items(seen, "cpu", "frequency", "governors"))
+    yield "governor", ", ".join(governors) or "not told"
+    yield "memory", _bytes(below(seen, "memory", "total_bytes"))
+    transparent = _text(seen, "memory", "transparent_huge_pages")
+    yield "huge pages", f"{_text(seen, 'memory', 'huge_pages')} reserved, transparent: {transparent}"
+    yield "interfaces", "; ".join(map(_interface, _list(seen, "interfaces")))
+    ports = [
+        _words(*(_text(port, key) for key in ("device", "state", "rate"))) for port in _list(seen, "rdma")
+    ]
+    yield "RDMA", "; ".join(ports) or "none"
+
+
+def odd_ones(seen: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Who differs from most of the others, and in what, a line each; seen: ``environment.json`` by machine.
+
+    Only facts that more than half of them share; nobody among fewer than `LEAST`.
+    """
+    facts = {name: of_machine(each) for name, each in seen.items()}
+    found = []
+    for what in dict.fromkeys(what for each in facts.values() for what in each):
+        values = {name: each[what] for name, each in facts.items() if what in each}
+        (usual, times), *_ = Counter(values.values()).most_common(1)
+        if len(values) >= LEAST and times > len(values) / 2:
+            odd = (name for name, value in values.items() if value != usual)
+            found += [f"{name}: {what} {values[name]}; {times} others have {usual}" for name in odd]
+    return found
+
+
+def read_environments(files: Iterable[Path]) -> dict[str, Mapping[str, Any]]:
+    """What each host says of itself, by its name; a file that cannot be read says nothing."""
+    found = {}
+    for file in files:
+        with contextlib.suppress(OSError, ValueError):
+            seen = json.loads(file.read_text(encoding="utf-8"))
+            if name := _text(seen, "host", "name"):
+                found[name] = seen
+    return found
+
+
+def _cache(cache: Mapping[str, Any]) -> str:
+    name = f"L{_text(cache, 'level')} {_text(cache, 'type')}"
+    return f"{name} {_text(cache, 'instances')} × {_bytes(below(cache, 'size_bytes'))}"
+
+
+def _interface(interface: Mapping[str, Any]) -> str:
+    speed = below(interface, "speed_bit_s")
+    rate = format_quantity(speed, "bit/s", 3) if isinstance(speed, int | float) else ""
+    facts = [_text(interface, "type"), _text(interface, "state"), rate, f"MTU {_text(interface, 'mtu')}"]
+    return f"{_text(interface, 'name')} ({_words(*facts, between=', ')})"
+
+
+def _text(seen: Any, *keys: str) -> str:
+    found = below(seen, *keys)
+    return "" if found is None else str(found)
+
+
+def _list(seen: Any, *keys: str) -> list[Mapping[str, Any]]:
+    found = below(seen, *keys)
+    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
+
+
+def _items(seen: Any, *keys: str) -> Collection[tuple[str, Any]]:
+    found = below(seen, *keys)
+    return found.items() if isinstance(found, Mapping) else ()
+
+
+def _words(*words: str, between: str = " ") -> str:
+    return between.join(filter(None, words))
+
+
+def _bytes(number: Any) -> str:
+    return format_quantity(number, "B", 3) if isinstance(number, int | float) else "not told"

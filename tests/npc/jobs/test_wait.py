@@ -196,9 +196,9 @@ def measuring(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Mea
 
 @pytest.fixture(scope="module")
 def ended(cluster: Cluster, measuring: Measured, tmp_path_factory: pytest.TempPathFactory) -> Waited:
-    """All endings at once, because a time limit takes more than a minute, whatever it is.
+    """All endings at once, because Slurm takes half a minute to look for time limits.
 
-    Meanwhile jobs are cancelled, one is requeued, a node loses its power, and the controller is away.
+    The controller is away; then jobs are cancelled, one is requeued, and a node loses its power.
     """
     folder = tmp_path_factory.mktemp("endings")
     run = write_benchmark(folder, CONSTANT, others=OTHER_STEPS)
@@ -219,6 +219,12 @@ def ended(cluster: Cluster, measuring: Measured, tmp_path_factory: pytest.TempPa
         measure = read_workpackages(measuring.run)
         until(lambda: min(each.progress().made for each in measure) > 2, "npb measures", limit_s=60)
         until((run / "000009_job/work/error").exists, "the first execution's error file")
+        cluster.stop_controller()
+        until(lambda: "Slurm does not answer" in (folder / "shown").read_text(), "silence", limit_s=30)
+        cluster.start_controller()
+        # their minute is over at once; Slurm looks every 30 s
+        for late in (number["time_limit"], measuring.late):
+            cluster.run("head", ["scontrol", "update", f"JobId={late}", "EndTime=now+1"], check=True)
         cluster.kill_node("n8")
         cancelled = [number[ending] for ending in ("cancelled_pending", "cancelled_running", "heterogeneous")]
         cluster.run("head", ["scancel", *cancelled, measuring.cancelled], check=True)
@@ -228,10 +234,6 @@ def ended(cluster: Cluster, measuring: Measured, tmp_path_factory: pytest.TempPa
         until(lambda: all(queue(cluster)[job] == "PENDING" for job in twice), "they have left their nodes")
         # Slurm would let it wait two minutes
         cluster.run("head", ["scontrol", "update", f"JobId={','.join(twice)}", "StartTime=now"], check=True)
-        until(lambda: "lost its node" in (folder / "shown").read_text(), "the node is lost", limit_s=60)
-        cluster.stop_controller()
-        until(lambda: "Slurm does not answer" in (folder / "shown").read_text(), "silence", limit_s=30)
-        cluster.start_controller()
         printed, _ = process.communicate(timeout=120)
     return waited(run, process.returncode, printed, (folder / "shown").read_text())
 

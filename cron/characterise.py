@@ -63,16 +63,13 @@ def alone_on(platform: Path, outpath: Path, limit_s: float = 0.0) -> Iterator[No
         place = outpath
         place.mkdir(parents=True, exist_ok=True)
     lock = place / f".{platform.name}.lock"
-    if not lock.exists():
-        lock.touch()
-        lock.chmod(0o666)  # whoever shares the folder
     who = locks.holder(lock)
     if who and who.alive() and (who.host, who.pid) == (os.uname().nodename, os.getppid()):
         yield
         return
     with contextlib.ExitStack() as held:
         try:
-            held.enter_context(locks.only_one(lock, limit_s))
+            held.enter_context(locks.only_one(lock, limit_s, shared=True))
         except locks.Held as other:
             raise click.ClickException(
                 f"{platform.name} is being measured by {other}; the two would measure each other ({lock})"

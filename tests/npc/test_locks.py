@@ -92,6 +92,17 @@ def test_what_a_killed_holder_left_is_free(tmp_path: Path, file_system: dict[str
     assert not held_by(tmp_path / "lock", file_system)
 
 
+def test_a_link_in_the_place_of_a_lock_is_not_written_through(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("thesis")
+    for target in (precious, tmp_path / "new"):
+        link = tmp_path / f"{target.name}.lock"
+        link.symlink_to(target)
+        with pytest.raises(OSError, match="symbolic links"), only_one(link, shared=True):
+            pass
+    assert precious.read_text() == "thesis" and not (tmp_path / "new").exists()
+
+
 def test_a_lock_is_waited_for(tmp_path: Path) -> None:
     with other(tmp_path / "lock", {}) as process, pytest.raises(Held, match=f"process {process.pid} "):
         only_one(tmp_path / "lock", wait_s=0.2).__enter__()

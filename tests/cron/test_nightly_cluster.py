@@ -301,6 +301,7 @@ def test_a_night_ends_by_its_limit_and_leaves_no_job_behind(site: Site) -> None:
     assert (code, told["verdict"]) == (11, "MISSING")
     assert {record.status.partition(":")[0] for record in whole(site)} == {"failed"}
     assert any("did not end in" in note and "cancelled: job" in note for note in told["notes"])
+    assert told["lost"] == {}, "a job that is cancelled loses no node"
     left = ["squeue", "--noheader", "--format=%i %T"]
     until(lambda: site.cluster.run("head", left).stdout == "", "its job has been cancelled", 30)
 

@@ -72,8 +72,10 @@ def without_outliers(values: Floats) -> Floats:
     width = 2 * HAMPEL_NIGHTS + 1
     padded = np.pad(values, HAMPEL_NIGHTS, mode="reflect")
     windows = np.lib.stride_tricks.sliding_window_view(padded, width)
-    middle = np.median(windows, axis=1)
-    spread = 1.4826 * np.median(np.abs(windows - middle[:, None]), axis=1)
+    # The medians of an odd number; `np.median` takes three times as long.
+    middle = np.partition(windows, HAMPEL_NIGHTS, axis=1)[:, HAMPEL_NIGHTS]
+    apart = np.abs(windows - middle[:, None])
+    spread = 1.4826 * np.partition(apart, HAMPEL_NIGHTS, axis=1)[:, HAMPEL_NIGHTS]
     # Seven nights say little about the spread; the typical one is known better.
     limit = HAMPEL_SIGMAS * np.maximum(spread, np.median(spread))
     return np.where(np.abs(values - middle) > limit, middle, values)

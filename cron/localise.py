@@ -11,10 +11,10 @@ blame. The search is that of `npc.statistics.localiser`. What fails is counted i
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -22,17 +22,15 @@ import numpy as np
 from cron.series import Attempt, Panel, case_of, direction
 from cron.step_detection import DISAGREE
 from cron.verdict import NightSuspect
-from npc.catalogue import sender
 from npc.machine.fabric import natural
 from npc.statistics import localiser
 from npc.statistics.distributions import chance_of_failures, normal_quantile, upper_tail
 from npc.statistics.localiser import MIN_PARTNERS, Hypotheses, Localiser, one_ended, slow_partners
-from npc.statistics.mixture import MIN_NOISE, robust_noise, robust_spread
+from npc.statistics.mixture import MIN_NOISE, robust_noise
 from npc.statistics.suspect import Role, whom
 
 if TYPE_CHECKING:
     from npc.machine.fabric import Topology
-    from npc.records.series import Series
     from npc.statistics.arrays import Booleans, Floats, Integers
     from npc.statistics.localiser import Effect, Finding
 
@@ -83,8 +81,8 @@ class Accusation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """The readings of one case: by reading its value (log units, 0 is usual), its night, its hosts, and
-    whether these are the sender and the receiver."""
+    """One case's readings, the oldest first: by reading its value (log units, 0 is usual), its night, its
+    hosts, and whether these are the sender and the receiver."""
 
     case: str
     values: Floats
@@ -161,39 +159,47 @@ def _cases(panel: Panel) -> Iterable[Readings]:
     for s, key in enumerate(panel.keys):
         if direction(key):
             members[case_of(key)].append(s)
-    first = max(len(panel.runs) - WINDOW, 0)
+    last = len(panel.runs)
+    nights = range(max(last - WINDOW, 0), last)
     for case, series in members.items():
-        scores: dict[tuple[int, tuple[str, ...], bool], list[float]] = defaultdict(list)
+        scores: dict[tuple[int, tuple[str, ...], bool], list[float]] = {
+            (t, placed.hosts, placed.directed): []
+            for t in nights
+            for s in series
+            for placed in panel.places.get((s, t), ())
+        }
+        # What was always measured in one place tells nobody from anybody.
+        if len({frozenset(hosts) for _, hosts, _ in scores}) < 2:
+            continue
         spreads = []
         for s in series:
             found: dict[tuple[int, tuple[str, ...], bool], list[float]] = defaultdict(list)
-            for t in range(first, len(panel.runs)):
+            for t in nights:
                 for placed in panel.places.get((s, t), ()):
-                    hosts, directed = _sender_first(panel.keys[s], placed.hosts)
-                    found[t, hosts, directed].append(panel.logarithm(s, placed.value))
-            values = np.array([value for draws in found.values() for value in draws])
+                    found[t, placed.hosts, placed.directed].append(placed.logarithm)
+            values = [value for draws in found.values() for value in draws]
             if len(values) < 2 * localiser.MIN_READINGS:
                 continue
-            middle, spread = robust_spread(values)
-            spread = max(spread, MIN_NOISE)
+            middle = median(values)
+            spread = max(1.4826 * median(abs(value - middle) for value in values), MIN_NOISE)
             spreads.append(spread)
             for place, draws in found.items():
                 scores[place].append((_of_draws(draws, spread) - middle) / spread)
-        # What was always measured in one place tells nobody from anybody.
-        if len({frozenset(hosts) for _, hosts, _ in scores}) > 1:
-            values = np.array([np.quantile(of_place, QUANTILE) for of_place in scores.values()])
-            values = (values - np.median(values)) * float(np.median(spreads))
-            nights = np.array([t for t, *_ in scores], dtype=np.intp)
-            sent = np.array([directed for *_, directed in scores], dtype=bool)
-            yield Readings(case, values, nights, tuple(hosts for _, hosts, _ in scores), sent)
+        read = {place: of_place for place, of_place in scores.items() if of_place}
+        if len({frozenset(hosts) for _, hosts, _ in read}) > 1:
+            low = np.array([_lower_quartile(of_place) for of_place in read.values()])
+            low = (low - np.median(low)) * float(np.median(spreads))
+            when = np.array([t for t, *_ in read], dtype=np.intp)
+            sent = np.array([directed for *_, directed in read], dtype=bool)
+            yield Readings(case, low, when, tuple(hosts for _, hosts, _ in read), sent)
 
 
-def _sender_first(key: Series, hosts: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
-    """A record's hosts, the server first, as sender and receiver; sorted where that is not known."""
-    end = sender(key.benchmark, key.case, key.metric, json.loads(key.params)) if len(hosts) == 2 else ""
-    if not end:
-        return tuple(sorted(hosts)), False
-    return hosts if end == "server" else hosts[::-1], True
+def _lower_quartile(values: Sequence[float]) -> float:
+    """`QUANTILE` of a few values, between its neighbours (Hyndman and Fan's seventh)."""
+    ordered = sorted(values)
+    place, part = divmod(QUANTILE * (len(ordered) - 1), 1.0)
+    below = ordered[int(place)]
+    return below + part * (ordered[int(place) + 1] - below) if part else below
 
 
 def _of_draws(draws: Sequence[float], spread: float) -> float:
@@ -210,14 +216,15 @@ class NightLocaliser(Localiser):
         things = list(_things(readings, topology))
         last = int(readings.nights.max())
         found: list[tuple[Label, Integers]] = []
-        for onset in sorted({max(last + 1 - nights, 0) for nights in ONSETS}):
+        onsets = sorted({max(last + 1 - nights, 0) for nights in ONSETS})
+        for onset in onsets:
             found += _one_role(readings, onset)
-            for kind, name, mine in things:
-                chosen = mine[readings.nights[mine] >= onset]
+        for kind, name, mine in things:
+            nights = readings.nights[mine]  # ascending, as readings are
+            for onset, start in zip(onsets, nights.searchsorted(onsets).tolist(), strict=True):
                 # Of many pairs some are disturbed in one night twice; no node is told from its link by that.
-                several = kind != "link" or len(np.unique(readings.nights[chosen])) > 1
-                if len(chosen) >= MIN_READINGS and several:
-                    found.append((Label(kind, name, onset), chosen))
+                if len(mine) - start >= MIN_READINGS and (kind != "link" or nights[start] < nights[-1]):
+                    found.append((Label(kind, name, onset), mine[start:]))
         found.sort(key=lambda each: (_KINDS.index(each[0].kind), each[0].role, each[0].onset))
         self._labels = [label for label, _ in found]
         self._everywhen = {(kind, name, ""): mine for kind, name, mine in things}

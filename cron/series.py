@@ -11,11 +11,13 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from npc.catalogue import sender
 from npc.records.history import Point
 from npc.records.record import OK
 from npc.records.series import Series
@@ -36,10 +38,12 @@ NEGLIGIBLE: Final[Mapping[str, float]] = {
 
 
 class Placed(NamedTuple):
-    """The median of one series in one night on some hosts."""
+    """The median of one series in one night on some hosts, as a logarithm. directed: the first of two hosts
+    sent to the other one; else they are sorted."""
 
     hosts: tuple[str, ...]
-    value: float
+    directed: bool
+    logarithm: float
 
 
 class Attempt(NamedTuple):
@@ -112,13 +116,6 @@ class Panel:
         # A bandwidth of 0 has no logarithm; as bad as can be is what it means.
         return np.where(np.isneginf(found), -50.0, np.where(np.isposinf(found), 50.0, found))
 
-    def logarithm(self, s: int, value: float) -> float:
-        """The logarithm of one value of series `s`, as `logarithms` has it."""
-        key = self.keys[s]
-        shifted = value + NEGLIGIBLE.get(key.metric, 0.0)
-        sense = direction(key) or 1.0
-        return sense * math.log(shifted) if shifted > 0 else -50.0 * sense
-
     def from_logarithm(self, s: int, logarithm: float) -> float:
         """The value, in the metric's unit, of one logarithm of series `s`."""
         key = self.keys[s]
@@ -128,6 +125,13 @@ class Panel:
     def relative(self, s: int, shift: float) -> float:
         """The relative change, negative for less, of a shift between logarithms of series `s`."""
         return math.expm1(min((direction(self.keys[s]) or 1.0) * float(shift), 700.0))
+
+
+def logarithm(key: Series, value: float) -> float:
+    """The logarithm of one value of a series, as `Panel.logarithms` has it."""
+    shifted = value + NEGLIGIBLE.get(key.metric, 0.0)
+    sense = direction(key) or 1.0
+    return sense * math.log(shifted) if shifted > 0 else -50.0 * sense
 
 
 def direction(key: Series) -> float:
@@ -224,7 +228,7 @@ def panel(points: Iterable[Point], night: tuple[str, str] | None = None) -> Pane
             if bad := tuple(dict.fromkeys(point.status for point in found if point.status != OK)):
                 statuses[at] = bad
             hosts[at] = tuple(dict.fromkeys(host for point in found for host in point.hosts))
-            places[at] = _by_place(found)
+            places[at] = _by_place(key, found)
     return Panel(
         keys=tuple(keys),
         runs=tuple(runs),
@@ -247,13 +251,26 @@ def _worked(point: Point) -> bool:
     return not point.status.startswith(("failed", "timeout"))
 
 
-def _by_place(points: Iterable[Point]) -> tuple[Placed, ...]:
+def _by_place(key: Series, points: Iterable[Point]) -> tuple[Placed, ...]:
     measured: dict[tuple[tuple[str, ...], bool], list[Point]] = {}
     for point in points:
         if point.hosts:
             measured.setdefault((point.hosts, point.remeasured), []).append(point)
     values = ((hosts, _usable(found)) for (hosts, _), found in measured.items())
-    return tuple(Placed(hosts, median(usable)) for hosts, usable in values if usable)
+    return tuple(
+        Placed(*_sender_first(key, hosts), logarithm(key, median(usable)))
+        for hosts, usable in values
+        if usable
+    )
+
+
+@lru_cache(maxsize=2**14)
+def _sender_first(key: Series, hosts: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
+    """A record's hosts, the server first, as sender and receiver; sorted where that is not known."""
+    end = sender(key.benchmark, key.case, key.metric, json.loads(key.params)) if len(hosts) == 2 else ""
+    if not end:
+        return tuple(sorted(hosts)), False
+    return hosts if end == "server" else hosts[::-1], True
 
 
 def _usable(points: Iterable[Point]) -> list[float]:

@@ -11,11 +11,12 @@ import pytest
 from click.testing import CliRunner
 
 from cron.acceptance import Acceptance, Baseline, baselines_of
-from cron.acceptance_bands import Band
+from cron.acceptance_bands import bands_of
 from cron.commands.history import history
 from cron.judge import judge, replay
 from cron.series import Panel, panel
 from cron.verdict import Verdict
+from npc.machine.platform import Platform
 from npc.records.history import History, Point
 from npc.records.journal import Journal
 from tests.made.history import BEGUN, KEY, a_record
@@ -25,7 +26,7 @@ NIGHTS = 36
 LOOKED_AT = (0, 4, 9, 12, 21, 24, 25, 27, 33, 35)
 LATENCY = KEY._replace(case="tcp_lat", metric="latency")
 LATE = KEY._replace(case="late")
-BAND = (Band("qperf tcp_bw", 0.7e9, None),)
+BAND = bands_of(Platform(name="fuchs", bands={"qperf tcp_bw 64K": {"low": 0.7e9}}))
 
 
 def moment(night: int) -> str:

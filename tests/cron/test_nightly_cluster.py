@@ -225,7 +225,7 @@ def test_a_node_that_dies_in_a_night_is_its_first_line_and_nothing_waits_for_it(
     assert re.fullmatch(r"slurm, night \S+: FAIL \(.*\); lost node n2: .*", first), printed
     assert "ok" in {record.status for record in site.records() if record.run == told["run"]}
     assert list(told["lost"]) == ["n2"]
-    assert "not measured again on n1, n2: n2 is " in "\n".join(told["notes"])
+    assert "not measured again: n1, n2: n2 is " in "\n".join(told["notes"])
     assert set(told["pairs"]["nodes"]) == {"n1", "n3", "n4", "n5", "n6"}, told["pairs"]
     assert not told["pairs"]["problem"]
     assert [part.part.kind for part in site.nights()[-1].parts.values()] == ["first", "pairs"]

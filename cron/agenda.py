@@ -224,7 +224,7 @@ class Agenda:
         self._places = self.history.places()
         recent = {night.name for night in nights[-self.each_node.within :]}
         last = self._measured(self._known_benchmarks())
-        why = self._unusable() | _reasons(nights)
+        why = self._unusable(recent) | _reasons(nights)
         unmeasured = []
         for name, node in self._nodes.items():
             if last.get(_short(name), "") in recent:
@@ -256,9 +256,13 @@ class Agenda:
         return steps(benchmark_file(checkout(), words[words.index("--benchmark") + 1]))
 
     def _of_benchmarks(self, parts: Mapping[str, Part]) -> list[Work]:
-        measured: dict[str, str] = {}
+        last: dict[str, int] = {}
         for place in self._places:
-            measured[place.benchmark] = max(place.run, measured.get(place.benchmark, ""))
+            last[place.benchmark] = max(self._number(place.run), last.get(place.benchmark, -1))
+        for number, night in enumerate(self.nights):  # what failed on no host at all has been tried, too
+            last |= {
+                name: max(number, last.get(name, -1)) for each in night.parts.values() for name in each.cost
+            }
         costs, suspects = self._costs(), self._suspects()[0]
         works = []
         for name, part in parts.items():
@@ -266,7 +270,7 @@ class Agenda:
             works.append(
                 Work(
                     name=name,
-                    last=min((self._number(measured.get(step)) for step in inside), default=-1),
+                    last=min((last.get(step, -1) for step in inside), default=-1),
                     suspect=not suspects.isdisjoint(inside),
                     cost_s=expected(costs, dict.fromkeys(inside, 1)),
                 )
@@ -376,19 +380,19 @@ class Agenda:
             if len(nights) == len(set(benchmarks))
         }
 
-    def _unusable(self) -> dict[str, str]:
-        """By node (without its domain) what is wrong with its last record that is of no use."""
+    def _unusable(self, nights: Collection[str]) -> dict[str, str]:
+        """By node (without its domain) what is wrong with the last useless record of these nights."""
         ours = {*self._node_steps(), "pairs"}
-        places = [place for place in self._places if place.benchmark in ours and place.status != OK]
         return {
             _short(host): f"{place.benchmark}: {place.status} (night {place.run})"
-            for place in sorted(places, key=lambda place: place.run)
+            for place in sorted(self._places, key=lambda place: place.run)
+            if place.benchmark in ours and place.status != OK and place.run in nights
             for host in place.hosts
         }
 
-    def _number(self, night: str | None) -> int:
-        """The number of a night by its name, -1 for none."""
-        return -1 if night is None else bisect_left([each.name for each in self.nights], night)
+    def _number(self, night: str) -> int:
+        """The number of a night by its name; of one that the journal does not know, the next one's."""
+        return bisect_left(self.nights, night, key=lambda each: each.name)
 
     def _name(self, number: int) -> str:
         return self.nights[number].name if 0 <= number < len(self.nights) else ""

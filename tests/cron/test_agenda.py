@@ -87,6 +87,16 @@ def test_a_suspect_that_was_left_out_stays_one(tmp_path: Path) -> None:
     assert next(parts).name == "first-sockperf"
 
 
+def test_a_benchmark_that_always_fails_does_not_come_first_every_night(tmp_path: Path) -> None:
+    """Its jobs cost node time, and leave no record with a host."""
+    nights = past(tmp_path, [{name: s for name, s in COSTS.items() if name != "osu"}] * 3)
+    journal = Journal(tmp_path)
+    for each in nights:
+        journal.note(each.name, "measured", part="first", exit=0, cost={"osu": [50.0, 1]}, unmeasured={})
+    first = next(agenda(tmp_path, [*journal.entries()], budget_s=1e6).parts())
+    assert first.name == "first-iperf3"
+
+
 def test_a_night_without_time_leaves_out_the_rest(tmp_path: Path) -> None:
     tonight = agenda(tmp_path, past(tmp_path, [COSTS] * 3), budget_s=1e6)
     for part in tonight.parts():

@@ -80,8 +80,8 @@ def date_text(roofline: Roofline) -> str:
     return first if first == last else f"{first} to {last}"
 
 
-def notes(roofline: Roofline) -> list[str]:
-    """What to know before believing the numbers, one sentence each."""
+def notes(roofline: Roofline, disturbed: bool = True) -> list[str]:
+    """What to know before believing the numbers, one sentence each. disturbed: of those too."""
     found = [f"{ceiling.name}: {ceiling.note}." for ceiling in roofline.ceilings if ceiling.note]
     few = [ceiling.name for ceiling in roofline.ceilings if ceiling.n < MIN_SAMPLES]
     if few:
@@ -101,7 +101,7 @@ def notes(roofline: Roofline) -> list[str]:
             f"Ceilings that were not measured here: {', '.join(lacking)}. An earlier run of this platform "
             "that has them can be given as well: npc roofline EARLIER_RUN RUN."
         )
-    if roofline.disturbed:
+    if disturbed and roofline.disturbed:
         found.append(f"Disturbed: {roofline.disturbed} (npc check).")
     if roofline.dropped:
         words = {"zero": "below the tool's resolution (printed as 0)"}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from npc.page.blocks import plural
 from npc.records.units import format_quantity, format_size
 from report.compare.difference import ENOUGH_RUNS, LEAST_FREEDOM
-from report.compare.pairs import FALSE_DISCOVERY, Comparison, Half, Pair
+from report.compare.pairs import FALSE_DISCOVERY, Comparison, Pair
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -154,15 +154,16 @@ def cells(pair: Pair) -> Row:
         ),
         "" if pair.ratio is None else _ratio(pair.ratio),
         _interval(pair) or pair.reason,
-        "/".join(map(_launches, (pair.a, pair.b))),
+        _launches(pair),
     )
 
 
-def _launches(half: Half | None) -> str:
-    """How many, and how many disturbed ones were left out."""
-    if half is None:
-        return "–"
-    return f"{half.launches} ({half.disturbed} disturbed)" if half.disturbed else str(half.launches)
+def _launches(pair: Pair) -> str:
+    """How many, of A and of B, and how many disturbed ones were left out."""
+    halves = pair.a, pair.b
+    counts = "/".join("–" if half is None else str(half.launches) for half in halves)
+    left_out = "/".join("–" if half is None else str(half.disturbed) for half in halves)
+    return f"{counts}, {left_out} disturbed" if any(half and half.disturbed for half in halves) else counts
 
 
 def _sizes(pair: Pair) -> str:
@@ -206,7 +207,8 @@ def remarks(comparison: Comparison, everything: bool = False) -> list[str]:
         widest = max(same, key=lambda pair: (pair.high or 1) / (pair.low or 1))
         found.append(
             f"{len(same)} series {'is' if len(same) == 1 else 'are'} the same: "
-            "launches, drift and runs explain what differs "
+            f"launches{'' if any(pair.run_to_run is None for pair in same) else ', drift and runs'} explain "
+            f"what differs "
             f"(widest interval: {widest.test} {_interval(widest)})."
         )
     apart = Counter((pair.reason, pair.ignore) for pair in comparison.of("not comparable"))
@@ -250,12 +252,13 @@ def remarks(comparison: Comparison, everything: bool = False) -> list[str]:
     for name, disturbed in zip((comparison.a, comparison.b), comparison.disturbed, strict=True):
         if disturbed:
             found.append(f"Disturbed in {name}: {disturbed} (npc check says by whom).")
-    if called := comparison.of("better", "worse", "different"):
+    called = [pair for pair in comparison.of("better", "worse", "different") if not pair.reason]
+    if called:
         tools = sorted({pair.test.split(" ")[0] for pair in called})
         found.append(
             f"Of two runs between which nothing changed, {FALSE_DISCOVERY:.0%} at most show any difference "
-            "(Benjamini, Hochberg). Sizes and kernels of one run go up and down together: "
-            f"{len(called)} series that differ are of {plural(len(tools), 'benchmark')} ({', '.join(tools)})."
+            "(Benjamini, Hochberg). Sizes and kernels of one run go up and down together: what differs is of "
+            f"{plural(len(tools), 'benchmark')} ({', '.join(tools)})."
         )
     return found
 

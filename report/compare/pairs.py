@@ -412,9 +412,11 @@ def _pair(
         circumstances={name: texts for name, texts in both.items() if texts[0] != texts[1]},
     )
     few = [side for side, sample in (("A", a), ("B", b)) if sample.usable < LEAST_LAUNCHES]
-    if few and min(a.usable + a.disturbed, b.usable + b.disturbed) >= LEAST_LAUNCHES:
-        reason = f"disturbed: others used the CPUs in {' and '.join(few)}"
-        return replace(pair, reason=reason, ignore=(DISTURBED,))
+    by_others = [side for side in few if (a if side == "A" else b).disturbed]
+    if by_others:
+        enough = min(a.usable + a.disturbed, b.usable + b.disturbed) >= LEAST_LAUNCHES
+        reason = f"disturbed: others used the CPUs in {' and '.join(by_others)}"
+        return replace(pair, reason=reason, ignore=(DISTURBED,) if enough else ())
     if few:
         found = f"{a.usable} and {b.usable} launches"
         needed = f"{LEAST_LAUNCHES} each are needed (npc characterise --set samples={LEAST_LAUNCHES})"

@@ -225,5 +225,5 @@ def _estimate(run: Run, estimate: Estimate) -> list[Cell]:
 
 
 def _notes(run: Run, several: bool) -> Iterator[str]:
-    for note in notes(run.roofline):
+    for note in notes(run.roofline, disturbed=False):  # its first line has said that
         yield f"{run.label}: {note}" if several else note

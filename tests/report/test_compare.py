@@ -451,7 +451,7 @@ def test_disturbed_launches_are_left_out_and_counted() -> None:
         "3 of 7 usable records were measured while others took 40 % of the CPUs",
     )
     assert any(line.startswith("Disturbed in B: 3 of 7 usable records") for line in remarks(comparison))
-    assert cells(pair)[-1] == "7/4 (3 disturbed)"
+    assert cells(pair)[-1] == "7/4, 0/3 disturbed"
 
 
 def test_what_is_left_with_too_few_launches_is_not_comparable() -> None:
@@ -460,6 +460,8 @@ def test_what_is_left_with_too_few_launches_is_not_comparable() -> None:
         (pair,) = compared(a, b)
         assert pair.verdict == "not comparable" and pair.ratio is None
         assert (pair.reason, pair.ignore) == ("disturbed: others used the CPUs in B", ("disturbed",))
+    (few,) = compared(a, disturbed(a[:3], 3))
+    assert (few.reason, few.ignore) == ("disturbed: others used the CPUs in B", ())
     (both,) = compared(disturbed(a, 7), disturbed(a, 7))
     assert both.reason == "disturbed: others used the CPUs in A and B"
     (used,) = compared(a, disturbed(a, 7), ignore=["disturbed"])
@@ -516,7 +518,7 @@ def test_runs_beside_them_say_how_single_runs_differ(beside: Path, tmp_path: Pat
     worse = npc(before, last, cwd=tmp_path).stdout
     assert worse.startswith("B = 000016 against A = 000015: 4 worse.\n")
     assert "in the intervals of 4 series" in worse and "by 15 earlier runs" in worse
-    assert "4 series that differ are of 1 benchmark (stream)" in worse
+    assert "what differs is of 1 benchmark (stream)" in worse
     # two runs that differ as runs of this machine do, and two before which there was nothing to know
     sides = [read_side(str(beside / name), tmp_path) for name in ("000013", "000014", "000000", "000001")]
     past = EarlierRuns(sides, tmp_path)

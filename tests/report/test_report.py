@@ -34,6 +34,8 @@ from report.history import NoHistory, read_history
 from report.page import _chosen, build, render
 from report.runs import Report, read_runs
 from report.sections import SECTIONS
+from roofline.analyse import analyse
+from roofline.table import format_roofline
 from tests.lab.in_process import npc
 from tests.lab.jube_job import NPC
 from tests.made.measured import records
@@ -640,6 +642,20 @@ def test_a_number_that_must_not_be_believed_has_not_failed(tmp_path: Path) -> No
     assert npc_report(tmp_path).exit_code == 0
     read = Page((tmp_path / "report.html").read_text())
     assert "7 records, 1 of them not usable (failed or invalid)" in read.inside["allocation"]
+
+
+def test_disturbed_records_are_told_first_and_marked_where_they_are_shown(tmp_path: Path) -> None:
+    (first, second, *rest) = records("stream", "triad", 78e9)
+    taken = [replace(each, params={"disturbed": share}) for each, share in ((first, "0.1"), (second, "0.42"))]
+    save_csv([*taken, *rest], tmp_path / "records.csv")
+    assert npc_report(tmp_path).exit_code == 0
+    text = (tmp_path / "report.html").read_text()
+    summary = page_section(text, "summary")
+    said = "2 of 7 usable records were measured while others took 10 to 42 % of the CPUs"
+    assert summary.count(said) == 1 and "7, 2 disturbed" in summary
+    assert "should be measured again while nobody else uses the nodes" in summary
+    assert text.count("GB/s (disturbed)") == 2 and "7 of 7, 2 disturbed" in text
+    assert f"Disturbed: {said} (npc check)." in format_roofline(analyse(read_run(tmp_path)))
 
 
 def test_links_to_raw_files_with_odd_names_lead_to_them(tmp_path: Path) -> None:

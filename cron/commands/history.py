@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from npc.records.series import Series
     from roofline.result import Ceiling
 
+#: Rows that cannot be read are told one by one up to this number.
+_PROBLEMS = 10
+
 
 @click.command()
 @click.argument("pattern", default="*")
@@ -63,10 +66,12 @@ def history(
     points = [point for point in every if matches(pattern, point.key)]
     found = [] if replay else variations(points, status_line.show)
     status_line.show("")
+    for problem in past.problems[:_PROBLEMS]:
+        click.echo(f"left out: {problem}", err=True)
+    if len(past.problems) > _PROBLEMS:
+        click.echo(f"left out: {len(past.problems) - _PROBLEMS} more rows", err=True)
     if not (points if replay else found):
         raise click.ClickException(f"{past.folder} has nothing that {pattern!r} names: npc nightly fills it")
-    for problem in past.problems:
-        click.echo(f"left out: {problem}", err=True)
     if replay:
         _replay(past, _verdicts(past, every, platform, topology), pattern, as_json)
     else:

@@ -8,7 +8,8 @@ half a row of a writer that was killed, readers pass over it, and the next appen
 
 Identical rows are appended once, so a night that was cut can simply be appended again, and two histories
 merge. A file with other columns (an older version's, another tool's) is read with the defaults of `DEFAULTS`,
-and left as it is; rows of its month then go into ``2026-11.2.csv``.
+and left as it is; rows of its month then go into ``2026-11.2.csv``. Without a ``run`` a day (of ``time``) is
+a night, without a ``platform`` it is the folder's.
 
 The cache ``.cache.sqlite`` knows of each row where it is, and what judging needs of it. A file that has
 another size or time than when it was indexed is indexed again. The cache is made anew whenever it cannot be
@@ -33,7 +34,7 @@ from typing import Final, NamedTuple
 
 from npc.files import InvalidFile, append_lines
 from npc.locks import only_one
-from npc.records.record import COLUMNS, OK, Record, from_row, replace, to_row
+from npc.records.record import COLUMNS, OK, InvalidRecord, Record, from_row, replace, to_row
 from npc.records.series import REMEASURED, Series
 from npc.records.units import METRICS
 
@@ -43,16 +44,16 @@ LOCK: Final = ".lock"
 DEFAULTS: Final[Mapping[str, str]] = {**dict.fromkeys(COLUMNS, ""), "nodes": "1", "sample": "0", "status": OK}
 
 _NEEDED: Final = ("time", "metric", "value")
-_MONTH: Final = re.compile(r"\d{4}-\d{2}(\.\d+)?\.csv")
+_MONTH: Final = re.compile(r"\d{4}-\d{2}(\..+)?\.csv")
 #: Characters that would make a row more than one line, and NUL; written as their symbols.
 _ONE_LINE: Final = str.maketrans({"\n": "\u240a", "\r": "\u240d", "\0": "\u2400"})
 #: Version of the cache: raised when its tables change, or what identifies a series.
-_SCHEMA: Final = 2
+_SCHEMA: Final = 3
 #: How long an append may hold its lock (s): of a holder on another host that died, it is free then.
 _APPENDING_S: Final = 600.0
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS file (name TEXT PRIMARY KEY, state TEXT);
-CREATE TABLE IF NOT EXISTS problem (file TEXT, start INTEGER, reason TEXT);
+CREATE TABLE IF NOT EXISTS problem (file TEXT, line INTEGER, reason TEXT);
 CREATE TABLE IF NOT EXISTS series (id INTEGER PRIMARY KEY, platform TEXT, benchmark TEXT, case_ TEXT,
     metric TEXT, size INTEGER, nodes INTEGER, params TEXT);
 CREATE TABLE IF NOT EXISTS entry (series INTEGER, night TEXT, time TEXT, file TEXT, start INTEGER, value REAL,
@@ -187,7 +188,7 @@ class History:
                 for _, start in of_file:
                     stream.seek(start)
                     lines = (line.decode("utf-8", "replace") for line in stream)
-                    yield _record(header, next(csv.reader(lines)))
+                    yield _record(path, header, next(csv.reader(lines)))
 
     def points(self, since: str = "") -> Iterator[Point]:
         """What judging needs of all rows, by series and night, of nights that began at `since` or later."""
@@ -223,9 +224,9 @@ class History:
 
     @property
     def problems(self) -> list[str]:
-        """Rows that cannot be true, each as ``file:byte: reason``; they hide no others."""
-        found = self._refreshed().execute("SELECT file, start, reason FROM problem ORDER BY file, start")
-        return [f"{self.folder / name}:{start}: {reason}" for name, start, reason in found]
+        """Rows that cannot be true, each as ``file:line: reason``; they hide no others."""
+        found = self._refreshed().execute("SELECT file, line, reason FROM problem ORDER BY file, line")
+        return [f"{self.folder / name}:{line}: {reason}" for name, line, reason in found]
 
     def files(self) -> list[Path]:
         """The files, the oldest month first; none where there is no such folder."""
@@ -290,9 +291,9 @@ class History:
         #: What a record says of its series → the number of that.
         told: dict[tuple[object, ...], int] = {}
         entries, problems = [], []
-        for start, record in _rows(path):
+        for start, line, record in _rows(path):
             if isinstance(record, str):
-                problems.append((path.name, start, record))
+                problems.append((path.name, line, record))
                 continue
             tells = (
                 record.platform, record.benchmark, record.case, record.metric, record.size, record.nodes,
@@ -356,8 +357,8 @@ def _header(path: Path) -> list[str]:
     return header
 
 
-def _rows(path: Path) -> Iterator[tuple[int, Record | str]]:
-    """Each whole row of a file with the byte that it begins at: its record, or why it is none."""
+def _rows(path: Path) -> Iterator[tuple[int, int, Record | str]]:
+    """Each whole row of a file with the byte and the line where it begins: its record, or why it is none."""
     header, end = _header(path), 0
 
     def whole_lines() -> Iterator[str]:
@@ -371,22 +372,26 @@ def _rows(path: Path) -> Iterator[tuple[int, Record | str]]:
     reader = csv.reader(whole_lines())
     next(reader, None)
     while True:
-        start = end
+        start, line = end, reader.line_num + 1
         try:
             cells = next(reader, None)
             if cells is None:
                 return
             if cells:
-                yield start, _record(header, cells)
+                yield start, line, _record(path, header, cells)
         except (ValueError, csv.Error) as error:
-            yield start, str(error)
+            yield start, line, str(error)
 
 
-def _record(header: Sequence[str], cells: Sequence[str]) -> Record:
+def _record(path: Path, header: Sequence[str], cells: Sequence[str]) -> Record:
     """The record of a row, whatever columns the file has. Raises `npc.records.record.InvalidRecord`."""
+    if any(cells[len(header) :]):
+        raise InvalidRecord(f"{len(cells)} cells, but {len(header)} columns")
     row = {**DEFAULTS, **{name: cell for name, cell in zip(header, cells, strict=False) if cell}}
     if not row["unit"] and row["metric"] in METRICS:
         row["unit"] = METRICS[row["metric"]].unit
+    row["platform"] = row["platform"] or path.parent.name
+    row["run"] = row["run"] or row["time"][:10]
     return from_row(row)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import errno
 import os
 import sqlite3
@@ -238,6 +239,40 @@ def test_rows_of_another_tool_are_read(history: History) -> None:
     )
     assert last.value == 3e9
     assert not history.problems
+
+
+def test_what_a_plain_script_writes_is_read_a_day_is_a_night_and_bad_rows_are_told_by_line(
+    history: History,
+) -> None:
+    history.folder.mkdir()
+    (history.folder / "note.csv").write_text("mine,too\n")  # no month: not of the history
+    with (history.folder / "2026-11.monitoring.csv").open("w", newline="") as stream:
+        out = csv.DictWriter(stream, ["value", "hosts", "metric", "case", "time"])  # \r\n, as the module does
+        out.writeheader()
+        for day, clock, value in (
+            (20, "02:30:00Z", 1e9), (20, "14:30:00+00:00", "1,5"), (20, "14:30:00+01:00", 2e9),
+            (21, "02:30:00", 1e9), (21, "02:30:00Z", 3e9),
+        ):  # fmt: skip
+            out.writerow(
+                {
+                    "time": f"2026-11-{day}T{clock}",
+                    "metric": "bandwidth",
+                    "case": "tcp",
+                    "value": value,
+                    "hosts": "n1",
+                }
+            )
+        stream.write("4e9,n1,bandwidth,tcp,2026-11-22T02:30:00Z,too many\r\n")
+    assert [(night.run, night.platform, night.rows) for night in history.nights()] == [
+        ("2026-11-20", history.folder.name, 2),
+        ("2026-11-21", history.folder.name, 1),
+    ]
+    assert [record.value for record in history.records()] == [1e9, 2e9, 3e9]
+    name = history.folder / "2026-11.monitoring.csv"
+    assert [problem.partition(": ")[0] for problem in history.problems] == [f"{name}:{n}" for n in (3, 5, 7)]
+    told = "\n".join(history.problems)
+    assert "value: '1,5'" in told and "has no UTC offset" in told and "6 cells, but 5 columns" in told
+    assert history.append([a_record()]) == 1 and len(history.files()) == 2
 
 
 def test_a_history_that_only_others_may_write_is_read_and_nothing_is_left(

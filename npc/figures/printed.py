@@ -11,6 +11,7 @@ from npc.figures.labels import darker, label_along, move_apart, name_drops, name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
     from matplotlib.text import Text
 
@@ -101,8 +102,7 @@ def save(
             )  # fmt: skip
         if title:
             figure.suptitle(title, fontsize=14, x=0.01, ha="left")
-        figure.draw_without_rendering()  # from here on it is known where the axes stand on the page
-        figure.set_layout_engine("none")
+        _lay_out(figure)
         for axes, names in named:
             move_apart(axes, names)
         for axes, chart in zip(every, panels, strict=True):
@@ -113,7 +113,27 @@ def save(
             name_drops(axes, chart.drops)
             _notes(axes, chart.traces)
         for path in paths:
-            figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else {})
+            _write(figure, path)
+
+
+def _lay_out(figure: Figure) -> None:
+    """From here on it is known where the axes stand on the page."""
+    engine = figure.get_layout_engine()
+    assert engine is not None
+    engine.execute(figure)
+    figure.set_layout_engine("none")
+
+
+def _write(figure: Figure, path: Path) -> None:
+    """As ``figure.savefig``, which draws everything once more than it needs to."""
+    from matplotlib.backend_bases import get_registered_canvas_class
+
+    form = path.suffix[1:].lower()
+    backend = get_registered_canvas_class(form)
+    if backend is None:
+        raise ValueError(f"{path}: Matplotlib has no format {form!r}")
+    write = getattr(backend(figure), f"print_{form}")
+    write(path, **({"metadata": {"Date": None}} if form == "svg" else {}))
 
 
 def _frame(axes: Axes, chart: Chart, *, small: bool, pad: float) -> None:
@@ -298,7 +318,8 @@ def save_grid(
                 _trace(strip[0], trace)
             _notes(strip[0], below.traces)
         figure.supxlabel(foot, fontsize=6, color="0.35", x=0.01, ha="left")
-        figure.savefig(path)
+        _lay_out(figure)
+        _write(figure, path)
 
 
 def _outlines(axes: Axes, grid: Grid) -> None:

@@ -26,7 +26,7 @@ from cron.acceptance import Acceptance, Baseline, baselines_of
 from cron.acceptance_bands import Band, band_of
 from cron.changes import Change, changed
 from cron.localise import suspects
-from cron.series import Panel, direction
+from cron.series import Panel, direction, logarithm
 from cron.step_detection import HIT, MIN_NIGHTS, WINDOW, Judged, StepDetection
 from cron.verdict import Direction, NightSuspect, NightVerdict, SeriesVerdict, Verdict
 from npc.records.series import Series
@@ -308,13 +308,16 @@ def _series_verdict(
 def _changed(panel: Panel, s: int, found: SeriesVerdict, change: Change) -> SeriesVerdict:
     sense = direction(panel.keys[s])
     word: Direction = "other" if not sense else "better" if change.effect > 0 else "worse"
-    relative, since = panel.relative(s, change.effect), panel.runs[change.night]
-    how = "more" if relative > 0 else "less"
+    unit, since = METRICS[panel.keys[s].metric].unit, panel.runs[change.night]
+    level = logarithm(panel.keys[s], float(np.nanmedian(panel.value[s, change.night :])))
+    before = panel.from_logarithm(s, level - change.effect)
+    levels = (format_quantity(value, unit) for value in (panel.from_logarithm(s, level), before))
     return dataclasses.replace(
         found,
         verdict=Verdict.CHANGED,
-        reason=f"{abs(relative):.1%} {how} since {since}, score {change.score:.1f}",
-        effect=relative,
+        reason=f"{' instead of '.join(levels)} since {since}, score {change.score:.1f}",
+        reference=before,
+        effect=panel.relative(s, level - change.effect, level),
         score=change.score,
         direction=word,
         since=since,
@@ -324,18 +327,20 @@ def _changed(panel: Panel, s: int, found: SeriesVerdict, change: Change) -> Seri
 def _facts(panel: Panel, s: int, past: Past) -> SeriesVerdict:
     """What the numbers say, verdict PASS."""
     key, judged = panel.keys[s], past.judged
-    known = not np.isnan(judged.noise.location[s])
+    known, usual = not np.isnan(judged.noise.location[s]), judged.noise.location[s]
     score = float(max(judged.score[s], judged.tonight[s]))
     return SeriesVerdict(
         key=key,
         verdict=Verdict.PASS,
         value=_number(panel.value[s, -1]),
         again=_number(panel.again[s, -1]),
-        reference=panel.from_logarithm(s, judged.noise.location[s]) if known else None,
+        reference=panel.from_logarithm(s, usual) if known else None,
         noise=float(judged.noise.sigma[s]) if known else None,
         nights=int(judged.known[s]),
         limit=panel.from_logarithm(s, past.limit[s]) if not np.isnan(past.limit[s]) else None,
-        effect=panel.relative(s, judged.effect[s]) if known and not np.isnan(panel.value[s, -1]) else None,
+        effect=panel.relative(s, usual, usual + judged.effect[s])
+        if known and not np.isnan(panel.value[s, -1])
+        else None,
         score=score if known else None,
         chance=upper_tail(float(judged.score[s])) if known and judged.score[s] > 0 else None,
         hit=bool(past.hit[s, -1]) and bool(direction(key)),

@@ -230,7 +230,7 @@ class NightLocaliser(Localiser):
         self._everywhen = {(kind, name, ""): mine for kind, name, mine in things}
         for label, mine in found:
             self._everywhen.setdefault((label.kind, label.name, label.role), mine)
-        self._hosts = readings.hosts
+        self._hosts, self._directed = readings.hosts, readings.directed
         hypotheses = Hypotheses.of(
             [chosen for _, chosen in found],
             readings.values,
@@ -248,11 +248,23 @@ class NightLocaliser(Localiser):
             if label.role and not self._with_several(label, finding):
                 self.allowed[finding.hypothesis] = False
                 continue
+            ends = self._slow_ends(finding) if label.kind == "link" else ()
             self.active &= ~finding.inside
             if label.kind != _KINDS[-1]:
                 others = (self._labels[i] for i in finding.rivals)
-                rivals = dict.fromkeys(str(other) for other in others if other[:2] != label[:2])
+                rivals = dict.fromkeys((*(str(other) for other in others if other[:2] != label[:2]), *ends))
                 yield Accusation(label, finding.effect, np.flatnonzero(finding.inside), tuple(rivals))
+
+    def _slow_ends(self, finding: Finding) -> Iterable[str]:
+        """Ends of a link that are half as slow with most others too, in the role that they have in it."""
+        mine = np.flatnonzero(finding.inside)
+        since, limit = self._nights[mine].min(), -finding.effect.delta / 2
+        now = np.flatnonzero(self.active & ~finding.inside & (self._nights >= since))
+        places = {place for i in mine if self._directed[i] for place in enumerate(self._hosts[i])}
+        for end, host in sorted(places):
+            others = [i for i in now if self._directed[i] and self._hosts[i][end] == host]
+            if 2 * sum(self.values[others] <= limit) > len(others):
+                yield whom("node", host, _ROLES[end])
 
     def _with_several(self, label: Label, finding: Finding) -> bool:
         """Whether a node in one role is at least half as slow with enough partners; else it is a link."""
@@ -320,7 +332,6 @@ def _suspect(
     """One suspect of all that it is accused of."""
     readings, main = max(accused, key=lambda each: each[1].effect.z)
     kind, name = main.label[:2]
-    roles = {accusation.label.role for _, accusation in accused}
     nodes = (name,) if kind == "node" else tuple(name.split("–"))
     if topology and kind in ("switch", "rack"):
         nodes = topology.below(name, sorted({host for each in readings.hosts for host in each}, key=natural))
@@ -350,5 +361,5 @@ def _suspect(
         high=high,
         rivals=main.rivals,
         runs=runs,
-        role=roles.pop() if len(roles) == 1 else "",
+        role=main.label.role,
     )

@@ -119,12 +119,16 @@ class Panel:
     def from_logarithm(self, s: int, logarithm: float) -> float:
         """The value, in the metric's unit, of one logarithm of series `s`."""
         key = self.keys[s]
-        sense = direction(key) or 1.0
-        return max(math.exp(min(sense * float(logarithm), 700.0)) - NEGLIGIBLE.get(key.metric, 0.0), 0.0)
+        exponent = min((direction(key) or 1.0) * float(logarithm), 700.0)
+        floor = NEGLIGIBLE.get(key.metric, 0.0)
+        # So that the logarithm of nothing gives exactly nothing.
+        return max(floor * math.expm1(exponent - math.log(floor)), 0.0) if floor else math.exp(exponent)
 
-    def relative(self, s: int, shift: float) -> float:
-        """The relative change, negative for less, of a shift between logarithms of series `s`."""
-        return math.expm1(min((direction(self.keys[s]) or 1.0) * float(shift), 700.0))
+    def relative(self, s: int, before: float, after: float) -> float | None:
+        """The relative change, negative for less, of the values of two logarithms of series `s`; None from
+        nothing."""
+        usual = self.from_logarithm(s, before)
+        return self.from_logarithm(s, after) / usual - 1 if usual > 0 else None
 
 
 def logarithm(key: Series, value: float) -> float:

@@ -272,6 +272,20 @@ def test_who_gives_a_series_up_misses_it_no_more(tmp_path: Path) -> None:
     assert len(back.series) == 2
 
 
+def test_a_change_of_what_may_be_zero_is_told_in_its_own_numbers() -> None:
+    """Retransmits of a real night: 1460 tonight, 803.6 once, 0 since; judged by what they exceed ten by."""
+    lost = KEY._replace(case="tcp", metric="retransmits", benchmark="iperf3")
+    before = [803.6 * value for value in quiet(20, sigma=0.02)]
+    gone = of(points([*before, *[0.0] * 20, 1460.0], lost, 1.0))
+    assert (gone.verdict, gone.direction, gone.effect) == (Verdict.CHANGED, "better", pytest.approx(-1.0))
+    assert gone.reference == pytest.approx(803.6, rel=0.05)
+    assert "0 instead of 80" in gone.reason and "since night020" in gone.reason
+    come = of(points([*[0.0] * 20, *before], lost, 1.0))
+    assert (come.direction, come.reference, come.effect) == ("worse", 0.0, None)  # from nothing
+    few = of(points([2.0] * 20 + [6.0] * 20, lost, 1.0))
+    assert (few.direction, few.reference, few.effect) == ("worse", pytest.approx(2), pytest.approx(2.0))
+
+
 def test_patterns_name_series_by_words_from_the_left() -> None:
     named = KEY._replace(params='{"runtime": "2"}')
     assert label(named) == "qperf tcp_bw bandwidth 64K nodes=2 runtime=2"
@@ -331,14 +345,17 @@ def test_change_points_are_seldom_false_and_soon_true() -> None:
 # -- blame ----------------------------------------------------------------------------------------------
 
 
-def rounds(nights: int, slow: Sequence[str], since: int, nodes: int = 8, seed: int = 1) -> list[Point]:
-    """Random pairs of all nodes in each night; pairs with a slow node have a tenth less."""
+def rounds(
+    nights: int, slow: Sequence[str], since: int, nodes: int = 8, seed: int = 1, sending: bool = False
+) -> list[Point]:
+    """Random pairs of all nodes in each night; pairs with a slow node (if it sends) have a tenth less."""
     rng = np.random.default_rng(seed)
     found = []
     for t in range(nights):
         for a, b in rng.permutation(nodes).reshape(-1, 2).tolist():
             hosts = f"n{a}", f"n{b}"
-            loss = 0.9 if t >= since and set(hosts) & set(slow) else 1.0
+            # qperf's client sends, and the server is named first
+            loss = 0.9 if t >= since and set(hosts[1:] if sending else hosts) & set(slow) else 1.0
             value = 1e9 * loss * float(np.exp(0.01 * rng.standard_normal()))
             found.append(Point(KEY, f"night{t:03d}", f"2026-01-{t + 1:02d}", value, "ok", hosts, False))
     return found
@@ -383,6 +400,17 @@ def test_the_node_that_was_there_whenever_it_was_slow_is_named() -> None:
     assert first.low is not None and first.high is not None and first.low < 0.1 < first.high
     assert first.since == "night021"
     assert "4 nights" in first.evidence
+
+
+def test_a_node_that_is_slow_when_it_sends_is_named_so_and_no_link_of_it() -> None:
+    found = [suspects(panel(rounds(30, ["n3"], 18, seed=seed, sending=True))) for seed in range(8)]
+    named = [each for night in found for each in night if each.named]
+    assert {each.whom for each in named} == {"node n3 as sender"}
+    assert len(named) >= 4
+    assert all(each.slowdown == pytest.approx(0.1, abs=0.02) for each in named)
+    # where it met too few partners, a link explains as much: that is said, and the matrix of pairs asks
+    links = [night[0] for night in found if night and night[0].kind == "link"]
+    assert any("node n3 as sender" in each.rivals for each in links)
 
 
 def test_one_bad_node_degrades_a_night_whose_medians_are_well() -> None:

@@ -63,3 +63,21 @@ def test_what_a_captured_output_shows_of_the_network_has_a_layer() -> None:
 
 def layers(benchmark: Benchmark) -> set[str]:
     return {row.layer for row in benchmark.tests}
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "case", "metric", "params", "sender"),
+    [
+        ("qperf", "tcp_bw", "bandwidth", {}, "client"),
+        ("qperf", "rc_rdma_read_bw", "bandwidth", {}, "server"),
+        ("qperf", "tcp_lat", "latency", {}, ""),
+        ("perftest", "ib_read_bw", "message_rate", {}, "server"),
+        ("perftest", "ib_write_bw", "bandwidth", {"direction": "bidir"}, ""),
+        ("iperf3", "tcp", "bandwidth", {"direction": "reverse"}, "server"),
+        ("iperf3", "tcp", "bandwidth", {"direction": "bidir_forward"}, "client"),
+        ("osu", "osu_bw", "bandwidth", {}, ""),
+        ("nosuch", "tcp_bw", "bandwidth", {}, ""),
+    ],
+)
+def test_which_end_sends(benchmark: str, case: str, metric: str, params: dict[str, str], sender: str) -> None:
+    assert catalogue.sender(benchmark, case, metric, params) == sender

@@ -51,8 +51,8 @@ CONTRADICTION: Final = 5.0
 #: Nights of the last three that must be below the accepted baseline.
 LASTING: Final = 2
 
-#: What the launcher says of a node whose agent no longer answers.
-_LOST: Final = re.compile(r"failed: lost (\S+): (.*)")
+#: What the launcher says of a node whose agent no longer answers, and what becomes of Slurm's NODE_FAIL.
+_LOST: Final = re.compile(r"failed: (?:job \d+ )?lost (?:its node )?([\w.-]+)(?::|(?= after| at once)) (.*)")
 
 RULE: Final = (
     f"reference: up to {WINDOW} quiet nights since the last acceptance, {MIN_NIGHTS} at least; what is lower "

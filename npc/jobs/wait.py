@@ -7,6 +7,8 @@ own way, by the ``<do>``'s ``error_file``.
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import enum
 import time
 from collections import Counter
@@ -25,6 +27,7 @@ from npc.jobs.progress import Display, Row, row_of
 from npc.jobs.slurm import Job
 from npc.jobs.stop import Stop
 from npc.jobs.workpackages import REASON, WORKPACKAGES, BatchJob, NoRun, Workpackage, read_workpackages
+from npc.machine.fabric import expand
 
 EXIT_NOTHING: Final = 1
 EXIT_UNFINISHED: Final = 5
@@ -196,7 +199,7 @@ class RunWait:
         job = self.jobs.get(workpackage.number)
         if workpackage.failed:
             if job and job.ended and job.state != "COMPLETED":
-                _record(workpackage, _with_last_words(workpackage, job.ending()))
+                _record(workpackage, _with_last_words(workpackage, _ending(job)))
             return False
         reason = self._verdict(workpackage, job)
         if not reason:
@@ -221,7 +224,7 @@ class RunWait:
                 return f"failed: job {job.id} can never start ({job.reason}), and is still queued: {words}"
             return f"failed: job {job.id} could never start ({job.reason}), so it was cancelled"
         if job is not None and job.state != "COMPLETED":
-            return job.ending()
+            return _ending(job)
         named = workpackage.batch_job()
         if named is not None and job is None and workpackage.number not in self.unknown:
             return ""  # submitted since Slurm was asked
@@ -293,6 +296,17 @@ def wait_for(
         before, interval = now, min(interval, patience.most_s)
         left = interval if deadline is None else min(interval, deadline - time.monotonic())
         said_done = wait.rest(workpackages, left)
+
+
+def _ending(job: Job) -> str:
+    """How it ended; where it lost one of several nodes, that one by its name, if Slurm says which is dead."""
+    if job.state == "NODE_FAIL":
+        with contextlib.suppress(slurm.Silent, FileNotFoundError, ValueError):
+            known = slurm.nodes()
+            dead = [name for name in expand(job.nodes) if name in known and known[name].dead]
+            if len(dead) == 1:
+                return dataclasses.replace(job, nodes=dead[0]).ending()
+    return job.ending()
 
 
 def _is_over(deadline: float | None) -> bool:

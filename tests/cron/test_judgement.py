@@ -132,6 +132,12 @@ def test_a_launch_that_lost_a_node_is_no_pass_whatever_the_others_gave() -> None
     told = judged([*points([1.0]), *lost])
     assert (told.verdict, told.series[0].verdict) == (Verdict.MISSING, Verdict.PASS)
     assert dict(told.lost) == {"n2": "Connection timed out"}
+    for words, node in (
+        ("its node n7.lab after 25s", {"n7.lab": "after 25s"}),
+        ("a node of n[1-2] at once", {}),
+    ):
+        lost = points([None], status=f"failed: job 12 lost {words}")
+        assert dict(judged([*points([1.0]), *lost]).lost) == node
 
 
 def test_an_older_night_is_judged_by_what_was_known_then() -> None:

@@ -98,9 +98,10 @@ def compare(
     from report.history import usual_history
 
     status_line.show(f"reading {' '.join(what)}")
-    sides = _sides(what, by, history or usual_history(), reference, cases)
+    folder = history or usual_history()
+    whole, sides = _sides(what, by, folder, reference, cases)
     choice = Choice(by=by, ignore=ignore, statistics=statistics, least_effect=least, run_to_run=run_to_run)
-    past = EarlierRuns(sides, history or usual_history())
+    past = EarlierRuns(whole, folder)
     comparisons = []
     for a, b in _couples(sides, by, reference):
         status_line.show(f"comparing {b.name} with {a.name}")
@@ -128,8 +129,10 @@ def compare(
         sys.exit(1)
 
 
-def _sides(what: Sequence[str], by: str, history: Path, reference: str, cases: Sequence[str]) -> list[Side]:
-    """Two sides or more, the reference first."""
+def _sides(
+    what: Sequence[str], by: str, history: Path, reference: str, cases: Sequence[str]
+) -> tuple[list[Side], list[Side]]:
+    """(what was named, whole; two sides of it or more, the reference first)."""
     from npc.records.record import InvalidRecord
     from report.compare.pairs import narrowed
     from report.compare.sides import NoSide, name_sides, read_side, split_side
@@ -147,7 +150,7 @@ def _sides(what: Sequence[str], by: str, history: Path, reference: str, cases: S
     names = [side.name for side in sides]
     if reference and reference not in names:
         raise click.UsageError(f"--reference {reference}: there are {', '.join(names)}")
-    return sorted(sides, key=lambda side: side.name != reference) if reference else sides
+    return whole, sorted(sides, key=lambda side: side.name != reference) if reference else sides
 
 
 def _no_case(cases: Sequence[str], sides: Sequence[Side]) -> click.ClickException:

@@ -34,23 +34,25 @@ class _Run(NamedTuple):
 
 
 class EarlierRuns:
-    """The runs beside `sides`, and those of the histories in the folder `history`; read when asked for."""
+    """The runs beside `sides`, and those of the histories in the folder `history`; read when asked for.
+
+    sides: whole ones, whatever is compared of them.
+    """
 
     def __init__(self, sides: Sequence[Side], history: Path) -> None:
-        self._sides = sides
         self._history = history
+        self._folders = {folder.resolve() for side in sides for folder in side.folders.values()}
+        self._given = [run for side in sides for run in _runs(side)]
 
     def before(self, a: Side, b: Side) -> Mapping[str, Side]:
         """Platform → its runs that began before one of the sides did, but those of the sides."""
         if min(len(a.records), len(b.records)) >= ENOUGH_RUNS:
             return {}
-        begun = [max(each.begun for each in _runs(side)) for side in (a, b) if any(side.all_records())]
-        if len(begun) < 2:
-            return {}
-        own = {(each.platform, each.begun) for side in (a, b) for each in _runs(side)}
+        own = [{run.begun for run in self._given if run.name in side.records} for side in (a, b)]
+        latest = max(map(max, filter(None, own)), default="")
         found: dict[str, dict[str, Sequence[Record]]] = {}
         for run in self._found:
-            if run.begun < max(begun) and (run.platform, run.begun) not in own:
+            if run.begun < latest and run.begun not in own[0] | own[1]:
                 found.setdefault(run.platform, {})[run.name] = run.records
         return {
             platform: Side(platform, dict(list(runs.items())[-_MOST:])) for platform, runs in found.items()
@@ -59,28 +61,26 @@ class EarlierRuns:
     @cached_property
     def _found(self) -> list[_Run]:
         """Every run once, the oldest first."""
-        platforms = {record.platform for side in self._sides for _, record in side.all_records()}
+        platforms = {run.platform for run in self._given}
         runs = [*self._beside(), *(run for platform in platforms for run in self._nights(platform))]
-        once = {(run.platform, run.begun): run for run in runs if run.platform in platforms}
+        once = {(run.platform, run.begun): run for run in (*runs, *self._given) if run.platform in platforms}
         return sorted(once.values(), key=lambda run: run.begun)
 
     def _beside(self) -> Iterable[_Run]:
-        own = {folder.resolve() for side in self._sides for folder in side.folders.values()}
-        places = dict.fromkeys(folder.parent for folder in own)
+        places = dict.fromkeys(folder.parent for folder in self._folders)
         beside = [path.parent for place in places for path in place.glob(f"*/{RECORDS}")]
         beside.sort(key=lambda folder: ((folder / RECORDS).stat().st_mtime, folder))
         for folder in beside[-2 * _MOST :]:
-            if folder not in own:
+            if folder not in self._folders:
                 status_line.show(f"reading {folder.name}, an earlier run")
                 with contextlib.suppress(OSError, InvalidRecord, UnicodeDecodeError):
                     yield from _runs(Side("", {str(folder): read_run(folder)}))
-        yield from (run for side in self._sides for run in _runs(side))
 
     def _nights(self, platform: str) -> Iterable[_Run]:
         folder = self._history / platform
         if not platform or not folder.is_dir():
             return
-        latest = max(run.begun for side in self._sides for run in _runs(side))
+        latest = max(run.begun for run in self._given)
         with contextlib.closing(History(folder, status_line.show)) as past:
             try:
                 nights = [night for night in past.nights() if night.begun < latest][-_MOST:]

@@ -537,6 +537,10 @@ def test_nights_of_the_history_say_how_single_runs_differ(beside: Path, tmp_path
         save_csv(found, tmp_path / name / "records.csv")
     ended = npc("000015", "000016", cwd=tmp_path)
     assert "4 worse" in ended.stdout and "by 15 earlier runs" in ended.stdout, ended.stdout + ended.stderr
+    # each night with the first: none that is compared is among those that say how nights differ
+    parts = npc("fuchs@2026-11", "--by", "night", "--case", "triad", "--json", cwd=tmp_path)
+    told = json.loads(parts.stdout)["comparisons"]
+    assert [each["earlier"]["b"] for each in told] == list(range(14))
 
 
 # --- how often it is wrong ----------------------------------------------------------------------------
@@ -560,9 +564,10 @@ def test_of_50_pairs_of_identical_runs_few_series_are_called_different(noise: st
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", RUN_NOISES)
+@pytest.mark.parametrize("kind", ["heavy-tailed", "7 % bad runs", "two levels", "resembling"])
 def test_single_runs_with_any_noise_between_runs_are_seldom_called_worse(kind: str) -> None:
-    assert wrong_single(40, RUN_NOISES[kind]) <= 0.05
+    """`make bench-compare` has the other kinds, too."""
+    assert wrong_single(20, RUN_NOISES[kind]) <= 0.05
 
 
 # --- the command --------------------------------------------------------------------------------------

@@ -61,13 +61,14 @@ def characterise(
     from npc.machine.tools import search_path
 
     home, folder, file, variables = chosen(platform, tags, given, benchmark)
+    outpath = (output or home / "runs").resolve()
     if each_node:
         if tags or benchmark or as_json:
             raise click.UsageError(
                 "--each-node goes with --node-benchmark, not with --tag, --benchmark, --json"
             )
-        sys.exit(_each_node(folder, given, output, limit, at_once, node_benchmarks))
-    outpath = (output or home / "runs").resolve()
+        with alone_on(folder, outpath):
+            sys.exit(_each_node(folder, given, output, limit, at_once, node_benchmarks))
     env = paths_from_here({**os.environ, **variables})
     env["PATH"] = search_path()
     what = Characterisation(

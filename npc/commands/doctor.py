@@ -20,8 +20,8 @@ def doctor(as_json: bool, missing: bool) -> None:
     from npc.machine import diagnosis
     from npc.machine.tools import Site
 
-    site = Site.here()
     found = diagnosis.diagnose(missing_only=missing)
+    site = Site.here([each.tool for each in found.tools if each.path is None])
     if as_json:
         click.echo(json.dumps(diagnosis.as_json(found, site), indent=2))
     else:

@@ -201,7 +201,7 @@ def run_bounded(
 class Site:
     """How software is got on this machine.
 
-    apt: the Debian packages of `TOOLS` that this release has, None where there is no apt.
+    apt: those Debian packages of the missing tools that this release has, None where there is no apt.
     """
 
     root: bool
@@ -211,13 +211,16 @@ class Site:
     easybuild: bool
 
     @classmethod
-    def here(cls) -> Site:
-        """This machine's: Debian and its children by ``/etc/os-release``, the rest by their commands."""
+    def here(cls, missing: Sequence[Tool]) -> Site:
+        """This machine's: Debian and its children by ``/etc/os-release``, the rest by their commands.
+
+        missing: the tools to ask apt for, which may read its lists for a second.
+        """
         release = os_release()
         family = {release.get("ID", ""), *release.get("ID_LIKE", "").split()}
         return cls(
             root=os.geteuid() == 0,
-            apt=_apt_packages() if family & {"debian", "ubuntu"} and find("apt-get") else None,
+            apt=_apt_packages(missing) if family & {"debian", "ubuntu"} and find("apt-get") else None,
             # `module` is a shell function, so only what defines it can be seen from a process.
             modules=any(name in os.environ for name in ("MODULESHOME", "LMOD_CMD", "LOADEDMODULES")),
             spack=find("spack") is not None,
@@ -225,10 +228,10 @@ class Site:
         )
 
 
-def _apt_packages() -> frozenset[str]:
-    """Those of the table's packages that apt can install here; all, if apt has no lists to ask yet."""
-    names = {tool.debian for tool in TOOLS if tool.debian}
-    if not any(Path("/var/lib/apt/lists").glob("*_Packages*")):
+def _apt_packages(tools: Sequence[Tool]) -> frozenset[str]:
+    """Those of the tools' packages that apt can install here; all, if apt has no lists to ask yet."""
+    names = {tool.debian for tool in tools if tool.debian}
+    if not names or not any(Path("/var/lib/apt/lists").glob("*_Packages*")):
         return frozenset(names)
     # "NAME:", then "  Candidate: VERSION", which is (none) for a package that is only referred to
     text, problem = run_bounded(["apt-cache", "policy", *sorted(names)], env={**os.environ, "LC_ALL": "C"})

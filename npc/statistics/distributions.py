@@ -1,10 +1,11 @@
-"""Tails and quantiles of the normal, the binomial and Student's distribution, by `scipy.special`.
+"""Tails and quantiles of the normal, the binomial and Student's distribution, by `math` and `scipy.special`.
 
-SciPy is loaded by the first call only: a launcher, and a page without a test, do not wait for it.
+SciPy is loaded by the first call that needs it: a launcher, and a page without a test, do not wait for it.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,9 +16,7 @@ if TYPE_CHECKING:
 
 def upper_tail(z: float) -> float:
     """P(Z > z) of the standard normal distribution."""
-    from scipy.special import ndtr
-
-    return float(ndtr(-z))
+    return math.erfc(z / math.sqrt(2)) / 2
 
 
 def normal_quantile(chance: float) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.special import ndtri, stdtr
+from scipy.special import ndtr, ndtri, stdtr
 
 from npc.statistics.distributions import (
     at_least,
@@ -38,6 +38,8 @@ def test_failures_are_as_rare_as_those_of_the_others() -> None:
 
 def test_the_normal_tail_and_its_quantile_belong_together() -> None:
     assert upper_tail(1.959964) == pytest.approx(0.025, rel=1e-5)
+    for z in (-9.0, -1.0, 0.0, 1.0, 5.0, 37.0):
+        assert upper_tail(z) == pytest.approx(ndtr(-z), rel=1e-12)
     assert normal_quantile(upper_tail(4.0)) == pytest.approx(4.0)
     assert normal_quantile(0.0) == pytest.approx(8.0, abs=0.1)
 

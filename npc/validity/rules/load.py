@@ -70,10 +70,17 @@ def loaded(records: Sequence[Record], circumstances: Circumstances) -> Iterator[
 
 @rule(DISTURBED, "a machine that others used a little", _SOURCE, level="note")
 def disturbed(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, str]]:
-    """The same, on fewer CPUs: enough to make a difference of its own."""
+    """The same, on fewer CPUs: enough to make a difference of its own; or what the record's mark says, where
+    the files of its launch are gone.
+    """
+    seen = set()
     for place, busy in _busy(records, circumstances):
         if busy.share >= _NOTICED:
+            seen.add(place)
             yield place, f"{busy}: {busy.names}"
+    for place, record in enumerate(records):
+        if place not in seen and DISTURBED in record.params:
+            yield place, f"others took {record.params[DISTURBED]} of the CPUs; who is not known any more"
 
 
 def shares_taken(records: Sequence[Record], circumstances: Circumstances) -> dict[int, float]:

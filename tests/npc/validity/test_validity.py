@@ -594,6 +594,10 @@ def test_a_disturbed_record_bears_the_share_that_others_took(tmp_path: Path) -> 
     assert Series.of(judged[0]) == Series.of(judged[1])
     assert in_words(judged) == "1 of 2 usable records were measured while others took 25 % of the CPUs"
     assert in_words(judged[:1]) == ""
+    (tmp_path / "elsewhere").mkdir()
+    save_csv(judged, tmp_path / "elsewhere" / "records.csv")
+    ended = npc("check", tmp_path / "elsewhere")
+    assert "note: osu osu_latency: others took 0.25 of the CPUs; who is not known any more" in ended.stdout
 
 
 @pytest.mark.slow

@@ -40,7 +40,8 @@ ONSETS: Final = (1, 2, 3, 7, 14, WINDOW)
 #: Named is who has such evidence in fewer healthy nights than this, all hypotheses together; for the second
 #: one twice as much, and so on (Benjamini and Hochberg, 1995).
 FALSE_NAME: Final = 0.002
-#: Nobody is named for less, or for fewer readings that are nearer to it than to what is usual.
+#: Nobody is named for less (in one role alone twice as much, which is the same on average over both), or for
+#: fewer readings that are nearer to it than to what is usual.
 MIN_SLOWDOWN: Final = 0.015
 NAMED_READINGS: Final = 3
 #: Fewer readings accuse nobody, and so does a lower score.
@@ -354,7 +355,7 @@ def _suspect(
         evidence=text,
         chance=min(upper_tail(main.effect.z) * tested, 1.0),
         score=main.effect.z,
-        grave=slowdown >= MIN_SLOWDOWN,
+        grave=slowdown >= MIN_SLOWDOWN * (2 if main.label.role else 1),
         named=slow >= NAMED_READINGS and not main.rivals,
         slowdown=slowdown,
         low=low,

@@ -113,7 +113,8 @@ _RULE: Final = (
     f"the first suspect: such evidence in less than {FALSE_ALARM:.1%} of healthy runs, all nodes and "
     f"switches together; further ones: at most {FALSE_SHARE:.0%} of the names wrong; {FALSE_AGAIN:.1%} for "
     "both once the worst pairs were measured again",
-    f"slower than the rest by at least {MIN_SLOWDOWN:.1%}, in at least {MIN_READINGS} measurements; "
+    f"slower than the rest by at least {MIN_SLOWDOWN:.1%} (in one role only {2 * MIN_SLOWDOWN:.0%}), "
+    f"in at least {MIN_READINGS} measurements; "
     f"among fewer than {FEW_READINGS} in all, with one exception in {EXCEPTIONS} at most",
     f"a link: in every one of at least {LINK_READINGS} measurements slower by {LINK_SIGMAS:g} σ and "
     f"{LINK_SLOWDOWN:.0%}, by chance in less than {FALSE_LINK:.1%} of runs",

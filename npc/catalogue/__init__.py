@@ -48,10 +48,19 @@ def sender(benchmark: str, case: str, metric: str, params: Mapping[str, str]) ->
     """Which of npb's two ends sends the bytes of a bandwidth, or the messages of a rate, if one does."""
     if metric not in ("bandwidth", "message_rate"):
         return ""
-    end, direction = find(benchmark, case, "bandwidth").sender, params.get("direction", "")
+    end, direction = _sender(benchmark, case), params.get("direction", "")
     if direction in ("", "bidir_forward"):
         return end
     return _OTHER_END[end] if direction.endswith("reverse") else ""
+
+
+@cache
+def _sender(benchmark: str, case: str) -> Sender:
+    """By the benchmark's row; by the case alone where somebody named it otherwise (``npb --benchmark``)."""
+    if benchmark in _BY_NAME:
+        return find(benchmark, case, "bandwidth").sender
+    ends = {test.sender for each in BENCHMARKS for test in each.tests if test.case == case and test.sender}
+    return ends.pop() if len(ends) == 1 else ""
 
 
 def alike(record: Record) -> str:

@@ -26,6 +26,7 @@ import pytest
 from npc.records.history import History, night_name, of_night
 from npc.records.journal import Journal, JournalEntry
 from npc.records.record import Record, replace
+from npc.statistics.suspect import whom_of
 from tests.lab.cluster import Cluster, until
 from tests.lab.jube_job import NPC
 from tests.made.nights import CLIENT, NODE, TINY
@@ -168,8 +169,8 @@ def test_a_slow_link_is_named_in_its_night_and_the_nights_before_are_clean(site:
 
 @pytest.mark.measures
 @pytest.mark.timeout(300)
-def test_a_slow_node_is_asked_and_named_although_no_median_shows_it(site: Site) -> None:
-    """Nights that measure all pairs: a third of them are slow with one bad node, and the median is not."""
+def test_a_node_that_sends_slowly_is_asked_and_named_although_no_median_shows_it(site: Site) -> None:
+    """Nights that measure all pairs: a sixth of them are slow where one node is slow only when it sends."""
     everybody = [
         NPC, "nightly", "--platform", "slurm", "--benchmark", ROOT / "cron/pairs/benchmark.xml",
         "--set", "nodelist=n1,n2,n3,n4,n5,n6", "--set", "pairs_nodes=6", "--set", "pairs_runs=1",
@@ -177,17 +178,17 @@ def test_a_slow_node_is_asked_and_named_although_no_median_shows_it(site: Site) 
     ]  # fmt: skip
     nights = []
     for rate in (LINK_MBIT, SLOW_MBIT):
-        site.cluster.shape("n3", rate)
+        site.cluster.shape_sending("n3", rate)
         try:
             ended = site.cluster.run("head", everybody, timeout=200)
         finally:
-            site.cluster.shape("n3", LINK_MBIT)
+            site.cluster.shape_sending("n3", LINK_MBIT)
         nights.append(json.loads(ended.stdout))
     first, last = nights
     assert first["pairs"] is None, "nobody was suspected"
     assert {series["verdict"] for series in last["series"]} == {"PASS"}
-    assert [(slow["kind"], slow["name"]) for slow in last["pairs"]["slow"]] == [("node", "n3")], last["pairs"]
-    assert [each["name"] for each in last["suspects"] if each["named"]] == ["n3"]
+    assert [whom_of(slow) for slow in last["pairs"]["slow"]] == ["node n3 as sender"], last["pairs"]
+    assert [whom_of(each) for each in last["suspects"] if each["named"]] == ["node n3 as sender"]
     assert last["verdict"] == "WATCH", "one night decides nothing"
 
 

@@ -125,6 +125,12 @@ def test_the_matrix_decides_whom_to_drain_and_without_one_the_history_does() -> 
     assert to_drain(told, innocent) == {}
     n1 = Slow(kind="node", name="n1", nodes=("n1",), slowdown=None, evidence="", series="")
     assert to_drain(told, replace(innocent, slow=(n1,))) == {"n1": "NPC 20261121T023000Z: does not answer"}
+    sends = replace(n1, slowdown=0.7, role="sender")
+    weaker = replace(sends, slowdown=0.1, role="receiver")
+    assert to_drain(told, replace(innocent, slow=(sends, weaker))) == {
+        "n1": "NPC 20261121T023000Z: 70% slower as sender"
+    }
+    assert "node n1 as sender 70.0% slower" in str(replace(innocent, slow=(sends,)))
     line = drain_line("n3", "NPC: 70% slower")
     assert line == "scontrol update nodename=n3 state=drain 'reason=NPC: 70% slower'"
 

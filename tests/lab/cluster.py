@@ -170,6 +170,10 @@ class Cluster:
         """Limit what a host sends, and what it is sent."""
         self.network.shape(host, rate_mbit)
 
+    def shape_sending(self, host: str, rate_mbit: float) -> None:
+        """Limit what a node sends alone."""
+        self.network.shape_sending(host, rate_mbit)
+
     def kill_node(self, host: str) -> None:
         """A node loses its power: every process of it dies at once, and its cable is dead."""
         self.network.cut(host)

@@ -76,7 +76,8 @@ def layers(benchmark: Benchmark) -> set[str]:
         ("iperf3", "tcp", "bandwidth", {"direction": "reverse"}, "server"),
         ("iperf3", "tcp", "bandwidth", {"direction": "bidir_forward"}, "client"),
         ("osu", "osu_bw", "bandwidth", {}, ""),
-        ("nosuch", "tcp_bw", "bandwidth", {}, ""),
+        ("pairs", "tcp_bw", "bandwidth", {}, "client"),
+        ("nosuch", "mine", "bandwidth", {}, ""),
     ],
 )
 def test_which_end_sends(benchmark: str, case: str, metric: str, params: dict[str, str], sender: str) -> None:

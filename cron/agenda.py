@@ -31,7 +31,7 @@ from npc.records.record import OK
 from npc.records.units import format_duration
 
 if TYPE_CHECKING:
-    from cron.costs import Cost
+    from cron.costs import Account
     from npc.records.history import History, Place
 
 #: The benchmarks of a node by itself, and the test between two.
@@ -169,16 +169,16 @@ class Agenda:
             if not self.over:
                 yield part
 
-    def heard(self, costs: Mapping[str, Cost], unmeasured: Mapping[str, str]) -> None:
+    def heard(self, account: Account) -> None:
         """What a part has cost, and why it measured nothing on which groups of nodes.
 
         Where Slurm took only some of its jobs, as the limit on submitted jobs was reached, no more than these
         are submitted at once from now on, and the others again behind them.
         """
-        self.spent_s += sum(cost.node_s for cost in costs.values())
-        too_many = [place for place, reason in unmeasured.items() if _SUBMIT_LIMIT.search(reason)]
+        self.spent_s += sum(cost.node_s for cost in account.costs.values())
+        too_many = [place for place, reason in account.unmeasured.items() if _SUBMIT_LIMIT.search(reason)]
         if too_many and self.each_node:
-            taken = max((cost.places for cost in costs.values()), default=0)
+            taken = max((cost.places for cost in account.costs.values()), default=0)
             self.each_node = replace(self.each_node, at_once=max(1, taken))
             self._too_many.update(node for place in too_many for node in expand(place))
 
@@ -261,7 +261,7 @@ class Agenda:
             last[place.benchmark] = max(self._number(place.run), last.get(place.benchmark, -1))
         for number, night in enumerate(self.nights):  # what failed on no host at all has been tried, too
             last |= {
-                name: max(number, last.get(name, -1)) for each in night.parts.values() for name in each.cost
+                name: max(number, last.get(name, -1)) for each in night.parts.values() for name in each.costs
             }
         costs, suspects = self._costs(), self._suspects()[0]
         works = []
@@ -325,7 +325,7 @@ class Agenda:
             tonight: dict[str, list[tuple[float, int]]] = {}
             for progress in night.parts.values():
                 if progress.part.kind == "first":
-                    for name, cost in progress.cost.items():
+                    for name, cost in progress.costs.items():
                         tonight.setdefault(name, []).append(cost)
             for name, found in tonight.items():
                 costs.setdefault(name, []).append(sum(s for s, _ in found) / sum(n for _, n in found))
@@ -339,7 +339,7 @@ class Agenda:
                     s
                     for each in night.parts.values()
                     if each.part.kind != "first"
-                    for s, _ in each.cost.values()
+                    for s, _ in each.costs.values()
                 )
                 for night in self.nights[-RESERVE_NIGHTS:]
             ),
@@ -363,9 +363,11 @@ class Agenda:
         return [step for file in files for step in steps(file)]
 
     def _known_benchmarks(self) -> set[str]:
-        """Those of the rotation that were ever measured: what is not installed anywhere does not count."""
+        """Those of the rotation that were ever tried: what is not installed anywhere does not count."""
         ours = {*self._node_steps(), "pairs"}
-        return {place.benchmark for place in self._places if place.status == OK} & ours
+        return {
+            place.benchmark for place in self._places if not place.status.startswith("unavailable: ")
+        } & ours
 
     def _measured(self, benchmarks: Collection[str]) -> dict[str, str]:
         """By node (without its domain) the last night by which all these benchmarks had measured it."""

@@ -22,39 +22,39 @@ class Cost(NamedTuple):
     places: int
 
 
-def costs_of(run: Path) -> dict[str, Cost]:
-    """By benchmark what its jobs in a run have cost; nothing of those that never ran.
+class Account(NamedTuple):
+    """Of a run: costs by benchmark, and by group of nodes (a host list) why it has no launch there."""
+
+    costs: dict[str, Cost]
+    unmeasured: dict[str, str]
+
+
+def account_of(run: Path | None) -> Account:
+    """What the jobs of a run have cost, nothing those that never ran, and where nothing was measured.
 
     The time is Slurm's; where it does not know the job, or there is none, from the first launch to the end of
     the last one.
     """
+    account = Account({}, {})
+    if run is None:
+        return account
     with contextlib.suppress(NoRun):
         workpackages = read_workpackages(run)
         jobs = _jobs(workpackages)
-        found: dict[str, Cost] = {}
         places: dict[str, set[str]] = {}
         for each in workpackages:
-            named = each.batch_job()
+            named, nodes = each.batch_job(), each.parameters.get("nodelist", "")
             job = jobs.get(named.number) if named else None
+            if nodes and not each.progress().made:
+                cut = job and job.ended and job.state != "COMPLETED" and not each.recorded_reason()
+                account.unmeasured[nodes] = job.ending() if job and cut else each.reason()
             seconds = job.elapsed_s if job else _between_launches(each)
-            if seconds <= 0:
-                continue
-            places.setdefault(each.step, set()).add(each.parameters.get("nodelist", ""))
-            node_s = seconds * _nodes(each, job) + (found[each.step].node_s if each.step in found else 0.0)
-            found[each.step] = Cost(node_s, len(places[each.step]))
-        return found
-    return {}
-
-
-def not_measured(run: Path) -> dict[str, str]:
-    """By group of nodes (a host list) why a run has no launch there."""
-    with contextlib.suppress(NoRun):
-        return {
-            nodes: each.reason()
-            for each in read_workpackages(run)
-            if (nodes := each.parameters.get("nodelist", "")) and not each.progress().made
-        }
-    return {}
+            if seconds > 0:
+                places.setdefault(each.step, set()).add(nodes)
+                before, _ = account.costs.get(each.step, (0.0, 0))
+                cost = Cost(before + seconds * _nodes(each, job), len(places[each.step]))
+                account.costs[each.step] = cost
+    return account
 
 
 def _jobs(workpackages: Sequence[Workpackage]) -> dict[int, slurm.Job]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from cron import measure, retention
 from cron.agenda import AT_ONCE, Agenda, EachNode, odd_nodes
-from cron.costs import costs_of, not_measured
+from cron.costs import account_of
 from cron.verdict import NightVerdict, Verdict
 from npc.jobs.checkout import checkout, settings
 from npc.jobs.stop import Stop
@@ -186,12 +186,9 @@ class NightRun:
             night.name, "measuring", part=part.name, kind=part.kind, words=part.words, hosts=part.hosts
         )
         ended = measure.measure(part, night.folder, self.options.platform, limit_s, self.stop)
-        run = measure.run_of(part, night.folder)
-        costs, unmeasured = (costs_of(run), not_measured(run)) if run else ({}, {})
-        self.agenda.heard(costs, unmeasured)
-        self.journal.note(
-            night.name, "measured", part=part.name, exit=ended.code, cost=costs, unmeasured=unmeasured
-        )
+        account = account_of(measure.run_of(part, night.folder))
+        self.agenda.heard(account)
+        self.journal.note(night.name, "measured", part=part.name, exit=ended.code, **account._asdict())
         self._look_for_dead_nodes(night, part)
         if ended.cancelled:
             jobs = ", ".join(map(str, ended.cancelled))

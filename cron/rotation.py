@@ -137,8 +137,8 @@ def choose(
     """What a night measures, in this order, and what it leaves out for its budget.
 
     First suspects, then what has not been measured for longest. What costs nobody knows how much is measured
-    before the rest, once, and known from then on. budget_s: node time in seconds, None without end; reserve_s
-    of it is kept for measuring again. The oldest is measured if the budget is enough for it alone.
+    before the rest, once. budget_s: node time in seconds, None without end; reserve_s of it, half at most, is
+    kept for measuring again. The oldest is measured if the budget is enough for it alone.
     """
     by_age = sorted(works, key=lambda work: (work.last, work.name))
     suspects = [work for work in by_age if work.suspect]

@@ -118,7 +118,8 @@ class Coverage:
 
     def lines(self) -> list[str]:
         """For people: how many, and those that were not, by reason."""
-        told = f"{self.measured} of {self.nodes} nodes measured in the last {self.within} nights"
+        nights = f"{self.within} nights" if self.within > 1 else "night"
+        told = f"{self.measured} of {self.nodes} nodes measured in the last {nights}"
         reasons: dict[str, list[str]] = {}
         for each in self.unmeasured:
             last = "" if each.last else ", never measured"

@@ -6,7 +6,7 @@
 ``begun``      ``folder`` with its raw runs, ``words`` of the command
 ``measuring``  ``part``, ``kind``, ``words`` of ``npc characterise``, ``hosts``: a measurement starts
 ``measured``   ``part``, ``exit``: it has ended, and its records are collected as far as there are any;
-               ``cost``: by benchmark the node time of its jobs (s), and on how many groups of nodes they ran;
+               ``costs``: by benchmark the node time of its jobs (s), and for how many groups of nodes;
                ``unmeasured``: by group of nodes why nothing was measured there
 ``kept``       ``part``, ``rows``: they are in the history
 ``lost``       ``nodes``: by name those that died, and what was seen of it
@@ -63,7 +63,7 @@ class Progress:
     measured: bool = False
     exit: int | None = None
     kept: bool = False
-    cost: dict[str, tuple[float, int]] = field(default_factory=dict)
+    costs: dict[str, tuple[float, int]] = field(default_factory=dict)
     unmeasured: dict[str, str] = field(default_factory=dict)
 
 
@@ -124,7 +124,7 @@ def _take(nights: dict[str, JournalEntry], line: Mapping[str, Any]) -> None:
         progress.measured = True
         progress.exit = line.get("exit", progress.exit)
         progress.kept = progress.kept or event == "kept"
-        progress.cost |= {name: (float(s), int(n)) for name, (s, n) in line.get("cost", {}).items()}
+        progress.costs |= {name: (float(s), int(n)) for name, (s, n) in line.get("costs", {}).items()}
         progress.unmeasured |= line.get("unmeasured", {})
     elif event == "lost":
         night.lost.update({str(node): str(seen) for node, seen in line["nodes"].items()})

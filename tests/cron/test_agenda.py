@@ -9,8 +9,10 @@ import subprocess
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+import pytest
+
 from cron.agenda import Agenda, EachNode, parts_of_nodes
-from cron.costs import Cost
+from cron.costs import Account, Cost
 from cron.judge import with_postponed
 from cron.publish import last_coverage
 from cron.rotation import NODES, Work
@@ -19,6 +21,7 @@ from npc.jobs.checkout import default_of, steps
 from npc.parameters import TAGS
 from npc.records.history import History, Place
 from npc.records.journal import Journal, JournalEntry
+from tests.lab.in_process import npc
 from tests.made.history import a_record
 from tests.paths import ROOT
 
@@ -36,7 +39,7 @@ def past(folder: Path, costs: list[dict[str, float]]) -> list[JournalEntry]:
         journal.note(name, "begun", folder=str(folder / name), words=WORDS)
         journal.note(name, "measuring", part="first", kind="first", words=WORDS, hosts=[])
         cost = {benchmark: [seconds, 1] for benchmark, seconds in night.items()}
-        journal.note(name, "measured", part="first", exit=0, cost=cost, unmeasured={})
+        journal.note(name, "measured", part="first", exit=0, costs=cost, unmeasured={})
     return journal.entries()
 
 
@@ -92,7 +95,7 @@ def test_a_benchmark_that_always_fails_does_not_come_first_every_night(tmp_path:
     nights = past(tmp_path, [{name: s for name, s in COSTS.items() if name != "osu"}] * 3)
     journal = Journal(tmp_path)
     for each in nights:
-        journal.note(each.name, "measured", part="first", exit=0, cost={"osu": [50.0, 1]}, unmeasured={})
+        journal.note(each.name, "measured", part="first", exit=0, costs={"osu": [50.0, 1]}, unmeasured={})
     first = next(agenda(tmp_path, [*journal.entries()], budget_s=1e6).parts())
     assert first.name == "first-iperf3"
 
@@ -141,7 +144,7 @@ def test_jobs_that_were_too_many_for_slurm_come_again_and_fewer_at_once(tmp_path
     for part in tonight.in_order(works, {}):
         if part.name.endswith("stream"):
             asked.append(part.hosts)
-            tonight.heard({"stream": Cost(1.0, 4)}, dict.fromkeys(part.hosts[4:], told))
+            tonight.heard(Account({"stream": Cost(1.0, 4)}, dict.fromkeys(part.hosts[4:], told)))
     assert asked == [
         ("a0", "b0", "a1", "b1", "a2", "b2", "a3", "b3"),
         ("a2", "b2", "a3", "b3"),
@@ -174,6 +177,22 @@ def test_coverage_names_the_nodes_by_their_reasons(tmp_path: Path) -> None:
         "not measured: x: busy",
     ]
     assert last_coverage(tmp_path / "nothing") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["nightly", "--each-node"], "--each-node needs Slurm, and a platform that has the setting nodelist"),
+        (["characterise", "--each-node"], "--each-node needs Slurm, and a platform that has the setting"),
+        (["characterise", "--each-node", "--tag", "network"], "--each-node goes with --node-benchmark, not"),
+        (["nightly", "--budget", "8 node-hours"], "Invalid value for '--budget'"),
+    ],
+)
+def test_what_cannot_be_is_told_before_anything_runs(words: list[str], says: str, tmp_path: Path) -> None:
+    ended = npc(*words, "--output", tmp_path, "--platform", "localhost")
+    assert ended.returncode == 2
+    assert says in ended.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_platform_has_a_default_for_its_partition() -> None:

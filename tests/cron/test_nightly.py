@@ -359,6 +359,9 @@ def test_a_night_cut_off_at_any_step_is_finished_by_the_next(tmp_path: Path) -> 
     records = machine.records()
     assert [REMEASURED in record.params for record in records] == [False, True], "a failure is measured again"
     assert all((tmp_path / "runs" / told["run"] / record.raw).is_file() for record in records)
+    (night,) = Journal(machine.history).entries()
+    node_s, places = night.parts["first"].costs["qperf"]
+    assert (node_s >= 2.0, places) == (True, 1), "two ranks for a second, by the launches where no Slurm is"
     lines = (machine.history / "nights.jsonl").read_text().splitlines(keepends=True)
     events = [json.loads(line)["event"] for line in lines]
     part = ["measuring", "measured", "kept"]

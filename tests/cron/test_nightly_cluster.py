@@ -26,6 +26,7 @@ import pytest
 from npc.records.history import History, night_name, of_night
 from npc.records.journal import Journal, JournalEntry
 from npc.records.record import Record, replace
+from npc.records.run import read_run
 from npc.statistics.suspect import whom_of
 from tests.lab.cluster import Cluster, until
 from tests.lab.jube_job import NPC
@@ -248,7 +249,7 @@ def test_every_node_has_its_turn_and_who_has_not_is_listed_with_the_reason(site:
 
     def waiting(told: dict[str, Any]) -> dict[str, str]:
         """The nodes that have not had their turn, and why; the others may have been disturbed here."""
-        missing = {each["node"]: each["why"] for each in told["coverage"]["unmeasured"]}
+        missing = {each["node"]: each["why"].replace("*", "") for each in told["coverage"]["unmeasured"]}
         return {node: why for node, why in missing.items() if ": invalid: " not in why}
 
     (site.folder / "node.xml").write_text(NODE)
@@ -259,29 +260,50 @@ def test_every_node_has_its_turn_and_who_has_not_is_listed_with_the_reason(site:
     try:
         set_state("n6", "state=down", "reason=no power")
         set_state("n5", "state=drain", "reason=bad DIMM")
+        busy = [
+            "sbatch",
+            "--parsable",
+            "--exclusive",
+            "--nodelist=n2",
+            "--output=/dev/null",
+            "--wrap=sleep 900",
+        ]
+        job = site.cluster.run("head", busy, check=True).stdout.strip()
         first, of_first = night()
+        site.cluster.run("head", ["scancel", job], check=True)
         site.cluster.start_slurmd("n6")
         site.cluster.await_idle(["n6"])
         set_state("n1", "state=drain", "reason=new kernel")
         second, of_second = night("--budget", "1s")
+        for node in ("n2", "n6"):
+            set_state(node, "state=drain", "reason=later")
+        words = [NPC, "characterise", "--platform", "slurm", "--each-node", "--output", site.folder / "all"]
+        words += ["--node-benchmark", site.folder / "node.xml", "--limit", "100s"]
+        once = site.cluster.run("head", words, timeout=180)
     finally:
+        site.cluster.run("head", ["scancel", "--user=root"])
         site.cluster.start_slurmd("n6")
-        for node in ("n1", "n5"):
+        for node in ("n1", "n2", "n5", "n6"):
             set_state(node, "state=resume")
         site.cluster.await_idle()
-    assert of_first == {("n1",), ("n2",), ("n1", "n2")}, "half of those that take jobs"
+    assert of_first == {("n1",), ("n3",), ("n1", "n3")}, "half of those that take jobs, idle ones first"
     last = "its turn has not come"
-    assert waiting(first) == {"n3": last, "n4": last, "n5": "drained (bad DIMM)", "n6": "down* (no power)"}
-    assert of_second == {("n3",), ("n4",), ("n3", "n4")}
+    out_of_service = {"n5": "drained (bad DIMM)", "n6": "down (no power)"}
+    assert waiting(first) == {"n2": "busy (allocated)", "n4": last, **out_of_service}
+    assert of_second == {("n2",), ("n4",), ("n2", "n4")}
     without = waiting(second)
     assert without.pop("n1", "drained (new kernel)") == "drained (new kernel)", "measured the night before"
     assert without == {"n5": "drained (bad DIMM)", "n6": last}
     assert [each["benchmark"] for each in second["postponed"]] == ["qperf"]
     assert "MISSING" not in {series["verdict"] for series in second["series"]}
-    costs = site.nights()[-1].parts["nodes-1-likwid"].cost["likwid"]
+    costs = site.nights()[-1].parts["nodes-1-likwid"].costs["likwid"]
     assert costs[0] >= 2 and costs[1] == 2, "two nodes for a second at least"
     shown = site.cluster.run("head", [NPC, "cron", "show", "--history", site.history.parent], check=True)
     assert "of 6 nodes measured in the last 4 nights" in shown.stdout
+    left_out = [line for line in once.stderr.splitlines() if line.startswith("not measured: ")]
+    assert [line.split()[2] for line in left_out] == ["n1:", "n2:", "n5:", "n6:"], once.stderr
+    runs = [read_run(run) for run in sorted((site.folder / "all").glob("0*"))]
+    assert [{host for record in run for host in record.hosts} for run in runs] == [{"n3", "n4"}] * 2
 
 
 def test_a_job_that_fails_is_a_result(site: Site) -> None:

@@ -153,7 +153,7 @@ def cells(pair: Pair) -> Row:
             for half in (pair.a, pair.b)
         ),
         "" if pair.ratio is None else _ratio(pair.ratio),
-        _interval(pair) or pair.reason,
+        ", ".join(filter(None, (_interval(pair), pair.reason))),
         _launches(pair),
     )
 
@@ -249,9 +249,11 @@ def remarks(comparison: Comparison, everything: bool = False) -> list[str]:
             "Whether machine and software are the same is not known: no environment.json lies with the "
             "records of one side at least."
         )
+    left_out = any(half and half.disturbed for pair in comparison.pairs for half in (pair.a, pair.b))
     for name, disturbed in zip((comparison.a, comparison.b), comparison.disturbed, strict=True):
         if disturbed:
-            found.append(f"Disturbed in {name}: {disturbed} (npc check says by whom).")
+            how = "left out" if left_out else "used nevertheless (--ignore disturbed)"
+            found.append(f"Disturbed in {name}, and {how}: {disturbed} (npc check says by whom).")
     called = [pair for pair in comparison.of("better", "worse", "different") if not pair.reason]
     if called:
         tools = sorted({pair.test.split(" ")[0] for pair in called})

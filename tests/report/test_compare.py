@@ -450,7 +450,7 @@ def test_disturbed_launches_are_left_out_and_counted() -> None:
         "",
         "3 of 7 usable records were measured while others took 40 % of the CPUs",
     )
-    assert any(line.startswith("Disturbed in B: 3 of 7 usable records") for line in remarks(comparison))
+    assert any(line.startswith("Disturbed in B, and left out: 3 of 7") for line in remarks(comparison))
     assert cells(pair)[-1] == "7/4, 0/3 disturbed"
 
 
@@ -466,6 +466,11 @@ def test_what_is_left_with_too_few_launches_is_not_comparable() -> None:
     assert both.reason == "disturbed: others used the CPUs in A and B"
     (used,) = compared(a, disturbed(a, 7), ignore=["disturbed"])
     assert (used.verdict, used.ratio) == ("worse", pytest.approx(0.5))
+    chosen = Choice(ignore=["disturbed"])
+    told = remarks(compare_sides(side("A", a), side("B", disturbed(a, 7)), chosen))
+    assert any(
+        line.startswith("Disturbed in B, and used nevertheless (--ignore disturbed): 7 of 7") for line in told
+    )
 
 
 def test_a_series_without_a_usable_record_says_so() -> None:
@@ -496,6 +501,7 @@ def test_single_runs_differ_and_are_never_worse() -> None:
         ("different", "between two single runs", None)
     }
     assert headline(comparison) == "B = B against A = A: 4 differ between two single runs."
+    assert cells(comparison.pairs[0])[-2].endswith("], between two single runs")
     (told,) = [line for line in remarks(comparison) if line.startswith("How runs of this machine differ")]
     assert "is not known for 4 series, so none of the 4 that differ is called better or worse" in told
     assert "15 earlier runs" in told and "(there are 0 earlier runs)" in told

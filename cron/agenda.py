@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from bisect import bisect_left
 from collections import deque
@@ -63,14 +64,14 @@ def node_states(platform: Path, words: Sequence[str]) -> dict[str, slurm.Node]:
 
     Raises `npc.jobs.slurm.Silent`, and FileNotFoundError without Slurm's commands.
     """
-    queue = _settings(words).get("queue") or default_of(platform, "queue") or slurm.default_partition()
-    found = slurm.nodes(queue)
+    asked = _settings(words).get("queue") or os.environ.get("NPC_QUEUE") or default_of(platform, "queue")
+    found = slurm.nodes(asked or slurm.default_partition())
     return {name: found[name] for name in sorted(found, key=natural)}
 
 
 def states_of(nodes: Mapping[str, slurm.Node]) -> dict[str, NodeState]:
     """What the rotation has to know of them."""
-    return {name: NodeState(node.takes_jobs, node.idle, str(node)) for name, node in nodes.items()}
+    return {name: NodeState(node.takes_jobs, node.idle) for name, node in nodes.items()}
 
 
 def parts_of_nodes(

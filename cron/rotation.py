@@ -27,12 +27,10 @@ KNOWN: Final = 3
 
 
 class NodeState(NamedTuple):
-    """A node tonight. usable: whether a job may start on it, now or later. idle: whether at once. why: the
-    scheduler's words where it is not usable."""
+    """A node tonight. usable: whether a job may start on it, now or later. idle: whether at once."""
 
     usable: bool = True
     idle: bool = True
-    why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

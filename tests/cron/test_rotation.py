@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cron.rotation import NodeState, Past, Work, choose, couples, expected, fitting
 
-BUSY, DOWN = NodeState(idle=False), NodeState(usable=False, idle=False, why="down")
+BUSY, DOWN = NodeState(idle=False), NodeState(usable=False, idle=False)
 
 
 def names(count: int) -> list[str]:

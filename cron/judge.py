@@ -17,7 +17,8 @@ from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -35,6 +36,8 @@ from npc.statistics.distributions import upper_tail
 from npc.statistics.medians import false_discovery
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
     from npc.machine.fabric import Topology
     from npc.statistics.arrays import Booleans, Floats, Integers
 
@@ -128,11 +131,48 @@ def replay(
     acceptances: Sequence[Acceptance] = (),
     bands: Sequence[Band] = (),
     topology: Topology | None = None,
+    processes: int = 1,
 ) -> Iterator[NightVerdict]:
     """The verdict on every night of a panel, the oldest first, each by the nights before it.
 
     Each is what `judge` says of the history that ends there, with the acceptances made before that night.
+    processes: that share the nights.
     """
+    past = panel, platform, acceptances, bands, topology
+    if processes == 1:
+        yield from _replay(*past, range(len(panel.runs)))
+        return
+    context = get_context("fork")  # the panel need not be sent
+    workers, pipes = [], []
+    try:
+        for number in range(processes):
+            mine, theirs = context.Pipe(duplex=False)
+            nights = range(number, len(panel.runs), processes)
+            workers.append(context.Process(target=_send, args=(theirs, *past, nights), daemon=True))
+            pipes.append(mine)
+            workers[-1].start()
+            theirs.close()
+        for t in range(len(panel.runs)):
+            yield pipes[t % processes].recv()
+    finally:
+        for worker in workers:
+            worker.terminate()
+
+
+def _send(pipe: Connection, *past: Any) -> None:
+    for night in _replay(*past):
+        pipe.send(night)
+
+
+def _replay(
+    panel: Panel,
+    platform: str,
+    acceptances: Sequence[Acceptance],
+    bands: Sequence[Band],
+    topology: Topology | None,
+    chosen: Collection[int],
+) -> Iterator[NightVerdict]:
+    """The verdicts on the chosen nights."""
     made = [sum(_moment(each.time) <= _moment(time) for each in acceptances) for time in panel.times]
     for count, nights in groupby(range(len(panel.runs)), made.__getitem__):
         # Who accepts a state makes nights of the past the new normal: they are gone through anew.
@@ -140,7 +180,8 @@ def replay(
         mine = list(nights)
         through = go_through(panel.until(mine[-1]), baselines)
         for t, past in zip(mine, islice(through, mine[0], None), strict=True):
-            yield _night_verdict(panel.until(t), past, platform, baselines, bands, topology)
+            if t in chosen:
+                yield _night_verdict(panel.until(t), past, platform, baselines, bands, topology)
 
 
 def _moment(time: str) -> datetime:

@@ -314,6 +314,8 @@ def _one_role(readings: Readings, onset: int) -> Iterable[tuple[Label, Integers]
     """Nodes as sender and as receiver from a night on, with their readings."""
     since = readings.nights >= onset
     pairs = np.flatnonzero(since & readings.directed)
+    if not len(pairs):
+        return
     names = sorted({host for i in pairs for host in readings.hosts[i]}, key=natural)
     number = {name: i for i, name in enumerate(names)}
     ends = (

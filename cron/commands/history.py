@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Rows that cannot be read are told one by one up to this number.
 _PROBLEMS = 10
+#: Judging more nights of series than this is shared among the CPUs: half a minute's work for 80 000.
+_SHARED = 4000
 
 
 @click.command()
@@ -85,6 +87,8 @@ def _verdicts(
     past: History, points: Sequence[Point], platform: str, topology: str | None
 ) -> Iterator[NightVerdict]:
     """The verdict on every night of the history."""
+    import os
+
     from cron.acceptance import read_acceptances
     from cron.acceptance_bands import bands_of
     from cron.judge import replay, with_postponed
@@ -98,7 +102,11 @@ def _verdicts(
     bands = bands_of(read_platform(file)) if file else ()
     fabric = load(topology) if topology else None
     nights = panel(points)
-    judged = replay(nights, past.folder.name, read_acceptances(past.folder), bands, fabric)
+    shared = nights.value.size > _SHARED
+    judged = replay(
+        nights, past.folder.name, read_acceptances(past.folder), bands, fabric,
+        processes=len(os.sched_getaffinity(0)) if shared else 1,
+    )  # fmt: skip
     for number, night in enumerate(judged, 1):
         status_line.show("")
         yield with_postponed(night, postponed.get(night.run, ()))

@@ -163,15 +163,11 @@ def _cases(panel: Panel) -> Iterable[Readings]:
     last = len(panel.runs)
     nights = range(max(last - WINDOW, 0), last)
     for case, series in members.items():
-        scores: dict[tuple[int, tuple[str, ...], bool], list[float]] = {
-            (t, placed.hosts, placed.directed): []
-            for t in nights
-            for s in series
-            for placed in panel.places.get((s, t), ())
-        }
         # What was always measured in one place tells nobody from anybody.
-        if len({frozenset(hosts) for _, hosts, _ in scores}) < 2:
+        where = {placed.hosts for s in series for t in nights for placed in panel.places.get((s, t), ())}
+        if len(set(map(frozenset, where))) < 2:
             continue
+        scores: dict[tuple[int, tuple[str, ...], bool], list[float]] = defaultdict(list)
         spreads = []
         for s in series:
             found: dict[tuple[int, tuple[str, ...], bool], list[float]] = defaultdict(list)
@@ -186,7 +182,7 @@ def _cases(panel: Panel) -> Iterable[Readings]:
             spreads.append(spread)
             for place, draws in found.items():
                 scores[place].append((_of_draws(draws, spread) - middle) / spread)
-        read = {place: of_place for place, of_place in scores.items() if of_place}
+        read = dict(sorted(scores.items(), key=lambda each: each[0][0]))
         if len({frozenset(hosts) for _, hosts, _ in read}) > 1:
             low = np.array([_lower_quartile(of_place) for of_place in read.values()])
             low = (low - np.median(low)) * float(np.median(spreads))
@@ -290,7 +286,10 @@ class NightLocaliser(Localiser):
 
 
 def _things(readings: Readings, topology: Topology | None) -> Iterable[tuple[str, str, Integers]]:
-    """What may be to blame, with the readings it has part in: nodes, pairs, groups; everything."""
+    """What may be to blame, with the readings it has part in: nodes, pairs, groups; everything.
+
+    Not who has too few: most pairs of a large cluster meet once.
+    """
     of_node: dict[str, list[int]] = defaultdict(list)
     of_pair: dict[tuple[str, str], list[int]] = defaultdict(list)
     for number, hosts in enumerate(readings.hosts):
@@ -299,9 +298,11 @@ def _things(readings: Readings, topology: Topology | None) -> Iterable[tuple[str
         if len(hosts) == 2:
             of_pair[min(hosts), max(hosts)].append(number)
     for host in sorted(of_node, key=natural):
-        yield "node", host, np.array(of_node[host], dtype=np.intp)
+        if len(of_node[host]) >= MIN_READINGS:
+            yield "node", host, np.array(of_node[host], dtype=np.intp)
     for pair in sorted(of_pair):
-        yield "link", "–".join(pair), np.array(of_pair[pair], dtype=np.intp)
+        if len(of_pair[pair]) >= MIN_READINGS:
+            yield "link", "–".join(pair), np.array(of_pair[pair], dtype=np.intp)
     for group in topology.groups if topology else ():
         below = [host for host in of_node if topology and topology.name(host) in group.nodes]
         if 1 < len(below) < len(of_node):

@@ -1,0 +1,70 @@
+"""How long it takes to judge every night of a history anew: 200 series, 400 nights, 40 nodes.
+
+Run by `make bench-replay`. The history is written here by a plain script, as another tool would write it;
+each test is on another two of the nodes every night, so that nodes and links can be accused. `npc history
+--replay` of it must take less than 30 s by the clock where nothing else runs.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+NPC = Path(sys.executable).with_name("npc")
+CASES, SIZES, NIGHTS, NODES = 20, 10, 400, 40
+LIMIT_S = 30
+
+
+def write_history(folder: Path, nights: int = NIGHTS, seed: int = 1) -> int:
+    """One file of all nights: 2 % of noise, some nights missing, one test 7 % slower at last; its rows."""
+    chance = random.Random(seed)
+    begun = datetime(2025, 10, 1, 2, 30, tzinfo=timezone.utc)
+    folder.mkdir(parents=True)
+    rows = 0
+    with (folder / "2025-10.plain.csv").open("w", newline="") as stream:
+        out = csv.writer(stream)
+        out.writerow(("value", "time", "metric", "benchmark", "case", "size", "nodes", "hosts"))
+        for night in range(nights):
+            moment = (begun + timedelta(days=night)).isoformat()
+            for case in range(CASES):
+                if chance.random() < 0.02:
+                    continue
+                hosts = ";".join(f"n{node}" for node in chance.sample(range(NODES), 2))
+                slow = 0.93 if case == 1 and night > 0.75 * nights else 1.0
+                for size in range(SIZES):
+                    value = slow * 1e9 * (1 + size) * math.exp(0.02 * chance.gauss(0, 1))
+                    row = value, moment, "bandwidth", "qperf", f"tcp_{case}", 64 << size, 2, hosts
+                    out.writerow(row)
+                    rows += 1
+    return rows
+
+
+def main() -> int:
+    """Measure it; 1 if it takes longer."""
+    with tempfile.TemporaryDirectory() as scratch:
+        rows = write_history(Path(scratch) / "bench")
+        begun, used = time.perf_counter(), os.times()
+        words = ["history", "--replay", "--platform", "bench", "--history", scratch, "--json"]
+        ended = subprocess.run([NPC, *words], capture_output=True, text=True, check=True)
+        seconds, now = time.perf_counter() - begun, os.times()
+        processor = now.children_user + now.children_system - used.children_user - used.children_system
+        nights = json.loads(ended.stdout)["nights"]
+    print(
+        f"{rows} rows, {len(nights)} nights judged in {seconds:.1f} s by the clock (at most {LIMIT_S}), "
+        f"{processor:.1f} s of {len(os.sched_getaffinity(0))} processors"
+    )
+    print(f"the last night: {nights[-1]['verdict']}")
+    return 0 if seconds < LIMIT_S else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

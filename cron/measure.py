@@ -143,7 +143,8 @@ def dead_nodes(part: Part, night: Path) -> dict[str, str]:
             found = slurm.ask({job.number for job in jobs if job.cluster == cluster}, cluster)
             with contextlib.suppress(ValueError):  # a list so long that squeue cut it
                 hosts.update(host for job in found.values() for host in expand(job.nodes))
-        return {host: str(node) for host, node in _slurm_nodes(hosts).items() if node and node.dead}
+        nodes = _slurm_nodes(hosts).items()
+        return {host: f"Slurm says {node}" for host, node in nodes if node and node.dead}
     return {}
 
 

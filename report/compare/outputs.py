@@ -258,8 +258,9 @@ def remarks(comparison: Comparison, everything: bool = False) -> list[str]:
     if called:
         tools = sorted({pair.test.split(" ")[0] for pair in called})
         found.append(
-            f"Of two runs between which nothing changed, {FALSE_DISCOVERY:.0%} at most show any difference "
-            "(Benjamini, Hochberg). Sizes and kernels of one run go up and down together: what differs is of "
+            f"Where nothing changed, about {FALSE_DISCOVERY:.0%} of comparisons show a difference "
+            "(Benjamini, Hochberg), and more where single runs are bad now and then. Sizes and kernels of "
+            "one run go up and down together: what differs is of "
             f"{plural(len(tools), 'benchmark')} ({', '.join(tools)})."
         )
     return found

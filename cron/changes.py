@@ -52,6 +52,8 @@ def changed(values: Floats) -> Change | None:
     if len(measured) < 2 * MIN_NIGHTS:
         return None
     clean = without_outliers(values[measured])
+    if np.ptp(clean) < MIN_EFFECT:  # no two levels differ by more
+        return None
     sigma = noise_of(clean)
     pieces = levels(clean, sigma)
     return _against_first(values[measured], clean, pieces, measured) if len(pieces) > 1 else None

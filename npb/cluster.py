@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
 from npb.launch_result import LaunchResult
 from npb.suspects import Localisation, PairResult
-from npc.catalogue import sender
 from npc.records.reading import Reading
 from npc.records.record import OK
 from npc.records.units import METRICS, format_quantity, format_size
@@ -104,6 +103,7 @@ def judge_all(
 ) -> dict[PairReadings, Localisation]:
     """The verdict on each series. tool: as the catalogue calls it, which may know who sends."""
     from npb.localise import judge
+    from npc.catalogue import sender
 
     return {
         which: judge(

@@ -21,7 +21,6 @@ import numpy as np
 
 from npb.suspects import Better, Localisation, PairResult, PairSuspect, some
 from npb.unreachable import FALSE_DEAD, unreachable
-from npc.catalogue.row import Sender
 from npc.machine.fabric import Group, Kind, Topology, natural
 from npc.statistics.distributions import at_least, upper_tail
 from npc.statistics.localiser import (
@@ -49,6 +48,7 @@ from npc.statistics.mixture import (
 from npc.statistics.suspect import Role, whom
 
 if TYPE_CHECKING:
+    from npc.catalogue.row import Sender
     from npc.statistics.arrays import Booleans, Floats, Integers
 
 #: Share of healthy runs in which anybody is named, however many nodes and switches there are.

@@ -82,11 +82,17 @@ def _by_pair(results: Sequence[PairResult]) -> dict[frozenset[str], list[PairRes
 def _suspect(kind: Kind, name: str, mine: Sequence[PairResult], total: int, chance: float) -> PairSuspect:
     reasons = Counter(result.status.removeprefix("failed: ") for result in mine).most_common(2)
     why = "; ".join(f"{reason}, {times}×" if times > 1 else reason for reason, times in reasons)
+    servers = {result.a == name for result in mine}
+    where = (
+        f", all as {'server' if True in servers else 'client'}"
+        if kind == "node" and len(servers) == 1
+        else ""
+    )
     return PairSuspect(
         kind=kind,
         name=name,
         nodes=(name,) if kind == "node" else (mine[0].a, mine[0].b),
-        evidence=f"{len(mine)} of {total} measurements failed ({why})",
+        evidence=f"{len(mine)} of {total} measurements failed{where} ({why})",
         chance=min(chance, 1.0),
         readings=total,
         measurements=tuple(mine[:_SHOWN]),

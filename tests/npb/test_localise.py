@@ -281,6 +281,12 @@ def test_a_node_that_dies_half_way_is_named() -> None:
     assert verdict.failed == 5
 
 
+def test_a_node_that_fails_in_one_role_is_said_to() -> None:
+    (suspect,) = Cluster(10, lambda a, b: 0.0 if a == 3 else 1.0).verdict().suspects
+    assert (suspect.whom, suspect.dead) == ("node n3", True)
+    assert "measurements failed, all as server (no route" in suspect.evidence
+
+
 def test_two_dead_nodes_are_both_named() -> None:
     verdict = Cluster(10, lambda a, b: 0.0 if {a, b} & {3, 8} else 1.0).verdict()
     assert sorted(named(verdict)) == ["node n3", "node n8"]

@@ -77,12 +77,13 @@ def over_nights(
             for number, panel in enumerate(figure.panels, 1)
         ]  # fmt: skip
         path = folder / f"{figure.name}.png"
-        last = f"{len(runs)} nights from {begun[runs[0]][:10]} to {begun[runs[-1]][:10]}"
+        first, last = begun[runs[0]][:10], begun[runs[-1]][:10]
+        told = f"{len(runs)} nights from {first} to {last}" if len(runs) > 1 else f"1 night, {first}"
         height = 1.2 + max(rows * (1.4 if many else 3.4), 4.6)
         save(
             charts,
             [path],
-            title=f"{figure.title}, {figure.panels[0][0].platform}: {last}",
+            title=f"{figure.title}, {figure.panels[0][0].platform}: {told}",
             columns=columns,
             inches=(12.0, height),
             legend="ends",

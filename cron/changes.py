@@ -3,9 +3,9 @@
 The values, logarithms of nightly medians, are freed of single outliers (Hampel, J. Am. Stat. Assoc. 69,
 1974), then cut into pieces of constant level (kernel change point detection with a linear kernel, Arlot,
 Celisse, Harchaoui, J. Mach. Learn. Res. 20, 2019, by `ruptures`). A change counts if the levels of today's
-piece and of the first one differ by 2 % at least and by `THRESHOLD` standard errors; those allow for nights
-that resemble the ones before them (first-order autocorrelation). The threshold is that high because every
-night asks again, at every place: so a change needs no confirmation by a second look.
+piece and of the first one differ by 2 % at least and by `THRESHOLD` standard errors; those are learned from
+the nights before the change, and allow for nights that resemble the ones before them. The threshold is that
+high because every night asks again, at every place: so a change needs no confirmation by a second look.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from cron.step_detection import MIN_EFFECT, evidence, fit_noise, tail
+from cron.step_detection import MIN_EFFECT, autocorrelation, rms, shrunk
+from npc.statistics.distributions import normal_score
 from npc.statistics.mixture import MIN_NOISE
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 
 #: Standard errors between two levels that are not the same.
 THRESHOLD: Final = 5.0
-#: Nights that a level needs at least.
-MIN_NIGHTS: Final = 5
+#: Nights that a level needs at least: a weekend is none.
+MIN_NIGHTS: Final = 7
 #: Nights before the newest that are looked at, at most.
 WINDOW: Final = 730
 #: Hampel filter: threshold (σ) and half window (nights).
@@ -52,11 +53,9 @@ def changed(values: Floats) -> Change | None:
     if len(measured) < 2 * MIN_NIGHTS:
         return None
     clean = without_outliers(values[measured])
-    if np.ptp(clean) < MIN_EFFECT:  # no two levels differ by more
-        return None
     sigma = noise_of(clean)
     pieces = levels(clean, sigma)
-    return _against_first(values[measured], clean, pieces, measured) if len(pieces) > 1 else None
+    return _against_first(clean, pieces, measured) if len(pieces) > 1 else None
 
 
 def levels(clean: Floats, sigma: float) -> list[tuple[int, int]]:
@@ -89,10 +88,8 @@ def noise_of(clean: Floats) -> float:
     return max(1.4826 * float(np.median(steps)) / math.sqrt(2), MIN_NOISE)
 
 
-def _against_first(
-    values: Floats, clean: Floats, pieces: list[tuple[int, int]], measured: Integers
-) -> Change | None:
-    """Today's level against the first one, by the values as measured; outliers weigh little."""
+def _against_first(clean: Floats, pieces: list[tuple[int, int]], measured: Integers) -> Change | None:
+    """Today's level against the first one."""
     (_, end), (begin, _) = pieces[0], pieces[-1]
     normal = float(np.median(clean[:end]))
     towards = math.copysign(1.0, float(np.median(clean[begin:])) - normal)
@@ -101,22 +98,27 @@ def _against_first(
         if towards * (float(np.median(clean[a:b])) - normal) < MIN_EFFECT:
             break
         begin = a
-    middles = [np.median(clean[a:b]) for a, b in pieces]
-    residuals = values - np.repeat(middles, [b - a for a, b in pieces])
-    noise = fit_noise(residuals[None, :])
-    first = fit_noise(values[None, :end])
-    long = tail(residuals[None, :], noise)
-    sigma = noise.sigma * _memory(np.clip(residuals, -3 * noise.sigma, 3 * noise.sigma))
-    noise = noise._replace(location=first.location, sigma=sigma, readings=first.readings)
-    found = evidence(values[None, begin:] - first.location[:, None], noise, long)
-    effect, score = float(found.delta[0]), float(found.score[0])
-    if abs(effect) < MIN_EFFECT or score < THRESHOLD:
-        return None
-    return Change(int(measured[begin]), effect, score)
+    effect = float(np.median(clean[begin:])) - normal
+    before, nights = clean[:begin] - normal, len(clean) - begin
+    # what the series has gone through for as many nights in a row
+    windows = np.lib.stride_tricks.sliding_window_view(before, min(nights, begin))
+    earlier = np.median(windows, axis=1)
+    memory = shrunk(autocorrelation(before[None], begin // 2), begin)[0, 1:]
+    # of medians, which need π/2 times the nights of means, and are no matter of single nights
+    night = math.pi / 2 * max(float(rms(before[None])[0]), MIN_NOISE) ** 2
+    variance = max(night * _of_mean(memory, nights), float(np.mean(earlier**2))) + night * _of_mean(
+        memory, end
+    )
+    score = float(normal_score(abs(effect) / math.sqrt(variance), begin / (1 + 2 * memory @ memory)))
+    new = abs(effect) > float((towards * earlier).max())
+    return (
+        Change(int(measured[begin]), effect, score)
+        if new and abs(effect) >= MIN_EFFECT and score >= THRESHOLD
+        else None
+    )
 
 
-def _memory(residuals: Floats) -> float:
-    """By how much nights that resemble the ones before make an average less certain."""
-    follow = float(residuals[:-1] @ residuals[1:]) / max(float(residuals @ residuals), 1e-30)
-    # Without memory it is about 1/√n, of either sign.
-    return math.sqrt((1 + follow) / (1 - follow)) if follow > 2 / math.sqrt(len(residuals)) else 1.0
+def _of_mean(memory: Floats, nights: int) -> float:
+    """Variance of the mean of nights, in units of one night's; memory: autocorrelations from lag 1 on."""
+    lags = np.arange(1, min(len(memory), nights - 1) + 1)
+    return max(1 + 2 * float((1 - lags / nights) @ memory[: len(lags)]), 1.0) / nights

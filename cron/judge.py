@@ -2,9 +2,9 @@
 
 The history is gone through night by night by `cron.step_detection`, so that a verdict depends on
 nothing but the records and the acceptances, and comes out the same whenever it is asked for; `replay` judges
-every night on the way. A series is
-called DEGRADED where its score exceeds `THRESHOLD` and, over all series of the night, the Benjamini–Hochberg
-procedure (1995) with a false discovery rate of `FALSE_DISCOVERY` rejects "as always" for it.
+every night on the way. A series is called DEGRADED where its score exceeds `THRESHOLD` and, over all series
+of the night, the Benjamini–Hochberg procedure (1995) with a false discovery rate of `FALSE_DISCOVERY` rejects
+"as always" for it. What most series have in common (`cron.common`) is one event.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from cron import changes
+from cron import changes, common
 from cron.acceptance import Acceptance, Baseline, baselines_of
 from cron.acceptance_bands import Band, band_of
 from cron.changes import Change, changed
 from cron.localise import suspects
 from cron.series import Panel, direction, logarithm
-from cron.step_detection import HIT, MIN_NIGHTS, WINDOW, Judged, StepDetection
-from cron.verdict import Direction, NightSuspect, NightVerdict, SeriesVerdict, Verdict
+from cron.step_detection import AGAIN, MIN_NIGHTS, WINDOW, Judged, StepDetection, first_low
+from cron.verdict import Direction, NightVerdict, SeriesVerdict, Verdict
 from npc.records.series import Series
 from npc.records.units import METRICS, format_quantity
-from npc.statistics.distributions import upper_tail
+from npc.statistics.distributions import normal_quantile, upper_tail
 from npc.statistics.medians import false_discovery
 
 if TYPE_CHECKING:
@@ -41,16 +41,14 @@ if TYPE_CHECKING:
     from npc.machine.fabric import Topology
     from npc.statistics.arrays import Booleans, Floats, Integers
 
-#: Score from which on a single series is worse (or better) than it was; one in 46 000 quiet nights.
-THRESHOLD: Final = 4.09
+#: Score from which on a single series is worse (or better) than it was: once in 25 years of quiet nights.
+THRESHOLD: Final = round(normal_quantile(1 / 25 / 365), 2)
 #: Score of tonight's draws alone from which on a series is watched.
 WATCHED: Final = 3.0
 #: Expected share of false names among the series called DEGRADED in one night.
 FALSE_DISCOVERY: Final = 0.01
 #: Below the accepted baseline by more is FAIL, if it lasts.
 TOLERANCE: Final = 0.10
-#: Two draws of a night that are more than five times as far apart as usual contradict each other.
-CONTRADICTION: Final = 5.0
 #: Nights of the last three that must be below the accepted baseline.
 LASTING: Final = 2
 
@@ -59,7 +57,7 @@ _LOST: Final = re.compile(r"failed: (?:job \d+ )?lost (?:its node )?([\w.-]+)(?:
 
 RULE: Final = (
     f"reference: up to {WINDOW} quiet nights since the last acceptance, {MIN_NIGHTS} at least; what is lower "
-    f"than usual by {HIT:g} σ is measured again",
+    f"than all but {AGAIN:.0%} of them is measured again",
     f"DEGRADED: score {THRESHOLD:g} and false discovery rate {FALSE_DISCOVERY:g} over all series, low in two "
     "of three nights, by 2 % at least",
     f"CHANGED: another level by 2 % at least and {changes.THRESHOLD:g} standard errors",
@@ -69,12 +67,12 @@ RULE: Final = (
 
 
 class Past(NamedTuple):
-    """What going through the nights gave so far: values (logarithms), score and hit are S × T, `judged` and
-    `limit` are the last night's."""
+    """What going through the nights gave so far: values, logarithms S × T (NaN: none); what the series have
+    in common; of the last night `judged`, and `hit`, by series whether it was to be measured again."""
 
     values: Floats
+    together: common.Together
     judged: Judged
-    score: Floats
     limit: Floats
     hit: Booleans
 
@@ -83,29 +81,18 @@ def go_through(panel: Panel, baselines: Mapping[Series, Baseline]) -> Iterator[P
     """Step detection over all nights: after each one, what it gave so far; use it before the next one."""
     first, again = panel.logarithms(panel.value), panel.logarithms(panel.again)
     series, nights = first.shape
-    steps = StepDetection(series, THRESHOLD)
-    score, values = np.full((series, nights), np.nan), first.copy()
-    hit = np.zeros((series, nights), dtype=bool)
+    steps, together = StepDetection(series, THRESHOLD), common.Together(panel.keys, nights, THRESHOLD)
+    values = np.full((series, nights), np.nan)
     begins = _begins(panel, baselines)
     for t in range(nights):
         restarted = begins == t
         if restarted.any():
             steps.restart(restarted)
         limit = steps.limits()
-        hit[:, t] = first[:, t] < limit
         judged = steps.night(first[:, t], again[:, t])
-        score[:, t] = judged.score
-        for s in np.flatnonzero(~np.isnan(again[:, t])):
-            values[s, : t + 1] = _nightly_values(first[s, : t + 1], again[s, : t + 1])
-        yield Past(values[:, : t + 1], judged, score[:, : t + 1], limit, hit[:, : t + 1])
-
-
-def _nightly_values(first: Floats, again: Floats) -> Floats:
-    """One value a night: the mean, where it was measured again, without an outlier that was gone then."""
-    apart = np.abs(first - again)
-    usual = np.nanmedian(apart) if not np.isnan(apart).all() else 0.0
-    both = np.where(apart > CONTRADICTION * usual, np.fmax(first, again), (first + again) / 2)
-    return np.where(np.isnan(again), first, both)
+        values[:, t] = np.where(np.isnan(first[:, t]), np.nan, judged.value)
+        together.night(values[:, t], judged.noise)
+        yield Past(values[:, : t + 1], together, judged, limit, first[:, t] < limit)
 
 
 def judge(
@@ -197,7 +184,7 @@ def _night_verdict(
     topology: Topology | None,
 ) -> NightVerdict:
     """The verdict on the last night of a panel; past: what going through its nights gave."""
-    called = _false_discovery(past.score[:, -1], past.judged)
+    called = _false_discovery(past.judged)
     begins = _begins(panel, baselines)
     seen = np.flatnonzero(panel.seen()).tolist()
     keys = [panel.keys[s] for s in seen]
@@ -208,17 +195,18 @@ def _night_verdict(
         for s, key in zip(seen, keys, strict=True)
         if not _given_up(panel, s, baselines.get(key)) and not _only_sent(panel, s)
     ]
+    event, verdicts = common.folded(panel, past.together, verdicts, THRESHOLD, WATCHED)
     verdicts.sort(key=lambda each: each.verdict.value, reverse=True)
-    accused = suspects(panel, topology)
     night = NightVerdict(
         platform=platform,
         run=panel.runs[-1],
         time=panel.times[-1],
-        verdict=_of_the_night(verdicts, accused, panel.failures),
+        verdict=Verdict.PASS,
         series=tuple(verdicts),
-        suspects=accused,
+        suspects=suspects(panel, topology),
         failures=panel.failures,
         rule=RULE,
+        common=event,
     )
     told = (status for statuses in panel.failures.values() for status in statuses)
     return with_lost(night, {found[1]: found[2] for status in told if (found := _LOST.match(status))})
@@ -229,10 +217,7 @@ def with_lost(night: NightVerdict, lost: Mapping[str, str]) -> NightVerdict:
 
     lost: by node, what was seen of it.
     """
-    if not lost:
-        return night
-    worst = max(night.verdict, Verdict.MISSING, key=lambda each: each.value)
-    return dataclasses.replace(night, verdict=worst, lost={**night.lost, **lost})
+    return _with_its_worst(dataclasses.replace(night, lost={**night.lost, **lost}))
 
 
 def with_postponed(night: NightVerdict, benchmarks: Collection[str]) -> NightVerdict:
@@ -242,8 +227,7 @@ def with_postponed(night: NightVerdict, benchmarks: Collection[str]) -> NightVer
         for each in night.series
         if each.verdict is not Verdict.MISSING or each.key.benchmark not in benchmarks
     )
-    verdict = _of_the_night(series, night.suspects, night.failures)
-    return with_lost(dataclasses.replace(night, series=series, verdict=verdict), night.lost)
+    return _with_its_worst(dataclasses.replace(night, series=series))
 
 
 def confirmed(night: NightVerdict, slow: Collection[tuple[str, frozenset[str]]]) -> NightVerdict:
@@ -258,28 +242,26 @@ def confirmed(night: NightVerdict, slow: Collection[tuple[str, frozenset[str]]])
         for each in night.suspects
     ]
     accused.sort(key=lambda each: not each.named)
-    verdict = _of_the_night(night.series, accused, night.failures)
-    night = dataclasses.replace(night, verdict=verdict, suspects=tuple(accused))
-    return with_lost(night, night.lost)
+    return _with_its_worst(dataclasses.replace(night, suspects=tuple(accused)))
 
 
-def _of_the_night(
-    series: Sequence[SeriesVerdict],
-    accused: Sequence[NightSuspect],
-    failures: Mapping[str, Sequence[str]],
-) -> Verdict:
-    """The worst of the series'; who is named for two nights or more degrades a night that seems healthy.
+def _with_its_worst(night: NightVerdict) -> NightVerdict:
+    """The night with the gravest verdict of what is in it.
 
-    One bad node among hundreds moves no series' median. failures: what went wrong, where no series is left.
+    Who is named for two nights or more degrades a night that seems healthy: one bad node among hundreds moves
+    no series' median.
     """
-    told = [status for statuses in failures.values() for status in statuses]
+    told = [status for statuses in night.failures.values() for status in statuses]
     lies = bool(told) and all(status.startswith("invalid") for status in told)
-    nothing = Verdict.INVALID if lies else Verdict.MISSING
-    worst = max((each.verdict for each in series), key=lambda each: each.value, default=nothing)
-    named = [suspect for suspect in accused if suspect.named]
+    found = [each.verdict for each in night.series] or [Verdict.INVALID if lies else Verdict.MISSING]
+    if night.common:
+        found.append(night.common.verdict)
+    if night.lost:
+        found.append(Verdict.MISSING)
+    named = [suspect for suspect in night.suspects if suspect.named]
     lasting = any(len(suspect.runs) >= LASTING for suspect in named)
-    least = Verdict.DEGRADED if lasting else Verdict.WATCH if named else Verdict.PASS
-    return max(worst, least, key=lambda each: each.value)
+    found.append(Verdict.DEGRADED if lasting else Verdict.WATCH if named else Verdict.PASS)
+    return dataclasses.replace(night, verdict=max(found, key=lambda each: each.value))
 
 
 def _begins(panel: Panel, baselines: Mapping[Series, Baseline]) -> Integers:
@@ -300,13 +282,13 @@ def _only_sent(panel: Panel, s: int) -> bool:
     return sender and bool(np.isnan(panel.value[s, -1])) and bool(panel.lies(s))
 
 
-def _false_discovery(score: Floats, judged: Judged) -> Booleans:
+def _false_discovery(judged: Judged) -> Booleans:
     """Which series are called, by threshold and by Benjamini and Hochberg over all that could be judged."""
     tested = ~np.isnan(judged.noise.location)
-    called = np.zeros(len(score), dtype=bool)
-    chances = [upper_tail(value) if value > 0 else 1.0 for value in score[tested].tolist()]
+    called = np.zeros(len(tested), dtype=bool)
+    chances = [upper_tail(value) if value > 0 else 1.0 for value in judged.score[tested].tolist()]
     called[tested] = np.array(false_discovery(chances)) <= FALSE_DISCOVERY
-    return called & (score >= THRESHOLD)
+    return called & (judged.score >= THRESHOLD)
 
 
 def _series_verdict(
@@ -384,21 +366,15 @@ def _facts(panel: Panel, s: int, past: Past) -> SeriesVerdict:
         else None,
         score=score if known else None,
         chance=upper_tail(float(judged.score[s])) if known and judged.score[s] > 0 else None,
-        hit=bool(past.hit[s, -1]) and bool(direction(key)),
+        hit=bool(past.hit[s]) and bool(direction(key)),
         hosts=panel.hosts.get((s, len(panel.runs) - 1), ()),
     )
 
 
 def _since(panel: Panel, s: int, past: Past) -> str:
-    """The night that the present alarm begins with: the first of the low nights in a row."""
-    t = last = len(panel.runs) - 1
-    for before in range(last - 1, -1, -1):
-        if np.isnan(panel.value[s, before]):
-            continue
-        if not past.hit[s, before] and not past.score[s, before] >= THRESHOLD:
-            break
-        t = before
-    return panel.runs[t]
+    """The night that the present alarm begins with."""
+    usual, effect = past.judged.noise.location[s], past.judged.effect[s]
+    return panel.runs[first_low(past.values[s] - usual, effect)]
 
 
 def _lasting(panel: Panel, s: int, accepted: float) -> bool:

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from cron.series import Attempt, Panel, case_of, direction
-from cron.step_detection import DISAGREE
 from cron.verdict import NightSuspect
 from npc.machine.fabric import natural
 from npc.statistics import localiser
@@ -48,6 +47,8 @@ NAMED_READINGS: Final = 3
 MIN_READINGS: Final = 2
 SHOWN_SCORE: Final = 3.0
 MOST: Final = 8
+#: Two draws of one night that differ by more than this (σ) contradict each other.
+DISAGREE: Final = 4.0
 #: Of the sizes of one case the lower quartile is taken: a slow link shows at some of them only.
 QUANTILE: Final = 0.25
 #: Nights in which failures are counted.

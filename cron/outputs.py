@@ -39,7 +39,7 @@ def table(
 
     drain: command lines that would drain whom the night names.
     """
-    lines = [_headline(night), ""]
+    lines = [_headline(night), "", *([str(night.common), ""] if night.common else [])]
     told = [series for series in night.series if series.verdict is not Verdict.PASS]
     if told:
         lines += [*_rows(told[:ROWS]), ""]
@@ -131,13 +131,19 @@ def _suspect(suspect: NightSuspect) -> str:
 
 
 def junit(night: NightVerdict, notes: Sequence[str] = ()) -> str:
-    """JUnit XML: a test case a series, and one a lost node, which fails; CHANGED, MISSING, DEGRADED and FAIL
-    fail, INVALID is an error."""
+    """JUnit XML: a test case a series, one for what they have in common, and one a lost node, which fails.
+
+    CHANGED, MISSING, DEGRADED and FAIL fail, INVALID is an error.
+    """
     suite = ET.Element(
         "testsuite",
         name=_xml(f"npc.{night.platform}"),
-        tests=str(len(night.series) + len(night.lost)),
-        failures=str(sum(_element_of(series) == "failure" for series in night.series) + len(night.lost)),
+        tests=str(len(night.series) + len(night.lost) + bool(night.common)),
+        failures=str(
+            sum(_element_of(series) == "failure" for series in night.series)
+            + len(night.lost)
+            + bool(night.common and night.common.verdict.exit_code)
+        ),
         errors=str(sum(_element_of(series) == "error" for series in night.series)),
         timestamp=datetime.fromisoformat(night.time).strftime("%Y-%m-%dT%H:%M:%S") if night.time else "",
     )
@@ -150,6 +156,10 @@ def junit(night: NightVerdict, notes: Sequence[str] = ()) -> str:
         if element:
             told = ET.SubElement(case, element, type=series.verdict.name, message=_xml(series.reason))
             told.text = _xml("\n".join(_rows([series])))
+    if night.common:
+        case = ET.SubElement(suite, "testcase", classname=_xml(night.platform), name="everything")
+        if night.common.verdict.exit_code:
+            ET.SubElement(case, "failure", type=night.common.verdict.name, message=_xml(str(night.common)))
     for name, seen in night.lost.items():
         case = ET.SubElement(suite, "testcase", classname=_xml(f"{night.platform}.nodes"), name=_xml(name))
         ET.SubElement(case, "failure", type=Verdict.MISSING.name, message=_xml(f"lost: {seen}"))

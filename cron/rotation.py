@@ -118,19 +118,15 @@ def couples(
 def _pairs(
     nodes: Sequence[str], states: Mapping[str, NodeState], met: Mapping[frozenset[str], int]
 ) -> list[tuple[str, ...]]:
-    def partner(node: str, others: Sequence[str]) -> str:
-        apart = {other: met.get(frozenset((node, other)), -1) for other in others}
-        # an idle node does not wait for a busy one
-        return min(others, key=lambda other: (states[other].idle != states[node].idle, apart[other]))
-
     left, found = list(nodes), list[tuple[str, ...]]()
     while len(left) > 1:
         first, *left = left
-        second = partner(first, left)
+        # an idle node does not wait for a busy one
+        apart = {other: met.get(frozenset((first, other)), -1) for other in left}
+        second = min(left, key=lambda other: (states[other].idle != states[first].idle, apart[other]))
         left.remove(second)
         found.append((first, second))
-    paired = [node for couple in found for node in couple]
-    return found + [(node, partner(node, paired)) if paired else (node,) for node in left]
+    return found + [(node,) for node in left]
 
 
 def choose(

@@ -1,21 +1,19 @@
 """Step detection: is a series worse than it used to be, tonight and in two nights of the last three?
 
-Values are logarithms, turned so that worse is smaller. A healthy night's draw is normal about the reference,
-with a few outliers, nearly all of them to the worse side, since what disturbs a measurement slows it:
+Values are logarithms, turned so that worse is smaller. A night that was measured again counts with the better
+of its two draws. No night counts for more than noise of 3 σ, unless it was measured again and is twice as low
+as any quiet night.
 
-    f(r) = (1-ε)·N(r; 0, σ²) + ε·w(r)/W,      w = (1 - exp(-r²/(2·`OUTLIERS_FROM`²·σ²))) · (1 below 0,
-                                              `OUTLIERS_ABOVE` above)
+Nothing is assumed about the noise; it is learned from the quiet nights of the past year. Their
+autocorrelation ρ (shrunk by as much as chance makes it differ from none; Schäfer and Strimmer, Stat. Appl.
+Genet. Mol. Biol. 4, 2005) gives the weights of the least-squares estimate of a step in the last three nights
+(the matched filter; Kay, Fundamentals of Statistical Signal Processing II, 1998, section 4.4):
 
-Reference and noise (location, σ, ε) are those of up to `WINDOW` earlier nights, by EM (Dempster, Laird and
-Rubin, 1977); only quiet nights enter, so that neither a fault nor a recovery becomes the new normal by
-itself. The evidence is the draws of the last two and of the last three nights, the re-measured ones among
-them: a shift by δ, the same for all, against none, by the likelihood ratio with the δ that fits best. An
-outlier thus weighs little, and one that is gone when measured again nearly nothing. The score is the lesser
-of Student's t (a short reference knows little about its noise) and the root of the log-likelihood ratio
-(outliers may coincide), as a standard normal.
+    δ = wᵀr,     w = R⁻¹s / sᵀR⁻¹s,     R = (ρ of i - j),     s = 1 for the last three nights, 0 before
 
-A night is *hit*, and asks to be measured again, if it is lower than `HIT` σ, or lower than usual
-at all in the two nights after a hit. docs/acceptance.md shows what follows from these constants.
+δ is judged by the spread of the δ of all quiet nights, each made with what was known then: waves, levels and
+drifts are in it by themselves. The score is Student's t of δ over that spread, as a standard normal.
+Nights that are part of an alarm are not quiet: neither a fault nor a repair becomes normal by waiting.
 """
 
 from __future__ import annotations
@@ -25,244 +23,234 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from npc.statistics.distributions import normal_score
-from npc.statistics.mixture import MIN_NOISE, OUTLIER_WIDTH, Outliers, SeriesNoise, improved, shifts
+from npc.statistics.distributions import normal_score, student_of_score
+from npc.statistics.mixture import MIN_NOISE
 
 if TYPE_CHECKING:
     from npc.statistics.arrays import Booleans, Floats, Integers
 
-#: Earlier nights that make the reference, at most, and how many there must be before anything is judged.
+#: Quiet nights that are remembered, and how many there must be before anything is judged.
 WINDOW: Final = 365
 MIN_NIGHTS: Final = 8
-#: Nights that the evidence comes from.
+#: Nights that the evidence comes from, and how many of them must be low, tonight among them.
 EVIDENCE: Final = 3
-#: A night is measured again if it is lower than usual by more than `HIT` σ; by `HIT_AGAIN` σ after a
-#: night that was.
-HIT: Final = 0.5
-HIT_AGAIN: Final = 0.0
-#: Nights that must be low of the last three, tonight among them.
 LOW_NIGHTS: Final = 2
-#: A night is low if all its draws together are lower by more than this (σ).
-LOW: Final = 0.5
-#: The low nights of the last three are lower by this at least (σ, added up): less has no score worth knowing.
-MUCH: Final = 2.5
-#: Two nights alone must score more than three by this: else each night had two chances of a false alarm.
-FEWER_NIGHTS: Final = 0.4
+#: Nights that a step is estimated from: the evidence and two weeks before it, for what repeats weekly.
+LAGS: Final = EVIDENCE + 14
+#: This share of quiet nights is measured again: those that are lower than all others.
+AGAIN: Final = 0.05
+#: A night counts as at most so many σ: where normal noise ends.
+CAP: Final = 3.0
+#: It counts in full if it was measured again and is lower than the lowest quiet night by this factor.
+BEYOND: Final = 2.0
+#: Of two draws of a night that are further apart (σ) the better one counts, of others their mean.
+CONTRADICTION: Final = 2.0
 #: Nobody is called for less: log(1.02).
 MIN_EFFECT: Final = math.log(1.02)
+#: The noise is learned anew when its nights have grown by a twentieth.
+RELEARN: Final = 20
 
-#: Height of the outliers' uniform density above the location, relative to below.
-OUTLIERS_ABOVE: Final = 0.005
-#: Outliers lie where noise does not reach: within four σ of the location their density falls to 0.
-OUTLIERS_FROM: Final = 4.0
-#: One outlier in twenty nights, as if that had been seen in twenty nights.
-PRIOR_OUTLIERS: Final = 0.05
-PRIOR_NIGHTS: Final = 20.0
-#: Two draws of one night that differ by more than this (σ) contradict each other.
-DISAGREE: Final = 4.0
-#: Long tails cost a score something: nights above the location count as at most 5 σ, and a kurtosis from 3
-#: to 7 takes away up to half a standard deviation.
-TAIL_CLIP: Final = 5.0
-TAIL_FROM: Final = 3.0
-TAIL_TO: Final = 7.0
-TAIL_LOSS: Final = 0.5
-#: Steps of EM from nothing, and from an earlier fit to more than thirty nights.
-STEPS: Final = 12
-STEPS_FROM_BEFORE: Final = 3
-STEADY: Final = 30
-#: The reference is fitted anew when it has grown by a twentieth.
-REFIT: Final = 20
+
+class LearnedNoise(NamedTuple):
+    """What is known of the noise of S series, in log units.
+
+    location: median of the quiet nights. sigma: standard deviation of a night. weights: S × `LAGS`, tonight
+    first. usual: mean of the estimated steps. worse, better: their spread to either side. dof: how many
+    independent estimates the spread is worth.
+    """
+
+    location: Floats
+    sigma: Floats
+    weights: Floats
+    usual: Floats
+    worse: Floats
+    better: Floats
+    dof: Floats
 
 
 class Judged(NamedTuple):
     """One night by series.
 
-    noise: the reference; its readings are nights. known: how many nights. score: of the evidence that it is
-    worse, as a standard normal; 0 if it is not low in two of three nights, or hardly. better: likewise that
-    it is better. tonight: of tonight's draws alone that it is worse. effect: δ in log units of the strongest.
+    noise: of the quiet nights before. known: how many. score: of the evidence that it is worse, as a
+    standard normal; 0 if it is not low in two of three nights. better: likewise that it is better.
+    tonight: of tonight alone that it is worse. effect: log units, the mean of the low (high) nights. value:
+    what the night counts with, log units, NaN where nothing was measured.
     """
 
-    noise: SeriesNoise
+    noise: LearnedNoise
     known: Integers
     score: Floats
     better: Floats
     tonight: Floats
     effect: Floats
+    value: Floats
 
 
 class StepDetection:
     """Step detection in S series at once; feed it the nights one by one, the oldest first."""
 
     def __init__(self, series: int, threshold: float) -> None:
-        """threshold: from which score on a series is not quiet, so that its nights are no reference."""
+        """threshold: from which score on a series is not quiet."""
         self._threshold = threshold
-        self._reference = np.full((series, WINDOW), np.nan)
-        self._filled = np.zeros(series, dtype=np.intp)
-        self._next_fit = np.full(series, MIN_NIGHTS, dtype=np.intp)
-        self._draws = np.full((series, EVIDENCE, 2), np.nan)
-        self._hit = np.zeros((series, EVIDENCE), dtype=bool)
-        self._z = np.zeros((series, EVIDENCE))
-        self._odd = np.zeros((series, EVIDENCE), dtype=bool)
-        self._tail = np.zeros(series)
-        self.noise = SeriesNoise(*(np.full(series, np.nan) for _ in SeriesNoise._fields))
+        # values, first draws and steps; of the quiet nights, then of the evidence
+        self._nights = np.full((3, series, WINDOW + EVIDENCE), np.nan)
+        # by night of the evidence: part of an alarm; beyond anything known
+        self._odd, self._beyond = np.zeros((2, series, EVIDENCE), dtype=bool)
+        self._known, self._due = np.zeros(series, dtype=np.intp), np.full(series, MIN_NIGHTS)
+        self._limit, self._lowest = np.full((2, series), np.nan)
+        one, many = np.full(series, np.nan), np.full((series, LAGS), np.nan)
+        self._noise = LearnedNoise(one, one.copy(), many, *(one.copy() for _ in range(4)))
 
     def restart(self, which: Booleans) -> None:
         """Forget everything about some series: somebody accepted that a new time has begun for them."""
-        self._reference[which] = np.nan
-        self._filled[which] = 0
-        self._next_fit[which] = MIN_NIGHTS
-        self._draws[which] = np.nan
-        self._hit[which] = self._odd[which] = False
-        self._z[which] = 0.0
-        self.noise.location[which] = np.nan
+        self._nights[:, which] = np.nan
+        self._noise.location[which] = self._limit[which] = np.nan
+        self._odd[which] = False
+        self._known[which], self._due[which] = 0, MIN_NIGHTS
 
     def limits(self) -> Floats:
-        """The value, in log units, below which tonight is a hit; NaN where there is no reference yet."""
-        recently = self._hit[:, 1:].any(axis=1)
-        return self.noise.location - np.where(recently, HIT_AGAIN, HIT) * self.noise.sigma
+        """The value, in log units, below which tonight is to be measured again; NaN without a past."""
+        limits: Floats = self._limit.copy()
+        return limits
 
     def night(self, first: Floats, again: Floats) -> Judged:
         """Judge a night by its draws (S values each, NaN where there is none), and remember it."""
         measured = ~np.isnan(first)
-        hit = measured & (first < self.limits())
-        self._remember(measured, first, again, hit)
-        judged = self._judge(measured)
-        alarm = (judged.score >= self._threshold) | (judged.better >= self._threshold)
-        self._odd[alarm] = True
+        self._remember(measured, first, again)
+        judged = self._judge(np.flatnonzero(measured & ~np.isnan(self._noise.location)))
+        self._odd[(judged.score >= self._threshold) | (judged.better >= self._threshold)] = True
         return judged
 
-    def _remember(self, measured: Booleans, first: Floats, again: Floats, hit: Booleans) -> None:
-        """Shift tonight in; what leaves the evidence becomes reference, if it was quiet."""
-        leaving = self._draws[:, 0, 0]
-        self._learn(measured & ~np.isnan(leaving) & ~self._odd[:, 0], leaving)
-        for array in (self._draws, self._hit, self._odd, self._z):
-            array[measured, :-1] = array[measured, 1:]
-        self._draws[measured, -1, 0] = first[measured]
-        self._draws[measured, -1, 1] = again[measured]
-        self._hit[measured, -1] = hit[measured]
+    def _remember(self, measured: Booleans, first: Floats, again: Floats) -> None:
+        """Append tonight; the night that leaves the evidence becomes one of the past, if it was quiet."""
+        quiet, odd = measured & ~self._odd[:, 0], measured & self._odd[:, 0]
+        self._known += quiet & ~np.isnan(self._nights[0, :, -EVIDENCE])
+        self._nights[:, quiet, :-1] = self._nights[:, quiet, 1:]
+        self._nights[:, odd, -EVIDENCE:-1] = self._nights[:, odd, 1 - EVIDENCE :]
+        both = (first + again) / 2
+        agree = np.abs(first - again) < CONTRADICTION * self._noise.sigma
+        value = np.where(agree, both, np.fmax(first, again))
+        self._nights[:, measured, -1] = np.array((value, first, np.full(len(value), np.nan)))[:, measured]
+        for flags in (self._odd, self._beyond):
+            flags[measured, :-1] = flags[measured, 1:]
         self._odd[measured, -1] = False
+        due = self._known >= self._due
+        for known in np.unique(np.minimum(self._known[due], WINDOW)).tolist():
+            self._learn(np.flatnonzero(due & (np.minimum(self._known, WINDOW) == known)), known)
+        lowest = BEYOND * (self._lowest - self._noise.location)
+        self._beyond[measured, -1] = (~np.isnan(again) & (value - self._noise.location < lowest))[measured]
 
-    def _learn(self, which: Booleans, values: Floats) -> None:
-        rows = np.flatnonzero(which)
-        self._reference[rows, self._filled[rows] % WINDOW] = values[rows]
-        self._filled[rows] += 1
-        due = rows[self._filled[rows] >= self._next_fit[rows]]
-        if len(due):
-            known = min(int(self._filled[due].max()), WINDOW)
-            values = self._reference[due, :known]
-            fitted = fit_noise(values, self.noise.of(due))
-            for field, news in zip(self.noise, fitted, strict=True):
-                field[due] = news
-            self._tail[due] = tail(values, fitted)
-            self._next_fit[due] = self._filled[due] + np.maximum(
-                np.minimum(self._filled[due], WINDOW) // REFIT, 1
-            )
+    def _learn(self, rows: Integers, known: int) -> None:
+        """Learn the noise of series with as many quiet nights."""
+        values, firsts, steps = self._nights[:, rows, -EVIDENCE - known : -EVIDENCE]
+        self._limit[rows], self._lowest[rows] = np.quantile(firsts, AGAIN, axis=1), values.min(axis=1)
+        self._due[rows] = self._known[rows] + max(known // RELEARN, 1)
+        location, sigma, weights, found = filters(values)
+        new = np.isnan(steps).all(axis=1)
+        steps[new, -found.shape[1] :] = found[new]
+        self._nights[2, rows, -EVIDENCE - known : -EVIDENCE] = steps
+        news = location, sigma, weights, *spreads(steps)
+        for field, new_values in zip(self._noise, news, strict=True):
+            field[rows] = new_values
 
-    def _judge(self, measured: Booleans) -> Judged:
-        series = len(measured)
-        score, better, effect, tonight = (np.zeros(series) for _ in range(4))
-        rows = np.flatnonzero(measured & ~np.isnan(self.noise.location))
-        if len(rows):
-            noise = self.noise.of(rows)
-            residuals = self._draws[rows] - noise.location[:, None, None]
-            typical = _typical(residuals[:, -1], noise)
-            self._z[rows, -1] = typical / noise.sigma
-            effect[rows] = typical
-            low = np.flatnonzero(typical < -MIN_EFFECT)
-            if len(low):
-                found = evidence(residuals[low, -1], noise.of(low), self._tail[rows[low]])
-                tonight[rows[low]] = found.score
-            for sense, scores in ((-1, score), (1, better)):
-                z = sense * self._z[rows]
-                odd = z > LOW
-                much = np.where(odd, z, 0.0).sum(axis=1) > MUCH
-                chosen = np.flatnonzero((odd.sum(axis=1) >= LOW_NIGHTS) & odd[:, -1] & much)
-                if len(chosen):
-                    self._nights_together(rows[chosen], residuals[chosen], sense, scores, effect)
-        noise = SeriesNoise(*(field.copy() for field in self.noise))
-        return Judged(noise, np.minimum(self._filled, WINDOW), score, better, tonight, effect)
-
-    def _nights_together(
-        self, rows: Integers, residuals: Floats, sense: int, scores: Floats, effect: Floats
-    ) -> None:
-        """Fill in the scores, and the effects, of those series that are low (or high) in enough nights."""
-        three = residuals.reshape(len(rows), -1)
-        two = three.copy()
-        two[:, : residuals.shape[2]] = np.nan
-        for draws, less in ((three, 0.0), (two, FEWER_NIGHTS)):
-            found = evidence(draws, self.noise.of(rows), self._tail[rows])
-            value = np.where(sense * found.delta >= MIN_EFFECT, found.score, 0.0) - less
-            more = value > scores[rows]
-            scores[rows[more]], effect[rows[more]] = value[more], found.delta[more]
+    def _judge(self, rows: Integers) -> Judged:
+        score, better, tonight, effect = (np.zeros(len(self._known)) for _ in range(4))
+        noise = LearnedNoise(*(field[rows] for field in self._noise))
+        from_usual = np.nan_to_num(self._nights[0, rows, : -LAGS - 1 : -1] - noise.location[:, None])
+        counted = cap(from_usual, noise.sigma, self._known[rows])
+        self._nights[2, rows, -1] = (noise.weights * counted).sum(axis=1)
+        beyond = self._beyond[rows, ::-1]
+        counted[:, :EVIDENCE][beyond] = from_usual[:, :EVIDENCE][beyond]
+        before = noise.usual - (noise.weights * counted)[:, EVIDENCE:].sum(axis=1)
+        step = (noise.weights * counted).sum(axis=1) - noise.usual
+        recent = from_usual[:, :EVIDENCE] - before[:, None]
+        effect[rows] = from_usual[:, 0]
+        tonight[rows] = normal_score(-from_usual[:, 0] / noise.sigma, noise.dof)
+        for sense, spread, scores in ((-1, noise.worse, score), (1, noise.better, better)):
+            low = sense * recent > np.maximum(sense * step, 0.0)[:, None] / 2
+            size = (recent * low).sum(axis=1) / np.maximum(low.sum(axis=1), 1)
+            found = (low.sum(axis=1) >= LOW_NIGHTS) & low[:, 0] & (sense * size >= MIN_EFFECT)
+            scores[rows] = np.where(found, normal_score(sense * step / spread, noise.dof), 0.0).clip(0.0)
+            effect[rows[found]] = size[found]
+        every = LearnedNoise(*(field.copy() for field in self._noise))
+        known, values = np.minimum(self._known, WINDOW), self._nights[0, :, -1].copy()
+        return Judged(every, known, score, better, tonight.clip(0.0), effect, values)
 
 
-def _typical(draws: Floats, noise: SeriesNoise) -> Floats:
-    """What a night's two draws say together: their mean, or the one nearer to the usual if they disagree."""
-    first, again = draws[:, 0], draws[:, 1]
-    nearer = np.where(np.abs(first) < np.abs(again), first, again)
-    both = np.where(np.abs(first - again) > DISAGREE * noise.sigma, nearer, (first + again) / 2)
-    return np.where(np.isnan(again), first, both)
+def first_low(from_usual: Floats, effect: float) -> int:
+    """The night that tonight's low nights begin with, of T deviations from the usual (NaN: not measured).
 
-
-def fit_noise(values: Floats, before: SeriesNoise | None = None) -> SeriesNoise:
-    """The noise of S × n nights (NaN where there is none), by EM; from an earlier fit, where there is one."""
-    member, night = np.nonzero(~np.isnan(values))
-    known = values[member, night]
-    if before is not None and (before.readings > STEADY).all() and not np.isnan(before.location).any():
-        noise, steps = before, STEPS_FROM_BEFORE
-    else:
-        location = _median(values)
-        sigma = np.maximum(1.4826 * _median(np.abs(values - location[:, None])), MIN_NOISE)
-        nights = np.bincount(member, minlength=len(values)).astype(float)
-        noise, steps = SeriesNoise(location, sigma, np.full(len(values), SLOWING.prior), nights), STEPS
-    for _ in range(steps):
-        noise = improved(known, member, noise, SLOWING)
-    return noise
-
-
-def tail(values: Floats, noise: SeriesNoise) -> Floats:
-    """How much longer than normal the tails of S × n nights are, as what scores lose.
-
-    By the fourth moment of the nights above the location, where there are no outliers: 3 for a normal
-    distribution. The two limits and the loss were chosen by simulation with Student's t of 4 degrees of
-    freedom.
+    Low is a night by half the effect at least; of the evidence one night need not be.
     """
-    z = (values - noise.location[:, None]) / noise.sigma[:, None]
-    square = np.where(z > 0, np.minimum(z, TAIL_CLIP), 0.0) ** 2
-    nights = np.maximum((z > 0).sum(axis=1), 1)
-    kurtosis = (square**2).sum(axis=1) / nights
-    loss: Floats = TAIL_LOSS * np.clip((kurtosis - TAIL_FROM) / (TAIL_TO - TAIL_FROM), 0.0, 1.0)
-    return loss
+    measured = np.flatnonzero(~np.isnan(from_usual))[::-1]
+    low = from_usual[measured] / effect > 0.5 if effect else np.zeros(len(measured), dtype=bool)
+    low[1 : 1 + (EVIDENCE - LOW_NIGHTS)] |= low[EVIDENCE - 1 : EVIDENCE].any()
+    healthy = np.flatnonzero(~low[1:])
+    return int(measured[healthy[0] if len(healthy) else -1])
 
 
-class Evidence(NamedTuple):
-    """By series: the shift δ that explains its draws best, and the score of δ against 0."""
+def cap(from_usual: Floats, sigma: Floats, known: Integers) -> Floats:
+    """S × n deviations, each as far as it may count; further where few nights are known, whose σ is vague.
 
-    delta: Floats
-    score: Floats
-
-
-def evidence(residuals: Floats, noise: SeriesNoise, tail: Floats, steps: int = 4) -> Evidence:
-    """The evidence of S × m draws less their location (NaN where there is none, but one at least)."""
-    member, draw = np.nonzero(~np.isnan(residuals))
-    found = shifts(residuals[member, draw], member, -_median(residuals), noise, steps, SLOWING)
-    error = noise.sigma * np.sqrt(1 / found.readings + 1 / np.maximum(noise.readings, 1.0))
-    student = normal_score(np.abs(found.delta) / error, noise.readings - 1)
-    score = np.minimum(student, np.sqrt(np.maximum(2 * found.ratio, 0.0)))
-    return Evidence(-found.delta, np.maximum(score - tail, 0.0))
+    Far enough that three low nights score the same by Student's t as many known nights make them.
+    """
+    whole = CAP * math.sqrt(EVIDENCE)
+    vague = student_of_score(whole, known / EVIDENCE) / whole
+    limit = (CAP * sigma * vague)[:, None]
+    return np.clip(from_usual, -limit, limit)
 
 
-def _median(values: Floats) -> Floats:
-    """The median of each row without its NaNs."""
-    middle: Floats = np.nanmedian(values, axis=1)
-    return middle
+def filters(values: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    """Location, σ and weights from S × n quiet nights, the oldest first, and the steps these find there."""
+    series, nights = values.shape
+    location = np.median(values, axis=1)
+    from_usual = values - location[:, None]
+    sigma = np.maximum(1.4826 * np.median(np.abs(from_usual), axis=1), MIN_NOISE)
+    capped = cap(from_usual, sigma, np.full(series, nights))
+    lags = min(LAGS, nights // 2)
+    correlation = shrunk(autocorrelation(capped, lags), nights)
+    step = (np.arange(lags) < EVIDENCE).astype(float)
+    matrix = correlation[:, np.abs(np.subtract.outer(np.arange(lags), np.arange(lags)))]
+    weights = np.linalg.solve(matrix + 1e-6 * np.eye(lags), np.tile(step[:, None], (series, 1, 1)))[..., 0]
+    weights /= (weights @ step)[:, None]
+    windows = np.lib.stride_tricks.sliding_window_view(capped, lags, axis=1)[..., ::-1]
+    steps = np.einsum("snl,sl->sn", windows, weights)
+    return location, np.maximum(sigma, rms(capped)), np.pad(weights, ((0, 0), (0, LAGS - lags))), steps
 
 
-def _outliers(residuals: Floats, sigma: Floats) -> Floats:
-    """w(r)/W."""
-    density = -np.expm1(-0.5 * (residuals / (OUTLIERS_FROM * sigma)) ** 2) / OUTLIER_WIDTH
-    return np.where(residuals < 0, density, OUTLIERS_ABOVE * density)
+def spreads(steps: Floats) -> tuple[Floats, ...]:
+    """Mean of S × n steps (NaN before the first), their spread to the worse and to the better side, and how
+    many independent ones it is worth."""
+    there = ~np.isnan(steps)
+    known = there.sum(axis=1)
+    usual = np.nanmean(steps, axis=1)
+    off = np.where(there, steps - usual[:, None], 0.0)
+    both = rms(off, there).clip(MIN_NOISE / math.sqrt(EVIDENCE))
+    worse, better = (np.maximum(both, rms(off, sense * off > 0)) for sense in (-1, 1))
+    memory = autocorrelation(off, 2 * LAGS)[:, 1:].clip(0.0)
+    return usual, worse, better, known / (1 + 2 * (memory**2).sum(axis=1))
 
 
-#: What disturbs a night slows it.
-SLOWING: Final = Outliers(_outliers, PRIOR_OUTLIERS, PRIOR_NIGHTS, 0.005, 0.25)
+def shrunk(correlation: Floats, nights: int) -> Floats:
+    """S × lags autocorrelations, nearer to none by the share of their squares that chance alone makes."""
+    chance = (correlation.shape[1] - 1) / nights / np.maximum((correlation[:, 1:] ** 2).sum(axis=1), 1e-12)
+    return np.hstack([correlation[:, :1], correlation[:, 1:] * np.maximum(1 - chance, 0.0)[:, None]])
+
+
+def rms(values: Floats, of: Booleans | None = None) -> Floats:
+    """Root of the mean square of each row, or of some of its values."""
+    of = np.ones(values.shape, dtype=bool) if of is None else of
+    found: Floats = np.sqrt((values**2 * of).sum(axis=1) / np.maximum(of.sum(axis=1), 1))
+    return found
+
+
+def autocorrelation(values: Floats, lags: int) -> Floats:
+    """S × `lags` autocorrelations of S × n values, 1 for lag 0; of values that are all equal, none."""
+    off = values - values.mean(axis=1, keepdims=True)
+    nights = values.shape[1]
+    products = [
+        (off[:, lag:] * off[:, : nights - lag]).sum(axis=1) for lag in range(max(min(lags, nights), 1))
+    ]
+    found: Floats = np.stack(products, axis=1) / np.maximum(products[0], 1e-30)[:, None]
+    found[:, 0] = 1.0
+    return found

@@ -77,6 +77,29 @@ class SeriesVerdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Common:
+    """What is the same in most series of a night, and hence one event.
+
+    effect: relative change of the median series, negative is worse. score: a standard normal. worse, series:
+    how many of how many are worse than usual by half of it. since: the night that it began in.
+    """
+
+    verdict: Verdict
+    effect: float
+    score: float
+    worse: int
+    series: int
+    since: str = ""
+
+    def __str__(self) -> str:
+        since = f" since {self.since}" if self.since else ""
+        return (
+            f"everything: {self.verdict.name}, {self.worse} of {self.series} series are worse together, "
+            f"by {-self.effect:.1%} at the median{since}, score {self.score:.1f}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NightSuspect(Suspect):
     """Whom the history accuses, the strongest evidence first.
 
@@ -144,7 +167,8 @@ class NightVerdict:
     run: the night; time: when it began. verdict: the worst of the series'. series: each once, the worst
     first. suspects: whom to look at. failures: by benchmark, what went wrong, in words. rule: the
     thresholds. lost: nodes that died or fell silent while they were measured, and what was seen of it.
-    postponed: benchmarks that the budget did not reach. coverage: of nights that measure every node.
+    postponed: benchmarks that the budget did not reach. coverage: of nights that measure every node. common:
+    what is the same in most series; they are PASS where nothing else is the matter with them.
     """
 
     platform: str
@@ -158,6 +182,7 @@ class NightVerdict:
     lost: Mapping[str, str] = field(default_factory=dict)
     postponed: tuple[Postponed, ...] = ()
     coverage: Coverage | None = None
+    common: Common | None = None
 
     @property
     def exit_code(self) -> int:
@@ -178,6 +203,8 @@ class NightVerdict:
             row["verdict"] = each.verdict.name
             row.update(each.key._asdict())
             del row["key"]
+        if self.common:
+            plain["common"]["verdict"] = self.common.verdict.name
         return {"schema": SCHEMA, **plain, "counts": self.counts}
 
 

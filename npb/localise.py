@@ -39,7 +39,7 @@ from npc.statistics.localiser import (
 from npc.statistics.mixture import (
     FEW_READINGS,
     MIN_NOISE,
-    UNIFORM,
+    OUTLIERS,
     NoiseModel,
     cautious_noise,
     fit_noise,
@@ -259,7 +259,7 @@ class PairLocaliser(Localiser):
         location = float(np.nanmedian(upper))
         above = readings[readings >= location] - location
         sigma = 1.4826 * float(np.median(above)) if len(above) else 0.0
-        start = NoiseModel(location, max(sigma, MIN_NOISE), UNIFORM.prior, float(len(readings)))
+        start = NoiseModel(location, max(sigma, MIN_NOISE), OUTLIERS, float(len(readings)))
         return fit_noise(readings, start)
 
     # Nodes, uplinks, switches, racks

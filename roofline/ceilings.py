@@ -35,7 +35,7 @@ from npc.catalogue.row import Test
 from npc.machine.platform import PRECISION_BITS, Platform, Precision
 from npc.records.record import Record
 from npc.records.record import replace as replaced
-from npc.records.series import DISTURBED, Series, neutral_case, placement, test_name
+from npc.records.series import Series, neutral_case, placement, test_name
 from npc.records.units import METRICS, format_quantity, format_size
 from npc.statistics.medians import MIN_SAMPLES, summarise
 from npc.validity.disturbance import in_words, share_of
@@ -364,7 +364,7 @@ def _measured(samples: Sequence[Record]) -> dict[str, Any]:
         "size": first.size,
         "benchmark": first.benchmark,
         "case": first.case,
-        "params": {name: text for name, text in first.params.items() if name != DISTURBED},
+        "params": dict(first.params),
         "nodes": first.nodes,
         "hosts": tuple(sorted({host for sample in samples for host in sample.hosts})),
         "raw": tuple(sorted({sample.raw for sample in samples if sample.raw})),

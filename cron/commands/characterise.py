@@ -96,16 +96,16 @@ def _each_node(
     benchmarks: Sequence[str],
 ) -> int:
     """Measure every node once, a run after the other; the gravest exit code."""
-    import math
     import time
 
     from cron.agenda import node_states, odd_nodes, parts_of_nodes, states_of
-    from cron.characterise import exit_code, next_id, step
+    from cron.characterise import exit_code, step
     from cron.rotation import Past, couples
     from npc.jobs.checkout import checkout
     from npc.jobs.slurm import Silent
     from npc.jobs.wait import EXIT_NOTHING, EXIT_PARTLY, EXIT_UNFINISHED
-    from npc.records.run import RECORDS, read_run
+    from npc.jobs.workpackages import find_run
+    from npc.records.run import read_run
 
     each = each_node_of(platform, given, 1, at_once, benchmarks)
     words = [word for setting in given for word in ("--set", setting)]
@@ -124,21 +124,14 @@ def _each_node(
     codes, runs = [], list[Path]()
     for start in range(0, len(turn), batch):
         for part in parts_of_nodes(start // batch + 1, turn[start : start + batch], each, platform, words):
-            left_s = math.inf if end is None else end - time.monotonic()
-            if left_s <= 0:
-                click.echo(f"{part.name}: no time was left for {', '.join(part.hosts)}", err=True)
-                codes.append(EXIT_UNFINISHED)
-                continue
             click.echo(f"{part.name}: {', '.join(part.hosts)}", err=True)
-            runs.append(outpath / f"{next_id(outpath):06d}")
-            limited = [] if end is None else ["--limit", f"{left_s:.3f}s"]
-            code = step(checkout(), "characterise", *part.words, *where, *limited)
+            left = [] if end is None else ["--limit", f"{max(1.0, end - time.monotonic()):.0f}s"]
+            code = step(checkout(), "characterise", *part.words, *where, *left)
             if code >= 128:
                 return code
-            if code == EXIT_NOTHING and (runs[-1] / RECORDS).exists():
-                # no ceiling comes of a test between nodes, which is no failure here
-                code = exit_code(read_run(runs[-1]), 0)
-            codes.append(code)
+            # no ceiling comes of a test between nodes, which is no failure here
+            runs.append(find_run(outpath))
+            codes.append(code if code == EXIT_UNFINISHED else exit_code(read_run(runs[-1]), 0))
     for line in odd_nodes(runs):
         click.echo(line)
     worst = max(codes, default=EXIT_NOTHING)

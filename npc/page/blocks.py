@@ -183,7 +183,7 @@ def sample(record: Record, href: str, *said: str) -> Sample:
     else:
         text = format_quantity(record.value, record.unit, 3)
     status = "" if record.ok else record.status
-    disturbed = taken([share]) if record.ok and (share := share_of(record)) else ""
+    disturbed = taken([share]) if (share := share_of(record)) else ""
     text += " (disturbed)" if disturbed else ""
     return Sample(text, href, "; ".join(filter(None, (*said, disturbed, status))), not record.ok)
 

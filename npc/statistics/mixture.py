@@ -1,9 +1,9 @@
 """A mixture model of readings: normal noise with a few outliers, and how well a shift explains some of them.
 
 A reading is the logarithm of a measured value, turned so that slower is smaller. Healthy readings are normal
-about the location with a few outliers, whose density o(r) is 1/W for each unit of ε:
+about the location with a few outliers anywhere in a width W:
 
-    f(r) = (1-ε)·N(r; 0, σ²) + ε·o(r)
+    f(r) = (1-ε)·N(r; 0, σ²) + ε/W
 
 Location, σ and ε are found by EM (Dempster, Laird and Rubin, 1977), and so is the slowdown δ of readings that
 are all slower by the same: the one with the highest likelihood ratio Σ log f(r+δ) - log f(r). An outlier
@@ -15,7 +15,6 @@ Everything is computed for many groups at once: `member` says for each reading w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -35,22 +34,11 @@ SCATTERED: Final = 4.0
 _SQRT_2PI: Final = math.sqrt(2 * math.pi)
 
 
-class Outliers(NamedTuple):
-    """How outliers are distributed, and how many there are as far as the readings do not say.
-
-    density: o(r) from residuals and σ. prior: the fraction of outliers seen in `prior_readings` readings
-    before the first. least, most: bounds of the fraction.
-    """
-
-    density: Callable[[Floats, Floats], Floats]
-    prior: float
-    prior_readings: float
-    least: float
-    most: float
-
-
-#: As likely above as below. One outlier in fifty readings matters for small clusters only.
-UNIFORM: Final = Outliers(lambda r, sigma: np.full_like(r, 1 / OUTLIER_WIDTH), 1 / 50, 50.0, 0.0, 0.2)
+#: Outliers are as likely above as below: one in fifty readings, as if fifty had been seen, and one in five at
+#: most. It matters for small clusters only.
+OUTLIERS: Final = 1 / 50
+OUTLIERS_SEEN_IN: Final = 50.0
+MOST_OUTLIERS: Final = 0.2
 
 
 class NoiseModel(NamedTuple):
@@ -70,26 +58,18 @@ class SeriesNoise(NamedTuple):
     outliers: Floats
     readings: Floats
 
-    def of(self, which: Integers) -> SeriesNoise:
-        """That of some groups, in the order given."""
-        return SeriesNoise(*(field[which] for field in self))
 
-
-def _parts(
-    residual: Floats, member: Integers, noise: SeriesNoise, outliers: Outliers
-) -> tuple[Floats, Floats]:
+def _parts(residual: Floats, member: Integers, noise: SeriesNoise) -> tuple[Floats, Floats]:
     """The normal and the outliers' part of f(r)."""
     sigma, fraction = noise.sigma[member], noise.outliers[member]
     normal = (1 - fraction) / (_SQRT_2PI * sigma) * np.exp(-0.5 * (residual / sigma) ** 2)
-    return normal, fraction * outliers.density(residual, sigma)
+    return normal, fraction / OUTLIER_WIDTH
 
 
-def improved(
-    readings: Floats, member: Integers, noise: SeriesNoise, outliers: Outliers = UNIFORM
-) -> SeriesNoise:
+def improved(readings: Floats, member: Integers, noise: SeriesNoise) -> SeriesNoise:
     """The noise of each group after one step of EM; a group without healthy readings keeps what it had."""
     groups = len(noise.location)
-    normal, outlier = _parts(readings - noise.location[member], member, noise, outliers)
+    normal, outlier = _parts(readings - noise.location[member], member, noise)
     weight = normal / (normal + outlier)
     total = np.bincount(member, weight, groups)
     enough = total >= 1.5
@@ -98,11 +78,11 @@ def improved(
     # One degree of freedom went into the location.
     variance = np.bincount(member, weight * (readings - location[member]) ** 2, groups) / (total - 1)
     count = np.bincount(member, minlength=groups)
-    fraction = (count - total + outliers.prior * outliers.prior_readings) / (count + outliers.prior_readings)
+    fraction = (count - total + OUTLIERS * OUTLIERS_SEEN_IN) / (count + OUTLIERS_SEEN_IN)
     found = (
         location,
         np.maximum(np.sqrt(variance), MIN_NOISE),
-        np.clip(fraction, outliers.least, outliers.most),
+        np.clip(fraction, 0.0, MOST_OUTLIERS),
         total,
     )
     return SeriesNoise(*(np.where(enough, now, before) for now, before in zip(found, noise, strict=True)))
@@ -144,7 +124,7 @@ def robust_spread(values: Floats) -> tuple[float, float]:
 def robust_noise(readings: Floats) -> NoiseModel:
     """`fit_noise` of readings most of which are healthy: from their median and median absolute deviation."""
     middle, spread = robust_spread(readings)
-    start = NoiseModel(middle, max(spread, MIN_NOISE), UNIFORM.prior, float(len(readings)))
+    start = NoiseModel(middle, max(spread, MIN_NOISE), OUTLIERS, float(len(readings)))
     return fit_noise(readings, start)
 
 
@@ -156,19 +136,12 @@ class Shifts(NamedTuple):
     readings: Floats
 
 
-def shifts(
-    residual: Floats,
-    member: Integers,
-    delta: Floats,
-    noise: SeriesNoise,
-    steps: int,
-    outliers: Outliers = UNIFORM,
-) -> Shifts:
+def shifts(residual: Floats, member: Integers, delta: Floats, noise: SeriesNoise, steps: int) -> Shifts:
     """The slowdown of each group that fits its residuals best near `delta`, by EM."""
     groups = len(delta)
-    healthy = np.add(*_parts(residual, member, noise, outliers))
+    healthy = np.add(*_parts(residual, member, noise))
     for step in range(steps + 1):
-        normal, outlier = _parts(residual + delta[member], member, noise, outliers)
+        normal, outlier = _parts(residual + delta[member], member, noise)
         weight = normal / (normal + outlier)
         total = np.maximum(np.bincount(member, weight, groups), 0.5)
         if step < steps:

@@ -1,4 +1,4 @@
-"""Disturbed records, which were measured while others used the CPUs.
+"""Disturbed records: usable ones that were measured while others used the CPUs.
 
 The rules of ``npc/validity/rules/load.py`` say from which share on. Such a record bears that share as its
 parameter ``disturbed``, so that everything that reads records knows it, a history without the files of its
@@ -16,11 +16,11 @@ from npc.validity.rules.load import shares_taken
 
 
 def marked(records: Sequence[Record], circumstances: Circumstances) -> list[Record]:
-    """The records; disturbed ones bear the mark, whatever their status: all of one launch are alike."""
+    """The records; those that are usable and disturbed bear the mark."""
     shares = shares_taken(records, circumstances)
     return [
         replace(record, params={**record.params, DISTURBED: f"{shares[place]:.2f}"})
-        if place in shares
+        if place in shares and record.ok
         else record
         for place, record in enumerate(records)
     ]

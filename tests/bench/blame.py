@@ -3,8 +3,7 @@
 A fat tree of 4096 nodes, 32 below each leaf switch. Measurements have normal noise, and one in a hundred
 is an outlier, 10 to 50 % low. Each trial does what npb does: random rounds, the worst pairs once more, the
 verdict; `--plain` leaves out the second measurement. A trial counts if the culprits, all of them, are named
-before anybody else; on the healthy machine, if nobody is named. Then small clusters, all pairs in a few
-runs, with faults in both directions or one, and with noise that the judgement does not assume.
+before anybody else; on the healthy machine, if nobody is named.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from npb.localise import MIN_SLOWDOWN, judge, worst_pairs
-from npb.schedule import disjoint_rounds, schedule
+from npb.schedule import schedule
 from npb.suspects import PairResult
 from npc.machine.fabric import Group, Topology
 
@@ -147,65 +146,6 @@ def table(run: Run, again: bool, trials: int) -> None:
         print(f"{noise:<8.0%}" + "".join(f"{cell:>8}" for cell in cells), flush=True)
 
 
-#: What is wrong in a small cluster, as `npb` says it of the nodes x and y where the client sends.
-FAULTS = ("node x", "node x as sender", "link x–y", "link x→y")
-NOISES = ("normal", "heavy tails", "5 % disturbed", "wandering nodes")
-
-
-def small(seed: int, fault: str, loss: float, runs: int, noise: str, nodes: int = 6) -> Outcome:
-    """All pairs of a few nodes in some runs, the worst again; no fault if `loss` is 0."""
-    draw = np.random.default_rng(seed)
-    names = [f"n{i}" for i in range(nodes)]
-    x, y = (int(i) for i in draw.choice(nodes, 2, replace=False))
-    wander = draw.normal(0, 0.015, nodes)
-    results: list[PairResult] = []
-
-    def measure(pairs: Sequence[tuple[int, int]], attempt: int) -> None:
-        wander[:] = 0.8 * wander + 0.6 * draw.normal(0, 0.015, nodes)
-        for server, client in pairs:
-            value = 0.02 * draw.standard_normal()
-            if noise == "heavy tails":
-                value = 0.02 * draw.standard_t(3) / 3**0.5
-            elif noise == "5 % disturbed" and draw.random() < 0.05:
-                value += np.log(draw.uniform(0.5, 0.9))
-            elif noise == "wandering nodes":
-                value += wander[server] + wander[client]
-            slow = {
-                "node x": x in (server, client), "node x as sender": x == client,
-                "link x–y": {x, y} == {server, client}, "link x→y": (x, y) == (client, server),
-            }  # fmt: skip
-            speed = TYPICAL * float(np.exp(value)) * (1 - loss if slow[fault] else 1)
-            results.append(PairResult(names[server], names[client], speed, "ok", None, attempt))
-
-    plan = schedule("all", names)
-    for run in range(runs):
-        for pairs in plan.of_run(run):
-            measure(pairs, 0)
-    again = [(names.index(a), names.index(b)) for a, b in worst_pairs(results)]
-    for pairs in disjoint_rounds(again):
-        measure(pairs, 1)
-    ends = [(x, y), (y, x)] if "–" in fault else [(x, y)]
-    culprits = {fault.replace("x", names[a]).replace("y", names[b]) for a, b in ends if loss}
-    named = [suspect.whom for suspect in judge(results, nodes=names, sender="client").suspects]
-    right = culprits.intersection(named)
-    return Outcome(len(named) == len(right) == 1, len(right), len(named) - len(right))
-
-
-def few_nodes(run: Run, trials: int) -> None:
-    """Print how often a fault among six nodes is named exactly; how often six healthy ones are accused."""
-    print("\nsix nodes, all pairs (named exactly, and nobody else)")
-    print(f"{'':28}" + "".join(f"{f'{runs} run' + 's' * (runs > 1):>8}" for runs in (1, 2, 3)))
-    for loss in (0.1, 0.2, 0.5):
-        for fault in FAULTS:
-            found = [run(trials, fault=fault, loss=loss, runs=runs, noise="normal") for runs in (1, 2, 3)]
-            cells = "".join(f"{sum(each.first for each in outcomes) / trials:8.0%}" for outcomes in found)
-            print(f"{f'{fault}, {loss:.0%} slower':28}{cells}", flush=True)
-    for noise in NOISES:
-        found = [run(trials, fault=FAULTS[0], loss=0.0, runs=runs, noise=noise) for runs in (1, 2, 3)]
-        cells = "".join(f"{sum(each.innocent > 0 for each in outcomes) / trials:8.1%}" for outcomes in found)
-        print(f"{f'healthy, {noise}: accused':28}{cells}", flush=True)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -217,13 +157,12 @@ def main() -> int:
     started = time.perf_counter()
     with Pool() as pool:
 
-        def run(what: Callable[..., Outcome], count: int, **how: object) -> list[Outcome]:
+        def run(count: int, **how: object) -> list[Outcome]:
             seeds = range(options.seed * 1_000_000, options.seed * 1_000_000 + count)
-            return pool.map(partial(what, **how), seeds, chunksize=4)
+            return pool.map(partial(trial, **how), seeds, chunksize=4)  # type: ignore[arg-type]
 
-        good = scenarios(partial(run, trial), options.trials, not options.plain)
-        table(partial(run, trial), not options.plain, max(options.trials // 30, 1))
-        few_nodes(partial(run, small), options.trials)
+        good = scenarios(run, options.trials, not options.plain)
+        table(run, not options.plain, max(options.trials // 30, 1))
     print(
         f"\n{'measured' if not options.plain else 'not measured'} again before judging; "
         f"{time.perf_counter() - started:.0f} s"

@@ -77,19 +77,10 @@ def test_the_cost_of_a_couple_is_that_of_its_last_nights_and_known_from_the_thir
 def test_idle_nodes_come_first_and_nobody_waits_for_a_node_that_is_down() -> None:
     states = dict.fromkeys(names(8), NodeState()) | {"n0000": BUSY, "n0001": DOWN}
     turn = [work.nodes for work in couples(states, Past(tonight=0), within=1)]
-    assert turn == [("n0002", "n0003"), ("n0004", "n0005"), ("n0006", "n0007"), ("n0000", "n0002")]
+    assert turn == [("n0002", "n0003"), ("n0004", "n0005"), ("n0006", "n0007"), ("n0000",)]
     measured = {"n0000": 3, **dict.fromkeys(names(8)[2:], 9)}
     overdue = couples(states, Past(tonight=10, measured=measured), within=7)
     assert overdue[0].nodes[0] == "n0000", "a busy node that is due waits in the queue"
-
-
-def test_a_node_that_is_left_over_meets_one_that_has_a_partner() -> None:
-    def turn(nodes: int) -> list[tuple[str, ...]]:
-        states = dict.fromkeys(names(nodes), NodeState())
-        return [work.nodes for work in couples(states, Past(tonight=0), within=1)]
-
-    assert turn(3) == [("n0000", "n0001"), ("n0002", "n0000")]
-    assert (turn(1), turn(0)) == ([("n0000",)], [])
 
 
 def test_partners_change_until_everybody_has_met_everybody() -> None:

@@ -1,0 +1,90 @@
+"""What most series of a night have in common: if everything is slower, that is one event, not hundreds.
+
+The median over all series of how much they differ from their usual is judged as a series of its own, by
+`cron.step_detection` and `cron.changes`: how far healthy series go up and down together is learned from it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from cron.changes import changed
+from cron.series import Panel, direction
+from cron.step_detection import MIN_EFFECT, Judged, LearnedNoise, StepDetection, first_low
+from cron.verdict import Common, SeriesVerdict, Verdict
+from npc.records.series import Series
+
+if TYPE_CHECKING:
+    from npc.statistics.arrays import Floats
+
+#: Fewer series have nothing in common that one of them could not make alone.
+LEAST_SERIES: Final = 10
+#: A series is explained if what is left of its effect is within so many σ of its own noise.
+EXPLAINED: Final = 3.0
+
+
+class Together:
+    """The median series of all; feed it the nights one by one, the oldest first."""
+
+    def __init__(self, keys: Sequence[Series], nights: int, threshold: float) -> None:
+        self._judgeable = np.array([direction(key) != 0 for key in keys], dtype=bool)
+        self._steps = StepDetection(1, threshold)
+        self.values = np.full(nights, np.nan)
+        self.seen = 0
+        self.judged: Judged | None = None
+        self.from_usual = self.sigma = np.full(len(keys), np.nan)
+
+    def night(self, values: Floats, noise: LearnedNoise) -> None:
+        """S values of a night (log units, smaller is worse), and the noise that each is judged by."""
+        self.from_usual = np.where(self._judgeable, values - noise.location, np.nan)
+        self.sigma = noise.sigma
+        known = self.from_usual[~np.isnan(self.from_usual)]
+        middle = np.array([np.median(known) if len(known) >= LEAST_SERIES else np.nan])
+        self.values[self.seen] = middle[0]
+        self.seen += 1
+        # many series are as good as a second draw
+        self.judged = self._steps.night(middle, middle)
+
+    def event(self, panel: Panel, threshold: float, watched: float) -> Common | None:
+        """What the last night's series have in common, if that is worse than usual."""
+        judged, values = self.judged, self.values[: self.seen]
+        if judged is None or np.isnan(values[-1]):
+            return None
+        effect, score, night = float(judged.effect[0]), float(judged.score[0]), -1
+        if score >= threshold:
+            verdict, night = Verdict.DEGRADED, first_low(values - judged.noise.location[0], effect)
+        elif (change := changed(values)) and change.effect < 0:
+            verdict, effect, score, night = Verdict.CHANGED, change.effect, change.score, change.night
+        elif judged.tonight[0] >= watched and effect <= -MIN_EFFECT:
+            verdict, score = Verdict.WATCH, float(judged.tonight[0])
+        else:
+            return None
+        known = self.from_usual[~np.isnan(self.from_usual)]
+        return Common(
+            verdict=verdict, effect=math.expm1(effect), score=score, worse=int((known < effect / 2).sum()),
+            series=len(known), since=panel.runs[night] if night >= 0 else "",
+        )  # fmt: skip
+
+
+def folded(
+    panel: Panel, together: Together, verdicts: Sequence[SeriesVerdict], threshold: float, watched: float
+) -> tuple[Common | None, list[SeriesVerdict]]:
+    """The event, and the verdicts without those that it explains: they are PASS, and say so."""
+    event = together.event(panel, threshold, watched)
+    if event is None:
+        return None, list(verdicts)
+    left = together.from_usual - math.log1p(event.effect)
+    place = {key: s for s, key in enumerate(panel.keys)}
+    return event, [
+        dataclasses.replace(each, verdict=Verdict.PASS, reason="as everything tonight")
+        if each.verdict in (Verdict.WATCH, Verdict.CHANGED, Verdict.DEGRADED)
+        and each.direction == "worse"
+        and abs(left[s := place[each.key]]) <= max(MIN_EFFECT, EXPLAINED * together.sigma[s])
+        else each
+        for each in verdicts
+    ]

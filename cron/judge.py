@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from npc.machine.fabric import Topology
     from npc.statistics.arrays import Booleans, Floats, Integers
 
-#: Score from which on a single series is worse (or better) than it was: once in 25 years of quiet nights.
-THRESHOLD: Final = round(normal_quantile(1 / 25 / 365), 2)
+#: Score from which on a single series is worse (or better) than it was: once in 40 years of quiet nights.
+THRESHOLD: Final = round(normal_quantile(1 / 40 / 365), 2)
 #: Score of tonight's draws alone from which on a series is watched.
 WATCHED: Final = 3.0
 #: Expected share of false names among the series called DEGRADED in one night.

@@ -39,8 +39,10 @@ LOW_NIGHTS: Final = 2
 LAGS: Final = EVIDENCE + 14
 #: This share of quiet nights is measured again: those that are lower than all others.
 AGAIN: Final = 0.05
-#: A night counts as at most so many σ: where normal noise ends.
+#: A night counts as at most so many σ: where normal noise ends; as more if it was measured again, since then
+#: it is no outlier.
 CAP: Final = 3.0
+CAP_AGAIN: Final = 3.5
 #: It counts in full if it was measured again and is lower than the lowest quiet night by this factor.
 BEYOND: Final = 2.0
 #: Of two draws of a night that are further apart (σ) the better one counts, of others their mean.
@@ -94,8 +96,9 @@ class StepDetection:
         self._threshold = threshold
         # values, first draws and steps; of the quiet nights, then of the evidence
         self._nights = np.full((3, series, WINDOW + EVIDENCE), np.nan)
-        # by night of the evidence: part of an alarm; beyond anything known
-        self._odd, self._beyond = np.zeros((2, series, EVIDENCE), dtype=bool)
+        # by night of the evidence: whether it is part of an alarm; how many σ it may count
+        self._odd = np.zeros((series, EVIDENCE), dtype=bool)
+        self._caps = np.full((series, EVIDENCE), CAP)
         self._known, self._due = np.zeros(series, dtype=np.intp), np.full(series, MIN_NIGHTS)
         self._limit, self._lowest = np.full((2, series), np.nan)
         one, many = np.full(series, np.nan), np.full((series, LAGS), np.nan)
@@ -131,14 +134,15 @@ class StepDetection:
         agree = np.abs(first - again) < CONTRADICTION * self._noise.sigma
         value = np.where(agree, both, np.fmax(first, again))
         self._nights[:, measured, -1] = np.array((value, first, np.full(len(value), np.nan)))[:, measured]
-        for flags in (self._odd, self._beyond):
-            flags[measured, :-1] = flags[measured, 1:]
+        for of_night in (self._odd, self._caps):
+            of_night[measured, :-1] = of_night[measured, 1:]
         self._odd[measured, -1] = False
         due = self._known >= self._due
         for known in np.unique(np.minimum(self._known[due], WINDOW)).tolist():
             self._learn(np.flatnonzero(due & (np.minimum(self._known, WINDOW) == known)), known)
-        lowest = BEYOND * (self._lowest - self._noise.location)
-        self._beyond[measured, -1] = (~np.isnan(again) & (value - self._noise.location < lowest))[measured]
+        beyond = value - self._noise.location < BEYOND * (self._lowest - self._noise.location)
+        caps = np.where(np.isnan(again), CAP, np.where(beyond, np.inf, CAP_AGAIN))
+        self._caps[measured, -1] = caps[measured]
 
     def _learn(self, rows: Integers, known: int) -> None:
         """Learn the noise of series with as many quiet nights."""
@@ -157,13 +161,19 @@ class StepDetection:
         score, better, tonight, effect = (np.zeros(len(self._known)) for _ in range(4))
         noise = LearnedNoise(*(field[rows] for field in self._noise))
         from_usual = np.nan_to_num(self._nights[0, rows, : -LAGS - 1 : -1] - noise.location[:, None])
-        counted = cap(from_usual, noise.sigma, self._known[rows])
-        self._nights[2, rows, -1] = (noise.weights * counted).sum(axis=1)
-        beyond = self._beyond[rows, ::-1]
-        counted[:, :EVIDENCE][beyond] = from_usual[:, :EVIDENCE][beyond]
-        before = noise.usual - (noise.weights * counted)[:, EVIDENCE:].sum(axis=1)
-        step = (noise.weights * counted).sum(axis=1) - noise.usual
-        recent = from_usual[:, :EVIDENCE] - before[:, None]
+        known, weights = self._known[rows], noise.weights
+        older = cap(from_usual[:, EVIDENCE:], noise.sigma, known)
+        recent = from_usual[:, :EVIDENCE] + (weights[:, EVIDENCE:] * older).sum(axis=1)[:, None]
+        caps = self._caps[rows, ::-1]
+
+        def estimated(caps: Floats) -> Floats:
+            steps: Floats = (weights[:, :EVIDENCE] * cap(recent, noise.sigma, known, caps)).sum(axis=1)
+            return steps
+
+        # no single night is to make the noise seem wild, hence what is remembered is capped
+        self._nights[2, rows, -1] = estimated(np.minimum(caps, CAP_AGAIN))
+        step = estimated(caps) - noise.usual
+        recent = recent - noise.usual[:, None]
         effect[rows] = from_usual[:, 0]
         tonight[rows] = normal_score(-from_usual[:, 0] / noise.sigma, noise.dof)
         for sense, spread, scores in ((-1, noise.worse, score), (1, noise.better, better)):
@@ -189,14 +199,14 @@ def first_low(from_usual: Floats, effect: float) -> int:
     return int(measured[healthy[0] if len(healthy) else -1])
 
 
-def cap(from_usual: Floats, sigma: Floats, known: Integers) -> Floats:
+def cap(from_usual: Floats, sigma: Floats, known: Integers, caps: Floats | float = CAP) -> Floats:
     """S × n deviations, each as far as it may count; further where few nights are known, whose σ is vague.
 
     Far enough that three low nights score the same by Student's t as many known nights make them.
     """
     whole = CAP * math.sqrt(EVIDENCE)
     vague = student_of_score(whole, known / EVIDENCE) / whole
-    limit = (CAP * sigma * vague)[:, None]
+    limit = caps * (sigma * vague)[:, None]
     return np.clip(from_usual, -limit, limit)
 
 
@@ -228,7 +238,11 @@ def spreads(steps: Floats) -> tuple[Floats, ...]:
     both = rms(off, there).clip(MIN_NOISE / math.sqrt(EVIDENCE))
     worse, better = (np.maximum(both, rms(off, sense * off > 0)) for sense in (-1, 1))
     memory = autocorrelation(off, 2 * LAGS)[:, 1:].clip(0.0)
-    return usual, worse, better, known / (1 + 2 * (memory**2).sum(axis=1))
+    dof = known / (1 + 2 * (memory**2).sum(axis=1))
+    # Tails that are certainly longer than normal are those of the Student's t with the same kurtosis.
+    kurtosis = (off**4).sum(axis=1) / known / np.maximum(rms(off, there), 1e-9) ** 4
+    excess = np.maximum(kurtosis - 3 - np.sqrt(24 / dof), 1e-9)
+    return usual, worse, better, np.minimum(dof, 4 + 6 / excess)
 
 
 def shrunk(correlation: Floats, nights: int) -> Floats:

@@ -23,7 +23,7 @@ from npc.records.launch import now, tool_of
 from npc.records.series import INTERFACE
 
 #: A server that ends well may do so this long before its client has printed its results.
-CLIENT_AFTER_SERVER_S: Final = 1.0
+CLIENT_AFTER_SERVER_S: Final = 5.0
 #: An unknown tool's server that has not ended this long after its first client serves many.
 LEARN_S: Final = 0.5
 #: A server that is known to end by itself, or is not to be killed, gets this long to do so.

@@ -334,6 +334,7 @@ def test_many_series_at_once_need_more_evidence_each() -> None:
 # -- what step detection and the change points promise -------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["AR(1), 0.9", "weekly wave", "two levels", "skewed (gamma, 2)"])
 def test_healthy_series_are_left_alone_whatever_their_noise(kind: str) -> None:
     scores, again = step_scores(kind, 1, (60, 60 + 365))
@@ -341,6 +342,7 @@ def test_healthy_series_are_left_alone_whatever_their_noise(kind: str) -> None:
     assert again < 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "least"), [("independent", 0.45), ("AR(1), 0.9", 0.3), ("weekly wave", 0.6)]
 )
@@ -349,6 +351,7 @@ def test_a_step_of_five_percent_is_seen_in_three_nights(kind: str, least: float)
     assert (scores[:, -3:] >= THRESHOLD).any(axis=1).mean() >= least
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["AR(1), 0.9", "independent"])
 def test_one_bad_night_is_never_degraded_however_deep(kind: str) -> None:
     """Where nights are like the ones before, the best estimate of a step looks at one night before others."""

@@ -157,8 +157,6 @@ class Job:
 
 def run(*arguments: str, timeout_s: float = 40.0, **how: object) -> subprocess.CompletedProcess[str]:
     """A whole job; fails the test if it leaves a process behind."""
-    # Open MPI's mpirun sleeps two seconds when a rank has ended with a code, for others that end in no time.
-    how.setdefault("OMPI_MCA_odls_base_sigkill_timeout", "0")
     job = Job(*arguments, **how)  # type: ignore[arg-type]
     try:
         ended = job.wait(timeout_s)

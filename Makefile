@@ -50,7 +50,7 @@ quick:
 
 # Most slow tests wait for jobs, tools and guests, so more of them run than there are CPUs; what measures runs
 # alone.
-side_by_side := -n 4 --dist loadgroup --no-loadscope-reorder
+side_by_side := -n 3 --dist loadgroup --no-loadscope-reorder
 test: check setup-mpi
 	$(python) -m pytest $(side_by_side) -m "slow and not measures" --timeout=300 --durations=15
 	$(python) -m pytest -m measures --timeout=300 --durations=5

@@ -19,13 +19,14 @@ from itertools import count, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from cron.matrix import PAIRS
 from cron.publish import LAST
-from cron.rotation import NODES, NodeState, Past, Work, choose, couples, expected, fitting, quota
+from cron.rotation import NODES, NodeNights, NodeState, Work, choose, couples, expected, fitting, quota
 from cron.verdict import Coverage, Postponed, Unmeasured
 from npc.jobs import slurm
 from npc.jobs.checkout import benchmark_file, checkout, default_of, settings, steps
 from npc.machine.environment import ENVIRONMENT
-from npc.machine.fabric import expand, natural
+from npc.machine.fabric import expand, natural, short_name
 from npc.machine.facts import odd_ones, read_environments
 from npc.records.journal import JournalEntry, Part
 from npc.records.record import OK
@@ -35,9 +36,8 @@ if TYPE_CHECKING:
     from cron.costs import Account
     from npc.records.history import History, Place
 
-#: The benchmarks of a node by itself, and the test between two.
+#: The benchmarks of a node by itself.
 NODE_BENCHMARKS: Final = ("stream", "likwid")
-PAIRS: Final = "cron/pairs/benchmark.xml"
 #: The first measurement of a night.
 FIRST: Final = "first"
 #: Jobs of the rotation that are in the queue at once; groups of nodes on which a night measures again.
@@ -228,14 +228,14 @@ class Agenda:
         why = self._unusable(recent) | _reasons(nights)
         unmeasured = []
         for name, node in self._nodes.items():
-            if last.get(_short(name), "") in recent:
+            if last.get(short_name(name), "") in recent:
                 continue
-            reason = why.get(_short(name), "its turn has not come")
+            reason = why.get(short_name(name), "its turn has not come")
             if not node.takes_jobs:
                 reason = str(node)
-            elif not node.idle and _short(name) not in why:
+            elif not node.idle and short_name(name) not in why:
                 reason = f"busy ({node})"
-            unmeasured.append(Unmeasured(node=name, last=last.get(_short(name), ""), why=reason))
+            unmeasured.append(Unmeasured(node=name, last=last.get(short_name(name), ""), why=reason))
         return Coverage(within=self.each_node.within, nodes=len(self._nodes), unmeasured=tuple(unmeasured))
 
     # -- what the rotation is told -------------------------------------------------------------------------
@@ -288,18 +288,18 @@ class Agenda:
             return []
         if not self._nodes:
             self.notes.append("no node was chosen: Slurm knows none in this partition")
-        short = {_short(name): name for name in self._nodes}
+        short = {short_name(name): name for name in self._nodes}
         last = self._measured(self._known_benchmarks())
         tried: dict[str, int] = {}
         met: dict[frozenset[str], int] = {}
         for place in self._places:
-            hosts = [short[_short(host)] for host in place.hosts if _short(host) in short]
+            hosts = [short[short_name(host)] for host in place.hosts if short_name(host) in short]
             if len(hosts) == len(place.hosts) == 2:
                 met[frozenset(hosts)] = max(self._number(place.run), met.get(frozenset(hosts), -1))
         for number, night in enumerate(self.nights):
             parts = (each.part for each in night.parts.values() if each.part.name.startswith(f"{NODES}-"))
             tried |= {node: number for part in parts for node in part.hosts}
-        past = Past(
+        past = NodeNights(
             tonight=len(self.nights),
             measured={short[node]: self._number(night) for node, night in last.items() if node in short},
             tried=tried,
@@ -354,7 +354,7 @@ class Agenda:
             benchmarks = {each["benchmark"] for each in told["series"] if each["verdict"] != "PASS"}
             benchmarks |= {each["benchmark"] for each in told.get("postponed") or () if each["suspect"]}
             nodes = {node for each in told["suspects"] if each["grave"] for node in each["nodes"]}
-            return benchmarks, set(map(_short, nodes))
+            return benchmarks, set(map(short_name, nodes))
         except (OSError, ValueError, KeyError, TypeError):
             return set(), set()
 
@@ -375,7 +375,7 @@ class Agenda:
         found: dict[str, dict[str, str]] = {}
         for place in self._places:
             for host in place.hosts if place.benchmark in benchmarks and place.status == OK else ():
-                of_node = found.setdefault(_short(host), {})
+                of_node = found.setdefault(short_name(host), {})
                 of_node[place.benchmark] = max(place.run, of_node.get(place.benchmark, ""))
         return {
             node: min(nights.values())
@@ -387,7 +387,7 @@ class Agenda:
         """By node (without its domain) what is wrong with the last useless record of these nights."""
         ours = {*self._node_steps(), "pairs"}
         return {
-            _short(host): f"{place.benchmark}: {place.status} (night {place.run})"
+            short_name(host): f"{place.benchmark}: {place.status} (night {place.run})"
             for place in sorted(self._places, key=lambda place: place.run)
             if place.benchmark in ours and place.status != OK and place.run in nights
             for host in place.hosts
@@ -425,19 +425,15 @@ def _reasons(nights: Sequence[JournalEntry]) -> dict[str, str]:
     for night in nights:
         parts = [each for each in night.parts.values() if each.part.kind == "first"]
         for node in {node for each in parts for node in each.part.hosts}:
-            found.pop(_short(node), None)
+            found.pop(short_name(node), None)
         for each in parts:
             for place, reason in each.unmeasured.items():
-                found |= {_short(node): f"{reason} (night {night.name})" for node in expand(place)}
+                found |= {short_name(node): f"{reason} (night {night.name})" for node in expand(place)}
     return found
 
 
 def _since(night: str) -> str:
     return f"measured last in night {night}" if night else "never measured"
-
-
-def _short(host: str) -> str:
-    return host.partition(".")[0]
 
 
 def _settings(words: Sequence[str]) -> dict[str, str]:

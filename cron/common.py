@@ -31,7 +31,9 @@ EXPLAINED: Final = 3.0
 class Together:
     """The median series of all; feed it the nights one by one, the oldest first."""
 
-    def __init__(self, keys: Sequence[Series], nights: int, threshold: float) -> None:
+    def __init__(self, keys: Sequence[Series], nights: int, threshold: float, watched: float) -> None:
+        """threshold, watched: scores of DEGRADED, and of tonight alone for WATCH."""
+        self._threshold, self._watched = threshold, watched
         self._judgeable = np.array([direction(key) != 0 for key in keys], dtype=bool)
         self._steps = StepDetection(1, threshold)
         self.values = np.full(nights, np.nan)
@@ -50,17 +52,17 @@ class Together:
         # many series are as good as a second draw
         self.judged = self._steps.night(middle, middle)
 
-    def event(self, panel: Panel, threshold: float, watched: float) -> Common | None:
+    def event(self, panel: Panel) -> Common | None:
         """What the last night's series have in common, if that is worse than usual."""
         judged, values = self.judged, self.values[: self.seen]
         if judged is None or np.isnan(values[-1]):
             return None
         effect, score, night = float(judged.effect[0]), float(judged.score[0]), -1
-        if score >= threshold:
+        if score >= self._threshold:
             verdict, night = Verdict.DEGRADED, first_low(values - judged.noise.location[0], effect)
         elif (change := changed(values)) and change.effect < 0:
             verdict, effect, score, night = Verdict.CHANGED, change.effect, change.score, change.night
-        elif judged.tonight[0] >= watched and effect <= -MIN_EFFECT:
+        elif judged.tonight[0] >= self._watched and effect <= -MIN_EFFECT:
             verdict, score = Verdict.WATCH, float(judged.tonight[0])
         else:
             return None
@@ -72,10 +74,10 @@ class Together:
 
 
 def folded(
-    panel: Panel, together: Together, verdicts: Sequence[SeriesVerdict], threshold: float, watched: float
+    panel: Panel, together: Together, verdicts: Sequence[SeriesVerdict]
 ) -> tuple[Common | None, list[SeriesVerdict]]:
     """The event, and the verdicts without those that it explains: they are PASS, and say so."""
-    event = together.event(panel, threshold, watched)
+    event = together.event(panel)
     if event is None:
         return None, list(verdicts)
     left = together.from_usual - math.log1p(event.effect)

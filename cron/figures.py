@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from cron.series import case_of, direction, label
 from cron.verdict import NightVerdict, SeriesVerdict, Verdict
 from npc.figures.chart import Axis, Cell, Chart, Grid, Tick, time_axis
-from npc.figures.nights import Course, Night, traces, value_axis
+from npc.figures.nights import Course, NightPoint, traces, value_axis
 from npc.figures.printed import save, save_grid
 from npc.machine.fabric import in_order
 from npc.records.history import Point
@@ -146,7 +146,7 @@ def course(
         first, again = _values(points), _values(points, again=True)
         middle, low, high = (median(first), min(first), max(first)) if first else (math.nan,) * 3
         name = "" if verdict is Verdict.PASS else verdict.name
-        nights.append(Night(moment, middle, low, high, median(again) if again else math.nan, name))
+        nights.append(NightPoint(moment, middle, low, high, median(again) if again else math.nan, name))
     changes += [since] if since else []
     name = f"{key.nodes} node{'s' * (key.nodes > 1)}"
     return Course(

@@ -81,7 +81,10 @@ def go_through(panel: Panel, baselines: Mapping[Series, Baseline]) -> Iterator[P
     """Step detection over all nights: after each one, what it gave so far; use it before the next one."""
     first, again = panel.logarithms(panel.value), panel.logarithms(panel.again)
     series, nights = first.shape
-    steps, together = StepDetection(series, THRESHOLD), common.Together(panel.keys, nights, THRESHOLD)
+    steps, together = (
+        StepDetection(series, THRESHOLD),
+        common.Together(panel.keys, nights, THRESHOLD, WATCHED),
+    )
     values = np.full((series, nights), np.nan)
     begins = _begins(panel, baselines)
     for t in range(nights):
@@ -195,7 +198,7 @@ def _night_verdict(
         for s, key in zip(seen, keys, strict=True)
         if not _given_up(panel, s, baselines.get(key)) and not _only_sent(panel, s)
     ]
-    event, verdicts = common.folded(panel, past.together, verdicts, THRESHOLD, WATCHED)
+    event, verdicts = common.folded(panel, past.together, verdicts)
     verdicts.sort(key=lambda each: each.verdict.value, reverse=True)
     night = NightVerdict(
         platform=platform,

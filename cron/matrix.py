@@ -20,6 +20,8 @@ from npc.records.history import Point
 from npc.records.journal import Part
 from npc.statistics.suspect import whom
 
+#: The test between two nodes, from the checkout.
+PAIRS: Final = "cron/pairs/benchmark.xml"
 #: Fewer nodes cannot be compared with each other (docs/blame.md).
 LEAST_NODES: Final = 5
 #: Nodes in a matrix if the history knows as many; with more than half as many suspects, two nodes a suspect.
@@ -119,7 +121,7 @@ def part_of(
     """The measurement of the matrix; `topology` as npb takes it."""
     nodes = (*suspects, *witnesses)
     which = "all" if len(nodes) <= ALL_PAIRS else f"sample:{SAMPLED_ROUNDS}"
-    words = ["--benchmark", str(checkout() / "cron/pairs/benchmark.xml")]
+    words = ["--benchmark", str(checkout() / PAIRS)]
     settings = {"nodelist": ",".join(nodes), "pairs_nodes": str(len(nodes)), "pairs_which": which}
     test = _qperf_test(night)
     if test != "tcp_bw":

@@ -21,7 +21,7 @@ from npc.jobs import session, slurm
 from npc.jobs.checkout import checkout
 from npc.jobs.stop import Stop
 from npc.jobs.workpackages import NoRun, find_run, read_workpackages
-from npc.machine.fabric import expand, natural
+from npc.machine.fabric import expand, natural, short_name
 from npc.machine.processes import die_with_parent
 from npc.records.journal import Part
 from npc.records.record import InvalidRecord, Record
@@ -170,7 +170,7 @@ def idle_nodes(hosts: Collection[str]) -> list[str]:
 def _slurm_nodes(hosts: Iterable[str]) -> dict[str, slurm.Node | None]:
     """What Slurm says of hosts, which it may know without their domain."""
     known = slurm.nodes()
-    return {host: known.get(host) or known.get(host.partition(".")[0]) for host in hosts}
+    return {host: known.get(host) or known.get(short_name(host)) for host in hosts}
 
 
 def _await_characterise(out: Path, stop: Stop) -> None:

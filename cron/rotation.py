@@ -34,7 +34,7 @@ class NodeState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Past:
+class NodeNights:
     """What the nights before say of nodes.
 
     tonight: the number of this night. measured: by node the last night that measured it. tried: the last one
@@ -75,7 +75,7 @@ def quota(usable: int, within: int) -> int:
 
 
 def couples(
-    states: Mapping[str, NodeState], past: Past, within: int, cost_s: float | None = None
+    states: Mapping[str, NodeState], past: NodeNights, within: int, cost_s: float | None = None
 ) -> list[Work]:
     """The nodes whose turn it is, by twos: each with the one that it has not been measured with for longest.
 

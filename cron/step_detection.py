@@ -1,8 +1,9 @@
 """Step detection: is a series worse than it used to be, tonight and in two nights of the last three?
 
-Values are logarithms, turned so that worse is smaller. A night that was measured again counts with the better
-of its two draws. No night counts for more than noise of 3 σ, unless it was measured again and is twice as low
-as any quiet night.
+Values are logarithms, turned so that worse is smaller. A night that was measured again counts with the mean
+of its two draws, or with the better one if they contradict each other. No night counts for more than a few σ
+below what the nights before it let expect, unless it was measured again and is twice as low as any quiet
+night.
 
 Nothing is assumed about the noise; it is learned from the quiet nights of the past year. Their
 autocorrelation ρ (shrunk by as much as chance makes it differ from none; Schäfer and Strimmer, Stat. Appl.

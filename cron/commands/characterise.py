@@ -100,7 +100,7 @@ def _each_node(
 
     from cron.agenda import node_states, odd_nodes, parts_of_nodes, states_of
     from cron.characterise import exit_code, step
-    from cron.rotation import Past, couples
+    from cron.rotation import NodeNights, couples
     from npc.jobs.checkout import checkout
     from npc.jobs.slurm import Silent
     from npc.jobs.wait import EXIT_NOTHING, EXIT_PARTLY, EXIT_UNFINISHED
@@ -113,7 +113,7 @@ def _each_node(
         nodes = node_states(platform, words)
     except Silent as problem:
         raise click.ClickException(f"Slurm does not say which nodes there are: {problem}") from None
-    turn = [work.nodes for work in couples(states_of(nodes), Past(tonight=0), within=1)]
+    turn = [work.nodes for work in couples(states_of(nodes), NodeNights(tonight=0), within=1)]
     for name, node in nodes.items():
         if not node.takes_jobs:
             click.echo(f"not measured: {name}: {node}", err=True)

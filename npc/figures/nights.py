@@ -36,7 +36,7 @@ _NEXT: Final = 1.5
 _DAY_S: Final = 86400.0
 
 
-class Night(NamedTuple):
+class NightPoint(NamedTuple):
     """A night of a series. time: seconds since 1970. median, low, high: of its usable samples, NaN of none;
     again: the median of its re-measurement. verdict: empty where it is PASS or not known. tip, record: as of
     `npc.figures.chart.Mark`."""
@@ -56,7 +56,7 @@ class Course(NamedTuple):
     and what to call that."""
 
     name: str
-    nights: Sequence[Night]
+    nights: Sequence[NightPoint]
     changes: Sequence[tuple[float, str]] = ()
 
 
@@ -140,7 +140,7 @@ def traces(courses: Sequence[Course], y: Axis, *, marked: int = 0) -> Iterator[t
         )
 
 
-def _marks(nights: Sequence[Night], y: Axis) -> tuple[Mark, ...]:
+def _marks(nights: Sequence[NightPoint], y: Axis) -> tuple[Mark, ...]:
     foot = y.low * (y.high / y.low) ** _FOOT if y.log else y.low + _FOOT * (y.high - y.low)
     return tuple(
         Mark(night.time, foot if math.isnan(night.median) else night.median, night.tip, night.record)
@@ -153,10 +153,10 @@ class _Step(NamedTuple):
 
     left: float
     right: float
-    night: Night
+    night: NightPoint
 
 
-def _pieces(nights: Sequence[Night]) -> Iterator[list[_Step]]:
+def _pieces(nights: Sequence[NightPoint]) -> Iterator[list[_Step]]:
     """Nights that follow each other without a gap: each reaches half-way to its neighbours."""
     known = [night for night in nights if not math.isnan(night.median)]
     gaps = [after.time - before.time for before, after in pairwise(known)]

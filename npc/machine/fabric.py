@@ -79,7 +79,7 @@ class Topology:
 
     def name(self, host: str) -> str:
         """The topology's name of a host: itself, or without its domain if only that is known."""
-        return host if host in self.nodes else host.partition(".")[0]
+        return host if host in self.nodes else short_name(host)
 
     def below(self, group: str, hosts: Iterable[str]) -> tuple[str, ...]:
         """Those of `hosts` that a switch or rack has below it, in their order."""
@@ -119,6 +119,11 @@ def neighbours(
         return [(leaf, tuple(members)) for leaf, members in leaves.items()]
     step = max(1, math.ceil(len(hosts) / most))
     return [(hosts[at], tuple(hosts[at : at + step])) for at in range(0, len(hosts), step)]
+
+
+def short_name(host: str) -> str:
+    """A host's name without its domain."""
+    return host.partition(".")[0]
 
 
 @lru_cache(maxsize=2**16)

@@ -217,7 +217,7 @@ def _course(series: HistorySeries, most: int) -> nights.Course:
     """A series as its chart has it; the marks of the last nights lead to their rows in the table."""
     anchors = {series.nights[place].run: series.anchor(place) for place in _last(series, most)}
     course = tuple(
-        nights.Night(
+        nights.NightPoint(
             night.time, night.median, night.low, night.high, verdict=night.verdict,
             tip=_tip(night, series.unit), record=anchors.get(night.run, ""),
         )

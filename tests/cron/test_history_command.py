@@ -17,7 +17,7 @@ from cron.figures import course, pictures, relative_by_node
 from cron.variation import variations
 from cron.verdict import SeriesVerdict, Verdict
 from npc.figures.chart import quantity_axis, time_axis
-from npc.figures.nights import Course, Night, traces
+from npc.figures.nights import Course, NightPoint, traces
 from npc.machine.fabric import parse
 from npc.records.history import History, Point
 from npc.records.series import Series
@@ -148,7 +148,7 @@ def test_the_tables_and_the_share_of_the_nominal_limit(folder: Path) -> None:
 def test_nights_are_steps_and_what_is_missing_is_a_gap() -> None:
     day = 86400.0
     values = [1.0, 1.1, math.nan, 0.9, 0.9]
-    nights = [Night(t * day, value, value, value) for t, value in enumerate(values)]
+    nights = [NightPoint(t * day, value, value, value) for t, value in enumerate(values)]
     nights[-1] = nights[-1]._replace(verdict="DEGRADED", low=0.8)
     course = Course("2 nodes", nights, [(3 * day, "another level")])
     y = quantity_axis("", [0.5, 1.5], "", log=False)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cron.rotation import NodeState, Past, Work, choose, couples, expected, fitting
+from cron.rotation import NodeNights, NodeState, Work, choose, couples, expected, fitting
 
 BUSY, DOWN = NodeState(idle=False), NodeState(usable=False, idle=False)
 
@@ -76,10 +76,10 @@ def test_the_cost_of_a_couple_is_that_of_its_last_nights_and_known_from_the_thir
 
 def test_idle_nodes_come_first_and_nobody_waits_for_a_node_that_is_down() -> None:
     states = dict.fromkeys(names(8), NodeState()) | {"n0000": BUSY, "n0001": DOWN}
-    turn = [work.nodes for work in couples(states, Past(tonight=0), within=1)]
+    turn = [work.nodes for work in couples(states, NodeNights(tonight=0), within=1)]
     assert turn == [("n0002", "n0003"), ("n0004", "n0005"), ("n0006", "n0007"), ("n0000",)]
     measured = {"n0000": 3, **dict.fromkeys(names(8)[2:], 9)}
-    overdue = couples(states, Past(tonight=10, measured=measured), within=7)
+    overdue = couples(states, NodeNights(tonight=10, measured=measured), within=7)
     assert overdue[0].nodes[0] == "n0000", "a busy node that is due waits in the queue"
 
 
@@ -87,7 +87,7 @@ def test_partners_change_until_everybody_has_met_everybody() -> None:
     met: dict[frozenset[str], int] = {}
     states = dict.fromkeys(names(6), NodeState())
     for night in range(15):
-        for work in couples(states, Past(tonight=night, met=met), within=1):
+        for work in couples(states, NodeNights(tonight=night, met=met), within=1):
             met[frozenset(work.nodes)] = night
     assert len(met) == 15
 
@@ -99,7 +99,7 @@ def test_a_node_that_always_fails_does_not_take_the_turn_of_others() -> None:
     measured: dict[str, int] = {}
     tried: dict[str, int] = {}
     for night in range(60):
-        for work in couples(states, Past(tonight=night, measured=measured, tried=tried), within=8):
+        for work in couples(states, NodeNights(tonight=night, measured=measured, tried=tried), within=8):
             for node in work.nodes:
                 tried[node] = night
                 if node not in broken:
@@ -120,7 +120,7 @@ class Year:
         self.draw = random.Random(7)
         self.busy, self.budget_s, self.within = busy, budget_s, within
         self.states = dict.fromkeys(names(nodes), NodeState())
-        self.past = Past(tonight=0, measured={}, tried={}, met={})
+        self.past = NodeNights(tonight=0, measured={}, tried={}, met={})
         self.costs: dict[str, list[float]] = {}
         self.others = dict.fromkeys(OTHERS, -1)
         #: By node, the nights since it was measured in which a job could have run at once; the most of them.

@@ -1,14 +1,19 @@
-"""HPCG 3.x: the result file ``HPCG-Benchmark_*.txt``, lines ``Section::Key=value``.
+"""HPCG: the result file, ``HPCG-Benchmark_*.txt`` of 3.1, ``*.yaml`` before.
+
+3.1 writes lines ``Section::Key=value``, 2.x and 3.0 indented lines ``Key: value``. AMD's, Arm's, Intel's and
+NVIDIA's builds write the same file; some write it to the terminal as well. What they print while they run,
+AMD's closing lines and a rating alone among it, is not read.
 
 G is 10^9. `case` HPCG has the rating (FLOP/s with the overheads of convergence and optimisation), the memory
 bandwidth that goes with it, the FLOP, the total and the set-up time; HPCG_raw the rate and the bytes/s
 read and written without overheads; HPCG_DDOT, HPCG_WAXPBY, HPCG_SpMV and HPCG_MG the parts. size is the
 memory of the problem's data. Params: processes, threads, cells of a process, ``official`` (``no``: HPCG
-accepts runs of 1800 s and more), ``kernels`` (``reference``: HPCG calls such a build most likely suboptimal).
+accepts runs of 1800 s and more; the QuickPath option only if HPCG's makers confirm it), ``kernels``
+(``reference``: HPCG calls such a build most likely suboptimal).
 
 HPCG verifies itself (spectral convergence, symmetry, iteration counts, reproducible residual): where it does
 not say VALID, every number is invalid; so are they where the printed FLOP over the printed time are not the
-printed rate. A file that ends before its last line has failed.
+printed rate, in all or in a part. A file that ends before its last line has failed.
 
 Source: HPCG's src/ReportResults.cpp; https://www.hpcg-benchmark.org.
 """
@@ -23,11 +28,20 @@ from typing import Final
 from npc.records.reading import OK, Reading, failed
 from parsers.text.lines import SCIENTIFIC, complete_lines, sections
 
-_RUN: Final = re.compile(r"\nHPCG-Benchmark\nversion=(\S{1,40})(?=\n)")
-_RATING: Final = "Final Summary::HPCG result is VALID with a GFLOP/s rating of"
-_SHORT: Final = "Final Summary::Official results execution time (sec) must be at least"
+#: The first lines of 3.1's file and of those before.
+_RUN: Final = re.compile(
+    r"\n(?:HPCG-Benchmark\nversion=(\S{1,40})|\S{1,80} version: V?([0-9.]{1,20})\nRelease date: [^\n]*)(?=\n)"
+)
+_TERMINAL: Final = re.compile(r"\n(?:rocHPCG version: |HPCG result is VALID with |Start of application \()")
+_RESULT: Final = "Final Summary::HPCG result is"
+_RATING: Final = f"{_RESULT} VALID with a GFLOP/s rating of"
+_UPLOAD: Final = "Final Summary::Please upload results from the YAML file contents to"
+_LAST_LINES: Final = (
+    _UPLOAD,
+    "Final Summary::Official results execution time (sec) must be at least",
+    "Final Summary::After confirmation please upload results from the YAML file contents to",
+)
 _REFERENCE: Final = "Final Summary::Reference version of"
-_LAST_LINES: Final = (_SHORT, "Final Summary::Please upload results from the YAML file contents to")
 _PARTS: Final = ("DDOT", "WAXPBY", "SpMV", "MG")
 _WITH_OVERHEAD: Final = "Total with convergence and optimization phase overhead"
 #: case, metric, key, what one printed unit is, qualifiers.
@@ -54,44 +68,64 @@ _PARAMS: Final = {
     "nz": "Local Domain Dimensions::nz",
 }
 _MEMORY: Final = "Memory Use Information::Total memory used for data (Gbytes)"
-#: Both are printed with six digits.
+#: They are printed with six digits.
 _TOLERANCE: Final = 1e-4
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
-    """Readings of every result file in the text; nothing of a text without one."""
-    for title, body in sections(_RUN, complete_lines(text)):
-        yield from _run(title[1], dict(line.split("=", 1) for line in body.split("\n") if "=" in line))
+    """Readings of every result file in the text; the failure of a text with nothing but what HPCG prints."""
+    text = complete_lines(text)
+    runs = list(sections(_RUN, text))
+    for title, body in runs:
+        lines = body.split("\n")
+        equations = (line.split("=", 1) for line in lines if "=" in line)
+        yield from _run(title[1] or title[2], dict(equations) if title[1] else _indented(lines))
+    if not runs and _TERMINAL.search(text):
+        yield failed("HPCG", "flops", "only HPCG's result file (HPCG-Benchmark_*.txt, *.yaml) is read")
+
+
+def _indented(lines: Sequence[str]) -> dict[str, str]:
+    """The entries of an indented file by the keys that 3.1 gives them."""
+    section, entries = "", {}
+    for line in lines:
+        key, _, value = line.partition(":")
+        if line.startswith(" "):
+            entries[f"{section}::{key.strip()}"] = value.strip()
+        else:
+            section = key.strip("_ ")
+    return entries
 
 
 def _run(version: str, entries: Mapping[str, str]) -> Iterator[Reading]:
     """Readings of one result file; of entries that it has twice, the last counts."""
-    invalid = "Final Summary::HPCG result is" in entries
-    if not invalid and not (_RATING in entries and any(line in entries for line in _LAST_LINES)):
+    refusal = next((key for key in entries if key.startswith(_RESULT) and key != _RATING), "")
+    if not refusal and not (_RATING in entries and any(line in entries for line in _LAST_LINES)):
         yield failed("HPCG", "flops", "the result file ends before its summary does")
         return
     reference = any(key.startswith(_REFERENCE) for key in entries)
     params = {
         **{name: entries[key] for name, key in _PARAMS.items() if key in entries},
-        "official": "no" if invalid or _SHORT in entries else "yes",
+        "official": "yes" if _UPLOAD in entries and not refusal else "no",
         "kernels": "reference" if reference else "optimised",
     }
     numbers = {key: float(value) for key, value in entries.items() if re.fullmatch(SCIENTIFIC, value)}
     size = round(numbers[_MEMORY] * 1e9) if _MEMORY in numbers else None
-    failure = "HPCG's own checks failed: its result is INVALID"
-    status = f"invalid: {failure}" if invalid else _arithmetic(numbers)
+    failure = f"{refusal.rpartition('::')[2]} {entries.get(refusal, '')}"
+    whole = f"invalid: {failure}" if refusal else _arithmetic(numbers, "Total", "Total")
+    status = {f"HPCG_{part}": _arithmetic(numbers, f"Raw {part}", part) for part in _PARTS}
     for case, metric, key, unit, qualifiers in _QUANTITIES:
         if key in numbers:
-            yield Reading(case, metric, numbers[key] * unit, size, status, {**params, **qualifiers}, version)
-    if invalid and "GFLOP/s Summary::Raw Total" not in numbers:
+            own = whole if whole != OK else status.get(case, OK)
+            yield Reading(case, metric, numbers[key] * unit, size, own, {**params, **qualifiers}, version)
+    if refusal and "GFLOP/s Summary::Raw Total" not in numbers:
         yield failed("HPCG", "flops", failure, size, params)
 
 
-def _arithmetic(numbers: Mapping[str, float]) -> str:
-    """The status that follows from the printed FLOP, time and rate."""
-    flop = numbers.get("Floating Point Operations Summary::Total")
-    seconds = numbers.get("Benchmark Time Summary::Total")
-    rate = numbers.get("GFLOP/s Summary::Raw Total")
+def _arithmetic(numbers: Mapping[str, float], operations: str, part: str) -> str:
+    """The status that follows from the printed FLOP, time and rate of a part or of all."""
+    flop = numbers.get(f"Floating Point Operations Summary::{operations}")
+    seconds = numbers.get(f"Benchmark Time Summary::{part}")
+    rate = numbers.get(f"GFLOP/s Summary::Raw {part}")
     if flop is None or seconds is None or rate is None or seconds == 0:
         return "invalid: the FLOP, the time or the rate is missing"
     if not math.isclose(flop / seconds, rate * 1e9, rel_tol=_TOLERANCE):

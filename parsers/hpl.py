@@ -1,13 +1,15 @@
-"""HPL (``xhpl``) 2.x: rows of the table below ``T/V N NB P Q Time Gflops``, and the residual below each.
+"""HPL (``xhpl``): rows of the table below ``T/V N NB P Q Time Gflops``, and the residual below each.
 
 A row is one solution of a dense system of order N in blocks of NB on P × Q processes; its rate counts
 2/3 N³ + 3/2 N² operations in double precision. `size` is the matrix in bytes, 8 N². The order, the block
 size, the grid and the encoded variant are params, because one run measures all combinations of ``HPL.dat``.
 
-- A row whose scaled residual FAILED is invalid, and so is one without a residual (a threshold below zero
-  switches the check off, and a run may end before it).
+- A row whose scaled residual FAILED (of the three of HPL 1: one of them) is invalid, and so is one without a
+  residual (a threshold below zero switches the check off, and a run may end before it).
 - A rate that the printed time does not allow, beyond its rounding, is invalid.
 - NVIDIA's build prints the rate of one GPU in parentheses behind that of all: the first counts.
+- HPL-MxP and HPL-AI compute in mixed precision and are not read, although AMD's has HPL's banner and rows;
+  nor is Intel's LINPACK for shared memory.
 
 Source: HPL's ``testing/ptest/HPL_pdtest.c``; https://netlib.org/benchmark/hpl.
 """
@@ -21,38 +23,61 @@ from typing import Final
 from npc.records.reading import OK, Reading, failed
 from parsers.text.lines import SCIENTIFIC, WHOLE, complete_lines, sections
 
-_VERSION: Final = re.compile(r"\nHPLinpack ([0-9.]{1,20}) ")
+#: The banner; NVIDIA's has a line of its own above HPL's.
+_RUN: Final = re.compile(
+    r"\n(?:HPL-(NVIDIA [0-9.]{1,20})[^\n]*(?:\n=+)?(?:\nHPLinpack [^\n]*)?"
+    r"|HPLinpack ([0-9][0-9a-z.]{0,19}) [^\n]*)(?=\n)"
+)
 _ROW: Final = re.compile(
-    rf"\n(W[A-Z0-9]{{4,20}})((?: +{WHOLE}){{4}}) +({SCIENTIFIC}) +({SCIENTIFIC})"
+    rf"\n(W[A-Z0-9]{{2,20}})((?: +{WHOLE}){{4}}) +({SCIENTIFIC}) +({SCIENTIFIC})"
     rf"(?: +\( *{SCIENTIFIC}\))?[ \t]*(?=\n)"
 )
-_RESIDUAL: Final = re.compile(r"\n\|\|Ax-b\|\|_oo/[^\n]*\.{3,} (PASSED|FAILED)(?=\n)")
+_RESIDUAL: Final = re.compile(r"\n\|\|Ax-b\|\|_oo ?/[^\n]*\.{3,} (PASSED|FAILED)(?=\n)")
 _ERROR: Final = re.compile(r"\nHPL ERROR[^\n]*\n>>> ([^\n]*?) <<<")
-#: Residuals by their word; none was printed for any other.
-_STATUS: Final = {"PASSED": OK, "FAILED": "invalid: the scaled residual failed HPL's check"}
+#: What other programs print, and their names.
+_OTHERS: Final = (
+    (re.compile(r"\nHPLMXP_|\nHPL_AI +W|HPL[ -]MxP|hpl-harness"), "HPL-MxP, in mixed precision,"),
+    (re.compile(r"\nIntel\(R\) Optimized LINPACK Benchmark data"), "Intel's LINPACK for shared memory"),
+)
+#: AMD's HPL-MxP, whose rows are like HPL's.
+_MIXED: Final = "\nHPLMXP_"
 _UNCHECKED: Final = "invalid: no residual was checked"
+_FAILED: Final = "invalid: the scaled residual failed HPL's check"
 #: How far the time may be from operations over rate: its last digit, and the rate's four.
 _ROUNDING_S: Final = 0.01
 _ROUNDING: Final = 1e-3
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
-    """FLOP/s, seconds and FLOP of each row; the failure of a run that says why it has none."""
+    """FLOP/s, seconds and FLOP of each row; the failure of a run that has none."""
     text = complete_lines(text)
-    version = _VERSION.search(text)
-    rows = list(sections(_ROW, text))
+    runs = list(sections(_RUN, text))
+    above = text[: runs[0][0].start() + 1] if runs else text
+    if not runs or _ROW.search(above) or _ERROR.search(above):
+        yield from _run("", above)
+    for banner, body in runs:
+        yield from _run(banner[1] or banner[2], body)
+
+
+def _run(version: str, body: str) -> Iterator[Reading]:
+    """Readings of what stands below a banner, or above all."""
+    rows = [] if _MIXED in body else list(sections(_ROW, body))
     for row, below in rows:
         variant, integers, time, rate = row.group(1, 2, 3, 4)
         n, *grid = integers.split()
         params = dict(zip(("n", "nb", "p", "q"), (n, *grid), strict=True), variant=variant)
-        residual = _RESIDUAL.search(below)
-        status = _STATUS[residual[1]] if residual else _UNCHECKED
+        residuals = set(_RESIDUAL.findall(below))
+        status = OK if residuals == {"PASSED"} else _FAILED if residuals else _UNCHECKED
         order = int(n)
         flop, flops, seconds = order**2 * (2 / 3 * order + 1.5), float(rate) * 1e9, float(time)
         if status == OK and abs(flop - seconds * flops) > (_ROUNDING_S + _ROUNDING * seconds) * flops:
             status = f"invalid: {rate} Gflops and {time} s contradict each other"
         for metric, value in (("flops", flops), ("time", seconds), ("flop", flop)):
-            yield Reading("HPL", metric, value, 8 * order**2, status, params, version[1] if version else "")
-    error = _ERROR.search(text)
-    if not rows and (error or version):
+            yield Reading("HPL", metric, value, 8 * order**2, status, params, version)
+    if rows:
+        return
+    error, others = _ERROR.search(body), [name for pattern, name in _OTHERS if pattern.search(body)]
+    if others:
+        yield failed("HPL", "flops", f"{others[0]} is not read")
+    elif error or version:
         yield failed("HPL", "flops", error[1] if error else "the run ended before its first result")

@@ -1,4 +1,4 @@
-"""likwid-bench and likwid-perfctr (LIKWID 5.x): rates of small assembly kernels, printed and counted.
+"""likwid-bench and likwid-perfctr (LIKWID 4 and 5): rates of small assembly kernels, printed and counted.
 
 ``MByte/s`` and ``MFlops/s`` are 10^6 a second, over all threads; bytes are those the kernel loads and stores,
 without write-allocate. A rate of zero (``load`` has no FLOP) is no measurement and gives no reading.
@@ -41,7 +41,7 @@ _VOLUME: Final = re.compile(rf"\nData volume \(Byte\):[ \t]*({WHOLE})[ \t]*(?=\n
 #: One step of a rate's last digit, in B/s.
 _STEP: Final = 1e4
 _THREADS: Final = re.compile(rf"\nUsing ({WHOLE}) threads(?=\n)")
-_PLACE: Final = re.compile(r"\nGroup: \d+ Thread \d+ Global Thread \d+ running on hwthread (\d+) ")
+_PLACE: Final = re.compile(r"\nGroup: \d+ Thread \d+ Global Thread \d+ running on (?:hwthread|core) (\d+) ")
 _ERROR: Final = re.compile(
     r"\n(Error: [^\n]*|Cannot find domain [^\n]*|Misformated workgroup string[^\n]*|Unknown test case[^\n]*)"
 )
@@ -84,13 +84,14 @@ def _run(kernel: str, body: str, params: dict[str, str]) -> Iterator[Reading]:
     if threads:
         params = {**params, "threads": threads[1]}
     rates = [(name, float(rate)) for name, rate in _RATE.findall(body) if float(rate)]
-    if not rates or not size:
+    if not rates:
         error = _ERROR.search(body)
         yield _failure(kernel, error[1] if error else "no result was printed", params)
         return
     places = _PLACE.findall(body)
     shared = len(places) - len(set(places))
     sharing = f"invalid: {shared + 1} threads or more share a hardware thread" if shared else OK
+    bytes_used = int(size[1]) if size else None
     time, volume = _TIME.search(body), _VOLUME.search(body)
     for name, rate in rates:
         status = sharing
@@ -99,9 +100,9 @@ def _run(kernel: str, body: str, params: dict[str, str]) -> Iterator[Reading]:
             status = f"invalid: {wrong}" if wrong else OK
         if name == "MFlops":
             precision = {"precision": "single" if "_sp" in kernel else "double"}
-            yield Reading(kernel, "flops", rate * 1e6, int(size[1]), status, {**params, **precision})
+            yield Reading(kernel, "flops", rate * 1e6, bytes_used, status, {**params, **precision})
         else:
-            yield Reading(kernel, "bandwidth", rate * 1e6, int(size[1]), status, params)
+            yield Reading(kernel, "bandwidth", rate * 1e6, bytes_used, status, params)
 
 
 def _counted(title: re.Match[str], tables: str, params: dict[str, str]) -> Iterator[Reading]:

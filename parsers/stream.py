@@ -1,16 +1,16 @@
-"""STREAM 5.x (McCalpin) and programs that print its customary table: memory bandwidth of four kernels.
+"""STREAM 5.x (McCalpin), ``stream_mpi.c`` and programs that print its customary table: memory bandwidth.
 
 The rate is the best of the repetitions without the first; MB is 10^6 bytes, and the bytes are those the
 kernel names (two arrays for copy and scale, three for add and triad), not the write-allocate traffic.
-`case` is the kernel, size the bytes of all three arrays; {"stores": "non-temporal"} where the program says
-that it stores past the caches (``Stores = …``, NPC's own source).
+`case` is the kernel, size the bytes of all three arrays, over all ranks; {"stores": "non-temporal"} where the
+program says that it stores past the caches (``Stores = …``, NPC's own source). STREAM in Fortran is not read.
 
 A rate is invalid where the text itself tells so: the arrays did not validate, or the text ends before they
-were checked; the printed MiB are not those of the array size; rate × best time is not what the kernel moves
-(of doubles 16 bytes an element for copy and scale, 24 for add and triad); other threads ran than were asked
-for; more threads are bound to some CPUs than these are; a test took less than 20 ticks of the clock, STREAM's
-own limit. Whether the arrays exceed the caches (four times the last level, STREAM's rule 1) the text does not
-tell.
+were checked (NVIDIA's STREAM never checks them); several programs wrote one table; the printed MiB are not
+those of the array size; rate × best time is not what the kernel moves (of doubles 16 bytes an element for
+copy and scale, 24 for add and triad); other threads ran than were asked for; more threads are bound to some
+CPUs than these are; a test took less than 20 ticks of the clock, STREAM's own limit. Whether arrays exceed
+the caches (four times the last level, STREAM's rule 1) the text does not tell.
 
 Where the OpenMP library prints each thread's place (`AFFINITY_FORMAT`, with OMP_DISPLAY_AFFINITY; GCC's says
 nothing of a single thread), the CPUs of all threads are {"thread_cpus": "0-3"}.
@@ -30,15 +30,29 @@ from npc.records.reading import OK, Reading, failed
 from npc.validity.arithmetic import contradiction
 from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
 
-_VERSION: Final = re.compile(r"\nSTREAM version (?:\$Revision: )?([^\s$]+)[^\n]*(?=\n)")
+_VERSION: Final = re.compile(
+    r"\n(?:STREAM version (?:\$Revision: )?([^\s$]+)[^\n]*| STREAM Benchmark implementation in CUDA)(?=\n)"
+)
+_NVIDIA: Final = "NVIDIA"
+_FORTRAN: Final = re.compile(r"\n *You are running each test ")
 _RATE: Final = re.compile(rf"\n(Copy|Scale|Add|Triad): +({NUMBER}) +{NUMBER} +({NUMBER}) +{NUMBER} *(?=\n)")
-_ELEMENT: Final = re.compile(rf"\nThis system uses ({WHOLE}) bytes per array element\.(?=\n)")
-_LENGTH: Final = re.compile(rf"\nArray size = ({WHOLE}) \(elements\)")
-_PER_ARRAY: Final = re.compile(rf"\nMemory per array = ({NUMBER}) MiB")
-_TOTAL: Final = re.compile(rf"\nTotal memory required = ({NUMBER}) MiB")
+_ELEMENT: Final = re.compile(
+    rf"\nThis system uses ({WHOLE}) bytes per (?:array element|DOUBLE PRECISION word)\.(?=\n)"
+)
+_LENGTH: Final = re.compile(
+    rf"\n(?:(?:Total Aggregate )?Array size = ({WHOLE})(?:,| \(elements\))"
+    rf"| Array size \(double\)=({WHOLE})\*)"
+)
+_PER_ARRAY: Final = re.compile(rf"\n(?:Total Aggregate )?Memory per array = ({NUMBER}) MiB")
+#: The MB of STREAM 5.9 are of 2^20 bytes.
+_TOTAL: Final = re.compile(rf"\nTotal (?:Aggregate )?memory required = ({NUMBER}) Mi?B")
+_RANKS: Final = re.compile(rf"\nData is distributed across ({WHOLE}) MPI ranks(?=\n)")
 _STORES: Final = re.compile(r"\nStores = ([a-z-]{1,20})\.(?=\n)")
-_THREADS: Final = re.compile(rf"\nNumber of Threads (requested|counted) = ({WHOLE})(?=\n)")
-_TICKS: Final = re.compile(rf"\n +\(= ({WHOLE}) clock ticks\)(?=\n)")
+#: Of several ranks it is the threads of each.
+_THREADS: Final = re.compile(
+    rf"\nNumber of Threads (requested|counted)(?: for each MPI rank| for rank 0)? = ({WHOLE})(?=\n)"
+)
+_TICKS: Final = re.compile(rf"\n +\(= ({WHOLE}) (?:clock|timer) ticks\)(?=\n)")
 #: OMP_AFFINITY_FORMAT of what is read here; libraries differ in the format they have by default.
 AFFINITY_FORMAT: Final = "OpenMP thread %n of %N on CPUs %A"
 _CPU: Final = r"[0-9]{1,5}(?:-[0-9]{1,5})?"
@@ -55,7 +69,11 @@ _ROUNDING_MIB: Final = 0.051
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of one or several runs, kernel by kernel; a run without a kernel's rate has failed."""
     text = complete_lines(text)
-    runs = [(version[1], body) for version, body in sections(_VERSION, text)]
+    runs = [(version[1] or _NVIDIA, body) for version, body in sections(_VERSION, text)]
+    if not runs and _FORTRAN.search(text):
+        for kernel in _KERNELS:
+            yield failed(kernel.lower(), "bandwidth", "STREAM in Fortran is not read")
+        return
     places = _places(text) if len(runs) <= 1 else {}  # of several runs nobody knows whose they are
     for version, body in runs or [("", text)]:
         yield from _run(version, body, places)
@@ -71,23 +89,31 @@ def _places(text: str) -> dict[int, frozenset[int]]:
 
 def _run(version: str, body: str, places: Mapping[int, frozenset[int]]) -> Iterator[Reading]:
     """Readings of one run; nothing if it shows neither STREAM's banner nor its table."""
-    rates = {kernel: (rate, best) for kernel, rate, best in _RATE.findall(body)}
+    rows = _RATE.findall(body)
+    rates = {kernel: (rate, best) for kernel, rate, best in rows}
     if not rates and not version:
         return
-    element, length, stores = (pattern.search(body) for pattern in (_ELEMENT, _LENGTH, _STORES))
+    element, array, stores, ranks = (pattern.search(body) for pattern in (_ELEMENT, _LENGTH, _STORES, _RANKS))
+    length = array[1] or array[2] if array else ""
+    element_bytes = int(element[1]) if element else 8 if version == _NVIDIA else 0
     threads = dict(_THREADS.findall(body))
     number = threads.get("counted") or threads.get("requested", "")
     bound = list(places.values()) if str(len(places)) == number else []
-    size = 3 * int(element[1]) * int(length[1]) if element and length else None
+    size = 3 * element_bytes * int(length) if element_bytes and length else None
     params = {
-        "array_size": length[1] if length else "",
-        "precision": "single" if element and element[1] == "4" else "",
+        "array_size": length,
+        "precision": "single" if element_bytes == 4 else "",
+        "ranks": ranks[1] if ranks else "",
         "threads": number,
         "thread_cpus": format_cpus(chain.from_iterable(bound)),
         "stores": stores[1] if stores and stores[1] != "ordinary" else "",
     }
     params = {name: value for name, value in params.items() if value}
     status = _validity(body, size, threads, bound)
+    if version == _NVIDIA:
+        status = "invalid: NVIDIA's STREAM does not validate its arrays"
+    elif len(rows) > len(rates):
+        status = "invalid: several programs wrote this table, or one several tables"
     for kernel, arrays in _KERNELS.items():
         printed, best = rates.get(kernel, ("0", "0"))
         rate, own = float(printed) * 1e6, status

@@ -805,3 +805,179 @@ class TestUnknownUnitsOfPerftest:
         number = "".join(average)
         (reading,) = parsers.parse("perftest", text.replace(number, str(float(number) * 1000)))
         assert reading.value is None and reading.status.startswith("failed: unknown unit: ")
+
+
+class TestHpl:
+    row = "WC0           20000  1024     2     4        10.00       5.334e+02 ( 6.668e+01)\n"
+    residual = "||Ax-b||_oo/(eps*(||A||_oo*||x||_oo+||b||_oo)*N)=   0.000550841189 ...... {}\n"
+
+    def statuses(self, text: str) -> list[str]:
+        return [reading.status for reading in parsers.parse("hpl", text)]
+
+    def test_the_rate_of_all_gpus_counts(self) -> None:
+        readings = parsers.parse("hpl", self.row + self.residual.format("PASSED"))
+        assert [(r.metric, r.value, r.status) for r in readings][:2] == [
+            ("flops", 533.4e9, OK),
+            ("time", 10.0, OK),
+        ]
+
+    def test_one_residual_of_three_that_failed(self) -> None:
+        text = text_of("hpl-formats", "hpl_1.0a.txt")
+        assert set(self.statuses(text)) == {OK}
+        worse = text.replace(
+            "PASSED\n||Ax-b||_oo / ( eps * ||A||_oo", "FAILED\n||Ax-b||_oo / ( eps * ||A||_oo"
+        )
+        assert worse != text
+        assert set(self.statuses(worse)) == {"invalid: the scaled residual failed HPL's check"}
+
+    def test_mixed_precision_is_no_hpl_though_its_rows_look_alike(self) -> None:
+        banner = "HPLinpack 2.2  --  High-Performance Linpack benchmark  --   February 24, 2016\n"
+        amd = banner + self.row + "HPLMXP_pdgesv() start time x\n" + self.residual.format("PASSED")
+        ai = (
+            banner
+            + "HPL_AI   WR03L2L2       44000   288     1     1   3.74   1.517e+04   1.32214   1.121e+04\n"
+        )
+        nvidia = "    N = 258048, NB = 1024\n       GFLOPS = 4.3468e+05\n ****** HPL MxP Result    ******\n"
+        for text in (amd, ai, nvidia):
+            assert self.statuses(text) == ["failed: HPL-MxP, in mixed precision, is not read"], text
+        good = banner + self.row + self.residual.format("PASSED")
+        assert self.statuses(good + nvidia) == [OK] * 3
+        assert self.statuses(amd + good) == ["failed: HPL-MxP, in mixed precision, is not read", *[OK] * 3]
+
+    def test_other_programs_are_refused_by_name(self) -> None:
+        (status,) = self.statuses("Intel(R) Optimized LINPACK Benchmark data\n\nNumber of CPUs: 2\n")
+        assert status == "failed: Intel's LINPACK for shared memory is not read"
+
+    def test_every_run_of_a_text_without_a_row_has_failed(self) -> None:
+        banner = "HPLinpack 2.3  --  High-Performance Linpack benchmark  --   December 2, 2018\n"
+        good = banner + self.row + self.residual.format("PASSED")
+        assert self.statuses(good + banner + good) == [
+            *[OK] * 3,
+            "failed: the run ended before its first result",
+            *[OK] * 3,
+        ]
+
+
+class TestHpcg:
+    text = text_of("hpcg-formats", "intel_3.0_quickpath.txt")
+
+    def test_a_verdict_in_other_words_is_told_in_them(self) -> None:
+        text = text_of("hpcg", "short_2.txt").replace(
+            "is VALID with a GFLOP/s rating of",
+            "is INVALID because SYMGS and SPMV were fused. GFLOP/s rating of",
+        )
+        statuses = {reading.status for reading in parsers.parse("hpcg", text)}
+        (status,) = statuses
+        assert status.startswith("invalid: HPCG result is INVALID because SYMGS and SPMV were fused.")
+
+    def test_a_part_that_contradicts_itself_spoils_only_itself(self) -> None:
+        readings = parsers.parse("hpcg", self.text.replace("Raw MG: 4.24", "Raw MG: 4.46"))
+        assert {r.case for r in readings if r.status != OK} == {"HPCG_MG"}
+
+    def test_an_indented_file_that_was_cut(self) -> None:
+        text = self.text.partition("       After confirmation")[0]
+        (reading,) = parsers.parse("hpcg", text)
+        assert reading.status == "failed: the result file ends before its summary does"
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "rocHPCG version: 0.8.8 (based on hpcg-3.1)",
+            "HPCG result is VALID with a GFLOP/s rating of 3.289080",
+        ],
+    )
+    def test_what_is_printed_beside_the_file_is_refused_by_name(self, line: str) -> None:
+        (reading,) = parsers.parse("hpcg", line + "\n")
+        assert reading.status == "failed: only HPCG's result file (HPCG-Benchmark_*.txt, *.yaml) is read"
+
+
+class TestHimeno:
+    text = text_of("himeno-formats", "c.txt")
+
+    def statuses(self, text: str) -> set[str]:
+        return {reading.status for reading in parsers.parse("himeno", text)}
+
+    def test_the_loops_of_the_rehearsal_follow_from_its_rate(self) -> None:
+        (flop,) = (r.value for r in parsers.parse("himeno", self.text) if r.metric == "flop")
+        assert flop == 34 * 126 * 126 * 254 * (1716 + 3)
+        told_wrong = self.text.replace(
+            "Measure the performance in 3 times", "Measure the performance in 9 times"
+        )
+        assert [r.value for r in parsers.parse("himeno", told_wrong) if r.metric == "flop"] == [flop]
+
+    def test_a_residual_that_does_not_fall_where_its_sum_can_tell(self) -> None:
+        assert self.statuses(self.text.replace("Gosa : 8.330000e-05", "Gosa : 1.694000e-03")) == {
+            "invalid: the residual is not below the rehearsal's"
+        }
+        assert self.statuses(text_of("himeno-formats", "c_mpi_large.txt")) == {OK}
+
+    def test_an_integer_that_overflowed_in_the_count_of_operations(self) -> None:
+        rate = "MFLOPS measured : 3944.250000"
+        assert self.statuses(self.text.replace(rate, "MFLOPS measured : 244.250000")) == {
+            "invalid: the rate is not the loops' FLOP over the time"
+        }
+
+
+class TestBabelstream:
+    text = text_of("babelstream-formats", "cuda_4.0.txt")
+
+    def statuses(self, text: str) -> dict[str, str]:
+        return {reading.case: reading.status for reading in parsers.parse("babelstream", text)}
+
+    def test_a_rounded_size_is_the_asked_one_or_the_default(self) -> None:
+        asked = ["cuda-stream", "-s", "33550000"]
+        assert {r.size for r in parsers.parse("babelstream", self.text)} == {3 * 8 * 2**25}
+        assert {r.size for r in parsers.parse("babelstream", self.text, asked)} == {3 * 8 * 33_550_000}
+        other = self.text.replace("Array size: 268.4 MB", "Array size: 268.6 MB")
+        readings = parsers.parse("babelstream", other)
+        assert {(r.size, r.params.get("array_size")) for r in readings} == {(805_800_000, None)}
+
+    def test_a_sum_that_failed_spoils_dot_and_an_array_everything(self) -> None:
+        told = "Validation failed on sum. Error 3.54711e-06\nSum was 39.79 but should be 39.80\n"
+        statuses = self.statuses(self.text.replace("Function ", told + "Function "))
+        assert [case for case, status in statuses.items() if status != OK] == ["dot"]
+        statuses = self.statuses(self.text + "Validation failed on a[]. Average error 0.1\n")
+        assert set(statuses.values()) == {"invalid: BabelStream's validation failed on a"}
+
+    def test_a_rate_in_another_unit_than_its_heading_says(self) -> None:
+        text = text_of("babelstream-formats", "omp_5.0_mebi_float.txt")
+        wrong = self.statuses(text.replace("MiBytes/sec Min", "MBytes/sec  Min"))
+        assert len(wrong) == 5
+        assert all("is printed, but" in status for status in wrong.values())
+
+    def test_a_mean_over_all_repetitions_is_refused_by_name(self) -> None:
+        text = self.text.partition("Function")[0]
+        text += "-----\nRuntime (seconds): 0.05894\nBandwidth (GB/s):  1366.351\n"
+        assert self.statuses(text) == {"triad": "failed: no table of several kernels was printed"}
+
+
+class TestOtherStreams:
+    def statuses(self, text: str) -> set[str]:
+        return {reading.status for reading in parsers.parse("stream", text)}
+
+    def test_two_programs_that_wrote_one_table(self) -> None:
+        lines = text_of("stream", "stream_t2.txt").splitlines(keepends=True)
+        both = "".join(line + line for line in lines)
+        assert OK not in self.statuses(both)
+        assert "invalid: several programs wrote this table, or one several tables" in self.statuses(both)
+
+    def test_fortran_is_refused_by_name(self) -> None:
+        text = (
+            " Assuming 8 bytes per DOUBLE PRECISION word\n STREAM Version $Revision: 5.6 $\n"
+            " Array size =    2000000\n You are running each test  10 times\n"
+            "Copy:      18000.1234      0.0018      0.0018      0.0018\n Solution Validates!\n"
+        )
+        assert self.statuses(text) == {"failed: STREAM in Fortran is not read"}
+
+    def test_mb_of_the_memory_of_old_stream_are_binary(self) -> None:
+        text = text_of("stream-formats", "stream_5.9.txt")
+        wrong = text.replace("memory required = 686.6 MB", "memory required = 720.0 MB")
+        assert self.statuses(wrong) == {
+            "invalid: an array is of 228.9 MiB, but: Total memory required = 720.0 MB"
+        }
+
+
+def test_a_core_of_old_likwid_that_threads_share() -> None:
+    text = text_of("likwid-formats", "bench_4.0.txt").replace("on core 1", "on core 0")
+    (reading,) = parsers.parse("likwid", text)
+    assert reading.status == "invalid: 2 threads or more share a hardware thread"

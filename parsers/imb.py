@@ -1,7 +1,9 @@
 """Intel MPI Benchmarks: IMB-MPI1, IMB-RMA, IMB-NBC and IMB-P2P, under whichever MPI they were started.
 
 A title names the benchmark, the lines below it the processes, a heading the columns, one row a message size.
-MB is 10^6 bytes, times are µs. Columns count by their headings:
+Times are µs; MB is 10^6 bytes since IMB 2018 and 2^20 before (3.x, 4.x, 2017). The rows decide which: bytes,
+time and rate fit one of the two; where they are too small for that, the version does, and where that is
+missing there is no bandwidth. Columns count by their headings:
 
 - ``t`` is half the round trip of PingPong, elsewhere the time of one call; of ``t_min t_max t_avg`` over the
   ranks the mean is the headline. Of non-blocking collectives (``t_ovrl t_pure t_CPU overlap``) the latency
@@ -11,36 +13,42 @@ MB is 10^6 bytes, times are µs. Columns count by their headings:
 - ``ranks`` are the processes that took part, ``waiting`` those that looked on (without ``-npmin``).
 
 A table counts only if its title stands between a rule and the line of processes, as IMB prints it, and if its
-sizes ascend: processes that started as single ones, or damage, mix the lines of several tables. A row that
-moved to a place where it fits cannot be found out.
+sizes ascend: processes that started as single ones, or damage, mix the lines of several tables. A row whose
+rate is not its bytes by its time is invalid; one that moved to a place where it fits cannot be found out.
 
 IMB exits 0 when a name is unknown (it then runs all benchmarks), and when processes, time or memory do not
 suffice: each is a failure here.
 
-Source: Intel MPI Benchmarks User Guide, "MPI-1 Benchmarks", "Output Data Format".
+Source: Intel MPI Benchmarks User Guide 2021, and 4.1, where throughput is X/1.048576/t; "MPI-1 Benchmarks",
+"Output Data Format".
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from itertools import pairwise, takewhile
 from pathlib import PurePath
 from typing import Final
 
+from npc import catalogue
 from npc.records.reading import OK, Reading, failed
+from npc.validity.arithmetic import row_contradiction
 from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
 from parsers.text.tables import rows_of
 
 #: The title of a program; or that of a table, with the rule above it and the beginning of the line below.
 _TITLE: Final = re.compile(
-    r"\n[^\n]*MPI Benchmarks (?P<version>\S+), (?:IMB|MPI)-(?P<program>\w+) part[ \t]*(?=\n)"
+    r"\n[^\n]*MPI Benchmark(?:s| Suite) V?(?P<version>[^,\n]{1,60}), (?:IMB|MPI)-(?P<program>\S+) part"
+    r"[ \t]*(?=\n)"
     r"|(?P<above>\n#?-------[^\n]*)?\n# Benchmarking (?P<name>\S+)(?: \([^)\n]*\))?[ \t]*"
     r"(?=\n(?P<below># (?:#processes|\())?)"
 )
 _HEADING: Final = re.compile(r"\n[ \t]*((?:Group +)?(?:#bytes +)?#repetitions [^\n]+)(?=\n)")
 _RANKS: Final = re.compile(
-    rf"\n# #processes = ({WHOLE})[ \t]*\n(?:# \( ({WHOLE}) additional processes waiting)?"
+    rf"\n# (?:\( )?#processes = ({WHOLE})[ \t)]*\n(?:# \( ({WHOLE}) additional processes waiting)?"
 )
 _GROUPS: Final = re.compile(rf"\n# \( ({WHOLE}) groups of ({WHOLE}) processes each")
 _FAILED_ROW: Final = re.compile(rf"\n[ \t]*({WHOLE}) ((?:time-out|out-of-mem)\.[^\n]*)(?=\n)")
@@ -48,6 +56,8 @@ _REFUSED: Final = re.compile(
     r"\n(?:# !! Benchmark (\S+) (invalid for \d+ processes) !!|(Invalid benchmark name) (\S+)(?=\n))"
 )
 _PROGRAM: Final = re.compile(r"IMB-[A-Z0-9]+(?:-GPU)?")
+#: The programs of banners that do not name theirs; EXT and IO of 3.x and 4.x are both "MPI-2 part".
+_PROGRAMS: Final = {"1": "IMB-MPI1", "2": ""}
 _WHOLE_COLUMNS: Final = ("Group", "#bytes", "#repetitions")
 #: Heading → metric, the power of ten that makes SI units, qualifiers.
 _QUANTITIES: Final[dict[str, tuple[str, str, dict[str, str]]]] = {
@@ -59,9 +69,13 @@ _QUANTITIES: Final[dict[str, tuple[str, str, dict[str, str]]]] = {
     "t_ovrl[usec]": ("time", "e-6", {"part": "overall"}),
     "t_CPU[usec]": ("time", "e-6", {"part": "compute"}),
     "overlap[%]": ("overlap", "e-2", {}),
-    "Mbytes/sec": ("bandwidth", "e6", {}),
+    "Mbytes/sec": ("bandwidth", "", {}),
     "Msg/sec": ("message_rate", "", {}),
 }
+_RATE: Final = "Mbytes/sec"
+#: What a MB may be, in bytes, and the first version in which it is the first of them.
+_MEGABYTES: Final = (10**6, 2**20)
+_DECIMAL_SINCE: Final = 2018
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
@@ -75,7 +89,8 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
         if title["name"]:
             yield from _table(title, body, program, version)
         else:
-            version, program = title["version"], f"IMB-{title['program'].replace('1', 'MPI1')}"
+            version, program = title["version"], title["program"]
+            program = _PROGRAMS.get(program, f"IMB-{program}")
     if not refused and not any(title["name"] for title, _ in parts):
         yield from (failed(name, "latency", "no table was printed") for name in _asked(argv))
 
@@ -124,12 +139,49 @@ def _columns(
     if any(size is None or following is None or size >= following for size, following in pairwise(sizes)):
         yield failed(case, "latency", "rows of several tables: sizes do not ascend", params=params)
         return
+    megabyte, statuses = _megabyte(case, names, rows, version), [OK] * len(rows)
+    if megabyte and (counted := _counted(case)):
+        reasons = [_contradiction(names, row, megabyte, counted) for row in rows]
+        statuses = [f"invalid: {reason}" if reason else OK for reason in reasons]
     for place, name in enumerate(names):
         metric, power, own = _QUANTITIES.get(name, ("", "", {}))
-        for row, size in zip(rows, sizes, strict=True) if metric else ():
-            value = float(row[place] + power)
+        if name == _RATE and not megabyte and any(float(row[place]) for row in rows):
+            reason = "MB are 10^6 or 2^20 bytes: neither a row nor a version tells"
+            yield failed(case, metric, reason, params=params)
+            continue
+        for row, size, status in zip(rows, sizes, statuses, strict=True) if metric else ():
+            value = float(Decimal(row[place]) * megabyte) if name == _RATE else float(row[place] + power)
             if value or metric == "overlap":
-                yield Reading(case, metric, value, size, OK, {**params, **own}, version)
+                yield Reading(case, metric, value, size, status, {**params, **own}, version)
+
+
+def _megabyte(case: str, names: list[str], rows: list[list[str]], version: str) -> int:
+    """The bytes of a MB: those that more rows agree with; where none decides, the version's; else 0."""
+    counts = [_counted(case)] if _counted(case) else [1, 2, 4]
+    votes: Counter[int] = Counter()
+    for row in rows:
+        fit = [each for each in _MEGABYTES if not all(_contradiction(names, row, each, n) for n in counts)]
+        votes.update(fit if len(fit) == 1 else ())
+    if votes:
+        return votes.most_common(1)[0][0]
+    if "Msg/sec" in names:  # not known before
+        return _MEGABYTES[0]
+    number = re.match(WHOLE, version)
+    return _MEGABYTES[int(number[0]) < _DECIMAL_SINCE] if number else 0
+
+
+def _contradiction(names: list[str], row: list[str], megabyte: int, counted: int) -> str:
+    """Why the rate is not `counted` messages by the slowest rank's time; empty where one is missing."""
+    cells = dict(zip(names, row, strict=True))
+    time, size = cells.get("t_max[usec]", cells.get("t[usec]")), int(cells.get("#bytes", 0))
+    if _RATE not in cells or "Msg/sec" in cells or not time or not size:
+        return ""
+    return row_contradiction(cells[_RATE], megabyte, counted * size, time, 1e-6)
+
+
+def _counted(case: str) -> int:
+    """How many of a row's messages its rate counts; 0 where that is not known."""
+    return catalogue.find("imb", case.removeprefix("Multi-"), "bandwidth").counted
 
 
 def _params(header: str, program: str) -> dict[str, str]:

@@ -1,7 +1,9 @@
-"""OSU Micro-Benchmarks: the C programs (3.x to 7.x) and mpi4py's ports of them (``demo/osu_*.py``).
+"""OSU Micro-Benchmarks: the C programs (2.x to 7.x) and mpi4py's ports of them (``demo/osu_*.py``).
 
 A title names the test (``# OSU MPI Bandwidth Test v7.4``, ``# MPI Bandwidth Test``), ``#`` lines tell what
-was varied, the last of them heads the columns, one row a message size. MB is 10^6 bytes, times are µs;
+was varied, one heads the columns (5.x heads osu_ibarrier without its ``#``), one row a message size. Each
+datatype of ``-T`` has a table of its own, named above its heading since 7.3 and below it before.
+MB is 10^6 bytes, times are µs;
 latency is half the round trip in the point-to-point tests and the mean over the ranks in collectives.
 
 - The columns count by their headings (``-f`` adds min, max and iterations, ``-c`` validation, ``-z``
@@ -11,8 +13,12 @@ latency is half the round trip in the point-to-point tests and the mean over the
 - Of non-blocking collectives the latency is the pure communication; overall and compute are times, and the
   overlap is the part of the communication that the computation hides.
 - Barrier and start-up tests have no size; mpi4py's barrier prints 0 for it.
+- Buffers of a GPU: {"accelerator": "cuda"} from the title, {"buffers": "D H"} of sender and receiver from the
+  line that tells them, or from the command line, where the program prints none (since 7.3).
 
-`case` is the program's name (``osu_latency``); ``# Datatype: MPI_CHAR.`` and the like become params.
+`case` is the program's name (``osu_latency``); ``# Datatype: MPI_CHAR.`` and the like become params. Tests of
+NCCL have theirs in the case (``osu_nccl_allreduce``); those of OpenSHMEM and UPC, and osu_mbw_mr over several
+window sizes (``-V``), are not read.
 
 Source: the benchmarks' README; headings in ``c/util/osu_util_mpi.c``; mpi4py ``demo/osu_*.py``.
 """
@@ -28,8 +34,22 @@ from npc.records.reading import OK, Reading, failed
 from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
 from parsers.text.tables import rows_of
 
-_TITLE: Final = re.compile(r"\n# (OSU )?(MPI[^\n]*?) Test(?: v(\S+))?[ \t]*(?=\n)")
-_HEADING: Final = re.compile(r"\n# (Size[^\n]{0,400}|[^\n]{0,400}[(\[]us[)\]][^\n]{0,400})(?=\n)")
+_TITLE: Final = re.compile(
+    r"\n# (OSU )?(?:One Sided )?((?:MPI|NCCL|RCCL|XCCL)[^\n]*?) Test"
+    r"(?: v(\S+)| \(Version (\S+)\))?[ \t]*(?=\n)"
+)
+_NOT_READ: Final = re.compile(r"\n# (OSU (?:OpenSHMEM|UPC)[^\n]{0,100}) Test")
+_HEADING: Final = re.compile(
+    r"\n(?:# |[ \t]+(?=Overall\())(Size[^\n]{0,400}|[^\n]{0,400}[(\[]us[)\]][^\n]{0,400})(?=\n)"
+)
+#: A heading or the datatype of the rows below it.
+_PART: Final = re.compile(_HEADING.pattern + r"|\n# Datatype: ([^\n]{0,80}[^\n.])\.?[ \t]*(?=\n)")
+_BUFFERS: Final = re.compile(
+    r"\n# (?:Send Buffer|Rank 0 Memory) on \w+ \((\w+)\)"
+    r" and (?:Receive Buffer|Rank 1 Memory) on \w+ \((\w+)\)"
+)
+_BUFFER: Final = re.compile("[DHM]|M[DH]")
+_VARIED_WINDOW: Final = re.compile(r"\n# Uni-directional Bandwidth \(MB/sec\)")
 _COLUMN: Final = re.compile(
     r"Size(?: \[B\])?|Iterations|Validation|Transmit Size|MB/s|Messages/s"
     r"|\S[^()\[\]]{0,40}?[(\[](?:us|MB/s|%)[)\]]|\S+"
@@ -57,6 +77,8 @@ _NAMES: Final = {
     "accumulate": "acc",
     "compare_and_swap": "cas",
     "fetch_and_op": "fop",
+    "neighborhood ": "neighbor_",
+    "neighbor ": "neighbor_",
 }
 
 
@@ -65,15 +87,24 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     text = complete_lines(text)
     tables = list(sections(_TITLE, text))
     for title, body in tables:
-        yield from _table(title, body)
-    program, error = _program(argv), _ERROR.search(text)
-    if not tables and (program or error):
+        yield from _tables(title, body, argv)
+    program, error, other = _program(argv), _ERROR.search(text), _NOT_READ.search(text)
+    if tables:
+        return
+    if other:
+        yield _failure(program or "osu", f"{other[1]} is not read, nor are others of that kind")
+    elif _HEADING.search(text) and (program or _BUFFERS.search(text)):
+        yield _failure(program or "osu", "the title line is missing")
+    elif program or error:
         yield _failure(program or "osu", error[1] if error else "no table was printed")
 
 
-def _table(title: re.Match[str], body: str) -> Iterator[Reading]:
-    """Readings of what stands between one title and the next."""
-    case, version = _case(title[2]), title[3] or ""
+def _tables(title: re.Match[str], body: str, argv: Sequence[str]) -> Iterator[Reading]:
+    """Readings of what stands between one title and the next: a table for each datatype."""
+    case, version = _case(title[2]), title[3] or title[4] or ""
+    if _VARIED_WINDOW.search(body):
+        yield _failure(case, "a table of several window sizes (-V) is not read")
+        return
     heading = _HEADING.search(body)
     if heading is None:
         yield from _start_up(case, version, body)
@@ -83,20 +114,44 @@ def _table(title: re.Match[str], body: str) -> Iterator[Reading]:
     accelerator = title[2].partition(" ")[0].partition("-")[2]
     if accelerator:  # MPI-CUDA Latency: buffers in its memory
         params["accelerator"] = accelerator.lower()
-    names = _COLUMN.findall(heading[1])
-    if not title[1] and title[2].endswith("Bandwidth"):  # mpi4py heads MB/s with "Latency [us]"
-        names = [name.replace("Latency [us]", "MB/s") for name in names]
-    rows = rows_of(body[heading.end() :], map(_cell, names))
-    if not rows:
+        if buffers := _buffers(body, argv):
+            params["buffers"] = buffers
+    names: list[str] = []
+    read = 0
+    for part, lines in sections(_PART, body):
+        if part[1]:
+            names = _COLUMN.findall(part[1])
+        else:
+            params = {**params, "datatype": part[2]}
+        if not title[1] and title[2].endswith("Bandwidth"):  # mpi4py heads MB/s with "Latency [us]"
+            names = [name.replace("Latency [us]", "MB/s") for name in names]
+        rows = rows_of(lines, map(_cell, names)) if names else []
+        read += len(rows)
+        yield from _columns(case, names, rows, params, version)
+    if not read:
         yield _failure(case, "the table has no row")
-    sized = heading[1].startswith("Size") and case != "osu_barrier"
+
+
+def _columns(
+    case: str, names: list[str], rows: list[list[str]], params: dict[str, str], version: str
+) -> Iterator[Reading]:
+    """Readings of one table, column by column."""
+    sized = names[:1] == ["Size"] or names[:1] == ["Size [B]"]
     for place, name in enumerate(names):
         metric, power, own = _quantity(name)
         for row in rows if metric else ():
             word = row[names.index("Validation")] if "Validation" in names else "Pass"
             status = OK if word == "Pass" else f"invalid: validation: {word}"
-            value, size = float(row[place] + power), int(row[0]) if sized else None
+            value, size = float(row[place] + power), int(row[0]) if sized and case != "osu_barrier" else None
             yield Reading(case, metric, value, size, status, {**params, **own}, version)
+
+
+def _buffers(body: str, argv: Sequence[str]) -> str:
+    """Where the buffers of sender and receiver are, ``D H``; empty where nothing tells."""
+    told, last = _BUFFERS.search(body), argv[-2:]
+    if told:
+        return f"{told[1]} {told[2]}"
+    return " ".join(last) if len(last) == 2 and all(map(_BUFFER.fullmatch, last)) else ""
 
 
 def _start_up(case: str, version: str, body: str) -> Iterator[Reading]:
@@ -143,6 +198,8 @@ def _case(title: str) -> str:
     kind, _, name = title.partition(" ")
     if kind.startswith("mpi_"):  # one-sided: MPI_Put Latency → osu_put_latency
         name = f"{kind[4:]}_{name}"
+    elif not kind.startswith("mpi"):  # NCCL-CUDA Allreduce Latency → osu_nccl_allreduce
+        name = f"{kind.partition('-')[0]}_{name}"
     return "osu_" + name.removesuffix(" latency").replace(" ", "_")
 
 

@@ -13,13 +13,42 @@ NUMBER: Final = r"[0-9]{1,18}(?:\.[0-9]{1,18})?"
 SCIENTIFIC: Final = rf"{NUMBER}(?:[eE][-+]?[0-9]{{1,3}})?"
 
 
+#: Colours of a terminal, and the time of day that a log puts before a line.
+_DECORATION: Final = re.compile(
+    r"\x1b\[[0-9;]{0,20}[A-Za-z]"
+    r"|^\[?[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:]{8}(?:[.,][0-9]{1,9})?(?:Z|[+-][0-9:]{4,5})?\]?[ \t]",
+    re.MULTILINE,
+)
+#: What Open MPI puts before a line (--tag-output, --timestamp-output), with a blank behind it since 5.0.
+_TAG: Final = re.compile(r"^[^<>\n]{0,120}<std(?:out|err|diag)>:", re.MULTILINE)
+_TAG_AND_BLANK: Final = re.compile(_TAG.pattern + "(?: |$)", re.MULTILINE)
+#: The rank before every line: srun --label, Hydra's -prepend-rank and Intel MPI's -l.
+_RANKS: Final = (re.compile(r"[0-9]{1,7}: ?"), re.compile(r"\[[0-9]{1,7}\] ?"))
+
+
 def complete_lines(text: str) -> str:
     """`text` up to its last line end, led by one more, with ``\\n`` as the only line end.
 
-    So every line that is there stands between two line ends and was written to its end.
+    So every line that is there stands between two line ends and was written to its end. Colours, and what a
+    launcher or a log put before the lines, are gone.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return "\n" + text[: text.rfind("\n") + 1]
+    return "\n" + _undecorated(text[: text.rfind("\n") + 1])
+
+
+def _undecorated(text: str) -> str:
+    """`text` without colours, times of day, and tags of ranks; a bare rank only where every line has one."""
+    text = _DECORATION.sub("", text)
+    if tags := len(_TAG.findall(text)):
+        text = (_TAG_AND_BLANK if len(_TAG_AND_BLANK.findall(text)) == tags else _TAG).sub("", text)
+    lines = text.split("\n")
+    for rank in _RANKS:
+        prefixes = [rank.match(line) for line in lines]
+        if any(prefixes) and all(prefix or not line for prefix, line in zip(prefixes, lines, strict=True)):
+            return "\n".join(
+                line[prefix.end() if prefix else 0 :] for prefix, line in zip(prefixes, lines, strict=True)
+            )
+    return text
 
 
 def sections(title: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str], str]]:

@@ -120,14 +120,18 @@ ALONE = [each for each in LINES if each not in ALIKE]
 def facts(readings: list[Reading], *, usable: bool) -> set[tuple[str, str, float, int | None]]:
     """What readings say was measured, and how large; of the usable ones, else of all.
 
-    Of all also without the size: a reading whose size was lost says less, and nothing wrong.
+    Of all also without the size, and without the name where a text has it in one line only: a reading that
+    lost these says less, and nothing wrong.
     """
     found = {
         (reading.case, reading.metric, reading.value, reading.size)
         for reading in readings
         if reading.value is not None and (reading.status == OK or not usable)
     }
-    return found if usable else found | {(case, metric, value, None) for case, metric, value, _ in found}
+    if usable:
+        return found
+    found |= {("collective", *rest) for case, *rest in found if case.endswith("_perf")}  # nccl-tests
+    return found | {(case, metric, value, None) for case, metric, value, _ in found}
 
 
 @settings(max_examples=150)

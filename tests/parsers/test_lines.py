@@ -1,0 +1,43 @@
+"""What launchers, logs and terminals put around a tool's lines changes no reading."""
+
+from __future__ import annotations
+
+import pytest
+
+import parsers
+from tests.captured import text_of
+
+TEXTS = [
+    ("osu", "osu_latency.out"),
+    ("imb", "PingPong.txt"),
+    ("qperf", "conf.txt"),
+    ("nccl", "alltoall_rccl.txt"),
+]
+
+
+@pytest.mark.parametrize(("tool", "name"), TEXTS)
+@pytest.mark.parametrize(
+    "before",
+    [
+        "[1,0]<stdout>:",
+        "[1,0]<stdout>: ",
+        "[prterun-n01-4711@1,0]<stdout>: ",
+        "Mon Nov 23 01:53:04 2026<stdout>:",
+        "Mon Nov 23 01:53:04 2026[1,0]<stdout>:",
+        "2026-11-23T01:53:04.123456Z ",
+        "[2026-11-23 01:53:04] ",
+        "0: ",
+        "12: ",
+        "[0] ",
+        "\x1b[0m\x1b[1;32m",
+    ],
+)
+def test_what_stands_before_every_line(tool: str, name: str, before: str) -> None:
+    text = text_of(tool, name)
+    decorated = "".join(before + line for line in text.splitlines(keepends=True))
+    assert parsers.parse(tool, decorated) == parsers.parse(tool, text)
+
+
+def test_a_log_of_several_commands_with_a_label_on_some_lines_only_is_left_alone() -> None:
+    text = "[0] first\nsecond\n"
+    assert parsers.text.lines.complete_lines(text) == "\n" + text

@@ -36,6 +36,10 @@ TOOLS: Final = sorted(tool for tool in set(captured.FOLDERS.values()) if (BENCHM
 #: Outputs in which JUBE finds a number that the parser does not accept, because no pattern can know.
 NOT_FOR_A_PATTERN: Final = {
     ("netpipe", "stream.txt"): "streaming is no ping-pong: told above the rows, or by the command line",
+    ("imb", "v2.2_pallas.txt"): "a MB of 2^20 bytes: a comparison of numbers",
+    ("imb", "v3.2.txt"): "a MB of 2^20 bytes: a comparison of numbers",
+    ("imb", "v4.1_update1.txt"): "a MB of 2^20 bytes: a comparison of numbers",
+    ("osu", "fail_varied_window.txt"): "bandwidths of several window sizes, told above the rows",
     ("nuttcp", "sigint.txt"): "a transfer that was interrupted, told above the row",
     ("stream", "stream_cache_sized.txt"): "the printed clock ticks are too few: a comparison of numbers",
     ("hpcc", "two_processes.txt"): "STREAM's clock ticks are too few: a comparison of numbers",

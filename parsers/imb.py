@@ -35,7 +35,7 @@ from typing import Final
 
 from npc import catalogue
 from npc.records.reading import OK, Reading, failed
-from npc.validity.arithmetic import row_contradiction
+from npc.validity.arithmetic import message_contradiction, row_contradiction
 from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
 from parsers.text.tables import rows_of
 
@@ -48,7 +48,7 @@ _TITLE: Final = re.compile(
 )
 _HEADING: Final = re.compile(r"\n[ \t]*((?:Group +)?(?:#bytes +)?#repetitions [^\n]+)(?=\n)")
 _RANKS: Final = re.compile(
-    rf"\n# (?:\( )?#processes = ({WHOLE})[ \t)]*\n(?:# \( ({WHOLE}) additional processes waiting)?"
+    rf"\n# (?:\( )?#processes = ({WHOLE})[ \t)]*\n(?:# \( ({WHOLE}) additional process(?:es)? waiting)?"
 )
 _GROUPS: Final = re.compile(rf"\n# \( ({WHOLE}) groups of ({WHOLE}) processes each")
 _FAILED_ROW: Final = re.compile(rf"\n[ \t]*({WHOLE}) ((?:time-out|out-of-mem)\.[^\n]*)(?=\n)")
@@ -140,7 +140,7 @@ def _columns(
         yield failed(case, "latency", "rows of several tables: sizes do not ascend", params=params)
         return
     megabyte, statuses = _megabyte(case, names, rows, version), [OK] * len(rows)
-    if megabyte and (counted := _counted(case)):
+    if megabyte and (counted := _counted(case)) and "Msg/sec" not in names:
         reasons = [_contradiction(names, row, megabyte, counted) for row in rows]
         statuses = [f"invalid: {reason}" if reason else OK for reason in reasons]
     for place, name in enumerate(names):
@@ -157,26 +157,30 @@ def _columns(
 
 def _megabyte(case: str, names: list[str], rows: list[list[str]], version: str) -> int:
     """The bytes of a MB: those that more rows agree with; where none decides, the version's; else 0."""
-    counts = [_counted(case)] if _counted(case) else [1, 2, 4]
-    votes: Counter[int] = Counter()
-    for row in rows:
-        fit = [each for each in _MEGABYTES if not all(_contradiction(names, row, each, n) for n in counts)]
-        votes.update(fit if len(fit) == 1 else ())
-    if votes:
+    counts = [_counted(case)] if _counted(case) and "Msg/sec" not in names else [1, 2, 4]
+    fits = [
+        [each for each in _MEGABYTES if not all(_contradiction(names, row, each, n) for n in counts)]
+        for row in rows
+        if _RATE in names and float(row[names.index(_RATE)])
+    ]
+    if votes := Counter(fit[0] for fit in fits if len(fit) == 1):
         return votes.most_common(1)[0][0]
-    if "Msg/sec" in names:  # not known before
-        return _MEGABYTES[0]
     number = re.match(WHOLE, version)
+    if not number and len(counts) == 1 and not any(fits):  # all are wrong, whichever it is
+        return _MEGABYTES[0]
     return _MEGABYTES[int(number[0]) < _DECIMAL_SINCE] if number else 0
 
 
 def _contradiction(names: list[str], row: list[str], megabyte: int, counted: int) -> str:
-    """Why the rate is not `counted` messages by the slowest rank's time; empty where one is missing."""
+    """Why the rate is not `counted` messages by the slowest rank's time, or messages a second; empty where
+    one is missing."""
     cells = dict(zip(names, row, strict=True))
     time, size = cells.get("t_max[usec]", cells.get("t[usec]")), int(cells.get("#bytes", 0))
-    if _RATE not in cells or "Msg/sec" in cells or not time or not size:
+    if _RATE not in cells or not size:
         return ""
-    return row_contradiction(cells[_RATE], megabyte, counted * size, time, 1e-6)
+    if "Msg/sec" in cells:
+        return message_contradiction(cells[_RATE], megabyte, counted * size, cells["Msg/sec"])
+    return "" if time is None else row_contradiction(cells[_RATE], megabyte, counted * size, time, 1e-6)
 
 
 def _counted(case: str) -> int:

@@ -31,6 +31,7 @@ from pathlib import PurePath
 from typing import Final
 
 from npc.records.reading import OK, Reading, failed
+from npc.validity.arithmetic import message_contradiction
 from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
 from parsers.text.tables import rows_of
 
@@ -140,10 +141,19 @@ def _columns(
     for place, name in enumerate(names):
         metric, power, own = _quantity(name)
         for row in rows if metric else ():
-            word = row[names.index("Validation")] if "Validation" in names else "Pass"
-            status = OK if word == "Pass" else f"invalid: validation: {word}"
             value, size = float(row[place] + power), int(row[0]) if sized and case != "osu_barrier" else None
-            yield Reading(case, metric, value, size, status, {**params, **own}, version)
+            yield Reading(case, metric, value, size, _status(names, row), {**params, **own}, version)
+
+
+def _status(names: list[str], row: list[str]) -> str:
+    """The status of a row: what it says of its validation, and whether its numbers contradict each other."""
+    cells = dict(zip(names, row, strict=True))
+    if cells.get("Validation", "Pass") != "Pass":
+        return f"invalid: validation: {cells['Validation']}"
+    if {"Size", "MB/s", "Messages/s"} <= cells.keys() and "Transmit Size" not in cells:
+        reason = message_contradiction(cells["MB/s"], 1e6, int(cells["Size"]), cells["Messages/s"])
+        return f"invalid: {reason}" if reason else OK
+    return OK
 
 
 def _buffers(body: str, argv: Sequence[str]) -> str:

@@ -43,9 +43,8 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
     ), (
         Test("PingPong", "latency", "mpi", _PING_PONG, "MPI half round trip", "send"),
         Test("PingPong", "bandwidth", "mpi", _PING_PONG, counted=1),
-        Test("PingPongSpecificSource", "bandwidth", "mpi", counted=1),
+        Test("PingP[io]ng*Source", "bandwidth", "mpi", counted=1),
         Test("PingPing", "bandwidth", "mpi", counted=1),
-        Test("PingPingSpecificSource", "bandwidth", "mpi", counted=1),
         Test("Uniband", "bandwidth", "mpi", _WINDOWED, "MPI bandwidth", "send"),
         Test("Biband", "bandwidth", "mpi", quantity="MPI bandwidth both ways", both_ways=True),
         Test("Sendrecv", "bandwidth", "mpi", both_ways=True, counted=2),

@@ -59,6 +59,17 @@ def row_contradiction(rate: str, rate_unit: float, moved_bytes: float, time: str
     )
 
 
+def message_contradiction(rate: str, rate_unit: float, size_bytes: float, messages: str) -> str:
+    """`contradiction` of a row's rate with its messages a second, as both are printed."""
+    a_second = float(messages)
+    if not a_second:
+        return ""
+    step = last_digit(messages) / a_second  # of the time that so many messages take
+    return contradiction(
+        float(rate) * rate_unit, size_bytes * a_second, 1.0, last_digit(rate) * rate_unit, step
+    )
+
+
 def last_digit(printed: str) -> float:
     """One step of the last digit of a printed number: 0.01 of ``3.81``, 1000 of ``1.2e+04``."""
     digits, _, exponent = printed.lower().partition("e")

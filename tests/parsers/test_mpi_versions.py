@@ -43,6 +43,14 @@ class TestMegabytesOfImb:
             OK if value else "failed: MB are 10^6 or 2^20 bytes: neither a row nor a version tells"
         )
 
+    @pytest.mark.parametrize(("mb_s", "value"), [("8244.86", 8244.86e6), ("7862.91", 7862.91 * 2**20)])
+    def test_so_does_a_message_rate(self, mb_s: str, value: float) -> None:
+        table = self.TABLE.replace("PingPong", "Uniband").replace(
+            "t[usec]   Mbytes/sec", "Mbytes/sec   Msg/sec"
+        )
+        (reading,) = bandwidths(parsers.parse("imb", f"{table}  16384  200  {mb_s}  503226\n"))
+        assert (reading.status, reading.value) == (OK, pytest.approx(value))
+
     def test_a_row_against_the_others_is_invalid_and_its_factor_named(self) -> None:
         rows = [
             "1082.94      3693.63",
@@ -108,6 +116,20 @@ class TestOsu:
         text = f"# OSU MPI-CUDA Bandwidth Test v7.5\n{line}# Size      Bandwidth (MB/s)\n1      0.90\n"
         (reading,) = parsers.parse("osu", text, command.split())
         assert (reading.params["accelerator"], reading.params.get("buffers")) == ("cuda", buffers)
+
+    @pytest.mark.parametrize(
+        ("mb_s", "reason"),
+        [
+            ("4295.12", ""),
+            ("4096.15", ": a factor of 1.0486, MiB printed as MB"),
+            ("8590.24", ": a factor of 2, both"),
+        ],
+    )
+    def test_a_rate_against_its_messages(self, mb_s: str, reason: str) -> None:
+        text = "# OSU MPI Multiple Bandwidth / Message Rate Test v5.9\n# Size      MB/s        Messages/s\n"
+        readings = parsers.parse("osu", f"{text}65536      {mb_s}      65538.33\n")
+        assert [reading.metric for reading in readings] == ["bandwidth", "message_rate"]
+        assert all((reason in reading.status) if reason else reading.status == OK for reading in readings)
 
     def test_a_table_without_its_title_is_not_called_empty(self) -> None:
         buffers = "# Send Buffer on DEVICE (D) and Receive Buffer on DEVICE (D)\n"

@@ -66,10 +66,14 @@ class Together:
             verdict, score = Verdict.WATCH, float(judged.tonight[0])
         else:
             return None
-        known = self.from_usual[~np.isnan(self.from_usual)]
+        known = np.flatnonzero(~np.isnan(self.from_usual))
+        disturbed = sum((s, len(panel.runs) - 1) in panel.disturbed for s in known.tolist())
+        if verdict is Verdict.DEGRADED and 2 * disturbed > len(known):
+            verdict = Verdict.INVALID
         return Common(
-            verdict=verdict, effect=math.expm1(effect), score=score, worse=int((known < effect / 2).sum()),
-            series=len(known), since=panel.runs[night] if night >= 0 else "",
+            verdict=verdict, effect=math.expm1(effect), score=score, series=len(known), disturbed=disturbed,
+            worse=int((self.from_usual[known] < effect / 2).sum()),
+            since=panel.runs[night] if night >= 0 else "",
         )  # fmt: skip
 
 

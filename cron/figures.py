@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from cron.series import case_of, direction, label
+from cron.series import case_of, counted, direction, label
 from cron.verdict import NightVerdict, SeriesVerdict, Verdict
 from npc.figures.chart import Axis, Cell, Chart, Grid, Tick, time_axis
 from npc.figures.nights import Course, NightPoint, traces, value_axis
@@ -143,6 +143,7 @@ def course(
         points = found.get(run, ())
         if not points and run not in judged:
             continue
+        points = counted(points)
         first, again = _values(points), _values(points, again=True)
         middle, low, high = (median(first), min(first), max(first)) if first else (math.nan,) * 3
         name = "" if verdict is Verdict.PASS else verdict.name

@@ -34,6 +34,7 @@ from npc.records.series import Series
 from npc.records.units import METRICS, format_quantity
 from npc.statistics.distributions import normal_quantile, upper_tail
 from npc.statistics.medians import false_discovery
+from npc.validity.disturbance import taken
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -199,6 +200,7 @@ def _night_verdict(
         if not _given_up(panel, s, baselines.get(key)) and not _only_sent(panel, s)
     ]
     event, verdicts = common.folded(panel, past.together, verdicts)
+    verdicts = [_beside_others(each) if each.disturbed else each for each in verdicts]
     verdicts.sort(key=lambda each: each.verdict.value, reverse=True)
     night = NightVerdict(
         platform=platform,
@@ -331,6 +333,17 @@ def _series_verdict(
     return found
 
 
+def _beside_others(found: SeriesVerdict) -> SeriesVerdict:
+    """The verdict on numbers that were measured while others used the CPUs: whether the machine is worse
+    cannot be told from them."""
+    bad = found.verdict in (Verdict.DEGRADED, Verdict.FAIL)
+    return dataclasses.replace(
+        found,
+        verdict=Verdict.INVALID if bad else found.verdict,
+        reason="; ".join(filter(None, (found.reason, taken([found.disturbed])))),
+    )
+
+
 def _changed(panel: Panel, s: int, found: SeriesVerdict, change: Change) -> SeriesVerdict:
     sense = direction(panel.keys[s])
     word: Direction = "other" if not sense else "better" if change.effect > 0 else "worse"
@@ -370,6 +383,8 @@ def _facts(panel: Panel, s: int, past: Past) -> SeriesVerdict:
         score=score if known else None,
         chance=upper_tail(float(judged.score[s])) if known and judged.score[s] > 0 else None,
         hit=bool(past.hit[s]) and bool(direction(key)),
+        disturbed=panel.disturbed.get((s, len(panel.runs) - 1), 0.0),
+        disturbed_on=panel.disturbed_on(s),
         hosts=panel.hosts.get((s, len(panel.runs) - 1), ()),
     )
 

@@ -84,13 +84,14 @@ class Accusation(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Readings:
     """One case's readings, the oldest first: by reading its value (log units, 0 is usual), its night, its
-    hosts, and whether these are the sender and the receiver."""
+    hosts, whether these are the sender and the receiver, and whether others used the CPUs meanwhile."""
 
     case: str
     values: Floats
     nights: Integers
     hosts: tuple[tuple[str, ...], ...]
     directed: Booleans
+    disturbed: Booleans
 
 
 def suspects(panel: Panel, topology: Topology | None = None) -> tuple[NightSuspect, ...]:
@@ -169,12 +170,15 @@ def _cases(panel: Panel) -> Iterable[Readings]:
         if len(set(map(frozenset, where))) < 2:
             continue
         scores: dict[tuple[int, tuple[str, ...], bool], list[float]] = defaultdict(list)
+        beside_others = set()
         spreads = []
         for s in series:
             found: dict[tuple[int, tuple[str, ...], bool], list[float]] = defaultdict(list)
             for t in nights:
                 for placed in panel.places.get((s, t), ()):
                     found[t, placed.hosts, placed.directed].append(placed.logarithm)
+                    if placed.disturbed:
+                        beside_others.add((t, placed.hosts, placed.directed))
             values = [value for draws in found.values() for value in draws]
             if len(values) < 2 * localiser.MIN_READINGS:
                 continue
@@ -189,7 +193,8 @@ def _cases(panel: Panel) -> Iterable[Readings]:
             low = (low - np.median(low)) * float(np.median(spreads))
             when = np.array([t for t, *_ in read], dtype=np.intp)
             sent = np.array([directed for *_, directed in read], dtype=bool)
-            yield Readings(case, low, when, tuple(hosts for _, hosts, _ in read), sent)
+            disturbed = np.array([place in beside_others for place in read], dtype=bool)
+            yield Readings(case, low, when, tuple(hosts for _, hosts, _ in read), sent, disturbed)
 
 
 def _lower_quartile(values: Sequence[float]) -> float:
@@ -350,6 +355,8 @@ def _suspect(
         f"{readings.case}: lower than usual in {below} of {len(mine)} measurements in {len(runs)} "
         f"night{'s' * (len(runs) > 1)}, {main.effect.z:.1f} σ"
     )
+    if others := int(readings.disturbed[main.readings].sum()):
+        text += f", others used the CPUs in {others} of them"
     return NightSuspect(
         kind=kind,  # type: ignore[arg-type]
         name=name,

@@ -27,6 +27,7 @@ from npc.records.journal import Journal, JournalEntry, Part, missed
 from npc.records.record import replace
 from npc.records.series import REMEASURED, Series
 from npc.records.units import format_duration
+from npc.validity.disturbance import in_words
 
 if TYPE_CHECKING:
     from cron.acceptance import Baseline
@@ -144,6 +145,8 @@ class NightRun:
             name, "judged", verdict=verdict.verdict.name, suspects=[each.name for each in verdict.suspects]
         )
         self._leave_what_is_not_ours()
+        if disturbed := in_words(self.history.records(run=name)):
+            self.notes.append(f"disturbed: {disturbed} (npc check says by whom)")
         if problems := list(dict.fromkeys(self.history.problems)):
             self.notes.append(f"{len(problems)} rows of the history cannot be read, the first: {problems[0]}")
         return Outcome(verdict, folder, self.notes, matrix)
@@ -249,20 +252,24 @@ class NightRun:
         return places
 
     def _again(self, night: JournalEntry, verdict: NightVerdict) -> list[Part]:
-        """What to measure again: the suspicious benchmarks, each on the nodes where it was suspicious."""
+        """What to measure again: the suspicious benchmarks, each on the nodes where it was suspicious, and
+        what others disturbed, where they did."""
         places = self._places(night)
         groups: set[tuple[tuple[str, ...], tuple[str, ...]]] = set()
         for series in verdict.series:
-            broken = series.verdict is Verdict.FAIL and series.value is not None
+            broken = series.verdict in (Verdict.FAIL, Verdict.INVALID) and series.value is not None
+            where = {tuple(sorted(hosts)) for hosts in series.disturbed_on}
             if series.again is None and (series.hit or broken):
+                where |= places.get(series.key, set())
+            if where := where - {()}:
                 benchmark = series.key.benchmark
                 words = self._words.get(benchmark, self.options.words)
                 words += () if "--benchmark" in words else ("--benchmark", benchmark)
-                where = _evenly(sorted(place for place in places.get(series.key, ()) if place), AT_ONCE)
-                if not self.agenda.affords(benchmark, len(where)):
+                some = _evenly(sorted(where), AT_ONCE)
+                if not self.agenda.affords(benchmark, len(some)):
                     self.notes.append(f"not measured again: {benchmark}: the budget is spent")
                     continue
-                groups.update((words, place) for place in where)
+                groups.update((words, place) for place in some)
         pinned = self._can_pin()
         out = self._out({host for _, hosts in groups for host in hosts}, verdict) if pinned else {}
         parts = []

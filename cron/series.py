@@ -1,14 +1,15 @@
 """A history night by night: the value of each series in every night, or what went wrong.
 
-The value of a night is the median of its usable samples; of its re-measurement, likewise. All series stand
-side by side over the same nights (a panel, as statistics calls it), so that they are judged together.
+The value of a night is the median of its usable samples; of its re-measurement, likewise. What others
+disturbed counts only where there is nothing else (`counted`). All series stand side by side over the same
+nights (a panel, as statistics calls it), so that they are judged together.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -39,11 +40,13 @@ NEGLIGIBLE: Final[Mapping[str, float]] = {
 
 class Placed(NamedTuple):
     """The median of one series in one night on some hosts, as a logarithm. directed: the first of two hosts
-    sent to the other one; else they are sorted."""
+    sent to the other one; else they are sorted. disturbed: the share of the CPUs that others took meanwhile.
+    """
 
     hosts: tuple[str, ...]
     directed: bool
     logarithm: float
+    disturbed: float = 0.0
 
 
 class Attempt(NamedTuple):
@@ -64,8 +67,8 @@ class Panel:
     night's re-measurement. statuses: by (series, night) those that are not ``ok``, each once. hosts: by
     (series, night) whom it was measured on, in the order of their appearance. broken: by night and benchmark,
     the statuses that are not ``ok``, each once, those of benchmarks that broke before they measured anything,
-    too. places: by (series, night), the medians by hosts, one of each measurement. attempts: what was tried
-    where.
+    too. places: by (series, night), the medians by hosts, one of each measurement. disturbed: by (series,
+    night), the share of the CPUs that others took beside all that counts. attempts: what was tried where.
     """
 
     keys: tuple[Series, ...]
@@ -77,6 +80,7 @@ class Panel:
     hosts: Mapping[tuple[int, int], tuple[str, ...]] = field(default_factory=dict)
     broken: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     places: Mapping[tuple[int, int], tuple[Placed, ...]] = field(default_factory=dict)
+    disturbed: Mapping[tuple[int, int], float] = field(default_factory=dict)
     attempts: tuple[Attempt, ...] = ()
 
     def until(self, night: int) -> Panel:
@@ -101,6 +105,16 @@ class Panel:
         """Why the values of series `s` in the last night are invalid; nothing where none is."""
         statuses = self.statuses.get((s, len(self.runs) - 1), ())
         return tuple(status for status in statuses if status.startswith("invalid"))
+
+    def disturbed_on(self, s: int) -> tuple[tuple[str, ...], ...]:
+        """On which groups of hosts others computed beside all that counts of series `s` in the last night.
+
+        None where they did so everywhere the night before, too: then that is how this machine is.
+        """
+        *before, last = np.flatnonzero(~np.isnan(self.value[s])).tolist() or [-1]
+        if last != len(self.runs) - 1 or (before and (s, before[-1]) in self.disturbed):
+            return ()
+        return tuple({each.hosts: None for each in self.places.get((s, last), ()) if each.disturbed})
 
     @property
     def failures(self) -> Mapping[str, tuple[str, ...]]:
@@ -222,17 +236,21 @@ def panel(points: Iterable[Point], night: tuple[str, str] | None = None) -> Pane
     statuses: dict[tuple[int, int], tuple[str, ...]] = {}
     hosts: dict[tuple[int, int], tuple[str, ...]] = {}
     places: dict[tuple[int, int], tuple[Placed, ...]] = {}
+    disturbed: dict[tuple[int, int], float] = {}
     for s, key in enumerate(keys):
         for run, found in groups[key].items():
             at = s, place[run]
-            if first := _usable(point for point in found if not point.remeasured):
+            counts = counted(found)
+            if first := _values(point for point in counts if not point.remeasured):
                 value[at] = median(first)
-            if second := _usable(point for point in found if point.remeasured):
+            if second := _values(point for point in counts if point.remeasured):
                 again[at] = median(second)
+            if shares := _shares(counts):
+                disturbed[at] = max(shares)
             if bad := tuple(dict.fromkeys(point.status for point in found if point.status != OK)):
                 statuses[at] = bad
             hosts[at] = tuple(dict.fromkeys(host for point in found for host in point.hosts))
-            places[at] = _by_place(key, found)
+            places[at] = _by_place(key, counts)
     return Panel(
         keys=tuple(keys),
         runs=tuple(runs),
@@ -246,6 +264,7 @@ def panel(points: Iterable[Point], night: tuple[str, str] | None = None) -> Pane
             for run, of_night in broken.items()
         },
         places=places,
+        disturbed=disturbed,
         attempts=tuple(Attempt(*tried[:3], failed=not well) for tried, well in worked.items()),
     )
 
@@ -260,11 +279,10 @@ def _by_place(key: Series, points: Iterable[Point]) -> tuple[Placed, ...]:
     for point in points:
         if point.hosts:
             measured.setdefault((point.hosts, point.remeasured), []).append(point)
-    values = ((hosts, _usable(found)) for (hosts, _), found in measured.items())
     return tuple(
-        Placed(*_sender_first(key, hosts), logarithm(key, median(usable)))
-        for hosts, usable in values
-        if usable
+        Placed(*_sender_first(key, hosts), logarithm(key, median(values)), max(_shares(found), default=0.0))
+        for (hosts, _), found in measured.items()
+        if (values := _values(found))
     )
 
 
@@ -277,5 +295,31 @@ def _sender_first(key: Series, hosts: tuple[str, ...]) -> tuple[tuple[str, ...],
     return hosts if end == "server" else hosts[::-1], True
 
 
-def _usable(points: Iterable[Point]) -> list[float]:
+def counted(points: Sequence[Point]) -> Sequence[Point]:
+    """What counts of one series in one night: on each group of hosts what nobody disturbed, if there is any.
+
+    Where that is of the second measurement only, it stands for the first one.
+    """
+    if not any(point.disturbed for point in points):
+        return points
+    places: dict[tuple[str, ...], list[Point]] = {}
+    for point in points:
+        if point.status == OK and point.value is not None:
+            places.setdefault(point.hosts, []).append(point)
+    found = []
+    for usable in places.values():
+        clean = [point for point in usable if not point.disturbed] or usable
+        if all(point.remeasured for point in clean) and not all(point.remeasured for point in usable):
+            clean = [point._replace(remeasured=False) for point in clean]
+        found += clean
+    return found
+
+
+def _values(points: Iterable[Point]) -> list[float]:
     return [point.value for point in points if point.status == OK and point.value is not None]
+
+
+def _shares(points: Iterable[Point]) -> list[float]:
+    """The shares of the CPUs that others took; nothing unless they did so beside all of the points."""
+    shares = [point.disturbed for point in points if point.status == OK and point.value is not None]
+    return shares if all(shares) else []

@@ -24,8 +24,8 @@ class Verdict(Enum):
     PASS: as always, or nothing to compare with yet. WATCH: worse tonight, in the re-measurement too if
     there was one, but one night decides nothing. CHANGED: another level than before, by 2 % or more, either
     direction, and nobody has accepted it. MISSING: measured before, not tonight. INVALID: a lie detector
-    caught the numbers. DEGRADED: worse in at least two of three nights. FAIL: below the hard floor, or
-    lastingly below the accepted baseline.
+    caught the numbers, or it were DEGRADED or FAIL, but others used the CPUs. DEGRADED: worse in at least two
+    of three nights. FAIL: below the hard floor, or lastingly below the accepted baseline.
     """
 
     PASS = 0
@@ -54,7 +54,9 @@ class SeriesVerdict:
     value at which tonight alone would be suspicious. floor: the hard limit that applies. effect: relative
     change of the evidence against the reference, negative is less. score: a standard normal.
     chance: the probability of such a score in a quiet series. direction: of the change. since: the night that
-    it began in. hit: whether tonight is low enough to be measured again. reason: in words.
+    it began in. hit: whether tonight is low enough to be measured again. disturbed: the share of the CPUs
+    that others took beside all that counts tonight. disturbed_on: groups of hosts that are measured again for
+    that. reason: in words.
     """
 
     key: Series
@@ -73,6 +75,8 @@ class SeriesVerdict:
     direction: Direction = ""
     since: str = ""
     hit: bool = False
+    disturbed: float = 0.0
+    disturbed_on: tuple[tuple[str, ...], ...] = ()
     hosts: tuple[str, ...] = ()
 
 
@@ -81,7 +85,8 @@ class Common:
     """What is the same in most series of a night, and hence one event.
 
     effect: relative change of the median series, negative is worse. score: a standard normal. worse, series:
-    how many of how many are worse than usual by half of it. since: the night that it began in.
+    how many of how many are worse than usual by half of it. since: the night that it began in. disturbed: how
+    many of the series were measured while others used the CPUs.
     """
 
     verdict: Verdict
@@ -90,12 +95,14 @@ class Common:
     worse: int
     series: int
     since: str = ""
+    disturbed: int = 0
 
     def __str__(self) -> str:
         since = f" since {self.since}" if self.since else ""
+        others = f", others used the CPUs beside {self.disturbed} of them" if self.disturbed else ""
         return (
             f"everything: {self.verdict.name}, {self.worse} of {self.series} series are worse together, "
-            f"by {-self.effect:.1%} at the median{since}, score {self.score:.1f}"
+            f"by {-self.effect:.1%} at the median{since}, score {self.score:.1f}{others}"
         )
 
 

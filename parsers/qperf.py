@@ -9,6 +9,8 @@ and may hold thousands commas; ``-uu`` fixes bytes/sec and ns. Latency is one wa
   may stand there), and a test of the command line that never began because the one before it failed.
 - Without an RDMA device its tests are unavailable; where the command line names one (``-i``), failed. So are
   datagrams (``ud_*``) over RoCE, which demands a header that qperf does not send (GRH).
+- ``-f1`` (the server sends) is ``{"direction": "reverse"}`` of what has a direction, unless qperf warns that
+  the test does not use it: those over the kernel's sockets do not.
 - Sizes: the exact number in parentheses, else the printed one (``1 KB`` is 1000), which the command line
   makes exact where three digits do not. A loop over msg_size that does not print it (no ``-vu``) leaves
   its values without their size: invalid.
@@ -24,6 +26,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from npc.records.reading import OK, Reading, failed
@@ -54,6 +57,8 @@ _METRICS: Final = {
     "latency": "latency",
     "msg_rate": "message_rate",
 }
+#: What somebody sends and somebody else receives.
+_DIRECTED: Final = ("bandwidth", "message_rate")
 _DECIMAL: Final = {"": "", "K": "e3", "M": "e6", "G": "e9", "T": "e12", "P": "e15"}
 _SCALED: Final = {"/sec": "message_rate", "B/sec": "bandwidth", "b/sec": "bits", "B": "size"}
 #: A printed unit: what it measures, and the power of ten to append to the digits, so that the value is the
@@ -80,6 +85,7 @@ _MIXED: Final = "its lines are not those of one result"
 #: Atomic operations have a size of their own, and qperf says that it does not use another.
 _ATOMIC: Final = re.compile("compare_swap|fetch_add")
 _UNUSED_SIZE: Final = "\nwarning: --msg_size set but not used"
+_UNUSED_FLIP: Final = re.compile(r"\nwarning: (?:-f1?|--flip) set but not used")
 _UNKNOWN_SIZE: Final = "invalid: message size unknown: a loop prints it only with -vu"
 
 
@@ -89,13 +95,16 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     text = complete_lines(text)
     tests, sizes = list(sections(_TITLE, text)), _sizes(words)
     named_device = option(words, "-i", "--id") is not None
+    reverse = option(words, "-f", "--flip") not in (None, "0")
     usage = _USAGE.search(text, 0, tests[0][0].start() + 1 if tests else len(text))
     if usage:
         yield failed(usage[1] or "qperf", _metric(usage[1] or ""), usage[2])
     above = ""
     for title, body in tests:
         # qperf stops at a test without a result: a name with nothing below it went astray
-        yield from _test(title[1], "" if above == "\n" else body, sizes, named_device)
+        for reading in _test(title[1], "" if above == "\n" else body, sizes, named_device):
+            turned = reverse and reading.metric in _DIRECTED and not _UNUSED_FLIP.search(body)
+            yield replace(reading, params={**reading.params, "direction": "reverse"}) if turned else reading
         above = body
     began = {title[1] for title, _ in tests} | ({usage[1]} if usage else set())
     for case in dict.fromkeys(words):

@@ -15,8 +15,8 @@ from npc.page import frame
 from npc.page.blocks import sample, several
 from npc.page.frame import Section
 from npc.records.record import Record
+from npc.records.series import share_taken
 from npc.records.units import format_quantity
-from npc.validity.disturbance import share_of
 from report.runs import Repeats, Report, Run, better, hosts_of
 from report.sections import SECTIONS, Absent
 from roofline.table import size_text
@@ -137,7 +137,7 @@ def _row(series: Repeats, run: Run, report: Report) -> dict[str, Any]:
 
 
 def _disturbed(series: Repeats) -> str:
-    number = sum(share_of(record) > 0 for record in series.usable)
+    number = sum(share_taken(record) > 0 for record in series.usable)
     return f", {number} disturbed" if number else ""
 
 

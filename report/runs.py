@@ -28,6 +28,7 @@ from npc.records.series import Series, circumstances, identity, neutral_case, qu
 from npc.records.units import METRICS
 from npc.statistics.medians import Summary, summarise
 from npc.validity import Finding, find_lies
+from npc.validity.disturbance import in_words, remark
 from npc.validity.rule import Circumstances
 from npc.validity.run import circumstances_of, platform_of
 
@@ -237,6 +238,11 @@ class Run:
         return sum(record.ok for record in self.records)
 
     @cached_property
+    def disturbed(self) -> str:
+        """How many of these were measured while others used the CPUs, in words; empty if none was."""
+        return in_words(self.records)
+
+    @cached_property
     def statuses(self) -> Counter[str]:
         """How many of its records are ``ok``, ``failed``, …"""
         return Counter(record.status.partition(":")[0] for record in self.records)
@@ -255,7 +261,8 @@ class Run:
         limits = self.platform.name if self.platform else ""
         held = f", held to the nominal limits of {limits}" if limits not in ("", self.platform_name) else ""
         of = f" of {self.platform_name}" if self.platform_name else ""
-        return f"{folders}: {self.usable} of {len(self.records)} records{of} usable{held}"
+        disturbed = f"\n{remark(self.disturbed)}" if self.disturbed else ""
+        return f"{folders}: {self.usable} of {len(self.records)} records{of} usable{held}{disturbed}"
 
     @property
     def document(self) -> dict[str, Any]:
@@ -266,6 +273,7 @@ class Run:
             "limits": self.platform.name if self.platform else None,
             "records": len(self.records),
             "usable": self.usable,
+            "disturbed": self.disturbed,
         }
 
     @property

@@ -35,10 +35,10 @@ from npc.catalogue.row import Test
 from npc.machine.platform import PRECISION_BITS, Platform, Precision
 from npc.records.record import Record
 from npc.records.record import replace as replaced
-from npc.records.series import Series, neutral_case, placement, test_name
+from npc.records.series import Series, neutral_case, placement, share_taken, test_name
 from npc.records.units import METRICS, format_quantity, format_size
 from npc.statistics.medians import MIN_SAMPLES, summarise
-from npc.validity.disturbance import in_words, share_of
+from npc.validity.disturbance import in_words
 from roofline.model import message_seconds
 from roofline.result import Ceiling, Curve, Estimate, Kind, Point, Roofline
 
@@ -368,7 +368,7 @@ def _measured(samples: Sequence[Record]) -> dict[str, Any]:
         "nodes": first.nodes,
         "hosts": tuple(sorted({host for sample in samples for host in sample.hosts})),
         "raw": tuple(sorted({sample.raw for sample in samples if sample.raw})),
-        "disturbed": sum(share_of(sample) > 0 for sample in samples),
+        "disturbed": sum(share_taken(sample) > 0 for sample in samples),
     }
 
 

@@ -35,6 +35,7 @@ def sweep(records: tuple[Path, ...], cases: tuple[str, ...], output: Path | None
 
     from npc.files import replacing
     from npc.records.units import METRICS
+    from npc.validity.disturbance import in_words, remark
     from roofline.comparison import draw_sweeps, find_sweeps, format_sweeps
 
     read = read_records(records)
@@ -42,6 +43,7 @@ def sweep(records: tuple[Path, ...], cases: tuple[str, ...], output: Path | None
     if not found:
         usable = sum(record.ok for record in read)
         raise failure(f"none of the {usable} usable records is of a test at two message sizes or more", 1)
+    disturbed = in_words(record for one in found for some in one.records.values() for record in some)
     if as_json:
         lines = [
             {
@@ -54,9 +56,10 @@ def sweep(records: tuple[Path, ...], cases: tuple[str, ...], output: Path | None
             for one in found
         ]
         platforms = sorted({record.platform for record in read})
-        click.echo(json.dumps({"schema": 1, "platforms": platforms, "sweeps": lines}, indent=1))
+        document = {"schema": 1, "platforms": platforms, "disturbed": disturbed, "sweeps": lines}
+        click.echo(json.dumps(document, indent=1))
     else:
-        click.echo(format_sweeps(found) + "\n")
+        click.echo("\n\n".join(filter(None, (format_sweeps(found), remark(disturbed)))) + "\n")
     folder = output or picture_folder(records)
     paths = [folder / "sweep.png", folder / "sweep.svg"]
     title = ", ".join(sorted({record.platform for record in read}))

@@ -51,6 +51,7 @@ def draw(roofline: Roofline, paths: Sequence[Path]) -> bool:
         f"{host_text(roofline.hosts)}  ·  {date_text(roofline)}\n"
         "median of repeated runs, in brackets and shaded its 95 % interval  ·  ○ ridge point"
     )
+    subtitle += f"\n{roofline.disturbed}" if roofline.disturbed else ""
     save([chart], paths, subtitle=subtitle, legend="along")
     return True
 

@@ -111,6 +111,7 @@ def predict(
     import math
     from dataclasses import asdict
 
+    from npc.validity.disturbance import remark
     from roofline.fit_document import InvalidDocument, predictable, read_believed
     from roofline.fit_table import format_predictions
     from roofline.prediction import REACH
@@ -139,6 +140,8 @@ def predict(
         click.echo(json.dumps(answer, indent=1))
         return
     said = _said(chosen, believed, reduction, found, operation)
+    if disturbed := document.get("disturbed"):  # older ones do not say
+        said.append(remark(str(disturbed)))
     if len(found) < len(every):
         said.append(
             f"Left out: {len(every) - len(found)} with messages of more than {REACH:.0f} times the largest "

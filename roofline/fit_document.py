@@ -40,6 +40,7 @@ def to_document(fits: Fits) -> dict[str, Any]:
         ],
         "skipped": fits.skipped,
         "reduction": fits.reduction,
+        "disturbed": fits.disturbed,
     })  # fmt: skip
     return document
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from npc.columns import columns
 from npc.page.blocks import Cell, Table
 from npc.statistics.medians import MIN_SAMPLES
+from npc.validity.disturbance import remark
 from roofline.cross_validation import BURST
 from roofline.table import bytes_text, quantity_texts, size_text
 
@@ -42,7 +43,7 @@ def format_fits(fits: Fits) -> str:
         parts += [table.caption, *_lines(table, once=2), *_of_collectives(fits)]
     for name, reason in fits.skipped.items():
         parts.append(f"Not fitted: {name}: {reason}.")
-    return "\n".join(parts)
+    return "\n".join([*parts, *filter(None, [remark(fits.disturbed)])])
 
 
 def _lines(table: Table, once: int = 0) -> list[str]:

@@ -13,12 +13,13 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final, NamedTuple
 
 from npc.catalogue.row import Timing
 from npc.records.record import Record
+from npc.validity.disturbance import in_words
 from roofline.cross_validation import Comparison, compare
 from roofline.measured_collectives import Agreement, compare_collectives
 from roofline.messages import made_of, of_mpi
@@ -73,6 +74,7 @@ class Fits:
     what is predicted of them.
 
     reduction: seconds that one byte takes to be added to another (from STREAM's add), None if not measured.
+    disturbed: how many of the records were measured while others used the CPUs, in words; empty if none was.
     """
 
     fits: tuple[Fit, ...]
@@ -80,6 +82,7 @@ class Fits:
     skipped: Mapping[str, str]
     reduction: float | None
     collectives: tuple[Agreement, ...] = ()
+    disturbed: str = ""
 
     @property
     def unrivalled(self) -> list[Fit]:
@@ -90,7 +93,7 @@ class Fits:
 
 def fit_records(records: Sequence[Record]) -> Fits:
     """Fit all models that apply. Records that are not ``ok`` are not used."""
-    return fit_series(find_series(records), _reduction(records))
+    return replace(fit_series(find_series(records), _reduction(records)), disturbed=in_words(records))
 
 
 def fit_series(series: Sequence[SweepTimes], reduction: float | None = None) -> Fits:

@@ -11,6 +11,7 @@ from npc.page.blocks import Cell, Table, count
 from npc.records.series import test_name
 from npc.records.units import PREFIXES, format_quantity, format_size
 from npc.statistics.medians import MIN_SAMPLES, Summary
+from npc.validity.disturbance import remark
 from roofline.applications import Application
 from roofline.mpi import verdict as mpi_verdict
 from roofline.points import verdict
@@ -102,7 +103,7 @@ def notes(roofline: Roofline, disturbed: bool = True) -> list[str]:
             "that has them can be given as well: npc roofline EARLIER_RUN RUN."
         )
     if disturbed and roofline.disturbed:
-        found.append(f"Disturbed: {roofline.disturbed} (npc check).")
+        found.append(remark(roofline.disturbed))
     if roofline.dropped:
         words = {"zero": "below the tool's resolution (printed as 0)"}
         dropped = sorted(roofline.dropped.items())

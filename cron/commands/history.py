@@ -61,6 +61,8 @@ def history(
     from cron.series import matches
     from cron.variation import variations
     from npc.records.history import History
+    from npc.records.record import OK
+    from npc.validity.disturbance import of_shares, remark
 
     past = History(folder_of(history, Path(platform).name), status_line.show)
     status_line.show(f"reading {past.folder}")
@@ -72,6 +74,8 @@ def history(
         click.echo(f"left out: {problem}", err=True)
     if len(past.problems) > _PROBLEMS:
         click.echo(f"left out: {len(past.problems) - _PROBLEMS} more rows", err=True)
+    if disturbed := of_shares(point.disturbed for point in points if point.status == OK):
+        click.echo(remark(disturbed), err=True)
     if not (points if replay else found):
         raise click.ClickException(f"{past.folder} has nothing that {pattern!r} names: npc nightly fills it")
     if replay:

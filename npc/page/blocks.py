@@ -11,9 +11,10 @@ from markupsafe import Markup
 from npc.figures.chart import Chart, Grid
 from npc.figures.svg import Legend, draw, draw_grid, legend, shade_words
 from npc.records.record import Record
+from npc.records.series import share_taken
 from npc.records.units import format_quantity
 from npc.statistics.medians import Summary
-from npc.validity.disturbance import share_of, taken
+from npc.validity.disturbance import taken
 
 #: More records of one number are not named one by one.
 _MOST_RECORDS: Final = 6
@@ -183,7 +184,7 @@ def sample(record: Record, href: str, *said: str) -> Sample:
     else:
         text = format_quantity(record.value, record.unit, 3)
     status = "" if record.ok else record.status
-    disturbed = taken([share]) if (share := share_of(record)) else ""
+    disturbed = taken([share]) if (share := share_taken(record)) else ""
     text += " (disturbed)" if disturbed else ""
     return Sample(text, href, "; ".join(filter(None, (*said, disturbed, status))), not record.ok)
 

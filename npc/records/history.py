@@ -35,7 +35,7 @@ from typing import Final, NamedTuple
 from npc.files import InvalidFile, append_lines
 from npc.locks import only_one
 from npc.records.record import COLUMNS, OK, InvalidRecord, Record, from_row, replace, to_row
-from npc.records.series import REMEASURED, Series
+from npc.records.series import REMEASURED, Series, share_taken
 from npc.records.units import METRICS
 
 CACHE: Final = ".cache.sqlite"
@@ -48,7 +48,7 @@ _MONTH: Final = re.compile(r"\d{4}-\d{2}(\..+)?\.csv")
 #: Characters that would make a row more than one line, and NUL; written as their symbols.
 _ONE_LINE: Final = str.maketrans({"\n": "\u240a", "\r": "\u240d", "\0": "\u2400"})
 #: Version of the cache: raised when its tables change, or what identifies a series.
-_SCHEMA: Final = 3
+_SCHEMA: Final = 4
 #: How long an append may hold its lock (s): of a holder on another host that died, it is free then.
 _APPENDING_S: Final = 600.0
 _TABLES: Final = """
@@ -57,7 +57,8 @@ CREATE TABLE IF NOT EXISTS problem (file TEXT, line INTEGER, reason TEXT);
 CREATE TABLE IF NOT EXISTS series (id INTEGER PRIMARY KEY, platform TEXT, benchmark TEXT, case_ TEXT,
     metric TEXT, size INTEGER, nodes INTEGER, params TEXT);
 CREATE TABLE IF NOT EXISTS entry (series INTEGER, night TEXT, time TEXT, file TEXT, start INTEGER, value REAL,
-    status TEXT, hosts TEXT, again INTEGER, PRIMARY KEY (series, night, time, file, start)) WITHOUT ROWID;
+    status TEXT, hosts TEXT, again INTEGER, disturbed REAL, PRIMARY KEY (series, night, time, file, start)
+) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS entry_night ON entry (night);
 """
 
@@ -70,7 +71,7 @@ class Point(NamedTuple):
     """One row of the history, as far as judging needs it.
 
     run: the night. value: in the metric's unit, None where nothing was measured. remeasured: whether it
-    belongs to the night's second measurement.
+    belongs to the night's second measurement. disturbed: the share of the CPUs that others took meanwhile.
     """
 
     key: Series
@@ -80,6 +81,7 @@ class Point(NamedTuple):
     status: str
     hosts: tuple[str, ...]
     remeasured: bool
+    disturbed: float = 0.0
 
 
 class Place(NamedTuple):
@@ -196,14 +198,15 @@ class History:
         series = {number: each for each, number in _numbers(cache).items()}
         hosts: dict[str, tuple[str, ...]] = {"": ()}
         found = cache.execute(
-            "SELECT series, night, time, value, status, hosts, again FROM entry WHERE ? = '' OR night IN"
-            " (SELECT night FROM entry GROUP BY night HAVING MIN(time) >= ?) ORDER BY series, night, time",
+            "SELECT series, night, time, value, status, hosts, again, disturbed FROM entry WHERE ? = ''"
+            " OR night IN (SELECT night FROM entry GROUP BY night HAVING MIN(time) >= ?)"
+            " ORDER BY series, night, time",
             (since, since),
         )
-        for number, night, time, value, status, where, again in found:
+        for number, night, time, value, status, where, again, disturbed in found:
             if where not in hosts:
                 hosts[where] = tuple(where.split(";"))
-            yield Point(series[number], night, time, value, status, hosts[where], bool(again))
+            yield Point(series[number], night, time, value, status, hosts[where], bool(again), disturbed)
 
     def places(self) -> list[Place]:
         """Where the benchmarks ran, and when last: of each group of hosts its last usable record, and its
@@ -308,11 +311,11 @@ class History:
             entries.append(
                 (
                     told[tells], record.run, record.time, path.name, start, record.value, record.status,
-                    ";".join(record.hosts), REMEASURED in record.params,
+                    ";".join(record.hosts), REMEASURED in record.params, share_taken(record),
                 )
             )  # fmt: skip
         entries.sort(key=itemgetter(0, 1, 2, 3, 4))  # as the table is: several times faster
-        cache.executemany("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", entries)
+        cache.executemany("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", entries)
         cache.executemany("INSERT INTO problem VALUES (?, ?, ?)", problems)
 
 

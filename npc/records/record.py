@@ -117,11 +117,11 @@ def from_row(row: Mapping[str, str]) -> Record:
         fields: dict[str, Any] = {name: row[name] for name in COLUMNS}
     except KeyError as error:
         raise InvalidRecord(f"column {error.args[0]} is missing") from None
-    for name, read in _READ.items():
+    for name, (read, expected) in _READ.items():
         try:
             fields[name] = read(row[name])
-        except ValueError as error:
-            raise InvalidRecord(f"{name}: {row[name]!r}: {error}") from None
+        except ValueError:
+            raise InvalidRecord(f"column {name}: {row[name]!r} is not {expected}") from None
     return Record(**fields)
 
 
@@ -133,14 +133,14 @@ def _params(cell: str) -> Mapping[str, str]:
     return {str(key): str(value) for key, value in params.items()}
 
 
-#: How the cells that are no text are read.
-_READ: Final[Mapping[str, Callable[[str], object]]] = {
-    "value": lambda cell: float(cell) if cell else None,
-    "size": lambda cell: int(cell) if cell else None,
-    "nodes": int,
-    "hosts": lambda cell: tuple(cell.split(";")) if cell else (),
-    "sample": int,
-    "params": _params,
+#: How the cells that are no text are read, and what has to be in them.
+_READ: Final[Mapping[str, tuple[Callable[[str], object], str]]] = {
+    "value": (lambda cell: float(cell) if cell else None, "a number like 1.5e9, or empty"),
+    "size": (lambda cell: int(cell) if cell else None, "a whole number of bytes, or empty"),
+    "nodes": (int, "a whole number"),
+    "hosts": (lambda cell: tuple(cell.split(";")) if cell else (), "host names with ; between"),
+    "sample": (int, "a whole number"),
+    "params": (_params, 'a JSON object like {"mpi": "openmpi"}, or empty'),
 }
 
 

@@ -107,6 +107,14 @@ def repeats_size(name: str, text: str, size: int | None) -> bool:
         return False
 
 
+def share_taken(record: Record) -> float:
+    """The share of the CPUs that others took while a record was measured; 0 where none is known."""
+    try:
+        return float(record.params.get(DISTURBED, 0))
+    except ValueError:
+        return 1.0
+
+
 class Series(NamedTuple):
     """What the values of one series share. params: settings and qualifiers, as sorted JSON."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from npc.records.record import Record, replace
-from npc.records.series import DISTURBED
+from npc.records.series import DISTURBED, share_taken
 from npc.validity.rule import Circumstances
 from npc.validity.rules.load import shares_taken
 
@@ -26,22 +26,24 @@ def marked(records: Sequence[Record], circumstances: Circumstances) -> list[Reco
     ]
 
 
-def share_of(record: Record) -> float:
-    """The share of the CPUs that others took while it was measured; 0 where none is known."""
-    try:
-        return float(record.params.get(DISTURBED, 0))
-    except ValueError:
-        return 1.0
-
-
 def in_words(records: Iterable[Record]) -> str:
     """``42 of 90 usable records were measured while others took 40 to 51 % of the CPUs``, or nothing."""
-    usable = [record for record in records if record.ok]
-    shares = [share for share in map(share_of, usable) if share]
+    return of_shares(share_taken(record) for record in records if record.ok)
+
+
+def of_shares(usable: Iterable[float]) -> str:
+    """The same of the share that others took beside each usable record, 0 for none."""
+    every = list(usable)
+    shares = [share for share in every if share]
     if not shares:
         return ""
-    were = "were" if len(usable) > 1 else "was"
-    return f"{len(shares)} of {len(usable)} usable records {were} measured while {taken(shares)}"
+    were = "were" if len(every) > 1 else "was"
+    return f"{len(shares)} of {len(every)} usable records {were} measured while {taken(shares)}"
+
+
+def remark(words: str) -> str:
+    """What `in_words` says as a sentence below numbers; nothing where it says nothing."""
+    return words and f"Disturbed: {words} (npc check says by whom)."
 
 
 def taken(shares: Sequence[float]) -> str:

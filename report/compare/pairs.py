@@ -14,10 +14,10 @@ from typing import Final, Literal, NamedTuple
 
 from npc import catalogue
 from npc.records.record import Record
-from npc.records.series import DISTURBED, Series, circumstances, test_name
+from npc.records.series import DISTURBED, Series, circumstances, share_taken, test_name
 from npc.records.units import METRICS, format_size
 from npc.statistics.medians import false_discovery
-from npc.validity.disturbance import in_words, share_of
+from npc.validity.disturbance import in_words
 from report.compare.difference import (
     LEAST_LAUNCHES,
     Observation,
@@ -267,7 +267,7 @@ def _unusable(side: Side, choice: Choice) -> dict[PairKey, str]:
 
 def _sample(key: PairKey, found: Sequence[tuple[str, Record]], alone: bool) -> _Sample:
     """alone: without disturbed records, as long as there are others."""
-    kept = [(run, record) for run, record in found if not alone or not share_of(record)]
+    kept = [(run, record) for run, record in found if not alone or not share_taken(record)]
     disturbed = len(found) - len(kept)
     found = kept or found
     observations = tuple(Observation(record.time, run, record.value or 0.0) for run, record in found)

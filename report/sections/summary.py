@@ -10,7 +10,7 @@ from typing import Any
 from npc.page.blocks import Block, Cell, Listing, Table, Text, plural, quantity
 from npc.statistics.medians import MIN_SAMPLES
 from npc.statistics.suspect import whom_of
-from npc.validity.disturbance import in_words
+from npc.validity.disturbance import remark
 from report.advice import advise
 from report.history import HistorySeries, HistoryView
 from report.runs import Report, Run, shown
@@ -54,9 +54,8 @@ def _verdict(run: Run) -> Iterator[Block]:
     text = f"{run.label}{with_guests}: {run.usable} of {plural(len(run.records), 'record')} usable"
     text += f" ({', '.join(words)})." if words else "."
     bad = kinds["failed"] + kinds["timeout"] + kinds["invalid"]
-    disturbed = in_words(run.records)
-    text += f" Disturbed: {disturbed}." if disturbed else ""
-    yield Text(text, "bad" if not run.usable else "note" if bad or disturbed else "good")
+    text += f" {remark(run.disturbed)}" if run.disturbed else ""
+    yield Text(text, "bad" if not run.usable else "note" if bad or run.disturbed else "good")
     for _, entries in run.verdicts():
         for entry in entries:
             yield from _pairs(run, entry)
@@ -149,7 +148,7 @@ def _todo(run: Run, report: Report) -> Iterator[Cell]:
             "says by which rule and source",
             href="#failures",
         )
-    if in_words(run.records):
+    if run.disturbed:
         yield Cell(
             f"{run.label}: what was disturbed should be measured again while nobody else uses the nodes: "
             f"npc check {where} says who it was",

@@ -96,6 +96,66 @@ def test_worse_once_is_watched_and_worse_twice_degraded() -> None:
     assert twice.effect == pytest.approx(-0.2, abs=0.02)
 
 
+def beside_others(found: Sequence[Point], *nights: int, again: bool = True) -> list[Point]:
+    """The same, but others took 12 % of the CPUs in some nights, in the re-measurement too or not."""
+    names = {f"night{night:03d}" for night in nights}
+    return [
+        point._replace(disturbed=0.12) if point.run in names and (again or not point.remeasured) else point
+        for point in found
+    ]
+
+
+def test_what_others_disturbed_is_measured_again_and_then_does_not_count() -> None:
+    once = beside_others(points([*quiet(30), 0.8]), 30)
+    assert (of(once).verdict, of(once).disturbed, of(once).disturbed_on) == (
+        Verdict.WATCH,
+        0.12,
+        (PAIR[::-1],),
+    )
+    assert of(once).reason.endswith("; others took 12 % of the CPUs")
+    found = of(beside_others([*once, again(30, 1.001)], 30, again=False))
+    assert (found.verdict, found.disturbed, found.value) == (Verdict.PASS, 0.0, pytest.approx(1.001e9))
+    young = of(beside_others(points(quiet(3)), 2))
+    assert young.disturbed_on and young.verdict is Verdict.PASS, (
+        "also before there is anything to compare with"
+    )
+    (series,) = judged(beside_others(points(quiet(30)), 28, 29)).series
+    assert series.disturbed and not series.disturbed_on, "what is so every night is how the machine is"
+
+
+def test_numbers_that_others_disturbed_twice_call_nothing_degraded() -> None:
+    """Nor FAIL: whether the machine is worse cannot be told from them."""
+    twice = [*points([*quiet(30), 0.8, 0.79]), again(30, 0.81), again(31, 0.8)]
+    assert of(twice).verdict is Verdict.DEGRADED
+    found = of(beside_others(twice, 31))
+    assert (found.verdict, found.direction) == (Verdict.INVALID, "worse")
+    assert found.reason.startswith("worse in two of three nights") and "others took 12 %" in found.reason
+    assert judged(beside_others(twice, 31)).exit_code == 12
+    assert of(beside_others(twice, 31, again=False)).disturbed == 0.0
+    everything = many(60, 3)
+    for row in everything:
+        row[-2:] = [0.85 * value for value in row[-2:]]
+    for disturbed, verdict in (([], Verdict.DEGRADED), ([59], Verdict.INVALID)):
+        night = judge(panel(beside_others(every_series(everything), *disturbed)), "fuchs")
+        assert night.common and night.common.verdict is verdict
+        assert night.common.disturbed == 60 * len(disturbed)
+
+
+def test_on_each_node_what_nobody_disturbed_counts() -> None:
+    """One of three nodes was disturbed, and its second measurement was not."""
+    key = KEY._replace(benchmark="stream", case="triad", nodes=1)
+    (first,) = points([1.0], key)
+    night = [
+        first._replace(hosts=(name,), value=value) for name, value in (("n1", 9.0), ("n2", 10.0), ("n3", 2.0))
+    ]
+    night[2] = night[2]._replace(disturbed=0.3)
+    (series,) = judged(night).series
+    assert (series.value, series.disturbed, series.disturbed_on) == (9.0, 0.0, (("n3",),)), series
+    night.append(night[2]._replace(value=9.5, remeasured=True, disturbed=0.0))
+    (series,) = judged(night).series
+    assert (series.value, series.again, series.disturbed_on) == (9.5, None, ())
+
+
 def test_an_outlier_that_is_gone_when_measured_again_is_forgotten() -> None:
     values = quiet(32)
     values[30] = values[31] = 0.7
@@ -403,11 +463,12 @@ def many(nights: int, seed: int, series: int = 60) -> list[list[float]]:
     return found
 
 
+def every_series(values: Sequence[Sequence[float]]) -> list[Point]:
+    return [point for n, row in enumerate(values) for point in points(row, KEY._replace(case=f"c{n}"))]
+
+
 def in_one_history(values: Sequence[Sequence[float]]) -> NightVerdict:
-    found: list[Point] = []
-    for number, row in enumerate(values):
-        found += points(row, KEY._replace(case=f"c{number}"))
-    return judged(found)
+    return judged(every_series(values))
 
 
 def test_a_night_in_which_everything_is_slower_is_one_event_with_one_line() -> None:

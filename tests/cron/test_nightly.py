@@ -30,6 +30,7 @@ from tests.lab.cluster import until
 from tests.lab.in_process import npc
 from tests.lab.jube_job import NPC, finish, path_without, platform, start
 from tests.lab.npb_job import Job
+from tests.made.history import BEGUN, a_record
 from tests.made.nights import CLIENT, TINY
 from tests.paths import ROOT
 
@@ -348,6 +349,21 @@ def rows(records: list[Record]) -> set[str]:
     found = [repr(record) for record in records]
     assert len(found) == len(set(found))
     return set(found)
+
+
+@pytest.mark.parametrize(
+    ("share", "parts"), [({}, 0), ({"disturbed": "0.12"}, 1)], ids=["quiet", "disturbed"]
+)
+def test_what_others_disturbed_is_measured_again_also_in_the_first_night(
+    tmp_path: Path, share: dict[str, str], parts: int
+) -> None:
+    watch = NightRun(Machine(tmp_path).options(), Stop())
+    watch.history.append(
+        [a_record(run="one"), a_record(1, run="one", params={"runtime": "2", **share}, hosts=("n1", "n3"))]
+    )
+    found = watch._again(night := JournalEntry("one", tmp_path, BEGUN), watch._judge(night))
+    assert [part.kind for part in found] == ["again"] * parts
+    assert all(part.words[:2] == watch.options.words for part in found), "the benchmark that was disturbed"
 
 
 @pytest.mark.slow

@@ -55,6 +55,16 @@ class TestQperf:
         assert values(readings, "bandwidth") == [(None, 204e6)]
         assert values(readings, "bandwidth", side="send") == [(None, 208e6)]
 
+    @pytest.mark.parametrize("flip", ["-f1", "--flip 1", "-f0"])
+    def test_flipped_the_server_sends(self, flip: str) -> None:
+        """But not over the kernel's sockets: with qperf 0.4.11's warning it is the client (`ss -ti`)."""
+        warning = f"warning: {flip.partition(' ')[0]} set but not used in test tcp_bw"
+        text = f"tcp_bw:\n{warning}\n    bw  =  999 MB/sec\n"
+        text += "rc_bw:\n    bw  =  1 GB/sec\nrc_lat:\n    latency  =  9 us\n"
+        readings = self.read(text, f"qperf h {flip} tcp_bw rc_bw rc_lat")
+        reverse = {} if flip == "-f0" else {"direction": "reverse"}
+        assert [dict(reading.params) for reading in readings] == [{}, reverse, {}]
+
     def test_zero_is_a_failure_whatever_was_sent(self) -> None:
         readings = self.read("uc_bi_bw:\n    send_bw  =  111 MB/sec\n    recv_bw  =    0 bytes/sec\n")
         assert readings[0].value is None

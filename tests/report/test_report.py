@@ -519,7 +519,7 @@ def test_the_page_lies_beside_the_run_and_a_second_one_replaces_it(tmp_path: Pat
         ([], "name a run"),
         (["nowhere"], "no such file; name a run (runs/000003) or a records.csv"),
         (["empty"], "npc collect"),
-        (["broken.csv"], "broken.csv:2: value"),
+        (["broken.csv"], "broken.csv:2: column value: 'x' is not a number"),
         (["--history", "empty"], "holds no history"),
         (["run", "--output", "file/report.html"], "cannot write file/report.html"),
         (["run", "--topology", "nowhere"], "--topology nowhere: No such file"),
@@ -655,7 +655,7 @@ def test_disturbed_records_are_told_first_and_marked_where_they_are_shown(tmp_pa
     assert summary.count(said) == 1 and "7, 2 disturbed" in summary
     assert "should be measured again while nobody else uses the nodes" in summary
     assert text.count("GB/s (disturbed)") == 2 and "7 of 7, 2 disturbed" in text
-    assert f"Disturbed: {said} (npc check)." in format_roofline(analyse(read_run(tmp_path)))
+    assert f"Disturbed: {said} (npc check says by whom)." in format_roofline(analyse(read_run(tmp_path)))
 
 
 def test_links_to_raw_files_with_odd_names_lead_to_them(tmp_path: Path) -> None:

@@ -79,7 +79,10 @@ def test_one_node_measures_no_link() -> None:
 
 
 def test_the_command_shows_the_parts_before_the_whole(tmp_path: Path) -> None:
-    save_csv(measured(), tmp_path / "records.csv")
+    first, *others = measured()
+    save_csv(
+        [replace(first, params={**first.params, "disturbed": "0.25"}), *others], tmp_path / "records.csv"
+    )
     (tmp_path / "machine").mkdir()
     (tmp_path / "machine" / "platform.toml").write_text(
         "[node]\ncores = 20\nclock_hz = 2.5e9\nsimd_bits = 256\nsimd_units = 2\nfma = false\n"
@@ -97,6 +100,9 @@ def test_the_command_shows_the_parts_before_the_whole(tmp_path: Path) -> None:
     count = len(read_run(tmp_path))
     assert lines[0].startswith(f"{tmp_path}: {count} of {count} records of ")
     assert lines[0].endswith(", held to the nominal limits of machine")
+    disturbed = f"1 of {count} usable records were measured while others took 25 % of the CPUs"
+    assert lines[1] == f"Disturbed: {disturbed} (npc check says by whom)."
+    assert document["disturbed"] == disturbed
     assert (document["folders"], document["limits"]) == ([str(tmp_path)], "machine")
     nothing = npc("score", tmp_path)
     assert nothing.returncode == 1 and "No score" in nothing.stdout

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from npc.records.reading import Reading
-from npc.records.record import Record
+from npc.records.record import Record, replace
 from roofline.fit_commands import fit, predict
 from roofline.sweeps import find_series, kind_of
 from tests import captured
@@ -23,6 +23,11 @@ from tests.paths import ROOT
 
 #: Ping-pongs of real tools, one launch each.
 PINGPONGS = [("osu", "osu_latency.out"), ("osu-mpi4py", "osu_latency.py.txt"), ("imb", "PingPong.txt")]
+
+DISTURBED = (
+    "Disturbed: 1 of {} usable records were measured while others took 25 % of the CPUs "
+    "(npc check says by whom)."
+)
 
 
 def parameters(entry: dict[str, Any]) -> dict[str, float]:
@@ -250,8 +255,10 @@ def fits(tmp_path: Path) -> Path:
         *sweep("qperf", "tcp_lat", alpha=30e-6),
         *sweep("stream", "add", metric="bandwidth", sizes=(9,)),
     ]
+    records[0] = replace(records[0], params={**records[0].params, "disturbed": "0.25"})
     result = run(fit, saved(tmp_path, records), "--output", tmp_path / "fit.json")
     assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[-1] == DISTURBED.format(len(records))
     return tmp_path / "fit.json"
 
 
@@ -291,6 +298,7 @@ def test_the_table_marks_extrapolation_and_the_fastest(fits: Path) -> None:
             line.startswith("allreduce ring 16 16M") and "extrapolated to 1M" in line for line in lines
         )
         assert any("No link is shared" in line for line in lines)
+        assert any(line.startswith("Disturbed: 1 of ") for line in lines)
     # 16M in one message is 32 times what was fitted; of 16M no algorithm is the fastest of all.
     doubling = "allreduce recursive doubling 16 16M"
     assert not any(line.startswith(doubling) for line in shown[()])

@@ -74,6 +74,7 @@ def layers(benchmark: Benchmark) -> set[str]:
         ("perftest", "ib_read_bw", "message_rate", {}, "server"),
         ("perftest", "ib_write_bw", "bandwidth", {"direction": "bidir"}, ""),
         ("iperf3", "tcp", "bandwidth", {"direction": "reverse"}, "server"),
+        ("qperf", "rc_rdma_read_bw", "bandwidth", {"direction": "reverse"}, "client"),
         ("iperf3", "tcp", "bandwidth", {"direction": "bidir_forward"}, "client"),
         ("osu", "osu_bw", "bandwidth", {}, ""),
         ("pairs", "tcp_bw", "bandwidth", {}, "client"),

@@ -271,7 +271,11 @@ def test_what_a_plain_script_writes_is_read_a_day_is_a_night_and_bad_rows_are_to
     name = history.folder / "2026-11.monitoring.csv"
     assert [problem.partition(": ")[0] for problem in history.problems] == [f"{name}:{n}" for n in (3, 5, 7)]
     told = "\n".join(history.problems)
-    assert "value: '1,5'" in told and "has no UTC offset" in told and "6 cells, but 5 columns" in told
+    assert (
+        "column value: '1,5' is not a number" in told
+        and "has no UTC offset" in told
+        and "6 cells, but 5 columns" in told
+    )
     assert history.append([a_record()]) == 1 and len(history.files()) == 2
 
 

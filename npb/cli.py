@@ -14,7 +14,7 @@ from npc.machine.processes import RANK, told
 
 _EPILOG: Final = """\
 Start it with an MPI launcher, one process a node:
-  mpirun -np 2 npb --servercmd "sockperf server" --clientcmd "sockperf throughput -i HOSTNAME" --killserver
+  mpirun -np 2 npb --servercmd qperf --clientcmd "qperf HOSTNAME tcp_bw tcp_lat" --killserver
   mpirun -np 2 npb --servercmd qperf --clientcmd "qperf HOSTNAME --repeat msg_size:1:64K:*4 tcp_bw tcp_lat" \\
          --killserver --runs 6 --shuffle --output results
   srun -N 8 --ntasks-per-node=1 --mpi=pmix npb --pairs all --servercmd "iperf3 -s" \\
@@ -128,7 +128,8 @@ def _command(text: str) -> list[str]:
         raise argparse.ArgumentTypeError(f"{error} in: {text}") from None
     if not argv:
         raise argparse.ArgumentTypeError("an empty command")
-    return argv
+    variable, equals, _ = argv[0].partition("=")
+    return ["env", *argv] if equals and variable.isidentifier() else argv
 
 
 def _count(text: str) -> int:

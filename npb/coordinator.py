@@ -341,7 +341,7 @@ class Conductor:
             return 128 + self._signal
         if self._out_of_time:
             return Blame.TIME.value
-        blames = [outcome.result.blame for outcome in self._results.outcomes] if self._results else []
+        blames = self._results.blames() if self._results else []
         failed = [blame for blame in blames if blame is not Blame.NONE]
         if not failed:
             return 0

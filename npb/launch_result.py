@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from npb.nodes import Ended, ending
-from npc.records.launch import tool_of
+from npc.records.launch import command_of, tool_of
 from npc.records.reading import Reading
 from npc.records.record import OK
 
@@ -116,7 +116,7 @@ def _unavailable(readings: Sequence[Reading]) -> str:
 
 def _only_quits(argv: Sequence[str]) -> bool:
     """``qperf HOST quit`` measures nothing, and is right to."""
-    return tool_of(argv) == "qperf" and list(argv[2:]) == ["quit"]
+    return tool_of(argv) == "qperf" and command_of(argv)[2:] == ["quit"]
 
 
 def _received(argv: Sequence[str], client: Ended, datagrams: int) -> float | None:

@@ -122,7 +122,7 @@ class PairMeasurement:
             if self._server and not self._options.killserver and not self._server.ended.done():
                 await self._await_server_end(SERVER_END_S)
                 if not self._server.ended.done():
-                    tool, host = self._server.argv[0], self._server_node.name
+                    tool, host = tool_of(self._server.argv), self._server_node.name
                     self.note = (
                         f"{tool} on {host} had not ended {SERVER_END_S:g} s after the last client and was "
                         "ended (--killserver does so at once)"
@@ -228,7 +228,7 @@ class PairMeasurement:
         received = ended.datagrams - self._datagrams
         if ended.exit == 0:
             return received, ""
-        return received, how_it_ended(server.argv[0], ended.exit, *self._server_output)
+        return received, how_it_ended(tool_of(server.argv), ended.exit, *self._server_output)
 
     async def _after_step(self) -> None:
         """A server for one client must not meet the next one."""

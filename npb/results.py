@@ -10,13 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from npb.launch_result import read
+from npb.launch_result import Blame, read
 from npb.measure import Outcome
+from npb.nodes import Ended
 from npc.records.build import Origin, records_of
 from npc.records.launch import RAW, Launch, LaunchLog, batch_job
 from npc.records.record import OK, Record, save_csv, to_row, write_csv
 from npc.records.run import RECORDS
-from npc.records.series import Series, identity
+from npc.records.series import RECEIVED, Series, identity, qualifiers
 from npc.records.units import METRICS, format_quantity, format_size
 from npc.statistics.medians import summarise
 
@@ -54,7 +55,7 @@ class Results:
         result = outcome.result
         params = {**outcome.step.values, **outcome.placement, **extra}
         if result.received is not None:
-            params["received"] = f"{result.received:.3f}"
+            params[RECEIVED] = f"{result.received:.5f}"
         launch = Launch(
             id=number,
             argv=outcome.argv,
@@ -91,13 +92,25 @@ class Results:
         self._log.close()
         if self.records:
             self.records = self._judged()
-        if self._temporary and all(launch.status == OK for launch in self.launches):
+        if self._temporary and not any(blame is not Blame.NONE for blame in self.blames()):
             import shutil  # 4 ms, and mostly not needed
 
             shutil.rmtree(self.folder)
             return ""
         save_csv(self.records, self.folder / RECORDS)
         return str(self.folder)
+
+    def blames(self) -> list[Blame]:
+        """Of each launch the side that its failure is laid to; that of the client where it ended well, but no
+        number of its is believed."""
+        read = {record.raw for record in self.records}
+        believed = {record.raw for record in self.records if record.ok}
+        return [
+            Blame.CLIENT
+            if outcome.result.blame is Blame.NONE and launch.raw in read - believed
+            else outcome.result.blame
+            for launch, outcome in zip(self.launches, self.outcomes, strict=True)
+        ]
 
     def show(self, form: str) -> None:
         """Print everything on stdout: ``table``, ``csv``, ``json``, or ``raw``, the clients' own bytes."""
@@ -114,6 +127,8 @@ class Results:
         else:
             self._print_table()
         sys.stdout.flush()
+        if form != "raw":
+            self._count_unread()
         sys.stderr.flush()
 
     def _judged(self) -> list[Record]:
@@ -142,7 +157,7 @@ class Results:
         if len(series) > MAX_ROWS:
             print(f"… {len(series) - MAX_ROWS} more rows: see --output, --format csv")
         for line in dict.fromkeys(
-            f"{record.case} {record.metric}: {record.status}"
+            f"{_test_of(record)}: {record.status}"
             for record in self.records
             if record.status.startswith(INVALID)
         ):
@@ -150,9 +165,38 @@ class Results:
         for launch in self.launches:
             if launch.status != OK:
                 print(_failure_line(launch))
-        if not self.records and self.launches:
+        self._print_unread()
+
+    def _unread(self) -> list[Ended]:
+        """Clients that ended well and whose numbers nobody read."""
+        return [
+            outcome.client
+            for outcome in self.outcomes
+            if outcome.client and outcome.result.status == OK and not outcome.result.readings
+        ]
+
+    def _print_unread(self) -> None:
+        """What they printed, as far as it is for reading."""
+        said = [
+            line
+            for client in self._unread()
+            for line in (client.out + client.err).decode(errors="replace").splitlines()
+        ]
+        for line in said[:MAX_ROWS]:
+            print(line)
+        if len(said) > MAX_ROWS:
+            print(f"… {len(said) - MAX_ROWS} more lines: see --format raw, --output")
+
+    def _count_unread(self) -> None:
+        if unread := len(self._unread()):
             good = sum(launch.status == OK for launch in self.launches)
-            print(f"{good} of {len(self.launches)} launches ok; nothing parsed, see --format raw or --output")
+            what = f"{good} of {len(self.launches)} launches ok; no number was read of {unread}"
+            print(f"npb: {what} (--parser names a parser)", file=sys.stderr)
+
+
+def _test_of(record: Record) -> str:
+    own = [f"{name}={text}" for name, text in qualifiers(record.params).items()]
+    return " ".join([record.case, record.metric, *own])
 
 
 def _failure_line(launch: Launch) -> str:

@@ -6,14 +6,14 @@ records here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from npc.records.launch import Launch, tool_of
 from npc.records.reading import Reading
 from npc.records.record import OK, InvalidRecord, Record
-from npc.records.series import INTERFACE, SIZE_NAMES, repeats_size
+from npc.records.series import INTERFACE, RECEIVED, SIZE_NAMES, repeats_size
 from npc.records.units import parse_size
 
 #: A record needs a metric, also that of a launch which gave no number at all.
@@ -39,6 +39,7 @@ def records_of(launch: Launch, readings: Iterable[Reading], origin: Origin, raw:
     launch has failed in one of its rows, the others are good.
     """
     readings = list(readings) or [unread(launch)]
+    readings = [*readings, *_goodput(launch, readings)]
     measured = any(reading.value is not None for reading in readings)
     in_one_row = any(reading.status == launch.status for reading in readings)
     for reading in readings:
@@ -49,6 +50,17 @@ def records_of(launch: Launch, readings: Iterable[Reading], origin: Origin, raw:
         except InvalidRecord as error:
             broken = Reading(reading.case, UNREAD, None, None, f"invalid: {error}")
             yield _record(launch, broken, origin, raw)
+
+
+def _goodput(launch: Launch, readings: Sequence[Reading]) -> Iterator[Reading]:
+    """What arrived of the rates that only a sender counts, where the launch tells the part that did."""
+    if RECEIVED not in launch.params:
+        return
+    told = {each.metric for each in readings if each.params.get("side") != "send"}
+    for each in readings:
+        if each.value is not None and each.params.get("side") == "send" and each.metric not in told:
+            params = {name: text for name, text in each.params.items() if name != "side"}
+            yield replace(each, value=each.value * float(launch.params[RECEIVED]), params=params)
 
 
 def unread(launch: Launch, reason: str = "nothing in the output that could be read") -> Reading:

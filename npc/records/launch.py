@@ -15,7 +15,7 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path, PurePath
@@ -31,6 +31,32 @@ _RULE: Final = re.compile("-{40,}")
 _GLUED_RULE: Final = re.compile(r"(?<=[^-\n])-{74}$", re.MULTILINE)
 #: What Slurm's daemon and ``mpirun`` say when a job is ended from outside.
 _ENDED_BY: Final = re.compile(r"slurmstepd\S*: error: \*\*\* .* \*\*\*|mpirun: Forwarding signal \d+ to job")
+#: A variable that is set for a program, before it or behind ``env``.
+_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
+#: What people put before a tool → its options whose value is the next word, and what its own first word looks
+#: like if it has one (taskset's CPUs, timeout's duration, chrt's priority; ``ip netns exec NAME``).
+_PREFIXES: Final[Mapping[str, tuple[frozenset[str], tuple[str, ...]]]] = {
+    name: (frozenset(options.split()), tuple(own.split()))
+    for name, options, own in (
+        ("taskset", "", ".+"),
+        ("numactl", "-C -N -m -i -w -p -P -S --physcpubind --cpunodebind --membind --interleave "
+         "--weighted-interleave --preferred --preferred-many", ""),
+        ("env", "-u --unset -C --chdir", ""),
+        ("nice", "-n --adjustment", ""),
+        ("ionice", "-c --class -n --classdata", ""),
+        ("stdbuf", "-i --input -o --output -e --error", ""),
+        ("timeout", "-k --kill-after -s --signal", ".+"),
+        ("chrt", "-T --sched-runtime -P --sched-period -D --sched-deadline", r"\d+"),
+        ("time", "-f --format -o --output", ""),
+        ("setarch", "", r"linux\d\d|x86_64|i\d86|aarch64|ppc\w*|riscv\d\d"),
+        ("prlimit", "", ""),
+        ("nohup", "", ""),
+        ("setsid", "", ""),
+        ("likwid-pin", "-c -C", ""),
+        ("hwloc-bind", "", ".+"),
+        ("ip", "-n -netns", "netns exec .+"),
+    )
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +100,40 @@ class Launches:
     launches: tuple[Launch, ...]
 
 
+def command_of(argv: Sequence[str]) -> list[str]:
+    """The tool's own words, behind what people put before a tool (``taskset -c 1 env X=Y qperf HOST``).
+
+    All words where no tool follows (``nice -n 5``, ``ip link``).
+    """
+    words = list(argv)
+    while words:
+        name = PurePath(words[0]).name
+        if _ASSIGNMENT.fullmatch(words[0]):
+            del words[0]
+        elif name in _PREFIXES:
+            words = _behind(words[1:], *_PREFIXES[name])
+        else:
+            return words
+    return list(argv)
+
+
+def _behind(words: list[str], valued: Collection[str], own: Sequence[str]) -> list[str]:
+    """The words behind a prefix's options and its own words; none where one of these is missing."""
+    expected = list(own)
+    while words:
+        if words[0].startswith("-"):
+            del words[: 2 if words[0] in valued else 1]
+        elif expected and re.fullmatch(expected[0], words[0]):
+            del words[0], expected[0]
+        else:
+            break
+    return [] if expected and len(own) > 1 else words
+
+
 def tool_of(argv: Sequence[str]) -> str:
-    """The tool's name: the program without its folder."""
-    return PurePath(argv[0]).name if argv else ""
+    """The tool's name: the program without its folder, and without what stands before it."""
+    command = command_of(argv)
+    return PurePath(command[0]).name if command else ""
 
 
 def now() -> str:

@@ -24,6 +24,8 @@ Role = Literal["setting", "qualifier", "circumstance"]
 
 #: The server's interface, between two hosts (`npc.records.launch`).
 INTERFACE: Final = "interface"
+#: The part of what a client counts as sent that npb saw arrive at the server's host.
+RECEIVED: Final = "received"
 #: Marks what a night's automatic second measurement gave (`npc.records.history`).
 REMEASURED: Final = "remeasured"
 #: The share of the CPUs that others took meanwhile (`npc.validity.disturbance`).
@@ -45,7 +47,7 @@ _QUALIFIERS: Final = frozenset((
 #: having run as long as its rules demand. Every other name is a setting.
 _CIRCUMSTANCES: Final = frozenset((
     *_PLACEMENT, DISTURBED, "attempt", "blas", "hosts", "kernel", "kernels", "lost", "mpi_library",
-    "official", "received", REMEASURED,
+    "official", RECEIVED, REMEASURED,
 ))  # fmt: skip
 
 #: The variants of LIKWID's kernels: the width of their instructions, with or without fused multiply-add.

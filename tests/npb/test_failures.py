@@ -160,6 +160,8 @@ def test_a_port_in_use_is_said_by_the_server_that_could_not_have_it() -> None:
 def test_without_a_visible_socket_the_user_says_when_it_is_ready() -> None:
     ended = run("--servercmd", "sleep 100", "--clientcmd", "echo hello", *RAW, "--ready-after", "0.2")
     assert ended.returncode == 0, ended.stdout
+    assert ended.stdout == "hello\n", "where nothing is parsed, what the tool printed"
+    assert "1 of 1 launches ok; no number was read of 1" in ended.stderr
 
 
 # -- limits --------------------------------------------------------------------------------------------

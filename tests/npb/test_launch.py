@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -20,24 +21,27 @@ def qperf(port: int, client: str) -> tuple[str, str, str, str]:
     return ("--servercmd", f"qperf -lp {port}", "--clientcmd", f"qperf HOSTNAME -lp {port} -t 1 {client}")
 
 
-def test_sockperf_as_the_readme_writes_it(tmp_path: Path) -> None:
+def test_of_sockperf_by_udp_what_arrived_is_the_number(tmp_path: Path) -> None:
     port = free_port()
     ended = run(
-        "--servercmd", f"sockperf server -p {port}",
-        "--clientcmd", f"sockperf throughput -i HOSTNAME -p {port} -t 1",
+        "--servercmd", f"taskset -c 0 sockperf server -p {port}",
+        "--clientcmd", f"LD_BIND_NOW=1 timeout 20 sockperf throughput -i HOSTNAME -p {port} -t 1",
         "--killserver", "--output", str(tmp_path / "out"),
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
-    launch = read_launches(tmp_path / "out").launches[0]
-    received = float(launch.params["received"])
+    received = float(read_launches(tmp_path / "out").launches[0].params["received"])
     assert 0 < received <= 1
-    sent = [record for record in read_csv(tmp_path / "out/records.csv") if record.params["side"] == "send"]
-    assert {record.metric for record in sent} >= {"bandwidth", "message_rate"}
-    for record in sent:
-        assert record.ok if received >= 0.99 else "never arrived" in record.status
-    assert "bandwidth" in ended.stdout
+    records = list(read_csv(tmp_path / "out/records.csv"))
+    rates = {(record.metric, record.params.get("side")): record for record in records}
+    for metric in ("bandwidth", "message_rate"):
+        sent, arrived = rates[metric, "send"], rates[metric, None]
+        assert sent.ok if received >= 0.99 else "never arrived" in sent.status
+        assert arrived.ok and sent.value and arrived.value == pytest.approx(received * sent.value)
     server = (tmp_path / "out/raw/0000.server.out").read_text()
-    assert "messages received and handled" in server, "ended so that it could print its count"
+    handled = re.search(r"Total (\d+) messages received and handled", server)
+    said = re.search(r"Total of (\d+) messages sent", (tmp_path / "out/raw/0000.out").read_text())
+    assert handled and said, "ended so that it could print its count"
+    assert received == pytest.approx(int(handled[1]) / int(said[1]), rel=0.01), "by sockperf's own counts"
 
 
 def test_a_sweep_makes_records_in_si_units_with_their_raw_files(tmp_path: Path) -> None:

@@ -256,6 +256,7 @@ def test_the_parser_follows_the_tool() -> None:
     known = ["iperf3", "perftest", "qperf"]
     assert parser_of(["/usr/bin/qperf", "h"], known) == "qperf"
     assert parser_of(["ib_send_bw", "h"], known) == "perftest"
+    assert parser_of(["taskset", "-c", "1", "qperf", "h"], known) == "qperf"
     assert parser_of(["mine"], known) == "raw"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import parsers
-from npb.launch_result import judge
+from npb.launch_result import Blame, judge
 from npb.measure import Outcome
 from npb.nodes import Ended
 from npb.results import Results
@@ -45,6 +45,33 @@ def test_captured_outputs_give_the_same_records(tool: str, code: int, tmp_path: 
     written, collected = npb_and_collect(tmp_path / "launches", "fuchs")
     assert len(written) > 5
     assert written == collected
+
+
+@pytest.mark.parametrize(
+    ("datagrams", "arrived", "blame"),
+    [(483331 // 4, 0.25, Blame.NONE), (None, None, Blame.CLIENT)],
+    ids=["npb saw a quarter arrive", "nobody knows what arrived"],
+)
+def test_a_rate_of_udp_that_only_the_sender_counts(
+    datagrams: int | None, arrived: float | None, blame: Blame, tmp_path: Path
+) -> None:
+    argv = ("sockperf", "throughput", "-i", "127.0.0.1")
+    ended = Ended(0, 1.0, False, text_of("sockperf", "udp_tp.txt").encode(), b"", 0)
+    result = judge("sockperf", argv, ended, datagrams or 10**6)
+    if datagrams is None:
+        result = result._replace(received=None)
+    results = Results(tmp_path / "launches", "sockperf", 1, 1, "fuchs", "sockperf")
+    outcome = Outcome(Step({}, ("sockperf",), argv), argv, "2026-11-21T08:00:00+00:00", result, 1.0, ended)
+    results.add(outcome, ("n1", "n2"), {})
+    results.close()
+    written, collected = npb_and_collect(tmp_path / "launches", "fuchs")
+    assert written == collected
+    sent = {record.metric: record for record in written if record.params.get("side") == "send"}
+    assert len(sent) == 2 and all(record.status.startswith("invalid: ") for record in sent.values())
+    good = {record.metric: record.value for record in written if record.ok}
+    expected = {metric: (record.value or 0) * arrived for metric, record in sent.items()} if arrived else {}
+    assert good == pytest.approx(expected, rel=1e-4)
+    assert results.blames() == [blame]
 
 
 #: A sweep of qperf is in test_launch.

@@ -10,6 +10,7 @@ from typing import Final
 
 from npc import catalogue
 from npc.records.record import Record
+from npc.records.series import RECEIVED
 from npc.records.units import format_quantity
 from npc.validity.arithmetic import TOLERANCE, contradiction
 from npc.validity.rule import Circumstances, rule
@@ -19,8 +20,6 @@ _IMB_RATE_STEP: Final = 0.01e6
 _IMB_TIME_STEP: Final = 0.01e-6
 #: IMB-P2P's tests have the same names, but their rate follows from the messages of all pairs and both ways.
 _IMB_PROGRAM: Final = "IMB-MPI1"
-#: What npb saw arrive at the server's host, as a part of what the client counts as sent.
-_RECEIVED: Final = "received"
 #: OSU prints MB/s with two digits, perftest and others more.
 _RATE_STEP: Final = 0.01e6
 
@@ -99,8 +98,8 @@ def sent_but_not_received(records: Sequence[Record], _: Circumstances) -> Iterat
                 share = received[0] / record.value if record.value else None
             elif lost := [records[other].value for other in group if records[other].metric == "loss"]:
                 share = 1 - (lost[0] or 0.0)
-            elif re.fullmatch(r"[01]\.[0-9]+", record.params.get(_RECEIVED, "")):
-                share = float(record.params[_RECEIVED])
+            elif re.fullmatch(r"[01]\.[0-9]+", record.params.get(RECEIVED, "")):
+                share = float(record.params[RECEIVED])
             if share is None and not received:
                 yield place, "the sender's count alone: nobody knows whether anything arrived"
             elif share is not None and share < 1 - TOLERANCE:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from npc.records.launch import LAUNCHES, RAW, Launch, LaunchLog, batch_job, now, read_launches
+from npc.records.launch import LAUNCHES, RAW, Launch, LaunchLog, batch_job, now, read_launches, tool_of
 
 FIRST = Launch(
     id=0,
@@ -164,3 +164,33 @@ def test_a_folder_that_cannot_be_made_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="file"):
         LaunchLog(tmp_path / "file" / "run", "qperf", planned=1)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize(
+    ("command", "tool"),
+    [
+        ("/usr/bin/qperf h tcp_bw", "qperf"),
+        ("taskset -c 1 qperf h", "qperf"),
+        ("taskset ff qperf h", "qperf"),
+        ("numactl -N 0 --membind=0 -- qperf h", "qperf"),
+        ("numactl --cpunodebind 0 qperf h", "qperf"),
+        ("env -i -u PATH A=1 B= qperf h", "qperf"),
+        ("LD_PRELOAD=/x.so:/y.so sockperf server", "sockperf"),
+        ("nice -n 5 ionice -c 3 qperf h", "qperf"),
+        ("nice -10 qperf h", "qperf"),
+        ("stdbuf -oL -e 0 qperf h", "qperf"),
+        ("timeout -k 5 --signal=INT 10 qperf h", "qperf"),
+        ("chrt -f 99 qperf h", "qperf"),
+        ("chrt -b qperf h", "qperf"),
+        ("setarch x86_64 -R qperf h", "qperf"),
+        ("ip netns exec blue qperf h", "qperf"),
+        ("prlimit --memlock=unlimited ib_write_bw h", "ib_write_bw"),
+        ("timeout 9 taskset -ac 0-3 env X=Y nice qperf h", "qperf"),
+        ("nice -n 5", "nice"),
+        ("ip link", "ip"),
+        ("timeoutd 3 qperf", "timeoutd"),
+        ("", ""),
+    ],
+)
+def test_the_tool_stands_behind_what_people_put_before_it(command: str, tool: str) -> None:
+    assert tool_of(command.split()) == tool

@@ -8,7 +8,8 @@ three arrays; the table rounds it, and what ``-s`` asked for or the default is m
 all repetitions, which is all that ``--triad-only`` prints.
 
 BabelStream validates its arrays and says on stderr only what failed: then the rates are invalid (dot's alone
-where the sum failed). So are rates that are not the kernel's bytes over the printed time.
+where the sum failed). So are rates that are not the kernel's bytes over the printed time, and a table with a
+kernel twice, because several programs ran at once.
 
 Source: BabelStream's src/main.cpp; https://github.com/UoB-HPC/BabelStream.
 """
@@ -17,11 +18,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Final
 
 from npc.records.reading import OK, Reading, failed
 from npc.records.units import PREFIXES
-from npc.validity.arithmetic import contradiction
+from npc.validity.arithmetic import last_digit, row_contradiction
 from parsers.text.lines import NUMBER, SCIENTIFIC, WHOLE, complete_lines, sections
 from parsers.text.options import option
 
@@ -29,8 +31,10 @@ _RUN: Final = re.compile(r"\nVersion: *([0-9.]{1,20})\n+Implementation: *([^\n]{
 _PRECISION: Final = re.compile(r"\nPrecision: *(?i:(float|single|real32)|double|real64)")
 _ELEMENTS: Final = re.compile(rf"\nNumber of elements: *({WHOLE})(?=\n)")
 _ARRAY: Final = re.compile(rf"\nArray size: *({NUMBER}) ?([KMGT]i?)B")
-_DEVICE: Final = re.compile(r"\nUsing \w{1,20} device ([^\n]{1,80})(?=\n)")
-_TABLE: Final = re.compile(r"\nFunction +([MGT]i?)B(?:ytes/sec|/s) +Min \(sec\) +Max +Average *(?=\n)")
+_DEVICE: Final = re.compile(r"\nUsing \w{1,20} device (?! *with index)([^\n]{1,80})(?=\n)")
+_TABLE: Final = re.compile(
+    r"\nFunction +([MGT]i?)B(?:ytes/sec|/s) +Min \(sec\) +Max(?: \(sec\))? +Average(?: \(sec\))? *(?=\n)"
+)
 _ROW: Final = re.compile(rf"\n([A-Z][a-z]{{1,9}}) +({NUMBER}) +({NUMBER}) +{NUMBER} +{NUMBER} *(?=\n)")
 _CSV: Final = re.compile(
     r"\nfunction,num_times,n_elements,sizeof,max_([mgt])(i?)b(?:ytes)?_per_sec,min_runtime,[^\n]*(?=\n)"
@@ -42,61 +46,62 @@ _INVALID: Final = re.compile(r"\nValidation failed on (a|b|c|sum)\b", re.IGNOREC
 #: Kernel → how many arrays it moves.
 _KERNELS: Final = {"Copy": 2, "Mul": 2, "Add": 3, "Triad": 3, "Dot": 2, "Nstream": 4}
 _ELEMENTS_BY_DEFAULT: Final = 2**25
-#: Times of the table have five digits after the point, sizes one.
-_TIME_STEP: Final = 1e-5
-_SIZE_STEP: Final = 0.1
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of every table, kernel by kernel; the failure of a run without one."""
-    text = complete_lines(text)
-    wrong = {name.lower() for name in _INVALID.findall(text)}
+    text, asked = complete_lines(text), option(argv, "-s", "--arraysize")
     for run, body in sections(_RUN, text):
         tables = list(sections(_TABLE, body))
         for heading, rows in tables:
-            yield from _table(run, heading, body, rows, wrong, option(argv, "-s", "--arraysize"))
-        if not tables:
+            yield from _table(run, heading, body, rows, asked or "")
+        if not any(_ROW.search(rows) for _, rows in tables):
             yield failed("triad", "bandwidth", "no table of several kernels was printed")
+    wrong = _failed_arrays(text)
     for heading, rows in sections(_CSV, text):
         unit = PREFIXES[heading[1].upper() + heading[2]]
         for kernel, elements, element, rate, best in _CSV_ROW.findall(rows):
-            array, params = int(elements) * int(element), {"array_size": elements}
-            if element == "4":
-                params["precision"] = "single"
-            yield from _rate(kernel, float(rate) * unit, float(best), array, 0.0, params, "", wrong)
+            params = {"array_size": elements, **({"precision": "single"} if element == "4" else {})}
+            yield from _row(kernel, rate, unit, best, int(elements) * int(element), params, "", wrong)
 
 
-def _table(
-    run: re.Match[str], heading: re.Match[str], body: str, rows: str, wrong: set[str], asked: str | None
-) -> Iterator[Reading]:
-    """Readings of the rows below a heading; `body` has what stands above it as well."""
+def _failed_arrays(text: str) -> set[str]:
+    """The arrays that did not validate, and ``sum``."""
+    return {name.lower() for name in _INVALID.findall(text)}
+
+
+def _table(run: re.Match[str], heading: re.Match[str], body: str, rows: str, asked: str) -> Iterator[Reading]:
+    """Readings of the rows below a heading; `body` is the whole run."""
     precision, elements, printed, device = (
         pattern.search(body) for pattern in (_PRECISION, _ELEMENTS, _ARRAY, _DEVICE)
     )
     element = 4 if precision and precision[1] else 8
     params = {"implementation": run[2].strip()}
-    if precision and precision[1]:
+    if element == 4:
         params["precision"] = "single"
     if device:
         params["device"] = device[1].strip()
-    array, step = (float(printed[1]), _SIZE_STEP) if printed else (0.0, 0.0)
+    array = 0.0
     if printed:
-        array, step = array * PREFIXES[printed[2]], step * PREFIXES[printed[2]]
-        for count in (elements[1],) if elements else (asked or "", f"{_ELEMENTS_BY_DEFAULT}"):
-            if count.isdecimal() and abs(int(count) * element - array) < step:
+        unit = PREFIXES[printed[2]]
+        array = float(printed[1]) * unit
+        for count in (elements[1],) if elements else (asked, f"{_ELEMENTS_BY_DEFAULT}"):
+            if count.isdecimal() and abs(int(count) * element - array) < last_digit(printed[1]) * unit:
                 array, params["array_size"] = int(count) * element, count
                 break
-    unit = PREFIXES[heading[1]]
-    for kernel, rate, best in _ROW.findall(rows):
-        yield from _rate(kernel, float(rate) * unit, float(best), array, _TIME_STEP, params, run[1], wrong)
+    unit, wrong, found = PREFIXES[heading[1]], _failed_arrays(body), _ROW.findall(rows)
+    mixed = len({kernel for kernel, _, _ in found}) < len(found)
+    for kernel, rate, best in found:
+        for reading in _row(kernel, rate, unit, best, array, params, run[1], wrong):
+            yield replace(reading, status="invalid: several programs wrote this table") if mixed else reading
 
 
-def _rate(
+def _row(
     kernel: str,
-    rate: float,
-    seconds: float,
+    rate: str,
+    unit: float,
+    best: str,
     array: float,
-    time_step: float,
     params: Mapping[str, str],
     version: str,
     wrong: Set[str],
@@ -104,11 +109,11 @@ def _rate(
     """The reading of a row; `array` is the bytes of one array, 0 if it is not printed."""
     if kernel not in _KERNELS:
         return
-    reason = "the array size is not printed" if not array else ""
     if wrong - {"sum"} or (wrong and kernel == "Dot"):
         reason = f"BabelStream's validation failed on {', '.join(sorted(wrong))}"
-    elif array and seconds:
-        reason = contradiction(rate, _KERNELS[kernel] * array, seconds, 0.0, time_step)
-    status = f"invalid: {reason}" if reason else OK
-    size = round(3 * array) if array else None
-    yield Reading(kernel.lower(), "bandwidth", rate, size, status, params, version)
+    elif not array:
+        reason = "the array size is not printed"
+    else:
+        reason = row_contradiction(rate, unit, _KERNELS[kernel] * array, best, 1.0)
+    status, size = f"invalid: {reason}" if reason else OK, round(3 * array) if array else None
+    yield Reading(kernel.lower(), "bandwidth", float(rate) * unit, size, status, params, version)

@@ -73,6 +73,8 @@ def _run(version: str, body: str) -> Iterator[Reading]:
         if status == OK and abs(flop - seconds * flops) > (_ROUNDING_S + _ROUNDING * seconds) * flops:
             status = f"invalid: {rate} Gflops and {time} s contradict each other"
         for metric, value in (("flops", flops), ("time", seconds), ("flop", flop)):
+            if not value:  # a time that is rounded to nothing
+                continue
             yield Reading("HPL", metric, value, 8 * order**2, status, params, version)
     if rows:
         return

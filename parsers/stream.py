@@ -27,11 +27,11 @@ from typing import Final
 
 from npc.machine.sysfs import format_cpus, parse_cpus
 from npc.records.reading import OK, Reading, failed
-from npc.validity.arithmetic import contradiction
+from npc.validity.arithmetic import row_contradiction
 from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
 
 _VERSION: Final = re.compile(
-    r"\n(?:STREAM version (?:\$Revision: )?([^\s$]+)[^\n]*| STREAM Benchmark implementation in CUDA)(?=\n)"
+    r"\n(?:STREAM version (?:\$Revision: )?([^\s$]+)[^\n]*| STREAM Benchmark implementation in CUDA *)(?=\n)"
 )
 _NVIDIA: Final = "NVIDIA"
 _FORTRAN: Final = re.compile(r"\n *You are running each test ")
@@ -121,8 +121,7 @@ def _run(version: str, body: str, places: Mapping[int, frozenset[int]]) -> Itera
             yield failed(kernel.lower(), "bandwidth", "no rate was printed", size, params)
             continue
         if status == OK and size:
-            rate_step, best_step = _last_digit(printed) * 1e6, _last_digit(best)
-            wrong = contradiction(rate, size * arrays / 3, float(best), rate_step, best_step)
+            wrong = row_contradiction(printed, 1e6, size * arrays / 3, best, 1.0)
             own = f"invalid: {wrong}" if wrong else OK
         yield Reading(kernel.lower(), "bandwidth", rate, size, own, params, version)
 
@@ -157,8 +156,3 @@ def too_few_ticks(body: str) -> str:
     if not ticks or int(ticks[1]) >= _LEAST_TICKS:
         return ""
     return f"a test takes {ticks[1]} clock ticks, STREAM asks for at least {_LEAST_TICKS}"
-
-
-def _last_digit(printed: str) -> float:
-    """One unit of the last digit of a printed number."""
-    return 10.0 ** -len(printed.partition(".")[2])

@@ -955,6 +955,14 @@ class TestBabelstream:
         assert len(wrong) == 5
         assert all("is printed, but" in status for status in wrong.values())
 
+    def test_programs_that_ran_at_once(self) -> None:
+        both = "".join(line + line for line in self.text.splitlines(keepends=True))
+        both = both.replace("Version: 4.0\nVersion: 4.0\n", "Version: 4.0\n")
+        assert set(self.statuses(both).values()) == {"invalid: several programs wrote this table"}
+
+    def test_a_table_cut_before_its_first_row(self) -> None:
+        assert OK not in self.statuses(self.text.partition("Copy ")[0]).values()
+
     def test_a_mean_over_all_repetitions_is_refused_by_name(self) -> None:
         text = self.text.partition("Function")[0]
         text += "-----\nRuntime (seconds): 0.05894\nBandwidth (GB/s):  1366.351\n"

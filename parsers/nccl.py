@@ -130,6 +130,8 @@ def _readings(
 ) -> Iterator[Reading]:
     """Readings of a row's numbers of one buffer. judge_bus: whether `ranks` is sure enough for that."""
     size, wrong = int(cells["size"]), cells.get("#wrong", "N/A")
+    if not size:  # fewer elements than ranks: nothing is sent
+        return
     params = {"ranks": str(ranks)} if ranks else {}
     params |= {name: cells[name] for name in ("type", "place", "redop", "root") if name in cells}
     params = {name: word for name, word in params.items() if word not in ("none", "-1")}

@@ -59,7 +59,10 @@ _VARIED: Final = re.compile(r"([A-Za-z][\w ]{0,40}): ([^\s\]]{0,80}[^\s\].])")
 _INIT: Final = re.compile(
     rf"\nnprocs: ({WHOLE}), min: ({WHOLE}) ms, max: ({WHOLE}) ms, avg: ({WHOLE}) ms(?=\n)"
 )
-_ERROR: Final = re.compile(r"\n(This test requires[^\n]*|[^\n]*exited with non-zero status[^\n]*)")
+_ERROR: Final = re.compile(
+    r"\n(This test requires[^\n]*|MPI_Init_thread must return[^\n]*|\w+ support not enabled[^\n]*"
+    r"|[^\n]*exited with non-zero status[^\n]*)"
+)
 _PROGRAM: Final = re.compile(r"osu_\w+")
 _STATISTIC: Final = re.compile(r"(Min|Max|P\d+)\b")
 #: Words of titles, longer ones first → what programs are called after.

@@ -7,7 +7,8 @@ readings, never a wrong one. `argv` is the tool's command line, for what the tex
 
 Two rules make that hold everywhere:
 
-- A line that has lost its line end is no line (`parsers.text.lines`): half of a number is a number too.
+- A line with a number that has lost its line end is no line (`parsers.text.lines`): half of a number is a
+  number too.
 - A test that began and shows no result has failed: it gives a reading without a value and the reason.
 
 The text is the tool's stdout; with stderr behind it, most parsers name the reason of a failure as well.

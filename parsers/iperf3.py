@@ -1,4 +1,4 @@
-"""iperf3 (3.1 and later): TCP, UDP and SCTP bandwidth, retransmits, jitter and loss; JSON (``-J``) and text.
+"""iperf3: TCP, UDP and SCTP bandwidth, retransmits, jitter, loss; ``-J``, ``--json-stream`` and text.
 
 Only what was received counts (``end.sum_received``, the line ``receiver``); what was sent is kept under
 ``{"side": "send"}``. Sums are over all streams of ``-P``, without the seconds that ``-O`` omits. `case` is
@@ -6,13 +6,15 @@ the protocol, size the block (``-l``) where it is known.
 
 - The JSON has bits per second. The text has bits in steps of 10^3 and, with ``-f K``, ``M`` or ``G``, bytes
   in steps of 2^10.
-- A server that sends (``-R``) does not know what arrived: its figure is the sent one alone.
-- Before 3.11 the JSON of UDP has one sum: the sender's rate, loss and jitter as the receiver told them.
+- A server that sends (``-R``, ``--bidir``) does not know what arrived: its figure is the sent one alone.
+- Before 3.11 the JSON of UDP has one sum, and up to 3.1 the text one line: the sender's rate, loss and jitter
+  as the receiver told them. The server's rate is 0 there.
+- A jitter longer than the run is the difference of two clocks: invalid.
 - ``-R`` is ``{"direction": "reverse"}``; ``--bidir`` gives ``bidir_forward`` and ``bidir_reverse``,
   each the bandwidth of one direction while both are loaded.
 - With ``-J`` errors exit 0 with an ``error`` key beside numbers of an unfinished run: failed, no number.
 - The text's summary counts when ``iperf Done.`` (client) or the next ``Server listening`` (server) ends it:
-  before that, the line of one stream may look like the sum.
+  before that, the line of one stream may look like the sum. ``--get-server-output`` repeats it: passed over.
 
 Source: iperf3(1), https://software.es.net/iperf/invoking.html.
 """
@@ -31,35 +33,57 @@ from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
 from parsers.text.options import bytes_of, option, words_after
 
 _SUMMARY: Final = re.compile(
-    r"\n\[ *(?P<stream>SUM|\d+)\](?:\[(?P<end>[TR]X-[CS])\])? +[0-9.]+-[0-9.]+ +sec +[0-9.]+ [KMGT]?Bytes +"
+    rf"\n\[ *(?P<stream>SUM|\d+)\](?:\[(?P<end>[TR]X-[CS])\])? +[0-9.]+-(?P<seconds>{NUMBER}) +sec"
+    r" +[0-9.]+ [KMGT]?Bytes +"
     rf"(?P<rate>{NUMBER}) (?P<prefix>[KMGT]?)(?P<unit>bits|Bytes)/sec"
-    rf"(?: +(?P<jitter>{NUMBER}) ms +(?P<lost>{WHOLE})/(?P<sent>{WHOLE}) \([^)\n]*\))?"
-    rf"(?: +(?P<retransmits>{WHOLE}))? +(?P<side>sender|receiver) *(?=\n)"
+    rf"(?: +(?P<jitter>{NUMBER}) ms +(?P<lost>-?{WHOLE}|Unknown)/(?P<sent>{WHOLE})(?: \([^)\n]*\))?)?"
+    rf"(?: +(?P<retransmits>{WHOLE}))?(?: +(?P<side>sender|receiver))? *(?=\n)"
 )
-_RUN_END: Final = re.compile(r"\n(?:iperf Done\.|-{40,}\nServer listening [^\n]*\n-{40,})(?=\n)")
+_RUN_END: Final = re.compile(
+    r"\n(?:iperf Done\.|Server output:|-{40,}\nServer listening [^\n]*\n-{40,})(?=\n)"
+)
 _BEGIN: Final = re.compile(r"\n(?:Connecting to host |Accepted connection from )")
 _VERSION: Final = re.compile(r"\niperf (3\.[\w.+-]{1,40})(?=\n)")
-_ERROR: Final = re.compile(r"\niperf3: ([^\n]+)")
+_ERROR: Final = re.compile(r"\niperf3: (?!OUT OF ORDER)([^\n]+)")
 _BLOCK: Final = re.compile(rf" ({WHOLE}) byte blocks,")
+#: What stands between the intervals and the summary.
+_RULE: Final = "\n- - - - - "
+_CUT: Final = "the JSON ends too early"
+_VALUES: Final = ("received", "sent", "retransmits", "jitter", "loss", "seconds")
+_SERVERS_COPY: Final = "\nServer output:\n"
 _PREFIXES: Final = ("", "K", "M", "G", "T")
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of one or several runs, of the client or the server."""
-    documents = ("\n" + text).split("\n{")
-    for document in documents[1:]:
-        yield from _json("{" + document)
-    if len(documents) == 1:
+    documents = ("\n" + text).split("\n{")[1:]
+    if not documents:
         yield from _text(complete_lines(text), words_after(argv, "iperf3"))
+    events: dict[str, Any] = {}  # of --json-stream, whose whole document may follow it
+    for document in documents:
+        result = _decoded("{" + document)
+        if "event" in result:
+            events = events if result["event"] != "start" else {}
+            events[str(result["event"])] = result.get("data")
+            if result["event"] == "end":
+                yield from _json(events)
+        elif not events:
+            yield from _json(result)
+    if events and "end" not in events:
+        yield from _json({"error": _CUT, **events})
 
 
-def _json(document: str) -> Iterator[Reading]:
-    """Readings of one JSON object, which other text may follow."""
+def _decoded(document: str) -> dict[str, Any]:
+    """A JSON object, which other text may follow; an error, as iperf3 writes it, if it has no end."""
     try:
         result, _ = json.JSONDecoder().raw_decode(document)
     except (RecursionError, ValueError):
-        yield failed("tcp", "bandwidth", "the JSON ends too early")
-        return
+        return {"error": _CUT}
+    return result if isinstance(result, dict) else {}
+
+
+def _json(result: dict[str, Any]) -> Iterator[Reading]:
+    """Readings of one test."""
     start, end = _object(result, "start"), _object(result, "end")
     test = _object(start, "test_start")
     params = {}
@@ -72,25 +96,28 @@ def _json(document: str) -> Iterator[Reading]:
     case = str(test.get("protocol", "TCP")).lower()
     size = None if block is None else int(block)
     run = Reading(case, "bandwidth", None, size, OK, params, version)
-    if case == "udp" and "sum_received" not in end and "sum" in end:
-        alone = _object(end, "sum")  # before 3.11: the sender's rate beside what the receiver told
-        end = {**end, "sum_sent": alone, "sum_received": {**alone, "bits_per_second": None}}
-    if "error" in result or "protocol" not in test or "sum_received" not in end:
+    directions = {"": "reverse" if test.get("reverse") else ""}
+    if {"sum_sent_bidir_reverse", "sum_bidir_reverse"} & set(end):
+        directions = {"": "bidir_forward", "_bidir_reverse": "bidir_reverse"}
+    if "error" in result or "protocol" not in test or not {"sum_received", "sum"} & set(end):
         reason = "the JSON names no protocol" if "protocol" not in test else "no sum of what was received"
         yield failed(case, "bandwidth", str(result.get("error", reason)), run.size, params)
-    elif "sum_received_bidir_reverse" in end:
-        yield from _readings(run, _sums(end, ""), "bidir_forward")
-        yield from _readings(run, _sums(end, "_bidir_reverse"), "bidir_reverse")
-    else:
-        if "accepted_connection" in start and not _object(end, "sum_received").get("bits_per_second"):
-            end = {**end, "sum_received": {}}  # a server that sends does not know what arrived
-        yield from _readings(run, _sums(end, ""), "reverse" if test.get("reverse") else "")
+        return
+    for suffix, direction in directions.items():
+        values = _sums(end, suffix)
+        if "accepted_connection" in start and not values["received"]:
+            values["received"] = None  # a server that sends does not know what arrived
+        yield from _readings(run, values, direction)
 
 
 def _sums(end: dict[str, Any], suffix: str) -> dict[str, float | None]:
     """What the JSON's sums of one direction say."""
     received, sent = _object(end, "sum_received" + suffix), _object(end, "sum_sent" + suffix)
+    if not received:  # UDP before 3.11: the sender's rate beside what the receiver told
+        sent = _object(end, "sum" + suffix)
+        received = {**sent, "bits_per_second": None}
     return {
+        "seconds": _amount(received, "seconds"),
         "received": _amount(received, "bits_per_second", 8),
         "sent": _amount(sent, "bits_per_second", 8),
         "retransmits": _amount(sent, "retransmits"),
@@ -120,13 +147,17 @@ def _readings(run: Reading, values: Mapping[str, float | None], direction: str) 
     if received:
         yield replace(run, value=received)
     elif received is not None or not sent:
-        yield failed(run.case, "bandwidth", "nothing was received", run.size, run.params)
+        reason = "what arrived was not printed" if received is None else "nothing was received"
+        yield failed(run.case, "bandwidth", reason, run.size, run.params)
     if sent:
         status = "invalid: nothing was received" if received == 0 else OK
         yield replace(run, value=sent, status=status, params={**run.params, "side": "send"})
     for metric in ("retransmits", "jitter", "loss") if received != 0 else ():
-        if values[metric] is not None:
-            yield replace(run, metric=metric, value=values[metric])
+        value, seconds = values[metric], values["seconds"]
+        if value is not None:
+            no_jitter = metric == "jitter" and seconds is not None and value > seconds
+            status = "invalid: a jitter longer than the run: two clocks differ" if no_jitter else OK
+            yield replace(run, metric=metric, value=value, status=status)
 
 
 def _text(text: str, words: Sequence[str]) -> Iterator[Reading]:
@@ -138,14 +169,18 @@ def _text(text: str, words: Sequence[str]) -> Iterator[Reading]:
     streams, bitrate = option(words, "-P", "--parallel"), option(words, "-b", "--bitrate", "--bandwidth")
     params = {"streams": streams} if streams and streams != "1" else {}
     params |= {"bitrate": bitrate} if bitrate else {}
-    for body in runs:
+    copies = [False, *(_SERVERS_COPY in body for body in runs)]
+    for body, copy in zip(runs, copies, strict=False):
+        if copy:
+            continue
         end = _RUN_END.search(body)
         if end:
             body = body[: end.start()] + "\n"
         udp = "-u" in words or "--udp" in words or " Datagrams\n" in body
         block = _BLOCK.search(body)
         size = int(block[1]) if block else bytes_of(option(words, "-l", "--length"))
-        case, version = "udp" if udp else "tcp", told[1] if told else ""
+        case = "udp" if udp else "sctp" if "--sctp" in words else "tcp"
+        version = told[1] if told else ""
         run = Reading(case, "bandwidth", None, size, OK, params, version)
         if end:
             yield from _summaries(body, run)
@@ -156,9 +191,14 @@ def _text(text: str, words: Sequence[str]) -> Iterator[Reading]:
 
 def _summaries(body: str, run: Reading) -> Iterator[Reading]:
     """Readings of a finished run's summary lines, by direction."""
-    lines = list(_SUMMARY.finditer(body))
+    rule = body.rfind(_RULE)
+    lines = [
+        line
+        for line in _SUMMARY.finditer(body)
+        if line["side"] or (line["jitter"] and 0 <= rule < line.start())  # up to 3.1, of UDP
+    ]
     lines = [line for line in lines if line["stream"] == "SUM"] or lines
-    directions: dict[str, dict[str, re.Match[str]]] = {}
+    directions: dict[str, dict[str | None, re.Match[str]]] = {}
     mixed = any(bool(line["jitter"]) != (run.case == "udp") for line in lines)
     for line in lines:
         direction = "reverse" if "\nReverse mode, " in body else ""
@@ -172,15 +212,16 @@ def _summaries(body: str, run: Reading) -> Iterator[Reading]:
         yield failed(run.case, "bandwidth", f"the summary {reason}", run.size, run.params)
         return
     for direction, sides in directions.items():
-        values: dict[str, float | None] = dict.fromkeys(("received", "sent", "retransmits", "jitter", "loss"))
-        if sender := sides.get("sender"):
+        values: dict[str, float | None] = dict.fromkeys(_VALUES)
+        if sender := sides.get("sender") or sides.get(None):
             values["sent"] = _rate(sender)
             values["retransmits"] = float(sender["retransmits"]) if sender["retransmits"] else None
-        if receiver := sides.get("receiver"):
-            values["received"] = _rate(receiver)
-            values["jitter"] = float(receiver["jitter"]) / 1e3 if receiver["jitter"] else None
-            sent = int(receiver["sent"] or 0)
-            values["loss"] = int(receiver["lost"]) / sent if sent else None
+        if told := sides.get("receiver") or sides.get(None):
+            values["received"] = _rate(told) if told["side"] else None
+            values["seconds"] = float(told["seconds"])
+            values["jitter"] = float(told["jitter"]) / 1e3 if told["jitter"] else None
+            sent, lost = int(told["sent"] or 0), (told["lost"] or "").removeprefix("Unknown")
+            values["loss"] = int(lost) / sent if sent and lost and int(lost) >= 0 else None
         yield from _readings(run, values, direction)
 
 

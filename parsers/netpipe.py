@@ -1,10 +1,11 @@
-"""NetPIPE (``NPopenmpi``, ``NPmpich2``, ``NPtcp`` …): a ping-pong over message sizes and their neighbours.
+"""NetPIPE 2 to 4 (``NPopenmpi``, ``NPtcp`` …): a ping-pong over message sizes and their neighbours.
 
-A row is ``0:  1 bytes  50 times -->  38.10 Mbps in  0.20 usec`` (stderr), or, where ``-o /dev/stdout``
-sends NetPIPE's output file there as well, size, rate and seconds (``1 38.095238 0.00000020``), which then
-counts. Mbps is 2^20 bits a second: 8 · size / 2^20 / time. The time is half a round trip; streaming
-(``-s``) is no ping-pong and gives no latency. With ``-2`` the rate is that of both directions, and so is
-the size in the file: twice the message's.
+A row is ``0:  1 bytes  50 times -->  38.10 Mbps in  0.20 usec`` (stderr; up to 2.4 in ``sec``), or, where
+``-o /dev/stdout`` sends NetPIPE's output file there as well, size, rate and seconds (``1 38.095238
+0.00000020``), which then counts. Mbps is 2^20 bits a second: 8 · size / 2^20 / time. The time is half a
+round trip; streaming (``-s``) is no ping-pong and gives no latency. With ``-2`` the rate is that of both
+directions, and so is the size in the file: twice the message's. NetPIPE 5, whose rows round the sizes, is
+not read.
 
 Source: netpipe(1), netpipe.c.
 """
@@ -21,8 +22,9 @@ from parsers.text.lines import NUMBER, WHOLE, complete_lines
 
 _FILE_ROW: Final = re.compile(rf"\n *({WHOLE}) ({NUMBER}) +(0\.[0-9]{{8}})(?=\n)")
 _ROW: Final = re.compile(
-    rf"\n *{WHOLE}: +({WHOLE}) bytes +{WHOLE} times --> +({NUMBER}) Mbps in +({NUMBER}) usec(?=\n)"
+    rf"\n *{WHOLE}: +({WHOLE}) bytes +{WHOLE} times --> +({NUMBER}) Mbps in +({NUMBER}) (u?)sec(?=\n)"
 )
+_NETPIPE_5: Final = re.compile(r"\nStart testing with [0-9]{1,9} trials for each message size\n")
 _PROGRAM: Final = re.compile(r"NP[a-z]+2?")
 _STREAM: Final = "\nStreaming in one direction only.\n"
 _BOTH: Final = "\nPassing data in both directions simultaneously.\n"
@@ -37,16 +39,20 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     case = "bidirectional" if _BOTH in text else "stream" if _STREAM in text else "pingpong"
     if case == "pingpong":  # the notes are printed before all rows, but may be lost
         case = "bidirectional" if "-2" in argv else "stream" if "-s" in argv else case
-    rows, a_second = _FILE_ROW.findall(text), 1.0
-    if not rows:
-        rows, a_second = _ROW.findall(text), 1e6
+    of_file = _FILE_ROW.findall(text)
+    rows = of_file or _ROW.findall(text)
+    a_second = 1e6 if rows and rows[0][-1] == "u" else 1.0
+    if _NETPIPE_5.search(text):
+        yield failed(case, "bandwidth", "NetPIPE 5 is not read: its rows round the sizes")
+        return
     error = _ERROR.search(text)
     started = any(_PROGRAM.fullmatch(PurePath(word).name) for word in argv)
     if error or (started and not rows):
         yield failed(case, "bandwidth", error[1] if error else "no row was printed")
         return
-    messages = 2 if case == "bidirectional" and a_second == 1 else 1
-    for size, rate, _ in rows:
-        yield Reading(case, "bandwidth", float(rate) * 2**20 / 8, int(size) // messages)
-    for size, _, time in rows if case != "stream" else ():
+    messages = 2 if case == "bidirectional" and of_file else 1
+    for size, rate, *_ in rows:
+        if float(rate):  # of 0 bytes, which 2.4 sends, it is none
+            yield Reading(case, "bandwidth", float(rate) * 2**20 / 8, int(size) // messages)
+    for size, _, time, *_ in rows if case != "stream" else ():
         yield Reading(case, "latency", float(time) / a_second, int(size) // messages)

@@ -1,4 +1,4 @@
-"""perftest 4.x and later (ib_send, _write, _read, _atomic, each _bw and _lat): RDMA bandwidth, latency, rate.
+"""perftest (ib_send, _write, _read, _atomic, each _bw and _lat): RDMA bandwidth, latency, rate.
 
 A title names the test (``RDMA_Write Bidirectional BW Test``), lines below it the device, the transport and
 the number of queue pairs, then comes a table. Columns count by their headings: options add and drop some.
@@ -13,7 +13,9 @@ the number of queue pairs, then comes a table. Columns count by their headings: 
 - The server's tables are invalid: its clock starts before the client's, and it may print the last size only.
 - A reason that stands beside a table (stderr) spoils it: a client whose server was killed prints a row and
   exits 0.
-- ``--out_json`` writes no JSON and no unit; which unit it is follows from the message rate.
+- Where a set-up line contradicts the command line (``-m 8192``, ``Mtu: 4096[B]``) the numbers are invalid.
+- A table without its closing rule ended early where ``-a`` or its rows promise more: also a failure.
+- ``--out_json`` writes no unit, and once wrote no JSON; which unit it is follows from the message rate.
 - ``--output=…`` prints a bare number, which only the command line explains.
 
 Source: ``perftest_parameters.h``, ``perftest_resources.c`` of its sources; ``--help``.
@@ -35,14 +37,23 @@ from parsers.text.tables import rows_of
 
 _PROGRAM: Final = re.compile(r"ib_(?:send|write|read|atomic)_(?:bw|lat)")
 _TITLE: Final = re.compile(
-    r"\n {8,30}((?:RDMA_Write|RDMA_Read|Send|Atomic) [A-Za-z_ ]{2,80}) Test[ \t]*(?=\n)"
+    r"\n {8,30}((?:RDMA_Write(?:_imm)?|RDMA_Read|Send|Atomic) [A-Za-z_ ]{2,80}) Test[ \t]*(?=\n)"
 )
 _HEADING: Final = re.compile(r"\n (#bytes[^\n]*)(?=\n)")
 _NUMBER: Final = rf"{NUMBER}|-?nan|-?inf"
 _SET_UP: Final = {
-    "connection": re.compile(r"\n Connection type +: (\w+)"),
-    "device": re.compile(r"\tDevice {1,20}: (\S+)"),
+    "connection": re.compile(r"\n ?Connection type +: (\w+)"),
+    "device": re.compile(r"[ \t]Device {1,20}: (\S+)"),
     "qps": re.compile(r"\n Number of qps +: ([0-9]{1,9})\b"),
+    "MTU": re.compile(r"\n ?Mtu +: ([0-9]{1,9})(?=\[B\]\n|\n)"),
+}
+_RULE: Final = re.compile(r"\n-{40,}(?=\n)")
+#: What the command line may ask for, and by which options.
+_ASKED: Final = {
+    "connection": ("-c", "--connection"),
+    "device": ("-d", "--ib-dev"),
+    "qps": ("-q", "--qp"),
+    "MTU": ("-m", "--mtu"),
 }
 _SERVER: Final = "* Waiting for client to connect... *"
 _COLUMN: Final = re.compile(r"#\w+|\S+(?: \S+)*")
@@ -50,7 +61,7 @@ _PART: Final = re.compile(r"\n (Local|Remote) results:")
 _BARE: Final = re.compile(rf"\n({NUMBER})[ \t]*(?=\n)")
 _NO_DEVICE: Final = re.compile(r"\n ?(Did not detect devices|Failed to get IB devices list[^\n]*)")
 _REASON: Final = re.compile(
-    r"\n ?((?:[a-z]\w{0,39}: )?(?:Couldn't|Unable to|Failed|Error|ERROR|Invalid"
+    r"\n ?((?:[a-z]\w{0,39}: )?(?!Unable to validat)(?:Couldn't|Unable to|Failed|Error|ERROR|Invalid"
     r"|Completion with error|IB device|Gid index|Max message size|Message size"
     r"|Duration mode|Iteration num|unrecognized option)[^\n]*)"
 )
@@ -72,10 +83,17 @@ _QUANTITIES: Final[dict[str, tuple[str, float, dict[str, str]]]] = {
 _READ: Final = ("BW peak", "BW average", "MsgRate", *_QUANTITIES)
 _KNOWN_UNITS: Final = ("", *_UNITS, "Mpps", "usec", "%")
 _JSON_FIELD: Final = re.compile(r'\n[ \t]*"?([\w.]{1,40})"? ?: ?"?([^",\n{]{1,60})"?,?[ \t]*(?=\n)')
-_JSON_SET_UP: Final = {"Connection_type": "connection", "Device": "device", "Number_of_qps": "qps"}
+_JSON_SET_UP: Final = {
+    "Connection_type": "connection",
+    "Device": "device",
+    "Number_of_qps": "qps",
+    "Mtu": "MTU",
+}
 _DEFAULT_SIZE: Final = {"bw": "65536", "lat": "2"}
 #: The option, perhaps behind others without a value in the same word.
 _CYCLES: Final = re.compile(r"-[aebFgNORHUz]*C|--report-cycles")
+_ALL_SIZES: Final = re.compile(r"-[abeFgNORHUzC]*a[abeFgNORHUzC]*|--all")
+_LARGEST: Final = 1 << 23
 _IN_CYCLES: Final = "invalid: -C prints clock cycles under a heading of microseconds"
 _OF_SERVER: Final = "invalid: printed by the server: the client's figures count"
 #: How far bandwidth and message rate may differ beyond their rounding.
@@ -92,16 +110,18 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     clients = _IN_CYCLES if not reason and any(map(_CYCLES.fullmatch, words)) else spoilt
     end = 0
     for title, body in sections(_TITLE, text):
-        yield from _test(title[1], body, _OF_SERVER if _SERVER in text[end : title.start()] else clients)
+        status = _OF_SERVER if _SERVER in text[end : title.start()] else clients
+        yield from _test(title[1], body, status, words)
         end = title.end()
     if not end:
-        yield from _json(text, spoilt) or _without_title(text, program, words)
+        yield from _json(text, spoilt, words) or _without_title(text, program, words)
 
 
-def _test(title: str, body: str, status: str) -> Iterator[Reading]:
+def _test(title: str, body: str, status: str, words: Sequence[str]) -> Iterator[Reading]:
     """Readings of a test's tables; of a test without a row, its failure."""
     set_up = {name: match[1] for name, pattern in _SET_UP.items() if (match := pattern.search(body))}
     case, params = _qualified(title, set_up)
+    status = status if status != OK else _as_asked(set_up, words)
     any_row, end = False, 0
     for heading, lines in sections(_HEADING, body):
         part = _PART.search(body, end, heading.start() + 1)
@@ -119,8 +139,22 @@ def _test(title: str, body: str, status: str) -> Iterator[Reading]:
         cells = [dict(zip(columns, row, strict=True)) for row in rows]
         readings = [each for row in cells for each in _row(row, unit, case, own, status)]
         yield from (reading for _, reading in sorted(readings, key=itemgetter(0)))  # column by column
+        sizes = [int(row["#bytes"]) for row in cells]
+        sweep = len(set(sizes)) > 1 or any(map(_ALL_SIZES.fullmatch, words))
+        if sweep and max(sizes, default=_LARGEST) < _LARGEST and not _RULE.search(lines) and status == OK:
+            yield failed(case, _metric(case), f"the table ended early, at {max(sizes)} bytes", params=own)
     if not any_row:
         yield _failure(case, params, body)
+
+
+def _as_asked(set_up: Mapping[str, str], words: Sequence[str]) -> str:
+    """The status of a test: ok only where what it printed of itself is what its command line asked for."""
+    for name, flags in _ASKED.items():
+        asked, got = option(words, *flags), set_up.get(name)
+        dual_port = name == "qps" and {"-O", "--dualport"} & set(words)  # doubles them
+        if asked and got and asked != got and not dual_port:
+            return f"invalid: asked for {name} {asked}, got {got}"
+    return OK
 
 
 def _qualified(title: str, set_up: Mapping[str, str]) -> tuple[str, dict[str, str]]:
@@ -132,7 +166,10 @@ def _qualified(title: str, set_up: Mapping[str, str]) -> tuple[str, dict[str, st
     params = {"direction": "bidir"} if "Bidirectional" in words else {}
     if words[0] == "Atomic":
         params["operation"] = "compare_swap" if "SWAP" in words else "fetch_add"
-    params |= {name: value for name, value in set_up.items() if (name, value) != ("qps", "1")}
+    elif "imm" in words:
+        params["operation"] = "write_with_imm"
+    kept = {name: value for name, value in set_up.items() if name != "MTU"}
+    params |= {name: value for name, value in kept.items() if (name, value) != ("qps", "1")}
     return f"ib_{words[0].lower()}_{'bw' if 'BW' in words else 'lat'}", params
 
 
@@ -141,11 +178,14 @@ def _row(
 ) -> Iterator[tuple[int, Reading]]:
     """Readings of a row (column → cell) with their order; unit: of bandwidths in B/s, 0 if there are none."""
     size = int(row["#bytes"])
-    if unit and "MsgRate" in row:
+    if "#sl" in row:
+        params = {**params, "sl": row["#sl"]}
+    if unit:
         value, checked = _bandwidth(row, unit, status)
         if value:
             yield 0, Reading(case, "bandwidth", value, size, checked, params)
-            yield 1, Reading(case, "message_rate", value / size, size, checked, params)
+            if "MsgRate" in row:  # not before 2.0
+                yield 1, Reading(case, "message_rate", value / size, size, checked, params)
         else:
             yield 0, failed(case, "bandwidth", f"the result is {row['BW average']}", size, params)
         peak = float(row.get("BW peak", 0))
@@ -160,8 +200,10 @@ def _row(
 def _bandwidth(row: Mapping[str, str], unit: float, status: str) -> tuple[float, str]:
     """Bandwidth in B/s, 0 if it failed, and its status: as printed, or from the message rate where that was
     printed more exactly."""
-    size, average, rate = int(row["#bytes"]), row["BW average"], row["MsgRate"]
+    size, average, rate = int(row["#bytes"]), row["BW average"], row.get("MsgRate")
     bandwidth, error = float(average) * unit, _rounding(average) * unit
+    if rate is None:
+        return bandwidth if 0 < bandwidth < inf else 0.0, status
     from_rate, rate_error = float(rate) * 1e6 * size, _rounding(rate) * 1e6 * size
     if not (size and 0 < bandwidth + from_rate < inf):
         return 0.0, status
@@ -204,13 +246,14 @@ def _without_title(text: str, program: str, words: Sequence[str]) -> Iterator[Re
         yield _failure(program or "perftest", {}, text)
 
 
-def _json(text: str, status: str) -> list[Reading]:
+def _json(text: str, status: str, words: Sequence[str]) -> list[Reading]:
     """Readings of a ``--out_json`` file; none if `text` is no such file, or only a part of one."""
     fields = dict(_JSON_FIELD.findall(text)) if text.startswith("\n{") and text.endswith("}\n") else {}
     test, size = fields.get("test", ""), fields.get("MsgSize", "")
     if not test.endswith("_Test") or not re.fullmatch(WHOLE, size):
         return []
     set_up = {name: fields[key] for key, name in _JSON_SET_UP.items() if key in fields}
+    status = status if status != OK else _as_asked(set_up, words)
     case, params = _qualified(test.removesuffix("_Test"), set_up)
     numbers = {key: number for key, number in fields.items() if re.fullmatch(_NUMBER, number)}
     row = {"#bytes": size} | {key.replace("BW_", "BW "): number for key, number in numbers.items()}

@@ -1,11 +1,12 @@
-"""sockperf 3.x: ping-pong and under-load latency with percentiles, one-way throughput, over UDP and TCP.
+"""sockperf (2.5 to 3.10): ping-pong and under-load latency with percentiles, one-way throughput; UDP, TCP.
 
-Colour codes stand in the text also when it goes to a file. What the numbers really are:
+What the numbers really are:
 
 - Latency is half the round trip in µs; with ``--full-rtt`` ("Round trip is") the whole one, halved here.
   Percentiles, min, max and standard deviation are readings with ``{"statistic": "p99"}`` and so on.
 - ``MBps`` is 2^20 bytes per second (``GBps`` 1000 of those; with ``--increase_output_precision`` the MiB
-  figure is labelled GBps): bandwidth is the message rate times the message size.
+  figure is labelled GBps, and 2.x counts IP's headers): bandwidth is the message rate times the message size,
+  of ``--range`` the average one.
 - Throughput counts what the sender queued, not what arrived, and says so without any server too over UDP:
   it is ``{"side": "send"}``.
 - A latency counts only where no message was dropped, duplicated or out of order; else it is invalid.
@@ -15,7 +16,9 @@ Colour codes stand in the text also when it goes to a file. What the numbers rea
 subcommand, a latency is ``tcp_latency`` (``latency`` in a full log). The message size comes from the
 text or the command line, else it is 14.
 
-Source: sockperf(3), ``client.cpp`` of its sources (3.7).
+Up to 3.5 the average is ``avg-lat=``, from 3.8 on more follows the standard deviation.
+
+Source: sockperf(3), ``client.cpp`` of its sources.
 """
 
 from __future__ import annotations
@@ -28,27 +31,29 @@ from npc.records.reading import OK, Reading, failed
 from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
 from parsers.text.options import bytes_of, option, words_after
 
-_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
-_BANNER: Final = re.compile(r"\nsockperf: == version #([0-9.]*)[^\n]*(?=\n)")
+_BANNER: Final = re.compile(r"\nsockperf: +== version #([0-9.]*)[^\n]*(?=\n)")
 _SERVER: Final = re.compile(r"\nsockperf: =+ Printing statistics for Server No: ([0-9]{1,18})(?=\n)")
-_TARGET: Final = re.compile(r"\n\[ *\d+\] IP = [^\n]* # (TCP|UDP)(?=\n)")
+_TARGET: Final = re.compile(r"\n\[ *\d+\] (?:IP|ADDR) = [^\n]* # (TCP|UDP)(?=\n)")
 _SIZE: Final = re.compile(
-    r"test was performed,? using (?:msg-size=|[^\n]{0,300}? --msg-size=)([0-9]{1,18})\b"
+    r"test was performed(?:,? using (?:average )?msg-size=| using the [^\n]{0,300}? --msg-size=)"
+    r"([0-9]{1,18})\b(?: \(\+/-([0-9]{1,18})\))?"
 )
 _RATE: Final = re.compile(r"\nsockperf: Summary: Message Rate is ([0-9]{1,18}) \[msg/sec\]")
 _MIB: Final = re.compile(rf"\nsockperf: Summary: BandWidth is ({NUMBER}) MBps \(")
-_AVERAGE: Final = re.compile(rf"\nsockperf: =+> avg-(latency|rtt)=({NUMBER}) \(std-dev=({NUMBER})\)(?=\n)")
+_AVERAGE: Final = re.compile(
+    rf"\nsockperf: =+> avg-(lat|latency|rtt)= *({NUMBER}) \(std-dev=(?:({NUMBER})|-?nan)(?:,[^\n]*)?\)(?=\n)"
+)
 _LOST: Final = re.compile(
-    rf"\nsockperf: # dropped messages = ({WHOLE}); # duplicated messages = ({WHOLE});"
-    rf" # out-of-order messages = ({WHOLE})(?=\n)"
+    rf"\nsockperf: # dropped (?:messages|packets) = ({WHOLE}); # duplicated (?:messages|packets) = ({WHOLE});"
+    rf" # out-of-order (?:messages|packets) = ({WHOLE})(?=\n)"
 )
 _POINT: Final = re.compile(
-    rf"\nsockperf: ---> (percentile {NUMBER}|<MAX> observation|<MIN> observation) = *({NUMBER})(?=\n)"
+    rf"\nsockperf: ---> (percentile +{NUMBER}|<MAX> observation|<MIN> observation) = *({NUMBER})(?=\n)"
 )
 _REASON: Final = re.compile(
     r"\n(?:sockperf: )?(ERROR: [^\n]*(?:\n \([^\n]*\))?|'-[^\n]* Invalid [^\n]*"
     r"|Usage: sockperf <subcommand>|No messages were (?:sent|received from)[^\n]*"
-    r"|No valid observations [^\n]*)"
+    r"|No valid observations [^\n]*|Test ends uncompleted[^\n]*|Test end before test start[^\n]*)"
 )
 _SHORT: Final = {"pp": "ping_pong", "ul": "under_load", "tp": "throughput", "pb": "playback", "sr": "server"}
 _DEFAULT_SIZE: Final = "14"
@@ -56,7 +61,7 @@ _DEFAULT_SIZE: Final = "14"
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of one or several runs of a client; of a server, its failure."""
-    text, words = _COLOUR.sub("", complete_lines(text)), words_after(argv, "sockperf")
+    text, words = complete_lines(text), words_after(argv, "sockperf")
     runs = [(banner[1], body) for banner, body in sections(_BANNER, text)]
     for version, body in runs or [("", text)]:
         yield from _run(version, body, words)
@@ -69,18 +74,22 @@ def _run(version: str, body: str, words: Sequence[str]) -> list[Reading]:
     if words:
         subcommand = _SHORT.get(words[0], words[0].replace("-", "_"))
         subcommand = subcommand if subcommand in _SHORT.values() else ""
+    if subcommand:
         protocol = "tcp" if "--tcp" in words else "udp"
         size = bytes_of(option(words, "-m", "--msg-size") or _DEFAULT_SIZE)
-    options = {"mps": option(words, "--mps"), "msg_size_range": option(words, "-r", "--range")}
+    options = {"mps": option(words, "--mps", "--pps"), "msg_size_range": option(words, "-r", "--range")}
     params = {name: value for name, value in options.items() if value}
     target, printed, reason = _TARGET.search(body), _SIZE.search(body), _REASON.search(body)
     if target:
         protocol = target[1].lower()
     if printed or subcommand == "server":
         size = int(printed[1]) if printed and subcommand != "server" else None
+    if printed and printed[2]:
+        params["msg_size_range"] = printed[2]
     prefix, test = f"{protocol}_" if protocol else "", subcommand or "latency"
     found = []
-    for case, metric, value, status, own in (*_throughput(body, size), *_latencies(body, test)):
+    mib = None if version.startswith("2.") else _MIB.search(body)
+    for case, metric, value, status, own in (*_throughput(body, size, mib), *_latencies(body, test)):
         status = f"invalid: {reason[1]}" if reason else status
         found.append(Reading(prefix + case, metric, value, size, status, {**params, **own}, version))
     if not found and (reason or "[CLIENT]" in body or subcommand not in ("server", "")):
@@ -93,15 +102,18 @@ def _run(version: str, body: str, words: Sequence[str]) -> list[Reading]:
 _Number: TypeAlias = tuple[str, str, float, str, dict[str, str]]
 
 
-def _throughput(body: str, size: int | None) -> Iterator[_Number]:
-    """Message rate and bandwidth of what was sent."""
-    rate, mib = _RATE.search(body), _MIB.search(body)
+def _throughput(body: str, size: int | None, mib: re.Match[str] | None) -> Iterator[_Number]:
+    """Message rate and bandwidth of what was sent; `mib` is the printed one, for a size that is not known."""
+    rate = _RATE.search(body)
     if rate and int(rate[1]):
         yield "throughput", "message_rate", float(rate[1]), OK, {"side": "send"}
-        if size is not None:
-            yield "throughput", "bandwidth", float(rate[1]) * size, OK, {"side": "send"}
-        elif mib:
-            yield "throughput", "bandwidth", float(mib[1]) * 2**20, OK, {"side": "send"}
+        printed = float(mib[1]) * 2**20 if mib else None
+        bandwidth = printed if size is None else float(rate[1]) * size
+        status = OK
+        if bandwidth and printed and abs(bandwidth - printed) > 1000:  # of 2^20, three decimals
+            status = f"invalid: {rate[1]} messages of {size} bytes a second are not {mib[1]} MBps"
+        if bandwidth:
+            yield "throughput", "bandwidth", bandwidth, status, {"side": "send"}
 
 
 def _latencies(body: str, test: str) -> Iterator[_Number]:
@@ -109,10 +121,11 @@ def _latencies(body: str, test: str) -> Iterator[_Number]:
     for server, block in sections(_SERVER, body):
         average = _AVERAGE.search(block)
         if average:
-            status, a_second = _validity(block), 1e6 if average[1] == "latency" else 2e6
+            status, a_second = _validity(block), 2e6 if average[1] == "rtt" else 1e6
             params = {} if server[1] == "0" else {"server": server[1]}
             yield test, "latency", float(average[2]) / a_second, status, params
-            for label, number in (("stdev", average[3]), *_POINT.findall(block)):
+            deviation = [("stdev", average[3])] if average[3] else []  # of one observation it is nan
+            for label, number in (*deviation, *_POINT.findall(block)):
                 own = {**params, "statistic": _statistic(label)}
                 yield test, "latency", float(number) / a_second, status, own
 

@@ -11,11 +11,12 @@ WHOLE: Final = r"[0-9]{1,18}"
 NUMBER: Final = r"[0-9]{1,18}(?:\.[0-9]{1,18})?"
 #: A number that may have an exponent.
 SCIENTIFIC: Final = rf"{NUMBER}(?:[eE][-+]?[0-9]{{1,3}})?"
-
+_DIGIT: Final = re.compile("[0-9]")
 
 #: Colours of a terminal, and the time of day that a log puts before a line.
 _DECORATION: Final = re.compile(
     r"\x1b\[[0-9;]{0,20}[A-Za-z]"
+    r"|^(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} [ 0-9][0-9] [0-9]{2}:[0-9]{2}:[0-9]{2}(?: [0-9]{4})?(?:[ \t]|$)"
     r"|^\[?[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:]{8}(?:[.,][0-9]{1,9})?(?:Z|[+-][0-9:]{4,5})?\]?[ \t]",
     re.MULTILINE,
 )
@@ -29,14 +30,17 @@ _RANKS: Final = (re.compile(r"[0-9]{1,7}: ?"), re.compile(r"\[[0-9]{1,7}\] ?"))
 def complete_lines(text: str) -> str:
     """`text` up to its last line end, led by one more, with ``\\n`` as the only line end.
 
-    So every line that is there stands between two line ends and was written to its end. Colours, and what a
+    So every line that is there stands between two line ends and was written to its end; a last line without a
+    digit (``iperf Done.``) needs no line end of its own, as no number in it can be cut. Colours, and what a
     launcher or a log put before the lines, are gone.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return "\n" + _undecorated(text[: text.rfind("\n") + 1])
+    whole, end, last = text.rpartition("\n")
+    closing = bool(last.strip()) and not _DIGIT.search(last)
+    return "\n" + undecorated(text + "\n" if closing else whole + end)
 
 
-def _undecorated(text: str) -> str:
+def undecorated(text: str) -> str:
     """`text` without colours, times of day, and tags of ranks; a bare rank only where every line has one."""
     text = _DECORATION.sub("", text)
     if tags := len(_TAG.findall(text)):

@@ -13,8 +13,9 @@ the protocol, size the block (``-l``) where it is known.
 - ``-R`` is ``{"direction": "reverse"}``; ``--bidir`` gives ``bidir_forward`` and ``bidir_reverse``,
   each the bandwidth of one direction while both are loaded.
 - With ``-J`` errors exit 0 with an ``error`` key beside numbers of an unfinished run: failed, no number.
-- The text's summary counts when ``iperf Done.`` (client) or the next ``Server listening`` (server) ends it:
-  before that, the line of one stream may look like the sum. ``--get-server-output`` repeats it: passed over.
+- The text's summary counts when ``iperf Done.`` (client) or the next ``Server listening`` (server) ends it;
+  before that, the line of one stream may look like the sum. A server with ``-1`` prints neither.
+  ``--get-server-output`` repeats what the client has told: passed over.
 
 Source: iperf3(1), https://software.es.net/iperf/invoking.html.
 """
@@ -44,6 +45,7 @@ _RUN_END: Final = re.compile(
 )
 _BEGIN: Final = re.compile(r"\n(?:Connecting to host |Accepted connection from )")
 _VERSION: Final = re.compile(r"\niperf (3\.[\w.+-]{1,40})(?=\n)")
+_STREAM: Final = re.compile(r"\n\[ *(\d+)\] local ")
 _ERROR: Final = re.compile(r"\niperf3: (?!OUT OF ORDER)([^\n]+)")
 _BLOCK: Final = re.compile(rf" ({WHOLE}) byte blocks,")
 #: What stands between the intervals and the summary.
@@ -169,24 +171,32 @@ def _text(text: str, words: Sequence[str]) -> Iterator[Reading]:
     streams, bitrate = option(words, "-P", "--parallel"), option(words, "-b", "--bitrate", "--bandwidth")
     params = {"streams": streams} if streams and streams != "1" else {}
     params |= {"bitrate": bitrate} if bitrate else {}
-    copies = [False, *(_SERVERS_COPY in body for body in runs)]
-    for body, copy in zip(runs, copies, strict=False):
-        if copy:
+    one_off, copy = not error and bool({"-1", "--one-off"} & set(words)), False
+    for body in runs:
+        repeated, copy = copy, _SERVERS_COPY in body
+        if repeated:
             continue
         end = _RUN_END.search(body)
         if end:
             body = body[: end.start()] + "\n"
+        ended = end or (one_off and _summed_up(body))
         udp = "-u" in words or "--udp" in words or " Datagrams\n" in body
         block = _BLOCK.search(body)
         size = int(block[1]) if block else bytes_of(option(words, "-l", "--length"))
         case = "udp" if udp else "sctp" if "--sctp" in words else "tcp"
         version = told[1] if told else ""
         run = Reading(case, "bandwidth", None, size, OK, params, version)
-        if end:
+        if ended:
             yield from _summaries(body, run)
         else:
-            reason = error[1] if error else "the text ends before the summary"
+            reason = error[1] if error else "no closing line: the run may be incomplete"
             yield failed(run.case, "bandwidth", reason, size, params)
+
+
+def _summed_up(body: str) -> bool:
+    """Whether every stream of a run has a line of the summary; a server with ``-1`` prints no other end."""
+    told = {line["stream"] for line in _SUMMARY.finditer(body) if line["side"]}
+    return bool(told) and told >= set(_STREAM.findall(body))
 
 
 def _summaries(body: str, run: Reading) -> Iterator[Reading]:

@@ -28,6 +28,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
 from npc.records.reading import OK, Reading, failed
+from npc.validity.arithmetic import contradiction
 from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
 from parsers.text.options import bytes_of, option, words_after
 
@@ -105,15 +106,16 @@ _Number: TypeAlias = tuple[str, str, float, str, dict[str, str]]
 def _throughput(body: str, size: int | None, mib: re.Match[str] | None) -> Iterator[_Number]:
     """Message rate and bandwidth of what was sent; `mib` is the printed one, for a size that is not known."""
     rate = _RATE.search(body)
-    if rate and int(rate[1]):
-        yield "throughput", "message_rate", float(rate[1]), OK, {"side": "send"}
-        printed = float(mib[1]) * 2**20 if mib else None
-        bandwidth = printed if size is None else float(rate[1]) * size
-        status = OK
-        if bandwidth and printed and abs(bandwidth - printed) > 1000:  # of 2^20, three decimals
-            status = f"invalid: {rate[1]} messages of {size} bytes a second are not {mib[1]} MBps"
-        if bandwidth:
-            yield "throughput", "bandwidth", bandwidth, status, {"side": "send"}
+    if not (rate and int(rate[1])):
+        return
+    yield "throughput", "message_rate", float(rate[1]), OK, {"side": "send"}
+    printed, lie = float(mib[1]) * 2**20 if mib else 0.0, ""
+    bandwidth = printed if size is None else float(rate[1]) * size
+    if printed:
+        lie = contradiction(printed, bandwidth, 1.0, rate_step=2**20 / 1000)
+    if bandwidth:
+        status = f"invalid: {lie}" if lie else OK
+        yield "throughput", "bandwidth", bandwidth, status, {"side": "send"}
 
 
 def _latencies(body: str, test: str) -> Iterator[_Number]:

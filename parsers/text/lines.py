@@ -16,7 +16,7 @@ _DIGIT: Final = re.compile("[0-9]")
 #: Colours of a terminal, and the time of day that a log puts before a line.
 _DECORATION: Final = re.compile(
     r"\x1b\[[0-9;]{0,20}[A-Za-z]"
-    r"|^(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} [ 0-9][0-9] [0-9]{2}:[0-9]{2}:[0-9]{2}(?: [0-9]{4})?(?:[ \t]|$)"
+    r"|^[A-Z][a-z]{2} (?:[A-Z][a-z]{2} [ 0-9][0-9] [0-9:]{8} [0-9]{4}|[ 0-9][0-9] [0-9:]{8})(?:[ \t]|$)"
     r"|^\[?[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:]{8}(?:[.,][0-9]{1,9})?(?:Z|[+-][0-9:]{4,5})?\]?[ \t]",
     re.MULTILINE,
 )

@@ -12,6 +12,12 @@ TEXTS = [
     ("imb", "PingPong.txt"),
     ("qperf", "conf.txt"),
     ("nccl", "alltoall_rccl.txt"),
+    ("iperf3", "tcp_text.txt"),
+    ("iperf3", "tcp_json.txt"),
+    ("perftest", "ib_write_bw_q4.client.txt"),
+    ("sockperf", "tcp_pp_m14.txt"),
+    ("nuttcp", "tcp_v.txt"),
+    ("netpipe", "pingpong_stderr.txt"),
 ]
 
 
@@ -26,6 +32,8 @@ TEXTS = [
         "Mon Nov 23 01:53:04 2026[1,0]<stdout>:",
         "2026-11-23T01:53:04.123456Z ",
         "[2026-11-23 01:53:04] ",
+        "Mon Nov  2 01:53:04 2026 ",
+        "Nov 23 01:53:04 ",
         "0: ",
         "12: ",
         "[0] ",
@@ -41,3 +49,22 @@ def test_what_stands_before_every_line(tool: str, name: str, before: str) -> Non
 def test_a_log_of_several_commands_with_a_label_on_some_lines_only_is_left_alone() -> None:
     text = "[0] first\nsecond\n"
     assert parsers.text.lines.complete_lines(text) == "\n" + text
+
+
+@pytest.mark.parametrize(
+    ("tool", "name"),
+    [
+        ("iperf3", "tcp_text.txt"),
+        ("iperf3", "tcp_json.txt"),
+        ("perftest", "ib_write_bw_a.client.txt"),
+        ("perftest", "ib_write_bw_gbits_json.client.json.txt"),
+        ("patterns", "pingpong_2.txt"),
+    ],
+)
+def test_a_closing_line_without_a_number_needs_no_line_end(tool: str, name: str) -> None:
+    text = text_of(tool, name)
+    assert parsers.parse(tool, text.rstrip("\n")) == parsers.parse(tool, text)
+
+
+def test_a_last_line_that_may_have_lost_digits_is_no_line() -> None:
+    assert parsers.text.lines.complete_lines("a 1\nb 2") == "\na 1\n"

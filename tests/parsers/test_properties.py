@@ -208,36 +208,6 @@ def test_line_ends_do_not_matter(tool: str, newline: str) -> None:
             assert parsers.parse(tool, text.replace("\n", newline), argv) == parsers.parse(tool, text, argv)
 
 
-@pytest.mark.parametrize(
-    "label",
-    [
-        "[1,0]<stdout>:",
-        "[prterun-n01-1234@1,0]<stdout>: ",
-        "Mon Nov 23 02:10:01 2026[1,0]<stdout>:",
-        "0: ",
-        " 3: ",
-        "[0] ",
-        "2026-11-23T02:10:01.123456789Z ",
-        "[2026-11-23 02:10:01] ",
-        "Nov 23 02:10:01 ",
-        "Mon Nov  2 02:10:01 2026 ",
-        "\x1b[0;32m",
-    ],
-)
-@pytest.mark.parametrize("tool", TOOLS)
-def test_labels_before_every_line_do_not_matter(tool: str, label: str) -> None:
-    """Of a launcher, of a log; a blank behind the label of an empty line may be lost."""
-    text = own_text(tool)
-    labelled = "".join((label + line).rstrip(" ") for line in text.splitlines(keepends=True))
-    assert parsers.parse(tool, labelled) == parsers.parse(tool, text)
-
-
-def test_a_number_of_the_rows_themselves_is_no_label() -> None:
-    rows = "  0:       1 bytes     50 times -->     38.15 Mbps in       0.20 usec\n"
-    rows += rows.replace("0: ", "1: ", 1).replace(" 1 b", " 2 b").replace("38.15", "76.29")
-    assert [reading.size for reading in parsers.parse("netpipe", rows)] == [1, 2, 1, 2]
-
-
 #: What each parser looks for.
 HEADS = {
     "qperf": [

@@ -48,11 +48,12 @@ types:
 quick:
 	$(python) -m pytest -n 2 --dist loadfile -m "not slow" --timeout=300 --durations=5
 
-# Most slow tests wait for jobs, tools and guests, so more of them run than there are CPUs; what measures runs
-# alone.
-side_by_side := -n 3 --dist loadgroup --no-loadscope-reorder
+# Most slow tests wait for jobs, tools and guests, so more of them run than there are CPUs. What
+# network tools measure over links of their own is not judged on a full one; what measures the machine runs alone.
+side_by_side := --dist loadgroup --no-loadscope-reorder --timeout=300
 test: check setup-mpi
-	$(python) -m pytest $(side_by_side) -m "slow and not measures" --timeout=300 --durations=15
+	$(python) -m pytest -n 4 $(side_by_side) -m "slow and not links and not measures" --durations=15
+	$(python) -m pytest -n 2 $(side_by_side) -m links --durations=5
 	$(python) -m pytest -m measures --timeout=300 --durations=5
 
 test-rdma: setup-test

@@ -169,9 +169,9 @@ def test_tags_select_steps_and_no_tag_means_all(tmp_path: Path, tags: str, expec
 @pytest.mark.parametrize(
     ("benchmark", "jobs", "numbers"),
     [
-        pytest.param("qperf", 2, 2, marks=pytest.mark.measures),
-        pytest.param("sockperf", 2, 5, marks=pytest.mark.measures),
-        pytest.param("iperf3", 1, 2, marks=pytest.mark.measures),
+        pytest.param("qperf", 2, 2, marks=pytest.mark.links),
+        pytest.param("sockperf", 2, 5, marks=pytest.mark.links),
+        pytest.param("iperf3", 1, 2, marks=pytest.mark.links),
         ("osu", 2, 9),
         ("stream", 1, 4),
         ("likwid", 1, 3),

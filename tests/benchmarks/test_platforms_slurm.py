@@ -78,7 +78,7 @@ def tcp_bandwidths(records: list[Record]) -> list[float]:
 # -- the benchmarks ------------------------------------------------------------------------------------
 
 
-@pytest.mark.measures
+@pytest.mark.links
 def test_the_network_benchmarks_run_on_two_nodes_and_their_bytes_cross_the_link(
     cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -263,7 +263,7 @@ def test_memory_from_end_to_end_without_a_terminal(tmp_path: Path) -> None:
     assert triad and all(f'href="{record.raw}"' in page for record in triad)
 
 
-@pytest.mark.measures
+@pytest.mark.links
 @pytest.mark.slow
 def test_network_from_end_to_end_on_a_terminal(tmp_path: Path) -> None:
     """Run on a pseudo-terminal, which sees what runs and how far it is."""

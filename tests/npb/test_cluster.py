@@ -53,7 +53,7 @@ def suspects(folder: Path) -> list[str]:
     return [whom_of(suspect) for row in rows for suspect in row["verdict"]["suspects"]]
 
 
-@pytest.mark.measures
+@pytest.mark.links
 def test_shaped_links_are_measured_within_three_percent(cluster: Cluster, tmp_path: Path) -> None:
     for host in ("n1", "n2"):
         cluster.shape(host, 100)
@@ -110,7 +110,7 @@ def test_who_is_slow_is_named_and_nobody_else(
     assert suspects(out) == named, text
 
 
-@pytest.mark.measures
+@pytest.mark.links
 def test_a_slow_uplink_is_named_where_the_switches_are_known(tmp_path: Path) -> None:
     with Cluster(tmp_path, 8) as eight:
         (tmp_path / "switches").write_text("leaf1: n[1-2]\nleaf2: n[3-4]\nleaf3: n[5-6]\nleaf4: n[7-8]\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +14,19 @@ from npc.records.record import read_csv
 from npc.statistics.medians import summarise
 from roofline.fit_commands import fit, predict
 from tests.lab.netns import Cluster
-from tests.lab.npb_job import needs_root
+from tests.lab.npb_job import Job, needs_root
 
-pytestmark = [pytest.mark.slow, pytest.mark.measures, pytest.mark.netns, needs_root]
+pytestmark = [pytest.mark.slow, pytest.mark.links, pytest.mark.netns, needs_root]
 
 RATE_MBIT = 100.0
 #: Payload of a full TCP segment over its bytes on an Ethernet's wire, without preamble and gap.
 GOODPUT = RATE_MBIT / 8 * 1e6 * 1448 / 1514
 
 
-def measure(cluster: Cluster, folder: Path, *words: str) -> Path:
-    """A qperf sweep from the second host to the first; the folder with its records."""
-    job = cluster.job(
-        "--servercmd", "qperf", "--killserver", "--benchmark", "qperf", "--output", str(folder), *words
-    )  # fmt: skip
-    try:
-        ended = job.wait(120)
-        assert ended.returncode == 0, ended.stdout + ended.stderr
-    finally:
-        job.kill()
-    return folder / "records.csv"
+def start(cluster: Cluster, folder: Path, hosts: Sequence[str], *words: str) -> Job:
+    """A qperf sweep from the second of the hosts to the first; its records are in the folder then."""
+    qperf = ("--servercmd", "qperf", "--killserver", "--benchmark", "qperf")
+    return cluster.job(*qperf, "--output", str(folder), *words, hosts=hosts)
 
 
 def fitted(*records: Path) -> dict[str, Any]:
@@ -44,18 +38,30 @@ def fitted(*records: Path) -> dict[str, Any]:
 
 
 def test_a_shaped_link_gives_back_its_rate_and_its_latency(tmp_path: Path) -> None:
-    with Cluster(tmp_path, 2) as cluster:
+    bandwidth, latency = tmp_path / "bandwidth", tmp_path / "latency"
+    with Cluster(tmp_path, 4) as cluster:
         for host in cluster.hosts:
             cluster.shape(host, RATE_MBIT)
-        # a token bucket lets a burst pass at once: long enough runs, and messages that do not empty it
-        bandwidth = measure(
-            cluster, tmp_path / "bandwidth", "--clientcmd",
-            "qperf HOSTNAME -t 2 -uu -vu --repeat msg_size:4K:64K:*2 tcp_bw",
-        )  # fmt: skip
-        latency = measure(
-            cluster, tmp_path / "latency", "--runs", "6", "--shuffle", "--clientcmd",
-            "qperf HOSTNAME -t 1 -uu -vu --repeat msg_size:1,16,64,128,256 tcp_lat",
-        )  # fmt: skip
+        # both at once, on two links; a token bucket lets a burst pass at once: long enough runs, and messages
+        # that do not empty it
+        jobs = [
+            start(
+                cluster, bandwidth, ("n1", "n2"), "--clientcmd",
+                "qperf HOSTNAME -t 2 -uu -vu --repeat msg_size:4K:64K:*2 tcp_bw",
+            ),
+            start(
+                cluster, latency, ("n3", "n4"), "--runs", "6", "--shuffle", "--clientcmd",
+                "qperf HOSTNAME -t 1 -uu -vu --repeat msg_size:1,16,64,128,256 tcp_lat",
+            ),
+        ]  # fmt: skip
+        try:
+            for job in jobs:
+                ended = job.wait(120)
+                assert ended.returncode == 0, ended.stdout + ended.stderr
+        finally:
+            for job in jobs:
+                job.kill()
+    latency, bandwidth = latency / "records.csv", bandwidth / "records.csv"
     entries = fitted(latency, bandwidth)
     gap = {parameter["name"]: parameter for parameter in entries["tcp_bw"]["parameters"]}
     assert gap["1/G"]["value"] == pytest.approx(GOODPUT, rel=0.03)

@@ -1,23 +1,31 @@
 """Applications: what each run of a program did, from its launch's records.
 
 A point is FLOP/s a node over FLOP per byte on the network, where the bytes are all that a node's ports
-received and sent, as the mean over the nodes (Bartelheimer, Zhu, Neuwirth 2023, section 6.1). It is made of
-one launch: what the program says of its FLOP, and the bytes that `npc observe` saw meanwhile. Repeats of one
-program on the same nodes are one application, with medians and their intervals.
+received and sent, as the mean over the nodes (Bartelheimer, Zhu, Neuwirth 2023, section 5.3.2). It is made
+of one launch: what the program says of its FLOP, and the bytes that `npc observe` saw meanwhile.
+
+Repeats of what was run are one application: the same program and problem, on as many nodes with as many
+ranks, bound alike (`npc.records.series`). Which hosts it got is a circumstance. Launches of one night share
+its hosts and its load, so that they are no independent samples of the machine: over several nights the
+medians and their intervals are those of the nights' medians.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import mul
-from statistics import median
+from statistics import fmean, median, stdev
 from typing import Final, NamedTuple
 
+from npc.machine.fabric import natural
 from npc.records.record import OK, Record
+from npc.records.series import CACHED, Series
+from npc.records.units import format_size
 from npc.statistics.medians import Summary, summarise
 
 #: Metrics that make a program with a rate an application, and not a kernel.
@@ -36,6 +44,8 @@ _RATE_ALONE: Final = (
     "FLOP, its place on the network's axis and the network's part are not known; tell npc observe the FLOP "
     "by --flop, or where the program prints the rate's seconds by --seconds"
 )
+#: Params that an application says elsewhere: ranks are called ``processes`` by some programs.
+_NAMED: Final = frozenset(("program", "precision", "processes", "ranks"))
 #: The middle of a class of message sizes, which holds sizes up to twice its least.
 _MIDDLE: Final = 1.5
 
@@ -46,9 +56,11 @@ class Run(NamedTuple):
     sent, received: mean over the nodes; None where no bytes were counted. intensity: FLOP per byte on the
     network; infinite where nothing was sent, None where that is not known. memory_bandwidth: B/s a node as
     the program itself counts them, None if it does not say. messages: (least bytes of a class, number) of all
-    ranks, as far as MPI counted them; ranks: their number, 0 if unknown.
+    ranks, as far as MPI counted them; ranks: their number, 0 if unknown. night: the records' run, which is a
+    night in a history. caches: as of `Application`.
     """
 
+    night: str
     time: str
     flops: float
     flop: float | None
@@ -59,6 +71,7 @@ class Run(NamedTuple):
     raw: str
     messages: tuple[tuple[int, float], ...] = ()
     ranks: int = 0
+    caches: float = 0.0
 
     def times(self, nodes: int) -> Run:
         """What `nodes` such nodes did together."""
@@ -73,12 +86,23 @@ class Run(NamedTuple):
         return None if self.flop is None else self.flop / self.flops
 
 
+class Night(NamedTuple):
+    """The runs of one night: the time of its first, and their medians of FLOP/s and of FLOP per byte on the
+    network, None where that is not known."""
+
+    time: str
+    flops: float
+    intensity: float | None
+    raw: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Application:
-    """A program on a number of nodes: all its runs, in the order of their times.
+    """What was run, on a number of nodes: all its runs, in the order of their times.
 
-    flops: FLOP/s a node, or of all nodes for a `whole_job`. intensity: FLOP per byte on the network, None
-    where it is not known.
+    settings: the params of its series beside its name and precision; apart: those of them by which it differs
+    from others of its name on as many nodes. hosts: all that it ran on. ranks: of MPI, 0 if unknown. caches:
+    bytes of its nodes' last-level caches where its arrays are too small for main memory to count, else 0.
     """
 
     name: str
@@ -87,31 +111,70 @@ class Application:
     hosts: tuple[str, ...]
     precision: str
     runs: tuple[Run, ...]
-    flops: Summary
-    intensity: Summary | None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    apart: tuple[str, ...] = ()
+    ranks: int = 0
+    caches: float = 0.0
     note: str = ""
     whole_job: bool = False
 
     def of_job(self) -> Application:
         """With what all its nodes did together."""
-        runs = tuple(run.times(self.nodes) for run in self.runs)
-        return replace(self, runs=runs, flops=summarise([run.flops for run in runs]), whole_job=True)
+        return replace(self, runs=tuple(run.times(self.nodes) for run in self.runs), whole_job=True)
+
+    @property
+    def label(self) -> str:
+        """Its name, with what tells it from others of that name: ``himeno (processes 8)``."""
+        told = ", ".join(f"{name} {self.settings.get(name, 'unknown')}" for name in self.apart)
+        return f"{self.name} ({told})" if told else self.name
 
     @cached_property
-    def nights(self) -> list[tuple[str, float, float]]:
-        """(day, FLOP per byte, FLOP/s a node): the medians of each day's runs that have both."""
-        days: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
-        for run in self.runs if self.intensity is not None else ():
-            if run.intensity is not None and math.isfinite(run.intensity):
-                days[run.time[:10]].append((run.intensity, run.flops))
-        return [
-            (day, median(x for x, _ in runs), median(y for _, y in runs))
-            for day, runs in sorted(days.items())
-        ]
+    def nights(self) -> list[Night]:
+        """Its nights, the oldest first."""
+        found: defaultdict[str, list[Run]] = defaultdict(list)
+        for run in self.runs:
+            found[run.night or run.time[:10]].append(run)
+        return sorted(
+            Night(
+                min(run.time for run in runs),
+                median(run.flops for run in runs),
+                _median(_intensities(runs)),
+                runs[0].raw,
+            )
+            for runs in found.values()
+        )
+
+    @cached_property
+    def flops(self) -> Summary:
+        """FLOP/s a node, or of all nodes for a `whole_job`: over its nights, or the runs of the only one."""
+        several = len(self.nights) > 1
+        return summarise([each.flops for each in (self.nights if several else self.runs)])
+
+    @cached_property
+    def intensity(self) -> Summary | None:
+        """FLOP per byte on the network, likewise; None where it is not known."""
+        if self.nodes == 1:  # the ports see others' bytes only
+            return None
+        if len(self.nights) > 1:
+            known = [night.intensity for night in self.nights if night.intensity is not None]
+        else:
+            known = _intensities(self.runs)
+        return summarise(known) if known else None
+
+    @property
+    def mean(self) -> float:
+        """Mean FLOP/s of its runs: what the share of the peak in table 5 of the paper is made of."""
+        return fmean(run.flops for run in self.runs)
+
+    @property
+    def deviation(self) -> float | None:
+        """Standard deviation of its nights' FLOP/s; None of one night."""
+        return stdev(night.flops for night in self.nights) if len(self.nights) > 1 else None
 
     @cached_property
     def memory_intensity(self) -> float | None:
-        """FLOP per byte of memory, by the program's own count; None where it does not say."""
+        """FLOP per byte that the cores load and store, by the program's own count; None where it does not
+        say."""
         return _median([run.flops / run.memory_bandwidth for run in self.runs if run.memory_bandwidth])
 
     @cached_property
@@ -164,35 +227,64 @@ def _median(values: Sequence[float]) -> float | None:
 
 def find_applications(records: Iterable[Record]) -> list[Application]:
     """The applications of all records that are ``ok``, by name and number of nodes."""
-    groups: defaultdict[tuple[str, str, int, tuple[str, ...], str, str], list[Run]] = defaultdict(list)
+    groups: defaultdict[tuple[str, int, str, Series, int], list[tuple[Record, Run]]] = defaultdict(list)
     for launch in by_launch(records):
         found = _rate(launch)
         if found is not None:
             rate, note = found
-            hosts = tuple(sorted(set(rate.hosts)))
-            key = (
-                rate.platform,
-                program_of(rate),
-                rate.nodes,
-                hosts,
-                rate.params.get("precision", "double"),
-                note,
-            )
-            groups[key].append(_run(rate, launch, whole=not note))
-    return [
+            run = _run(rate, launch, whole=not note)
+            ranks = _ranks(rate, run)
+            groups[program_of(rate), rate.nodes, note, Series.of(rate), ranks].append((rate, run))
+    found_all = [
         Application(
             name=name,
-            platform=platform,
+            platform=series.platform,
             nodes=nodes,
-            hosts=hosts,
-            precision=precision,
-            runs=tuple(sorted(runs, key=lambda run: run.time)),
-            flops=summarise([run.flops for run in runs]),
-            intensity=_intensity(runs) if nodes > 1 else None,  # on one node the ports see others' bytes only
+            hosts=tuple(sorted({host for rate, _ in runs for host in rate.hosts}, key=natural)),
+            precision=runs[0][0].params.get("precision", "double"),
+            runs=tuple(sorted((run for _, run in runs), key=lambda run: run.time)),
+            settings=_settings(series, ranks),
+            ranks=ranks,
+            caches=max(run.caches for _, run in runs),
             note=note,
         )
-        for (platform, name, nodes, hosts, precision, note), runs in sorted(groups.items())
+        for (name, nodes, note, series, ranks), runs in groups.items()
     ]
+    return _told_apart(sorted(found_all, key=lambda each: (each.platform, each.name, each.nodes, each.ranks)))
+
+
+def _ranks(rate: Record, run: Run) -> int:
+    """MPI's ranks, as the program prints them, as it was asked for them, or as MPI counted them."""
+    text = rate.params.get("processes") or rate.params.get("ranks") or ""
+    return int(text) if text.isdecimal() else run.ranks
+
+
+def _settings(series: Series, ranks: int) -> dict[str, str]:
+    """What was asked for, and what the program says of it; ranks come first, and under one name."""
+    found = {"ranks": str(ranks)} if ranks else {}
+    found |= {name: text for name, text in json.loads(series.params).items() if name not in _NAMED}
+    return found | ({} if series.size is None else {"size": format_size(series.size)})
+
+
+def _told_apart(applications: Sequence[Application]) -> list[Application]:
+    """Each with the first settings that tell it from those of its name on as many nodes."""
+    alike: defaultdict[tuple[str, str, int], list[Application]] = defaultdict(list)
+    for each in applications:
+        alike[each.platform, each.name, each.nodes].append(each)
+    told = []
+    for each in applications:
+        others = alike[each.platform, each.name, each.nodes]
+        names: list[str] = []
+        for name in dict.fromkeys(name for other in others for name in other.settings):
+            if _different(others, [*names, name]) > _different(others, names):
+                names.append(name)
+        told.append(replace(each, apart=tuple(names)))
+    return told
+
+
+def _different(applications: Sequence[Application], names: Sequence[str]) -> int:
+    """How many of them these settings tell apart."""
+    return len({tuple(each.settings.get(name) for name in names) for each in applications})
 
 
 def by_launch(records: Iterable[Record]) -> list[list[Record]]:
@@ -255,6 +347,7 @@ def _run(rate: Record, launch: Sequence[Record], whole: bool) -> Run:
     a_node = None if done is None else done / rate.nodes
     received, sent = (_mean_of_nodes(launch, way) if whole else None for way in ("received", "sent"))
     return Run(
+        night=rate.run,
         time=rate.time,
         flops=flops / rate.nodes,
         flop=a_node,
@@ -265,6 +358,7 @@ def _run(rate: Record, launch: Sequence[Record], whole: bool) -> Run:
         raw=rate.raw,
         messages=tuple((r.size or 0, r.value or 0.0) for r in counted),
         ranks=int(counted[-1].params.get("ranks", "0")) if counted else 0,
+        caches=max((float(r.params.get(CACHED, 0)) for r in launch), default=0.0),
     )
 
 
@@ -289,6 +383,6 @@ def _per_byte(flop: float | None, received: float | None, sent: float | None) ->
     return flop / traffic if traffic else math.inf
 
 
-def _intensity(runs: Iterable[Run]) -> Summary | None:
-    known = [run.intensity for run in runs if run.intensity is not None and math.isfinite(run.intensity)]
-    return summarise(known) if known else None
+def _intensities(runs: Iterable[Run]) -> list[float]:
+    """Those that are known and finite."""
+    return [run.intensity for run in runs if run.intensity is not None and math.isfinite(run.intensity)]

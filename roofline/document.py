@@ -56,11 +56,20 @@ def _point(application: Application, roofline: Roofline) -> dict[str, Any]:
         "name": application.name,
         "platform": application.platform,
         "nodes": application.nodes,
+        "ranks": application.ranks or None,
+        "settings": application.settings,
+        "label": application.label,
         "hosts": application.hosts,
         "precision": application.precision,
         "flops": application.flops,
+        "mean": application.mean,
+        "deviation": application.deviation,
         "intensity": application.intensity,
-        "nights": [{"day": day, "intensity": x, "flops": y} for day, x, y in application.nights],
+        "memory_intensity": application.memory_intensity,
+        "nights": [
+            {"time": night.time, "intensity": night.intensity, "flops": night.flops}
+            for night in application.nights
+        ],
         "bounds": [
             {"ceiling": bound.ceiling.name, "flops": bound.flops, "share": bound.share}
             for bound in bounds(application, roofline)

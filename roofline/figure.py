@@ -8,7 +8,7 @@ from typing import Final
 
 from npc.figures.chart import Chart, Drop, Mark, Note, Trace, decade_axis
 from npc.records.units import format_quantity
-from roofline.applications import Application
+from roofline.applications import Application, Night
 from roofline.points import verdict
 from roofline.result import Ceiling, Roofline
 from roofline.scene import Line, Scene, compose
@@ -29,7 +29,8 @@ from roofline.table import (
 
 #: The two meanings that share the x axis.
 INTENSITIES: Final = (
-    "memory ceilings: per byte moved at that level  ·  network ceilings (dashed): per byte on the network"
+    "memory ceilings, hollow marks: per byte at that level  ·  network ceilings (dashed), full marks: per "
+    "byte on the network"
 )
 SHOWS: Final = (
     "The ceilings of one node, each the median of repeated launches: flat lines are peaks of computing, "
@@ -153,15 +154,17 @@ def _drops(scene: Scene) -> Iterator[Drop]:
 
 
 def _application(point: Point, roofline: Roofline, records: Records) -> Trace:
-    """An application: its runs as dots, the trail of its days over them, its median with its intervals."""
+    """An application: its runs as dots, the trail of its nights over them, its median with its intervals."""
     application, colour = point.application, point.colour
-    name = application_text(application)
+    name = application_text(application) + (", per byte of memory" if point.memory else "")
     leads = next(iter(records(application)), "")
     tip = "\n".join(
         [
             name,
             summary_text(application.flops, "FLOP/s") + ("" if application.whole_job else " a node"),
-            *([summary_text(application.intensity, "FLOP/byte")] if application.intensity else []),
+            summary_text(application.intensity, "FLOP/byte")
+            if application.intensity and not point.memory
+            else f"{intensity_text(point.x)} FLOP/byte",
             _runs(application),
             verdict(application, roofline),
         ]
@@ -175,8 +178,9 @@ def _application(point: Point, roofline: Roofline, records: Records) -> Trace:
     if point.bars:
         under.append(Trace("", colour, lines=tuple(point.bars), width=1.2))
     return Trace(
-        name, colour, marks=(Mark(point.x, point.y, tip, leads),), shape=point.shape, under=tuple(under)
-    )
+        name, colour, marks=(Mark(point.x, point.y, tip, leads),), shape=point.shape, under=tuple(under),
+        hollow=point.memory,
+    )  # fmt: skip
 
 
 def _at(name: str, words: str, x: float, y: float) -> str:
@@ -184,30 +188,47 @@ def _at(name: str, words: str, x: float, y: float) -> str:
 
 
 def _trail(point: Point, name: str, leads: str) -> Trace:
-    """The medians of an application's days, from hollow to filled, with the first and the last day's date."""
-    raw = {run.time[:10]: run.raw for run in reversed(point.application.runs)}
+    """The medians of an application's nights, from hollow to filled, the first and the last with its date."""
     last = len(point.trail) - 1
-    lower, upper = sorted((point.trail[0], point.trail[-1]), key=lambda night: night[2])
+    ends = [(x, y, _when(night, point.application)) for x, y, night in (point.trail[0], point.trail[-1])]
+    lower, upper = sorted(ends, key=lambda end: end[1])
     return Trace(
         "",
         point.colour,
-        lines=(tuple((x, y) for _, x, y in point.trail),),
+        lines=(tuple((x, y) for x, y, _ in point.trail),),
         marks=tuple(
-            Mark(x, y, _at(name, f"median of {day}, raw: {raw.get(day, '')}", x, y), leads, number / last)
-            for number, (day, x, y) in enumerate(point.trail)
+            Mark(
+                x,
+                y,
+                _at(name, f"median of {_when(night, point.application)}, raw: {night.raw}", x, y),
+                leads,
+                number / last,
+            )
+            for number, (x, y, night) in enumerate(point.trail)
         ),
         width=1.0,
         small=True,
-        notes=tuple(Note(x, y, day, above) for (day, x, y), above in ((lower, False), (upper, True))),
+        notes=tuple(Note(x, y, when, above) for (x, y, when), above in ((lower, False), (upper, True))),
     )
+
+
+def _when(night: Night, application: Application) -> str:
+    """The date of a night (UTC), with its time where a day has several."""
+    day = night.time[:10]
+    several = sum(each.time[:10] == day for each in application.nights) > 1
+    return night.time[:16].replace("T", " ") if several else day
 
 
 def _runs(application: Application) -> str:
     """How many runs it was, when, where, and their first raw file."""
-    runs, coverage = application.runs, application.flops.coverage
+    runs, coverage, nights = application.runs, application.flops.coverage, len(application.nights)
     days = " to ".join(dict.fromkeys((runs[0].time[:10], runs[-1].time[:10])))
-    intervals = f", in brackets the {100 * coverage:.1f} % interval" if coverage else ""
+    over = f" in {nights} nights" if nights > 1 else ""
+    intervals = ""
+    if coverage:
+        of = " of the nights' median" if nights > 1 else ""
+        intervals = f", in brackets the {100 * coverage:.1f} % interval{of}"
     return (
-        f"{len(runs)} runs, {days}, on {host_text(application.hosts)}{intervals}; "
+        f"{len(runs)} runs{over}, {days}, on {host_text(application.hosts)}{intervals}; "
         f"raw: {runs[0].raw}{_and_more(runs)}"
     )

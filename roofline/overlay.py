@@ -113,5 +113,6 @@ def _roofline(name: str, number: int, scene: Scene, window: tuple[float, float])
             width=1.4 if network else 2.2,
         )
     for mark in scene.marks:
-        label = f"{name}: {mark.application.name}, {mark.application.nodes} nodes"
-        yield Trace(label, colour, marks=(Mark(mark.x, mark.y),), shape=mark.shape)
+        nodes = "1 node" if mark.application.nodes == 1 else f"{mark.application.nodes} nodes"
+        label = f"{name}: {mark.application.label}, {nodes}{', per byte of memory' if mark.memory else ''}"
+        yield Trace(label, colour, marks=(Mark(mark.x, mark.y),), shape=mark.shape, hollow=mark.memory)

@@ -16,6 +16,7 @@ from statistics import median
 from typing import Final
 
 from npc.records.units import format_quantity
+from npc.validity.rules.cache import WORKING_SET
 from roofline.applications import Application
 from roofline.model import attainable, message_seconds, path_limit
 from roofline.result import Ceiling, Roofline
@@ -36,6 +37,11 @@ class Bound:
     flops: float
     share: float
 
+    @property
+    def theoretical(self) -> bool:
+        """Whether it follows from the data sheet, and was not measured."""
+        return self.ceiling.n == 0
+
 
 @dataclass(frozen=True, slots=True)
 class Link:
@@ -53,19 +59,24 @@ class Link:
 def bounds(application: Application, roofline: Roofline) -> list[Bound]:
     """What each ceiling allows the application, the tightest first; only those whose intensity is known.
 
-    Compute: the peak of its precision; the best library where no peak was measured. The network's is that of
-    the busier direction (`own_link`).
+    Compute: the peak of its precision; the best library where no peak was measured; last the theoretical peak
+    of the platform, which is among the others where no peak was measured. Memory: unless the arrays are so
+    small that caches hold them. The network's is that of the busier direction (`own_link`).
     """
-    found = [(c, c.value) for c in [_peak(application, roofline)] if c is not None]
+    measured = _peak(application, roofline)
+    theoretical = roofline.theoretical_peak(application.precision)
+    found = [(c, c.value) for c in (measured, theoretical) if c is not None]
     memory = next((c for c in roofline.of_kind("memory") if c.level == _MEMORY_LEVEL), None)
-    if memory is not None and application.memory_intensity is not None:
+    if memory is not None and application.memory_intensity is not None and not application.caches:
         found.append((memory, path_limit(application.memory_intensity, memory.value)))
     network = own_link(application, roofline)
     if network is not None and application.busier_intensity is not None and application.nodes > 1:
         found.append((network.ceiling, path_limit(application.busier_intensity, network.bandwidth)))
     speed = application.flops.median
+    peak_known = measured is not None and measured.name != _LIBRARY
     return sorted(
-        (Bound(ceiling, flops, speed / flops) for ceiling, flops in found), key=lambda bound: bound.flops
+        (Bound(ceiling, flops, speed / flops) for ceiling, flops in found),
+        key=lambda bound: (bound.theoretical and peak_known, bound.flops),
     )
 
 
@@ -114,13 +125,17 @@ def verdict(application: Application, roofline: Roofline) -> str:
     """What bounds the application, how far it is from that, and what would help by how much at most."""
     where = "1 node" if application.nodes == 1 else f"{application.nodes} nodes"
     a_node = " a node" if application.nodes > 1 and not application.whole_job else ""
-    parts = [
-        f"{application.name} on {where}: {format_quantity(application.flops.median, 'FLOP/s', 3)}{a_node}."
-    ]
+    rate = format_quantity(application.flops.median, "FLOP/s", 3)
+    parts = [f"{application.label} on {where}: {rate}{a_node}{_of_peak_text(application, roofline)}."]
     found = bounds(application, roofline)
-    known = application.memory_intensity is not None
+    known = application.memory_intensity is not None or application.caches > 0
     parts += [_exceeded_text(bound) for bound in found if bound.share > 1]
     within = [bound for bound in found if bound.share <= 1]
+    if application.caches:
+        parts.append(
+            f"Its arrays are less than {WORKING_SET} times the last-level caches "
+            f"({format_quantity(application.caches, 'B', 3)}), so main memory is no bound of it."
+        )
     if within:
         parts.append(_bound_text(within[0], own_link(application, roofline), known))
     elif not found:
@@ -133,10 +148,18 @@ def verdict(application: Application, roofline: Roofline) -> str:
     return " ".join(parts)
 
 
+def _of_peak_text(application: Application, roofline: Roofline) -> str:
+    """``, 4.36 % of the theoretical peak``, or nothing where none is known."""
+    peak = roofline.theoretical_peak(application.precision)
+    return f", {100 * application.flops.median / peak.value:.3g} % of the theoretical peak" if peak else ""
+
+
 def _exceeded_text(bound: Bound) -> str:
     """What it means that the application is faster than a ceiling."""
     name, allowed = bound.ceiling.name, format_quantity(bound.flops, "FLOP/s", 3)
-    if bound.ceiling.kind == "memory":
+    if bound.theoretical:
+        why = "the cores were clocked higher than platform.toml says, or what it says is wrong"
+    elif bound.ceiling.kind == "memory":
         why = "part of its data came out of the caches"
     elif name == _LIBRARY:
         why = "a library is no limit, and the peak of this precision was not measured"

@@ -217,6 +217,17 @@ class Roofline:
         """Ceilings of some kinds, in order."""
         return [ceiling for ceiling in self.ceilings if ceiling.kind in kinds]
 
+    def theoretical_peak(self, precision: str) -> Ceiling | None:
+        """The theoretical peak of a precision as a ceiling without a sample; None where it is not known."""
+        value = next((peak for name, peak in self.theoretical.items() if name == precision), None)
+        if value is None:
+            return None
+        return Ceiling(
+            kind="compute", name=f"theoretical peak {precision}", precision=precision, value=value,
+            unit="FLOP/s", size=None, low=None, high=None, coverage=None, n=0, benchmark="", case="",
+            params={}, nodes=self.job_nodes, hosts=(), raw=(),
+        )  # fmt: skip
+
     def curve_of(self, ceiling: Ceiling) -> Curve | None:
         """The curve over the message size that a network ceiling is a point of; None without two sizes."""
         key = ("bandwidth", ceiling.benchmark, ceiling.case, ceiling.nodes)

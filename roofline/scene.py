@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from npc.figures.chart import Place
-from roofline.applications import Application, Run
+from roofline.applications import Application, Night, Run
 from roofline.result import Ceiling, Ridge, Roofline
 
 _LEVEL_COLOURS: Final = {"L1": "blue", "L2": "sky", "L3": "green", "L4": "purple", "MEM": "orange"}
@@ -72,24 +72,26 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """An application in the picture, at its medians: x in FLOP per byte on the network, y in FLOP/s.
+    """An application in the picture, at its medians: x in FLOP per byte, y in FLOP/s.
 
+    memory: whether x is of the bytes that its cores load and store, and not of those on the network.
     colour, shape: what it is drawn in; shapes are counted, and each way of drawing has a list of them. runs:
-    its single runs with their places. trail: its days with their medians, where there are several.
+    its single runs with their places. trail: its nights with their places, where there are several.
     """
 
     application: Application
+    memory: bool
     colour: str
     shape: int
     x: float
     y: float
     runs: tuple[tuple[float, float, Run], ...]
-    trail: tuple[tuple[str, float, float], ...]
+    trail: tuple[tuple[float, float, Night], ...]
 
     @property
     def bars(self) -> list[tuple[Place, Place]]:
         """The ends of its medians' intervals, along x and along y, as far as there are intervals."""
-        across, up = self.application.intensity, self.application.flops
+        across, up = None if self.memory else self.application.intensity, self.application.flops
         found = []
         if across is not None and across.low is not None and across.high is not None:
             found.append(((across.low, self.y), (across.high, self.y)))
@@ -122,7 +124,7 @@ class Scene:
 def compose(roofline: Roofline) -> Scene | None:
     """The scene of a roofline; None without a measured or theoretical peak, for there is no roof then.
 
-    Applications whose bytes on the network are not known have no place in it.
+    Applications have a place for each kind of bytes that are known of them.
     """
     compute = roofline.of_kind("compute")
     bandwidths = roofline.of_kind("memory", "network")
@@ -134,7 +136,7 @@ def compose(roofline: Roofline) -> Scene | None:
     marks = tuple(_marks(roofline.applications))
     x, y = _window(peaks + [ceiling.high for ceiling in compute if ceiling.high is not None], slopes)
     x, y = (
-        _around(x, [place for mark in marks for place, *_ in mark.runs]),
+        _around(x, [place for mark in marks for place in (mark.x, *(x for x, *_ in mark.runs))]),
         _around(y, [mark.y for mark in marks]),
     )
     strokes = _strokes(roofline)
@@ -158,25 +160,40 @@ def compose(roofline: Roofline) -> Scene | None:
 
 
 def _marks(applications: Iterable[Application]) -> Iterator[Mark]:
-    placed = [application for application in applications if application.intensity is not None]
+    placed = [each for each in applications if each.intensity or each.memory_intensity]
     for number, application in enumerate(placed):
-        if application.intensity is None:
-            continue
+        network, memory = application.intensity, application.memory_intensity
         runs = [
             (run.intensity, run.flops, run)
             for run in application.runs
             if run.intensity is not None and math.isfinite(run.intensity)
         ]
-        nights = application.nights
-        yield Mark(
+        nights = [
+            (night.intensity, night.flops, night)
+            for night in application.nights
+            if night.intensity is not None
+        ]
+        mark = Mark(
             application=application,
+            memory=network is None,
             colour=_MARK_COLOURS[number % len(_MARK_COLOURS)],
             shape=number,
-            x=application.intensity.median,
+            x=network.median if network else memory or 1.0,
             y=application.flops.median,
             runs=tuple(runs),
             trail=tuple(nights) if len(nights) > 1 else (),
         )
+        if network:
+            yield mark
+        if memory:
+            # Its nights move along the height alone: the bytes follow from the FLOP.
+            yield replace(
+                mark,
+                memory=True,
+                x=memory,
+                runs=() if network else tuple((memory, run.flops, run) for run in application.runs),
+                trail=(),
+            )
 
 
 def _around(window: tuple[float, float], places: Sequence[float]) -> tuple[float, float]:

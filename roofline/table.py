@@ -154,15 +154,31 @@ def ridges_table(roofline: Roofline, records: Records = lambda _: ()) -> Table:
 
 
 def applications_table(roofline: Roofline, records: Records = lambda _: ()) -> Table:
-    """The rate of each application, and its FLOP per byte on the network."""
+    """The rate of each application, its share of the theoretical peak, and its FLOP per byte."""
     rows = []
     for each in roofline.applications:
-        intensity = "" if each.intensity is None else f"{intensity_text(each.intensity.median)} FLOP/byte"
-        rate = Cell(_rate(each), records(each), each.flops.median, kind="number")
+        network = each.intensity.median if each.intensity else None
+        peak = roofline.theoretical_peak(each.precision)
+        share = None if peak is None else each.flops.median / peak.value
         rows.append(
-            (Cell(each.name), count(each.nodes), rate, Cell(intensity, kind="number"), count(each.flops.n))
+            (
+                Cell(each.label),
+                count(each.nodes),
+                count(each.ranks) if each.ranks else Cell(""),
+                Cell(_rate(each), records(each), each.flops.median, kind="number"),
+                Cell("" if share is None else f"{100 * share:.4g} %", sort=share or "", kind="number"),
+                *(
+                    Cell("" if x is None else f"{intensity_text(x)} FLOP/byte", sort=x or "", kind="number")
+                    for x in (network, each.memory_intensity)
+                ),
+                count(len(each.nights)),
+                count(len(each.runs)),
+            )
         )
-    return Table("Applications", ("application", "nodes", "FLOP/s", "on the network", "runs"), tuple(rows))
+    names = (
+        "application", "nodes", "ranks", "FLOP/s", "of peak", "on the network", "of memory", "nights", "runs",
+    )  # fmt: skip
+    return Table("Applications", names, tuple(rows))
 
 
 def samples(estimate: Estimate) -> Cell:
@@ -203,7 +219,7 @@ def _row(estimate: Estimate, records: Sequence[str]) -> tuple[Cell, ...]:
 def application_text(application: Application) -> str:
     """``HPCG, 2 nodes  4.11 GFLOP/s a node``."""
     where = "1 node" if application.nodes == 1 else f"{application.nodes} nodes"
-    return f"{application.name}, {where}  {_rate(application)}"
+    return f"{application.label}, {where}  {_rate(application)}"
 
 
 def _rate(application: Application) -> str:

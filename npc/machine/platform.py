@@ -107,9 +107,14 @@ class Platform(Node, frozen=True, kw_only=True):
     def peak_flops(self, precision: Precision) -> float | None:
         """Theoretical FLOP/s of the node; None unless cores, clock, width, units and FMA are all known.
 
-        FLOP/cycle = (SIMD bits / precision bits) × (2 with FMA, else 1) × SIMD units, times cores × Hz:
-        Bartelheimer, Zhu, Neuwirth 2023, table 4 (Xeon E5-2670 v2, 20 cores at 2.5 GHz, AVX, one add and
-        one multiply unit, no FMA: 400 GFLOP/s double, 800 single).
+        FLOP/cycle = (SIMD bits / precision bits) × (2 with FMA, else 1) × SIMD units, times cores × Hz, as in
+        the worked example and table 4 of Bartelheimer, Zhu, Neuwirth 2023 (Xeon E5-2670 v2, 20 cores at
+        2.5 GHz, AVX, one add and one multiply unit, no FMA: 400 GFLOP/s double, 800 single).
+
+        Not as their Eq. 6 is printed: there the factor of FMA is FMA width / precision bits, which makes a
+        processor without FMA units, such as their own, one of 0 FLOP/s, and counts the numbers of a register
+        twice with them; their example leaves that factor out. An FMA is two FLOP on each number of the
+        register. Their Eq. 7 is of one processor, table 4 of nodes with two; `cores` is of the node.
         """
         if (
             self.cores is None

@@ -30,6 +30,8 @@ RECEIVED: Final = "received"
 REMEASURED: Final = "remeasured"
 #: The share of the CPUs that others took meanwhile (`npc.validity.disturbance`).
 DISTURBED: Final = "disturbed"
+#: Bytes of the last-level caches beside which a program's arrays are small (`npc.validity.rules.cache`).
+CACHED: Final = "cached"
 #: Names under which a sweep varies the message size. A record has the size in its own column.
 SIZE_NAMES: Final = ("m", "msg_size", "msg-size", "size", "s", "l", "len", "length")
 
@@ -46,7 +48,7 @@ _QUALIFIERS: Final = frozenset((
 #: LIKWID's counters looked at; HPCG's ``kernels``, reference or optimised, and whether it is ``official``,
 #: having run as long as its rules demand. Every other name is a setting.
 _CIRCUMSTANCES: Final = frozenset((
-    *_PLACEMENT, DISTURBED, "attempt", "blas", "hosts", "kernel", "kernels", "lost", "mpi_library",
+    *_PLACEMENT, CACHED, DISTURBED, "attempt", "blas", "hosts", "kernel", "kernels", "lost", "mpi_library",
     "official", RECEIVED, REMEASURED,
 ))  # fmt: skip
 

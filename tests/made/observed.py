@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from npc.records.record import Record
 from npc.records.units import METRICS
@@ -18,11 +18,15 @@ def launch(
     *,
     sample: int = 0,
     day: str = "2026-11-20",
+    hosts: Sequence[str] = (),
+    params: Mapping[str, str] | None = None,
     **more: float,
 ) -> Iterator[Record]:
     """Records of one observed launch: rates of all nodes, bytes of one node that stands for the others."""
 
-    def record(case: str, metric: str, value: float, raw: str, params: dict[str, str]) -> Record:
+    said = {"program": name, **(params or {})}
+
+    def record(case: str, metric: str, value: float, raw: str, params: Mapping[str, str]) -> Record:
         return Record(
             time=f"{day}T08:00:00+00:00",
             platform="fuchs",
@@ -32,17 +36,17 @@ def launch(
             value=value,
             unit=METRICS[metric].unit,
             nodes=nodes,
-            hosts=tuple(f"n{number}" for number in range(nodes)),
+            hosts=tuple(hosts) or tuple(f"n{number}" for number in range(nodes)),
             run=day,
             sample=sample,
             params=params,
             raw=f"1_{name}/launches/raw/{sample:04d}.{raw}",
         )
 
-    yield record(name, "flops", flops, "out", {"program": name})
-    yield record(name, "flop", flop, "out", {"program": name})
+    yield record(name, "flops", flops, "out", said)
+    yield record(name, "flop", flop, "out", said)
     for metric, value in more.items():
-        yield record(name, metric, value, "out", {"program": name})
+        yield record(name, metric, value, "out", said)
     for direction, value in (("received", received), ("sent", sent)):
         place = {"node": "n0", "port": "mlx4_0/1", "direction": direction, "program": name}
         yield record("observed", "traffic", value, "observed.json", place)

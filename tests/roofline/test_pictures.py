@@ -250,15 +250,15 @@ def test_the_page_fetches_nothing_and_forbids_it(tmp_path: Path) -> None:
 
 
 def nights() -> Roofline:
-    """An application under a machine's ceilings: three nights of three runs, ever slower."""
+    """An application under a machine's ceilings: six nights of two runs, ever slower."""
     runs = [
         record
-        for night in range(3)
-        for sample in range(3)
+        for night in range(6)
+        for sample in range(2)
         for record in launch(
             "app",
             2,
-            (20 - 2 * night + 0.1 * sample) * 1e9,
+            (20 - night + 0.1 * sample) * 1e9,
             200e9,
             1e9,
             1e9,
@@ -273,29 +273,31 @@ def test_hovering_over_an_application_tells_its_intervals_and_every_point_its_re
     shown = Shown(_page(nights(), tmp_path))
     number = shown.number("app")
     *points, middle = shown.tips[number]
-    runs, trail = points[:9], points[9:]
+    runs, trail = points[:12], points[12:]
     assert runs[0].splitlines()[1:] == [
         "2026-11-10T08:00:00, raw: 1_app/launches/raw/0000.out", "50 FLOP/byte, 10 GFLOP/s",
     ]  # fmt: skip
     assert [tip.splitlines()[1].split(",")[0] for tip in trail] == [
-        f"median of 2026-11-1{night}" for night in range(3)
+        f"median of 2026-11-1{night}" for night in range(6)
     ]
     assert "raw: 1_app/launches/raw/0000.out" in trail[0]
     assert [tip.splitlines()[2].split(", ")[1] for tip in trail] == [
-        "10.1 GFLOP/s", "9.05 GFLOP/s", "8.05 GFLOP/s",
+        "10 GFLOP/s", "9.53 GFLOP/s", "9.03 GFLOP/s", "8.53 GFLOP/s", "8.03 GFLOP/s", "7.53 GFLOP/s",
     ]  # fmt: skip
     days = [
         part for part in shown.kinds[number] if "filling" in (part["class"] or "") or "fill-opacity" in part
     ]
-    assert [part["fill-opacity"] for part in days] == ["0.00", "0.50"]  # and the last day is filled
-    assert sorted(shown.notes) == ["2026-11-10", "2026-11-12"]
+    # and the last night is filled
+    assert [part["fill-opacity"] for part in days] == ["0.00", "0.20", "0.40", "0.60", "0.80"]
+    assert sorted(shown.notes) == ["2026-11-10", "2026-11-15"]
     (application,) = nights().applications
     assert application.flops.low is not None
     for fact in (
-        "9.05 GFLOP/s [8.05, 10.1] a node",
+        "8.78 GFLOP/s [7.53, 10] a node",
         "50 FLOP/byte [50, 50]",
-        "9 runs, 2026-11-10 to 2026-11-12, on n0, n1, in brackets the 96.1 % interval",
-        "raw: 1_app/launches/raw/0000.out and 8 more",
+        "12 runs in 6 nights, 2026-11-10 to 2026-11-15, on n0, n1, in brackets the 96.9 % interval of the "
+        "nights' median",
+        "raw: 1_app/launches/raw/0000.out and 11 more",
     ):
         assert fact in middle, middle
     bars = [part for part in shown.kinds[number] if part["class"] == "line" and part["stroke-width"] == "1.2"]
@@ -309,7 +311,7 @@ def test_the_picture_shows_where_a_trail_begins_and_ends_and_the_interval_of_its
     assert draw(nights(), [path])
     texts = svg_texts(path)
     assert "2026-11-10" in texts
-    assert "2026-11-12" in texts
+    assert "2026-11-15" in texts
     assert "2026-11-11" not in texts
     scene = compose(nights())
     assert scene is not None

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace as replace_roofline
 from typing import Any
 
 import pytest
 
+from npc.machine.platform import Platform
 from npc.records.record import Record, replace
+from npc.records.series import CACHED
 from npc.records.units import METRICS
 from roofline.applications import Application, find_applications
 from roofline.ceilings import find_ceilings
 from roofline.points import bounds, own_link, verdict
 from roofline.result import Roofline
+from roofline.scene import compose
 from tests.made.measured import level, peak, records
 from tests.made.observed import launch
 
-#: Bartelheimer, Zhu, Neuwirth 2023, FUCHS-CSC: program, nodes, MFLOP/s and FLOP of all nodes, 4-byte words
-#: that one node's InfiniBand port received and sent; and the point that they make, worked out by hand.
+#: The companion repository of Bartelheimer, Zhu, Neuwirth 2023, FUCHS-CSC: program, nodes, MFLOP/s and FLOP
+#: of all nodes, 4-byte words that one node's InfiniBand port received and sent; and the point that they make,
+#: worked out by hand.
 PAPER = [
     ("HimenoXL", 2, 43833.567657, 2630044846800, 155560702, 155559946, 1056.7, 21.917e9),
     ("HimenoXL", 4, 148353.345638, 6697124506800, 396221147, 396221147, 528.19, 37.088e9),
@@ -255,13 +260,63 @@ def test_repeats_are_one_application_and_nights_are_its_trail() -> None:
         )
     ]
     (application,) = find_applications(runs)
-    assert application.flops.n == 6
-    assert application.flops.low == 10e9
-    assert [(day, flops) for day, _, flops in application.nights] == [
+    assert len(application.runs) == 6
+    assert application.flops == (3, 10.5e9, None, None, None), "the nights are the samples, not the launches"
+    assert application.deviation == pytest.approx(0.5e9)
+    assert [(night.time[:10], night.flops) for night in application.nights] == [
         ("2026-11-20", 10e9),
         ("2026-11-21", 10.5e9),
         ("2026-11-22", 11e9),
     ]
+
+
+def test_what_was_run_is_the_application_and_its_hosts_are_a_circumstance() -> None:
+    """Two nights on other hosts, with 8 and with 20 ranks of two problems."""
+    runs = [
+        record
+        for night in range(2)
+        for number, (ranks, cells) in enumerate([("8", "L"), ("20", "L"), ("20", "XL")])
+        for record in launch(
+            "Himeno", 2, 20e9, 200e9, hosts=(f"n{night}", f"n{night + 7}"), day=f"2026-11-2{night}",
+            sample=number, params={"processes": ranks, "cells": cells},
+        )
+    ]  # fmt: skip
+    found = find_applications(runs)
+    assert [(each.label, each.ranks, len(each.nights)) for each in found] == [
+        ("Himeno (ranks 8, cells L)", 8, 2),
+        ("Himeno (ranks 20, cells L)", 20, 2),
+        ("Himeno (ranks 20, cells XL)", 20, 2),
+    ]
+    assert {each.hosts for each in found} == {("n0", "n1", "n7", "n8")}
+    (alone,) = find_applications(record for record in runs if record.params.get("processes") == "8")
+    assert alone.label == "Himeno"
+
+
+def test_the_theoretical_peak_is_a_bound_beside_the_measured_one() -> None:
+    """FUCHS: 400 GFLOP/s a node by its data sheet, 418 measured; HPCG reaches 1.013 % of the former."""
+    fuchs = Platform(name="fuchs", cores=20, clock_hz=2.5e9, simd_bits=256, simd_units=2, fma=False)
+    (hpcg,) = find_applications(launch("HPCG", 2, 2 * 4.052e9, 582831e9, 1e9, 1e9))
+    found = bounds(hpcg, find_ceilings([*peak("peakflops_avx", 418.06e9)], fuchs))
+    assert [(bound.ceiling.name, bound.flops) for bound in found] == [
+        ("peak double", 418.06e9),
+        ("theoretical peak double", 400e9),
+    ]
+    assert found[1].share == pytest.approx(0.01013)
+    alone = find_ceilings([*level("MEM", "load", 50e9)], fuchs)
+    assert "1.01 % of the theoretical peak. The tightest ceiling known is theoretical" in verdict(hpcg, alone)
+
+
+def test_arrays_that_caches_hold_are_not_judged_against_main_memory() -> None:
+    run = [*launch("Himeno", 1, 20e9, 200e9, bandwidth=80e9)]
+    small = [replace(record, params={**record.params, CACHED: "33000000"}) for record in run]
+    (large,), (held,) = find_applications(run), find_applications(small)
+    assert [bound.ceiling.kind for bound in bounds(large, machine())] == ["memory", "compute"]
+    assert [bound.ceiling.kind for bound in bounds(held, machine())] == ["compute"]
+    assert "less than 12 times the last-level caches (33 MB)" in verdict(held, machine())
+    scene = compose(replace_roofline(machine(), applications=(held,)))
+    assert scene is not None
+    (mark,) = scene.marks
+    assert (mark.x, mark.y, mark.memory) == (0.25, 20e9, True), "its bytes are those that the cores load"
 
 
 def test_a_run_that_sent_nothing_has_no_place_on_the_network_s_axis() -> None:

@@ -1,4 +1,4 @@
-"""STREAM in a cache."""
+"""STREAM, and arrays of programs that count their own bytes, in a cache."""
 
 from __future__ import annotations
 
@@ -6,17 +6,25 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from npc.records.record import Record
+from npc.records.series import CACHED
 from npc.records.units import format_quantity
 from npc.validity.rule import Circumstances, rule
 
 _MULTIPLE: Final = 4
 _ARRAYS: Final = 3
+#: What STREAM's three arrays are together, in last-level caches.
+WORKING_SET: Final = _MULTIPLE * _ARRAYS
+_SOURCE: Final = (
+    "McCalpin, stream.c 5.10, instructions 1: each array at least 4 × the sum of all last-level caches used"
+)
+#: Cases of programs that count the bytes that they move, and whose `Record.size` is all their arrays.
+_COUNTING: Final = ("himeno", "HPCG")
 
 
 @rule(
     "arrays",
     "STREAM arrays smaller than four times the last-level caches",
-    "McCalpin, stream.c 5.10, instructions 1: each array at least 4 × the sum of all last-level caches used",
+    _SOURCE,
 )
 def arrays_in_cache(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, str]]:
     """STREAM, alone or in HPCC, whose three arrays are `Record.size`, against the caches of its node.
@@ -35,6 +43,36 @@ def arrays_in_cache(records: Sequence[Record], circumstances: Circumstances) -> 
                 f"{format_quantity(caches, 'B')} of last-level cache: the cache was measured"
             )
             yield place, reason
+
+
+@rule(
+    CACHED, "a program whose arrays caches may hold", f"{_SOURCE}; here of all arrays together", level="note"
+)
+def program_in_cache(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, str]]:
+    """Himeno and HPCG, whose rates are right and whose bytes are not main memory's then; or what the record's
+    mark says, where the file of its node is gone."""
+    found = caches_of_small(records, circumstances)
+    for place, record in enumerate(records):
+        text = record.params.get(CACHED) or found.get(place)
+        if text and record.size is not None and record.metric == "bandwidth":
+            caches = format_quantity(float(text), "B")
+            yield (
+                place,
+                f"its arrays, {format_quantity(record.size, 'B')}, are less than {WORKING_SET} × the "
+                f"{caches} of last-level cache: what it loads need not come from main memory",
+            )
+
+
+def caches_of_small(records: Sequence[Record], circumstances: Circumstances) -> dict[int, str]:
+    """By the place of a record of a program whose arrays are small, the bytes of its nodes' caches."""
+    found = {}
+    for place, record in enumerate(records):
+        if record.size is None or record.case not in _COUNTING:
+            continue
+        caches = record.nodes * last_level_bytes(circumstances.environment(record, "cpu", "caches"))
+        if record.size < WORKING_SET * caches:
+            found[place] = str(caches)
+    return found
 
 
 def last_level_bytes(caches: Any) -> int:

@@ -30,12 +30,13 @@ from dataclasses import replace
 from typing import Any, Final
 
 from npc.records.reading import OK, Reading, failed
+from npc.validity.arithmetic import row_contradiction
 from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections, undecorated
 from parsers.text.options import bytes_of, option, words_after
 
 _SUMMARY: Final = re.compile(
     rf"\n\[ *(?P<stream>SUM|\d+)\](?:\[(?P<end>[TR]X-[CS])\])? +[0-9.]+-(?P<seconds>{NUMBER}) +sec"
-    r" +[0-9.]+ [KMGT]?Bytes +"
+    rf" +(?P<moved>{NUMBER}) (?P<moved_prefix>[KMGT]?)Bytes +"
     rf"(?P<rate>{NUMBER}) (?P<prefix>[KMGT]?)(?P<unit>bits|Bytes)/sec"
     rf"(?: +(?P<jitter>{NUMBER}) ms +(?P<lost>-?{WHOLE}|Unknown)/(?P<sent>{WHOLE})(?: \([^)\n]*\))?)?"
     rf"(?: +(?P<retransmits>{WHOLE}))?(?: +(?P<side>sender|receiver))? *(?=\n)"
@@ -152,13 +153,13 @@ def _readings(run: Reading, values: Mapping[str, float | None], direction: str) 
         reason = "what arrived was not printed" if received is None else "nothing was received"
         yield failed(run.case, "bandwidth", reason, run.size, run.params)
     if sent:
-        status = "invalid: nothing was received" if received == 0 else OK
+        status = "invalid: nothing was received" if received == 0 else run.status
         yield replace(run, value=sent, status=status, params={**run.params, "side": "send"})
     for metric in ("retransmits", "jitter", "loss") if received != 0 else ():
         value, seconds = values[metric], values["seconds"]
         if value is not None:
             no_jitter = metric == "jitter" and seconds is not None and value > seconds
-            status = "invalid: a jitter longer than the run: two clocks differ" if no_jitter else OK
+            status = "invalid: a jitter longer than the run: two clocks differ" if no_jitter else run.status
             yield replace(run, metric=metric, value=value, status=status)
 
 
@@ -232,7 +233,16 @@ def _summaries(body: str, run: Reading) -> Iterator[Reading]:
             values["jitter"] = float(told["jitter"]) / 1e3 if told["jitter"] else None
             sent, lost = int(told["sent"] or 0), (told["lost"] or "").removeprefix("Unknown")
             values["loss"] = int(lost) / sent if sent and lost and int(lost) >= 0 else None
-        yield from _readings(run, values, direction)
+        lies = [lie for line in sides.values() if (lie := _contradiction(line))]
+        judged = replace(run, status=f"invalid: {lies[0]}") if lies else run
+        yield from _readings(judged, values, direction)
+
+
+def _contradiction(line: re.Match[str]) -> str:
+    """What is wrong with a line's rate, bytes and time; empty if they agree."""
+    moved = float(line["moved"]) * 1024.0 ** _PREFIXES.index(line["moved_prefix"])
+    a_unit = _rate(line) / float(line["rate"]) if float(line["rate"]) else 0.0
+    return row_contradiction(line["rate"], a_unit, moved, line["seconds"], 1.0) if a_unit else ""
 
 
 def _rate(line: re.Match[str]) -> float:

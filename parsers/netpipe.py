@@ -17,7 +17,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import Final
 
-from npc.records.reading import Reading, failed
+from npc.records.reading import OK, Reading, failed
+from npc.validity.arithmetic import row_contradiction
 from parsers.text.lines import NUMBER, WHOLE, complete_lines
 
 _FILE_ROW: Final = re.compile(rf"\n *({WHOLE}) ({NUMBER}) +(0\.[0-9]{{8}})(?=\n)")
@@ -51,8 +52,11 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
         yield failed(case, "bandwidth", error[1] if error else "no row was printed")
         return
     messages = 2 if case == "bidirectional" and of_file else 1
-    for size, rate, *_ in rows:
+    counted = 2 if case == "bidirectional" and not of_file else 1
+    lies = [row_contradiction(row[1], 2**17, counted * int(row[0]), row[2], 1 / a_second) for row in rows]
+    told = [(row, f"invalid: {lie}" if lie else OK) for row, lie in zip(rows, lies, strict=True)]
+    for (size, rate, *_), status in told:
         if float(rate):  # of 0 bytes, which 2.4 sends, it is none
-            yield Reading(case, "bandwidth", float(rate) * 2**20 / 8, int(size) // messages)
-    for size, _, time, *_ in rows if case != "stream" else ():
-        yield Reading(case, "latency", float(time) / a_second, int(size) // messages)
+            yield Reading(case, "bandwidth", float(rate) * 2**17, int(size) // messages, status)
+    for (size, _, time, *_), status in told if case != "stream" else ():
+        yield Reading(case, "latency", float(time) / a_second, int(size) // messages, status)

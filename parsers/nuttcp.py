@@ -1,9 +1,9 @@
 """nuttcp (6 and 7): TCP and UDP bandwidth, retransmits, loss, CPU shares; ``-fparse``, brief and verbose.
 
 The rate of the last line is the receiver's; of the verbose form only ``nuttcp-r`` counts. Mbps is 10^6
-bits (MB is 2^20 bytes, so it is not read), ``drop/pkt`` what was lost of what was sent. Intervals of
-``-i`` (``real_sec``, no CPU shares) are passed over. `case` is the protocol, size the buffer (``-l``;
-64 KiB for TCP) where it is known.
+bits; the MB (2^20 bytes) and the time beside it must agree with it. ``drop/pkt`` is what was lost of what was
+sent. Intervals of ``-i`` (``real_sec``, no CPU shares) are passed over. `case` is the protocol, size the
+buffer (``-l``; 64 KiB for TCP) where it is known.
 
 - Nothing received, or a transfer that was interrupted (which exits 0), is a failure.
 - UDP is sent at 1 Mbit/s unless ``-R`` says otherwise: ``{"bitrate": "1m"}``; ``-Ru`` is unlimited.
@@ -18,18 +18,19 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from npc.records.reading import OK, Reading, failed
+from npc.validity.arithmetic import row_contradiction
 from parsers.text.lines import NUMBER, WHOLE, complete_lines
 from parsers.text.options import bytes_of, option, words_after
 
 _PARSED: Final = re.compile(
-    rf"\n(?:\S+: )?megabytes={NUMBER} real_seconds={NUMBER} rate_Mbps=({NUMBER}) tx_cpu=[^\n]*(?=\n)"
+    rf"\n(?:\S+: )?megabytes=({NUMBER}) real_seconds=({NUMBER}) rate_Mbps=({NUMBER}) tx_cpu=[^\n]*(?=\n)"
 )
 _BRIEF: Final = re.compile(
-    rf"\n(?:\S+: )? *{NUMBER} MB / +{NUMBER} sec = +({NUMBER}) Mbps +{WHOLE} %TX[^\n]*(?=\n)"
+    rf"\n(?:\S+: )? *({NUMBER}) MB / +({NUMBER}) sec = +({NUMBER}) Mbps +{WHOLE} %TX[^\n]*(?=\n)"
 )
 _VERBOSE: Final = re.compile(
-    rf"\nnuttcp-r: (?:{NUMBER} MB in {NUMBER} real seconds = +{NUMBER} KB/sec = +({NUMBER}) Mbps"
-    rf"|megabytes={NUMBER} real_seconds={NUMBER} rate_KBps={NUMBER} rate_Mbps=({NUMBER}))[ \t]*(?=\n)"
+    rf"\nnuttcp-r: (?:({NUMBER}) MB in ({NUMBER}) real seconds = +{NUMBER} KB/sec = +({NUMBER}) Mbps"
+    rf"|megabytes=({NUMBER}) real_seconds=({NUMBER}) rate_KBps={NUMBER} rate_Mbps=({NUMBER}))[ \t]*(?=\n)"
 )
 _RETRANSMITS: Final = re.compile(rf"\bretrans ?= ?({WHOLE})\b|\b({WHOLE}) retrans\b(?! ?=)")
 _LOST: Final = re.compile(rf"\bdrop=({WHOLE}) pkt=({WHOLE})\b|\b({WHOLE}) / ({WHOLE}) drop/pkt\b")
@@ -59,12 +60,15 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     for line in lines:
         # of the verbose form the other figures stand in lines of their own
         told = text if verbose else line[0]
-        rate = float(next(filter(None, line.groups()))) * 1e6 / 8
+        moved, seconds, mbps = filter(None, line.groups())
+        rate = float(mbps) * 1e6 / 8
         if rate == 0:
             yield failed(case, "bandwidth", "nothing was received", size, params)
             continue
+        lie = row_contradiction(mbps, 1e6 / 8, float(moved) * 2**20, seconds, 1.0)
+        status = f"invalid: {lie}" if lie else OK
         for metric, value, own in (("bandwidth", rate, {}), *_others(told)):
-            yield Reading(case, metric, value, size, OK, {**params, **own}, version[1] if version else "")
+            yield Reading(case, metric, value, size, status, {**params, **own}, version[1] if version else "")
 
 
 def _others(told: str) -> Iterator[tuple[str, float, dict[str, str]]]:

@@ -584,9 +584,9 @@ class TestIperf3:
     def test_the_sum_line_replaces_the_streams(self) -> None:
         text = (
             "Connecting to host h, port 5201\n[ ID] Interval           Transfer     Bitrate\n"
-            "[  5]   0.00-2.00   sec  1.00 GBytes  4.00 Gbits/sec                  receiver\n"
-            "[  7]   0.00-2.00   sec  1.00 GBytes  4.00 Gbits/sec                  receiver\n"
-            "[SUM]   0.00-2.00   sec  2.00 GBytes  8.00 Gbits/sec                  receiver\n\niperf Done.\n"
+            "[  5]   0.00-2.00   sec   954 MBytes  4.00 Gbits/sec                  receiver\n"
+            "[  7]   0.00-2.00   sec   954 MBytes  4.00 Gbits/sec                  receiver\n"
+            "[SUM]   0.00-2.00   sec  1.86 GBytes  8.00 Gbits/sec                  receiver\n\niperf Done.\n"
         )
         readings = parsers.parse("iperf3", text, ["iperf3", "-c", "h", "-P", "2"])
         assert values(readings, "bandwidth", streams="2") == [(None, 1e9)]

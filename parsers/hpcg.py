@@ -43,11 +43,11 @@ _LAST_LINES: Final = (
 )
 _REFERENCE: Final = "Final Summary::Reference version of"
 _PARTS: Final = ("DDOT", "WAXPBY", "SpMV", "MG")
-_WITH_OVERHEAD: Final = "Total with convergence and optimization phase overhead"
+_BANDWIDTH: Final = "GB/s Summary::Total with convergence and optimization phase overhead"
 #: case, metric, key, what one printed unit is, qualifiers.
 _QUANTITIES: Final[tuple[tuple[str, str, str, float, Mapping[str, str]], ...]] = (
     ("HPCG", "flops", _RATING, 1e9, {}),
-    ("HPCG", "bandwidth", f"GB/s Summary::{_WITH_OVERHEAD}", 1e9, {}),
+    ("HPCG", "bandwidth", _BANDWIDTH, 1e9, {}),
     ("HPCG", "flop", "Floating Point Operations Summary::Total", 1.0, {}),
     ("HPCG", "time", "Benchmark Time Summary::Total", 1.0, {}),
     ("HPCG", "time", "Setup Information::Setup Time", 1.0, {"part": "setup"}),
@@ -113,12 +113,21 @@ def _run(version: str, entries: Mapping[str, str]) -> Iterator[Reading]:
     failure = f"{refusal.rpartition('::')[2]} {entries.get(refusal, '')}"
     whole = f"invalid: {failure}" if refusal else _arithmetic(numbers, "Total", "Total")
     status = {f"HPCG_{part}": _arithmetic(numbers, f"Raw {part}", part) for part in _PARTS}
+    overhead = _overhead(numbers)
     for case, metric, key, unit, qualifiers in _QUANTITIES:
         if key in numbers:
-            own = whole if whole != OK else status.get(case, OK)
+            own = whole if whole != OK else overhead if key == _BANDWIDTH else status.get(case, OK)
             yield Reading(case, metric, numbers[key] * unit, size, own, {**params, **qualifiers}, version)
     if refusal and "GFLOP/s Summary::Raw Total" not in numbers:
         yield failed("HPCG", "flops", failure, size, params)
+
+
+def _overhead(numbers: Mapping[str, float]) -> str:
+    """The status of the bandwidth with overheads: they take the same share of it as of the rate."""
+    keys = (_BANDWIDTH, "GB/s Summary::Raw Total B/W", _RATING, "GFLOP/s Summary::Raw Total")
+    bandwidth, raw_bandwidth, rate, raw_rate = (numbers.get(key, 0.0) for key in keys)
+    same = math.isclose(bandwidth * raw_rate, rate * raw_bandwidth, rel_tol=_TOLERANCE)
+    return OK if same else "invalid: other overheads than the rate's"
 
 
 def _arithmetic(numbers: Mapping[str, float], operations: str, part: str) -> str:

@@ -9,6 +9,7 @@ the number of queue pairs, then comes a table. Columns count by their headings: 
 - ``BW peak`` is ``{"statistic": "max"}``, 0.00 where it was not measured.
 - Latency is the average, the only figure that every mode prints; ``t_typical`` is the median (``p50``). Of
   send and write it is half the round trip, of read and atomic the whole operation.
+- Messages in a GPU's memory are told by ``memory``.
 - With ``-C`` latencies are clock cycles under a heading of microseconds: invalid.
 - The server's tables are invalid: its clock starts before the client's, and it may print the last size only.
 - A reason that stands beside a table (stderr) spoils it: a client whose server was killed prints a row and
@@ -48,6 +49,8 @@ _SET_UP: Final = {
     "MTU": re.compile(r"\n ?Mtu +: ([0-9]{1,9})(?=\[B\]\n|\n)"),
 }
 _RULE: Final = re.compile(r"\n-{40,}(?=\n)")
+#: Where the messages lie, if not in the host's memory.
+_GPU: Final = re.compile(r"\n(?:initializing (CUDA|MLU)| Use (ROCm) memory : ON)(?=\n)")
 #: What the command line may ask for, and by which options.
 _ASKED: Final = {
     "connection": ("-c", "--connection"),
@@ -110,16 +113,18 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     clients = _IN_CYCLES if not reason and any(map(_CYCLES.fullmatch, words)) else spoilt
     end = 0
     for title, body in sections(_TITLE, text):
-        status = _OF_SERVER if _SERVER in text[end : title.start()] else clients
-        yield from _test(title[1], body, status, words)
+        above = text[end : title.start()]
+        yield from _test(title[1], above, body, _OF_SERVER if _SERVER in above else clients, words)
         end = title.end()
     if not end:
         yield from _json(text, spoilt, words) or _without_title(text, program, words)
 
 
-def _test(title: str, body: str, status: str, words: Sequence[str]) -> Iterator[Reading]:
+def _test(title: str, above: str, body: str, status: str, words: Sequence[str]) -> Iterator[Reading]:
     """Readings of a test's tables; of a test without a row, its failure."""
     set_up = {name: match[1] for name, pattern in _SET_UP.items() if (match := pattern.search(body))}
+    if gpu := _GPU.search(above) or _GPU.search(body):
+        set_up["memory"] = gpu.group(gpu.lastindex or 0).lower()
     case, params = _qualified(title, set_up)
     status = status if status != OK else _as_asked(set_up, words)
     any_row, end = False, 0

@@ -8,7 +8,8 @@ a kind: messages back to back (OSU bandwidth tests: bandwidth/size), one at a ti
 
 An application's own mix decides which part of which curve counts: n_k operations of kind k and size s_k, one
 after another, take at least Σ n_k·t_k(s_k), so it makes at most Σ n_k / Σ n_k·t_k(s_k) operations a second
-and rank. Which collective it was Open MPI does not tell, only its class: the quickest of the class counts.
+and rank. Which collective it was Open MPI does not tell, only its class: then the sum has a range, from the
+quickest of the class to the slowest.
 """
 
 from __future__ import annotations
@@ -151,22 +152,54 @@ def verdict(caller: Caller, ceilings: Sequence[MpiCeiling]) -> str:
 
 
 def _mix(caller: Caller, ceilings: Sequence[MpiCeiling]) -> str:
-    """The calls that the program made, and their least time: each kind by its own quickest test, a collective
-    that none measured by the least that it needs, one message."""
-    seconds, sources, named = 0.0, [], []
-    for call in caller.calls:
-        kinds = catalogue.CLASSES.get(call.kind, (call.kind,))
-        of_kind = [c for c in ceilings if c.kind in kinds] or [c for c in ceilings if c.kind == ONE_AT_A_TIME]
-        quickest = min(of_kind, key=lambda c: c.seconds(call.size))
-        seconds += call.number * quickest.seconds(call.size)
-        sources.append(quickest.source)
-        kind = "messages" if call.kind == ONE_AT_A_TIME else f"collectives {call.kind}"
-        named.append(f"{call.number:.4g} {kind} of {format_quantity(call.size, 'B', 3)}")
-    rate = sum(call.number for call in caller.calls) / seconds
-    part = caller.call_rate / rate
-    return (
+    """The calls that the program made, and their least time: a range where only a class is known."""
+    costs = [_cost(call, ceilings) for call in caller.calls]
+    least = sum(cost.least for cost in costs)
+    most = None if any(cost.most is None for cost in costs) else sum(cost.most or 0.0 for cost in costs)
+    named = [_named(call) for call in caller.calls]
+    sources = ", ".join(dict.fromkeys(source for cost in costs for source in cost.sources))
+    made = sum(call.number for call in caller.calls)
+    words = (
         f"The program's own calls, a rank: {', '.join(named)}; {format_quantity(caller.call_rate, '1/s', 3)} "
-        f"in all. One after another this mix could go at {format_quantity(rate, '1/s', 3)} "
-        f"({', '.join(dict.fromkeys(sources))}): it needs {100 * part:.3g} % of the run time if nothing "
-        "overlaps."
+        f"in all. One after another this mix could go at "
     )
+    rate, part = format_quantity(made / least, "1/s", 3), 100 * least / caller.seconds
+    if most is None:
+        return (
+            f"{words}{rate} at most ({sources}; not every collective of a class was measured): "
+            f"it needs at least {part:.3g} % of the run time if nothing overlaps."
+        )
+    if most == least:
+        return f"{words}{rate} ({sources}): it needs {part:.3g} % of the run time if nothing overlaps."
+    slowest, longest = format_quantity(made / most, "1/s", 3), 100 * most / caller.seconds
+    return (
+        f"{words}{slowest} to {rate} ({sources}), by which collective of its class each was: "
+        f"it needs {part:.3g} to {longest:.3g} % of the run time if nothing overlaps."
+    )
+
+
+class _Cost(NamedTuple):
+    """Seconds of calls of one kind, a rank, from the quickest to the slowest that they may have been; most is
+    None where one of these was not measured, and least then that of a message at most."""
+
+    least: float
+    most: float | None
+    sources: tuple[str, ...]
+
+
+def _cost(call: Operations, ceilings: Sequence[MpiCeiling]) -> _Cost:
+    """What the calls cost: each kind by its quickest test, one that none measured a message at least."""
+    kinds = catalogue.CLASSES.get(call.kind, (call.kind,))
+    tests = [[c for c in ceilings if c.kind == kind] for kind in kinds]
+    whole = all(tests)
+    if not whole:
+        tests.append([c for c in ceilings if c.kind == ONE_AT_A_TIME])
+    found = sorted(min((c.seconds(call.size), c.source) for c in each) for each in tests if each)
+    (least, quickest), (most, slowest) = found[0], found[-1]
+    sources = (quickest, slowest) if whole else (quickest,)
+    return _Cost(call.number * least, call.number * most if whole else None, sources)
+
+
+def _named(call: Operations) -> str:
+    kind = "messages" if call.kind == ONE_AT_A_TIME else f"collectives {call.kind}"
+    return f"{call.number:.4g} {kind} of {format_quantity(call.size, 'B', 3)}"

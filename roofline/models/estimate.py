@@ -157,14 +157,33 @@ class Parameter:
     last: float
 
     @classmethod
-    def of(cls, name: str, number: Number, unit: str, meaning: str, valid: tuple[float, float]) -> Parameter:
-        """The parameter with the interval of `number`, as far as it lies above zero: nothing takes less."""
+    def of(
+        cls,
+        name: str,
+        number: Number,
+        unit: str,
+        meaning: str,
+        valid: tuple[float, float],
+        most: float = math.inf,
+    ) -> Parameter:
+        """A cost: what lies below zero, or above `most`, is none of its values, so its interval is cut there.
+
+        Where that leaves nothing, or all that is possible up to a finite `most`, the parameter is not
+        identified: it has no value (NaN) and no interval.
+        """
         low, high, coverage = number.interval()
-        if number.value == 0:
+        if low is None or high is None:
+            identified = not number.value < 0
+        else:
+            low, high = max(low, 0.0), min(high, most)
+            identified = low <= high and not (low == 0 and high == most < math.inf)
+        if not identified:
+            meaning += " (not identified: the measurements leave every possible value, or none)"
+            return cls(name, math.nan, unit, *NO_INTERVAL, meaning, *valid)
+        value = min(max(number.value, 0.0), most)
+        if low == 0 or value == 0:
             meaning += " (not told apart from 0)"
-        if low is not None:
-            low = max(low, min(number.value, 0.0))
-        return cls(name, number.value, unit, low, high, coverage, meaning, *valid)
+        return cls(name, value, unit, low, high, coverage, meaning, *valid)
 
     @classmethod
     def inverse(

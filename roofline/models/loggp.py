@@ -86,19 +86,26 @@ def fit(messages: int, single: Sweep, burst: Sweep, delayed: Sweep, delay: Sweep
         fitted += [time.at_one.value + gap.slope.value * (size - 1) for size in x.tolist()]
         held_out += _held_out(x, half.times[part], gaps[part], scale, burst.middle[part])
     residuals = half.middle / fitted - 1
-    latency = parameters[0]
-    vanishes = latency.value <= 0 or (latency.low is not None and latency.low <= 0)
     return LogGP(
         parameters=tuple(parameters),
         x=tuple(single.x.tolist()),
         residuals=tuple(residuals.tolist()),
         held_out=tuple(held_out),
         launches=single.whole_launches.shape[1],
-        note="L cannot be told from 0: the overheads of both ends are the whole half round trip"
-        if vanishes
-        else "",
+        note=_of_latency(parameters[0]),
         parts=parts_of("half round trip", splits),
     )
+
+
+def _of_latency(latency: Parameter) -> str:
+    """What to know of L at the smallest sizes."""
+    if math.isnan(latency.value):
+        return (
+            "L is not identified: the errors of half the round trip and of the overheads leave nothing of it"
+        )
+    if latency.low is not None and latency.low <= 0:
+        return "L cannot be told from 0: the overheads of both ends are the whole half round trip"
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +123,14 @@ def _line(x: Array, times: Array, scale: Array) -> _Line:
 
 
 def _parameters(time: _Line, gap: _Line, overhead: _Line, valid: tuple[float, float]) -> list[Parameter]:
-    """The parameters of one protocol; L, o and g are those of a message of one byte."""
+    """The parameters of one protocol; L, o and g are those of a message of one byte, whose L and two o are
+    together half the round trip, so that none of them is longer."""
+    half = time.at_one.interval().high
+    most = time.at_one.value if half is None else half
+    latency = time.at_one - overhead.at_one * 2.0
     return [
-        Parameter.of("L", time.at_one - overhead.at_one * 2.0, "s", "latency of the wire", valid),
-        Parameter.of("o", overhead.at_one, "s", "overhead of the processor, at each end", valid),
+        Parameter.of("L", latency, "s", "latency of the wire", valid, most),
+        Parameter.of("o", overhead.at_one, "s", "overhead of the processor, at each end", valid, most / 2),
         Parameter.of("O", overhead.slope, "s/B", "overhead of one more byte", valid),
         Parameter.of("g", gap.at_one, "s", "gap: least interval between messages", valid),
         Parameter.of("G", gap.slope, "s/B", "time of one more byte of a long message", valid),

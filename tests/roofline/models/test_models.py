@@ -325,6 +325,31 @@ def test_an_l_that_vanishes_is_said() -> None:
     assert "L cannot be told from 0" in fitted.note
 
 
+def test_no_cost_is_below_zero_and_what_the_noise_hides_is_not_identified() -> None:
+    """A delayed burst whose delays vary by tens of percent says nothing of o, and so nothing of L."""
+    rng = np.random.default_rng(3)
+    one = 2 * (WIRE + 2 * OVERHEAD + (SIZES - 1) * BYTE)
+    burst = one + (BURST - 1) * (GAP + (SIZES - 1) * BYTE)
+    delayed = one + (BURST - 1) * (OVERHEAD + 3 * one)
+    hidden = 0
+    for launches in (2, 2, 2, 2, 6, 6, 6, 6):
+        times = (noisy(one, launches, rng), noisy(burst, launches, rng), noisy(delayed, launches, rng, 0.3))
+        delay = np.repeat(3 * one[:, None], launches, axis=1)
+        fitted = loggp.fit(BURST, *(Sweep(SIZES, each) for each in (*times, delay)))
+        for each in fitted.parameters:
+            if math.isnan(each.value):
+                assert each.low is None and "not identified" in each.meaning
+            else:
+                assert each.low is None or each.high is None or 0 <= each.low <= each.value <= each.high
+        latency = next(each for each in fitted.parameters if each.name == "L")
+        hidden += math.isnan(latency.value)
+        if latency.high is not None:
+            assert latency.high < 4 * WIRE, "L is no longer than half the round trip"
+        else:
+            assert "L is not identified" in fitted.note
+    assert hidden > 4
+
+
 MESSAGES = np.array([1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64], dtype=float)
 
 

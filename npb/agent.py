@@ -19,7 +19,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from npb import interfaces, placement, readiness
 from npb.children import NOT_FOUND, Child
@@ -27,6 +27,9 @@ from npb.messages import BadMessage, Decoder, encode
 from npb.processes import UNKILLABLE_S, adopt_orphans, descendants, reap, signal_each
 from npc.machine import sysfs
 from npc.machine.processes import die_with_parent
+
+if TYPE_CHECKING:
+    from npc.machine.load import Beside
 
 #: Between asking a tool to end (SIGTERM) and killing it.
 GRACE_S: Final = 0.4
@@ -70,6 +73,7 @@ class Agent:
         self._outbox = bytearray()
         self._tool: Child | None = None
         self._role = ""
+        self._beside: Beside | None = None
         self._tool_id = 0
         self._ending = False
         self._leaving: int | None = None
@@ -222,6 +226,7 @@ class Agent:
         with contextlib.suppress(OSError):
             # Off the tool's CPUs if there are others: even its rare wake-ups shall not be there.
             os.sched_setaffinity(0, (self._cpus - cpus) or self._cpus)
+        self._beside = _watch() if message["watch"] else None
         try:
             tool = self._tool = Child(message["argv"], cpus)
         except OSError as error:
@@ -309,9 +314,13 @@ class Agent:
         self._check_left()
 
     def _report(self, tool: Child | None, **message: Any) -> None:
-        """Send a message with what the tool has printed since, and the datagrams received here."""
+        """Send a message with what the tool has printed since, the datagrams received here, and, since the
+        last message, what was computed here beside the tool."""
         out, err = tool.new_output() if tool else (b"", b"")
-        message |= {"out": len(out), "datagrams": readiness.datagrams_received()}
+        message |= {"out": len(out), "datagrams": readiness.datagrams_received(), "load": None}
+        if self._beside:
+            message["load"] = self._beside.load(own=self._tool_processes())
+            self._beside = _watch() if self._tool else None
         self._send(message, out + err)
 
     # -- leaving -------------------------------------------------------------------------------------
@@ -329,6 +338,12 @@ class Agent:
     def _check_left(self) -> None:
         if self._leaving is not None and not self._tool:
             self.exit_code = self._leaving
+
+
+def _watch() -> Beside:
+    from npc.machine.load import Beside  # not loaded by every node before MPI
+
+    return Beside()
 
 
 def start_process(rank: int) -> None:

@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import click
+
 import parsers
 from npb import addresses, cluster, placement, sweep
 from npb.launch_result import RAW, Blame, LaunchResult, parser_of
@@ -24,6 +26,7 @@ from npb.measure import Outcome, PairMeasurement
 from npb.nodes import HostLost, Node, Reception
 from npb.results import Results
 from npb.sweep import Step
+from npc.machine.load import watch_s
 from npc.machine.processes import die_with_parent
 from npc.machine.sysfs import parse_cpus
 from npc.records.build import swept_size
@@ -134,6 +137,8 @@ class Conductor:
         options.server_cpus = self._cpus("server_cpus", 0)
         options.client_cpus = self._cpus("client_cpus", 1)
         self._table = self._address_table()
+        for node in self._nodes.values():
+            node.watch = self._watches()
         await (self._measure_pairs(steps) if options.pairs else self._measure_one(steps))
 
     async def _measure_one(self, steps: Sequence[Step]) -> None:
@@ -286,6 +291,14 @@ class Conductor:
         except ValueError as error:
             raise Unusable(f"--{option.replace('_', '-')}: {error}") from None
         return cpus
+
+    def _watches(self) -> bool:
+        """Whether to look what others compute: not where several pairs share a node, whose tools would be
+        others to each other."""
+        try:
+            return watch_s() > 0 and len(self._hosts) in (2, len(set(self._hosts)))
+        except click.UsageError as error:
+            raise Unusable(str(error)) from None
 
     def _address_table(self) -> dict[str, str] | None:
         path = self._options.hostfile_addresses

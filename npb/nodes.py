@@ -7,9 +7,9 @@ import contextlib
 import itertools
 import signal
 import socket
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from npb.agent import GRACE_S, tune
 from npb.children import NOT_FOUND
@@ -18,6 +18,10 @@ from npb.messages import BadMessage, Decoder, encode
 
 #: An agent answers a question within this time, or its host is as good as cut off.
 ANSWER_S: Final = 10.0
+
+
+#: What computed on a node: `npc.records.launch.Launch.load`.
+Load: TypeAlias = Mapping[str, Any] | None
 
 
 class HostLost(ConnectionError):
@@ -42,7 +46,10 @@ class CannotRun(RuntimeError):
 
 @dataclass(frozen=True)
 class Ended:
-    """The end of a tool: exit code (negative for a signal), wall time, and output not reported before."""
+    """The end of a tool: exit code (negative for a signal), wall time, and output not reported before.
+
+    load: as of `npc.records.launch.Launch`, on this node, None where nobody watched.
+    """
 
     exit: int
     seconds: float
@@ -50,6 +57,7 @@ class Ended:
     out: bytes
     err: bytes
     datagrams: int
+    load: Load = None
 
 
 @dataclass
@@ -74,6 +82,8 @@ class Node:
         self._replies: dict[int, asyncio.Future[tuple[dict[str, Any], bytes]]] = {}
         self._running: dict[int, asyncio.Future[Ended]] = {}
         self.lost: str | None = None
+        #: Whether it looks what others compute beside a tool.
+        self.watch = False
 
     @property
     def name(self) -> str:
@@ -103,7 +113,8 @@ class Node:
         """
         number, running = self._expect_end()
         how: dict[str, Any] = {"role": "server", "argv": argv, "cpus": sorted(cpus), "ready_s": ready_s}
-        asked = self._ask("start", number, ready_s + ANSWER_S, **how, ready_after_s=ready_after_s)
+        how |= {"ready_after_s": ready_after_s, "watch": self.watch}
+        asked = self._ask("start", number, ready_s + ANSWER_S, **how)
         reply = asyncio.ensure_future(asked)
         try:
             both: set[asyncio.Future[Any]] = {reply, running}
@@ -127,16 +138,18 @@ class Node:
         """Start a client, which ends or is ended after `timeout_s`. Raises `CannotRun`, `HostLost`."""
         number, running = self._expect_end()
         how: dict[str, Any] = {"role": "client", "argv": argv, "cpus": sorted(cpus), "timeout_s": timeout_s}
-        message, _ = await self._ask("start", number, **how)
+        message, _ = await self._ask("start", number, **how, watch=self.watch)
         if "error" in message:
             self._running.pop(number, None)
             raise CannotRun(message["error"])
         return Running(tuple(argv), message["cpus"], message["datagrams"], running)
 
-    async def state(self) -> tuple[bytes, bytes, int]:
-        """New stdout and stderr of the tool, and the UDP datagrams that its host has received in all."""
+    async def state(self) -> tuple[bytes, bytes, int, Load]:
+        """New stdout and stderr of the tool, the UDP datagrams that its host has received in all, and what
+        computed there since it was asked last."""
         message, payload = await self._ask("state", next(self._numbers))
-        return payload[: message["out"]], payload[message["out"] :], message["datagrams"]
+        out, err = payload[: message["out"]], payload[message["out"] :]
+        return out, err, message["datagrams"], message["load"]
 
     async def look_up(self, names: Sequence[str]) -> dict[str, list[str]]:
         """Addresses of names as this host resolves them."""
@@ -196,7 +209,7 @@ class Node:
             ended = self._running.pop(message["n"], None)
             if ended and not ended.done():
                 out, err = payload[: message["out"]], payload[message["out"] :]
-                told = {key: message[key] for key in ("exit", "seconds", "timed_out", "datagrams")}
+                told = {key: message[key] for key in ("exit", "seconds", "timed_out", "datagrams", "load")}
                 ended.set_result(Ended(**told, out=out, err=err))
         elif event == "interrupted":
             interrupted(message["signal"])

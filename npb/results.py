@@ -68,6 +68,7 @@ class Results:
             nodes=len(set(hosts)),
             hosts=tuple(hosts),
             raw=raw,
+            load=outcome.load,
         )
         self._log.append(launch)
         self.launches.append(launch)

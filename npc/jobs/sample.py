@@ -13,7 +13,6 @@ import json
 import os
 import random
 import re
-import resource
 import shlex
 import signal
 import subprocess
@@ -21,12 +20,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from npc.jobs import session
 from npc.jobs.stop import Stop
 from npc.machine.ask import NoAnswer, ask
-from npc.machine.load import LoadMonitor, watch_s
+from npc.machine.load import Beside, watch_s
 from npc.records.launch import RAW, Launch, LaunchLog, last_words, now
 from npc.records.record import OK
 
@@ -34,8 +33,6 @@ EXIT_NOTHING: Final = 1
 EXIT_PARTLY: Final = 6
 #: Tells the program where its launch's files are (``…/raw/0007``), so that one that watches can add its own.
 LAUNCH: Final = "NPC_LAUNCH"
-#: Fewer ticks of the kernel's clock are too few to divide by the time of a short launch.
-LEAST_TICKS: Final = 10
 #: How long a launch that was told to end may take before it is killed.
 GRACE_S: Final = 1.5
 
@@ -167,27 +164,6 @@ def launch(
     return code, OK
 
 
-class Beside:
-    """What this node computes during one launch, the launch and others apart."""
-
-    def __init__(self) -> None:
-        self._others = LoadMonitor()
-        self._before = _cpu_of_children()
-
-    def load(self, seconds: float) -> dict[str, Any]:
-        """`Launch.load` of a launch that took so many seconds and has just ended."""
-        own = _cpu_of_children() - self._before
-        others = self._others.busy(least_ticks=LEAST_TICKS, kernel=False)
-        listed = [{"name": entry.name, "cores": round(entry.cores, 3)} for entry in others]
-        return {"cores": round(own / seconds, 3) if seconds else 0.0, "others": listed}
-
-
-def _cpu_of_children() -> float:
-    """CPU seconds of all that this process has waited for, and of what that had waited for (getrusage(2))."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
 def sample_all(
     command: Sequence[str],
     launches: Sequence[tuple[Case, int]],
@@ -212,6 +188,7 @@ def sample_all(
             argv, log.folder / f"{raw}.out", log.folder / f"{raw}.err", timeout_s, pattern, stop
         )
         seconds = round(time.monotonic() - before, 6)
+        load = beside.load() if beside else None
         made = Launch(
             id=number,
             argv=tuple(argv),
@@ -225,7 +202,7 @@ def sample_all(
             nodes=len(hosts),
             hosts=hosts,
             raw=f"{raw}.out",
-            load=beside.load(seconds) if beside else None,
+            load=load,
         )
         log.append(made)
         done.append(made)

@@ -6,10 +6,9 @@ import os
 import re
 import resource
 import time
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-
-import click
 
 from npc.machine import processes, sysfs
 
@@ -18,6 +17,8 @@ _UNLIMITED: Final = 2**60
 WATCH: Final = "NPC_WATCH"
 #: Who takes what is stolen from a virtual machine's CPUs.
 HYPERVISOR: Final = "hypervisor"
+#: Fewer ticks of the kernel's clock are too few to divide by the time of a short launch.
+LEAST_TICKS: Final = 10
 
 
 def watch_s() -> float:
@@ -29,6 +30,8 @@ def watch_s() -> float:
     try:
         return float(text)
     except ValueError:
+        import click  # the launcher's agents start without it
+
         raise click.UsageError(f"{WATCH}={text}: expected seconds, 0 for not at all") from None
 
 
@@ -78,7 +81,7 @@ class LoadMonitor:
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
-        self._before = {(each.pid, each.started): each.ticks for each in processes.everyone(root)}
+        self._before = {(each.pid, each.started): each for each in processes.everyone(root)}
         self._stolen = stolen_ticks(root)
         self._begun = time.monotonic()
 
@@ -89,13 +92,48 @@ class LoadMonitor:
         busy = [
             Busy(each.pid, each.name, ticks / second)
             for each in processes.everyone(self._root)
-            if (ticks := each.ticks - self._before.get((each.pid, each.started), each.ticks)) >= least_ticks
+            if (ticks := each.ticks - self._before.get((each.pid, each.started), each).ticks) >= least_ticks
             and each.pid != os.getpid()
             and (kernel or not each.kernel)
         ]
         if (stolen := stolen_ticks(self._root) - self._stolen) >= max(least_ticks, 1):
             busy.append(Busy(0, HYPERVISOR, stolen / second))
         return sorted((entry for entry in busy if entry.cores >= at_least), key=lambda entry: -entry.cores)
+
+    def cores_of(self, pids: Iterable[int]) -> float:
+        """Cores that some of these processes used on average, with all that they have waited for."""
+        second = os.sysconf("SC_CLK_TCK") * (time.monotonic() - self._begun)
+        now = [each for pid in pids if (each := processes.read(pid, self._root))]
+        then = [self._before.get((each.pid, each.started), each) for each in now]
+        return sum(a.ticks + a.waited - b.ticks - b.waited for a, b in zip(now, then, strict=True)) / second
+
+
+class Beside:
+    """What this node computes during one launch, the launch and others apart."""
+
+    def __init__(self) -> None:
+        self._monitor = LoadMonitor()
+        self._before = _cpu_of_children()
+        self._begun = time.monotonic()
+
+    def load(self, own: Collection[int] = ()) -> dict[str, Any]:
+        """`npc.records.launch.Launch.load` of a launch that began when this was made and has just ended.
+
+        own: processes of the launch that were there before it and go on.
+        """
+        seconds, used = time.monotonic() - self._begun, _cpu_of_children() - self._before
+        cores = used / seconds + self._monitor.cores_of(own)
+        others = self._monitor.busy(least_ticks=LEAST_TICKS, kernel=False)
+        listed = [
+            {"name": entry.name, "cores": round(entry.cores, 3)} for entry in others if entry.pid not in own
+        ]
+        return {"cores": round(cores, 3), "others": listed}
+
+
+def _cpu_of_children() -> float:
+    """CPU seconds of all that this process has waited for, and of what that had waited for (getrusage(2))."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def stolen_ticks(root: Path = Path("/")) -> int:

@@ -23,8 +23,8 @@ _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
 class Process(NamedTuple):
     """A living process. name: 15 characters; session: pid of its leader; kernel: a thread of the kernel;
-    ticks: of the kernel's clock that it computed; started: ticks after the boot, which tells it from a later
-    process with its pid."""
+    ticks: of the kernel's clock that it computed; waited: that all computed that it has waited for; started:
+    ticks after the boot, which tells it from a later process with its pid."""
 
     pid: int
     name: str
@@ -32,6 +32,7 @@ class Process(NamedTuple):
     session: int
     kernel: bool
     ticks: int
+    waited: int
     started: int
 
 
@@ -48,7 +49,8 @@ def read(pid: int, root: Path = Path("/")) -> Process | None:
         return None
     field = dict(enumerate(map(int, fields), 4))
     kernel = bool(field[9] & _PF_KTHREAD)
-    return Process(pid, name, field[4], field[6], kernel, ticks=field[14] + field[15], started=field[22])
+    ticks, waited = field[14] + field[15], field[16] + field[17]
+    return Process(pid, name, field[4], field[6], kernel, ticks, waited, started=field[22])
 
 
 def everyone(root: Path = Path("/")) -> Iterator[Process]:

@@ -70,8 +70,8 @@ class Launch:
     started: ISO 8601 UTC. seconds: wall time. exit: the exit code, negative for a signal, None if it
     never started or was stopped. status: ``ok`` or the reason. raw: path of the tool's output relative to
     the folder. load: ``{"cores": 1.9, "others": [{"name": "xhpl", "cores": 0.7}]}``, the CPUs that the
-    program and all it waited for used on average, and other processes, on the launcher's node; None if nobody
-    watched.
+    program and all it waited for used on average, and other processes, on the launcher's node; of npb, of two
+    nodes the one where others took more, named as the ``host`` of each; None if nobody watched.
     """
 
     id: int

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from npc.machine.load import WATCH
 from npc.records.launch import read_launches
 from npc.records.record import read_csv
 from npc.records.series import Series
@@ -44,15 +47,28 @@ def test_of_sockperf_by_udp_what_arrived_is_the_number(tmp_path: Path) -> None:
     assert received == pytest.approx(int(handled[1]) / int(said[1]), rel=0.01), "by sockperf's own counts"
 
 
-def test_a_sweep_makes_records_in_si_units_with_their_raw_files(tmp_path: Path) -> None:
+def test_a_sweep_makes_records_in_si_units_with_their_raw_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what others computed beside each launch, which no environment.json says how to judge."""
+    monkeypatch.delenv(WATCH)
     out = tmp_path / "out"
     sweep = "--repeat msg_size:1K:16K:*16 tcp_bw tcp_lat"
-    ended = run(
-        *qperf(free_port(), f"-uu -vu {sweep}"), "--killserver", "--runs", "2",
-        "--platform", "fuchs", "--output", str(out),
-    )  # fmt: skip
+    spinning = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        ended = run(
+            *qperf(free_port(), f"-uu -vu {sweep}"), "--killserver", "--runs", "2",
+            "--platform", "fuchs", "--output", str(out),
+        )  # fmt: skip
+    finally:
+        spinning.kill()
+        spinning.wait()
     assert ended.returncode == 0, ended.stderr
     launches = read_launches(out)
+    for launch in launches.launches:
+        assert launch.load and launch.load["cores"] > 0.1, "client and server"
+        names = {entry["name"] for entry in launch.load["others"]}
+        assert any(name.startswith("python") for name in names) and "qperf" not in names
     assert (launches.tool, launches.planned, len(launches.launches)) == ("qperf", 4, 4)
     assert [launch.sample for launch in launches.launches] == [0, 0, 1, 1]
     assert [launch.params["msg_size"] for launch in launches.launches] == ["1024", "16384"] * 2

@@ -20,6 +20,7 @@ from npb.addresses import NoAddress, choose, fill, interface_of, names_to_try
 from npb.cluster import Attempt, by_series, describe, judge_all, pairs_to_repeat
 from npb.interfaces import HostView, Interface
 from npb.launch_result import Blame, LaunchResult, judge, parser_of
+from npb.measure import beside
 from npb.messages import BadMessage, Decoder, encode
 from npb.nodes import Ended
 from npb.schedule import schedule
@@ -309,6 +310,19 @@ def test_a_slow_uplink_is_named_from_the_readings_of_all_pairs(tmp_path: Path) -
     assert [(suspect.kind, suspect.name) for suspect in verdict.suspects] == [("uplink", "leaf2")]
     assert "to blame: uplink leaf2" in describe(which, verdict)
     assert {host for pair in pairs_to_repeat(series, known) for host in pair} >= set(hosts[4:8])
+
+
+def test_a_pair_is_disturbed_on_the_node_where_others_took_more() -> None:
+    def load(cores: float, *others: float) -> dict[str, object]:
+        return {"cores": cores, "others": [{"name": "xhpl", "cores": each} for each in others]}
+
+    quiet, busy = load(0.5), load(0.8, 0.3, 0.2)
+    told = [{"name": "xhpl", "cores": 0.3, "host": "n2"}, {"name": "xhpl", "cores": 0.2, "host": "n2"}]
+    assert beside(("n1", quiet), ("n2", busy)) == {"cores": 0.8, "others": told}
+    assert beside(("n1", quiet), ("n1", busy)) == {"cores": 1.3, "others": []}, (
+        "the client's others: the server"
+    )
+    assert beside(("n1", quiet), ("n2", None)) is None
 
 
 # -- start-up ------------------------------------------------------------------------------------------

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from npc.machine.load import HYPERVISOR
 from npc.records.record import Record
@@ -104,7 +104,12 @@ def _busy(records: Sequence[Record], circumstances: Circumstances) -> Iterator[t
             ("meanwhile", during.get("others"), during.get("cores", 0.0)),
         ):
             if seen and cpus:
-                names = ", ".join(f"{entry['name']} {entry['cores']:.0%}" for entry in seen[:3])
+                names = ", ".join(f"{_who(entry)} {entry['cores']:.0%}" for entry in seen[:3])
                 cores = sum(entry["cores"] for entry in seen)
                 stolen = sum(entry["cores"] for entry in seen if entry["name"] == HYPERVISOR)
                 yield place, _Busy(when, cores, stolen, cpus, names, own)
+
+
+def _who(entry: Mapping[str, Any]) -> str:
+    """A process, and the node that it was on where the launch had several."""
+    return f"{entry['name']} on {entry['host']}" if "host" in entry else str(entry["name"])

@@ -9,6 +9,8 @@ each thread its part.
 - Threads that share a hardware thread spoil the rate (more threads than CPUs run at a fraction of a
   percent of the speed): invalid, told from the lines that place the threads.
 - A bandwidth that contradicts the printed data volume and time is invalid.
+- LIKWID 4.0 and 4.1 print ``Size`` for what the kernel moves: size is None. Some count the data of all threads
+  anew for each work group: invalid, told from the loops and bytes of a thread.
 - FLOP/s have ``{"precision": "single"}`` or ``double`` after the kernel's name.
 - Errors are on stderr; a run that shows no rate has failed.
 
@@ -38,6 +40,11 @@ _RATE: Final = re.compile(rf"\n(MFlops|MByte)/s:[ \t]*({NUMBER})[ \t]*(?=\n)")
 _SIZE: Final = re.compile(rf"\nSize \(Byte\):[ \t]*({WHOLE})[ \t]*(?=\n)")
 _TIME: Final = re.compile(rf"\nTime:[ \t]*({SCIENTIFIC}) sec[ \t]*(?=\n)")
 _VOLUME: Final = re.compile(rf"\nData volume \(Byte\):[ \t]*({WHOLE})[ \t]*(?=\n)")
+#: Of LIKWID 4.0 and 4.1: the loops of a thread, and the bytes that it moves in one.
+_OF_A_THREAD: Final = re.compile(
+    rf"\nIterations per thread:[ \t]*({WHOLE})[ \t]*(?:\nInner loop [^\n]*)?\nSize:[ \t]*{WHOLE}[ \t]*"
+    rf"\nSize per thread:[ \t]*({WHOLE})[ \t]*(?=\n)"
+)
 #: One step of a rate's last digit, in B/s.
 _STEP: Final = 1e4
 _THREADS: Final = re.compile(rf"\nUsing ({WHOLE}) threads(?=\n)")
@@ -45,6 +52,7 @@ _PLACE: Final = re.compile(r"\nGroup: \d+ Thread \d+ Global Thread \d+ running o
 _ERROR: Final = re.compile(
     r"\n(Error: [^\n]*|Cannot find domain [^\n]*|Misformated workgroup string[^\n]*|Unknown test case[^\n]*)"
 )
+_CSV: Final = re.compile(r"\nTABLE,(?:Region [^,\n]{1,100},)?Group [0-9]+ [A-Z]")
 #: The title of likwid-perfctr's tables (region, group), and their rows (name, cells).
 _TITLE: Final = re.compile(r"\n(?:Region (\S{1,100}), Group|Group) [0-9]+: (\w{1,40})[ \t]*(?=\n)")
 _ROW: Final = re.compile(r"\n\|([^|\n]{1,100})\|(.*)\|[ \t]*(?=\n)")
@@ -73,6 +81,8 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
         yield from _run(test[1], body, params)
     for title, tables in sections(_TITLE, text):
         yield from _counted(title, tables, {**params, "kernel": asked} if asked else params)
+    if _CSV.search(text):
+        yield _failure("likwid-perfctr", "its CSV (-O) is not read", params)
     error = _ERROR.search(text)
     if not runs and (asked or error):
         yield _failure(asked or "likwid-bench", error[1] if error else "no result was printed", params)
@@ -90,11 +100,15 @@ def _run(kernel: str, body: str, params: dict[str, str]) -> Iterator[Reading]:
         return
     places = _PLACE.findall(body)
     shared = len(places) - len(set(places))
-    sharing = f"invalid: {shared + 1} threads or more share a hardware thread" if shared else OK
+    doubt = f"invalid: {shared + 1} threads or more share a hardware thread" if shared else OK
     bytes_used = int(size[1]) if size else None
-    time, volume = _TIME.search(body), _VOLUME.search(body)
+    time, volume, of_a_thread = (pattern.search(body) for pattern in (_TIME, _VOLUME, _OF_A_THREAD))
+    if of_a_thread and volume and threads:
+        moved = int(of_a_thread[1]) * int(of_a_thread[2]) * int(threads[1])
+        if moved and int(volume[1]) > 1.5 * moved:
+            doubt = f"invalid: its data are counted {int(volume[1]) / moved:.0f} times"
     for name, rate in rates:
-        status = sharing
+        status = doubt
         if name == "MByte" and status == OK and time and volume:
             wrong = contradiction(rate * 1e6, float(volume[1]), float(time[1]), _STEP)
             status = f"invalid: {wrong}" if wrong else OK

@@ -999,3 +999,15 @@ def test_a_core_of_old_likwid_that_threads_share() -> None:
     text = text_of("likwid-formats", "bench_4.0.txt").replace("on core 1", "on core 0")
     (reading,) = parsers.parse("likwid", text)
     assert reading.status == "invalid: 2 threads or more share a hardware thread"
+
+
+def test_old_likwid_that_counts_its_data_once_for_each_work_group() -> None:
+    text = text_of("likwid-formats", "bench_4.0.txt")
+    twice = text.replace("134217728000", "268435456000").replace("111848.11", "223696.21")
+    (reading,) = parsers.parse("likwid", twice)
+    assert reading.status == "invalid: its data are counted 2 times"
+
+
+def test_csv_of_likwid_perfctr_is_refused_by_name() -> None:
+    (reading,) = parsers.parse("likwid", "STRUCT,Info,3\nTABLE,Group 1 Metric,MEM,2\nMetric,HWThread 0,\n")
+    assert reading.status == "failed: its CSV (-O) is not read"

@@ -9,7 +9,7 @@ each thread its part.
 - Threads that share a hardware thread spoil the rate (more threads than CPUs run at a fraction of a
   percent of the speed): invalid, told from the lines that place the threads.
 - A bandwidth that contradicts the printed data volume and time is invalid.
-- LIKWID 4.0 and 4.1 print ``Size`` for what the kernel moves: size is None. Some count the data of all threads
+- LIKWID 4.0 and 4.1 print ``Size`` for what the kernel moves: size is None. Some count all threads' data
   anew for each work group: invalid, told from the loops and bytes of a thread.
 - FLOP/s have ``{"precision": "single"}`` or ``double`` after the kernel's name.
 - Errors are on stderr; a run that shows no rate has failed.

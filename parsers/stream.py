@@ -1,7 +1,7 @@
 """STREAM 5.x (McCalpin), ``stream_mpi.c`` and programs that print its customary table: memory bandwidth.
 
-The rate is the best of the repetitions without the first; MB is 10^6 bytes, and the bytes are those the
-kernel names (two arrays for copy and scale, three for add and triad), not the write-allocate traffic.
+The rate is the best of the repetitions without the first; MB is 10^6 bytes (the heading may say GB, or MiB
+for 2^20), and the bytes are those the kernel names (two arrays for copy and scale, three for add and triad), not the write-allocate traffic.
 `case` is the kernel, size the bytes of all three arrays, over all ranks; {"stores": "non-temporal"} where the
 program says that it stores past the caches (``Stores = …``, NPC's own source). STREAM in Fortran is not read.
 
@@ -27,6 +27,7 @@ from typing import Final
 
 from npc.machine.sysfs import format_cpus, parse_cpus
 from npc.records.reading import OK, Reading, failed
+from npc.records.units import PREFIXES
 from npc.validity.arithmetic import row_contradiction
 from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
 
@@ -59,6 +60,7 @@ _CPU: Final = r"[0-9]{1,5}(?:-[0-9]{1,5})?"
 _PLACE: Final = re.compile(
     rf"\nOpenMP thread ([0-9]{{1,5}}) of ([0-9]{{1,5}}) on CPUs ({_CPU}(?:,{_CPU})*)[ \t]*(?=\n)"
 )
+_HEADING: Final = re.compile(r"\nFunction +(?:Best +)?Rate \(?([MGT]i?)B/s\b")
 #: Kernel → how many of the three arrays it moves.
 _KERNELS: Final = {"Copy": 2, "Scale": 2, "Add": 3, "Triad": 3}
 _LEAST_TICKS: Final = 20
@@ -114,14 +116,16 @@ def _run(version: str, body: str, places: Mapping[int, frozenset[int]]) -> Itera
         status = "invalid: NVIDIA's STREAM does not validate its arrays"
     elif len(rows) > len(rates):
         status = "invalid: several programs wrote this table, or one several tables"
+    heading = _HEADING.search(body)
+    unit = PREFIXES[heading[1]] if heading else 1e6
     for kernel, arrays in _KERNELS.items():
         printed, best = rates.get(kernel, ("0", "0"))
-        rate, own = float(printed) * 1e6, status
+        rate, own = float(printed) * unit, status
         if not rate:
             yield failed(kernel.lower(), "bandwidth", "no rate was printed", size, params)
             continue
         if status == OK and size:
-            wrong = row_contradiction(printed, 1e6, size * arrays / 3, best, 1.0)
+            wrong = row_contradiction(printed, unit, size * arrays / 3, best, 1.0)
             own = f"invalid: {wrong}" if wrong else OK
         yield Reading(kernel.lower(), "bandwidth", rate, size, own, params, version)
 

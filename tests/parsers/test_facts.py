@@ -979,6 +979,18 @@ class TestOtherStreams:
         assert OK not in self.statuses(both)
         assert "invalid: several programs wrote this table, or one several tables" in self.statuses(both)
 
+    def test_the_heading_says_the_unit(self) -> None:
+        text = text_of("stream", "stream_t2.txt")
+        in_gigabytes = re.sub(r"(?m)^(\w+: +)(\d+)(\d{3})\.\d", r"\1\2.\3", text).replace(
+            "Rate MB/s", "Rate GB/s"
+        )
+        assert self.statuses(in_gigabytes) == {OK}
+        assert parsers.parse("stream", in_gigabytes)[0].value == pytest.approx(36.5e9)
+        (status,) = self.statuses(in_gigabytes.replace("Rate GB/s", "Rate MB/s").partition("Scale: ")[0]) - {
+            "failed: no rate was printed"
+        }
+        assert status.startswith("invalid: ")
+
     def test_fortran_is_refused_by_name(self) -> None:
         text = (
             " Assuming 8 bytes per DOUBLE PRECISION word\n STREAM Version $Revision: 5.6 $\n"

@@ -1,9 +1,10 @@
 """STREAM 5.x (McCalpin), ``stream_mpi.c`` and programs that print its customary table: memory bandwidth.
 
 The rate is the best of the repetitions without the first; MB is 10^6 bytes (the heading may say GB, or MiB
-for 2^20), and the bytes are those the kernel names (two arrays for copy and scale, three for add and triad), not the write-allocate traffic.
-`case` is the kernel, size the bytes of all three arrays, over all ranks; {"stores": "non-temporal"} where the
-program says that it stores past the caches (``Stores = …``, NPC's own source). STREAM in Fortran is not read.
+for 2^20), and the bytes are those the kernel names (two arrays for copy and scale, three for add and triad),
+not the write-allocate traffic. `case` is the kernel, size the bytes of all three arrays, over all ranks;
+{"stores": "non-temporal"} where the program says that it stores past the caches (``Stores = …``, NPC's own
+source). STREAM in Fortran is not read.
 
 A rate is invalid where the text itself tells so: the arrays did not validate, or the text ends before they
 were checked (NVIDIA's STREAM never checks them); several programs wrote one table; the printed MiB are not

@@ -34,8 +34,11 @@ from npc.validity.arithmetic import row_contradiction
 from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
 from parsers.text.tables import rows_of
 
+#: Lines of others (mpirun, NCCL_DEBUG) in between.
+_OTHERS: Final = r"[^\n]*(?:\n(?!# )[^\n]*){0,20}"
 _TITLE: Final = re.compile(
-    r"(?:\n# [nr]ccl-tests version (\S{1,60})[^\n]*)?(?:\n# Collective test starting: (\S{1,200})[^\n]*)?"
+    rf"(?:\n# [nr]ccl-tests version (\S{{1,60}}){_OTHERS})?"
+    rf"(?:\n# Collective test starting: (\S{{1,200}}){_OTHERS})?"
     r"\n# nThreads?:? +[0-9]+ nGpus:? +[0-9]+ [^\n]*(?=\n)"
 )
 _HEADING: Final = re.compile(r"\n#[ \t]+(size[ \t]+count[ \t][^\n]{1,400})(?=\n)")
@@ -102,7 +105,7 @@ def _run(version: str, case: str, body: str) -> Iterator[Reading]:
         return
     rows = rows_of(body[headings[0].end() :], [_CELLS.get(name, _WORD) for name in names])
     if not rows and not error:
-        yield failed(case, "bandwidth", "the table has no row with both out-of-place and in-place")
+        yield failed(case, "bandwidth", "no row is whole, with out-of-place and in-place")
     listed = {int(rank) for rank in _RANK.findall(body)}
     ranks = max(listed, default=-1) + 1
     sure = len(listed) == ranks and "..." not in body[: headings[0].start()]

@@ -39,6 +39,7 @@ _TITLE: Final = re.compile(
     r"\n# (OSU )?(?:One Sided )?((?:MPI|NCCL|RCCL|XCCL)[^\n]*?) Test"
     r"(?: v(\S+)| \(Version (\S+)\))?[ \t]*(?=\n)"
 )
+_USING: Final = re.compile(r"\n#Using ([NR]CCL)[ \t]*(?=\n)")
 _NOT_READ: Final = re.compile(r"\n# (OSU (?:OpenSHMEM|UPC)[^\n]{0,100}) Test")
 _HEADING: Final = re.compile(
     r"\n(?:# |[ \t]+(?=Overall\())(Size[^\n]{0,400}|[^\n]{0,400}[(\[]us[)\]][^\n]{0,400})(?=\n)"
@@ -91,21 +92,26 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     text = complete_lines(text)
     tables = list(sections(_TITLE, text))
     for title, body in tables:
-        yield from _tables(title, body, argv)
+        kind = title[2].partition(" ")[0].partition("-")[2].lower()  # MPI-CUDA Latency: buffers in its memory
+        if not title[1] and title[2].endswith("Bandwidth"):  # mpi4py heads MB/s with "Latency [us]"
+            body = body.replace("Latency [us]", "MB/s")
+        yield from _tables(_case(title[2]), title[3] or title[4] or "", kind, body, argv)
     program, error, other = _program(argv), _ERROR.search(text), _NOT_READ.search(text)
     if tables:
         return
     if other:
         yield _failure(program or "osu", f"{other[1]} is not read, nor are others of that kind")
+    elif "xccl" in program and (using := _USING.search(text)) and _HEADING.search(text):
+        case = program.replace("xccl", using[1].lower())  # between two ranks they print no title
+        yield from _tables(case, "", {"NCCL": "cuda", "RCCL": "rocm"}[using[1]], text, argv)
     elif _HEADING.search(text) and (program or _BUFFERS.search(text)):
         yield _failure(program or "osu", "the title line is missing")
     elif program or error:
         yield _failure(program or "osu", error[1] if error else "no table was printed")
 
 
-def _tables(title: re.Match[str], body: str, argv: Sequence[str]) -> Iterator[Reading]:
+def _tables(case: str, version: str, accelerator: str, body: str, argv: Sequence[str]) -> Iterator[Reading]:
     """Readings of what stands between one title and the next: a table for each datatype."""
-    case, version = _case(title[2]), title[3] or title[4] or ""
     if _VARIED_WINDOW.search(body):
         yield _failure(case, "a table of several window sizes (-V) is not read")
         return
@@ -115,9 +121,8 @@ def _tables(title: re.Match[str], body: str, argv: Sequence[str]) -> Iterator[Re
         return
     varied = _VARIED.findall(body, 0, heading.start())
     params = {key.strip().lower().replace(" ", "_"): value for key, value in varied}
-    accelerator = title[2].partition(" ")[0].partition("-")[2]
-    if accelerator:  # MPI-CUDA Latency: buffers in its memory
-        params["accelerator"] = accelerator.lower()
+    if accelerator:
+        params["accelerator"] = accelerator
         if buffers := _buffers(body, argv):
             params["buffers"] = buffers
     names: list[str] = []
@@ -127,8 +132,6 @@ def _tables(title: re.Match[str], body: str, argv: Sequence[str]) -> Iterator[Re
             names = _COLUMN.findall(part[1])
         else:
             params = {**params, "datatype": part[2]}
-        if not title[1] and title[2].endswith("Bandwidth"):  # mpi4py heads MB/s with "Latency [us]"
-            names = [name.replace("Latency [us]", "MB/s") for name in names]
         rows = rows_of(lines, map(_cell, names)) if names else []
         read += len(rows)
         yield from _columns(case, names, rows, params, version)

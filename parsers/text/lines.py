@@ -13,9 +13,9 @@ NUMBER: Final = r"[0-9]{1,18}(?:\.[0-9]{1,18})?"
 SCIENTIFIC: Final = rf"{NUMBER}(?:[eE][-+]?[0-9]{{1,3}})?"
 _DIGIT: Final = re.compile("[0-9]")
 
-#: Colours of a terminal, and the time of day that a log puts before a line.
+#: Colours and titles of a terminal, the mark of an encoding, the time of day that a log puts before a line.
 _DECORATION: Final = re.compile(
-    r"\x1b\[[0-9;]{0,20}[A-Za-z]"
+    r"\ufeff|\x1b\[[0-9;?]{0,20}[A-Za-z]|\x1b\][^\x07\n]{0,200}\x07"
     r"|^[A-Z][a-z]{2} (?:[A-Z][a-z]{2} [ 0-9][0-9] [0-9:]{8} [0-9]{4}|[ 0-9][0-9] [0-9:]{8})(?:[ \t]|$)"
     r"|^\[?[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:]{8}(?:[.,][0-9]{1,9})?(?:Z|[+-][0-9:]{4,5})?\]?[ \t]",
     re.MULTILINE,
@@ -23,8 +23,9 @@ _DECORATION: Final = re.compile(
 #: What Open MPI puts before a line (--tag-output, --timestamp-output), with a blank behind it since 5.0.
 _TAG: Final = re.compile(r"^[^<>\n]{0,120}<std(?:out|err|diag)>:", re.MULTILINE)
 _TAG_AND_BLANK: Final = re.compile(_TAG.pattern + "(?: |$)", re.MULTILINE)
-#: The rank before every line: srun --label, Hydra's -prepend-rank and Intel MPI's -l.
-_RANKS: Final = (re.compile(r"[0-9]{1,7}: ?"), re.compile(r"\[[0-9]{1,7}\] ?"))
+#: The rank before the lines, and the least share of lines that have it: srun --label, among lines of the job
+#: script and of srun; Hydra's -prepend-rank and Intel MPI's -l, which look like the streams of iperf3.
+_RANKS: Final = ((re.compile(r"[0-9]{1,7}: ?"), 0.75), (re.compile(r"\[[0-9]{1,7}\] ?"), 1.0))
 
 
 def complete_lines(text: str) -> str:
@@ -41,16 +42,16 @@ def complete_lines(text: str) -> str:
 
 
 def undecorated(text: str) -> str:
-    """`text` without colours, times of day, and tags of ranks; a bare rank only where every line has one."""
+    """`text` without colours, times of day, and tags of ranks; a bare rank only where most lines have one."""
     text = _DECORATION.sub("", text)
     if tags := len(_TAG.findall(text)):
         text = (_TAG_AND_BLANK if len(_TAG_AND_BLANK.findall(text)) == tags else _TAG).sub("", text)
     lines = text.split("\n")
-    for rank in _RANKS:
-        prefixes = [rank.match(line) for line in lines]
-        if any(prefixes) and all(prefix or not line for prefix, line in zip(prefixes, lines, strict=True)):
+    for rank, share in _RANKS:
+        found = [rank.match(line) for line in lines]
+        if any(found) and sum(map(bool, found)) >= share * sum(map(bool, lines)):
             return "\n".join(
-                line[prefix.end() if prefix else 0 :] for prefix, line in zip(prefixes, lines, strict=True)
+                line[match.end() if match else 0 :] for match, line in zip(found, lines, strict=True)
             )
     return text
 

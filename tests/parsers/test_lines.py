@@ -46,6 +46,13 @@ def test_what_stands_before_every_line(tool: str, name: str, before: str) -> Non
     assert parsers.parse(tool, decorated) == parsers.parse(tool, text)
 
 
+def test_a_rank_before_most_lines_and_the_job_script_s_own() -> None:
+    text = text_of("osu", "osu_latency.out")
+    labelled = "".join("0: " + line for line in text.splitlines(keepends=True))
+    around = f"\ufeff\x1b]0;job\x07starting on n01\n{labelled}srun: job 4711 has ended\n"
+    assert parsers.parse("osu", around) == parsers.parse("osu", text)
+
+
 def test_a_log_of_several_commands_with_a_label_on_some_lines_only_is_left_alone() -> None:
     text = "[0] first\nsecond\n"
     assert parsers.text.lines.complete_lines(text) == "\n" + text

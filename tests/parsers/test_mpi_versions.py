@@ -131,6 +131,13 @@ class TestOsu:
         assert [reading.metric for reading in readings] == ["bandwidth", "message_rate"]
         assert all((reason in reading.status) if reason else reading.status == OK for reading in readings)
 
+    def test_xccl_between_two_ranks_has_no_title_and_is_named_by_the_command(self) -> None:
+        buffers = "# Send Buffer on DEVICE (D) and Receive Buffer on DEVICE (D)\n"
+        text = f"#Using NCCL\n#Using NCCL\n{buffers}# Size      Bandwidth (MB/s)\n1      0.17\n"
+        (reading,) = parsers.parse("osu", text, ["mpirun", "-n", "2", "/opt/omb/osu_xccl_bw", "D", "D"])
+        assert (reading.case, reading.metric) == ("osu_nccl_bw", "bandwidth")
+        assert reading.params == {"accelerator": "cuda", "buffers": "D D"}
+
     def test_a_table_without_its_title_is_not_called_empty(self) -> None:
         buffers = "# Send Buffer on DEVICE (D) and Receive Buffer on DEVICE (D)\n"
         (reading,) = parsers.parse("osu", buffers + "# Size      Bandwidth (MB/s)\n1      0.17\n")
@@ -154,6 +161,13 @@ class TestNccl:
         invalid = [reading for reading in readings if reading.status != OK]
         assert {(each.size, each.params["place"]) for each in invalid} == {(16777216, "out-of-place")}
         assert len(invalid) == 3 and all(reason in reading.status for reading in invalid)
+
+    def test_other_lines_between_those_of_the_title(self) -> None:
+        noisy = self.TEXT.replace("\n# Coll", "\n[n1:7] 3 more processes\n# Coll").replace(
+            "\n# nThread", "\nNCCL version 2.29.3+cuda13.1\n# nThread"
+        )
+        assert noisy.count("\n") == self.TEXT.count("\n") + 3
+        assert parsers.parse("nccl", noisy) == parsers.parse("nccl", self.TEXT)
 
     def test_a_shortened_list_of_ranks_accuses_nobody(self) -> None:
         start, end = self.TEXT.index("#  Rank  4"), self.TEXT.index("#  Rank  7")

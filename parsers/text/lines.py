@@ -25,7 +25,11 @@ _TAG: Final = re.compile(r"^[^<>\n]{0,120}<std(?:out|err|diag)>:", re.MULTILINE)
 _TAG_AND_BLANK: Final = re.compile(_TAG.pattern + "(?: |$)", re.MULTILINE)
 #: The rank before the lines, and the least share of lines that have it: srun --label, among lines of the job
 #: script and of srun; Hydra's -prepend-rank and Intel MPI's -l, which look like the streams of iperf3.
-_RANKS: Final = ((re.compile(r"[0-9]{1,7}: ?"), 0.75), (re.compile(r"\[[0-9]{1,7}\] ?"), 1.0))
+_RANKS: Final = (
+    (re.compile(r"^[0-9]{1,7}: ?", re.MULTILINE), 0.75),
+    (re.compile(r"^\[[0-9]{1,7}\] ?", re.MULTILINE), 1.0),
+)
+_LINE: Final = re.compile(r"^.", re.MULTILINE)
 
 
 def complete_lines(text: str) -> str:
@@ -46,13 +50,10 @@ def undecorated(text: str) -> str:
     text = _DECORATION.sub("", text)
     if tags := len(_TAG.findall(text)):
         text = (_TAG_AND_BLANK if len(_TAG_AND_BLANK.findall(text)) == tags else _TAG).sub("", text)
-    lines = text.split("\n")
     for rank, share in _RANKS:
-        found = [rank.match(line) for line in lines]
-        if any(found) and sum(map(bool, found)) >= share * sum(map(bool, lines)):
-            return "\n".join(
-                line[match.end() if match else 0 :] for match, line in zip(found, lines, strict=True)
-            )
+        labelled = len(rank.findall(text))
+        if labelled and labelled >= share * len(_LINE.findall(text)):
+            return rank.sub("", text)
     return text
 
 

@@ -1,11 +1,11 @@
 """Change points: has a series another level than it had when it was last accepted, and since which night?
 
-The values, logarithms of nightly medians, are freed of single outliers (Hampel, J. Am. Stat. Assoc. 69,
-1974), then cut into pieces of constant level (kernel change point detection with a linear kernel, Arlot,
-Celisse, Harchaoui, J. Mach. Learn. Res. 20, 2019, by `ruptures`). A change counts if the levels of today's
-piece and of the first one differ by 2 % at least and by `THRESHOLD` standard errors; those are learned from
-the nights before the change, and allow for nights that resemble the ones before them. The threshold is that
-high because every night asks again, at every place: so a change needs no confirmation by a second look.
+The nights, logarithms, are split where least squares put the change, freed of single outliers. How far the
+mean of the nights since then lies from that of the nights before is judged as a step is
+(`cron.step_detection`): by the spread of the very same statistic over the past, the means of as many nights
+in a row, and by as many degrees of freedom as those are worth. What has wandered before may wander on. If
+nothing is clear there, the nights before are split again, and so on, since what comes slowly or in several
+steps has an earlier beginning.
 """
 
 from __future__ import annotations
@@ -15,29 +15,25 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from cron.step_detection import MIN_EFFECT, autocorrelation, rms, shrunk
+from cron.step_detection import MIN_EFFECT, spreads
 from npc.statistics.distributions import normal_score
-from npc.statistics.mixture import MIN_NOISE
 
 if TYPE_CHECKING:
-    from npc.statistics.arrays import Floats, Integers
+    from npc.statistics.arrays import Floats
 
-#: Standard errors between two levels that are not the same.
-THRESHOLD: Final = 5.0
+#: Score of a change: a chance of 1 in 300 000, since every night asks again, at every place.
+THRESHOLD: Final = 4.5
 #: Nights that a level needs at least: a weekend is none.
 MIN_NIGHTS: Final = 7
 #: Nights before the newest that are looked at, at most.
 WINDOW: Final = 730
-#: Hampel filter: threshold (σ) and half window (nights).
-HAMPEL_SIGMAS: Final = 3.0
-HAMPEL_NIGHTS: Final = 3
-#: Cost of a change, in units of σ² and log(nights): about that of the Bayesian information criterion, twice.
-PENALTY: Final = 4.0
+#: The past has to hold as many stretches, one after the other, as the nights whose mean is judged are long.
+STRETCHES: Final = 8
 
 
 class Change(NamedTuple):
-    """night: index of the first night at the new level. effect: change of the level in log units. score: in
-    standard errors."""
+    """night: index of the first night at the new level. effect: change of the median in log units. score: of
+    the evidence, as a standard normal."""
 
     night: int
     effect: float
@@ -45,80 +41,50 @@ class Change(NamedTuple):
 
 
 def changed(values: Floats) -> Change | None:
-    """How today's level differs from the first one, and since when; None if it does not.
+    """How today's level differs from the one before, and since when; None if it does not.
 
     values: T logarithms, NaN for nights without one.
     """
     measured = np.flatnonzero(~np.isnan(values))[-WINDOW:]
-    if len(measured) < 2 * MIN_NIGHTS:
+    nights, end = values[measured], len(measured)
+    if end < 2 * MIN_NIGHTS:
         return None
-    clean = without_outliers(values[measured])
-    sigma = noise_of(clean)
-    pieces = levels(clean, sigma)
-    return _against_first(clean, pieces, measured) if len(pieces) > 1 else None
+    today = float(np.median(nights[-MIN_NIGHTS:]))
+    usual = np.cumsum(nights)[MIN_NIGHTS - 1 : -MIN_NIGHTS] / np.arange(MIN_NIGHTS, end - MIN_NIGHTS + 1)
+    if np.abs(today - usual).max() < MIN_EFFECT:
+        return None
+    # Of every three nights the middle one: no single outlier is left, and a step stays where it is.
+    smooth = np.sort(np.lib.stride_tricks.sliding_window_view(np.pad(nights, 1, mode="edge"), 3), axis=1)[
+        :, 1
+    ]
+    while end >= 2 * MIN_NIGHTS:
+        end = split(smooth[:end])
+        score = level_score(nights, end, today)
+        if score >= THRESHOLD:
+            before, since = np.split(nights, [end])
+            return Change(int(measured[end]), float(np.median(since) - np.median(before)), score)
+    return None
 
 
-def levels(clean: Floats, sigma: float) -> list[tuple[int, int]]:
-    """The pieces of constant level as half-open ranges of nights."""
-    from ruptures import KernelCPD  # here, because it loads SciPy
-
-    search = KernelCPD(kernel="linear", min_size=MIN_NIGHTS)
-    penalty = PENALTY * sigma**2 * math.log(len(clean))
-    ends = search.fit(clean[:, None]).predict(pen=penalty)
-    return list(zip([0, *ends[:-1]], ends, strict=True))
-
-
-def without_outliers(values: Floats) -> Floats:
-    """The values with each outlier replaced by the median about it (Hampel's filter)."""
-    width = 2 * HAMPEL_NIGHTS + 1
-    padded = np.pad(values, HAMPEL_NIGHTS, mode="reflect")
-    windows = np.lib.stride_tricks.sliding_window_view(padded, width)
-    # The medians of an odd number; `np.median` takes three times as long.
-    middle = np.partition(windows, HAMPEL_NIGHTS, axis=1)[:, HAMPEL_NIGHTS]
-    apart = np.abs(windows - middle[:, None])
-    spread = 1.4826 * np.partition(apart, HAMPEL_NIGHTS, axis=1)[:, HAMPEL_NIGHTS]
-    # Seven nights say little about the spread; the typical one is known better.
-    limit = HAMPEL_SIGMAS * np.maximum(spread, np.median(spread))
-    return np.where(np.abs(values - middle) > limit, middle, values)
+def split(nights: Floats) -> int:
+    """The night with which another level begins, by least squares; each is at least `MIN_NIGHTS` long."""
+    count = len(nights)
+    begin = np.arange(MIN_NIGHTS, count - MIN_NIGHTS + 1)
+    sums = np.cumsum(nights)
+    apart = count * sums[begin - 1] - begin * sums[-1]
+    return int(begin[np.argmax(apart**2 / (begin * (count - begin)))])
 
 
-def noise_of(clean: Floats) -> float:
-    """Standard deviation from night to night, whatever the levels: from differences of neighbours."""
-    steps = np.abs(np.diff(clean))
-    return max(1.4826 * float(np.median(steps)) / math.sqrt(2), MIN_NOISE)
-
-
-def _against_first(clean: Floats, pieces: list[tuple[int, int]], measured: Integers) -> Change | None:
-    """Today's level against the first one."""
-    (_, end), (begin, _) = pieces[0], pieces[-1]
-    normal = float(np.median(clean[:end]))
-    towards = math.copysign(1.0, float(np.median(clean[begin:])) - normal)
-    for a, b in reversed(pieces[1:-1]):
-        # A piece before it that differs in the same direction belongs to the change.
-        if towards * (float(np.median(clean[a:b])) - normal) < MIN_EFFECT:
-            break
-        begin = a
-    effect = float(np.median(clean[begin:])) - normal
-    before, nights = clean[:begin] - normal, len(clean) - begin
-    # what the series has gone through for as many nights in a row
-    windows = np.lib.stride_tricks.sliding_window_view(before, min(nights, begin))
-    earlier = np.median(windows, axis=1)
-    memory = shrunk(autocorrelation(before[None], begin // 2), begin)[0, 1:]
-    # of medians, which need π/2 times the nights of means, and are no matter of single nights
-    night = math.pi / 2 * max(float(rms(before[None])[0]), MIN_NOISE) ** 2
-    variance = max(night * _of_mean(memory, nights), float(np.mean(earlier**2))) + night * _of_mean(
-        memory, end
-    )
-    score = float(normal_score(abs(effect) / math.sqrt(variance), begin / (1 + 2 * memory @ memory)))
-    new = abs(effect) > float((towards * earlier).max())
-    return (
-        Change(int(measured[begin]), effect, score)
-        if new and abs(effect) >= MIN_EFFECT and score >= THRESHOLD
-        else None
-    )
-
-
-def _of_mean(memory: Floats, nights: int) -> float:
-    """Variance of the mean of nights, in units of one night's; memory: autocorrelations from lag 1 on."""
-    lags = np.arange(1, min(len(memory), nights - 1) + 1)
-    return max(1 + 2 * float((1 - lags / nights) @ memory[: len(lags)]), 1.0) / nights
+def level_score(nights: Floats, begin: int, today: float) -> float:
+    """Evidence that the level changed with a night; 0 if it did not, or if today's is not another one."""
+    after = nights[begin : 2 * begin]  # how it goes up and down in a longer time is not known
+    stretch = max(min(len(after), begin // STRETCHES), 1)
+    sums = np.cumsum(np.append(0.0, nights[:begin]))
+    means = (sums[stretch:] - sums[:-stretch]) / stretch
+    effect, now = (level - float(means.mean()) for level in (float(after.mean()), today))
+    if min(abs(effect), math.copysign(now, effect * now)) < MIN_EFFECT:
+        return 0.0
+    _, worse, better, (dof,) = spreads(means[None])
+    # Both the mean of the past and its spread are known no better than so many stretches tell them.
+    known = math.sqrt(max(dof - 1, 0.0) / (dof + 1))
+    return float(normal_score(abs(effect) * known / float(worse[0] if effect < 0 else better[0]), dof))

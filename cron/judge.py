@@ -61,7 +61,7 @@ RULE: Final = (
     f"than all but {AGAIN:.0%} of them is measured again",
     f"DEGRADED: score {THRESHOLD:g} and false discovery rate {FALSE_DISCOVERY:g} over all series, low in two "
     "of three nights, by 2 % at least",
-    f"CHANGED: another level by 2 % at least and {changes.THRESHOLD:g} standard errors",
+    f"CHANGED: another level by 2 % at least, score {changes.THRESHOLD:g}",
     f"FAIL: beyond a band of platform.toml (the re-measurement too), or in {LASTING} of 3 nights worse than "
     f"the accepted baseline by {TOLERANCE:.0%}",
 )

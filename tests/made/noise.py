@@ -24,18 +24,24 @@ LOW_SHARE, LOW_BY = 0.3, 0.03
 
 
 def nights(
-    kind: str, rng: Rng, shape: tuple[int, int], step: float = 0.0, last: int = 0, outliers: float = 0.03
+    kind: str, rng: Rng, shape: tuple[int, int], fault: Floats | float = 0.0, outliers: float = 0.03
 ) -> tuple[Floats, Floats, Floats]:
-    """Two draws of each night, S × T logarithms, the last nights lower by `step`; and what of the noise the
-    calendar tells (waves, drift)."""
+    """Two draws of each night, S × T logarithms; and what of the noise the calendar tells (waves, drift).
+
+    fault: added to healthy nights, log units by night.
+    """
     noise, told = ALL[kind](rng, *shape)
-    between = (noise + told) * SIGMA * np.sqrt(1 - WITHIN)
-    between[:, shape[1] - last :] += np.log1p(-step)
+    between = (noise + told) * SIGMA * np.sqrt(1 - WITHIN) + fault
     draws = []
     for _ in range(2):
         draw = between + SIGMA * np.sqrt(WITHIN) * rng.standard_normal(shape)
         draw -= np.where(rng.random(shape) < outliers, rng.exponential(0.08, shape), 0.0)
-        draws.append(np.log(np.round(np.exp(draw), 2)) if kind == "rounded to 1 %" else draw)
+        draws.append(draw)
+    if kind == "rounded to 1 %":
+        draws = [np.log(np.round(np.exp(draw), 2)) for draw in draws]
+    if kind == "latency in whole µs":
+        usual = rng.uniform(10, 20, (shape[0], 1))
+        draws = [-np.log(np.round(usual * np.exp(-draw)) / usual) for draw in draws]
     return draws[0], draws[1], told * SIGMA * np.sqrt(1 - WITHIN)
 
 
@@ -113,6 +119,40 @@ def monthly(rng: Rng, series: int, count: int) -> Floats:
     return np.sin(2 * np.pi * np.arange(count) / 30 + phase) + np.sqrt(0.5) * white(rng, series, count)
 
 
+def walk_that_returns(rng: Rng, series: int, count: int) -> Floats:
+    """A random walk that begins anew about every forty nights (a machine is started again)."""
+    found = white(rng, series, count)
+    anew = rng.random((series, count)) < 1 / 40
+    for t in range(1, count):
+        found[:, t] = np.where(anew[:, t], 0.0, found[:, t - 1] + 0.2 * found[:, t])
+    return _unit(found + 0.5 * white(rng, series, count))
+
+
+def regimes(rng: Rng, series: int, count: int) -> Floats:
+    """Two levels, each for about twenty nights, twice as far apart as nights of one level scatter."""
+    level = np.cumsum(rng.random((series, count)) < 1 / 20, axis=1) % 2
+    return _unit(2.0 * level + white(rng, series, count))
+
+
+def garch(rng: Rng, series: int, count: int) -> Floats:
+    """GARCH(1, 1) as fitted to prices: 0.1 of the last square, 0.85 of the last variance."""
+    found, variance = white(rng, series, count), np.ones(series)
+    for t in range(count):
+        found[:, t] *= np.sqrt(variance)
+        variance = 0.05 + 0.1 * found[:, t] ** 2 + 0.85 * variance
+    return found
+
+
+def gamma_autoregressive(rng: Rng, series: int, count: int) -> Floats:
+    """A share of the last night's slowness stays, by chance (Lewis, McKenzie and Hugus, 1989): gamma, 0.8."""
+    shape, stays = 2.0, 0.8
+    slow = rng.gamma(shape, size=(series, count))
+    for t in range(1, count):
+        kept = rng.beta(shape * stays, shape * (1 - stays), series)
+        slow[:, t] = kept * slow[:, t - 1] + rng.gamma(shape * (1 - stays), size=series)
+    return -(slow - shape) / np.sqrt(shape)
+
+
 def _unit(values: Floats) -> Floats:
     found: Floats = (values - values.mean()) / values.std()
     return found
@@ -149,4 +189,12 @@ OTHERS: Final[dict[str, Maker]] = {
     "AR(1), -0.5": _plain(autoregressive(-0.5)),
     "uniform": _plain(lambda rng, *shape: rng.uniform(-1, 1, shape) * np.sqrt(3)),
 }
-ALL: Final = {**KNOWN, **OTHERS}
+#: Added when nothing could be set by them any more.
+CHECKS: Final[dict[str, Maker]] = {
+    "walk that returns": _plain(walk_that_returns),
+    "two regimes": _plain(regimes),
+    "GARCH(1, 1)": _plain(garch),
+    "gamma AR(1), 0.8": _plain(gamma_autoregressive),
+    "latency in whole µs": _plain(white),
+}
+ALL: Final = {**KNOWN, **OTHERS, **CHECKS}

@@ -64,13 +64,9 @@ def bandwidth_against_message_rate(records: Sequence[Record], _: Circumstances) 
         bandwidth, messages, size = records[place].value, records[other].value, records[place].size
         if bandwidth is None or messages is None or size is None:
             continue
-        moved = messages * size
-        if abs(bandwidth - moved) > TOLERANCE * moved + _RATE_STEP / 2 + size / 2:
-            reason = (
-                f"{format_quantity(bandwidth, 'B/s')} is printed, but {format_quantity(messages, '1/s')} "
-                f"messages of {size} bytes are {format_quantity(moved, 'B/s')}"
-            )
-            yield place, reason
+        step = 1 / messages if messages else 0.0  # tools print whole messages a second
+        if reason := contradiction(bandwidth, messages * size, 1.0, _RATE_STEP, step):
+            yield place, f"{reason} ({format_quantity(messages, '1/s')} messages of {size} bytes)"
 
 
 @rule(

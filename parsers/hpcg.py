@@ -98,7 +98,8 @@ def _indented(lines: Sequence[str]) -> dict[str, str]:
 
 def _run(version: str, entries: Mapping[str, str]) -> Iterator[Reading]:
     """Readings of one result file; of entries that it has twice, the last counts."""
-    refusal = next((key for key in entries if key.startswith(_RESULT) and key != _RATING), "")
+    verdicts = {key: value for key, value in entries.items() if key.startswith(_RESULT)}
+    refusal = next((key for key, value in verdicts.items() if "INVALID" in key + value), "")
     if not refusal and not (_RATING in entries and any(line in entries for line in _LAST_LINES)):
         yield failed("HPCG", "flops", "the result file ends before its summary does")
         return

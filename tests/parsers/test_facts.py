@@ -884,6 +884,11 @@ class TestHpcg:
         readings = parsers.parse("hpcg", self.text.replace("Raw MG: 4.24", "Raw MG: 4.46"))
         assert {r.case for r in readings if r.status != OK} == {"HPCG_MG"}
 
+    def test_a_verdict_that_was_cut_is_none(self) -> None:
+        for end in ("HPCG result is", "HPCG result is VALID with"):
+            (reading,) = parsers.parse("hpcg", self.text.partition(end)[0] + end)
+            assert reading.status == "failed: the result file ends before its summary does"
+
     def test_an_indented_file_that_was_cut(self) -> None:
         text = self.text.partition("       After confirmation")[0]
         (reading,) = parsers.parse("hpcg", text)

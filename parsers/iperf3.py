@@ -45,6 +45,8 @@ _RUN_END: Final = re.compile(
     r"\n(?:iperf Done\.|Server output:|-{40,}\nServer listening [^\n]*\n-{40,})(?=\n)"
 )
 _BEGIN: Final = re.compile(r"\n(?:Connecting to host |Accepted connection from )")
+#: What ``--title`` puts before every line.
+_TITLE: Final = re.compile(r"\n[^\n]{1,99}?:  (?=Connecting to host |Accepted connection from )")
 _VERSION: Final = re.compile(r"\niperf (3\.[\w.+-]{1,40})(?=\n)")
 _STREAM: Final = re.compile(r"\n\[ *(\d+)\] local ")
 _ERROR: Final = re.compile(r"\niperf3: (?!OUT OF ORDER)([^\n]+)")
@@ -165,6 +167,8 @@ def _readings(run: Reading, values: Mapping[str, float | None], direction: str) 
 
 def _text(text: str, words: Sequence[str]) -> Iterator[Reading]:
     """Readings of the text form: each run from its first line to the line that ends its summary."""
+    if title := _TITLE.search(text):
+        text = text.replace(title[0], "\n")
     runs = [body for _, body in sections(_BEGIN, text)]
     error, told = _ERROR.search(text), _VERSION.search(text)  # the version, where -V is given
     if not runs and (error or "-c" in words or "--client" in words):

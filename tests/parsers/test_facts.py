@@ -1028,3 +1028,36 @@ def test_old_likwid_that_counts_its_data_once_for_each_work_group() -> None:
 def test_csv_of_likwid_perfctr_is_refused_by_name() -> None:
     (reading,) = parsers.parse("likwid", "STRUCT,Info,3\nTABLE,Group 1 Metric,MEM,2\nMetric,HWThread 0,\n")
     assert reading.status == "failed: its CSV (-O) is not read"
+
+
+class TestAskedAgainstGotOfPerftest:
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            ("-m 4096 -q 1 -c RC -d mlx5_2", OK),
+            ("-m 2048", "invalid: asked for MTU 2048, got 4096"),
+            ("--qp=4", "invalid: asked for qps 4, got 1"),
+            ("-c UD", "invalid: asked for connection UD, got RC"),
+            ("--ib-dev=mlx5_0", "invalid: asked for device mlx5_0, got mlx5_2"),
+        ],
+    )
+    def test_what_was_not_asked_for_is_invalid(self, options: str, said: str) -> None:
+        text = text_of("perftest-formats", "v25.01_ib_write_bw_mtu.client.txt")
+        readings = parsers.parse("perftest", text, ["ib_write_bw", *options.split(), "10.1.0.7"])
+        assert {reading.status for reading in readings} == {said}
+
+    def test_two_ports_double_the_queue_pairs(self) -> None:
+        text = text_of("perftest-formats", "v25.01_ib_send_bw_qos.client.txt")
+        readings = parsers.parse("perftest", text, ["ib_send_bw", "-O", "-q", "1", "10.1.0.7"])
+        assert {reading.status for reading in readings} == {OK}
+
+
+def test_a_damaged_size_of_sockperf_contradicts_the_printed_rate() -> None:
+    text = text_of("sockperf-formats", "v3.10_udp_tp_1472.txt")
+    for size, said in (("1472", OK), ("184", "invalid: 478.4 MB/s is printed, but 59.8 MB in 1 s")):
+        readings = parsers.parse("sockperf", text, ["sockperf", "tp", "-i", "h", "-m", size])
+        (status,) = (reading.status for reading in readings if reading.metric == "bandwidth")
+        assert status.startswith(said)
+    assert values(parsers.parse("sockperf", text), "bandwidth", side="send") == [
+        (None, pytest.approx(456.238 * 2**20))
+    ]

@@ -169,6 +169,19 @@ class TestNccl:
         assert noisy.count("\n") == self.TEXT.count("\n") + 3
         assert parsers.parse("nccl", noisy) == parsers.parse("nccl", self.TEXT)
 
+    def test_a_log_that_somebody_shortened(self) -> None:
+        text = (
+            "# nccl-tests version 2.17.6\n# Collective test starting: all_gather_perf\n#\n"
+            "#       size         count      type   redop    root     time   algbw   busbw  #wrong\n"
+            " 17179869184    2147483648     float    none      -1   375880   45.71   22.85       0\n"
+        )
+        readings = parsers.parse("nccl", text)
+        assert [(each.case, each.value, dict(each.params)) for each in readings] == [
+            ("all_gather_perf", pytest.approx(0.37588), {"type": "float"}),
+            ("all_gather_perf", 45.71e9, {"type": "float", "counted": "algbw"}),
+            ("all_gather_perf", 22.85e9, {"type": "float", "counted": "busbw"}),
+        ]
+
     def test_a_shortened_list_of_ranks_accuses_nobody(self) -> None:
         start, end = self.TEXT.index("#  Rank  4"), self.TEXT.index("#  Rank  7")
         readings = parsers.parse("nccl", self.TEXT[:start] + "...\n" + self.TEXT[end:])

@@ -34,13 +34,14 @@ _ROW: Final = re.compile(
 )
 _RESIDUAL: Final = re.compile(r"\n\|\|Ax-b\|\|_oo ?/[^\n]*\.{3,} (PASSED|FAILED)(?=\n)")
 _ERROR: Final = re.compile(r"\nHPL ERROR[^\n]*\n>>> ([^\n]*?) <<<")
-#: What other programs print, and their names.
-_OTHERS: Final = (
-    (re.compile(r"\nHPLMXP_|\nHPL_AI +W|HPL[ -]MxP|hpl-harness"), "HPL-MxP, in mixed precision,"),
-    (re.compile(r"\nIntel\(R\) Optimized LINPACK Benchmark data"), "Intel's LINPACK for shared memory"),
-)
-#: AMD's HPL-MxP, whose rows are like HPL's.
+#: Mixed precision: what AMD's prints below its rows, which are like HPL's; its names; what others print.
 _MIXED: Final = "\nHPLMXP_"
+_MIXED_NAME: Final = re.compile(r"\bx?hpl[-_ ](?:ai|mxp)(?![a-z])", re.IGNORECASE)
+_MIXED_REFUSED: Final = "HPL-MxP, in mixed precision, is not read"
+_OTHERS: Final = (
+    (re.compile(r"\nHPL_AI +W|HPL[ -]MxP|hpl-harness"), _MIXED_REFUSED),
+    (re.compile(r"\nIntel\(R\) Optimized LINPACK Benchmark data"), "Intel's LINPACK is not read"),
+)
 _UNCHECKED: Final = "invalid: no residual was checked"
 _FAILED: Final = "invalid: the scaled residual failed HPL's check"
 #: How far the time may be from operations over rate: its last digit, and the rate's four.
@@ -51,6 +52,9 @@ _ROUNDING: Final = 1e-3
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """FLOP/s, seconds and FLOP of each row; the failure of a run that has none."""
     text = complete_lines(text)
+    if any(_MIXED_NAME.search(word) for word in argv):
+        yield failed("HPL", "flops", _MIXED_REFUSED)
+        return
     runs = list(sections(_RUN, text))
     above = text[: runs[0][0].start() + 1] if runs else text
     if not runs or _ROW.search(above) or _ERROR.search(above):
@@ -61,7 +65,9 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
 
 def _run(version: str, body: str) -> Iterator[Reading]:
     """Readings of what stands below a banner, or above all."""
-    rows = [] if _MIXED in body else list(sections(_ROW, body))
+    first = _ROW.search(body)
+    mixed = _MIXED in body or (first and _MIXED_NAME.search(body, 0, first.start()))
+    rows = [] if mixed else list(sections(_ROW, body))
     for row, below in rows:
         variant, integers, time, rate = row.group(1, 2, 3, 4)
         n, *grid = integers.split()
@@ -78,8 +84,10 @@ def _run(version: str, body: str) -> Iterator[Reading]:
             yield Reading("HPL", metric, value, 8 * order**2, status, params, version)
     if rows:
         return
-    error, others = _ERROR.search(body), [name for pattern, name in _OTHERS if pattern.search(body)]
-    if others:
-        yield failed("HPL", "flops", f"{others[0]} is not read")
+    error, others = _ERROR.search(body), [why for pattern, why in _OTHERS if pattern.search(body)]
+    if mixed:
+        yield failed("HPL", "flops", _MIXED_REFUSED)
+    elif others:
+        yield failed("HPL", "flops", others[0])
     elif error or version:
         yield failed("HPL", "flops", error[1] if error else "the run ended before its first result")

@@ -854,9 +854,17 @@ class TestHpl:
         assert self.statuses(good + nvidia) == [OK] * 3
         assert self.statuses(amd + good) == ["failed: HPL-MxP, in mixed precision, is not read", *[OK] * 3]
 
+    def test_mixed_precision_is_told_above_the_rows_or_by_the_command(self) -> None:
+        good = self.row + self.residual.format("PASSED")
+        banner = "HPLinpack 2.3  --  High-Performance Linpack benchmark  --   December 2, 2018\n"
+        refused = ["failed: HPL-MxP, in mixed precision, is not read"]
+        assert self.statuses(f"{banner}Intel(R) Optimized HPL-AI Benchmark\n{good}") == refused
+        command = ["mpirun", "-n", "2", "./xhpl-ai_intel64_dynamic"]
+        assert [reading.status for reading in parsers.parse("hpl", banner + good, command)] == refused
+
     def test_other_programs_are_refused_by_name(self) -> None:
         (status,) = self.statuses("Intel(R) Optimized LINPACK Benchmark data\n\nNumber of CPUs: 2\n")
-        assert status == "failed: Intel's LINPACK for shared memory is not read"
+        assert status == "failed: Intel's LINPACK is not read"
 
     def test_every_run_of_a_text_without_a_row_has_failed(self) -> None:
         banner = "HPLinpack 2.3  --  High-Performance Linpack benchmark  --   December 2, 2018\n"

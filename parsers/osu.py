@@ -128,6 +128,9 @@ def _tables(case: str, version: str, accelerator: str, body: str, argv: Sequence
     names: list[str] = []
     read = 0
     for part, lines in sections(_PART, body):
+        if part[1] and names not in ([], _COLUMN.findall(part[1])):
+            yield _failure(case, "another heading in its table: a title is missing")
+            return
         if part[1]:
             names = _COLUMN.findall(part[1])
         else:

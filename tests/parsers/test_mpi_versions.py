@@ -138,6 +138,14 @@ class TestOsu:
         assert (reading.case, reading.metric) == ("osu_nccl_bw", "bandwidth")
         assert reading.params == {"accelerator": "cuda", "buffers": "D D"}
 
+    def test_a_second_test_without_its_title_is_not_the_first_s(self) -> None:
+        first = "# OSU MPI Latency Test v7.5\n# Size       Avg Latency(us)\n1      2.39\n"
+        readings = parsers.parse("osu", f"{first}# Size      Bandwidth (MB/s)\n1      0.17\n")
+        assert [(reading.value, reading.status) for reading in readings] == [
+            (pytest.approx(2.39e-6), OK),
+            (None, "failed: another heading in its table: a title is missing"),
+        ]
+
     def test_a_table_without_its_title_is_not_called_empty(self) -> None:
         buffers = "# Send Buffer on DEVICE (D) and Receive Buffer on DEVICE (D)\n"
         (reading,) = parsers.parse("osu", buffers + "# Size      Bandwidth (MB/s)\n1      0.17\n")

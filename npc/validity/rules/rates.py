@@ -15,8 +15,8 @@ from npc.records.units import format_quantity
 from npc.validity.arithmetic import TOLERANCE, contradiction
 from npc.validity.rule import Circumstances, rule
 
-#: IMB prints MB/s and µs with two digits behind the point.
-_IMB_RATE_STEP: Final = 0.01e6
+#: IMB prints MB/s and µs with two digits behind the point; its MB were of 2^20 bytes.
+_IMB_RATE_STEP: Final = 0.01 * 2**20
 _IMB_TIME_STEP: Final = 0.01e-6
 #: IMB-P2P's tests have the same names, but their rate follows from the messages of all pairs and both ways.
 _IMB_PROGRAM: Final = "IMB-MPI1"

@@ -46,14 +46,17 @@ def parse(tool: str, files: tuple[str, ...], form: str, command: str) -> None:
 
 
 def _read(name: str) -> str:
-    """The text of a file, bytes that are no UTF-8 replaced. Raises `click.UsageError`."""
+    """The text of a file, UTF-16 where it says so, else UTF-8 whose wrong bytes are replaced. Raises
+    `click.UsageError`."""
+    import codecs
     from pathlib import Path
 
     try:
         data = sys.stdin.buffer.read() if name == _STDIN else Path(name).read_bytes()
     except OSError as error:
         raise click.UsageError(f"{name}: {error.strerror or error}") from None
-    return data.decode("utf-8", "replace")
+    utf_16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))  # as PowerShell redirects
+    return data.decode("utf-16" if utf_16 else "utf-8-sig", "replace")
 
 
 def _complaint(tool: str, name: str, text: str, found: list[Reading]) -> str:

@@ -76,6 +76,14 @@ def test_standard_input_and_the_command_from_the_option() -> None:
     assert {(row["case"], row["size"]) for row in json.loads(result.stdout)} == {("tcp_ping_pong", 1024)}
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_text_that_windows_has_redirected(encoding: str) -> None:
+    text = captured.text_of("iperf3", "tcp_text.txt")
+    result = run("iperf3", "-", stdin=text.replace("\n", "\r\n").encode(encoding))
+    assert result.exit_code == 0
+    assert result.stdout == run("iperf3", "-", stdin=text).stdout
+
+
 def test_a_failure_beside_a_result_is_shown_and_is_no_error() -> None:
     result = run("qperf", PARTLY)
     assert result.exit_code == 0

@@ -38,17 +38,17 @@ from parsers.text.tables import rows_of
 
 _PROGRAM: Final = re.compile(r"ib_(?:send|write|read|atomic)_(?:bw|lat)")
 _TITLE: Final = re.compile(
-    r"\n {8,30}((?:RDMA_Write(?:_imm)?|RDMA_Read|Send|Atomic) [A-Za-z_ ]{2,80}) Test[ \t]*(?=\n)"
+    r"\n {8,40}((?:RDMA_Write(?:_imm)?|RDMA_Read|Send|Atomic) [A-Za-z_ ]{2,80}) Test[ \t]*(?=\n)"
 )
-_HEADING: Final = re.compile(r"\n (#bytes[^\n]*)(?=\n)")
-_NUMBER: Final = rf"{NUMBER}|-?nan|-?inf"
+_HEADING: Final = re.compile(r"\n {1,20}(#bytes[^\n]*)(?=\n)")
+_NUMBER: Final = rf"-?{NUMBER}|-?nan|-?inf"
 _SET_UP: Final = {
-    "connection": re.compile(r"\n ?Connection type +: (\w+)"),
+    "connection": re.compile(r"\n *Connection type +: (\w+)"),
     "device": re.compile(r"[ \t]Device {1,20}: (\S+)"),
-    "qps": re.compile(r"\n Number of qps +: ([0-9]{1,9})\b"),
-    "MTU": re.compile(r"\n ?Mtu +: ([0-9]{1,9})(?=\[B\]\n|\n)"),
+    "qps": re.compile(r"\n *Number of qps +: ([0-9]{1,9})\b"),
+    "MTU": re.compile(r"\n *Mtu +: ([0-9]{1,9})(?=\[B\]\n|\n)"),
 }
-_RULE: Final = re.compile(r"\n-{40,}(?=\n)")
+_RULE: Final = re.compile(r"\n *-{40,}(?=\n)")
 #: Where the messages lie, if not in the host's memory.
 _GPU: Final = re.compile(r"\n(?:initializing (CUDA|MLU)| Use (ROCm) memory : ON)(?=\n)")
 #: What the command line may ask for, and by which options.
@@ -198,8 +198,10 @@ def _row(
             yield 2, Reading(case, "bandwidth", peak * unit, size, status, {**params, "statistic": "max"})
     for place, (name, (metric, a_unit, own)) in enumerate(_QUANTITIES.items(), start=3):
         value = float(row.get(name, "nan")) / a_unit
-        if isfinite(value):
+        if isfinite(value) and value >= 0:
             yield place, Reading(case, metric, value, size, status, {**params, **own})
+        elif value < 0:  # a counter that overflowed
+            yield place, failed(case, metric, f"the result is {row[name]}", size, {**params, **own})
 
 
 def _bandwidth(row: Mapping[str, str], unit: float, status: str) -> tuple[float, str]:
@@ -210,7 +212,7 @@ def _bandwidth(row: Mapping[str, str], unit: float, status: str) -> tuple[float,
     if rate is None:
         return bandwidth if 0 < bandwidth < inf else 0.0, status
     from_rate, rate_error = float(rate) * 1e6 * size, _rounding(rate) * 1e6 * size
-    if not (size and 0 < bandwidth + from_rate < inf):
+    if not (size and min(bandwidth, from_rate) >= 0 and 0 < bandwidth + from_rate < inf):
         return 0.0, status
     if status == OK and abs(bandwidth - from_rate) > error + rate_error + _SLACK * from_rate:
         status = f"invalid: {average} and the message rate {rate} contradict each other: a wrong unit"

@@ -49,7 +49,7 @@ _LOST: Final = re.compile(
     rf" # out-of-order (?:messages|packets) = ({WHOLE})(?=\n)"
 )
 _POINT: Final = re.compile(
-    rf"\nsockperf: ---> (percentile +{NUMBER}|<MAX> observation|<MIN> observation) = *({NUMBER})(?=\n)"
+    rf"\nsockperf: ---> (percentile +{NUMBER}|<?(?:MAX|MIN)>? observation) = *({NUMBER})(?=\n)"
 )
 _REASON: Final = re.compile(
     r"\n(?:sockperf: )?(ERROR: [^\n]*(?:\n \([^\n]*\))?|'-[^\n]* Invalid [^\n]*"

@@ -1069,3 +1069,13 @@ def test_a_damaged_size_of_sockperf_contradicts_the_printed_rate() -> None:
     assert values(parsers.parse("sockperf", text), "bandwidth", side="send") == [
         (None, pytest.approx(456.238 * 2**20))
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "column"), [("ib_write_bw_q4.client.txt", 3), ("ib_send_lat_D2.client.txt", 2)]
+)
+def test_a_counter_of_perftest_that_overflowed_is_a_failure(name: str, column: int) -> None:
+    text = text_of("perftest", name)
+    (row,) = re.findall(r"\n( \d+ .*)", text)
+    readings = parsers.parse("perftest", text.replace(row, row.replace(row.split()[column], "-3.14")))
+    assert "failed: the result is -3.14" in {reading.status for reading in readings}

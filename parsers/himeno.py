@@ -67,7 +67,7 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
         end = result.end()
     error = _ERROR.search(text, end)
     if error or _STARTED.search(text, end):
-        yield failed("himeno", "flops", error[1] if error else "it ended before its result")
+        yield failed("himeno", "flops", error[1] if error else "no result in a known form was printed")
 
 
 def _result(before: str, result: re.Match[str], alone: bool) -> Iterator[Reading]:

@@ -42,6 +42,7 @@ _OTHERS: Final = (
     (re.compile(r"\nHPL_AI +W|HPL[ -]MxP|hpl-harness"), _MIXED_REFUSED),
     (re.compile(r"\nIntel\(R\) Optimized LINPACK Benchmark data"), "Intel's LINPACK is not read"),
 )
+_FINISHED: Final = re.compile(rf"\nFinished +{WHOLE} tests")
 _UNCHECKED: Final = "invalid: no residual was checked"
 _FAILED: Final = "invalid: the scaled residual failed HPL's check"
 #: How far the time may be from operations over rate: its last digit, and the rate's four.
@@ -90,4 +91,6 @@ def _run(version: str, body: str) -> Iterator[Reading]:
     elif others:
         yield failed("HPL", "flops", others[0])
     elif error or version:
-        yield failed("HPL", "flops", error[1] if error else "the run ended before its first result")
+        early = "the run ended before its first result"
+        reason = "it finished, and none of its rows is known" if _FINISHED.search(body) else early
+        yield failed("HPL", "flops", error[1] if error else reason)

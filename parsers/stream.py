@@ -6,8 +6,8 @@ not the write-allocate traffic. `case` is the kernel, size the bytes of all thre
 {"stores": "non-temporal"} where the program says that it stores past the caches (``Stores = …``, NPC's own
 source). STREAM in Fortran is not read.
 
-A rate is invalid where the text itself tells so: the arrays did not validate, or the text ends before they
-were checked (NVIDIA's STREAM never checks them); several programs wrote one table; the printed MiB are not
+A rate is invalid where the text itself tells so: the arrays did not validate, or no validation is printed
+(NVIDIA's STREAM has none); several programs wrote one table; the printed MiB are not
 those of the array size; rate × best time is not what the kernel moves (of doubles 16 bytes an element for
 copy and scale, 24 for add and triad); other threads ran than were asked for; more threads are bound to some
 CPUs than these are; a test took less than 20 ticks of the clock, STREAM's own limit. Whether arrays exceed
@@ -138,7 +138,7 @@ def _validity(
     if "\nFailed Validation" in body:
         return "invalid: the arrays failed STREAM's validation"
     if "\nSolution Validates" not in body:
-        return "invalid: the text ends before the arrays were validated"
+        return "invalid: no validation of the arrays is printed"
     if size is None:
         return "invalid: the array size is not printed"
     for printed, arrays in ((_PER_ARRAY.search(body), 1), (_TOTAL.search(body), 3)):

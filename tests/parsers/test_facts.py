@@ -419,7 +419,7 @@ class TestStream:
 
     def test_rates_without_validation_are_not_believed(self) -> None:
         text, _, _ = self.text.partition("Solution Validates")
-        assert self.statuses(text) == {"invalid: the text ends before the arrays were validated"}
+        assert self.statuses(text) == {"invalid: no validation of the arrays is printed"}
 
     def test_array_size_that_contradicts_the_printed_memory(self) -> None:
         text = self.text.replace("Array size = 40000000", "Array size = 10000000")
@@ -865,6 +865,11 @@ class TestHpl:
     def test_other_programs_are_refused_by_name(self) -> None:
         (status,) = self.statuses("Intel(R) Optimized LINPACK Benchmark data\n\nNumber of CPUs: 2\n")
         assert status == "failed: Intel's LINPACK is not read"
+
+    def test_a_run_that_finished_with_rows_of_another_form_did_not_end_early(self) -> None:
+        banner = "HPLinpack 9.9  --  High-Performance Linpack benchmark  --   December 2, 2058\n"
+        (status,) = self.statuses(f"{banner}WC0 of a new form\n\nFinished      1 tests with the following\n")
+        assert status == "failed: it finished, and none of its rows is known"
 
     def test_every_run_of_a_text_without_a_row_has_failed(self) -> None:
         banner = "HPLinpack 2.3  --  High-Performance Linpack benchmark  --   December 2, 2018\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npb import processes
+from npb import cli, processes
 from npb.addresses import NoAddress, choose, fill, interface_of, names_to_try
 from npb.cluster import Attempt, by_series, describe, judge_all, pairs_to_repeat
 from npb.interfaces import HostView, Interface
@@ -59,6 +60,30 @@ def test_the_example_of_the_readme_makes_twelve_runs() -> None:
     steps = plan(["qperf"], ["qperf", "HOSTNAME", "--repeat", "msg_size:16:32768:*2", "tcp_bw"])
     assert [step.values["msg_size"] for step in steps] == [str(2**power) for power in range(4, 16)]
     assert steps[0].client == ("qperf", "HOSTNAME", "--msg_size", "16", "tcp_bw")
+
+
+@pytest.mark.parametrize(
+    ("client", "options", "message"),
+    [
+        ("echo --repeat m:1:4:-1", (), "leads away from 4"),
+        ("echo --repeat m:1:20000:+1", (), "more than 10000 steps"),
+        ("echo", ("m:1:4:+1",), "put {m} into a command"),
+    ],
+)
+def test_a_repeat_that_cannot_be_is_explained(client: str, options: tuple[str, ...], message: str) -> None:
+    with pytest.raises(BadRepeat, match=re.escape(message)):
+        plan(["no-such-server"], client.split(), options)
+
+
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_a_command_line_that_cannot_be_is_explained_by_one_rank(
+    rank: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", rank)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--servercmd", "no-such-server", "--clientcmd", "echo 'open"])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.count("No closing quotation") == (rank == "0")
 
 
 @pytest.mark.parametrize(
@@ -197,6 +222,8 @@ def test_the_interface_of_an_address_is_known_between_two_hosts() -> None:
 def test_a_wrong_second_network_is_an_error_that_says_why() -> None:
     with pytest.raises(NoAddress, match="cannot resolve 'a-ib'"):
         choose(A, B, {"a-ib": []}, replace=("a", "a-ib"))
+    with pytest.raises(NoAddress, match="does not occur in the host name"):
+        names_to_try(A, ("zzz", "ib"))
     with pytest.raises(NoAddress, match="not an address of a alone"):
         choose(A, B, {"a-ib": ["10.0.0.2"]}, replace=("a", "a-ib"))
     with pytest.raises(NoAddress, match="it has: lo, docker0, eth0, ib0"):

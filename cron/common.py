@@ -67,7 +67,7 @@ class Together:
         else:
             return None
         known = np.flatnonzero(~np.isnan(self.from_usual))
-        disturbed = sum((s, len(panel.runs) - 1) in panel.disturbed for s in known.tolist())
+        disturbed = sum(panel.at(s).disturbed > 0 for s in known.tolist())
         if verdict is Verdict.DEGRADED and 2 * disturbed > len(known):
             verdict = Verdict.INVALID
         return Common(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +11,7 @@ from npc.jobs import slurm
 from npc.jobs.workpackages import NoRun, Workpackage, read_workpackages
 from npc.machine.fabric import expand
 from npc.records.launch import LAUNCHES, read_launches
+from npc.records.record import moment
 
 
 class Cost(NamedTuple):
@@ -79,6 +79,6 @@ def _between_launches(workpackage: Workpackage) -> float:
     for path in (workpackage.folder / "work").glob(f"*/{LAUNCHES}"):
         with contextlib.suppress(OSError, ValueError):
             for launch in read_launches(path.parent).launches:
-                begun.append(datetime.fromisoformat(launch.started.replace("Z", "+00:00")).timestamp())
+                begun.append(moment(launch.started).timestamp())
                 ended.append(begun[-1] + launch.seconds)
     return max(ended) - min(begun) if begun else 0.0

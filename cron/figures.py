@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -21,8 +20,8 @@ from npc.figures.chart import Axis, Cell, Chart, Grid, Tick, time_axis
 from npc.figures.nights import Course, NightPoint, traces, value_axis
 from npc.figures.printed import save, save_grid
 from npc.machine.fabric import in_order
-from npc.records.history import Point
-from npc.records.record import OK
+from npc.records.history import Point, begun
+from npc.records.record import OK, moment
 from npc.records.series import Series
 from npc.records.units import METRICS
 
@@ -54,14 +53,11 @@ def over_nights(
     verdicts: of the nights, the oldest first.
     """
     judged = _judged(verdicts)
-    begun: dict[str, str] = {}
-    for point in points:
-        begun[point.run] = min(begun.get(point.run, point.time), point.time)
-    runs = sorted(begun, key=lambda run: (begun[run], run))
+    times = begun(points)
     found: dict[Series, dict[str, list[Point]]] = {}
     for point in points:
         found.setdefault(point.key, {}).setdefault(point.run, []).append(point)
-    moments = {run: datetime.fromisoformat(begun[run].replace("Z", "+00:00")).timestamp() for run in runs}
+    moments = {run: moment(time).timestamp() for run, time in times.items()}
     keys = [key for key, nights in found.items() if any(map(_values, nights.values()))]
     for figure in pictures(keys):
         columns = 1 if len(figure.panels) <= _ONE_COLUMN else 2
@@ -77,8 +73,8 @@ def over_nights(
             for number, panel in enumerate(figure.panels, 1)
         ]  # fmt: skip
         path = folder / f"{figure.name}.png"
-        first, last = begun[runs[0]][:10], begun[runs[-1]][:10]
-        told = f"{len(runs)} nights from {first} to {last}" if len(runs) > 1 else f"1 night, {first}"
+        days = [time[:10] for time in times.values()]
+        told = f"{len(days)} nights from {days[0]} to {days[-1]}" if len(days) > 1 else f"1 night, {days[0]}"
         height = 1.2 + max(rows * (1.4 if many else 3.4), 4.6)
         save(
             charts,
@@ -133,7 +129,7 @@ def course(
 ) -> Course:
     """A series over its nights, with when they began; judged: its verdicts that are not PASS, by night."""
     nights, changes, since = [], list[str](), ""
-    for run, moment in moments.items():
+    for run, time in moments.items():
         verdict = judged[run].verdict if run in judged else Verdict.PASS
         # Where a number is missing or not believed, nobody knows whether the level is still another one.
         if verdict not in (Verdict.MISSING, Verdict.INVALID):
@@ -147,7 +143,7 @@ def course(
         first, again = _values(points), _values(points, again=True)
         middle, low, high = (median(first), min(first), max(first)) if first else (math.nan,) * 3
         name = "" if verdict is Verdict.PASS else verdict.name
-        nights.append(NightPoint(moment, middle, low, high, median(again) if again else math.nan, name))
+        nights.append(NightPoint(time, middle, low, high, median(again) if again else math.nan, name))
     changes += [since] if since else []
     name = f"{key.nodes} node{'s' * (key.nodes > 1)}"
     return Course(
@@ -185,14 +181,11 @@ def allocation(points: Sequence[Point], path: Path, topology: Topology | None = 
         return False
     hosts = {host for host, _ in relative}
     nodes = in_order(hosts, topology)[:MAX_NODES]
-    begun: dict[str, str] = {}
-    for point in points:
-        begun[point.run] = min(begun.get(point.run, point.time), point.time)
-    runs = sorted(begun, key=lambda run: (begun[run], run))[-MAX_NIGHTS:]
+    nights = list(begun(points).items())[-MAX_NIGHTS:]
     cells = [
         Cell(row, column, math.exp(relative[node, run]), "")
         for row, node in enumerate(nodes)
-        for column, run in enumerate(runs)
+        for column, (run, _) in enumerate(nights)
         if (node, run) in relative
     ]
     grid = Grid(
@@ -200,7 +193,7 @@ def allocation(points: Sequence[Point], path: Path, topology: Topology | None = 
         title="nodes by nights, beside what is usual of each; grey: not allocated",
         text="",
         rows=tuple(_named(node, topology) for node in nodes),
-        columns=tuple(begun[run][:10] for run in runs),
+        columns=tuple(time[:10] for _, time in nights),
         cells=tuple(cells),
     )
     save_grid(grid, path)

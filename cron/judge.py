@@ -15,7 +15,6 @@ import json
 import re
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import datetime
 from itertools import groupby, islice
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -30,6 +29,7 @@ from cron.localise import suspects
 from cron.series import Panel, direction, logarithm
 from cron.step_detection import AGAIN, MIN_NIGHTS, WINDOW, Judged, StepDetection, first_low
 from cron.verdict import Direction, NightVerdict, SeriesVerdict, Verdict
+from npc.records.record import moment
 from npc.records.series import Series
 from npc.records.units import METRICS, format_quantity
 from npc.statistics.distributions import normal_quantile, upper_tail
@@ -164,7 +164,7 @@ def _replay(
     chosen: Collection[int],
 ) -> Iterator[NightVerdict]:
     """The verdicts on the chosen nights."""
-    made = [sum(_moment(each.time) <= _moment(time) for each in acceptances) for time in panel.times]
+    made = [sum(moment(each.time) <= moment(time) for each in acceptances) for time in panel.times]
     for count, nights in groupby(range(len(panel.runs)), made.__getitem__):
         # Who accepts a state makes nights of the past the new normal: they are gone through anew.
         baselines = baselines_of(acceptances[:count])
@@ -173,10 +173,6 @@ def _replay(
         for t, past in zip(mine, islice(through, mine[0], None), strict=True):
             if t in chosen:
                 yield _night_verdict(panel.until(t), past, platform, baselines, bands, topology)
-
-
-def _moment(time: str) -> datetime:
-    return datetime.fromisoformat(time.replace("Z", "+00:00"))
 
 
 def _night_verdict(
@@ -300,14 +296,18 @@ def _series_verdict(
     panel: Panel, s: int, past: Past, called: bool, baseline: Baseline | None, band: Band | None, begin: int
 ) -> SeriesVerdict:
     """The gravest verdict that holds. begin: the night that the accepted baseline counts from, or -1."""
-    key, statuses, lies = panel.keys[s], panel.statuses.get((s, len(panel.runs) - 1), ()), panel.lies(s)
+    key, lies = panel.keys[s], panel.lies(s)
     value, again = _number(panel.value[s, -1]), _number(panel.again[s, -1])
     found = _facts(panel, s, past)
     told = functools.partial(dataclasses.replace, found)
     if value is None:
         if lies:
             return told(verdict=Verdict.INVALID, reason=lies[0])
-        reasons = *statuses, *panel.failures.get(key.benchmark, ()), "measured before, not tonight"
+        reasons = (
+            *panel.at(s).statuses,
+            *panel.failures.get(key.benchmark, ()),
+            "measured before, not tonight",
+        )
         return told(verdict=Verdict.MISSING, reason=reasons[0])
     if band and band.broken_by(value) and (again is None or band.broken_by(again)):
         reason = f"beyond the band {band.name!r} of platform.toml: {_in_words(band, key)}"
@@ -383,9 +383,9 @@ def _facts(panel: Panel, s: int, past: Past) -> SeriesVerdict:
         score=score if known else None,
         chance=upper_tail(float(judged.score[s])) if known and judged.score[s] > 0 else None,
         hit=bool(past.hit[s]) and bool(direction(key)),
-        disturbed=panel.disturbed.get((s, len(panel.runs) - 1), 0.0),
+        disturbed=panel.at(s).disturbed,
         disturbed_on=panel.disturbed_on(s),
-        hosts=panel.hosts.get((s, len(panel.runs) - 1), ()),
+        hosts=panel.at(s).hosts,
     )
 
 

@@ -166,7 +166,7 @@ def _cases(panel: Panel) -> Iterable[Readings]:
     nights = range(max(last - WINDOW, 0), last)
     for case, series in members.items():
         # What was always measured in one place tells nobody from anybody.
-        where = {placed.hosts for s in series for t in nights for placed in panel.places.get((s, t), ())}
+        where = {placed.hosts for s in series for t in nights for placed in panel.at(s, t).places}
         if len(set(map(frozenset, where))) < 2:
             continue
         scores: dict[tuple[int, tuple[str, ...], bool], list[float]] = defaultdict(list)
@@ -175,7 +175,7 @@ def _cases(panel: Panel) -> Iterable[Readings]:
         for s in series:
             found: dict[tuple[int, tuple[str, ...], bool], list[float]] = defaultdict(list)
             for t in nights:
-                for placed in panel.places.get((s, t), ()):
+                for placed in panel.at(s, t).places:
                     found[t, placed.hosts, placed.directed].append(placed.logarithm)
                     if placed.disturbed:
                         beside_others.add((t, placed.hosts, placed.directed))

@@ -135,46 +135,30 @@ def junit(night: NightVerdict, notes: Sequence[str] = ()) -> str:
 
     CHANGED, MISSING, DEGRADED and FAIL fail, INVALID is an error.
     """
-    suite = ET.Element(
-        "testsuite",
-        name=_xml(f"npc.{night.platform}"),
-        tests=str(len(night.series) + len(night.lost) + bool(night.common)),
-        failures=str(
-            sum(_element_of(series) == "failure" for series in night.series)
-            + len(night.lost)
-            + bool(night.common and night.common.verdict.exit_code)
-        ),
-        errors=str(sum(_element_of(series) == "error" for series in night.series)),
-        timestamp=datetime.fromisoformat(night.time).strftime("%Y-%m-%dT%H:%M:%S") if night.time else "",
-    )
+    suite = ET.Element("testsuite", name=_xml(f"npc.{night.platform}"))
+
+    def case(where: str, name: str, verdict: Verdict, message: str, text: str = "") -> None:
+        found = ET.SubElement(suite, "testcase", classname=_xml(where), name=_xml(name))
+        if verdict.exit_code:
+            element = "error" if verdict is Verdict.INVALID else "failure"
+            ET.SubElement(found, element, type=verdict.name, message=_xml(message)).text = _xml(text)
+
     for series in night.series:
-        case = ET.SubElement(
-            suite, "testcase", classname=_xml(f"{night.platform}.{series.key.benchmark}"),
-            name=_xml(label(series.key)),
-        )  # fmt: skip
-        element = _element_of(series)
-        if element:
-            told = ET.SubElement(case, element, type=series.verdict.name, message=_xml(series.reason))
-            told.text = _xml("\n".join(_rows([series])))
+        where = f"{night.platform}.{series.key.benchmark}"
+        case(where, label(series.key), series.verdict, series.reason, "\n".join(_rows([series])))
     if night.common:
-        case = ET.SubElement(suite, "testcase", classname=_xml(night.platform), name="everything")
-        if night.common.verdict.exit_code:
-            ET.SubElement(case, "failure", type=night.common.verdict.name, message=_xml(str(night.common)))
+        case(night.platform, "everything", night.common.verdict, str(night.common))
     for name, seen in night.lost.items():
-        case = ET.SubElement(suite, "testcase", classname=_xml(f"{night.platform}.nodes"), name=_xml(name))
-        ET.SubElement(case, "failure", type=Verdict.MISSING.name, message=_xml(f"lost: {seen}"))
+        case(f"{night.platform}.nodes", name, Verdict.MISSING, f"lost: {seen}")
+    for kind, path in (("tests", "testcase"), ("failures", "testcase/failure"), ("errors", "testcase/error")):
+        suite.set(kind, str(len(suite.findall(path))))
+    suite.set("timestamp", night.time and f"{datetime.fromisoformat(night.time):%Y-%m-%dT%H:%M:%S}")
     if night.suspects or notes:
         out = ET.SubElement(suite, "system-out")
         out.text = _xml("\n".join([*map(_suspect, night.suspects), *notes]))
     ET.indent(suite)
     text = ET.tostring(suite, encoding="unicode")
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
-
-
-def _element_of(series: SeriesVerdict) -> str:
-    if series.verdict is Verdict.INVALID:
-        return "error"
-    return "failure" if series.verdict.exit_code else ""
 
 
 def _xml(text: str) -> str:
@@ -190,10 +174,7 @@ def textfile(night: NightVerdict, ended: float) -> str:
     ended: seconds since the epoch; a rule on `npc_night_end_timestamp_seconds` notices nights that stay away.
     """
     platform = {"platform": night.platform}
-    counts = [
-        ({**platform, "verdict": verdict.name}, sum(series.verdict is verdict for series in night.series))
-        for verdict in Verdict
-    ]
+    counts = [({**platform, "verdict": name}, number) for name, number in night.counts.items()]
     values, verdicts = [], []
     for series in night.series:
         labels = {

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from npc.catalogue import sender
-from npc.records.history import Point
+from npc.records.history import Point, begun
 from npc.records.record import OK
 from npc.records.series import Series
 from npc.records.units import METRICS, format_size
@@ -49,6 +49,23 @@ class Placed(NamedTuple):
     disturbed: float = 0.0
 
 
+class Measured(NamedTuple):
+    """What one night has of one series beside its values.
+
+    statuses: those that are not ``ok``, each once. hosts: whom it was measured on, in the order of their
+    appearance. places: the medians by hosts, one of each measurement. disturbed: the share of the CPUs that
+    others took beside all that counts.
+    """
+
+    statuses: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    places: tuple[Placed, ...] = ()
+    disturbed: float = 0.0
+
+
+_NOTHING: Final = Measured()
+
+
 class Attempt(NamedTuple):
     """Whether a benchmark worked in a night on some hosts: in none of its samples counts as failed."""
 
@@ -64,11 +81,9 @@ class Panel:
 
     keys: the S series. runs, times: the T nights, the oldest first, and when each began. value, again: S ×
     T medians of the samples, in the metric's unit, NaN where nothing usable was measured; `again` of the
-    night's re-measurement. statuses: by (series, night) those that are not ``ok``, each once. hosts: by
-    (series, night) whom it was measured on, in the order of their appearance. broken: by night and benchmark,
-    the statuses that are not ``ok``, each once, those of benchmarks that broke before they measured anything,
-    too. places: by (series, night), the medians by hosts, one of each measurement. disturbed: by (series,
-    night), the share of the CPUs that others took beside all that counts. attempts: what was tried where.
+    night's re-measurement. measured: by (series, night). broken: by night and benchmark, the statuses that
+    are not ``ok``, each once, those of benchmarks that broke before they measured anything, too. attempts:
+    what was tried where.
     """
 
     keys: tuple[Series, ...]
@@ -76,11 +91,8 @@ class Panel:
     times: tuple[str, ...]
     value: Floats
     again: Floats
-    statuses: Mapping[tuple[int, int], tuple[str, ...]] = field(default_factory=dict)
-    hosts: Mapping[tuple[int, int], tuple[str, ...]] = field(default_factory=dict)
+    measured: Mapping[tuple[int, int], Measured] = field(default_factory=dict)
     broken: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
-    places: Mapping[tuple[int, int], tuple[Placed, ...]] = field(default_factory=dict)
-    disturbed: Mapping[tuple[int, int], float] = field(default_factory=dict)
     attempts: tuple[Attempt, ...] = ()
 
     def until(self, night: int) -> Panel:
@@ -101,10 +113,13 @@ class Panel:
         found: Booleans = np.any(~np.isnan(self.value) | ~np.isnan(self.again), axis=1) | lies
         return found
 
+    def at(self, s: int, t: int | None = None) -> Measured:
+        """What night `t`, by default the last one, has of series `s`."""
+        return self.measured.get((s, len(self.runs) - 1 if t is None else t), _NOTHING)
+
     def lies(self, s: int) -> tuple[str, ...]:
         """Why the values of series `s` in the last night are invalid; nothing where none is."""
-        statuses = self.statuses.get((s, len(self.runs) - 1), ())
-        return tuple(status for status in statuses if status.startswith("invalid"))
+        return tuple(status for status in self.at(s).statuses if status.startswith("invalid"))
 
     def disturbed_on(self, s: int) -> tuple[tuple[str, ...], ...]:
         """On which groups of hosts others computed beside all that counts of series `s` in the last night.
@@ -112,9 +127,9 @@ class Panel:
         None where they did so everywhere the night before, too: then that is how this machine is.
         """
         *before, last = np.flatnonzero(~np.isnan(self.value[s])).tolist() or [-1]
-        if last != len(self.runs) - 1 or (before and (s, before[-1]) in self.disturbed):
+        if last != len(self.runs) - 1 or (before and self.at(s, before[-1]).disturbed):
             return ()
-        return tuple({each.hosts: None for each in self.places.get((s, last), ()) if each.disturbed})
+        return tuple({each.hosts: None for each in self.at(s).places if each.disturbed})
 
     @property
     def failures(self) -> Mapping[str, tuple[str, ...]]:
@@ -204,12 +219,8 @@ def panel(points: Iterable[Point], night: tuple[str, str] | None = None) -> Pane
     measures, its failure has no metric that could be compared with anything; it is in `Panel.broken`.
     """
     mine = list(points)
-    begun: dict[str, str] = {}
-    for point in mine:
-        begun[point.run] = min(begun.get(point.run, point.time), point.time)
-    if night:
-        begun.setdefault(*night)
-    runs = sorted(begun, key=lambda run: (begun[run], run))
+    times = begun(mine, dict([night] if night else []))
+    runs = list(times)
     if night:
         runs = runs[: runs.index(night[0]) + 1]
     place = {run: number for number, run in enumerate(runs)}
@@ -233,10 +244,7 @@ def panel(points: Iterable[Point], night: tuple[str, str] | None = None) -> Pane
     keys.sort(key=lambda key: key.order)
     shape = len(keys), len(runs)
     value, again = np.full(shape, np.nan), np.full(shape, np.nan)
-    statuses: dict[tuple[int, int], tuple[str, ...]] = {}
-    hosts: dict[tuple[int, int], tuple[str, ...]] = {}
-    places: dict[tuple[int, int], tuple[Placed, ...]] = {}
-    disturbed: dict[tuple[int, int], float] = {}
+    measured: dict[tuple[int, int], Measured] = {}
     for s, key in enumerate(keys):
         for run, found in groups[key].items():
             at = s, place[run]
@@ -245,26 +253,23 @@ def panel(points: Iterable[Point], night: tuple[str, str] | None = None) -> Pane
                 value[at] = median(first)
             if second := _values(point for point in counts if point.remeasured):
                 again[at] = median(second)
-            if shares := _shares(counts):
-                disturbed[at] = max(shares)
-            if bad := tuple(dict.fromkeys(point.status for point in found if point.status != OK)):
-                statuses[at] = bad
-            hosts[at] = tuple(dict.fromkeys(host for point in found for host in point.hosts))
-            places[at] = _by_place(key, counts)
+            measured[at] = Measured(
+                statuses=tuple(dict.fromkeys(point.status for point in found if point.status != OK)),
+                hosts=tuple(dict.fromkeys(host for point in found for host in point.hosts)),
+                places=_by_place(key, counts),
+                disturbed=_share(counts),
+            )
     return Panel(
         keys=tuple(keys),
         runs=tuple(runs),
-        times=tuple(begun[run] for run in runs),
+        times=tuple(times[run] for run in runs),
         value=value,
         again=again,
-        statuses=statuses,
-        hosts=hosts,
+        measured=measured,
         broken={
             run: {benchmark: tuple(told) for benchmark, told in of_night.items()}
             for run, of_night in broken.items()
         },
-        places=places,
-        disturbed=disturbed,
         attempts=tuple(Attempt(*tried[:3], failed=not well) for tried, well in worked.items()),
     )
 
@@ -280,7 +285,7 @@ def _by_place(key: Series, points: Iterable[Point]) -> tuple[Placed, ...]:
         if point.hosts:
             measured.setdefault((point.hosts, point.remeasured), []).append(point)
     return tuple(
-        Placed(*_sender_first(key, hosts), logarithm(key, median(values)), max(_shares(found), default=0.0))
+        Placed(*_sender_first(key, hosts), logarithm(key, median(values)), _share(found))
         for (hosts, _), found in measured.items()
         if (values := _values(found))
     )
@@ -319,7 +324,7 @@ def _values(points: Iterable[Point]) -> list[float]:
     return [point.value for point in points if point.status == OK and point.value is not None]
 
 
-def _shares(points: Iterable[Point]) -> list[float]:
-    """The shares of the CPUs that others took; nothing unless they did so beside all of the points."""
+def _share(points: Iterable[Point]) -> float:
+    """The largest share of the CPUs that others took; 0 unless they did so beside all of the points."""
     shares = [point.disturbed for point in points if point.status == OK and point.value is not None]
-    return shares if all(shares) else []
+    return max(shares, default=0.0) if all(shares) else 0.0

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from statistics import fmean, median, pstdev
 from typing import Any, Final
 
-from npc.records.history import Point
+from npc.records.history import Point, begun
 from npc.records.record import OK
 from npc.records.series import Series
 from npc.statistics.medians import Summary, summarise
@@ -64,16 +64,14 @@ def variations(points: Iterable[Point], say: Callable[[str], None] = lambda _: N
     """Every series with a usable value, in the order of the points. Re-measurements are left out: they were
     made because a night was low. say: is told which series is looked at."""
     nights: dict[Series, dict[str, list[float]]] = {}
-    begun: dict[str, str] = {}
-    for point in points:
+    mine = list(points)
+    for point in mine:
         if point.status == OK and point.value is not None and not point.remeasured:
             nights.setdefault(point.key, {}).setdefault(point.run, []).append(point.value)
-            begun[point.run] = min(begun.get(point.run, point.time), point.time)
-    varied = []
+    order, varied = begun(mine), []
     for number, (key, found) in enumerate(nights.items(), 1):
         say(f"series {number} of {len(nights)}")
-        runs = sorted(found, key=lambda run: (begun[run], run))
-        varied.append(_variation(key, {run: found[run] for run in runs}))
+        varied.append(_variation(key, {run: found[run] for run in order if run in found}))
     return varied
 
 

@@ -7,7 +7,6 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cache
 from itertools import groupby
 from operator import attrgetter
@@ -18,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import npc
 from npc.records.history import History, InvalidHistory, Point
 from npc.records.journal import Journal
-from npc.records.record import OK, Record
+from npc.records.record import OK, Record, moment
 from npc.records.series import Series, test_name
 from npc.records.units import METRICS, format_size
 from report.nodes import Hosts, Node, Nodes
@@ -270,7 +269,7 @@ def _night(points: Sequence[Point], time: float, file: Path, verdict: str) -> Ni
 
 
 def _seconds(time: str) -> float:
-    return datetime.fromisoformat(time.replace("Z", "+00:00")).timestamp()
+    return moment(time).timestamp()
 
 
 def _verdicts(folders: Iterable[Path]) -> dict[str, Mapping[str, Any]]:

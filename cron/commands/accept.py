@@ -27,14 +27,13 @@ def accept(pattern: str, reason: str, platform: str, history: Path | None, night
 
     Exit codes: 0 done, 1 nothing to accept, 2 usage.
     """
-    from datetime import datetime
-
     from cron.acceptance import accept as record
     from cron.nightly import judge_night
     from cron.series import label
     from npc.jobs.checkout import checkout, platform_folder
     from npc.records.history import History
     from npc.records.journal import Journal
+    from npc.records.record import moment
     from npc.records.units import METRICS, format_quantity
 
     folder = folder_of(history, platform_folder(checkout(), platform).name)
@@ -49,10 +48,8 @@ def accept(pattern: str, reason: str, platform: str, history: Path | None, night
         last = ", ".join(sorted(nights)[-3:])
         known = f"the last are {last}" if last else "it is empty: npc nightly fills it"
         raise click.ClickException(f"no night {chosen} in {folder}: {known}")
-    begun = datetime.fromisoformat(nights[chosen].replace("Z", "+00:00"))
-    verdict = judge_night(
-        platform_folder(checkout(), platform), past, chosen, begun, postponed=postponed.get(chosen, ())
-    )
+    began, left_out = moment(nights[chosen]), postponed.get(chosen, ())
+    verdict = judge_night(platform_folder(checkout(), platform), past, chosen, began, postponed=left_out)
     taken = record(folder, verdict, reason, _who(), pattern)
     for key, baseline in taken.baselines.items():
         unit = METRICS[key.metric].unit

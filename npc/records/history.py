@@ -30,11 +30,12 @@ from functools import lru_cache
 from itertools import count, groupby
 from operator import itemgetter
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from npc.files import InvalidFile, append_lines
 from npc.locks import only_one
-from npc.records.record import COLUMNS, OK, InvalidRecord, Record, from_row, replace, to_row
+from npc.records.record import COLUMNS, OK, InvalidRecord, Record, from_row, moment, replace, to_row
 from npc.records.series import REMEASURED, Series, share_taken
 from npc.records.units import METRICS
 
@@ -117,6 +118,14 @@ def night_name(begun: datetime, run: str = "") -> str:
         raise ValueError("a night's time needs a UTC offset")
     moment = begun.astimezone(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     return f"{moment}-{run}" if run else moment
+
+
+def begun(points: Iterable[Point], also: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+    """Night → the time of its first point, the oldest first. also: the same of nights that may have none."""
+    found: dict[str, str] = {}
+    for point in points:
+        found[point.run] = min(found.get(point.run, point.time), point.time)
+    return dict(sorted({**also, **found}.items(), key=lambda night: night[::-1]))
 
 
 def of_night(records: Iterable[Record], night: str, remeasured: bool = False) -> Iterator[Record]:
@@ -322,8 +331,7 @@ class History:
 @lru_cache(maxsize=2**12)
 def _month(time: str) -> str:
     """The month, UTC, of a record's time."""
-    moment = datetime.fromisoformat(time.replace("Z", "+00:00")).astimezone(timezone.utc)
-    return f"{moment:%Y-%m}"
+    return f"{moment(time).astimezone(timezone.utc):%Y-%m}"
 
 
 def _cells(record: Record) -> tuple[str, ...]:

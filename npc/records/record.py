@@ -30,6 +30,11 @@ class InvalidRecord(InvalidFile):
     """A row that breaks the record's contract; the message names the field."""
 
 
+def moment(time: str) -> datetime:
+    """The moment of a time in ISO 8601. Raises ValueError for what is none."""
+    return datetime.fromisoformat(time.replace("Z", "+00:00"))  # Python 3.10 knows no Z
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """One row of ``records.csv``. Raises `InvalidRecord` for a row that cannot be true.
@@ -77,10 +82,10 @@ class Record:
         if not all(self.hosts) or ";" in "".join(self.hosts):
             raise InvalidRecord(f"hosts: {self.hosts} are no host names")
         try:
-            moment = datetime.fromisoformat(self.time.replace("Z", "+00:00"))
+            begun = moment(self.time)
         except ValueError:
             raise InvalidRecord(f"time: {self.time!r} is not ISO 8601") from None
-        if moment.tzinfo is None:
+        if begun.tzinfo is None:
             raise InvalidRecord(f"time: {self.time!r} has no UTC offset")
 
     @classmethod

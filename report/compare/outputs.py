@@ -24,6 +24,8 @@ Row = tuple[str, ...]
 
 SCHEMA: Final = 2
 _DIGITS: Final = 3
+#: What a comparison has of A and of B.
+_OF_SIDES: Final = ("runs", "unused", "disturbed", "drift", "earlier")
 _COLOURS: Final = {"worse": "red", "better": "green", "different": "yellow"}
 _HEADER: Final = (
     "verdict", "test", "size", "nodes", "median of A", "median of B", "B/A", "95 % interval", "n",
@@ -44,11 +46,7 @@ def to_json(comparisons: Sequence[Comparison], by: str) -> str:
             {
                 "a": each.a,
                 "b": each.b,
-                "runs": dict(zip("ab", each.runs, strict=True)),
-                "unused": dict(zip("ab", each.unused, strict=True)),
-                "disturbed": dict(zip("ab", each.disturbed, strict=True)),
-                "drift": dict(zip("ab", each.drift, strict=True)),
-                "earlier": dict(zip("ab", each.earlier, strict=True)),
+                **{name: dict(zip("ab", getattr(each, name), strict=True)) for name in _OF_SIDES},
                 "environment": None
                 if each.environment is None
                 else [fact._asdict() for fact in each.environment],
@@ -71,13 +69,7 @@ def to_csv(comparisons: Sequence[Comparison]) -> str:
             row = asdict(pair) | {"a": comparison.a, "b": comparison.b, "params": json.dumps(pair.params)}
             for side, half in (("a", pair.a), ("b", pair.b)):
                 if half is not None:
-                    row |= {
-                        f"median_{side}": half.median,
-                        f"launches_{side}": half.launches,
-                        f"runs_{side}": half.runs,
-                        f"size_{side}": half.size,
-                        f"disturbed_{side}": half.disturbed,
-                    }
+                    row |= {f"{name}_{side}": value for name, value in asdict(half).items()}
             writer.writerow({name: "" if row.get(name) is None else row[name] for name in CSV_COLUMNS})
     return stream.getvalue()
 

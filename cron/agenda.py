@@ -19,7 +19,7 @@ from itertools import count, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cron.matrix import PAIRS
+from cron.matrix import PAIRS, settings_of, words_of
 from cron.publish import LAST
 from cron.rotation import NODES, NodeNights, NodeState, Work, choose, couples, expected, fitting, quota
 from cron.verdict import Coverage, Postponed, Unmeasured
@@ -64,7 +64,7 @@ def node_states(platform: Path, words: Sequence[str]) -> dict[str, slurm.Node]:
 
     Raises `npc.jobs.slurm.Silent`, and FileNotFoundError without Slurm's commands.
     """
-    asked = _settings(words).get("queue") or os.environ.get("NPC_QUEUE") or default_of(platform, "queue")
+    asked = settings_of(words).get("queue") or os.environ.get("NPC_QUEUE") or default_of(platform, "queue")
     found = slurm.nodes(asked or slurm.default_partition())
     return {name: found[name] for name in sorted(found, key=natural)}
 
@@ -94,14 +94,13 @@ def parts_of_nodes(
             given = {"dependency": "none", **given}
         given["nodelist"] = ";;".join(nodes)
         name = f"{NODES}-{number}-{'-'.join(steps(file))}"
-        parts.append(Part(name=name, kind="first", words=_words(file, given), hosts=tuple(nodes)))
+        parts.append(Part(name=name, kind="first", words=words_of(file, given), hosts=tuple(nodes)))
     if pairs:
         given = _kept_settings(words, home, platform, home / PAIRS)
         given |= {"pairs_nodes": "2", "nodelist": ";;".join(map(",".join, pairs))}
+        words = words_of(home / PAIRS, given)
         hosts = tuple(node for couple in pairs for node in couple)
-        parts.append(
-            Part(name=f"{NODES}-{number}-pairs", kind="first", words=_words(home / PAIRS, given), hosts=hosts)
-        )
+        parts.append(Part(name=f"{NODES}-{number}-pairs", kind="first", words=words, hosts=hosts))
     return parts
 
 
@@ -436,17 +435,7 @@ def _since(night: str) -> str:
     return f"measured last in night {night}" if night else "never measured"
 
 
-def _settings(words: Sequence[str]) -> dict[str, str]:
-    given = (word for flag, word in pairwise(words) if flag == "--set")
-    return dict(word.partition("=")[::2] for word in given)
-
-
 def _kept_settings(words: Sequence[str], home: Path, platform: Path, file: Path) -> dict[str, str]:
     """The settings among the words that this benchmark knows, too."""
     known = settings(home, platform, file)
-    return {name: value for name, value in _settings(words).items() if name in known}
-
-
-def _words(file: Path, given: Mapping[str, str]) -> tuple[str, ...]:
-    sets = (word for name, value in given.items() for word in ("--set", f"{name}={value}"))
-    return ("--benchmark", str(file), *sets)
+    return {name: value for name, value in settings_of(words).items() if name in known}

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -121,16 +122,26 @@ def part_of(
     """The measurement of the matrix; `topology` as npb takes it."""
     nodes = (*suspects, *witnesses)
     which = "all" if len(nodes) <= ALL_PAIRS else f"sample:{SAMPLED_ROUNDS}"
-    words = ["--benchmark", str(checkout() / PAIRS)]
     settings = {"nodelist": ",".join(nodes), "pairs_nodes": str(len(nodes)), "pairs_which": which}
     test = _qperf_test(night)
     if test != "tcp_bw":
         settings["pairs_client"] = f"qperf HOSTNAME -t 1 -uu -vu -m 64K {test}"
     if topology:
         settings["pairs_topology"] = topology
-    for name, value in settings.items():
-        words += ["--set", f"{name}={value}"]
-    return Part(name="pairs", kind="pairs", words=tuple(words), hosts=tuple(suspects))
+    words = words_of(checkout() / PAIRS, settings)
+    return Part(name="pairs", kind="pairs", words=words, hosts=tuple(suspects))
+
+
+def words_of(file: Path, given: Mapping[str, str]) -> tuple[str, ...]:
+    """What ``npc characterise`` is told: a benchmark's file and its settings."""
+    sets = (word for name, value in given.items() for word in ("--set", f"{name}={value}"))
+    return ("--benchmark", str(file), *sets)
+
+
+def settings_of(words: Sequence[str]) -> dict[str, str]:
+    """The settings among such words."""
+    given = (word for flag, word in pairwise(words) if flag == "--set")
+    return dict(word.partition("=")[::2] for word in given)
 
 
 def too_few(part: Part, platform: Path) -> str:
@@ -144,8 +155,7 @@ def too_few(part: Part, platform: Path) -> str:
 
 def nodes_of(part: Part) -> tuple[str, ...]:
     """All nodes that the measurement of a matrix is made on."""
-    settings = dict(word.partition("=")[::2] for word in part.words if "=" in word)
-    return tuple(settings.get("nodelist", "").split(","))
+    return tuple(settings_of(part.words).get("nodelist", "").split(","))
 
 
 def _qperf_test(night: NightVerdict) -> str:

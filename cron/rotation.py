@@ -146,18 +146,16 @@ def choose(
         return [*suspects, *unknown, *rest], []
     budget_s = max(budget_s - reserve_s, SUSPECTS * budget_s)
     # Of couples of nodes, which have one name, the first tells what the others cost.
-    unknown = [work for place, work in enumerate(unknown) if work.name not in names_of(unknown[:place])]
+    first: dict[str, Work] = {}
+    for work in unknown:
+        first.setdefault(work.name, work)
+    unknown = list(first.values())
     oldest = next((work.cost_s for work in rest if work.cost_s and work.cost_s <= budget_s), 0.0)
     chosen = fitting(suspects, min(SUSPECTS * budget_s, budget_s - oldest))
     chosen += unknown
     others = [work for work in by_age if work not in chosen and work.cost_s is not None]
     chosen += fitting(others, budget_s - sum(work.cost_s or 0.0 for work in chosen))
     return chosen, [work for work in by_age if work not in chosen]
-
-
-def names_of(works: Iterable[Work]) -> set[str]:
-    """The names in some works."""
-    return {work.name for work in works}
 
 
 def fitting(works: Iterable[Work], budget_s: float) -> list[Work]:

@@ -32,6 +32,7 @@ from pathlib import PurePath
 from typing import Final
 
 from npc.records.reading import OK, Reading, failed
+from npc.validity.arithmetic import last_digit, message_contradiction
 from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
 from parsers.text.options import option, words_after
 from parsers.text.tables import rows_of
@@ -99,8 +100,6 @@ _ALL_SIZES: Final = re.compile(r"-[abeFgNORHUzC]*a[abeFgNORHUzC]*|--all")
 _LARGEST: Final = 1 << 23
 _IN_CYCLES: Final = "invalid: -C prints clock cycles under a heading of microseconds"
 _OF_SERVER: Final = "invalid: printed by the server: the client's figures count"
-#: How far bandwidth and message rate may differ beyond their rounding.
-_SLACK: Final = 1e-3
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
@@ -208,20 +207,16 @@ def _bandwidth(row: Mapping[str, str], unit: float, status: str) -> tuple[float,
     """Bandwidth in B/s, 0 if it failed, and its status: as printed, or from the message rate where that was
     printed more exactly."""
     size, average, rate = int(row["#bytes"]), row["BW average"], row.get("MsgRate")
-    bandwidth, error = float(average) * unit, _rounding(average) * unit
+    bandwidth = float(average) * unit
     if rate is None:
         return bandwidth if 0 < bandwidth < inf else 0.0, status
-    from_rate, rate_error = float(rate) * 1e6 * size, _rounding(rate) * 1e6 * size
+    from_rate = float(rate) * 1e6 * size
     if not (size and min(bandwidth, from_rate) >= 0 and 0 < bandwidth + from_rate < inf):
         return 0.0, status
-    if status == OK and abs(bandwidth - from_rate) > error + rate_error + _SLACK * from_rate:
-        status = f"invalid: {average} and the message rate {rate} contradict each other: a wrong unit"
-    return from_rate if error * from_rate > rate_error * bandwidth else bandwidth, status
-
-
-def _rounding(printed: str) -> float:
-    """Half a unit of a printed number's last digit."""
-    return 0.5 * 10.0 ** -len(printed.partition(".")[2])
+    if status == OK and (lie := message_contradiction(average, unit, size * 1e6, rate)):
+        status = f"invalid: {lie}"
+    rounded = last_digit(average) * unit * from_rate > last_digit(rate) * 1e6 * size * bandwidth
+    return from_rate if rounded else bandwidth, status
 
 
 def _metric(case: str) -> str:

@@ -28,7 +28,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
 from npc.records.reading import OK, Reading, failed
-from npc.validity.arithmetic import contradiction
+from npc.validity.arithmetic import message_contradiction
 from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
 from parsers.text.options import bytes_of, option, words_after
 
@@ -109,10 +109,8 @@ def _throughput(body: str, size: int | None, mib: re.Match[str] | None) -> Itera
     if not (rate and int(rate[1])):
         return
     yield "throughput", "message_rate", float(rate[1]), OK, {"side": "send"}
-    printed, lie = float(mib[1]) * 2**20 if mib else 0.0, ""
-    bandwidth = printed if size is None else float(rate[1]) * size
-    if printed:
-        lie = contradiction(printed, bandwidth, 1.0, rate_step=2**20 / 1000)
+    lie = message_contradiction(mib[1], 2.0**20, size, rate[1]) if mib and size is not None else ""
+    bandwidth = float(rate[1]) * size if size is not None else float(mib[1]) * 2**20 if mib else 0.0
     if bandwidth:
         status = f"invalid: {lie}" if lie else OK
         yield "throughput", "bandwidth", bandwidth, status, {"side": "send"}

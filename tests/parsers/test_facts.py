@@ -1084,3 +1084,13 @@ def test_a_counter_of_perftest_that_overflowed_is_a_failure(name: str, column: i
     (row,) = re.findall(r"\n( \d+ .*)", text)
     readings = parsers.parse("perftest", text.replace(row, row.replace(row.split()[column], "-3.14")))
     assert "failed: the result is -3.14" in {reading.status for reading in readings}
+
+
+def test_an_average_of_perftest_that_its_message_rate_contradicts_names_the_factor() -> None:
+    text = text_of("perftest-formats", "v25.01_ib_write_bw_mtu.client.txt")
+    (average,) = re.findall(r"\n 65536 +5000 +[0-9.]+ +([0-9.]+)", text)
+    wrong = text.replace(average, f"{float(average) * 2**20 / 1e6:.2f}")
+    statuses = {
+        reading.status for reading in parsers.parse("perftest", wrong) if "statistic" not in reading.params
+    }
+    assert any("a factor of 1.0486, MB converted as MiB" in status for status in statuses)

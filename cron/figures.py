@@ -1,4 +1,5 @@
-"""Pictures of a history: all series of a benchmark over the nights, and the allocation heat map.
+"""Pictures of a history: all series of a benchmark over the nights, how good each node was in each night, and
+which nodes the benchmarks had.
 
 As figures 6 to 8 and 9 of Bartelheimer, Zhu, Neuwirth (2023).
 """
@@ -9,16 +10,16 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from operator import attrgetter
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cron.series import case_of, counted, direction, label
 from cron.verdict import NightVerdict, SeriesVerdict, Verdict
+from npc.catalogue import on_any_nodes
 from npc.figures.chart import Axis, Cell, Chart, Grid, Tick, time_axis
-from npc.figures.nights import Course, NightPoint, traces, value_axis
-from npc.figures.printed import save, save_grid
+from npc.figures.nights import Course, NightPoint, course_names, traces, value_axis
+from npc.figures.printed import save, save_counts, save_grid
 from npc.machine.fabric import in_order
 from npc.records.history import Point, begun
 from npc.records.record import OK, moment
@@ -67,7 +68,11 @@ def over_nights(
         unlabelled = Axis("", x.low, x.high, False, tuple(Tick(tick.value, "") for tick in x.ticks))
         charts = [
             _chart(
-                [course(key, found[key], judged.get(key, {}), moments) for key in panel], panel,
+                [
+                    course(key, found[key], judged.get(key, {}), moments)._replace(name=name)
+                    for key, name in zip(panel, course_names(panel), strict=True)
+                ],
+                panel,
                 x if number % rows == 0 or number == len(figure.panels) else unlabelled, many,
             )
             for number, panel in enumerate(figure.panels, 1)
@@ -90,8 +95,8 @@ def over_nights(
 def pictures(keys: Iterable[Series]) -> Iterator[Picture]:
     """Which series go into which picture: each is one benchmark, or one test of it where these are many."""
     of_benchmark: dict[str, list[list[Series]]] = {}
-    for _, same in groupby(sorted(keys, key=_apart_from_nodes), key=_apart_from_nodes):
-        panel = sorted(same, key=attrgetter("nodes"))
+    for _, same in groupby(sorted(keys, key=_panel), key=_panel):
+        panel = sorted(same, key=lambda key: (key.nodes, key.size or 0, key.params))
         of_benchmark.setdefault(panel[0].benchmark, []).append(panel)
     for benchmark, panels in of_benchmark.items():
         parts = {benchmark: panels}
@@ -107,8 +112,8 @@ def pictures(keys: Iterable[Series]) -> Iterator[Picture]:
                 yield Picture(name if number == 1 else f"{name}-{number}", title, some)
 
 
-def _apart_from_nodes(key: Series) -> tuple[object, ...]:
-    return key._replace(nodes=0).order
+def _panel(key: Series) -> tuple[object, ...]:
+    return on_any_nodes(key).order
 
 
 def _judged(verdicts: Iterable[NightVerdict]) -> dict[Series, dict[str, SeriesVerdict]]:
@@ -145,9 +150,8 @@ def course(
         name = "" if verdict is Verdict.PASS else verdict.name
         nights.append(NightPoint(time, middle, low, high, median(again) if again else math.nan, name))
     changes += [since] if since else []
-    name = f"{key.nodes} node{'s' * (key.nodes > 1)}"
     return Course(
-        name, nights, [(moments[run], "another level since then") for run in changes if run in moments]
+        "", nights, [(moments[run], "another level since then") for run in changes if run in moments]
     )
 
 
@@ -160,7 +164,7 @@ def _values(points: Iterable[Point], again: bool = False) -> list[float]:
 def _chart(courses: Sequence[Course], keys: Sequence[Series], x: Axis, many: bool) -> Chart:
     """A panel: one test at all its numbers of nodes. many: there are many panels, so that each is small."""
     key, metric = keys[0], keys[0].metric
-    title = label(key if len(keys) == 1 else key._replace(nodes=1)).removeprefix(f"{key.benchmark} ")
+    title = label(key if len(keys) == 1 else on_any_nodes(key)).removeprefix(f"{key.benchmark} ")
     name = "" if many else metric.replace("_", " ").capitalize()
     y = value_axis(name, courses, METRICS[metric].unit, most=6 if many else 9)
     drawn = [trace for trace, _ in traces(courses, y)]
@@ -171,6 +175,23 @@ def _chart(courses: Sequence[Course], keys: Sequence[Series], x: Axis, many: boo
 
 
 def allocation(points: Sequence[Point], path: Path, topology: Topology | None = None) -> bool:
+    """Racks and their nodes, by how many nights each benchmark had them; whether there was anything to draw.
+
+    Raises OSError.
+    """
+    from cron.allocation import allocations, maps
+
+    found = allocations(points, topology)
+    if not found:
+        return False
+    platform = points[0].key.platform
+    nights = len({point.run for point in points})
+    title = f"Nodes allocated on {platform} in {nights} night{'s' * (nights > 1)}"
+    save_counts(maps(found, topology), path, title=title, unit="nights")
+    return True
+
+
+def health(points: Sequence[Point], path: Path, topology: Topology | None = None) -> bool:
     """Nodes by nights: how good each was against the usual; whether there was anything to draw.
 
     A node's colour in a night is the median, over the series, of the values of all measurements it had part
@@ -189,7 +210,7 @@ def allocation(points: Sequence[Point], path: Path, topology: Topology | None = 
         if (node, run) in relative
     ]
     grid = Grid(
-        ident="allocation",
+        ident="nodes",
         title="nodes by nights, beside what is usual of each; grey: not allocated",
         text="",
         rows=tuple(_named(node, topology) for node in nodes),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from statistics import fmean, median, pstdev
+from statistics import fmean, median, stdev
 from typing import Any, Final
 
 from npc.records.history import Point, begun
@@ -28,10 +28,10 @@ MIN_NIGHTS: Final = 5
 class Variation:
     """One series over its nights, in its metric's unit. first, last: names of nights.
 
-    summary: of the nightly medians. mean, deviation: of all samples, as the prototype's paper gives them
-    (its tables 5 and 6). between: Kruskal and Wallis' chance, None unless there are two samples a night.
-    trend, tau: Mann and Kendall's chance and Kendall's τ, positive for growing values; None with too few
-    nights.
+    summary: of the nightly medians. mean, deviation: of all samples, as the paper gives them (its table 5 and
+    section 5.4.2); no deviation of one sample. between: Kruskal and Wallis' chance, None unless there are two
+    samples a night. trend, tau: Mann and Kendall's chance and Kendall's τ, positive for growing values; None
+    with too few nights.
     """
 
     key: Series
@@ -40,7 +40,7 @@ class Variation:
     samples: int
     summary: Summary
     mean: float
-    deviation: float
+    deviation: float | None
     between: float | None
     trend: float | None
     tau: float | None
@@ -87,7 +87,7 @@ def _variation(key: Series, nights: dict[str, list[float]]) -> Variation:
         samples=len(every),
         summary=summarise(medians),
         mean=fmean(every),
-        deviation=pstdev(every),
+        deviation=stdev(every) if len(every) > 1 else None,
         between=_between([values for values in nights.values() if len(values) > 1]),
         trend=trend,
         tau=tau,

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 
     from cron.variation import Variation
     from cron.verdict import NightVerdict
+    from npc.machine.fabric import Topology
     from npc.records.history import History, Point
     from npc.records.record import Record
     from npc.records.series import Series
+    from roofline.peak_share import PeakShare
     from roofline.result import Ceiling
 
 #: Rows that cannot be read are told one by one up to this number.
@@ -49,8 +51,9 @@ def history(
     PATTERN: benchmark, case, metric, size, as many as given, each a shell pattern: "qperf tcp_*".
     Time-variant is what Kruskal and Wallis' test (do nights differ by more than the samples of one?) or
     Mann and Kendall's (is there a trend?) says, with a chance below 1 % for both together. Best per
-    platform is compared with its nominal limits. --figures draws all series over the nights with the
-    verdicts of --replay, and nodes by nights. --replay instead judges every night anew, each by the nights
+    platform is compared with its nominal limits, applications with the theoretical peak. --figures draws all
+    series over the nights with the verdicts of --replay, which nodes each benchmark had how often, by rack,
+    and how good they were. --replay instead judges every night anew, each by the nights
     before it, from the history's files alone: what would today's rule have said? PATTERN then chooses whose
     verdicts are listed.
 
@@ -60,10 +63,12 @@ def history(
 
     from cron.series import matches
     from cron.variation import variations
+    from npc.machine.fabric import load
     from npc.records.history import History
     from npc.records.record import OK
     from npc.validity.disturbance import of_shares, remark
 
+    fabric = load(topology) if topology else None
     past = History(folder_of(history, Path(platform).name), status_line.show)
     status_line.show(f"reading {past.folder}")
     every = list(past.points())
@@ -79,16 +84,16 @@ def history(
     if not (points if replay else found):
         raise click.ClickException(f"{past.folder} has nothing that {pattern!r} names: npc nightly fills it")
     if replay:
-        _replay(past, _verdicts(past, every, platform, topology), pattern, as_json)
+        _replay(past, _verdicts(past, every, platform, fabric), pattern, as_json)
     else:
-        _print(past, found, platform, as_json)
+        _print(past, found, points, platform, fabric, as_json)
     if figures:
-        for path in _draw(points, _verdicts(past, every, platform, topology), figures, topology):
+        for path in _draw(points, _verdicts(past, every, platform, fabric), figures, fabric):
             click.echo(f"drawn: {path}", err=True)
 
 
 def _verdicts(
-    past: History, points: Sequence[Point], platform: str, topology: str | None
+    past: History, points: Sequence[Point], platform: str, fabric: Topology | None
 ) -> Iterator[NightVerdict]:
     """The verdict on every night of the history."""
     import os
@@ -97,14 +102,12 @@ def _verdicts(
     from cron.acceptance_bands import bands_of
     from cron.judge import replay, with_postponed
     from cron.series import panel
-    from npc.machine.fabric import load
     from npc.machine.platform import find_platform, read_platform
     from npc.records.journal import Journal
 
     postponed = {entry.name: entry.postponed for entry in Journal(past.folder).entries()}
     file = find_platform(platform)
     bands = bands_of(read_platform(file)) if file else ()
-    fabric = load(topology) if topology else None
     nights = panel(points)
     shared = nights.value.size > _SHARED
     judged = replay(
@@ -143,13 +146,31 @@ def _replay(past: History, verdicts: Iterable[NightVerdict], pattern: str, as_js
     click.echo(json.dumps(plain, indent=1, ensure_ascii=False))
 
 
-def _print(past: History, found: Sequence[Variation], platform: str, as_json: bool) -> None:
-    """Print level, spread and time variance of each series, and shares of the nominal limits."""
+def _print(
+    past: History,
+    found: Sequence[Variation],
+    points: Sequence[Point],
+    platform: str,
+    fabric: Topology | None,
+    as_json: bool,
+) -> None:
+    """Print level, spread and time variance of each series, shares of the nominal limits and of the
+    theoretical peak, and how many nodes the benchmarks had."""
     import json
 
-    shares = _shares(past, platform, {variation.key for variation in found})
+    from cron.allocation import allocations
+    from npc.columns import columns
+    from roofline.peak_share import peak_table
+
+    shares, peaks = _shares(past, platform, {variation.key for variation in found})
+    nodes = allocations(points, fabric)
     if not as_json:
-        click.echo("\n".join([_table(found), *map(_share, shares)]))
+        lines = [_table(found), *map(_share, shares)]
+        if peaks:
+            lines += ["", *columns(peak_table(peaks).texts(), keep_empty=False)]
+        if nodes:
+            lines += ["", f"Nodes allocated: {'; '.join(map(str, nodes))}."]
+        click.echo("\n".join(lines))
         return
     plain: dict[str, Any] = {
         "schema": 1,
@@ -159,26 +180,35 @@ def _print(past: History, found: Sequence[Variation], platform: str, as_json: bo
             {name: getattr(ceiling, name) for name in ("kind", "name", "value", "nominal", "share")}
             for ceiling in shares
         ],
+        "applications": [each.as_json() for each in peaks],
+        "nodes": [
+            {"benchmark": each.benchmark, "seen": len(each.nights), "known": each.known} for each in nodes
+        ],
     }
     click.echo(json.dumps(plain, indent=1, ensure_ascii=False))
 
 
-def _shares(past: History, platform: str, keys: set[Series]) -> list[Ceiling]:
-    """The ceilings of all nights together, those first that have a nominal limit."""
+def _shares(past: History, platform: str, keys: set[Series]) -> tuple[list[Ceiling], list[PeakShare]]:
+    """The ceilings of all nights together that have a nominal limit, and the applications of the nights'
+    first measurements, as far as their theoretical peak is known."""
     from npc.machine.platform import find_platform, read_platform
+    from npc.records.series import REMEASURED
+    from roofline.applications import find_applications
     from roofline.ceilings import find_ceilings
+    from roofline.peak_share import peak_shares
 
     path = find_platform(platform)
     if path is None:
-        return []
+        return [], []
     limits = read_platform(path)
     records: list[Record] = []
     for number, key in enumerate(sorted(keys, key=str), 1):
         status_line.show(f"nominal limits: series {number} of {len(keys)}")
         records += past.records(key)
     found = find_ceilings(records, limits).ceilings
+    applications = find_applications(record for record in records if REMEASURED not in record.params)
     status_line.show("")
-    return [ceiling for ceiling in found if ceiling.share is not None]
+    return [ceiling for ceiling in found if ceiling.share is not None], peak_shares(applications, limits)
 
 
 def _share(ceiling: Ceiling) -> str:
@@ -204,21 +234,21 @@ def _table(found: Sequence[Variation]) -> str:
         varies = {True: "varies", False: "steady", None: "-"}[each.time_variant]
         trend = "-" if each.tau is None or each.trend is None else f"τ {each.tau:+.2f}, p {each.trend:.2g}"
         between = "-" if each.between is None else f"p {each.between:.2g}"
-        spread = f"{each.deviation / each.mean:.1%}" if each.mean else "-"
+        spread = "-" if each.deviation is None or not each.mean else f"{each.deviation / each.mean:.1%}"
         middle = format_quantity(each.summary.median, unit)
         rows.append((label(each.key), str(each.summary.n), middle, interval, spread, between, trend, varies))
     return "\n".join(columns(rows))
 
 
 def _draw(
-    points: Sequence[Point], verdicts: Iterable[NightVerdict], folder: Path, source: str | None
+    points: Sequence[Point], verdicts: Iterable[NightVerdict], folder: Path, topology: Topology | None
 ) -> Iterator[Path]:
-    """The pictures: each benchmark over the nights, and one heat map of the nodes."""
-    from cron.figures import allocation, over_nights
-    from npc.machine.fabric import load
+    """The pictures: each benchmark over the nights, which nodes they had, and how good these were."""
+    from cron.figures import allocation, health, over_nights
 
-    topology = load(source) if source else None
     folder.mkdir(parents=True, exist_ok=True)
     yield from over_nights(points, folder, verdicts)
     if allocation(points, folder / "allocation.png", topology):
         yield folder / "allocation.png"
+    if health(points, folder / "nodes.png", topology):
+        yield folder / "nodes.png"

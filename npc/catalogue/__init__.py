@@ -5,6 +5,7 @@ A row a benchmark, with one a test and one a step (`npc.catalogue.benchmarks`).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
@@ -14,6 +15,7 @@ from typing import Final
 from npc.catalogue.benchmarks import BENCHMARKS
 from npc.catalogue.row import Layer, Sender, Step, Test
 from npc.records.record import Record
+from npc.records.series import RANKS, Series
 
 _BY_NAME: Final = {benchmark.name: benchmark for benchmark in BENCHMARKS}
 _UNKNOWN: Final = Test("*")
@@ -72,6 +74,16 @@ def alike(record: Record) -> str:
 @cache
 def _measured_by(quantity: str) -> frozenset[str]:
     return frozenset(b.name for b in BENCHMARKS if quantity in {test.quantity for test in b.tests} - {""})
+
+
+def on_any_nodes(key: Series) -> Series:
+    """What a series has in common with the same test on other numbers of nodes: ranks go with the nodes, and
+    the size of a problem, which is no message's, may go with the ranks."""
+    params = json.loads(key.params)
+    kept = {name: text for name, text in params.items() if name not in RANKS}
+    messages = find(key.benchmark, key.case, key.metric).layer in MESSAGES
+    size = key.size if messages or kept == params else None
+    return key._replace(nodes=1, size=size, params=json.dumps(kept, sort_keys=True))
 
 
 def place(benchmark: str) -> int:

@@ -7,7 +7,7 @@ to which each of the two gives its shades.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import pairwise
@@ -263,6 +263,26 @@ def _digits(ticks: Sequence[float]) -> int:
         ):
             return max(digits, 3) if any(tick >= 100 for tick in ticks) else digits
     return 6
+
+
+# --- counts ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Things in columns, and how often each was used. text: in words, for those who do not see it.
+
+    cells: (row, column) → how often, 0 of what is there and was never used; other places have nothing.
+    """
+
+    ident: str
+    title: str
+    text: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    cells: Mapping[tuple[int, int], int]
+    row_title: str = ""
+    column_title: str = ""
 
 
 # --- grids -----------------------------------------------------------------------------------------------

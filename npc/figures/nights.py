@@ -6,6 +6,7 @@ that nights without one are gaps. Who draws says what a night was called; here n
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -13,6 +14,8 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from npc.figures.chart import CYCLE, Axis, Mark, Place, Trace, quantity_axis
+from npc.records.series import Series
+from npc.records.units import format_size
 
 #: Verdict → shape and whether it is hollow; those that say that a number is missing stand at the foot.
 _VERDICTS: Final = {
@@ -58,6 +61,23 @@ class Course(NamedTuple):
     name: str
     nights: Sequence[NightPoint]
     changes: Sequence[tuple[float, str]] = ()
+
+
+def course_names(keys: Sequence[Series]) -> list[str]:
+    """What tells the series of one test apart: ``2 nodes``, ``2 nodes, 8 ranks``, or its size as well."""
+    names = [f"{key.nodes} node{'s' * (key.nodes > 1)}" for key in keys]
+    if len(set(names)) < len(names):
+        params = [json.loads(key.params) for key in keys]
+        ranks = [told.get("ranks") or told.get("processes") for told in params]
+        names = [
+            f"{name}, {count} ranks" if count else name for name, count in zip(names, ranks, strict=True)
+        ]
+    if len(set(names)) < len(names):
+        names = [
+            name if key.size is None else f"{name}, {format_size(key.size)}"
+            for name, key in zip(names, keys, strict=True)
+        ]
+    return names
 
 
 def value_axis(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from npc.figures.chart import COLOURS, Axis, Chart, Grid, Trace
+from npc.figures.chart import COLOURS, Axis, Chart, Counts, Grid, Trace
 from npc.figures.labels import darker, label_along, move_apart, name_drops, name_ends
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.cm import ScalarMappable
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
     from matplotlib.text import Text
@@ -320,6 +322,115 @@ def save_grid(
         figure.supxlabel(foot, fontsize=6, color="0.35", x=0.01, ha="left")
         _lay_out(figure)
         _write(figure, path)
+
+
+# --- counts ---------------------------------------------------------------------------------------------
+
+#: In inches: the largest side of a cell, the least in which a number finds room, and the width of a page.
+_CELL: Final = 0.26
+_NUMBERED: Final = 0.16
+_PAGE: Final = 13.0
+#: In inches: room left of the cells and above them, below a title, for the colours, and what a letter takes.
+_LEFT: Final = 0.65
+_ABOVE: Final = 0.35
+_TITLE: Final = 0.45
+_COLOURS: Final = 1.1
+_LETTER: Final = 0.075
+#: A name's height in inches.
+_NAME: Final = 0.13
+#: From this share of the most on a cell is so dark that its number is white.
+_DARK: Final = 0.6
+
+
+def save_counts(maps: Sequence[Counts], path: Path, *, title: str, unit: str) -> None:
+    """Write maps of counts as a PNG, all in the same colours: dark is often, grey never, white nothing.
+
+    The colours are cividis, which people with any common colour blindness and a print in grey keep in order
+    (Nuñez, Anderton, Renslow, PLOS ONE 13(7), 2018). unit: of the counts. Raises OSError.
+    """
+    import matplotlib
+    import numpy as np
+    from matplotlib import colormaps
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import BoundaryNorm, ListedColormap
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    rows, columns = max(len(each.rows) for each in maps), max(len(each.columns) for each in maps)
+    side = min(_CELL, (_PAGE - _LEFT) / columns)
+    below = 0.4 + _LETTER * max(len(name) for each in maps for name in each.columns)
+    named = _LETTER * max(len(each.title) for each in maps)
+    width = _LEFT + max(side * columns, named) + 0.2
+    height = _ABOVE + side * rows + below
+    across = min(len(maps), max(1, int(_PAGE / width)))
+    down = -(-len(maps) // across)
+    page = max(across * width, _LETTER * 1.4 * len(title)) + _COLOURS, _TITLE + down * height
+    most = max((count for each in maps for count in each.cells.values()), default=0) or 1
+    shades = colormaps["cividis_r"](np.linspace(0.0, 1.0, most)) if most > 1 else [COLOURS["ink"]]
+    colours = ScalarMappable(
+        BoundaryNorm(np.arange(-0.5, most + 1), most + 1),
+        ListedColormap(["0.88", *shades]).with_extremes(bad="white"),
+    )
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=page, dpi=DPI)
+        FigureCanvasAgg(figure)
+
+        def place(left: float, top: float, wide: float, high: float) -> Axes:
+            return figure.add_axes(
+                (left / page[0], 1 - (top + high) / page[1], wide / page[0], high / page[1])
+            )
+
+        for number, each in enumerate(maps):
+            row, column = divmod(number, across)
+            axes = place(
+                column * width + _LEFT, _TITLE + row * height + _ABOVE,
+                side * len(each.columns), side * len(each.rows),
+            )  # fmt: skip
+            _count_cells(axes, each, side, colours, most)
+        tall = min(4.0, page[1] - _TITLE - _ABOVE - 0.3)
+        bar = figure.colorbar(colours, cax=place(page[0] - _COLOURS + 0.25, _TITLE + _ABOVE, 0.2, tall))
+        ticks = MaxNLocator(6, integer=True).tick_values(0, most)
+        bar.set_ticks([tick for tick in ticks if 0 <= tick <= most])
+        bar.minorticks_off()
+        bar.ax.tick_params(labelsize=8)
+        bar.set_label(f"{unit}; grey: none", fontsize=9)
+        figure.text(0.1 / page[0], 1 - 0.1 / page[1], title, fontsize=12, va="top")
+        _write(figure, path)
+
+
+def _count_cells(axes: Axes, of: Counts, side: float, colours: ScalarMappable, most: int) -> None:
+    """The cells of a map, with their numbers where there is room, and its names."""
+    import numpy as np
+
+    values = np.full((len(of.rows), len(of.columns)), np.nan)
+    for place, count in of.cells.items():
+        values[place] = count
+    axes.pcolormesh(
+        np.ma.masked_invalid(values), cmap=colours.cmap, norm=colours.norm, edgecolors="white",
+        linewidth=0.8 if side >= _NUMBERED else 0.3,
+    )  # fmt: skip
+    axes.invert_yaxis()
+    axes.spines[:].set_visible(False)
+    axes.tick_params(length=0)
+    _count_names(axes, of, side)
+    for (row, column), count in of.cells.items() if side >= _NUMBERED else ():
+        axes.text(
+            column + 0.5, row + 0.5, str(count or ""), ha="center", va="center", fontsize=6.5,
+            color="white" if count > _DARK * most else "black",
+        )  # fmt: skip
+
+
+def _count_names(axes: Axes, of: Counts, side: float) -> None:
+    """As many names of rows and columns as find room."""
+    for axis, names in ((axes.xaxis, of.columns), (axes.yaxis, of.rows)):
+        step = math.ceil(_NAME / side)
+        places = range(0, len(names), step)
+        axis.set_ticks([at + 0.5 for at in places], [names[at] for at in places], fontsize=7.5)
+    axes.tick_params(axis="x", labelrotation=90)
+    axes.set_xlabel(of.column_title, fontsize=9)
+    axes.set_ylabel(of.row_title, fontsize=9)
+    axes.set_title(of.title, loc="left", fontsize=10)
 
 
 def _outlines(axes: Axes, grid: Grid) -> None:

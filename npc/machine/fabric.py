@@ -37,6 +37,13 @@ Kind = Literal["node", "link", "uplink", "switch", "rack"]
 #: A host list longer than this is a slip of the keyboard (``n[1-99999999]``), not a cluster.
 MAX_HOSTS: Final = 1_000_000
 
+#: Where hosts are that a topology does not know.
+ELSEWHERE: Final = "elsewhere"
+#: Racks by name, as a multiple of the root of the number of hosts; more are no racks, but chassis or blades.
+_MOST_RACKS: Final = 4.0
+#: Hosts of a block where no rack is known, at most.
+_BLOCK: Final = 40
+
 _BRACKETS: Final = re.compile(r"\[([^\[\]]*)\]")
 _RANGE: Final = re.compile(r"(\d+)(?:-(\d+))?")
 _GROUP: Final = re.compile(r"(?:(rack|switch)\s+)?([^\s:=\[\],]+)\s*:(.*)")
@@ -119,6 +126,55 @@ def neighbours(
         return [(leaf, tuple(members)) for leaf, members in leaves.items()]
     step = max(1, math.ceil(len(hosts) / most))
     return [(hosts[at], tuple(hosts[at : at + step])) for at in range(0, len(hosts), step)]
+
+
+def places(hosts: Iterable[str], topology: Topology | None) -> dict[str, str]:
+    """By host its rack, or its leaf switch where no rack of it is known: ``rack r1``, ``switch leaf1``; only
+    those hosts that the topology knows."""
+    if topology is None:
+        return {}
+    racks: dict[str, str] = {}
+    for group in sorted(topology.groups, key=lambda group: (group.level, len(group.nodes))):
+        if group.kind == "rack":
+            for name in group.nodes:
+                racks.setdefault(name, f"rack {group.name}")
+    found = {}
+    for host in hosts:
+        leaf = topology.leaf(host)
+        place = racks.get(topology.name(host)) or (f"switch {leaf}" if leaf else "")
+        if place:
+            found[host] = place
+    return found
+
+
+def racks(hosts: Iterable[str], topology: Topology | None) -> list[tuple[str, tuple[str, ...]]]:
+    """Hosts by their `places`; where a topology knows none of them, by what their names have before the last
+    number (``node24-001`` is in ``node24``).
+
+    Names that tell no racks apart, or hundreds of small ones, make blocks of equal size, called by their
+    first. What only some hosts have is ``elsewhere`` for the others, and last.
+    """
+    ordered = sorted(dict.fromkeys(hosts), key=natural)
+    known = places(ordered, topology)
+    if not known:
+        known = {host: _before_last_number(host) for host in ordered}
+        groups = set(known.values())
+        if not 1 < len(groups) <= min(_MOST_RACKS * math.sqrt(len(ordered)), len(ordered) - 1):
+            size = min(_BLOCK, math.ceil(math.sqrt(len(ordered))))
+            known = {host: ordered[at - at % size] for at, host in enumerate(ordered)}
+    found: dict[str, list[str]] = {}
+    for host in ordered:
+        found.setdefault(known.get(host, ELSEWHERE), []).append(host)
+    return [
+        (name, tuple(found[name]))
+        for name in sorted(found, key=lambda name: (name == ELSEWHERE, natural(name)))
+    ]
+
+
+def _before_last_number(host: str) -> str:
+    """What tells the rack of a host whose name tells one; the name where it has no number."""
+    found = re.fullmatch(r"(.*?)[^0-9a-zA-Z]*[a-zA-Z]*\d+[a-zA-Z]*", short_name(host))
+    return found[1] if found else short_name(host)
 
 
 def short_name(host: str) -> str:

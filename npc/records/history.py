@@ -49,7 +49,7 @@ _MONTH: Final = re.compile(r"\d{4}-\d{2}(\..+)?\.csv")
 #: Characters that would make a row more than one line, and NUL; written as their symbols.
 _ONE_LINE: Final = str.maketrans({"\n": "\u240a", "\r": "\u240d", "\0": "\u2400"})
 #: Version of the cache: raised when its tables change, or what identifies a series.
-_SCHEMA: Final = 4
+_SCHEMA: Final = 5
 #: How long an append may hold its lock (s): of a holder on another host that died, it is free then.
 _APPENDING_S: Final = 600.0
 _TABLES: Final = """

@@ -35,21 +35,25 @@ CACHED: Final = "cached"
 #: Names under which a sweep varies the message size. A record has the size in its own column.
 SIZE_NAMES: Final = ("m", "msg_size", "msg-size", "size", "s", "l", "len", "length")
 
+#: Settings that go with the number of nodes: MPI's ranks, and how a program divides its problem among them.
+RANKS: Final = frozenset(("decomposition", "processes", "ranks", "tasks"))
+
 #: The circumstances that say where it ran.
 _PLACEMENT: Final = ("server_cpus", "client_cpus", "thread_cpus", INTERFACE, "device")
 #: Among them: ``counted``, LIKWID's name of a hardware counter's figure, and ``region`` of its marker API;
 #: ``group`` of IMB's -multi; ``server``, which of several sockperf has; of npc observe the ``kind`` of MPI's
-#: calls, and the ``node`` whose network port it is.
+#: calls, and the ``port`` of a node.
 _QUALIFIERS: Final = frozenset((
-    "counted", "direction", "group", "kind", "layer", "level", "node", "part", "percentile", "port",
+    "counted", "direction", "group", "kind", "layer", "level", "part", "percentile", "port",
     "precision", "region", "server", "side", "statistic", "validation",
 ))  # fmt: skip
 #: Among them: ``attempt`` of npb --pairs, which measures the worst pairs once more; the ``kernel`` that
 #: LIKWID's counters looked at; HPCG's ``kernels``, reference or optimised, and whether it is ``official``,
-#: having run as long as its rules demand. Every other name is a setting.
+#: having run as long as its rules demand; of npc observe the ``node`` whose port it is, one of the hosts.
+#: Every other name is a setting.
 _CIRCUMSTANCES: Final = frozenset((
     *_PLACEMENT, CACHED, DISTURBED, "attempt", "blas", "hosts", "kernel", "kernels", "lost", "mpi_library",
-    "official", RECEIVED, REMEASURED,
+    "node", "official", RECEIVED, REMEASURED,
 ))  # fmt: skip
 
 #: The variants of LIKWID's kernels: the width of their instructions, with or without fused multiply-add.

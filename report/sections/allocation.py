@@ -9,7 +9,7 @@ from statistics import median
 
 from npc.figures.chart import Cell as GridCell
 from npc.figures.chart import Grid
-from npc.machine.fabric import Topology, natural
+from npc.machine.fabric import ELSEWHERE, Topology, natural, places
 from npc.page.blocks import Block, Cell, Figure, Table, Text, count, grid_figure
 from npc.records.series import Series
 from report.history import HistoryView
@@ -22,8 +22,6 @@ TITLE = "Nodes: allocation and health"
 _ROW = 16
 #: Below this a node is worth a look, and its name stands out.
 _LOOK = 0.95
-#: Where nodes stand that the topology does not know.
-_ELSEWHERE = "elsewhere"
 _READING = (
     "each square is a node, {order}. White is as the others, red slower, blue faster, grey has nothing to be "
     "compared with, a cross has no usable number. Point at a square for its name and numbers."
@@ -102,26 +100,11 @@ def _alone(what: str, node: Node) -> Text:
 def _placed(nodes: Sequence[Node], topology: Topology | None) -> list[Node]:
     """Nodes by rack, or by leaf switch where no rack of theirs is known, each with its name; those that the
     topology does not know are the last. As they are if it knows none of them."""
-    if topology is None:
+    known = places([node.name for node in nodes], topology)
+    if not known:
         return list(nodes)
-    places: dict[str, str] = {}
-    racks = sorted(
-        (group for group in topology.groups if group.kind == "rack"),
-        key=lambda group: (group.level, len(group.nodes)),
-    )
-    for group in racks:
-        for name in group.nodes:
-            places.setdefault(name, f"rack {group.name}")
-    placed = []
-    for node in nodes:
-        leaf = topology.leaf(node.name)
-        place = places.get(topology.name(node.name)) or (f"switch {leaf}" if leaf else _ELSEWHERE)
-        placed.append(replace(node, place=place))
-    if all(node.place == _ELSEWHERE for node in placed):
-        return list(nodes)
-    return sorted(
-        placed, key=lambda node: (node.place == _ELSEWHERE, natural(node.place), natural(node.name))
-    )
+    placed = [replace(node, place=known.get(node.name, ELSEWHERE)) for node in nodes]
+    return sorted(placed, key=lambda node: (node.place == ELSEWHERE, natural(node.place), natural(node.name)))
 
 
 def _lines(nodes: Sequence[Node], columns: int) -> list[list[Node]]:
@@ -137,7 +120,7 @@ def _lines(nodes: Sequence[Node], columns: int) -> list[list[Node]]:
 def _figure(report: Report, title: str, nodes: Sequence[Node]) -> Figure:
     columns = min(_ROW, len(nodes)) if len(nodes) <= 256 else 32
     lines = _lines(nodes, columns)
-    places = Counter(line[0].place for line in lines) if nodes[0].place else Counter[str]()
+    of_place = Counter(line[0].place for line in lines) if nodes[0].place else Counter[str]()
     cells = []
     for row, line in enumerate(lines):
         for column, node in enumerate(line):
@@ -151,10 +134,10 @@ def _figure(report: Report, title: str, nodes: Sequence[Node]) -> Figure:
         f"Below {_LOOK:g}: {named}{' and more' if len(slow) > 8 else ''}."
     )
     slow_places = {place: ratio for place, ratio in _ratios(nodes).items() if ratio < _LOOK}
-    if places:
+    if of_place:
         named = ", ".join(f"{place} {ratio:.3g}" for place, ratio in slow_places.items()) or "none"
         shows += f" Racks and switches whose median node is below {_LOOK:g}: {named}."
-    order = _BY_PLACE if places else "in the order of the names"
+    order = _BY_PLACE if of_place else "in the order of the names"
     grid = Grid(
         ident=report.ident(),
         title=title,
@@ -164,7 +147,7 @@ def _figure(report: Report, title: str, nodes: Sequence[Node]) -> Figure:
         cells=tuple(cells),
         blamed=frozenset({*(node.name for node in slow), *slow_places}),
         side=30.0 if len(nodes) <= 256 else 18.0,
-        groups=tuple(places.items()),
+        groups=tuple(of_place.items()),
     )
     return grid_figure(grid, shows, _READING.format(order=order), _table(title, nodes))
 
@@ -173,7 +156,7 @@ def _ratios(nodes: Sequence[Node]) -> dict[str, float]:
     """The median node of each rack or switch, as far as they are known."""
     found: defaultdict[str, list[float]] = defaultdict(list)
     for node in nodes:
-        if node.ratio is not None and node.place not in ("", _ELSEWHERE):
+        if node.ratio is not None and node.place not in ("", ELSEWHERE):
             found[node.place].append(node.ratio)
     return {place: median(ratios) for place, ratios in found.items()}
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from npc.catalogue import on_any_nodes
 from npc.figures import nights
 from npc.figures.chart import Axis, Chart, Trace, time_axis
 from npc.figures.svg import sparkline
@@ -73,9 +74,10 @@ def build(report: Report) -> Iterator[Block]:
     several = [series for series in _by_test(order) if len(series.measured) > 1]
     together: dict[Series, list[HistorySeries]] = {}
     for series in several:
-        together.setdefault(series.key._replace(nodes=0), []).append(series)
+        together.setdefault(on_any_nodes(series.key), []).append(series)
     figures = [
-        sorted(each, key=lambda each: each.key.nodes) for each in islice(together.values(), _MOST_CHARTS)
+        sorted(each, key=lambda each: (each.key.nodes, each.key.params))
+        for each in islice(together.values(), _MOST_CHARTS)
     ]
     shown = {series.ident for each in figures for series in each}
     most = max(7, _MOST_NIGHTS // max(len(shown), 1))
@@ -184,10 +186,14 @@ def _figure(report: Report, history: HistoryView, together: Sequence[HistorySeri
     """One test at all its numbers of nodes; levels and limits where that is one series."""
     first, several = together[0], len(history.platforms) > 1
     metric, unit = first.key.metric, first.unit
-    courses = [_course(series, most) for series in together]
+    names = nights.course_names([series.key for series in together])
+    courses = [
+        _course(series, most)._replace(name=f"median of the night, {name}")
+        for series, name in zip(together, names, strict=True)
+    ]
     if len(courses) == 1:
         courses = [courses[0]._replace(name="median of the night")]
-    name = _name(first if len(together) == 1 else replace(first, key=first.key._replace(nodes=1)), several)
+    name = _name(first if len(together) == 1 else replace(first, key=on_any_nodes(first.key)), several)
     judged = first.judged if len(together) == 1 else {}
     levels = [judged.get(level) for level, *_ in _LEVELS]
     x = time_axis("Night (UTC)", [night.time for series in together for night in series.nights], most=6)
@@ -226,7 +232,7 @@ def _course(series: HistorySeries, most: int) -> nights.Course:
     begun = _moment(series, str(series.judged.get("since") or ""))
     label = f"another level since {series.judged.get('since')}, {series.judged.get('direction') or 'changed'}"
     return nights.Course(
-        f"median of the night, {plural(series.key.nodes, 'node')}",
+        "",
         course,
         [] if begun is None else [(begun, label)],
     )

@@ -207,10 +207,13 @@ def test_the_pictures_are_drawn(folder: Path, tmp_path: Path) -> None:
     done = npc_history(folder, "--figures", str(tmp_path / "figures"))
     assert done.returncode == 0, done.stderr
     drawn = sorted(path.name for path in (tmp_path / "figures").iterdir())
-    assert drawn == ["allocation.png", "qperf.png"]
-    pixels = image.imread(tmp_path / "figures" / "allocation.png")[..., :3]
+    assert drawn == ["allocation.png", "nodes.png", "qperf.png"]
+    pixels = image.imread(tmp_path / "figures" / "nodes.png")[..., :3]
     red = (pixels[..., 0] - pixels[..., 2] > 0.4).mean()
     assert red > 0.005, "the slow node is not to be seen"
+    pixels = image.imread(tmp_path / "figures" / "allocation.png")[..., :3]
+    dark = (pixels.max(axis=2) < 0.4).mean()
+    assert dark > 0.02, "the most frequent node is not to be seen"
 
 
 @pytest.mark.slow

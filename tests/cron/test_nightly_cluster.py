@@ -129,7 +129,7 @@ def expect_pictures(site: Site, nights: int) -> None:
     (series,) = json.loads(shown.stdout)["series"]
     assert (series["case"], series["summary"]["n"]) == ("tcp_bw", nights)
     drawn = {path.name: path.read_bytes()[:8] for path in (site.folder / "figures").iterdir()}
-    assert drawn == dict.fromkeys(("qperf.png", "allocation.png"), b"\x89PNG\r\n\x1a\n")
+    assert drawn == dict.fromkeys(("qperf.png", "allocation.png", "nodes.png"), b"\x89PNG\r\n\x1a\n")
 
 
 @pytest.mark.links

@@ -48,5 +48,5 @@ def launch(
     for metric, value in more.items():
         yield record(name, metric, value, "out", said)
     for direction, value in (("received", received), ("sent", sent)):
-        place = {"node": "n0", "port": "mlx4_0/1", "direction": direction, "program": name}
+        place = {"node": next(iter(hosts), "n0"), "port": "mlx4_0/1", "direction": direction, "program": name}
         yield record("observed", "traffic", value, "observed.json", place)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npc.machine import fabric
-from npc.machine.fabric import InvalidTopology, expand, load, parse
+from npc.machine.fabric import InvalidTopology, expand, load, parse, racks
 from tests.paths import ROOT
 
 #: Real output of Slurm 22.05.8 with topology/tree: three leaves of eight nodes, one spine.
@@ -45,6 +45,27 @@ def test_a_file_of_racks_and_switches_has_any_number_of_levels() -> None:
     tree = parse(TWO_LEVELS)
     assert {group.name for group in tree.groups if group.kind == "rack"} == {"r1"}
     assert tree.order(["n10", "n8", "n3", "n2", "n1"]) == ["n10", "n1", "n2", "n3", "n8"]
+
+
+def test_racks_are_those_of_the_topology_else_of_the_names_else_blocks() -> None:
+    hosts = expand("n[1-8],n10")
+    assert racks(hosts, parse(TWO_LEVELS)) == [
+        ("rack r1", ("n1", "n3")),
+        ("switch leaf1", ("n2",)),
+        ("switch leaf2", ("n4",)),
+        ("switch leaf3", ("n5", "n6")),
+        ("switch leaf4", ("n7", "n8")),
+        ("elsewhere", ("n10",)),
+    ]
+    assert racks(hosts, None) == [("n1", ("n1", "n2", "n3")), ("n4", ("n4", "n5", "n6")),
+                                  ("n7", ("n7", "n8", "n10"))]  # fmt: skip
+    named = expand("node[9-10]-[001-003],r1i0n2")
+    assert [name for name, _ in racks(named, None)] == ["node9", "node10", "r1i0"]
+    of_cluster = racks(expand("r[00-99]-[01-40]"), None)
+    assert len(of_cluster) == 100 and {len(members) for _, members in of_cluster} == {40}
+    blades = racks(expand("r[00-99]i[0-19]n[0-1]"), None)
+    assert len(blades) == 100, "2000 blades of two nodes are no racks"
+    assert racks(["a", "b"], None) == [("a", ("a", "b"))]
 
 
 def test_blocks_and_continued_lines_of_a_topology_conf_are_understood() -> None:

@@ -1,0 +1,101 @@
+"""Which share of the theoretical peak applications reach, and how steadily.
+
+As table 5 of Bartelheimer, Zhu, Neuwirth (2023). The share there is that of the mean over all measurements;
+the median stands beside it, because a night or two on a bad node pull a mean down. The theoretical peak is
+`npc.machine.platform.Platform.peak_flops` (their Eq. 6 and 7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from npc.machine.platform import PRECISION_BITS, Platform
+from npc.page.blocks import Cell, Table, count
+from npc.records.units import format_quantity
+from npc.statistics.medians import Summary
+from roofline.applications import Application
+
+
+@dataclass(frozen=True, slots=True)
+class PeakShare:
+    """An application of all its nodes together: mean and theoretical peak in FLOP/s, and its mean's share.
+
+    deviation: standard deviation of its nights, as a share of the mean; None of one night. median: share of
+    the median, with its interval over the nights.
+    """
+
+    application: Application
+    mean: float
+    peak: float
+    share: float
+    deviation: float | None
+    median: Summary
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain types for `json.dump`."""
+        each = self.application
+        return {
+            "name": each.name, "label": each.label, "nodes": each.nodes, "ranks": each.ranks or None,
+            "precision": each.precision, "nights": len(each.nights), "runs": len(each.runs),
+            "mean": self.mean, "peak": self.peak, "share": self.share, "deviation": self.deviation,
+            "median": self.median._asdict(),
+        }  # fmt: skip
+
+
+def peak_shares(applications: Iterable[Application], platform: Platform) -> list[PeakShare]:
+    """Of those whose precision the platform's file gives a peak of."""
+    found = []
+    for each in applications:
+        a_node = next((platform.peak_flops(name) for name in PRECISION_BITS if name == each.precision), None)
+        if a_node is None:
+            continue
+        n, middle, low, high, coverage = each.flops
+        low, high = (None if value is None else value / a_node for value in (low, high))
+        found.append(
+            PeakShare(
+                application=each,
+                mean=each.mean * each.nodes,
+                peak=a_node * each.nodes,
+                share=each.mean / a_node,
+                deviation=None if each.deviation is None else each.deviation / each.mean,
+                median=Summary(n, middle / a_node, low, high, coverage),
+            )
+        )
+    return found
+
+
+def peak_table(shares: Sequence[PeakShare]) -> Table:
+    """Table 5, with how many nights there were and how much they differ."""
+    rows = []
+    for found in shares:
+        each, low, high = found.application, found.median.low, found.median.high
+        rows.append(
+            (
+                Cell(each.label),
+                count(each.nodes),
+                count(each.ranks) if each.ranks else Cell(""),
+                Cell(each.precision),
+                count(len(each.nights)),
+                _flops(found.mean),
+                _flops(found.peak),
+                _percent(found.share),
+                _percent(found.deviation, 2),
+                _percent(found.median.median),
+                Cell("" if low is None or high is None else f"[{100 * low:.4g}, {100 * high:.4g}] %"),
+            )
+        )
+    names = (
+        "application", "nodes", "ranks", "precision", "nights", "mean", "theoretical peak", "of peak",
+        "deviation", "median of peak", "95 % interval",
+    )  # fmt: skip
+    return Table("Share of the theoretical peak", names, tuple(rows))
+
+
+def _flops(value: float) -> Cell:
+    return Cell(format_quantity(value, "FLOP/s"), sort=value, kind="number")
+
+
+def _percent(share: float | None, digits: int = 4) -> Cell:
+    return Cell("" if share is None else f"{100 * share:.{digits}g} %", sort=share or "", kind="number")

@@ -363,7 +363,7 @@ def joined(run: Run, guests: Sequence[Run]) -> Run:
         environments |= {moved[raw]: found for raw, found in guest.circumstances.environments.items()}
         launches |= {moved[raw]: launch for raw, launch in guest.circumstances.launches.items()}
     whole = Run(run.number, run.label, run.folder, records, run.platform, run.problem, tuple(guests))
-    whole.circumstances = Circumstances(run.platform, environments, launches)
+    whole.circumstances = Circumstances(run.circumstances.platform, environments, launches)
     return whole
 
 

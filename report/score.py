@@ -11,6 +11,10 @@ does not depend on which machine is the unit (Fleming, Wallace, CACM 29(3), 1986
 - network: the fastest test between nodes of each kind of interface over the data rate of its link.
 - I/O is not measured by any benchmark of this suite, and is said to be missing.
 
+Limits that platform.toml does not have are those that the machine itself suggests, where it does, and are
+said to be proposed (`npc.machine.proposal`). An application's score is its part of what the nominal limits
+allow it at its own intensities; beside it stands the part of that limit that the machine reaches.
+
 The interval takes every share at its lower, then at its upper end, so it covers at least with the product of
 what Bonferroni leaves of each coverage.
 """
@@ -19,10 +23,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from npc.machine.platform import Platform
+from npc.machine.proposal import completed, shown
+from npc.page.blocks import plural
 from npc.records.units import format_quantity
+from roofline.analyse import analyse
+from roofline.points import bounds
 from roofline.result import Ceiling, Roofline
 
 if TYPE_CHECKING:
@@ -55,14 +64,46 @@ Shares = list[tuple[Ceiling, Score]]
 
 
 @dataclass(frozen=True, slots=True)
+class ApplicationScore:
+    """What an application reaches of what the nominal limits allow it. limit: the ceiling whose nominal limit
+    allows least, `allowed` in FLOP/s; machine: the part of it that the machine reaches, None if unknown."""
+
+    name: str
+    nodes: int
+    flops: float
+    limit: str
+    allowed: float
+    share: Score
+    machine: float | None
+
+    @property
+    def measured(self) -> str:
+        """What it reaches, of what which limit allows it, and how much of that the machine reaches."""
+        rates = " of ".join(format_quantity(value, "FLOP/s", 3) for value in (self.flops, self.allowed))
+        machine = "" if self.machine is None else f", of which the machine reaches {self.machine:.1%}"
+        return f"{rates} by {self.limit}{machine}"
+
+
+@dataclass(frozen=True, slots=True)
 class Scores:
     """shares: part → the ceilings that it is made of, each with its share of the nominal limit. parts: their
-    scores. missing: part → what would make it known."""
+    scores. missing: part → what would make it known. proposed: limit → where it comes from."""
 
     shares: dict[Part, Shares]
     parts: dict[Part, Score]
     missing: dict[Part, str]
     whole: Score | None
+    applications: tuple[ApplicationScore, ...] = ()
+    proposed: dict[str, str] = field(default_factory=dict)
+
+
+def score(run: Run) -> Scores:
+    """The scores of a run, by the limits of its platform and those that its machine suggests."""
+    given = run.platform or Platform(name=run.platform_name)
+    platform, added = completed(given, run.environment)
+    roofline = analyse(run.records, platform) if added else run.roofline
+    of_file = {key: f"{shown(getattr(given, key))}: proposed in platform.toml" for key in given.proposed}
+    return replace(find_scores(roofline), proposed=of_file | added)
 
 
 def find_scores(roofline: Roofline) -> Scores:
@@ -75,7 +116,43 @@ def find_scores(roofline: Roofline) -> Scores:
     shares = {part: found for part, found in shares.items() if found}
     parts = {part: geometric_mean([share for _, share in found]) for part, found in shares.items()}
     missing = {part: _NEEDS[part] for part in PARTS if part not in parts}
-    return Scores(shares, parts, missing, geometric_mean(list(parts.values())) if parts else None)
+    whole = geometric_mean(list(parts.values())) if parts else None
+    return Scores(shares, parts, missing, whole, tuple(_applications(roofline)))
+
+
+def _applications(roofline: Roofline) -> Iterable[ApplicationScore]:
+    """Each application at what the tightest nominal limit allows it; none where no limit is known."""
+    for application in roofline.applications:
+        allowed = []
+        for bound in bounds(application, roofline):
+            if bound.theoretical:
+                allowed.append((bound.flops, bound.ceiling.name, _measured_peak(roofline, bound.ceiling)))
+            elif bound.ceiling.kind != "compute" and bound.ceiling.nominal:
+                flops = bound.flops * bound.ceiling.nominal / bound.ceiling.value
+                allowed.append((flops, bound.ceiling.name, bound.ceiling))
+        if not allowed:
+            continue
+        flops, limit, ceiling = min(allowed, key=lambda each: each[0])
+        speed = application.flops
+        low, high = (end and end / flops for end in (speed.low, speed.high))
+        yield ApplicationScore(
+            application.label,
+            application.nodes,
+            speed.median,
+            limit,
+            flops,
+            Score(value=speed.median / flops, low=low, high=high, coverage=speed.coverage),
+            None if ceiling is None else ceiling.share,
+        )
+
+
+def _measured_peak(roofline: Roofline, theoretical: Ceiling) -> Ceiling | None:
+    """The best measured peak of a theoretical one's precision."""
+    peaks = [
+        c for c in roofline.of_kind("compute")
+        if c.precision == theoretical.precision and c.name.startswith("peak ")
+    ]  # fmt: skip
+    return max(peaks, key=lambda ceiling: ceiling.value, default=None)
 
 
 def geometric_mean(found: Sequence[Score]) -> Score:
@@ -133,7 +210,15 @@ def to_document(run: Run, scores: Scores) -> dict[str, Any]:
             for of, share in shares
         ]
     whole = scores.whole and asdict(scores.whole)
-    return {"schema": SCHEMA, **run.document, "score": whole, "parts": parts, "missing": scores.missing}
+    return {
+        "schema": SCHEMA,
+        **run.document,
+        "score": whole,
+        "parts": parts,
+        "missing": scores.missing,
+        "proposed": scores.proposed,
+        "applications": [asdict(each) for each in scores.applications],
+    }
 
 
 def format_scores(run: Run, scores: Scores) -> str:
@@ -144,12 +229,22 @@ def format_scores(run: Run, scores: Scores) -> str:
         lines += [f"  {share.value:6.1%}  {of.name}: {measured(of)}" for of, share in shares]
     for part, needs in scores.missing.items():
         lines.append(f"\n{part:9} not known: {needs}")
+    if scores.applications:
+        lines.append("\nApplications, of what the nominal limits allow them at their own intensities:")
+        lines += map(_application_text, scores.applications)
+    if scores.proposed:
+        lines.append("\nProposed by the machine itself, to be compared with its data sheets (platform.toml):")
+        lines += [f"  {key} = {why}" for key, why in scores.proposed.items()]
     if scores.whole is not None:
         parts = ", ".join(scores.parts)
         lines.append(f"\nall       {_score(scores.whole)}: the geometric mean of {parts}")
     else:
         lines.append("\nNo score: nothing is measured that has a nominal limit.")
     return "\n".join(lines)
+
+
+def _application_text(each: ApplicationScore) -> str:
+    return f"  {_score(each.share)}  {each.name} on {plural(each.nodes, 'node')}: {each.measured}"
 
 
 def measured(ceiling: Ceiling) -> str:

@@ -28,13 +28,14 @@ def score(run: Path, platform: str, as_json: bool) -> None:
     import json
 
     from report.advice import gather
-    from report.score import find_scores, format_scores, to_document
+    from report.score import format_scores, to_document
+    from report.score import score as score_of
 
     try:
         found = gather([run], platform)
     except (OSError, ValueError, csv.Error) as error:
         raise click.UsageError(str(error)) from None
-    scores = find_scores(found.roofline)
+    scores = score_of(found)
     click.echo(json.dumps(to_document(found, scores), indent=1) if as_json else format_scores(found, scores))
     if scores.whole is None:
         sys.exit(1)

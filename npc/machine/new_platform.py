@@ -17,8 +17,10 @@ from typing import Any, Final
 
 import click
 
+from npc.document import below
 from npc.machine.ask import ask
-from npc.machine.platform import PLATFORM_FILE, link_data_rate, read_platform
+from npc.machine.platform import PLATFORM_FILE, read_platform
+from npc.machine.proposal import links, propose, virtual
 from npc.template import filled_in
 
 #: The platform that new ones are written over, and what they share with it.
@@ -105,56 +107,20 @@ def _words(lists: Any) -> tuple[str, ...]:
     return tuple(sorted(words - {"(null)", ""}))
 
 
-def platform_toml(name: str, partition: Partition, node: Mapping[str, Any]) -> str:
-    """platform.toml: what is known as a value, what is not as a comment.
+def platform_toml(name: str, partition: Partition | None, node: Mapping[str, Any]) -> str:
+    """platform.toml: what is known or proposed as a value, what is neither as a comment.
 
     node: what ``npc environment`` says there, or {}.
     """
-    cpu = node.get("cpu", {})
-    flags = set(cpu.get("flags") or ())
-    model = cpu.get("model") or "CPU"
-    hertz = _clock_of_name(model)
     return filled_in(
         _TEMPLATES / "platform.toml.in",
         name=name,
-        model=model,
-        cores=cpu.get("cores") or partition.cores,
-        clock_hz=hertz and f"{hertz:g}",
-        simd_bits=512 if "avx512f" in flags else 256 if "avx" in flags else 128 if "sse2" in flags else None,
-        fma=("true" if flags & {"fma", "fma4"} else "false") if flags else None,
-        links=_links(node),
-        virtual={each["name"] for each in node.get("interfaces", ()) if each["driver"] is None},
+        model=below(node, "cpu", "model") or "CPU",
+        cores=below(node, "cpu", "cores") or (partition.cores if partition else None),
+        proposed=propose(node),
+        links=links(node),
+        virtual=virtual(node),
     )
-
-
-def _clock_of_name(model: str) -> float | None:
-    """The base clock in Hz, which Intel writes into the name of a model."""
-    match = re.search(r"@ ?(\d+(?:\.\d+)?) ?GHz", model)
-    return float(match[1]) * 1e9 if match else None
-
-
-def _links(node: Mapping[str, Any]) -> dict[str, str | None]:
-    """Interface → its link, of those that are up; None where it has an address and the node knows no rate."""
-    rates = {port["device"]: port for port in node.get("rdma", ()) if port.get("rate")}
-    links: dict[str, str | None] = {}
-    for interface in node.get("interfaces", ()):
-        if interface["state"] != "up" or interface["type"] == "loopback":
-            continue
-        ports = [rates[device] for device in interface["rdma_devices"] if device in rates]
-        named = re.search(r"\((\d+)X (\w+)\)", ports[0]["rate"]) if ports else None
-        if named and interface["type"] == "infiniband":
-            link = f"{named[1]}x {named[2]}"
-        elif interface["speed_bit_s"]:
-            link = f"{interface['speed_bit_s'] / 1e9:g} GbE"
-        else:
-            link = ""
-        try:
-            link_data_rate(link)
-            links[interface["name"]] = link
-        except ValueError:  # no rate, or none that links have
-            if interface["addresses"]:
-                links[interface["name"]] = None
-    return links
 
 
 def platform_xml(name: str, partition: Partition, account: str) -> str:

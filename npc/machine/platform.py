@@ -11,6 +11,7 @@ Everything in the file is optional, because a site may know nothing about a mach
     simd_units = 2                # SIMD instructions a cycle
     fma = false
     memory_bandwidth = 102.4e9    # B/s, of one node
+    proposed = ["clock_hz"]       # keys that nobody has compared with a data sheet yet
 
     [interfaces.ib0]
     link = "4x FDR"               # or "10 GbE"; or instead of it: data_rate = 6.8e9 (B/s)
@@ -90,19 +91,26 @@ class Node(_Table, frozen=True):
     simd_units: _Count | None = None
     fma: bool | None = None
     memory_bandwidth: _Positive | None = None
+    proposed: tuple[str, ...] = ()
 
 
 class Platform(Node, frozen=True, kw_only=True):
     """The nominal limits of one node; None where the file does not say.
 
     cores: of the node. clock_hz: Hz. simd_bits: width of a SIMD register. simd_units: SIMD instructions
-    a cycle and core. memory_bandwidth: B/s. bands: acceptance bands as they stand in the file.
+    a cycle and core. memory_bandwidth: B/s. proposed: those of these that no data sheet has confirmed. bands:
+    acceptance bands as they stand in the file.
     """
 
     name: str
     description: str = ""
     interfaces: Mapping[str, Interface] = {}
     bands: Mapping[str, Any] = {}
+
+    @property
+    def confirmed(self) -> Platform:
+        """The limits without those that are proposed only: what a record may be called wrong by."""
+        return msgspec.structs.replace(self, proposed=(), **dict.fromkeys(self.proposed))
 
     def peak_flops(self, precision: Precision) -> float | None:
         """Theoretical FLOP/s of the node; None unless cores, clock, width, units and FMA are all known.
@@ -197,6 +205,10 @@ def _platform(name: str, table: Mapping[str, Any]) -> Platform:
     node = _read_table(file.node, Node, "node.")
     if node.clock_hz is not None and node.clock_hz < 1e6:
         raise InvalidPlatform(f"node.clock_hz: {node.clock_hz:g} Hz is no clock; 2.5 GHz is 2.5e9")
+    limits = set(Node.__struct_fields__) - {"proposed"}
+    if unknown := [key for key in node.proposed if key not in limits]:
+        known = ", ".join(sorted(limits))
+        raise InvalidPlatform(f"node.proposed: {unknown[0]!r} is no limit; known here: {known}")
     return Platform(
         name=name,
         description=file.description,

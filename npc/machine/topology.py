@@ -35,7 +35,7 @@ def processors(root: Path = Path("/")) -> dict[str, Any]:
         "smt": sysfs.text(system / "smt/control"),
         "numa_nodes": _numa_nodes(root / "sys/devices/system/node"),
         "caches": _caches(system, cpus),
-        "frequency": _frequency(system, cpus),
+        "frequency": _frequency(system, cpus) | {"counter_hz": _counter_hz(info)},
     }
 
 
@@ -111,12 +111,22 @@ def _caches(system: Path, cpus: list[int]) -> list[dict[str, Any]] | None:
     ] or None
 
 
+def _counter_hz(info: dict[str, str]) -> float | None:
+    """The rate of x86's time-stamp counter, of which BogoMIPS are twice the MHz where it is constant."""
+    told = re.fullmatch(r"\d+\.\d+", info.get("bogomips", ""))
+    constant = "constant_tsc" in info.get("flags", "").split()
+    return float(told[0]) / 2 * 1e6 if told and constant else None
+
+
 def _frequency(system: Path, cpus: list[int]) -> dict[str, Any]:
-    """Governors with the number of CPUs that have them; lowest and highest frequency in Hz."""
+    """Governors with the number of CPUs that have them; lowest, highest and base frequency in Hz."""
     policies = [system / f"cpu{cpu}/cpufreq" for cpu in cpus]
     governors = Counter(filter(None, (sysfs.text(policy / "scaling_governor") for policy in policies)))
     lowest = [sysfs.number(policy / "scaling_min_freq") for policy in policies]
     highest = [sysfs.number(policy / "scaling_max_freq") for policy in policies]
+    # kHz of intel_pstate, MHz of ACPI (AMD, ARM)
+    base = sysfs.number(policies[0] / "base_frequency") if policies else None
+    nominal = sysfs.number(system / f"cpu{cpus[0]}/acpi_cppc/nominal_freq") if cpus else None
     no_turbo = sysfs.number(system / "intel_pstate/no_turbo")
     boost = sysfs.number(system / "cpufreq/boost")
     return {
@@ -124,5 +134,6 @@ def _frequency(system: Path, cpus: list[int]) -> dict[str, Any]:
         "governors": dict(governors) or None,
         "min_hz": min((value * 1000 for value in lowest if value), default=None),
         "max_hz": max((value * 1000 for value in highest if value), default=None),
+        "base_hz": base * 1000 if base else nominal * 1_000_000 if nominal else None,
         "boost": bool(boost) if boost is not None else (not no_turbo if no_turbo is not None else None),
     }

@@ -44,7 +44,8 @@ def judge_run(run: Path, records: Sequence[Record], platform: Platform | None) -
 
 
 def circumstances_of(run: Path, records: Sequence[Record], platform: Platform | None) -> Circumstances:
-    """Circumstances of `records`, whose raw files are below `run`; what is not there is left out.
+    """Circumstances of `records`, whose raw files are below `run`; what is not there is left out, and so are
+    nominal limits that are proposed only.
 
     Each raw file has the nearest ``environment.json`` above it: its node's own, else the run's.
     """
@@ -57,7 +58,7 @@ def circumstances_of(run: Path, records: Sequence[Record], platform: Platform | 
             read[path.parent.parent] = _environment(path, run)
             launches.update(_launches(path.parent.parent, run))
         environments[raw] = read.get(path.parent.parent, {}) if raw else {}
-    return Circumstances(platform, environments, launches)
+    return Circumstances(platform and platform.confirmed, environments, launches)
 
 
 def foreseen(run: Path, folder: Path) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from npc.page.blocks import Block, Cell, Table, Text
+from npc.page.blocks import Block, Cell, Table, Text, plural
 from report.advice import Advice, advise, conclusion
 from report.runs import Report, Run
-from report.score import Score, find_scores, measured
+from report.score import Score, measured, score
 from report.sections import runs_of
 
 TITLE = "Advice and score"
@@ -44,7 +44,7 @@ def _hints(report: Report, run: Run, advice: Advice, where: str) -> Iterator[Blo
 
 
 def _scores(run: Run, where: str) -> Iterator[Block]:
-    scores = find_scores(run.roofline)
+    scores = score(run)
     if scores.whole is None:
         needs = "; ".join(f"{part}: {what}" for part, what in scores.missing.items())
         of = where.replace(": ", " of ")
@@ -58,12 +58,24 @@ def _scores(run: Run, where: str) -> Iterator[Block]:
             rows.append((Cell(part), Cell(ceiling.name), value, around, Cell(measured(ceiling))))
     means = Cell(f"geometric mean of {', '.join(scores.parts)}")
     rows.append((Cell("machine"), means, *_score(scores.whole), Cell("")))
-    missing = "; ".join(f"{part} is not known: {what}" for part, what in scores.missing.items())
+    rows += [
+        (
+            Cell("application"),
+            Cell(f"{each.name}, {plural(each.nodes, 'node')}"),
+            *_score(each.share),
+            Cell(each.measured),
+        )
+        for each in scores.applications
+    ]
+    notes = [f"{part} is not known: {what}" for part, what in scores.missing.items()]
+    if scores.proposed:
+        limits = ", ".join(f"{key} {why}" for key, why in scores.proposed.items())
+        notes.append(f"proposed, and not compared with a data sheet yet: {limits}")
     yield Table(
         f"Shares of the nominal limits{where}",
         ("part", "what", "share", "95 % interval", "measured"),
         tuple(rows),
-        note=f"{missing}." if missing else "",
+        note=f"{'; '.join(notes)}." if notes else "",
     )
 
 

@@ -14,9 +14,11 @@ from npc.machine.platform import Interface, Platform
 from npc.records.record import Record, replace, save_csv
 from npc.records.run import read_run
 from report.score import PARTS, Score, find_scores, geometric_mean
+from roofline.analyse import analyse
 from roofline.ceilings import find_ceilings
 from tests.lab.in_process import npc
 from tests.made.measured import level, peak, records
+from tests.made.observed import launch
 
 PLATFORM = Platform(
     name="fuchs", cores=20, clock_hz=2.5e9, simd_bits=256, simd_units=2, fma=False, memory_bandwidth=100e9,
@@ -108,3 +110,44 @@ def test_the_command_shows_the_parts_before_the_whole(tmp_path: Path) -> None:
     assert nothing.returncode == 1 and "No score" in nothing.stdout
     unknown = npc(*words[:-1], "nowhere")
     assert unknown.returncode == 2 and "there is no such platform.toml" in unknown.stderr
+
+
+def test_an_application_is_held_to_what_the_nominal_limits_allow_it() -> None:
+    """10 GFLOP/s a node at 0.125 FLOP a byte of main memory, whose 100 GB/s allow 12.5: 80 %, as much as the
+    machine reaches of them; and at 2 FLOP a byte of the network, whose 6.8 GB/s allow more."""
+    said = {"bandwidth": 2 * 80e9}  # of two nodes, as the program counts its own bytes
+    busy = launch("Himeno", 2, 20e9, 200e9, 5e9, 5e9, **said)
+    scores = find_scores(analyse([*measured(), *busy], PLATFORM))
+    (himeno,) = scores.applications
+    assert (himeno.limit, himeno.allowed) == ("MEM load", pytest.approx(12.5e9))
+    assert himeno.share.value == pytest.approx(0.8) and himeno.machine == pytest.approx(0.8)
+    assert scores.parts == find_scores(analyse(list(measured()), PLATFORM)).parts, "the machine's is its own"
+    assert not find_scores(analyse([*measured(), *busy], None)).applications
+
+
+def test_what_the_file_does_not_say_is_proposed_by_the_machine(tmp_path: Path) -> None:
+    """A node of 20 cores at 2.5 GHz with AVX and without FMA, as its environment.json tells it; what is in
+    the file, wrong or right, stays."""
+    save_csv(list(measured()), tmp_path / "records.csv")
+    (tmp_path / "machine").mkdir()
+    (tmp_path / "machine" / "platform.toml").write_text(
+        "[node]\nclock_hz = 5e9\nmemory_bandwidth = 100e9\nproposed = ['clock_hz']\n"
+    )
+    module = {"locator": "A1", "bank": "", "type": "DDR3", "size_bytes": 1, "transfers_s": 1_866_000_000}
+    cpu = {"model": "Xeon @ 2.50GHz", "cores": 20, "vendor": "GenuineIntel", "flags": ["avx", "sse2"]}
+    seen = {"cpu": cpu, "memory": {"modules": [module] * 8, "channels": 8}}
+    (tmp_path / "environment.json").write_text(json.dumps(seen))
+    words = ["score", tmp_path, "--platform", tmp_path / "machine"]
+    shown = npc(*words)
+    assert shown.returncode == 0, shown.stderr
+    lines = shown.stdout.splitlines()
+    assert "   45.0%  peak double: 360 GFLOP/s of 800 GFLOP/s" in lines
+    assert "  cores = 20: as the machine counts them" in lines
+    assert "  clock_hz = 5e+09: proposed in platform.toml" in lines
+    assert not any("memory_bandwidth = " in line for line in lines)
+    document = json.loads(npc(*words, "--json").stdout)
+    assert document["proposed"].keys() == {"clock_hz", "cores", "simd_bits", "simd_units", "fma"}
+    (tmp_path / "machine" / "platform.toml").write_text("")
+    lines = npc(*words).stdout.splitlines()
+    assert "   67.0%  MEM load: 80 GB/s of 119 GB/s" in lines
+    assert any(line.startswith("  memory_bandwidth = 1.19424e+11: 8 channels (of the") for line in lines)

@@ -165,7 +165,8 @@ def two_sockets(root: Path) -> Path:
         "sys/devices/system/node/node0/cpulist": "0-2",
         "sys/devices/system/node/node0/meminfo": "Node 0 MemTotal:       65536 kB\nNode 0 MemFree: 1 kB",
         "sys/devices/system/node/node1/cpulist": "4-7",
-        "proc/cpuinfo": "processor : 0\nvendor_id : GenuineIntel\nmodel name : Xeon\nflags : fpu avx2\n"
+        "proc/cpuinfo": "processor : 0\nvendor_id : GenuineIntel\nmodel name : Xeon\nflags : fpu avx2 "
+        "constant_tsc\nbogomips : 4589.218\n"
         "processor : 1\nmodel name : other",
     }
     for cpu in (0, 1, 2, 4, 5, 6, 7):
@@ -187,13 +188,18 @@ def two_sockets(root: Path) -> Path:
             f"{base}/cpufreq/scaling_driver": "intel_pstate",
             f"{base}/cpufreq/scaling_min_freq": "1000000",
             f"{base}/cpufreq/scaling_max_freq": "3500000",
+            f"{base}/cpufreq/base_frequency": "2300000",
         }
     return tree(root, files)
 
 
 def test_two_sockets_with_threads_and_a_cpu_offline(tmp_path: Path) -> None:
     cpu = processors(two_sockets(tmp_path))
-    assert (cpu["model"], cpu["vendor"], cpu["flags"]) == ("Xeon", "GenuineIntel", ["avx2", "fpu"])
+    assert (cpu["model"], cpu["vendor"], cpu["flags"]) == (
+        "Xeon",
+        "GenuineIntel",
+        ["avx2", "constant_tsc", "fpu"],
+    )
     assert (cpu["sockets"], cpu["cores"], cpu["threads"]) == (2, 4, 7)
     assert (cpu["online"], cpu["smt"]) == ("0-2,4-7", "on")
     assert cpu["numa_nodes"] == [
@@ -212,7 +218,8 @@ def test_two_sockets_with_threads_and_a_cpu_offline(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert cpu["frequency"] == {
         "driver": "intel_pstate", "governors": {"performance": 1, "powersave": 6},
-        "min_hz": 10**9, "max_hz": 3_500_000_000, "boost": True,
+        "min_hz": 10**9, "max_hz": 3_500_000_000, "base_hz": 2_300_000_000, "boost": True,
+        "counter_hz": 2_294_609_000.0,
     }  # fmt: skip
 
 

@@ -27,6 +27,10 @@ PARTITIONS = {
 }
 
 
+MODULE = {"bank": None, "type": "DDR4", "size_bytes": 2**34, "transfers_s": 2_666_000_000}
+MEMORY = {"modules": [{**MODULE, "locator": f"A{slot}"} for slot in range(1, 13)], "channels": 12}
+
+
 def test_partitions_have_the_cores_of_their_smallest_nodes() -> None:
     """Nodes c1 and c2 have 2 × 12 cores with two threads each, n1 and n2 have 2 cores."""
     assert set(PARTITIONS) == {"batch", "booster"}, "one without nodes is of no use"
@@ -52,7 +56,10 @@ def test_the_limits_are_those_of_the_node_and_unknown_ones_are_comments(tmp_path
         "addresses": [],
     }
     node = {
-        "cpu": {"model": "Intel(R) Xeon(R) 6146 CPU @ 3.20GHz", "cores": 24, "flags": ["avx512f", "fma"]},
+        "cpu": {
+            "model": "Intel(R) Xeon(R) Gold 6146 CPU @ 3.20GHz", "cores": 24, "flags": ["avx512f", "fma"]
+        },
+        "memory": MEMORY,
         "interfaces": [
             {**link, "name": "ib0", "type": "infiniband", "rdma_devices": ["mlx5_0"]},
             {**link, "name": "eno1", "speed_bit_s": 25_000_000_000},
@@ -68,13 +75,20 @@ def test_the_limits_are_those_of_the_node_and_unknown_ones_are_comments(tmp_path
     path.write_text(platform_toml("mine", PARTITIONS["booster"], node))
     platform = read_platform(path)
     assert (platform.cores, platform.clock_hz, platform.simd_bits, platform.fma) == (24, 3.2e9, 512, True)
-    assert platform.simd_units is None and platform.peak_flops("double") is None, "nobody knows the units"
+    assert platform.simd_units == 2 and platform.peak_flops("double") == 24 * 3.2e9 * 8 * 2 * 2
+    assert platform.memory_bandwidth == 12 * 8 * 2666e6
+    assert platform.proposed == ("clock_hz", "simd_bits", "simd_units", "fma", "memory_bandwidth")
+    unsure = platform.confirmed
+    assert (unsure.cores, unsure.clock_hz, unsure.memory_bandwidth) == (24, None, None)
+    assert unsure.peak_flops("double") is None and unsure.interfaces == platform.interfaces
     rates = {name: interface.data_rate for name, interface in platform.interfaces.items()}
     assert rates == {"ib0": 12.5e9, "eno1": 25e9 / 8}
     assert '# [interfaces."bond0"]\n# link = "20 GbE"' in path.read_text()
     assert '# the node does not say how fast it is\n# [interfaces."eth0"]\n# link = "' in path.read_text()
     assert "veth12" not in path.read_text(), "without an address nobody measures over it"
-    assert "# simd_units = 2 " in path.read_text() and "# memory_bandwidth = " in path.read_text()
+    assert (
+        "# proposed: 12 channels (of the memory controllers) × 8 B × 2666 MT/s (DDR4)\n" in path.read_text()
+    )
 
 
 def test_without_a_node_to_ask_there_is_what_slurm_knows(tmp_path: Path) -> None:
@@ -84,6 +98,8 @@ def test_without_a_node_to_ask_there_is_what_slurm_knows(tmp_path: Path) -> None
     assert platform.cores == 64
     assert platform.clock_hz is platform.simd_bits is platform.fma is None
     assert not platform.interfaces and "# [interfaces.ib0]" in path.read_text()
+    assert "# simd_units = 2 " in path.read_text() and "# memory_bandwidth = " in path.read_text()
+    assert platform.proposed == () and platform.confirmed == platform
 
 
 def test_the_xml_says_what_to_check_and_is_valid() -> None:

@@ -1,0 +1,143 @@
+"""Nominal limits that a machine's own words suggest, each with where it comes from.
+
+They are proposals: nobody has compared them with a data sheet. What is told by the instruction set and the
+model's name follows Intel's product pages ("# of AVX-512 FMA Units"), Intel's Optimization Reference Manual
+(248966) and AMD's Software Optimization Guides for families 17h, 19h and 1Ah.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from npc.document import below
+from npc.machine.memory import bandwidth
+from npc.machine.platform import Interface, Platform, link_data_rate
+
+#: Skylake and Cascade Lake with one AVX-512 unit: Bronze, Silver, and Gold 5xxx but for 5122 and 5222.
+_ONE_UNIT: Final = re.compile(r"(Bronze|Silver) \d{4}|Gold 5(?!122|222)\d{3}")
+
+
+class Proposed(NamedTuple):
+    """A limit, in the unit of `npc.machine.platform.Node`, and why it is thought to be so."""
+
+    value: float | bool
+    why: str
+
+
+def propose(environment: Mapping[str, Any]) -> dict[str, Proposed]:
+    """Key of ``[node]`` → what an ``environment.json`` suggests; nothing where it says nothing of it."""
+    found: dict[str, Proposed] = {}
+    cpu = below(environment, "cpu")
+    cpu = cpu if isinstance(cpu, Mapping) else {}
+    if cores := cpu.get("cores"):
+        found["cores"] = Proposed(cores, "as the machine counts them")
+    if clock := _clock(cpu):
+        found["clock_hz"] = clock
+    found |= _simd(cpu)
+    modules = _entries(environment, "memory", "modules")
+    if moved := bandwidth(modules, below(environment, "memory", "channels")):
+        found["memory_bandwidth"] = Proposed(*moved)
+    return found
+
+
+def _clock(cpu: Mapping[str, Any]) -> Proposed | None:
+    """The base clock: of the model's name (Intel's), of the frequency driver, of the time-stamp counter."""
+    if named := re.search(r"@ ?(\d+(?:\.\d+)?) ?GHz", cpu.get("model") or ""):
+        return Proposed(float(named[1]) * 1e9, "the base clock in the model's name")
+    if base := below(cpu, "frequency", "base_hz"):
+        return Proposed(float(base), "the base clock that the frequency driver tells")
+    if counter := below(cpu, "frequency", "counter_hz"):
+        # of Intel's and AMD's server CPUs it counts at the base clock, give or take calibration
+        return Proposed(round(counter / 1e8) * 1e8, "the time-stamp counter's rate, mostly the base clock")
+    return None
+
+
+def _simd(cpu: Mapping[str, Any]) -> dict[str, Proposed]:
+    """Width, units and FMA of the SIMD instructions that are executed at full rate."""
+    flags, model = set(cpu.get("flags") or ()), cpu.get("model") or ""
+    if not flags & {"sse2", "avx", "avx512f"}:
+        return {}
+    fma = bool(flags & {"fma", "fma4"})
+    bits, units, why = 128, 2, "one addition and one multiplication a cycle"
+    if "avx512f" in flags and cpu.get("vendor") == "AuthenticAMD":
+        bits = 512 if "avx512_vp2intersect" in flags else 256
+        why = "two units of 512 bits (Zen 5)" if bits == 512 else "AVX-512 in two units of 256 bits (Zen 4)"
+    elif "avx512f" in flags:
+        one = "avx512_vbmi2" not in flags and _ONE_UNIT.search(model)
+        bits, units = 512, 1 if one or "Xeon" not in model else 2
+        why = f"{'one AVX-512 unit' if units == 1 else 'two AVX-512 units'}, by the model"
+    elif "avx" in flags:
+        narrow = cpu.get("vendor") == "AuthenticAMD" and "clwb" not in flags
+        bits = 128 if narrow else 256
+        why = "two FMA units" if fma else why
+        why = f"{why} of 128 bits (Zen)" if narrow and fma else why
+    return {
+        "simd_bits": Proposed(bits, "by the CPU's flags"),
+        "simd_units": Proposed(units, why),
+        "fma": Proposed(fma, "flag fma" if fma else "no flag fma"),
+    }
+
+
+def links(environment: Mapping[str, Any]) -> dict[str, str | None]:
+    """Interface → its link, of those that are up; None where it has an address and nobody knows its rate."""
+    rates = {port.get("device"): port for port in _entries(environment, "rdma") if port.get("rate")}
+    found: dict[str, str | None] = {}
+    for interface in _entries(environment, "interfaces"):
+        if interface.get("state") != "up" or interface.get("type") == "loopback":
+            continue
+        ports = [rates[device] for device in interface.get("rdma_devices") or () if device in rates]
+        named = re.search(r"\((\d+)X (\w+)\)", ports[0]["rate"]) if ports else None
+        if named and interface.get("type") == "infiniband":
+            link = f"{named[1]}x {named[2]}"
+        elif interface.get("speed_bit_s"):
+            link = f"{interface['speed_bit_s'] / 1e9:g} GbE"
+        else:
+            link = ""
+        try:
+            link_data_rate(link)
+            found[interface["name"]] = link
+        except ValueError:  # no rate, or none that links have
+            if interface.get("addresses"):
+                found[interface["name"]] = None
+    return found
+
+
+def virtual(environment: Mapping[str, Any]) -> set[str]:
+    """Interfaces without a device of their own (a bond, a container's), whose rate may be made up."""
+    return {each["name"] for each in _entries(environment, "interfaces") if each.get("driver") is None}
+
+
+def _entries(environment: Mapping[str, Any], *keys: str) -> list[Mapping[str, Any]]:
+    found = below(environment, *keys)
+    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
+
+
+def completed(platform: Platform, environment: Mapping[str, Any]) -> tuple[Platform, dict[str, str]]:
+    """The platform with what its machine suggests where its file says nothing; what was added, and why."""
+    node = {key: each for key, each in propose(environment).items() if getattr(platform, key) is None}
+    added = {key: f"{shown(each.value)}: {each.why}" for key, each in node.items()}
+    told = {
+        name: link
+        for name, link in links(environment).items()
+        if link and name not in virtual(environment) and not platform.interfaces
+    }
+    added |= {f"interfaces.{name}": f"{link}: as the interface says" for name, link in told.items()}
+    whole = msgspec.structs.replace(
+        platform,
+        **{key: each.value for key, each in node.items()},
+        proposed=(*platform.proposed, *node),
+        interfaces={
+            **platform.interfaces,
+            **{name: Interface(name, link, link_data_rate(link)) for name, link in told.items()},
+        },
+    )
+    return whole, added
+
+
+def shown(value: float | bool) -> str:
+    """As TOML has it."""
+    return str(value).lower() if isinstance(value, bool) else f"{value:g}"

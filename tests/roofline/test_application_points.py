@@ -28,6 +28,7 @@ SETTINGS = {
     "NPC_HPCC_N": str(N),
     "NPC_HPCC_NODES": "2",
     "NPC_HPCC_TASKS": "1",
+    "NPC_PATTERNS_TESTS": "pingpong",  # the tag has it, too
 }
 #: Size M: 128 × 128 × 256 cells, of which the outer ones are not computed.
 FLOP_A_LOOP = 34 * 126 * 126 * 254

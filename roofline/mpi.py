@@ -9,11 +9,13 @@ a kind: messages back to back (OSU bandwidth tests: bandwidth/size), one at a ti
 An application's own mix decides which part of which curve counts: n_k operations of kind k and size s_k, one
 after another, take at least Σ n_k·t_k(s_k), so it makes at most Σ n_k / Σ n_k·t_k(s_k) operations a second
 and rank. Which collective it was Open MPI does not tell, only its class: then the sum has a range, from the
-quickest of the class to the slowest.
+quickest of the class to the slowest. What a collective takes depends on the number of its processes (ibid.),
+so an application is held against the ceilings of the numbers nearest to its own.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
@@ -25,7 +27,7 @@ from npc.records.record import Record
 from npc.records.units import format_quantity
 from roofline.applications import OBSERVED, by_launch, program_of
 from roofline.ceilings import measured_curves
-from roofline.result import Caller, Curve, MpiCeiling, Operations, Rate
+from roofline.result import Caller, Curve, MpiCeiling, Operations, Rate, ranks_text
 
 BACK_TO_BACK: Final = "messages back to back"
 ONE_AT_A_TIME: Final = "messages one at a time"
@@ -37,15 +39,16 @@ _MESSAGES: Final[Mapping[Timing, str]] = {
 
 
 def mpi_ceilings(records: Iterable[Record]) -> list[MpiCeiling]:
-    """The measured curve of every kind, test and number of nodes: of several placements the quickest."""
-    found: dict[tuple[str, str, int], MpiCeiling] = {}
+    """The measured curve of every kind, test and number of nodes and ranks: of several placements the
+    quickest."""
+    found: dict[tuple[str, str, int, int], MpiCeiling] = {}
     for curve in measured_curves(records, lambda row: bool(row.operation)):
         row = catalogue.find(curve.benchmark, curve.case, curve.metric)
         kind = _MESSAGES.get(row.timing, row.operation)
-        rates = tuple(_rates(curve))
-        key = (kind, curve.case, curve.nodes)
+        rates, ranks = tuple(_rates(curve)), int(curve.params.get("ranks", 0))
+        key = (kind, curve.case, curve.nodes, ranks)
         if rates and (key not in found or found[key].rates[0].rate < rates[0].rate):
-            found[key] = MpiCeiling(kind, curve.case, curve.nodes, rates)
+            found[key] = MpiCeiling(kind, curve.case, curve.nodes, rates, ranks)
     return [found[key] for key in sorted(found)]
 
 
@@ -108,7 +111,8 @@ class _Run(NamedTuple):
 
 
 def _calls(launch: Iterable[Record], ranks: int) -> tuple[Operations, ...]:
-    """What the program itself called, messages and collectives; nothing if these were not counted."""
+    """What the program itself called, messages and collectives, these by their class or, where that was
+    counted, by their name (`Test.operation`); nothing if they were not counted."""
     found: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for record in launch:
         kind = record.params.get("kind", "")
@@ -116,7 +120,7 @@ def _calls(launch: Iterable[Record], ranks: int) -> tuple[Operations, ...]:
             found[kind][record.metric] = _value(record)
         elif kind == "user":
             found[ONE_AT_A_TIME][record.metric] = _value(record)
-    if not found.keys() & catalogue.CLASSES.keys():
+    if not found.keys() - {ONE_AT_A_TIME}:
         return ()
     return tuple(
         Operations(kind, each["messages"] / ranks, each["traffic"] / each["messages"])
@@ -131,12 +135,12 @@ def _value(record: Record) -> float:
 
 def verdict(caller: Caller, ceilings: Sequence[MpiCeiling]) -> str:
     """What the application's messages are, and the least part of its time that they need."""
-    where = f"{caller.ranks} ranks on {caller.nodes} node{'s' if caller.nodes > 1 else ''}"
     said = (
-        f"{caller.name}, {where}: each rank sends {format_quantity(caller.rate, '1/s', 3)} messages, of "
-        f"{format_quantity(caller.size, 'B', 3)} on average."
+        f"{caller.name}, {ranks_text(caller.ranks, caller.nodes)}: each rank sends "
+        f"{format_quantity(caller.rate, '1/s', 3)} messages, of {format_quantity(caller.size, 'B', 3)} on "
+        "average."
     )
-    fitting = [c for c in ceilings if (c.nodes > 1) == (caller.nodes > 1)]
+    fitting = _nearest(caller, ceilings)
     single = [c for c in fitting if c.kind == ONE_AT_A_TIME]
     if caller.calls and single:
         return f"{said} {_mix(caller, fitting)}"
@@ -147,8 +151,28 @@ def verdict(caller: Caller, ceilings: Sequence[MpiCeiling]) -> str:
     part = caller.rate / rate
     return (
         f"{said} One after another, its own mix of sizes could go at {format_quantity(rate, '1/s', 3)} "
-        f"({ceiling.source}): they need {100 * part:.3g} % of the run time if nothing overlaps."
+        f"({_source(ceiling)}): they need {100 * part:.3g} % of the run time if nothing overlaps."
     )
+
+
+def _nearest(caller: Caller, ceilings: Iterable[MpiCeiling]) -> list[MpiCeiling]:
+    """Of every kind those whose numbers of ranks and nodes are nearest to the application's, by their ratios;
+    within a node or between nodes as it is."""
+
+    def distance(ceiling: MpiCeiling) -> tuple[bool, float]:
+        ranks = math.log(ceiling.ranks / caller.ranks) if ceiling.ranks else 0.0
+        return not ceiling.ranks, abs(ranks) + abs(math.log(ceiling.nodes / caller.nodes))
+
+    fitting = [each for each in ceilings if (each.nodes > 1) == (caller.nodes > 1)]
+    least = {
+        kind: min(distance(each) for each in fitting if each.kind == kind)
+        for kind in {each.kind for each in fitting}
+    }
+    return [each for each in fitting if distance(each) == least[each.kind]]
+
+
+def _source(ceiling: MpiCeiling) -> str:
+    return f"{ceiling.source}, {ceiling.where}"
 
 
 def _mix(caller: Caller, ceilings: Sequence[MpiCeiling]) -> str:
@@ -157,24 +181,27 @@ def _mix(caller: Caller, ceilings: Sequence[MpiCeiling]) -> str:
     least = sum(cost.least for cost in costs)
     most = None if any(cost.most is None for cost in costs) else sum(cost.most or 0.0 for cost in costs)
     named = [_named(call) for call in caller.calls]
-    sources = ", ".join(dict.fromkeys(source for cost in costs for source in cost.sources))
+    used = dict.fromkeys(source for cost in costs for source in cost.sources)
+    sources = "; ".join(map(_source, used))
     made = sum(call.number for call in caller.calls)
     words = (
         f"The program's own calls, a rank: {', '.join(named)}; {format_quantity(caller.call_rate, '1/s', 3)} "
         f"in all. One after another this mix could go at "
     )
+    elsewhere = any(each.kind != ONE_AT_A_TIME and each.ranks != caller.ranks for each in used)
+    note = f" Measured with as many ranks as were nearest to its {caller.ranks}." if elsewhere else ""
     rate, part = format_quantity(made / least, "1/s", 3), 100 * least / caller.seconds
     if most is None:
         return (
-            f"{words}{rate} at most ({sources}; not every collective of a class was measured): "
-            f"it needs at least {part:.3g} % of the run time if nothing overlaps."
+            f"{words}{rate} at most ({sources}; not every collective was measured): "
+            f"it needs at least {part:.3g} % of the run time if nothing overlaps.{note}"
         )
     if most == least:
-        return f"{words}{rate} ({sources}): it needs {part:.3g} % of the run time if nothing overlaps."
+        return f"{words}{rate} ({sources}): it needs {part:.3g} % of the run time if nothing overlaps.{note}"
     slowest, longest = format_quantity(made / most, "1/s", 3), 100 * most / caller.seconds
     return (
         f"{words}{slowest} to {rate} ({sources}), by which collective of its class each was: "
-        f"it needs {part:.3g} to {longest:.3g} % of the run time if nothing overlaps."
+        f"it needs {part:.3g} to {longest:.3g} % of the run time if nothing overlaps.{note}"
     )
 
 
@@ -184,7 +211,7 @@ class _Cost(NamedTuple):
 
     least: float
     most: float | None
-    sources: tuple[str, ...]
+    sources: tuple[MpiCeiling, ...]
 
 
 def _cost(call: Operations, ceilings: Sequence[MpiCeiling]) -> _Cost:
@@ -194,12 +221,16 @@ def _cost(call: Operations, ceilings: Sequence[MpiCeiling]) -> _Cost:
     whole = all(tests)
     if not whole:
         tests.append([c for c in ceilings if c.kind == ONE_AT_A_TIME])
-    found = sorted(min((c.seconds(call.size), c.source) for c in each) for each in tests if each)
-    (least, quickest), (most, slowest) = found[0], found[-1]
-    sources = (quickest, slowest) if whole else (quickest,)
-    return _Cost(call.number * least, call.number * most if whole else None, sources)
+
+    def seconds(ceiling: MpiCeiling) -> float:
+        return ceiling.seconds(call.size)
+
+    found = sorted((min(each, key=seconds) for each in tests if each), key=seconds)
+    least, most = call.number * seconds(found[0]), call.number * seconds(found[-1])
+    return _Cost(least, most, (found[0], found[-1])) if whole else _Cost(least, None, (found[0],))
 
 
 def _named(call: Operations) -> str:
-    kind = "messages" if call.kind == ONE_AT_A_TIME else f"collectives {call.kind}"
+    kind = f"collectives {call.kind}" if call.kind in catalogue.CLASSES else call.kind
+    kind = "messages" if call.kind == ONE_AT_A_TIME else kind
     return f"{call.number:.4g} {kind} of {format_quantity(call.size, 'B', 3)}"

@@ -112,22 +112,34 @@ class Rate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MpiCeiling:
-    """A kind of operation as one test measured it, over sizes above zero from small to large."""
+    """A kind of operation as one test measured it with `ranks` processes on `nodes` nodes, over sizes above
+    zero from small to large. ranks: 0 where the test does not say."""
 
     kind: str
     source: str
     nodes: int
     rates: tuple[Rate, ...]
+    ranks: int = 0
+
+    @property
+    def where(self) -> str:
+        """``4 ranks on 2 nodes``."""
+        return ranks_text(self.ranks, self.nodes)
 
     @property
     def name(self) -> str:
-        """``allreduce (osu_allreduce, 2 nodes)``."""
-        where = "1 node" if self.nodes == 1 else f"{self.nodes} nodes"
-        return f"{self.kind} ({self.source}, {where})"
+        """``allreduce (osu_allreduce, 4 ranks on 2 nodes)``."""
+        return f"{self.kind} ({self.source}, {self.where})"
 
     def seconds(self, size: float) -> float:
         """Time of one operation of `size` bytes (`roofline.model.message_seconds`)."""
         return message_seconds([(rate.size, 1 / rate.rate) for rate in self.rates], size)
+
+
+def ranks_text(ranks: int, nodes: int) -> str:
+    """``4 ranks on 2 nodes``; without the ranks where they are not known (0)."""
+    where = "1 node" if nodes == 1 else f"{nodes} nodes"
+    return f"{ranks} ranks on {where}" if ranks else where
 
 
 class Operations(NamedTuple):

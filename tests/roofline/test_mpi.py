@@ -22,8 +22,12 @@ from tests.made.measured import level, peak, records
 from tests.made.observed import launch
 
 
-def latency(size: int, seconds: float, case: str = "osu_latency", nodes: int = 2) -> Iterator[Record]:
-    return records("osu", case, seconds, metric="latency", size=size, nodes=nodes)
+def latency(
+    size: int, seconds: float, case: str = "osu_latency", nodes: int = 2, ranks: int = 0
+) -> Iterator[Record]:
+    ranks = ranks or (2 if case == "osu_latency" else 4)
+    params = {"ranks": str(ranks)}
+    return records("osu", case, seconds, metric="latency", size=size, nodes=nodes, params=params)
 
 
 def test_a_latency_is_a_rate_of_messages_one_at_a_time() -> None:
@@ -92,7 +96,9 @@ def test_an_application_is_bound_by_its_own_mix_of_sizes() -> None:
     assert caller.bound(ceiling) == pytest.approx(1000 / (900 * 2e-6 + 100 * 32e-6))
     words = verdict(caller, [ceiling])
     assert words.startswith("app, 4 ranks on 2 nodes: each rank sends 25 /s messages, of 320 B on average.")
-    assert "could go at 200 k/s (osu_latency): they need 0.0125 % of the run time" in words
+    assert (
+        "could go at 200 k/s (osu_latency, 2 ranks on 2 nodes): they need 0.0125 % of the run time" in words
+    )
 
 
 def test_an_application_is_bound_by_its_own_mix_of_calls() -> None:
@@ -109,7 +115,8 @@ def test_an_application_is_bound_by_its_own_mix_of_calls() -> None:
         "200 collectives all to all of 0 B, 100 messages of 192 B, 50 collectives one to all of 8 B" in words
     )
     assert "35 /s in all" in words
-    assert "could go at 412 k/s at most (osu_latency, osu_bcast; " in words
+    two, four = "osu_latency, 2 ranks on 2 nodes", "osu_bcast, 4 ranks on 2 nodes"
+    assert f"could go at 412 k/s at most ({two}; {four}; not every collective was measured)" in words
     assert "it needs at least 0.0085 % of the run time" in words
 
 
@@ -122,8 +129,31 @@ def test_where_only_the_class_of_a_collective_is_known_its_cost_is_a_range() -> 
         *latency(8, 9e-6, "osu_alltoall"),
     ]  # fmt: skip
     words = verdict(caller, mpi_ceilings(measured))
-    assert "could go at 132 k/s to 357 k/s (osu_allgather, osu_alltoall, osu_latency), by which" in words
-    assert "it needs 0.0014 to 0.0038 % of the run time" in words
+    tests = "osu_allgather, 4 ranks on 2 nodes; osu_alltoall, 4 ranks on 2 nodes; osu_latency, 2 ranks"
+    assert f"could go at 132 k/s to 357 k/s ({tests} on 2 nodes), by which" in words
+    assert words.endswith("it needs 0.0014 to 0.0038 % of the run time if nothing overlaps.")
+
+
+def test_collectives_of_more_ranks_are_ceilings_of_their_own_and_the_nearest_counts() -> None:
+    """An all-reduce of 8 B takes 5 µs with 4 ranks, 40 µs with 256; an application of 128 ranks calls it
+    100 times, by name: 100 · 40 µs and 10 messages of 2 µs in 10 s."""
+    measured = [
+        *latency(8, 2e-6), *latency(8, 5e-6, "osu_allreduce"), *latency(8, 40e-6, "osu_allreduce", ranks=256),
+    ]  # fmt: skip
+    found = mpi_ceilings(measured)
+    assert [ceiling.name for ceiling in found if ceiling.kind == "allreduce"] == [
+        "allreduce (osu_allreduce, 4 ranks on 2 nodes)",
+        "allreduce (osu_allreduce, 256 ranks on 2 nodes)",
+    ]
+    calls = {"allreduce": (128 * 100, 8)}
+    (caller,) = find_callers(caller_records({8: 1280}, ranks=128, collectives=calls))
+    words = verdict(caller, found)
+    assert "100 allreduce of 8 B, 10 messages of 8 B" in words
+    assert (
+        "could go at 27.4 k/s (osu_allreduce, 256 ranks on 2 nodes; osu_latency, 2 ranks on 2 nodes): it "
+        "needs 0.0402 % of the run time if nothing overlaps. Measured with as many ranks as were nearest to "
+        "its 128." in words
+    )
 
 
 def test_a_program_that_only_synchronises_is_judged_and_the_picture_is_drawn(tmp_path: Path) -> None:

@@ -60,14 +60,15 @@ def bounds(application: Application, roofline: Roofline) -> list[Bound]:
     """What each ceiling allows the application, the tightest first; only those whose intensity is known.
 
     Compute: the peak of its precision; the best library where no peak was measured; last the theoretical peak
-    of the platform, which is among the others where no peak was measured. Memory: unless the arrays are so
-    small that caches hold them. The network's is that of the busier direction (`own_link`).
+    of the platform, which is among the others where no peak was measured. Memory: main memory's, or where the
+    arrays are so small that caches may hold them that of the fastest cache, which holds for all loads. The
+    network's is that of the busier direction (`own_link`).
     """
     measured = _peak(application, roofline)
     theoretical = roofline.theoretical_peak(application.precision)
     found = [(c, c.value) for c in (measured, theoretical) if c is not None]
-    memory = next((c for c in roofline.of_kind("memory") if c.level == _MEMORY_LEVEL), None)
-    if memory is not None and application.memory_intensity is not None and not application.caches:
+    memory = _memory(application, roofline)
+    if memory is not None and application.memory_intensity is not None:
         found.append((memory, path_limit(application.memory_intensity, memory.value)))
     network = own_link(application, roofline)
     if network is not None and application.busier_intensity is not None and application.nodes > 1:
@@ -87,6 +88,15 @@ def _peak(application: Application, roofline: Roofline) -> Ceiling | None:
     return max(
         peaks or [c for c in compute if c.name == _LIBRARY], key=lambda ceiling: ceiling.value, default=None
     )
+
+
+def _memory(application: Application, roofline: Roofline) -> Ceiling | None:
+    """What bounds its loads: main memory, or for arrays that caches may hold the fastest cache."""
+    levels = roofline.of_kind("memory")
+    if not application.caches:
+        return next((ceiling for ceiling in levels if ceiling.level == _MEMORY_LEVEL), None)
+    caches = (ceiling for ceiling in levels if ceiling.level != _MEMORY_LEVEL)
+    return max(caches, key=lambda ceiling: ceiling.value, default=None)
 
 
 def link(roofline: Roofline) -> Ceiling | None:
@@ -128,16 +138,17 @@ def verdict(application: Application, roofline: Roofline) -> str:
     rate = format_quantity(application.flops.median, "FLOP/s", 3)
     parts = [f"{application.label} on {where}: {rate}{a_node}{_of_peak_text(application, roofline)}."]
     found = bounds(application, roofline)
-    known = application.memory_intensity is not None or application.caches > 0
+    known = application.memory_intensity is not None
     parts += [_exceeded_text(bound) for bound in found if bound.share > 1]
     within = [bound for bound in found if bound.share <= 1]
     if application.caches:
         parts.append(
             f"Its arrays are less than {WORKING_SET} times the last-level caches "
-            f"({format_quantity(application.caches, 'B', 3)}), so main memory is no bound of it."
+            f"({format_quantity(application.caches, 'B', 3)}): it is not held against main memory."
         )
     if within:
-        parts.append(_bound_text(within[0], own_link(application, roofline), known))
+        certain = known and not application.caches
+        parts.append(_bound_text(within[0], own_link(application, roofline), certain))
     elif not found:
         parts.append("No ceiling of its precision was measured, so nothing can be said of what bounds it.")
     if not known:
@@ -183,7 +194,7 @@ def _bound_text(tightest: Bound, network: Link | None, memory_known: bool) -> st
     room = f"Up to there it can become {faster} times as fast, {beyond}."
     if name == _LIBRARY:
         room = f"Up to there it can become {faster} times as fast; a library's rate is no hard limit."
-    elif ceiling.kind != "memory" and not memory_known:
+    elif not memory_known:
         room = f"It can become not more than {faster} times as fast, {beyond}."
     return (
         f"The tightest ceiling known is {name}, which allows {allowed}; it reaches "

@@ -27,7 +27,7 @@ def memory_bound(run: Run) -> Judgement:
         tightest = next(iter(bounds(each, run.roofline)), None)
         if tightest is not None and tightest.share < _NEAR:
             far.append(f"{each.name} reaches {tightest.share:.2g} of the tightest, {tightest.ceiling.name}")
-        elif tightest is not None and tightest.ceiling.kind == "memory":
+        elif tightest is not None and tightest.ceiling.kind == "memory" and not each.caches:
             gain = 1 / tightest.share if tightest.share < 1 else None
             seen = verdict(each, run.roofline)
             found.append(hint("memory_bound", seen, gain, _raw(each), application=each.name))

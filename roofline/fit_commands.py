@@ -47,7 +47,12 @@ def fit(records: tuple[Path, ...], output: Path | None, plot: Path | None, as_js
     found = fit_records(read)
     if not found.fits:
         reasons = "".join(f"; {name}: {reason}" for name, reason in found.skipped.items())
-        raise failure(f"none of the {len(read)} records is part of a sweep over the message size{reasons}", 1)
+        bad = sum(not record.ok for record in read)
+        reasons += f"; {bad} of them failed or are invalid (npc check says why)" if bad else ""
+        rest = "\n  ".join(["\nThis measures one:", *found.rest])
+        raise failure(
+            f"none of the {len(read)} records is part of a sweep over the message size{reasons}{rest}", 1
+        )
     document = to_document(found)
     click.echo(json.dumps(document, indent=1) if as_json else format_fits(found))
     if output:

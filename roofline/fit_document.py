@@ -39,6 +39,7 @@ def to_document(fits: Fits) -> dict[str, Any]:
             {**_with_sweep(each), "predicted_from": _source(each.predicted_from)} for each in fits.collectives
         ],
         "skipped": fits.skipped,
+        "rest": fits.rest,
         "reduction": fits.reduction,
         "disturbed": fits.disturbed,
     })  # fmt: skip

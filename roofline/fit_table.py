@@ -43,6 +43,8 @@ def format_fits(fits: Fits) -> str:
         parts += [table.caption, *_lines(table, once=2), *_of_collectives(fits)]
     for name, reason in fits.skipped.items():
         parts.append(f"Not fitted: {name}: {reason}.")
+    if fits.rest:
+        parts.append("\n  ".join(["This measures the rest:", *fits.rest]))
     return "\n".join([*parts, *filter(None, [remark(fits.disturbed)])])
 
 

@@ -20,8 +20,9 @@ from typing import Final, NamedTuple
 from npc.catalogue.row import Timing
 from npc.records.record import Record
 from npc.validity.disturbance import in_words
+from roofline.choice import measures
 from roofline.cross_validation import Comparison, compare
-from roofline.measured_collectives import Agreement, compare_collectives
+from roofline.measured_collectives import NO_PING_PONG, Agreement, compare_collectives
 from roofline.messages import made_of, of_mpi
 from roofline.models import bsp, hockney, log3p, logfp, loggp, tau_lop
 from roofline.models.collectives import send, superstep
@@ -75,6 +76,7 @@ class Fits:
 
     reduction: seconds that one byte takes to be added to another (from STREAM's add), None if not measured.
     disturbed: how many of the records were measured while others used the CPUs, in words; empty if none was.
+    rest: the commands that measure what was skipped, so that it can be fitted.
     """
 
     fits: tuple[Fit, ...]
@@ -83,6 +85,7 @@ class Fits:
     reduction: float | None
     collectives: tuple[Agreement, ...] = ()
     disturbed: str = ""
+    rest: tuple[str, ...] = ()
 
     @property
     def unrivalled(self) -> list[Fit]:
@@ -132,7 +135,23 @@ def fit_series(series: Sequence[SweepTimes], reduction: float | None = None) -> 
         comparisons += _with_rivals(fit, messages)
     collectives = [each for each in series if each.kind == "collective"]
     agreements, without = compare_collectives(collectives, messages, reduction)
-    return Fits(tuple(fits), tuple(comparisons), skipped | without, reduction, tuple(agreements))
+    skipped |= without
+    rest = tuple(dict.fromkeys(_rest(series, skipped)))
+    return Fits(tuple(fits), tuple(comparisons), skipped, reduction, tuple(agreements), rest=rest)
+
+
+def _rest(series: Sequence[SweepTimes], skipped: Mapping[str, str]) -> Iterator[str]:
+    """The commands that measure what was skipped; a ping-pong where there is no sweep at all."""
+    for each in series:
+        source, reason = each.source, skipped.get(each.source.name)
+        if reason == NO_PING_PONG:
+            yield measures("osu", "half round trip", source.platform)
+        elif reason and each.kind == "pattern":
+            yield measures(source.benchmark, _PATTERNS[source.case.partition("_")[0]], source.platform)
+        elif reason and each.kind != "collective":
+            yield measures(source.benchmark, each.kind, source.platform)
+    if not series:
+        yield measures("osu", "half round trip", "localhost")
 
 
 def _with_rivals(fit: Fit, messages: Mapping[Source, Believed]) -> Iterator[Comparison]:
@@ -216,6 +235,9 @@ def _tau_lop(series: Sequence[SweepTimes], sweeps: Sequence[Sweep]) -> dict[str,
 
 
 _Recipe = Callable[[Sequence[SweepTimes], Sequence[Sweep]], dict[str, Fitted]]
+#: How the cases of benchmarks/models begin → what its setting ``models_tests`` calls them.
+_PATTERNS: Final = {"prtt": "prtt", "burst": "burst", "middleware": "middleware", "pack": "middleware",
+                    "h": "h_relation", "ring": "ring"}  # fmt: skip
 _MIDDLEWARE: Final = ("middleware", "middleware_strided", "pack", "pack_strided")
 #: The patterns that a model is made of → the models. LogGP's first is twice the time of Hockney's model.
 _RECIPES: Final[Mapping[tuple[str, ...], _Recipe]] = {

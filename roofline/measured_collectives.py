@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from roofline.prediction import Believed, Predicted
     from roofline.sweeps import Source, SweepTimes
 
+NO_PING_PONG: Final = "no ping-pong of MPI beside it to predict it from"
 #: Absolute logarithms below this are rounding, not errors.
 _RESOLUTION: Final = 1e-5
 
@@ -93,7 +94,7 @@ def _agreements(
         )
     ping_pong = made_of(source, messages)
     if ping_pong is None:
-        raise _NothingToCompare("no ping-pong of MPI beside it to predict it from")
+        raise _NothingToCompare(NO_PING_PONG)
     times = {
         size: median(launches.values())
         for size, launches in series.times.items()

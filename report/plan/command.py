@@ -15,10 +15,14 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = 1
 GOALS: Final = ("accept", "slow", "compare", "watch")
+#: Questions that one model answers (`roofline.choice.QUESTIONS`).
+QUESTIONS: Final = (
+    "message", "stream", "collective", "overlap", "burst", "layout", "superstep", "contention",
+)  # fmt: skip
 
 
 @click.command(short_help="What to measure for a question in the time there is.")
-@click.argument("goal", type=click.Choice(GOALS))
+@click.argument("goal", type=click.Choice((*GOALS, *QUESTIONS)))
 @click.option(
     "--time",
     "budget_text",
@@ -36,20 +40,27 @@ def plan(goal: str, budget_text: str, platform: str, nodes: int | None, as_json:
     """Propose a run: benchmarks, samples, nodes, model, expected duration, and the lines that do it.
 
     GOAL: accept (is a new cluster as promised), slow (why is my MPI application slow), compare (two machines
-    or states), watch (one machine, night by night). Exit codes: 0, 2 usage.
+    or states), watch (one machine, night by night); or a question that one model answers: message (how long
+    one of any size takes), stream (how fast they follow each other), collective (also on more processes),
+    overlap (what computing can hide), burst (small messages that are free), layout (strided data), superstep,
+    contention (transfers at the same time). Exit codes: 0, 2 usage.
     """
     import json
 
     from npc.cli import entry_points
     from npc.records.units import parse_duration
-    from report.plan.planning import TooLittleTime, make_plan
+    from report.plan.planning import TooLittleTime, make_model_plan, make_plan
 
     try:
         budget = parse_duration(budget_text)
     except ValueError as error:
         raise click.UsageError(f"--time: {error}") from None
     try:
-        found = make_plan(goal, _machine(platform, nodes), budget, entry_points())
+        machine = _machine(platform, nodes)
+        if goal in QUESTIONS:
+            found = make_model_plan(goal, machine, budget)
+        else:
+            found = make_plan(goal, machine, budget, entry_points())
     except TooLittleTime as error:
         raise click.UsageError(f"--time {budget_text}: {error}") from None
     click.echo(json.dumps(_document(found), indent=1) if as_json else _text(found))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +15,7 @@ from npc import catalogue
 from npc.catalogue.row import JOB_S, Step
 from npc.records.units import format_duration
 from npc.statistics.medians import MIN_SAMPLES
+from roofline.choice import QUESTIONS, Job, Layer, jobs_of
 
 #: More launches make an interval hardly narrower.
 MOST_SAMPLES: Final = 20
@@ -95,6 +96,60 @@ class TooLittleTime(ValueError):
     """Less than the least that answers anything; the message says how long that takes."""
 
 
+def make_model_plan(name: str, machine: Machine, budget_s: float) -> Plan:
+    """The plan for a question that one model answers (`roofline.choice.QUESTIONS`): what measures the model's
+    parts by MPI and, where that is asked, by what lies below it on this machine. Raises `TooLittleTime`."""
+    asked = QUESTIONS[name]
+    layers: list[Layer] = ["mpi"]
+    if asked.below and (machine.rdma or not machine.one_machine):
+        layers.append("rdma" if machine.rdma else "tcp")
+    jobs = jobs_of(asked.of, layers, cluster=not machine.one_machine)
+    steps = tuple(map(_step, jobs))
+
+    def needed(samples: int) -> float:
+        return _seconds(steps, samples, machine.missing)
+
+    if needed(1) > budget_s:
+        raise TooLittleTime(f"a single launch of each test takes {format_duration(needed(1))}")
+    samples = max(n for n in range(1, MOST_SAMPLES + 1) if needed(n) <= budget_s)
+    folder = f"model-{name}"
+    lines = [shlex.join(job.words(machine.platform, folder, samples=str(samples))) for job in jobs]
+    lines.append(f"npc fit {folder}/0* --output {folder}/fit.json --plot {folder}/fit.png")
+    if asked.then:
+        lines.append(f"{asked.then} {folder}/fit.json")
+    return Plan(
+        goal=name,
+        question=asked.question,
+        model=asked.model,
+        machine=machine,
+        tags=(),
+        left_out=(),
+        steps=steps,
+        samples=samples,
+        runs=1,
+        seconds=needed(samples),
+        budget_s=budget_s,
+        characterise=lines[0],
+        jube=" && ".join(_jube(job, machine, folder, samples) for job in jobs),
+        lines=tuple(lines),
+        notes=(f"Suits {asked.suits}.", *_general_notes(machine, samples, steps, links=True)),
+    )
+
+
+def _jube(job: Job, machine: Machine, folder: str, samples: int) -> str:
+    settings = {**job.settings, "samples": str(samples)}
+    words = ["jube", "run", f"benchmarks/{job.benchmark}/benchmark.xml", "--outpath", folder]
+    words += ["--include-path", machine.folder] if machine.platform != "localhost" else []
+    return " ".join([*(f"NPC_{key.upper()}={value}" for key, value in settings.items()), shlex.join(words)])
+
+
+def _step(job: Job) -> Step:
+    """The first step of the benchmark in the catalogue, as the job's settings make it."""
+    step = next(step for step in catalogue.steps() if step.name == job.benchmark)
+    sizes = tuple(job.settings.items()) or step.sizes
+    return replace(step, jobs=job.jobs, launches=job.launches, sizes=sizes, scales="")
+
+
 def make_plan(goal: str, machine: Machine, budget_s: float, commands: Collection[str]) -> Plan:
     """The plan that answers most within the time. commands: names of npc's commands that are installed.
 
@@ -145,9 +200,12 @@ def steps_of(tags: Collection[str], nodes: int = 1) -> list[Step]:
 
 def duration(tags: Collection[str], samples: int, missing: Collection[str] = (), nodes: int = 1) -> float:
     """Seconds of a run; steps that need one of the `missing` commands end at once."""
+    return _seconds(steps_of(tags, nodes), samples, missing)
+
+
+def _seconds(steps: Iterable[Step], samples: int, missing: Collection[str]) -> float:
     return _END_S + sum(
-        step.jobs * JOB_S if set(step.commands) & set(missing) else step.duration(samples)
-        for step in steps_of(tags, nodes)
+        step.jobs * JOB_S if set(step.commands) & set(missing) else step.duration(samples) for step in steps
     )
 
 
@@ -210,13 +268,7 @@ def _lines(
 def _notes(
     goal: Goal, machine: Machine, samples: int, possible: Sequence[str], tags: Sequence[str]
 ) -> list[str]:
-    found = []
-    if samples < MIN_SAMPLES:
-        found.append(
-            f"Fewer than {MIN_SAMPLES} samples give no 95 % interval; take more time to judge by it."
-        )
-    if machine.one_machine and "network" in tags:
-        found.append("One machine: network tests go over loopback or shared memory, and measure no link.")
+    found = _general_notes(machine, samples, steps_of(tags), links="network" in tags)
     if "rdma" in goal.tags and machine.rdma is None:
         found.append("Whether there is RDMA cannot be seen from here; with it, add --tag rdma.")
     if goal.runs > 1:
@@ -230,7 +282,25 @@ def _notes(
             "Without its FLOP the application has no place under the ceilings: npc observe --help says how "
             "to count or name them (--counters, --flops, --flop)."
         )
-    lacking = sorted({c for step in steps_of(tags) for c in step.commands if c in machine.missing})
+    left = [tag for tag in possible if tag not in tags]
+    if left:
+        more = goal.runs * duration([*tags, left[0]], MIN_SAMPLES, machine.missing, machine.nodes)
+        found.append(
+            f"Left out for lack of time: {', '.join(left)}; {left[0]} too takes {format_duration(more)}."
+        )
+    return found
+
+
+def _general_notes(machine: Machine, samples: int, steps: Sequence[Step], links: bool) -> list[str]:
+    """Of few samples, of one machine where links were to be measured, and of tools that are missing."""
+    found = []
+    if samples < MIN_SAMPLES:
+        found.append(
+            f"Fewer than {MIN_SAMPLES} samples give no 95 % interval; take more time to judge by it."
+        )
+    if machine.one_machine and links:
+        found.append("One machine: network tests go over loopback or shared memory, and measure no link.")
+    lacking = sorted({c for step in steps for c in step.commands if c in machine.missing})
     sites = {step.commands[0]: step.site for step in catalogue.steps() if step.site}
     tools = [command for command in lacking if command not in sites]
     if tools:
@@ -239,10 +309,4 @@ def _notes(
         if command in sites:
             names = " or ".join(f"--set {name}=FOLDER" for name in sites[command])
             found.append(f"Missing here: {command}; {names} names a build.")
-    left = [tag for tag in possible if tag not in tags]
-    if left:
-        more = goal.runs * duration([*tags, left[0]], MIN_SAMPLES, machine.missing, machine.nodes)
-        found.append(
-            f"Left out for lack of time: {', '.join(left)}; {left[0]} too takes {format_duration(more)}."
-        )
     return found

@@ -61,7 +61,8 @@ def _of_run(report: Report, run: Run, fits: Fits) -> Iterator[Block]:
         yield collectives_table(fits, _name, where)
     if fits.skipped:
         rows = tuple((Cell(name), Cell(reason)) for name, reason in fits.skipped.items())
-        yield Table(f"Not fitted{where}", ("sweep", "why"), rows, folded=True)
+        note = f"This measures the rest: {'; '.join(fits.rest)}." if fits.rest else ""
+        yield Table(f"Not fitted{where}", ("sweep", "why"), rows, folded=True, note=note)
 
 
 def _name(source: Source) -> str:

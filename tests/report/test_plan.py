@@ -21,10 +21,15 @@ from npc.jobs.checkout import settings
 from npc.parameters import TAGS
 from npc.records.run import read_run
 from report.compare.difference import ENOUGH_RUNS
-from report.plan.command import _machine
-from report.plan.planning import GOALS, Machine, TooLittleTime, duration, make_plan
+from report.plan.command import QUESTIONS, _machine
+from report.plan.planning import GOALS, Machine, TooLittleTime, duration, make_model_plan, make_plan
+from roofline import choice
+from roofline.fits import fit_records
+from roofline.sweeps import LEAST_SIZES
+from tests import captured
 from tests.lab import in_process
 from tests.lab.jube_job import NPC, finish, platform, steps
+from tests.made.sweeps import of_output
 from tests.paths import ROOT
 
 HERE = Machine(
@@ -191,11 +196,55 @@ def test_commands_that_are_not_installed_are_not_proposed() -> None:
     assert make_plan("watch", HERE, 600, ()).lines == (make_plan("watch", HERE, 600, ()).characterise,)
 
 
+def test_every_question_has_its_model_and_measurements_that_there_are() -> None:
+    """What questions.toml names: models as npc fit calls them, settings of the benchmarks, sizes enough."""
+    outputs = [path for path in captured.outputs("models") if not path.name.startswith(("fail", "ring_3"))]
+    fitted = fit_records([
+        *(record for path in outputs for record in of_output("models", path.name, run="0")),
+        *of_output("osu", "osu_get_bw.out"),
+    ])  # fmt: skip
+    models = {fit.name for fit in fitted.fits}
+    assert set(QUESTIONS) == set(choice.QUESTIONS)
+    for question in choice.QUESTIONS.values():
+        assert question.model.startswith(tuple(models)), question.model
+        assert all(any(each.of == of for each in choice.MEASUREMENTS) for of in question.of)
+    for each in choice.MEASUREMENTS:
+        assert each.set.keys() | each.cluster.keys() <= settings(ROOT).keys()
+        for name, value in each.set.items():
+            assert not name.endswith("_sizes") or len(value.split(",")) >= LEAST_SIZES
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_question_is_answered_by_what_its_model_needs_on_this_machine(name: str) -> None:
+    for machine in (HERE, CLUSTER, dataclasses.replace(CLUSTER, rdma=None)):
+        plan = make_model_plan(name, machine, 3600)
+        assert plan.seconds <= 3600 and plan.samples >= 6
+        measured = [step.name for step in plan.steps]
+        assert [line.split()[3] for line in plan.lines if "characterise" in line] == measured
+        below = [] if machine is HERE else ["perftest" if machine.rdma else "qperf"]
+        assert measured == {
+            "message": ["osu", *below], "stream": ["osu", *below], "collective": ["osu"],
+            "superstep": ["models", "osu"],
+        }.get(name, ["models"])  # fmt: skip
+        assert f"npc fit model-{name}/0*" in plan.lines[len(measured)]
+        assert plan.jube.count("jube run") == len(measured)
+    with pytest.raises(TooLittleTime, match="a single launch of each test takes "):
+        make_model_plan(name, CLUSTER, 5)
+
+
+def test_one_job_measures_all_that_a_benchmark_has_of_a_model() -> None:
+    (osu,) = [line for line in make_model_plan("collective", HERE, 600).lines if "osu" in line]
+    assert "--set osu_kinds=pt2pt,collective " in osu
+    several = make_model_plan("contention", CLUSTER, 600).lines[0]
+    assert "--set models_tests=ring --set models_tasks=4 " in several
+    assert "models_tasks" not in make_model_plan("contention", HERE, 600).lines[0]
+
+
 def npc(*words: str) -> subprocess.CompletedProcess[str]:
     return in_process.npc("plan", *words)
 
 
-@pytest.mark.parametrize("goal", sorted(GOALS))
+@pytest.mark.parametrize("goal", [*sorted(GOALS), "collective"])
 def test_the_command_names_lines_that_exist(goal: str) -> None:
     ended = npc(goal, "--time", "30m", "--json")
     assert ended.returncode == 0, ended.stderr

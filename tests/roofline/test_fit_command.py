@@ -101,6 +101,7 @@ def test_what_is_no_half_round_trip_is_not_fitted(tmp_path: Path, changes: dict[
     result = run(fit, saved(tmp_path, records))
     assert result.exit_code == 1
     assert "none of the 120 records is part of a sweep over the message size" in result.stderr
+    assert "This measures one:\n  npc characterise --benchmark osu --set osu_kinds=pt2pt" in result.stderr
 
 
 def test_the_bandwidth_of_a_ping_pong_is_not_taken_for_a_stream(tmp_path: Path) -> None:
@@ -113,6 +114,10 @@ def test_too_few_sizes_are_said(tmp_path: Path) -> None:
     result = run(fit, saved(tmp_path, [*sweep(), *sweep("qperf", "tcp_lat", sizes=(1, 4096))]))
     assert result.exit_code == 0
     assert "Not fitted: qperf tcp_lat: 2 sizes, a model needs 5." in result.stdout
+    measures = "npc characterise --benchmark qperf --platform fuchs --set qperf_latency_sizes="
+    assert f"This measures the rest:\n  {measures}" in result.stdout
+    few = run(fit, saved(tmp_path, sweep("qperf", "tcp_lat", sizes=(1, 4096))), "--json")
+    assert few.exit_code == 1 and "--set qperf_latency_sizes=16,64," in few.stderr
 
 
 def test_all_models_come_from_the_models_benchmark(tmp_path: Path) -> None:

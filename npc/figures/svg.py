@@ -40,6 +40,9 @@ _LEFT: Final = 118
 _RIGHT: Final = 22
 _TOP: Final = 12
 _BOTTOM: Final = 48
+#: A letter's width and a line's height of a note.
+_NOTE_LETTER: Final = 5.9
+_NOTE_HEIGHT: Final = 12.0
 
 
 # --- drawing -------------------------------------------------------------------------------------------
@@ -75,6 +78,7 @@ class _Frame:
         self.left, self.right = _LEFT, WIDTH - _RIGHT
         self.top, self.bottom = _TOP, chart.height - _BOTTOM
         self._x, self._y = chart.x, chart.y
+        self._noted: list[tuple[float, float, float]] = []
 
     def x(self, value: float) -> float:
         return self.left + (self.right - self.left) * _bounded(self._x.share(value))
@@ -94,6 +98,17 @@ class _Frame:
             x, y = self.x(mark.x), self.y(mark.y)
             if self.left - 1 <= x <= self.right + 1 and self.top - 1 <= y <= self.bottom + 1:
                 yield mark, f"{x:.1f} {y:.1f}"
+
+    def notes(self, trace: Trace) -> Iterator[tuple[str, float, float]]:
+        """The words above and below places, and where they stand; not those that would lie on earlier ones."""
+        for note in trace.notes:
+            x, y = self.x(note.x), self.y(note.y) + (-9 if note.above else 19)
+            half = _NOTE_LETTER * len(note.text) / 2
+            if all(
+                abs(x - other) > half + wide or abs(y - at) > _NOTE_HEIGHT for other, at, wide in self._noted
+            ):
+                self._noted.append((x, y, half))
+                yield note.text, x, y
 
     def x_labels(self) -> Iterator[tuple[float, str]]:
         """Those labels that do not run into the one before."""

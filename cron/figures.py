@@ -179,7 +179,7 @@ def allocation(points: Sequence[Point], path: Path, topology: Topology | None = 
 
     Raises OSError.
     """
-    from cron.allocation import allocations, maps
+    from npc.figures.allocation import allocations, maps
 
     found = allocations(points, topology)
     if not found:

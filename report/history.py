@@ -15,6 +15,7 @@ from statistics import median
 from typing import Any, Final, NamedTuple
 
 import npc
+from npc.figures.allocation import NodesHad
 from npc.records.history import History, InvalidHistory, Point
 from npc.records.journal import Journal
 from npc.records.record import OK, Record, moment
@@ -152,7 +153,7 @@ class HistoryView:
     """All that the page shows of one or several histories.
 
     rows, problems: all, and those that cannot be read. verdicts: ``verdict.json`` of each platform that has
-    one. nodes: by platform. pasts, raw_runs: by the folder of a platform's history.
+    one. nodes, had: by platform. pasts, raw_runs: by the folder of a platform's history.
     """
 
     folder: Path
@@ -164,6 +165,7 @@ class HistoryView:
     last: str
     series: tuple[HistorySeries, ...]
     nodes: Mapping[str, list[Node]]
+    had: Mapping[str, NodesHad]
     verdicts: Mapping[str, Mapping[str, Any]]
     pasts: Mapping[Path, History]
     raw_runs: Mapping[Path, RawRuns]
@@ -220,6 +222,7 @@ def _view(folder: Path, pasts: Mapping[Path, History], say: Callable[[str], None
         raise NoHistory(f"{folder}: no file of it holds a row")
     by_night = _by_night({folder, *pasts})
     nodes: defaultdict[str, Nodes] = defaultdict(Nodes)
+    had: defaultdict[str, NodesHad] = defaultdict(NodesHad)
     nights: defaultdict[Series, list[NightValue]] = defaultdict(list)
     for place, past in pasts.items():
         say(f"going through {place.name}")
@@ -228,6 +231,7 @@ def _view(folder: Path, pasts: Mapping[Path, History], say: Callable[[str], None
                 points = list(found)
                 for point in points:
                     nodes[key.platform].add(key, point.hosts, point.time, point.status, point.value)
+                had[key.platform].add(key.benchmark, run, {host for point in points for host in point.hosts})
                 verdict = by_night.get((key, run), "")
                 nights[key].append(_night(points, _seconds(begun[run]), files[key.platform, run], verdict))
     verdicts = _verdicts({folder, *pasts})
@@ -252,6 +256,7 @@ def _view(folder: Path, pasts: Mapping[Path, History], say: Callable[[str], None
         last=max(begun.values()),
         series=tuple(series.values()),
         nodes={platform: list(found.compared(lead)) for platform, found in nodes.items()},
+        had=had,
         verdicts=verdicts,
         pasts=pasts,
         raw_runs={place: RawRuns(place) for place in pasts},

@@ -158,8 +158,8 @@ def _print(
     theoretical peak, and how many nodes the benchmarks had."""
     import json
 
-    from cron.allocation import allocations
     from npc.columns import columns
+    from npc.figures.allocation import allocations
     from roofline.peak_share import peak_table
 
     shares, peaks = _shares(past, platform, {variation.key for variation in found})

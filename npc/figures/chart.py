@@ -7,7 +7,7 @@ to which each of the two gives its shades.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import pairwise
@@ -265,26 +265,6 @@ def _digits(ticks: Sequence[float]) -> int:
     return 6
 
 
-# --- counts ---------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """Things in columns, and how often each was used. text: in words, for those who do not see it.
-
-    cells: (row, column) → how often, 0 of what is there and was never used; other places have nothing.
-    """
-
-    ident: str
-    title: str
-    text: str
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    cells: Mapping[tuple[int, int], int]
-    row_title: str = ""
-    column_title: str = ""
-
-
 # --- grids -----------------------------------------------------------------------------------------------
 
 State = Literal["", "failed"]
@@ -292,7 +272,8 @@ State = Literal["", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell: its ratio to what is normal (above 1 is good), or why it has none."""
+    """A cell: its ratio to what is normal (above 1 is good), or why it has none; or how often something was
+    used."""
 
     row: int
     column: int
@@ -301,6 +282,7 @@ class Cell:
     record: str = ""
     state: State = ""
     blamed: bool = False
+    count: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,3 +307,8 @@ class Grid:
     #: The longest side of a cell in pixels.
     side: float = 26.0
     groups: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def most(self) -> int | None:
+        """The largest count; None of a grid of ratios."""
+        return max((cell.count for cell in self.cells if cell.count is not None), default=None)

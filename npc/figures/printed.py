@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from npc.figures.chart import COLOURS, Axis, Chart, Counts, Grid, Trace
+from npc.figures.chart import COLOURS, Axis, Chart, Grid, Trace
 from npc.figures.labels import darker, label_along, move_apart, name_drops, name_ends
 
 if TYPE_CHECKING:
@@ -342,7 +342,7 @@ _NAME: Final = 0.13
 _DARK: Final = 0.6
 
 
-def save_counts(maps: Sequence[Counts], path: Path, *, title: str, unit: str) -> None:
+def save_counts(maps: Sequence[Grid], path: Path, *, title: str, unit: str) -> None:
     """Write maps of counts as a PNG, all in the same colours: dark is often, grey never, white nothing.
 
     The colours are cividis, which people with any common colour blindness and a print in grey keep in order
@@ -366,7 +366,7 @@ def save_counts(maps: Sequence[Counts], path: Path, *, title: str, unit: str) ->
     across = min(len(maps), max(1, int(_PAGE / width)))
     down = -(-len(maps) // across)
     page = max(across * width, _LETTER * 1.4 * len(title)) + _COLOURS, _TITLE + down * height
-    most = max((count for each in maps for count in each.cells.values()), default=0) or 1
+    most = max(each.most or 1 for each in maps)
     shades = colormaps["cividis_r"](np.linspace(0.0, 1.0, most)) if most > 1 else [COLOURS["ink"]]
     colours = ScalarMappable(
         BoundaryNorm(np.arange(-0.5, most + 1), most + 1),
@@ -399,13 +399,13 @@ def save_counts(maps: Sequence[Counts], path: Path, *, title: str, unit: str) ->
         _write(figure, path)
 
 
-def _count_cells(axes: Axes, of: Counts, side: float, colours: ScalarMappable, most: int) -> None:
+def _count_cells(axes: Axes, of: Grid, side: float, colours: ScalarMappable, most: int) -> None:
     """The cells of a map, with their numbers where there is room, and its names."""
     import numpy as np
 
     values = np.full((len(of.rows), len(of.columns)), np.nan)
-    for place, count in of.cells.items():
-        values[place] = count
+    for cell in of.cells:
+        values[cell.row, cell.column] = cell.count
     axes.pcolormesh(
         np.ma.masked_invalid(values), cmap=colours.cmap, norm=colours.norm, edgecolors="white",
         linewidth=0.8 if side >= _NUMBERED else 0.3,
@@ -414,14 +414,14 @@ def _count_cells(axes: Axes, of: Counts, side: float, colours: ScalarMappable, m
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)
     _count_names(axes, of, side)
-    for (row, column), count in of.cells.items() if side >= _NUMBERED else ():
+    for cell in of.cells if side >= _NUMBERED else ():
         axes.text(
-            column + 0.5, row + 0.5, str(count or ""), ha="center", va="center", fontsize=6.5,
-            color="white" if count > _DARK * most else "black",
+            cell.column + 0.5, cell.row + 0.5, str(cell.count or ""), ha="center", va="center", fontsize=6.5,
+            color="white" if (cell.count or 0) > _DARK * most else "black",
         )  # fmt: skip
 
 
-def _count_names(axes: Axes, of: Counts, side: float) -> None:
+def _count_names(axes: Axes, of: Grid, side: float) -> None:
     """As many names of rows and columns as find room."""
     for axis, names in ((axes.xaxis, of.columns), (axes.yaxis, of.rows)):
         step = math.ceil(_NAME / side)

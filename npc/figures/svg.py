@@ -60,7 +60,7 @@ def _macros() -> Any:
         trim_blocks=True,
     )
     environment.filters |= {"px": "{:.1f}".format, "g": "{:g}".format, "short": _short}
-    environment.globals |= {"shapes": SHAPES, "dot": DOT, "shade": shade}
+    environment.globals |= {"shapes": SHAPES, "dot": DOT, "shade": shade, "depth": depth}
     return environment.get_template("figures.svg").module
 
 
@@ -100,7 +100,7 @@ class _Frame:
                 yield mark, f"{x:.1f} {y:.1f}"
 
     def notes(self, trace: Trace) -> Iterator[tuple[str, float, float]]:
-        """The words above and below places, and where they stand; not those that would lie on earlier ones."""
+        """The words above and below places, and where they stand; none that would lie on earlier ones."""
         for note in trace.notes:
             x, y = self.x(note.x), self.y(note.y) + (-9 if note.above else 19)
             half = _NOTE_LETTER * len(note.text) / 2
@@ -167,6 +167,8 @@ def _span(values: Iterable[float]) -> tuple[float, float]:
 
 #: Pixels between the groups of a grid.
 _APART: Final = 8.0
+#: Colours of counts above zero.
+DEPTHS: Final = 6
 #: Edges of the colours of a ratio to what is normal; below 1 is slow.
 EDGES: Final = (0.6, 0.8, 0.9, 0.95, 1.05, 1.1, 1.25, 1.6)
 
@@ -175,6 +177,22 @@ def shade(ratio: float) -> int:
     """The number of a ratio's colour: 0 the slowest … 8 the fastest, 4 normal. A border counts as inner."""
     inner = ratio * (1 + 1e-12) if ratio < 1 else ratio * (1 - 1e-12)
     return sum(inner >= edge for edge in EDGES)
+
+
+def depth(count: int, most: int) -> int:
+    """The number of a count's colour: 0 never, 1 rarely … 6 as often as the most."""
+    return -(-DEPTHS * count // most) if most else 0
+
+
+def depth_words(most: int) -> list[tuple[str, str]]:
+    """(class, meaning) of every colour of a grid of counts, for its legend."""
+    by_depth: dict[int, list[int]] = {}
+    for count in range(most + 1):
+        by_depth.setdefault(depth(count, most), []).append(count)
+    return [
+        (f"n{number}", str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}")
+        for number, counts in by_depth.items()
+    ]
 
 
 def draw_grid(grid: Grid) -> Markup:
@@ -230,4 +248,5 @@ def shade_words() -> list[tuple[str, str]]:
     named = [f"below {EDGES[0]:g}"]
     named += [f"{low:g} to {high:g}" for low, high in pairwise(EDGES)]
     named.append(f"above {EDGES[-1]:g}")
-    return [(f"h{number}", words) for number, words in enumerate(named)]
+    colours = [(f"h{number}", words) for number, words in enumerate(named)]
+    return [*colours, ("none", "not measured"), ("none crossed", "failed")]

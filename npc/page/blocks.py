@@ -9,7 +9,7 @@ from typing import ClassVar, Final, Literal, NamedTuple
 from markupsafe import Markup
 
 from npc.figures.chart import Chart, Grid
-from npc.figures.svg import Legend, draw, draw_grid, legend, shade_words
+from npc.figures.svg import Legend, depth_words, draw, draw_grid, legend, shade_words
 from npc.records.record import Record
 from npc.records.series import share_taken
 from npc.records.units import format_quantity
@@ -124,6 +124,7 @@ class Figure:
     picture: Markup
     legend: tuple[Legend, ...] = ()
     shades: tuple[tuple[str, str], ...] = ()
+    scale: str = "ratio to what is normal here, below 1 is worse"
     tables: tuple[Table, ...] = ()
 
 
@@ -156,12 +157,20 @@ def figures(blocks: Iterable[Block]) -> int:
 
 def chart_figure(chart: Chart, shows: str, reading: str, *tables: Table) -> Figure:
     """The figure of a chart, with its legend."""
-    return Figure(chart.ident, chart.title, shows, reading, draw(chart), legend(chart), (), tables)
+    return Figure(chart.ident, chart.title, shows, reading, draw(chart), legend(chart), tables=tables)
 
 
 def grid_figure(grid: Grid, shows: str, reading: str, *tables: Table) -> Figure:
     """The figure of a grid, with its colours."""
-    return Figure(grid.ident, grid.title, shows, reading, draw_grid(grid), (), tuple(shade_words()), tables)
+    return Figure(
+        grid.ident, grid.title, shows, reading, draw_grid(grid), shades=tuple(shade_words()), tables=tables
+    )
+
+
+def counts_figure(grid: Grid, shows: str, reading: str, scale: str, *tables: Table) -> Figure:
+    """The figure of a grid of counts, with its colours. scale: what is counted."""
+    shades = tuple(depth_words(grid.most or 0))
+    return Figure(grid.ident, grid.title, shows, reading, draw_grid(grid), (), shades, scale, tables)
 
 
 def quantity(value: float, unit: str, records: Sequence[str] = ()) -> Cell:

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import median
 
+from npc.figures.allocation import Allocation, maps
 from npc.figures.chart import Cell as GridCell
 from npc.figures.chart import Grid
 from npc.machine.fabric import ELSEWHERE, Topology, natural, places
-from npc.page.blocks import Block, Cell, Figure, Table, Text, count, grid_figure
+from npc.page.blocks import Block, Cell, Figure, Table, Text, count, counts_figure, grid_figure
 from npc.records.series import Series
 from report.history import HistoryView
 from report.nodes import Hosts, Node, Nodes
@@ -20,11 +21,17 @@ from report.sections import Absent
 TITLE = "Nodes: allocation and health"
 #: Nodes in a row of the map.
 _ROW = 16
+#: Squares of maps of the allocation on a page, at most.
+_MOST_CELLS = 2000
 #: Below this a node is worth a look, and its name stands out.
 _LOOK = 0.95
 _READING = (
     "each square is a node, {order}. White is as the others, red slower, blue faster, grey has nothing to be "
     "compared with, a cross has no usable number. Point at a square for its name and numbers."
+)
+_COUNTED = (
+    "each square is a node, in the column of its rack; its number is that of the nights in which it was "
+    "measured, grey is none. Point at a square for its name."
 )
 _BY_PLACE = "by rack or leaf switch, whose name stands on the left; the first node of a row stands before it"
 
@@ -81,6 +88,7 @@ def _of_history(report: Report, history: HistoryView) -> Iterator[Block]:
             )
             for node in nodes
         )
+        yield from _allocated(report, history, platform)
         yield Table(
             f"Allocation: rows of the history of {platform} by node and month",
             ("node", *(["rack or switch"] if nodes[0].place else []), *months),
@@ -88,6 +96,33 @@ def _of_history(report: Report, history: HistoryView) -> Iterator[Block]:
             folded=True,
             filtered=True,
         )
+
+
+def _allocated(report: Report, history: HistoryView, platform: str) -> Iterator[Block]:
+    """Figure 9 of the paper: a map a benchmark, and one for all; this alone on a large machine."""
+    found = history.had[platform].allocations(report.topology)
+    large = len(found) * found[-1].known > _MOST_CELLS
+    shows = f"Nodes that each benchmark had: {'; '.join(map(str, found))}."
+    for each, grid in zip(found, maps(found, report.topology), strict=True):
+        if each is found[-1] or not large:
+            named = replace(
+                grid,
+                ident=report.ident(),
+                title=f"Allocation on {platform}: {each}",
+                text=f"{grid.text} The table below has all nodes.",
+            )
+            last = each is found[-1]
+            tables = [_nights(found, f"Nights by node and benchmark: {platform}")] if last else []
+            yield counts_figure(named, shows if last else grid.text, _COUNTED, "nights", *tables)
+
+
+def _nights(found: Sequence[Allocation], caption: str) -> Table:
+    rows = tuple(
+        (Cell(host), *(count(each.nights.get(host, 0)) for each in found))
+        for host in sorted({host for each in found for host in each.nights}, key=natural)
+    )
+    names = ("node", *(each.benchmark for each in found))
+    return Table(caption, names, rows, folded=True, filtered=len(rows) > 16)
 
 
 def _alone(what: str, node: Node) -> Text:

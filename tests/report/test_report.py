@@ -845,7 +845,13 @@ def test_shades_are_symmetrical_about_normal() -> None:
     assert [svg.shade(ratio) for ratio in (0.3, 0.7, 0.85, 0.93, 0.96, 1.04, 1.07, 1.2, 1.5, 2)] == [
         0, 1, 2, 3, 4, 4, 5, 6, 7, 8,
     ]  # fmt: skip
-    assert len(svg.shade_words()) == 9
+    assert [name for name, _ in svg.shade_words()] == [*(f"h{n}" for n in range(9)), "none", "none crossed"]
+
+
+def test_depths_of_counts_are_as_many_as_the_counts_or_six() -> None:
+    assert svg.depth_words(0) == [("n0", "0")]
+    assert svg.depth_words(2) == [("n0", "0"), ("n3", "1"), ("n6", "2")]
+    assert svg.depth_words(30)[1:3] == [("n1", "1 to 5"), ("n2", "6 to 10")]
 
 
 def test_hosts_are_ordered_as_people_count() -> None:

@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from npc.figures.chart import Counts
-from npc.machine.fabric import racks, short_name
+from npc.figures.chart import Cell, Grid
+from npc.machine.fabric import natural, racks, short_name
 from npc.records.history import Point
 
 if TYPE_CHECKING:
@@ -36,25 +36,44 @@ class Allocation(NamedTuple):
         return f"{self.benchmark}: {len(self.nights)} of {self.known} nodes"
 
 
+class NodesHad:
+    """In which nights benchmarks had which nodes."""
+
+    def __init__(self) -> None:
+        self._runs: defaultdict[str, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+
+    def add(self, benchmark: str, run: str, hosts: Iterable[str]) -> None:
+        """A measurement, or several of one night."""
+        for host in hosts:
+            self._runs[benchmark][host].add(run)
+
+    def allocations(self, topology: Topology | None = None) -> list[Allocation]:
+        """That of every benchmark and, where they are several, of all; none where no record names a host."""
+        found: dict[str, dict[str, set[str]]] = {}
+        for benchmark, hosts in sorted(self._runs.items()):
+            for name in (benchmark, ALL) if len(self._runs) > 1 else (benchmark,):
+                for host, runs in hosts.items():
+                    node = topology.name(host) if topology else host
+                    found.setdefault(name, {}).setdefault(node, set()).update(runs)
+        everything = found.pop(ALL, None)
+        found |= {ALL: everything} if everything else {}
+        seen = {host for hosts in found.values() for host in hosts}
+        known = len(seen | topology.nodes if topology else seen)
+        return [
+            Allocation(name, {host: len(runs) for host, runs in hosts.items()}, known)
+            for name, hosts in found.items()
+        ]
+
+
 def allocations(points: Iterable[Point], topology: Topology | None = None) -> list[Allocation]:
-    """That of every benchmark and, where they are several, of all; none where no record names a host."""
-    runs: defaultdict[str, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    """Those of a history's points."""
+    had = NodesHad()
     for point in points:
-        for host in point.hosts:
-            name = topology.name(host) if topology else host
-            runs[point.key.benchmark][name].add(point.run)
-            runs[ALL][name].add(point.run)
-    known = len(runs[ALL].keys() | (topology.nodes if topology else set()))
-    everything = runs.pop(ALL)
-    found = [(benchmark, runs[benchmark]) for benchmark in sorted(runs)]
-    found += [(ALL, everything)] if len(runs) > 1 else []
-    return [
-        Allocation(benchmark, {host: len(had) for host, had in hosts.items()}, known)
-        for benchmark, hosts in found
-    ]
+        had.add(point.key.benchmark, point.run, point.hosts)
+    return had.allocations(topology)
 
 
-def maps(found: Sequence[Allocation], topology: Topology | None = None) -> list[Counts]:
+def maps(found: Sequence[Allocation], topology: Topology | None = None) -> list[Grid]:
     """A map for each; racks are columns."""
     hosts = {host for each in found for host in each.nights} | (topology.nodes if topology else set())
     columns = racks(hosts, topology)
@@ -67,13 +86,16 @@ def maps(found: Sequence[Allocation], topology: Topology | None = None) -> list[
         for host in members
     }
     return [
-        Counts(
+        Grid(
             ident=f"allocation-{each.benchmark.replace(' ', '-')}",
             title=str(each),
             text=f"{each}. The most often: {_most(each)}.",
             rows=tuple(f"+{number}" if blocks else str(number) for number in numbers),
             columns=tuple(name for name, _ in columns),
-            cells={place[host]: each.nights.get(host, 0) for host in hosts},
+            cells=tuple(
+                Cell(*place[host], None, _tip(host, each.nights.get(host, 0)), count=each.nights.get(host, 0))
+                for host in sorted(hosts, key=natural)
+            ),
             row_title="" if blocks else "node",
             column_title="first node" if blocks else "rack",
         )
@@ -96,6 +118,10 @@ def _rows(columns: Sequence[Collection[str]], blocks: bool) -> dict[str, int]:
 def _last_number(host: str) -> int:
     found = re.findall(r"\d+", short_name(host))
     return int(found[-1]) if found else 0
+
+
+def _tip(host: str, nights: int) -> str:
+    return f"{host}\nin {nights} night{'s' * (nights != 1)}"
 
 
 def _most(allocation: Allocation) -> str:

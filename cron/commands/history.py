@@ -206,7 +206,10 @@ def _shares(past: History, platform: str, keys: set[Series]) -> tuple[list[Ceili
         status_line.show(f"nominal limits: series {number} of {len(keys)}")
         records += past.records(key)
     found = find_ceilings(records, limits).ceilings
-    applications = find_applications(record for record in records if REMEASURED not in record.params)
+    rated = {key.benchmark for key in keys if key.metric == "flops"}
+    applications = find_applications(
+        each for each in records if each.benchmark in rated and REMEASURED not in each.params
+    )
     status_line.show("")
     return [ceiling for ceiling in found if ceiling.share is not None], peak_shares(applications, limits)
 

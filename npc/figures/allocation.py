@@ -68,8 +68,8 @@ class NodesHad:
 def allocations(points: Iterable[Point], topology: Topology | None = None) -> list[Allocation]:
     """Those of a history's points."""
     had = NodesHad()
-    for point in points:
-        had.add(point.key.benchmark, point.run, point.hosts)
+    for benchmark, run, hosts in {(point.key.benchmark, point.run, point.hosts) for point in points}:
+        had.add(benchmark, run, hosts)
     return had.allocations(topology)
 
 

@@ -1,4 +1,4 @@
-"""``npc platform new``: a platform for this cluster, written from what Slurm and one of its nodes say."""
+"""``npc platform new``: a platform for this cluster, or machine, written from what it says of itself."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ def platform() -> None:
 @click.option(
     "--patience", type=float, default=60.0, show_default=True, help="Seconds for a node to be free."
 )
-def new(name: str, wanted: str | None, account: str, ask_node: bool, patience: float) -> None:
-    """Write platforms/NAME from what Slurm and one of its nodes say.
+@click.option("--alone", is_flag=True, help="This machine alone, as where there is no Slurm.")
+def new(name: str, wanted: str | None, account: str, ask_node: bool, patience: float, alone: bool) -> None:
+    """Write platforms/NAME from what Slurm and one of its nodes say, or without Slurm this machine.
 
     Exit codes: 0, 1 (Slurm does not answer, nothing can be written), 2 usage.
     """
     from npc.jobs.checkout import checkout
-    from npc.machine.new_platform import choose, describe_node, partitions, write_platform
+    from npc.machine.new_platform import choose, describe_node, has_slurm, partitions, write_platform
     from npc.machine.platform import PLATFORMS, InvalidPlatform
 
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
@@ -37,9 +38,16 @@ def new(name: str, wanted: str | None, account: str, ask_node: bool, patience: f
     folder = checkout() / PLATFORMS / name
     if folder.exists():
         raise click.UsageError(f"{folder} exists: choose another name, or remove it first")
-    chosen = choose(partitions(), wanted)
+    if alone and (wanted or account):
+        raise click.UsageError("--alone asks no Slurm: it has no --partition and no --account")
+    alone = alone or not (has_slurm() or wanted or account)
+    chosen = None if alone else choose(partitions(), wanted)
     node: dict[str, Any] = {}
-    if ask_node:
+    if chosen is None:
+        from npc.machine.environment import collect_environment
+
+        node = collect_environment(tools=())
+    elif ask_node:
         try:
             node = describe_node(chosen, account, patience)
         except click.ClickException as error:
@@ -52,5 +60,8 @@ def new(name: str, wanted: str | None, account: str, ask_node: bool, patience: f
         raise click.ClickException(f"cannot write {folder}: {error.strerror}") from None
     except InvalidPlatform as error:
         raise click.ClickException(f"what the node said makes no platform: {error}") from None
-    click.echo(f"{folder}: partition {chosen.name}, {chosen.nodes} nodes with {chosen.cores} cores")
+    what = "this machine alone, without a scheduler"
+    if chosen:
+        what = f"partition {chosen.name}, {chosen.nodes} nodes with {chosen.cores} cores"
+    click.echo(f"{folder}: {what}")
     click.echo(f"Look through both files, then: npc characterise --platform {name}")

@@ -23,9 +23,10 @@ from npc.machine.platform import PLATFORM_FILE, read_platform
 from npc.machine.proposal import links, propose, virtual
 from npc.template import filled_in
 
-#: The platform that new ones are written over, and what they share with it.
+#: The platform that new ones are written over, with Slurm and without, and what they share with it.
 BASE: Final = "slurm"
-SHARED: Final = ("submit.job.in", "chainJobs.sh")
+ALONE: Final = "localhost"
+SHARED: Final = {BASE: ("submit.job.in", "chainJobs.sh"), ALONE: ("submit.job.in",)}
 _TEMPLATES: Final = Path(__file__).parent
 #: One line a node: sockets, cores of a socket, threads of a core, CPUs, MB, features, generic resources.
 _SINFO: Final = "%R|%n|%X|%Y|%Z|%c|%m|%f|%G"
@@ -53,12 +54,15 @@ class Partition:
     exclusive: str
 
 
+def has_slurm() -> bool:
+    """Whether Slurm can be asked here."""
+    return shutil.which("sinfo") is not None
+
+
 def partitions() -> list[Partition]:
     """What Slurm says of this cluster. Raises click.ClickException where it does not answer."""
-    if shutil.which("sinfo") is None:
-        raise click.ClickException(
-            "there is no sinfo here: on a machine without Slurm the platform is localhost"
-        )
+    if not has_slurm():
+        raise click.ClickException("there is no sinfo here")
     return parse_partitions(
         ask(["sinfo", "--noheader", "--Node", f"--format={_SINFO}"]),
         ask(["scontrol", "--oneliner", "show", "partition"]),
@@ -123,10 +127,12 @@ def platform_toml(name: str, partition: Partition | None, node: Mapping[str, Any
     )
 
 
-def platform_xml(name: str, partition: Partition, account: str) -> str:
-    """platform.xml: the differences from platforms/slurm, and in comments what to check."""
+def platform_xml(name: str, partition: Partition | None, account: str) -> str:
+    """platform.xml: the differences from platforms/slurm, and in comments what to check; without a partition
+    those from platforms/localhost."""
+    base = BASE if partition else ALONE
     return filled_in(
-        _TEMPLATES / "platform.xml.in", name=name, partition=partition, account=account, base=BASE
+        _TEMPLATES / "platform.xml.in", name=name, partition=partition, account=account, base=base
     )
 
 
@@ -144,14 +150,17 @@ def describe_node(partition: Partition, account: str, patience_s: float) -> dict
     return found
 
 
-def write_platform(folder: Path, partition: Partition, node: Mapping[str, Any], account: str) -> None:
-    """The platform that `folder`, which is made, is to hold.
+def write_platform(
+    folder: Path, partition: Partition | None, node: Mapping[str, Any], account: str = ""
+) -> None:
+    """The platform that `folder`, which is made, is to hold; without a partition that of one machine.
 
     Raises OSError, and `InvalidPlatform` where what the node said makes none.
     """
     folder.mkdir()
-    for shared in SHARED:
-        (folder / shared).symlink_to(Path("..") / BASE / shared)
+    base = BASE if partition else ALONE
+    for shared in SHARED[base]:
+        (folder / shared).symlink_to(Path("..") / base / shared)
     name = folder.name
     (folder / "platform.xml").write_text(platform_xml(name, partition, account), encoding="utf-8")
     (folder / PLATFORM_FILE).write_text(platform_toml(name, partition, node), encoding="utf-8")

@@ -78,7 +78,8 @@ def _machine(name: str, nodes: int | None) -> Machine:
     home = checkout()
     folder = platform_folder(home, name)
     said = (folder / "platform.xml").read_text(encoding="utf-8")
-    one_machine = "sbatch" not in said and folder.name == "localhost"
+    alone = folder.name == "localhost" or "../localhost/platform.xml" in said
+    one_machine = "sbatch" not in said and alone
     if one_machine and (nodes or 1) > 1:
         raise click.UsageError(
             f"--nodes {nodes}: the platform {name} is one machine; --platform names a cluster"

@@ -11,11 +11,13 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from npc.machine.new_platform import Partition, parse_partitions, platform_toml, platform_xml
 from npc.machine.platform import read_platform
 from npc.records.record import read_csv
+from report.plan.command import _machine
 from tests.captured import text_of
 from tests.lab.cluster import Cluster
 from tests.lab.jube_job import NPC, SMALL
@@ -134,19 +136,30 @@ def new(copy: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]
     )  # fmt: skip
 
 
-def test_where_there_is_no_slurm_one_line_says_so(copy: Path, tmp_path: Path) -> None:
+def test_where_there_is_no_slurm_it_is_this_machine_alone(copy: Path, tmp_path: Path) -> None:
     ended = new(copy, "mine", PATH=str(tmp_path))
-    assert ended.returncode == 1
-    assert (
-        ended.stderr
-        == "Error: there is no sinfo here: on a machine without Slurm the platform is localhost\n"
-    )
-    assert not (copy / "platforms/mine").exists()
+    folder = copy / "platforms/mine"
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith(f"{folder}: this machine alone, without a scheduler\n")
+    assert read_platform(folder / "platform.toml").cores == psutil.cpu_count(logical=False)
+    assert {path.name for path in folder.iterdir()} == {"platform.toml", "platform.xml", "submit.job.in"}
+    sets = {(each.tag, each.get("name")): each for each in ET.parse(folder / "platform.xml").getroot()}
+    assert sets["parameterset", "systemParameter"].get("init_with") == "../localhost/platform.xml"
+    parameters = {each.get("name"): each.text for each in sets["parameterset", "systemParameter"]}
+    assert parameters == {"platform_name": "mine"}
+    assert _machine(str(folder), None).one_machine
 
 
-@pytest.mark.parametrize(("name", "told"), [("slurm", "exists: choose another name"), ("../x", "no name")])
-def test_a_name_that_cannot_be_used_is_usage(copy: Path, name: str, told: str) -> None:
-    ended = new(copy, name)
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("slurm", "exists: choose another name"),
+        ("../x", "no name"),
+        ("x --alone --partition=batch", "--alone asks no Slurm"),
+    ],
+)
+def test_what_cannot_be_meant_is_usage(copy: Path, name: str, told: str) -> None:
+    ended = new(copy, *name.split())
     assert ended.returncode == 2 and told in ended.stderr
 
 

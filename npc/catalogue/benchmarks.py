@@ -177,6 +177,13 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
     ), (
         Test("*", "bandwidth", "memory", quantity="STREAM", level="MEM"),
     )),
+    Benchmark("chase", (
+        # a second for each 700 MB of the largest working set, which is little with usual caches
+        Step(name="chase", tags=("memory",), commands=("cc",), jobs=1, launches=1, seconds=1.6, nodes=(1,),
+             measures="latency of caches and memory", sizes=(("chase_max_size", "4 × last-level cache"),)),
+    ), (
+        Test("load", "latency", "memory", quantity="memory latency"),
+    )),
     Benchmark("likwid", (
         Step(name="likwid", tags=("compute", "memory"), commands=("likwid-bench",), jobs=1, launches=6,
              fixed=24, seconds=1.4, nodes=(1,), measures="peak FLOP/s, bandwidth of caches and memory"),

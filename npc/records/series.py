@@ -47,13 +47,14 @@ _QUALIFIERS: Final = frozenset((
     "counted", "direction", "group", "kind", "layer", "level", "part", "percentile", "port",
     "precision", "region", "server", "side", "statistic", "validation",
 ))  # fmt: skip
-#: Among them: ``attempt`` of npb --pairs, which measures the worst pairs once more; the ``kernel`` that
+#: Among them: ``attempt`` of npb --pairs, which measures the worst pairs once more; of the pointer chase
+#: the ``cpus`` it may use, the bytes of a cache ``line`` and the share of ``huge_pages``; the ``kernel`` that
 #: LIKWID's counters looked at; HPCG's ``kernels``, reference or optimised, and whether it is ``official``,
 #: having run as long as its rules demand; of npc observe the ``node`` whose port it is, one of the hosts.
 #: Every other name is a setting.
 _CIRCUMSTANCES: Final = frozenset((
-    *_PLACEMENT, CACHED, DISTURBED, "attempt", "blas", "hosts", "kernel", "kernels", "lost", "mpi_library",
-    "node", "official", RECEIVED, REMEASURED,
+    *_PLACEMENT, CACHED, DISTURBED, "attempt", "blas", "cpus", "hosts", "huge_pages", "kernel", "kernels",
+    "line", "lost", "mpi_library", "node", "official", RECEIVED, REMEASURED,
 ))  # fmt: skip
 
 #: The variants of LIKWID's kernels: the width of their instructions, with or without fused multiply-add.

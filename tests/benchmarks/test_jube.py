@@ -145,10 +145,10 @@ def test_alone_and_in_the_suite_a_benchmark_is_the_same(benchmark: str) -> None:
 @pytest.mark.parametrize(
     ("tags", "expected"),
     [
-        ("", [*NETWORK, "stream", "likwid"]),
+        ("", [*NETWORK, "stream", "chase", "likwid"]),
         ("compute", ["likwid"]),
         ("network rdma", ["qperf", "qperf", *RDMA, *NETWORK[2:]]),
-        ("rdma memory", [*RDMA, "stream", "likwid"]),
+        ("rdma memory", [*RDMA, "stream", "chase", "likwid"]),
         ("models", ["models"]),
         ("apps", ["hpcc", "himeno", "hpcg", *["patterns"] * 3]),
     ],
@@ -208,7 +208,7 @@ def assert_of_second(scripts: Mapping[str, str], count: int) -> None:
 @pytest.mark.slow
 def test_a_second_platform_is_used_for_the_whole_suite(tmp_path: Path, second: Path) -> None:
     run_jube("jube.yml", tmp_path / "runs", "--include-path", second)
-    assert_of_second(job_scripts(tmp_path / "runs/000000"), 9)
+    assert_of_second(job_scripts(tmp_path / "runs/000000"), 10)
     assert "second" in (tmp_path / "runs/000000/workpackages.xml").read_text()
 
 
@@ -229,6 +229,7 @@ SMALL_JOBS = {
     "perftest": 2,
     "osu": 2,
     "stream": 1,
+    "chase": 1,
     "likwid": 1,
     "hpcc": 1,
     "himeno": 1,
@@ -362,17 +363,17 @@ def test_jubes_own_platform_makes_right_job_scripts_of_the_whole_suite(tmp_path:
     path = slurm(tmp_path / "bin", "#!/bin/sh\ntouch ready\necho Submitted batch job 1\n")
     run_jube("jube.yml", tmp_path / "runs", "--include-path", FOREIGN, PATH=path, NPC_CORES="20")
     scripts = job_scripts(tmp_path / "runs/000000")
-    assert len(scripts) == 9
+    assert len(scripts) == 10
     for name, script in scripts.items():
         assert not re.search(r"#[A-Z_]{3,}#", script), name
         assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
         step = name.partition("_")[2]
-        alone = step in ("stream", "likwid")
+        alone = step in ("stream", "chase", "likwid")
         assert f"#SBATCH --nodes={1 if alone else 2}\n#SBATCH --ntasks={1 if alone else 2}\n" in script
         assert f"#SBATCH --cpus-per-task={20 if alone else 1}\n" in script
         (line,) = (line for line in script.splitlines() if "srun " in line)
         before, after = line.split("srun ")
-        assert ("npc sample" in before) == (step in ("osu", "stream", "likwid"))
+        assert ("npc sample" in before) == (step in ("osu", "stream", "chase", "likwid"))
         assert ("/npb --servercmd" in after) == (step in ("qperf", "sockperf", "iperf3"))
 
 

@@ -191,6 +191,8 @@ def _bound_text(tightest: Bound, network: Link | None, memory_known: bool) -> st
         "memory": "beyond only by fewer bytes a FLOP (blocking, smaller types) or faster memory",
         "network": "beyond only by fewer bytes between nodes, larger messages or a faster link",
     }[ceiling.kind]
+    if tightest.theoretical:
+        beyond = "as far as the cores hold the clock that platform.toml gives"
     room = f"Up to there it can become {faster} times as fast, {beyond}."
     if name == _LIBRARY:
         room = f"Up to there it can become {faster} times as fast; a library's rate is no hard limit."

@@ -137,7 +137,7 @@ def compose(roofline: Roofline) -> Scene | None:
     x, y = _window(peaks + [ceiling.high for ceiling in compute if ceiling.high is not None], slopes)
     x, y = (
         _around(x, [place for mark in marks for place in (mark.x, *(x for x, *_ in mark.runs))]),
-        _around(y, [mark.y for mark in marks]),
+        _around(y, [place for mark in marks for place in (mark.y, *(y for _, y, _ in mark.runs))]),
     )
     strokes = _strokes(roofline)
     roof = max(peaks)

@@ -18,8 +18,8 @@ _WINDOWED: Final = "interval between messages"
 
 BENCHMARKS: Final[tuple[Benchmark, ...]] = (
     Benchmark("osu", (
-        Step(name="osu", tags=("network",), commands=("osu_latency", "mpirun"), jobs=2, launches=9,
-             seconds=0.8, nodes=(2,), measures="MPI latency, bandwidth, collectives",
+        Step(name="osu", tags=("network",), commands=("osu_latency", "mpirun"), jobs=2, launches=2,
+             seconds=2.0, nodes=(2,), measures="MPI latency, bandwidth, collectives",
              sizes=(("osu_max_size", "1048576"),)),
     ), (
         Test("osu_latency", "latency", "mpi", _PING_PONG, "MPI half round trip", "send"),
@@ -100,12 +100,14 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
         Test("*", layer="rdma"),
     )),
     Benchmark("qperf", (
-        Step(name="qperf", tags=("network",), commands=("qperf", "mpirun"), jobs=2, launches=4, seconds=2.0,
-             nodes=(2,), measures="TCP and UDP bandwidth and latency",
-             sizes=(("qperf_bandwidth_sizes", "4K,60K"), ("qperf_latency_sizes", "1,4K"))),
-        Step(name="qperf over RDMA", tags=("rdma",), commands=("qperf", "mpirun"), jobs=2, launches=12,
-             seconds=1.0, nodes=(2,), measures="RDMA bandwidth and latency",
-             sizes=(("qperf_rdma_bandwidth_sizes", "64K,1M"), ("qperf_rdma_latency_sizes", "1,4K"))),
+        Step(name="qperf", tags=("network",), commands=("qperf", "mpirun"), jobs=3, launches=2, swept=5,
+             seconds=2.0, nodes=(2,), measures="TCP and UDP bandwidth and latency, TCP over the size",
+             sizes=(("qperf_bandwidth_sizes", "60K"), ("qperf_latency_sizes", "1"),
+                    ("qperf_sweep_sizes", "16,256,1K,4K,32K"))),
+        Step(name="qperf over RDMA", tags=("rdma",), commands=("qperf", "mpirun"), jobs=3, launches=12,
+             swept=10, seconds=1.0, nodes=(2,), measures="RDMA bandwidth and latency",
+             sizes=(("qperf_rdma_bandwidth_sizes", "64K,1M"), ("qperf_rdma_latency_sizes", "1,4K"),
+                    ("qperf_sweep_sizes", "16,256,1K,4K,32K"))),
     ), (
         Test("tcp_lat", "latency", "tcp", _PING_PONG, "TCP half round trip"),
         Test("tcp_bw", "bandwidth", "tcp", _WINDOWED, "TCP bandwidth", sender="client"),
@@ -139,9 +141,9 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
         Test("*", layer="rdma"),
     )),
     Benchmark("sockperf", (
-        Step(name="sockperf", tags=("network",), commands=("sockperf", "mpirun"), jobs=2, launches=3,
-             seconds=3.2, nodes=(2,), measures="TCP latency with percentiles, throughput",
-             sizes=(("sockperf_latency_sizes", "14,1K"), ("sockperf_throughput_sizes", "64000"))),
+        Step(name="sockperf", tags=("network",), commands=("sockperf", "mpirun"), jobs=2, launches=1,
+             swept=4, seconds=3.2, nodes=(2,), measures="TCP latency with percentiles, throughput",
+             sizes=(("sockperf_latency_sizes", "14"), ("sockperf_throughput_sizes", "16,256,4K,32K"))),
     ), (
         Test("tcp_ping_pong", "latency", "tcp", _PING_PONG, "TCP half round trip"),
         Test("udp_ping_pong", "latency", "udp", _PING_PONG, "UDP half round trip", lossy=True),
@@ -186,7 +188,7 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
     )),
     Benchmark("likwid", (
         Step(name="likwid", tags=("compute", "memory"), commands=("likwid-bench",), jobs=1, launches=6,
-             fixed=24, seconds=1.4, nodes=(1,), measures="peak FLOP/s, bandwidth of caches and memory"),
+             seconds=1.4, nodes=(1,), measures="peak FLOP/s, bandwidth of caches and memory"),
     ), (
         Test("peakflops*", "flops", "compute", quantity="peak"),
         Test("peakflops*"),

@@ -17,6 +17,8 @@ Timing = Literal["", "half round trip", "interval between messages", "stream", "
 Sender = Literal["", "client", "server"]
 #: Of each job: the job script, `npc environment`, a compiler; JUBE itself.
 JOB_S: Final = 4.0
+#: Of each size of a sweep, by default: ``sweep_samples`` of ``benchmarks/npc.xml``.
+SWEEP_SAMPLES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ class Step:
     tags: any of them runs it. commands: tools
     (`npc.machine.tools`) that it needs; without them it is unavailable at once. site: settings that name a
     site's build of the first command, where no package brings it. jobs: workpackages. launches: of one
-    sample, all jobs together. fixed: launches that do not depend on the number of samples. seconds: of one
+    sample, all jobs together. swept: launches that are made `SWEEP_SAMPLES` times at most. seconds: of one
     launch. nodes: numbers of nodes that it runs on. measures: in words. sizes: setting and default of its
     messages, arrays or problem. scales: the setting of its nodes, if it has one; on n times as many nodes a
     launch takes n^growth times as long.
@@ -75,13 +77,17 @@ class Step:
     measures: str
     sizes: tuple[tuple[str, str], ...] = ()
     site: tuple[str, ...] = ()
-    fixed: int = 0
+    swept: int = 0
     scales: str = ""
     growth: float = 0.0
 
     def duration(self, samples: int) -> float:
         """Seconds of all its jobs, one after another."""
-        return self.jobs * JOB_S + (self.launches * samples + self.fixed) * self.seconds
+        return self.jobs * JOB_S + self.launches_of(samples) * self.seconds
+
+    def launches_of(self, samples: int) -> int:
+        """Launches of that many samples."""
+        return self.launches * samples + self.swept * min(samples, SWEEP_SAMPLES)
 
     def on(self, nodes: int) -> Step:
         """What it is on a machine of `nodes` nodes: run on all of them as well, if it can."""

@@ -154,7 +154,7 @@ def _text(plan: Plan) -> str:
         gone = set(step.commands) & plan.machine.missing
         expected = "unavailable" if gone else format_duration(step.duration(plan.samples))
         nodes = dict.fromkeys(str(min(number, plan.machine.nodes)) for number in step.nodes)
-        launches = str(step.launches * plan.samples + step.fixed)
+        launches = str(step.launches_of(plan.samples))
         sizes = "; ".join(dict(step.sizes).values()) or "–"
         tags, jobs = "/".join(step.tags), str(step.jobs)
         rows.append((step.name, tags, ", ".join(nodes), jobs, launches, expected, sizes, step.measures))

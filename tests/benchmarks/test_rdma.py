@@ -35,6 +35,7 @@ SETTINGS = {
     "NPC_RDMA_GID_INDEX": "1",
     "NPC_RDMA_INTERFACE": "roce",
     "NPC_QPERF_RDMA_CM": "yes",
+    "NPC_QPERF_KINDS": "rdma_bandwidth,rdma_latency",
     "NPC_QPERF_RDMA_BANDWIDTH_SIZES": "4K",
     "NPC_QPERF_RDMA_LATENCY_SIZES": "16",
     # With the header that RoCE demands and qperf does not send (`DATAGRAMS`): over RoCE it is no default.

@@ -18,6 +18,7 @@ NPC = Path(sys.executable).with_name("npc")
 #: Settings that measure next to nothing, but everything.
 SMALL = {
     "NPC_SAMPLES": "1",
+    "NPC_QPERF_SWEEP_SIZES": "16",
     "NPC_QPERF_BANDWIDTH_SIZES": "16K",
     "NPC_QPERF_BANDWIDTH_TESTS": "tcp_bw",
     "NPC_QPERF_LATENCY_SIZES": "1K",

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from npc.machine.sysfs import parse_cpus
 from npc.records.units import format_quantity
 from observe.counters import RECEIVED, SENT, passed
 from observe.monitoring import Calls, Flow, read_calls, read_flows
@@ -45,12 +46,14 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One host: its ranks, how long the program ran there, and its ports."""
+    """One host: its ranks, how long the program ran there, its ports, and the CPUs of each rank (Linux CPU
+    lists, in the order of the ranks)."""
 
     host: str
     ranks: int
     seconds: float
     ports: tuple[Port, ...]
+    cpus: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +133,7 @@ def read_observation(
         *_uncounted(profiles, placed),
         *(f"{node.host} {port.name}: {port.note}" for node in nodes for port in node.ports if port.note),
         *_foreign(nodes, messages),
+        *(note for host, ranks in sorted(by_host.items()) for note in _crowded(host, ranks)),
     ]
     counted = _counted(by_host)
     return Observation(tuple(command), reported or {}, total, nodes, messages, tuple(notes), counted)
@@ -155,7 +159,8 @@ def _node(host: str, ranks: Sequence[Mapping[str, Any]]) -> Node:
         notes = dict.fromkeys(note for note in (received.note, sent.note) if note)
         ports.append(Port(name, received.bytes, sent.bytes, background, "; ".join(notes)))
     ports += [Port(name, None, None, 0.0, "it went down meanwhile") for name in before if name not in after]
-    return Node(host, len(ranks), last["end"]["time"] - first["begin"]["time"], tuple(ports))
+    cpus = tuple(rank["cpus"] for rank in sorted(ranks, key=lambda rank: rank["rank"]) if "cpus" in rank)
+    return Node(host, len(ranks), last["end"]["time"] - first["begin"]["time"], tuple(ports), cpus)
 
 
 def _counted(by_host: Mapping[str, Sequence[Mapping[str, Any]]]) -> Counted | None:
@@ -221,6 +226,18 @@ def _uncounted(profiles: Sequence[Path], placed: Mapping[int, str]) -> Iterable[
         )
     if counted and silent:
         yield f"{len(silent)} of {len(placed)} ranks left no count of MPI's: its bytes are a lower bound"
+
+
+def _crowded(host: str, ranks: Sequence[Mapping[str, Any]]) -> Iterable[str]:
+    """Ranks of a host with fewer CPUs than they have threads of OpenMP (OMP_NUM_THREADS)."""
+    bound = [rank for rank in ranks if "cpus" in rank]
+    tight = [rank for rank in bound if len(parse_cpus(rank["cpus"])) < rank["threads"]]
+    if tight:
+        rank = min(tight, key=lambda rank: rank["rank"])
+        yield (
+            f"{host}: {len(tight)} of {len(ranks)} ranks have fewer CPUs than threads "
+            f"(rank {rank['rank']}: CPU {rank['cpus']} for {rank['threads']} threads)"
+        )
 
 
 def _foreign(nodes: Sequence[Node], messages: Messages | None) -> Iterable[str]:

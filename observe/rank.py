@@ -6,7 +6,8 @@ GROUP is one of LIKWID's, whose FLOP the first rank of each node counts, or an e
 rank counts itself, or ``-``.
 
 The rank runs as a child with this process's environment, standard streams and binding, so MPI's start-up
-protocol finds what it expects. Meanwhile this process sleeps in waitpid(2). Signals are passed on; the exit
+protocol finds what it expects. The CPUs that the launcher has bound it to are kept; what a library binds
+later is not seen. Meanwhile this process sleeps in waitpid(2). Signals are passed on; the exit
 code, or the signal that ended the rank, is handed back. What was read goes to ``FOLDER/HOST.RANK.json``.
 Only the standard library, since it starts once for every rank.
 """
@@ -26,6 +27,7 @@ if not __package__:  # started by its path
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from npc.machine.processes import RANK, RANKS, die_with_parent, told
+from npc.machine.sysfs import format_cpus
 from observe.counters import read_counters
 
 if TYPE_CHECKING:
@@ -62,6 +64,8 @@ def main(arguments: list[str]) -> int:
         "host": socket.gethostname(),
         "rank": told(RANK) or 0,
         "ranks": told(RANKS) or 1,
+        "cpus": format_cpus(os.sched_getaffinity(0)),
+        "threads": told(("OMP_NUM_THREADS",)) or 1,
         "idle": idle,
         "begin": begin,
         "end": end,

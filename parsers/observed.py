@@ -10,10 +10,13 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from npc.machine.sysfs import format_cpus, parse_cpus
 from npc.records.reading import OK, Reading, failed
 
 CASE: Final = "observed"
 SCHEMA: Final = 1
+#: More ranks on a node are not listed one by one, nor more kinds of nodes.
+_MOST_LISTED: Final = 8
 _PRECISIONS: Final = {"FLOPS_SP": {"precision": "single"}, "FLOPS_HP": {"precision": "half"}}
 
 
@@ -26,6 +29,33 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
         yield from list(_readings(document))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         yield failed(CASE, "traffic", f"not an observation: {error!r}")
+
+
+def rank_cpus(text: str) -> str:
+    """The CPUs that the launcher has bound the ranks of a node to, in the order of the ranks; empty where an
+    observation does not tell.
+
+    ``0-9 10-19``; ``2 x 0-19`` where all ranks have the same; ``128 ranks, 1 each of 0-127`` of many; nodes
+    that differ with ``; `` between them.
+    """
+    try:
+        nodes = [tuple(node.get("cpus", ())) for node in json.loads(text)["nodes"]]
+        found = [_layout(each) for each in dict.fromkeys(nodes) if each]
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return ""
+    return "; ".join(found[:_MOST_LISTED] + ["…"] * (len(found) > _MOST_LISTED))
+
+
+def _layout(cpus: Sequence[str]) -> str:
+    """The CPUs of one node's ranks."""
+    if len(cpus) > 1 and len(set(cpus)) == 1:
+        return f"{len(cpus)} x {cpus[0]}"
+    if len(cpus) <= _MOST_LISTED:
+        return " ".join(cpus)
+    sets = [parse_cpus(each) for each in cpus]
+    sizes = sorted({len(each) for each in sets})
+    each = str(sizes[0]) if len(sizes) == 1 else f"{sizes[0]}-{sizes[-1]}"
+    return f"{len(cpus)} ranks, {each} each of {format_cpus(frozenset().union(*sets))}"
 
 
 def _readings(document: dict[str, Any]) -> Iterator[Reading]:

@@ -35,7 +35,7 @@ ENVIRONMENT: Final = "environment.json"
 
 #: Variables that change what MPI, OpenMP, UCX, libfabric, the loader or NPC do, or tell of the job.
 _VARIABLES: Final = re.compile(
-    r"(SLURM|PBS|LSB|OMP|KMP|GOMP|OMPI|PMIX|PRTE|MPICH|I_MPI|MPI4PY|MV2|UCX|FI|PSM2?|HFI|MLX5|NPC|JUBE)_\w+"
+    r"(SLURM|PBS|LSB|OMP|KMP|GOMP|OMPI|PMIX|PRTE|HYDRA|MPICH|I_MPI|MPI4PY|MV2|UCX|FI|PSM2?|HFI|MLX5|NPC|JUBE)_\w+"
     r"|LD_PRELOAD|LD_LIBRARY_PATH|PATH|LOADEDMODULES|VIRTUAL_ENV"
 )
 #: Kernel parameters that change speed or noise; the rest of the command line is nobody's business.

@@ -24,6 +24,8 @@ Role = Literal["setting", "qualifier", "circumstance"]
 
 #: The server's interface, between two hosts (`npc.records.launch`).
 INTERFACE: Final = "interface"
+#: The CPUs that a launcher has bound the ranks of a node to (`parsers.observed.rank_cpus`).
+RANK_CPUS: Final = "rank_cpus"
 #: The part of what a client counts as sent that npb saw arrive at the server's host.
 RECEIVED: Final = "received"
 #: Marks what a night's automatic second measurement gave (`npc.records.history`).
@@ -54,7 +56,7 @@ _QUALIFIERS: Final = frozenset((
 #: Every other name is a setting.
 _CIRCUMSTANCES: Final = frozenset((
     *_PLACEMENT, CACHED, DISTURBED, "attempt", "blas", "cpus", "hosts", "huge_pages", "kernel", "kernels",
-    "line", "lost", "mpi_library", "node", "official", RECEIVED, REMEASURED,
+    "line", "lost", "mpi_library", "node", "official", RANK_CPUS, RECEIVED, REMEASURED,
 ))  # fmt: skip
 
 #: The variants of LIKWID's kernels: the width of their instructions, with or without fused multiply-add.

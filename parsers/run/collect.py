@@ -11,6 +11,7 @@ import re
 import shutil
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Final
@@ -21,7 +22,9 @@ from npc.records.build import Origin, record_of_failure, records_of, unread
 from npc.records.launch import LAUNCHES, Launch, Launches, read_launches
 from npc.records.reading import Reading
 from npc.records.record import Record
+from npc.records.series import RANK_CPUS
 from npc.validity.run import judge_run, platform_of
+from parsers.observed import rank_cpus
 
 ENVIRONMENT: Final = "environment.json"
 #: What `npc observe` leaves beside a launch's output.
@@ -78,10 +81,13 @@ def _records_of_folder(folder: Path, run: Path, origin: Origin, reason: str = ""
     origin = origin._replace(benchmark=origin.benchmark or launches.tool, job=launches.job)
     for launch in launches.launches:
         raw = folder / launch.raw
-        yield from records_of(launch, read_output(launches, launch), origin, raw.relative_to(run).as_posix())
         observed = raw.with_suffix(OBSERVED)
-        if launch.raw and observed.is_file():
-            readings = parsers.parse("observed", observed.read_text(encoding="utf-8", errors="replace"))
+        seen = launch.raw and observed.is_file() and observed.read_text(encoding="utf-8", errors="replace")
+        if seen and (cpus := rank_cpus(seen)):
+            launch = replace(launch, params={**launch.params, RANK_CPUS: cpus})
+        yield from records_of(launch, read_output(launches, launch), origin, raw.relative_to(run).as_posix())
+        if seen:
+            readings = parsers.parse("observed", seen)
             yield from records_of(launch, readings, origin, observed.relative_to(run).as_posix())
     missing = launches.planned - len(launches.launches)
     if missing > 0:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +21,7 @@ from tests.paths import ROOT
 pytestmark = [pytest.mark.slow, pytest.mark.slurm]
 
 FOREIGN = Path("/usr/share/doc/jube/platform/slurm")
+MPIS = Path(sys.prefix) / "share/npc/mpi"
 #: MPI's busy waiting shares two cores with everything else here.
 TINY = {**SMALL, "NPC_OSU_MAX_SIZE": "4", "NPC_ENV": "export OMPI_MCA_mpi_yield_when_idle=1"}
 
@@ -103,14 +106,66 @@ def test_the_network_benchmarks_run_on_two_nodes_and_their_bytes_cross_the_link(
         assert " OverSubscribe=NO " in shown, "and with whole nodes to themselves"
 
 
-@pytest.mark.parametrize("starter", ["srun --mpi=pmix", "mpirun"])
-def test_npb_runs_under_both_starters(cluster: Cluster, tmp_path: Path, starter: str) -> None:
+def test_npb_runs_under_both_starters(cluster: Cluster, tmp_path: Path) -> None:
+    starters = ("srun --mpi=pmix", "mpirun")
     done = run(
-        cluster, "benchmarks/iperf3/benchmark.xml", tmp_path, "platforms/slurm", NPC_MPI_STARTER=starter
-    )
+        cluster, "benchmarks/iperf3/benchmark.xml", tmp_path, "platforms/slurm",
+        NPC_MPI_STARTER=";;".join(starters),
+    )  # fmt: skip
     assert done.code == 0
-    assert f"\n {starter} -n 2 " in next(iter(job_scripts(done.folder).values()))
+    for starter, script in zip(starters, job_scripts(done.folder).values(), strict=True):
+        assert f"\n {starter} -n 2 " in script
     assert {(record.status, record.hosts) for record in done.records} == {("ok", ("n1", "n2"))}
+    assert len(done.jobs) == len({record.job for record in done.records}) == 2
+
+
+#: Says where its threads may run, and leaves the beginning of a result for npc sample to see.
+THREADS = r"""
+#define _GNU_SOURCE
+#include <omp.h>
+#include <sched.h>
+#include <stdio.h>
+int main(void)
+{
+    FILE *report = fopen("HPCG-Benchmark_.txt", "w");
+    fputs("Final Summary::HPCG result is not looked for here\n", report);
+    fclose(report);
+#pragma omp parallel
+#pragma omp critical
+    {
+        cpu_set_t set;
+        sched_getaffinity(0, sizeof set, &set);
+        for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+            if (CPU_ISSET(cpu, &set))
+                printf("thread %d of %d on CPU %d\n", omp_get_thread_num(), omp_get_num_threads(), cpu);
+    }
+    return 0;
+}
+"""
+
+
+def test_every_thread_of_a_rank_has_a_core_whichever_mpi_starts_it(tmp_path: Path) -> None:
+    """One rank on each of two nodes with two threads: a launcher's own way would be one core for both."""
+    (tmp_path / "xhpcg.c").write_text(THREADS)
+    compiled = ["gcc", "-fopenmp", "-o", tmp_path / "xhpcg", tmp_path / "xhpcg.c"]
+    subprocess.run(compiled, check=True, timeout=60)
+    hydra = [path for path in (MPIS / "mpich", MPIS / "impi") if path.is_dir()]
+    starters = ["mpirun", "srun --mpi=pmix", *(f"{path}/bin/mpirun" for path in hydra)]
+    intel = f"export I_MPI_ROOT={MPIS}/impi LD_LIBRARY_PATH={MPIS}/impi/lib:{MPIS}/impi/lib/libfabric"
+    settings = {
+        "NPC_HPCG_PREFIX": str(tmp_path), "NPC_HPCG_TASKS": "1", "NPC_HPCG_THREADS": "2",
+        "NPC_MPI_STARTER": ";;".join(starters), "NPC_ENV": intel, "NPC_HPCG_NODES": "2",
+        "NPC_MAPPING": "ppr:1:socket",
+    }  # fmt: skip
+    with Cluster(nodes=2, extra_conf={"TaskPlugin": "task/affinity"}) as two:  # srun binds by it
+        done = run(two, "benchmarks/hpcg/benchmark.xml", tmp_path / "runs", "platforms/slurm", **settings)
+    assert done.code == 0
+    places = ["thread 0 of 2 on CPU 0", "thread 1 of 2 on CPU 1"]
+    for work, starter in zip(sorted(done.folder.glob("*_hpcg/work")), starters, strict=True):
+        printed = (work / "launches/raw/0000.err").read_text()
+        assert sorted(printed.splitlines()) == sorted(2 * places), starter
+    told = {(r.params["rank_cpus"], r.params["mapping"]) for r in done.records if r.case == "observed"}
+    assert told == {("0-1", "ppr:1:socket")}
 
 
 def test_a_starter_whose_ranks_do_not_find_each_other_is_a_failure_with_its_reason(

@@ -25,6 +25,7 @@ from observe.flop_counters import NoCounters, counted_flop
 from observe.launcher import UnknownProgram, program_index
 from observe.monitoring import read_calls, read_flows
 from observe.observation import Counted, Node, Observation, read_observation, to_document
+from parsers.observed import rank_cpus
 from tests.lab.cluster import Cluster
 from tests.lab.in_process import npc
 from tests.lab.npb_job import MPI_ENVIRONMENT
@@ -184,6 +185,8 @@ def seen(
     received: tuple[int, int, int],
     seconds: float = 1.0,
     counted: Mapping[str, Any] | None = None,
+    cpus: str = "0",
+    threads: int = 1,
 ) -> None:
     """What a rank leaves: counters 0.3 s before it began, when it began, and when it ended."""
 
@@ -194,6 +197,7 @@ def seen(
     rank_file = {
         "host": host, "rank": rank, "ranks": of, "idle": at(0.0, idle), "begin": at(0.3, begin),
         "end": at(0.3 + seconds, end), "status": 0, "counted": counted,
+        "cpus": cpus, "threads": threads,
     }  # fmt: skip
     (folder / f"{host}.{rank}.json").write_text(json.dumps(rank_file))
 
@@ -265,6 +269,26 @@ def test_counters_that_cannot_be_had_are_unavailable_and_the_program_runs(tmp_pa
     assert flop.value is None and flop.params["counters"] == "NO_SUCH_GROUP"
     assert flop.status.startswith("unavailable: no counters of NO_SUCH_GROUP on ")
     assert f"counted: {flop.status.removeprefix('unavailable: ')}" in ended.stderr
+
+
+def test_where_ranks_were_bound_is_told_in_their_order_and_what_has_too_few_cpus(tmp_path: Path) -> None:
+    def told(cpus: Mapping[str, list[str]], threads: int = 1) -> tuple[str, list[str]]:
+        for path in tmp_path.glob("*.json"):
+            path.unlink()
+        for host, each in cpus.items():
+            for rank, bound in enumerate(each):
+                seen(tmp_path, host, rank, len(each), (0, 0, 1), cpus=bound, threads=threads)
+        observation = read_observation(tmp_path, ["app"])
+        crowded = [note for note in observation.notes if "fewer CPUs" in note]
+        return rank_cpus(json.dumps(to_document(observation))), crowded
+
+    sockets = [f"{core}" for core in range(12)]
+    assert told({"n1": ["0-9", "10-19"], "n2": ["0-9", "10-19"]}, 10) == ("0-9 10-19", [])
+    assert told({"n1": ["0-19", "0-19"], "n2": ["0", "1"]}) == ("2 x 0-19; 0 1", [])
+    assert told({"n1": sockets}) == ("12 ranks, 1 each of 0-11", []), "as rank 10 comes after rank 9"
+    crowd = "n1: 2 of 2 ranks have fewer CPUs than threads (rank 0: CPU 1 for 4 threads)"
+    assert told({"n1": ["1", "0"]}, 4) == ("1 0", [crowd])
+    assert rank_cpus('{"nodes": [{"host": "n1"}]}') == rank_cpus("{}") == rank_cpus("") == ""
 
 
 def test_a_node_s_bytes_span_its_first_and_its_last_rank(tmp_path: Path) -> None:

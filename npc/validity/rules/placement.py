@@ -11,6 +11,7 @@ from typing import Final
 from npc.machine.sysfs import parse_cpus
 from npc.records.launch import Launch
 from npc.records.record import Record
+from npc.records.series import RANK_CPUS
 from npc.validity.rule import Circumstances, rule
 
 #: The option --oversubscribe by Open MPI's variables, of version 4 and of 5, and what of them switches it on.
@@ -47,8 +48,26 @@ def oversubscribed(records: Sequence[Record], circumstances: Circumstances) -> I
                 "while ranks wait, which costs a hundredfold of a small message's latency"
             )
             yield place, reason
+        elif threads.isdecimal() and (bound := _bound_to(record)) and int(threads) > bound:
+            yield place, f"{threads} threads of a rank on {bound:.3g} CPUs of its own: they took turns"
         elif threads.isdecimal() and record.nodes == 1 and int(threads) * (ranks or 1) > cpus:
             yield place, f"{int(threads) * (ranks or 1)} threads on {cpus} CPUs: they took turns"
+
+
+def _bound_to(record: Record) -> float:
+    """The CPUs of the rank that has fewest to itself (`parsers.observed.rank_cpus`); 0 where nobody tells."""
+    found = []
+    for layout in record.params.get(RANK_CPUS, "").split("; "):
+        try:
+            if many := re.fullmatch(r"(\d+) x (\S+)", layout):
+                found.append(len(parse_cpus(many[2])) / int(many[1]))
+            elif many := re.fullmatch(r"(\d+) ranks, (\d+)(?:-\d+)? each of (\S+)", layout):
+                found.append(min(int(many[2]), len(parse_cpus(many[3])) / int(many[1])))
+            else:
+                found += [len(parse_cpus(each)) for each in layout.split()]
+        except ValueError:
+            continue
+    return min(found, default=0)
 
 
 @rule(

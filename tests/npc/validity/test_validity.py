@@ -491,6 +491,32 @@ def test_more_threads_than_cpus_take_turns() -> None:
 
 
 @pytest.mark.parametrize(
+    ("bound", "caught"),
+    [
+        ("0-9 10-19", False),
+        ("0 1", True),
+        ("0-9 10-11; 0-9 10-19", True),
+        ("2 x 0-19", False),
+        ("2 x 0-9", True),
+        ("16 ranks, 10 each of 0-159", False),
+        ("16 ranks, 1-2 each of 0-31", True),
+        ("who knows", False),
+    ],
+)
+def test_ten_threads_of_a_rank_need_ten_cpus_of_its_own(bound: str, caught: bool) -> None:
+    hpcg = record(
+        "hpcg",
+        "HPCG",
+        "flops",
+        1e9,
+        nodes=2,
+        hosts=("n1", "n2"),
+        params={"threads": "10", "rank_cpus": bound},
+    )
+    assert ("oversubscribed" in found(hpcg, limits={"cpus": 160})) is caught
+
+
+@pytest.mark.parametrize(
     ("mpi", "name", "value", "caught"),
     [
         ("openmpi", "OMPI_MCA_rmaps_base_oversubscribe", "1", True),

@@ -95,8 +95,12 @@ class Fits:
 
 
 def fit_records(records: Sequence[Record]) -> Fits:
-    """Fit all models that apply. Records that are not ``ok`` are not used."""
-    return replace(fit_series(find_series(records), _reduction(records)), disturbed=in_words(records))
+    """Fit all models that apply. Records that are not ``ok`` are not used; where there is no sweep among
+    them, `Fits.rest` measures a ping-pong."""
+    found = fit_series(find_series(records), _reduction(records))
+    platform = records[0].platform if records else "localhost"
+    rest = found.rest if found.fits or found.rest else (measures("osu", "half round trip", platform),)
+    return replace(found, disturbed=in_words(records), rest=rest)
 
 
 def fit_series(series: Sequence[SweepTimes], reduction: float | None = None) -> Fits:
@@ -141,7 +145,7 @@ def fit_series(series: Sequence[SweepTimes], reduction: float | None = None) -> 
 
 
 def _rest(series: Sequence[SweepTimes], skipped: Mapping[str, str]) -> Iterator[str]:
-    """The commands that measure what was skipped; a ping-pong where there is no sweep at all."""
+    """The commands that measure what was skipped."""
     for each in series:
         source, reason = each.source, skipped.get(each.source.name)
         if reason == NO_PING_PONG:
@@ -150,8 +154,6 @@ def _rest(series: Sequence[SweepTimes], skipped: Mapping[str, str]) -> Iterator[
             yield measures(source.benchmark, _PATTERNS[source.case.partition("_")[0]], source.platform)
         elif reason and each.kind != "collective":
             yield measures(source.benchmark, each.kind, source.platform)
-    if not series:
-        yield measures("osu", "half round trip", "localhost")
 
 
 def _with_rivals(fit: Fit, messages: Mapping[Source, Believed]) -> Iterator[Comparison]:

@@ -101,7 +101,7 @@ def test_what_is_no_half_round_trip_is_not_fitted(tmp_path: Path, changes: dict[
     result = run(fit, saved(tmp_path, records))
     assert result.exit_code == 1
     assert "none of the 120 records is part of a sweep over the message size" in result.stderr
-    assert "This measures one:\n  npc characterise --benchmark osu --set osu_kinds=pt2pt" in result.stderr
+    assert "This measures one:\n  npc characterise --benchmark osu --platform fuchs --set" in result.stderr
 
 
 def test_the_bandwidth_of_a_ping_pong_is_not_taken_for_a_stream(tmp_path: Path) -> None:

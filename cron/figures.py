@@ -7,7 +7,7 @@ As figures 6 to 8 and 9 of Bartelheimer, Zhu, Neuwirth (2023).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -174,14 +174,19 @@ def _chart(courses: Sequence[Course], keys: Sequence[Series], x: Axis, many: boo
     return Chart(ident="", title=title, text="", x=x, y=y, traces=tuple(drawn))
 
 
-def allocation(points: Sequence[Point], path: Path, topology: Topology | None = None) -> bool:
+def allocation(
+    points: Sequence[Point],
+    path: Path,
+    topology: Topology | None = None,
+    others: Collection[str] = (),
+) -> bool:
     """Racks and their nodes, by how many nights each benchmark had them; whether there was anything to draw.
 
-    Raises OSError.
+    others: further hosts that are known. Raises OSError.
     """
     from npc.figures.allocation import allocations, maps
 
-    found = allocations(points, topology)
+    found = allocations(points, topology, others)
     if not found:
         return False
     platform = points[0].key.platform

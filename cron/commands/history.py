@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from cron.variation import Variation
     from cron.verdict import NightVerdict
+    from npc.figures.allocation import Allocation
     from npc.machine.fabric import Topology
     from npc.records.history import History, Point
     from npc.records.record import Record
@@ -63,6 +64,7 @@ def history(
 
     from cron.series import matches
     from cron.variation import variations
+    from npc.figures.allocation import allocations
     from npc.machine.fabric import load
     from npc.records.history import History
     from npc.records.record import OK
@@ -73,6 +75,7 @@ def history(
     status_line.show(f"reading {past.folder}")
     every = list(past.points())
     points = [point for point in every if matches(pattern, point.key)]
+    hosts = {host for placed in {point.hosts for point in every} for host in placed}
     found = [] if replay else variations(points, status_line.show)
     status_line.show("")
     for problem in past.problems[:_PROBLEMS]:
@@ -86,9 +89,9 @@ def history(
     if replay:
         _replay(past, _verdicts(past, every, platform, fabric), pattern, as_json)
     else:
-        _print(past, found, points, platform, fabric, as_json)
+        _print(past, found, allocations(points, fabric, hosts), platform, as_json)
     if figures:
-        for path in _draw(points, _verdicts(past, every, platform, fabric), figures, fabric):
+        for path in _draw(points, _verdicts(past, every, platform, fabric), figures, fabric, hosts):
             click.echo(f"drawn: {path}", err=True)
 
 
@@ -149,9 +152,8 @@ def _replay(past: History, verdicts: Iterable[NightVerdict], pattern: str, as_js
 def _print(
     past: History,
     found: Sequence[Variation],
-    points: Sequence[Point],
+    nodes: Sequence[Allocation],
     platform: str,
-    fabric: Topology | None,
     as_json: bool,
 ) -> None:
     """Print level, spread and time variance of each series, shares of the nominal limits and of the
@@ -159,11 +161,9 @@ def _print(
     import json
 
     from npc.columns import columns
-    from npc.figures.allocation import allocations
     from roofline.peak_share import peak_table
 
     shares, peaks = _shares(past, platform, {variation.key for variation in found})
-    nodes = allocations(points, fabric)
     if not as_json:
         lines = [_table(found), *map(_share, shares)]
         if peaks:
@@ -182,7 +182,8 @@ def _print(
         ],
         "applications": [each.as_json() for each in peaks],
         "nodes": [
-            {"benchmark": each.benchmark, "seen": len(each.nights), "known": each.known} for each in nodes
+            {"benchmark": each.benchmark, "seen": len(each.nights), "known": len(each.known)}
+            for each in nodes
         ],
     }
     click.echo(json.dumps(plain, indent=1, ensure_ascii=False))
@@ -244,14 +245,18 @@ def _table(found: Sequence[Variation]) -> str:
 
 
 def _draw(
-    points: Sequence[Point], verdicts: Iterable[NightVerdict], folder: Path, topology: Topology | None
+    points: Sequence[Point],
+    verdicts: Iterable[NightVerdict],
+    folder: Path,
+    topology: Topology | None,
+    hosts: Collection[str],
 ) -> Iterator[Path]:
     """The pictures: each benchmark over the nights, which nodes they had, and how good these were."""
     from cron.figures import allocation, health, over_nights
 
     folder.mkdir(parents=True, exist_ok=True)
     yield from over_nights(points, folder, verdicts)
-    if allocation(points, folder / "allocation.png", topology):
+    if allocation(points, folder / "allocation.png", topology, hosts):
         yield folder / "allocation.png"
     if health(points, folder / "nodes.png", topology):
         yield folder / "nodes.png"

@@ -24,16 +24,16 @@ _SPARSE: Final = 2
 
 
 class Allocation(NamedTuple):
-    """How often a benchmark had each node. nights: by node that it had, how many. known: how many nodes there
-    are as far as anybody knows: those of the topology and those that any benchmark had."""
+    """How often a benchmark had each node. nights: by node that it had, how many. known: all nodes as far as
+    anybody knows: those of the topology and those that any benchmark had."""
 
     benchmark: str
     nights: Mapping[str, int]
-    known: int
+    known: frozenset[str]
 
     def __str__(self) -> str:
         """``himeno: 112 of 178 nodes``."""
-        return f"{self.benchmark}: {len(self.nights)} of {self.known} nodes"
+        return f"{self.benchmark}: {len(self.nights)} of {len(self.known)} nodes"
 
 
 class NodesHad:
@@ -47,35 +47,43 @@ class NodesHad:
         for host in hosts:
             self._runs[benchmark][host].add(run)
 
-    def allocations(self, topology: Topology | None = None) -> list[Allocation]:
-        """That of every benchmark and, where they are several, of all; none where no record names a host."""
+    def allocations(self, topology: Topology | None = None, others: Collection[str] = ()) -> list[Allocation]:
+        """That of every benchmark and, where they are several, of all; none where no record names a host.
+
+        others: further hosts that are known.
+        """
+
+        def node(host: str) -> str:
+            return topology.name(host) if topology else host
+
         found: dict[str, dict[str, set[str]]] = {}
         for benchmark, hosts in sorted(self._runs.items()):
             for name in (benchmark, ALL) if len(self._runs) > 1 else (benchmark,):
                 for host, runs in hosts.items():
-                    node = topology.name(host) if topology else host
-                    found.setdefault(name, {}).setdefault(node, set()).update(runs)
+                    found.setdefault(name, {}).setdefault(node(host), set()).update(runs)
         everything = found.pop(ALL, None)
         found |= {ALL: everything} if everything else {}
-        seen = {host for hosts in found.values() for host in hosts}
-        known = len(seen | topology.nodes if topology else seen)
+        known = frozenset(host for hosts in found.values() for host in hosts).union(map(node, others))
+        known |= topology.nodes if topology else frozenset()
         return [
             Allocation(name, {host: len(runs) for host, runs in hosts.items()}, known)
             for name, hosts in found.items()
         ]
 
 
-def allocations(points: Iterable[Point], topology: Topology | None = None) -> list[Allocation]:
+def allocations(
+    points: Iterable[Point], topology: Topology | None = None, others: Collection[str] = ()
+) -> list[Allocation]:
     """Those of a history's points."""
     had = NodesHad()
     for benchmark, run, hosts in {(point.key.benchmark, point.run, point.hosts) for point in points}:
         had.add(benchmark, run, hosts)
-    return had.allocations(topology)
+    return had.allocations(topology, others)
 
 
 def maps(found: Sequence[Allocation], topology: Topology | None = None) -> list[Grid]:
     """A map for each; racks are columns."""
-    hosts = {host for each in found for host in each.nights} | (topology.nodes if topology else set())
+    hosts = frozenset[str]().union(*(each.known for each in found))
     columns = racks(hosts, topology)
     blocks = all(name in members for name, members in columns)
     rows = _rows([members for _, members in columns], blocks)

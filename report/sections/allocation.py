@@ -101,7 +101,7 @@ def _of_history(report: Report, history: HistoryView) -> Iterator[Block]:
 def _allocated(report: Report, history: HistoryView, platform: str) -> Iterator[Block]:
     """Figure 9 of the paper: a map a benchmark, and one for all; this alone on a large machine."""
     found = history.had[platform].allocations(report.topology)
-    large = len(found) * found[-1].known > _MOST_CELLS
+    large = len(found) * len(found[-1].known) > _MOST_CELLS
     shows = f"Nodes that each benchmark had: {'; '.join(map(str, found))}."
     for each, grid in zip(found, maps(found, report.topology), strict=True):
         if each is found[-1] or not large:

@@ -116,9 +116,11 @@ def test_figure_9_counts_the_nodes_that_each_benchmark_had(points: list[Point]) 
         prefix = "rack " if topology else "node"
         assert map_of_all.columns == tuple(f"{prefix}{rack}" for rack in range(20, 38))
         assert map_of_all.rows == tuple(map(str, range(1, 11)))
-        assert len(map_of_all.cells) == everything.known
+        assert len(map_of_all.cells) == len(everything.known)
         assert sum(cell.count or 0 for cell in map_of_all.cells) == sum(everything.nights.values())
     assert str(found["himeno"]) == "himeno: 112 of 178 nodes"
+    (alone,) = allocations((point for point in points if point.key.benchmark == "qperf"), others=NODES)
+    assert str(alone) == "qperf: 38 of 178 nodes"
 
 
 def test_a_map_of_nodes_without_racks_has_blocks_and_of_two_nodes_a_column(points: list[Point]) -> None:

@@ -54,6 +54,7 @@ def _job(roofline: Roofline, nodes: int) -> Roofline:
         job_nodes=nodes,
         ceilings=tuple(map(times, ceilings)),
         kernels=tuple(map(times, roofline.kernels)),
+        dependent=None if roofline.dependent is None else times(roofline.dependent),
         theoretical={precision: peak * nodes for precision, peak in roofline.theoretical.items()},
     )
 

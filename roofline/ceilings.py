@@ -16,6 +16,9 @@ what went over the path (Treibig, Hager, arXiv 0905.0792). Some cores load and s
 another kernel is faster than the loads beyond both intervals, the ceiling's note says so. STREAM's triad is
 a second ceiling of MEM: what compiled code with write allocates reaches. The other kernels are kept beside.
 
+Latency: of each memory level, from the pointer chase, and what that of main memory leaves of its bandwidth
+where loads wait for each other (`roofline.latency`).
+
 Network: one ceiling a tool, test, number of nodes and interface, of one direction; the whole curve over the
 message size is kept, since an application that sends 1 KiB messages does not see the ceiling at 4 MiB.
 """
@@ -27,7 +30,7 @@ import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, Final, TypeVar
 
 from npc import catalogue
@@ -49,6 +52,8 @@ _ABOVE_NOMINAL: Final[Mapping[Kind, str]] = {
     "network": "above its nominal limit, which cannot be: one of the two has a wrong unit",
 }
 _LEVEL: Final = re.compile(r"L[1-9]|MEM")
+#: The least part of the memory in huge pages for which the rest does not matter.
+_HUGE: Final = 0.9
 
 E = TypeVar("E", bound=Estimate)
 #: Benchmark, case, nodes and parameters as JSON: what the samples of one measurement share.
@@ -77,6 +82,7 @@ def find_ceilings(
         if not record.ok or (not record.value and METRICS[record.metric].better != "neither")
     )
     memory, kernels = _memory(used, platform)
+    loads = list(_loads(used))
     bandwidths, latencies = _samples(_link_tests(used, "bandwidth")), _samples(_link_tests(used, "latency"))
     peaks = {precision: platform.peak_flops(precision) for precision in PRECISION_BITS} if platform else {}
     times = [record.time for record in used]
@@ -87,7 +93,8 @@ def find_ceilings(
         last=max(times, default=""),
         ceilings=(*_compute(used, platform), *memory, *_network(bandwidths, platform, message_size)),
         kernels=kernels,
-        latencies=_latencies(latencies),
+        latencies=(*_latencies(latencies), *loads),
+        dependent=_dependent(loads),
         curves=(*_curves("bandwidth", bandwidths), *_curves("latency", latencies)),
         theoretical={precision: peak for precision, peak in peaks.items() if peak is not None},
         dropped=dict(dropped),
@@ -304,6 +311,42 @@ def _latencies(measurements: _Samples) -> tuple[Estimate, ...]:
         for place, candidates in groups.items()
     }
     return tuple(sorted(_named(found), key=lambda estimate: (estimate.nodes, estimate.value)))
+
+
+def _loads(records: Iterable[Record]) -> Iterator[Estimate]:
+    """The latency of each memory level, inner levels first; of several kinds of pages the quickest."""
+    levels: defaultdict[str, list[Record]] = defaultdict(list)
+    for record in records:
+        level = record.params.get("level", "")
+        if catalogue.row_of(record).quantity == "memory latency" and _LEVEL.fullmatch(level):
+            levels[level].append(record)
+    for level, found in sorted(levels.items()):
+        variants = [samples for sizes in _samples(found).values() for samples in sizes.values()]
+        yield Estimate(name=f"{level} latency", **_measured(min(_repeated_enough(variants), key=_median)))
+
+
+def _dependent(loads: Iterable[Estimate]) -> Ceiling | None:
+    """B/s of lines out of main memory where every CPU has one load in flight; None where it is not known.
+
+    The latency is that of an idle memory, so it is an upper bound.
+    """
+    load = next((each for each in loads if each.params["level"] == "MEM"), None)
+    if load is None or not {"cpus", "line"} <= load.params.keys():
+        return None
+    cpus, line = int(load.params["cpus"]), int(load.params["line"])
+
+    def rate(seconds: float | None) -> float | None:
+        return cpus * line / seconds if seconds else None
+
+    told = {each.name: getattr(load, each.name) for each in fields(Estimate)}
+    told |= {
+        "name": "MEM dependent loads", "unit": "B/s", "value": rate(load.value), "low": rate(load.high),
+        "high": rate(load.low),
+    }  # fmt: skip
+    note = f"on {cpus} CPUs at once, each with one line of {line} B after another"
+    if float(load.params.get("huge_pages", 1)) < _HUGE:
+        note += ", and with the walks of the page table, for there were no huge pages"
+    return Ceiling(kind="memory", level="MEM", note=note, **told)
 
 
 def _curves(metric: str, measurements: _Samples) -> Iterator[Curve]:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from npc.document import plain
 from npc.statistics.medians import Summary
 from roofline.applications import Application
+from roofline.latency import one_at_a_time
 from roofline.points import bounds, verdict
 from roofline.result import Ceiling, Roofline
 
@@ -29,6 +30,7 @@ def to_document(roofline: Roofline) -> dict[str, Any]:
         "ridge_points": roofline.ridges,
         "kernels": [_ceiling(ceiling) for ceiling in roofline.kernels],
         "latencies": roofline.latencies,
+        "dependent": None if roofline.dependent is None else _ceiling(roofline.dependent),
         "curves": [
             plain(curve) | {"points": [_sized(*at) for at in curve.points]} for curve in roofline.curves
         ],
@@ -74,6 +76,7 @@ def _point(application: Application, roofline: Roofline) -> dict[str, Any]:
             {"ceiling": bound.ceiling.name, "flops": bound.flops, "share": bound.share}
             for bound in bounds(application, roofline)
         ],
+        "one_at_a_time": one_at_a_time(application, roofline),
         "verdict": verdict(application, roofline),
         "raw": sorted({run.raw for run in application.runs}),
     }

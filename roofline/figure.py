@@ -32,6 +32,13 @@ INTENSITIES: Final = (
     "memory ceilings, hollow marks: per byte at that level  ·  network ceilings (dashed), full marks: per "
     "byte on the network"
 )
+#: What the network allows an application's own messages.
+_LIMITS: Final[tuple[tuple[str, tuple[float, ...]], ...]] = (
+    ("own messages back to back", ()),
+    ("own messages one at a time", (1.5, 2.0)),
+)
+#: A bar's ends are so many times left and right of its middle.
+_HALF_BAR: Final = 1.6
 SHOWS: Final = (
     "The ceilings of one node, each the median of repeated launches: flat lines are peaks of computing, "
     "slopes are bandwidths of caches, memory and network."
@@ -74,7 +81,7 @@ def describe(
         traces=(
             *(_ceiling(line, scene, records) for line in scene.lines),
             *(_theoretical(words, peak, scene) for words, peak in scene.theoretical),
-            *(_application(point, roofline, records) for point in scene.marks),
+            *(_application(point, scene, roofline, records) for point in scene.marks),
         ),
         height=500,
         drops=tuple(_drops(scene)),
@@ -153,7 +160,7 @@ def _drops(scene: Scene) -> Iterator[Drop]:
             yield Drop(ridge.intensity, ridge.performance, words, stroke.colour)
 
 
-def _application(point: Point, roofline: Roofline, records: Records) -> Trace:
+def _application(point: Point, scene: Scene, roofline: Roofline, records: Records) -> Trace:
     """An application: its runs as dots, the trail of its nights over them, its median with its intervals."""
     application, colour = point.application, point.colour
     name = application_text(application) + (", per byte of memory" if point.memory else "")
@@ -175,12 +182,33 @@ def _application(point: Point, roofline: Roofline, records: Records) -> Trace:
     under = [Trace("", colour, marks=tuple(runs), small=True, faint=True)] if len(runs) > 1 else []
     if point.trail:
         under.append(_trail(point, name, leads))
+    under += _limits(point, scene)
     if point.bars:
         under.append(Trace("", colour, lines=tuple(point.bars), width=1.2))
     return Trace(
         name, colour, marks=(Mark(point.x, point.y, tip, leads),), shape=point.shape, under=tuple(under),
         hollow=point.memory,
     )  # fmt: skip
+
+
+def _limits(point: Point, scene: Scene) -> Iterator[Trace]:
+    """What the network allows the application's own messages, as bars above or below its mark: solid back to
+    back, dotted one at a time. The first bar of either kind has words."""
+    for kind, (words, dashes) in enumerate(_LIMITS):
+        bars = [mark for mark in scene.marks if _within(mark.limits[kind], scene)]
+        limit = point.limits[kind]
+        if point not in bars or limit is None:
+            continue
+        ends = ((point.x / _HALF_BAR, limit), (point.x * _HALF_BAR, limit))
+        tip = f"{application_text(point.application)}\n{words}: {format_quantity(limit, 'FLOP/s', 3)}"
+        notes = (Note(point.x, limit, words, False),) if point == bars[0] else ()
+        yield Trace("", point.colour, lines=(ends,), dashes=dashes, width=2.0, notes=notes, tip=tip)
+        yield Trace("", point.colour, lines=(((point.x, point.y), (point.x, limit)),), width=0.7)
+
+
+def _within(limit: float | None, scene: Scene) -> bool:
+    """Whether it lies in the picture and below the roof, where it says something."""
+    return limit is not None and scene.y[0] < limit < max(line.roof for line in scene.lines)
 
 
 def _at(name: str, words: str, x: float, y: float) -> str:

@@ -18,6 +18,7 @@ from typing import Final
 from npc.records.units import format_quantity
 from npc.validity.rules.cache import WORKING_SET
 from roofline.applications import Application
+from roofline.latency import loads_text, messages_text
 from roofline.model import attainable, message_seconds, path_limit
 from roofline.result import Ceiling, Roofline
 
@@ -153,6 +154,7 @@ def verdict(application: Application, roofline: Roofline) -> str:
         parts.append("No ceiling of its precision was measured, so nothing can be said of what bounds it.")
     if not known:
         parts.append("How many bytes of memory it moves is not known, so memory may bound it lower.")
+    parts += filter(None, [loads_text(application, roofline)])
     parts += _network_text(application, roofline, found)
     if application.note and application.nodes > 1:  # of the network
         parts.append(f"Note: {application.note}.")
@@ -230,7 +232,8 @@ def _network_text(application: Application, roofline: Roofline, found: Sequence[
     if least < _NO_MATTER:
         return [
             f"{rate} its bytes take less than {100 * _NO_MATTER:.2g} % of its time: more bandwidth would not "
-            "help. Latency and waiting for other ranks are not in that."
+            "help. Latency and waiting for other ranks are not in that.",
+            *filter(None, [messages_text(application, roofline)]),
         ]
     said = [
         f"{rate} its bytes need at least {100 * least:.2g} % of its time. A network that cost nothing would "
@@ -242,7 +245,9 @@ def _network_text(application: Application, roofline: Roofline, found: Sequence[
             f"Large messages alone, at the {format_quantity(network.best, 'B/s', 3)} that they reach, would "
             f"make it at least {1 / (1 - least + at_best):.4g} times as fast then."
         )
-    said.append("Latency and waiting for other ranks come on top.")  # hence "at least"
+    latency = messages_text(application, roofline)
+    on_top = "Waiting for other ranks comes" if latency else "Latency and waiting for other ranks come"
+    said += [*filter(None, [latency]), f"{on_top} on top."]  # hence "at least"
     return said
 
 

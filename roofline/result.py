@@ -199,8 +199,10 @@ class Roofline:
 
     kernels: memory kernels that are no ceiling. dropped: how many records were not used, by reason.
     disturbed: how many of the others were measured while others used the CPUs, in words; empty if none was.
-    first, last: times of the oldest and the newest record used. job_nodes: nodes that the ceilings are for.
-    applications, mpi, callers: what `roofline.points` and `roofline.mpi` found (`roofline.analyse`).
+    dependent: what latency leaves of main memory's bandwidth where every CPU of a node has one load in flight
+    (`roofline.latency`). first, last: times of the oldest and the newest record used. job_nodes: nodes that
+    the ceilings are for. applications, mpi, callers: what `roofline.points` and `roofline.mpi` found
+    (`roofline.analyse`).
     """
 
     platform: str
@@ -210,6 +212,7 @@ class Roofline:
     ceilings: tuple[Ceiling, ...] = ()
     kernels: tuple[Ceiling, ...] = ()
     latencies: tuple[Estimate, ...] = ()
+    dependent: Ceiling | None = None
     curves: tuple[Curve, ...] = ()
     theoretical: Mapping[Precision, float] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)

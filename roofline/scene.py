@@ -7,12 +7,15 @@ a print in grey can be read.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from npc.figures.chart import Place
 from roofline.applications import Application, Night, Run
+from roofline.latency import one_at_a_time
+from roofline.model import path_limit
+from roofline.points import own_link
 from roofline.result import Ceiling, Ridge, Roofline
 
 _LEVEL_COLOURS: Final = {"L1": "blue", "L2": "sky", "L3": "green", "L4": "purple", "MEM": "orange"}
@@ -21,6 +24,7 @@ _MARK_COLOURS: Final = ("blue", "vermillion", "green", "purple", "ink", "orange"
 #: Lengths of dashes and gaps in points.
 _NETWORK_DASHES: Final = ((7.0, 2.5), (7.0, 2.5, 1.5, 2.5), (3.0, 2.0), (1.5, 2.0))
 _STREAM_DASHES: Final = (12.0, 2.0)
+_LATENCY_DASHES: Final = (1.5, 2.5)
 
 
 class Stroke(NamedTuple):
@@ -75,8 +79,10 @@ class Mark:
     """An application in the picture, at its medians: x in FLOP per byte, y in FLOP/s.
 
     memory: whether x is of the bytes that its cores load and store, and not of those on the network.
-    colour, shape: what it is drawn in; shapes are counted, and each way of drawing has a list of them. runs:
-    its single runs with their places. trail: its nights with their places, where there are several.
+    colour, shape: what it is drawn in; shapes are counted, and each way of drawing has a list of them.
+    runs: its single runs with their places. trail: its nights with their places, where there are several.
+    limits: FLOP/s that the network allows its own message sizes, back to back and one at a time (None: not
+    known).
     """
 
     application: Application
@@ -87,6 +93,7 @@ class Mark:
     y: float
     runs: tuple[tuple[float, float, Run], ...]
     trail: tuple[tuple[float, float, Night], ...]
+    limits: tuple[float | None, float | None] = (None, None)
 
     @property
     def bars(self) -> list[tuple[Place, Place]]:
@@ -131,9 +138,10 @@ def compose(roofline: Roofline) -> Scene | None:
     peaks = [ceiling.value for ceiling in compute] + list(roofline.theoretical.values())
     if not peaks:
         return None
-    slopes = [ceiling.value for ceiling in bandwidths]
+    latency = [roofline.dependent] if roofline.dependent else []
+    slopes = [ceiling.value for ceiling in (*bandwidths, *latency)]
     steepest = max(slopes, default=math.inf)
-    marks = tuple(_marks(roofline.applications))
+    marks = tuple(_marks(roofline))
     x, y = _window(peaks + [ceiling.high for ceiling in compute if ceiling.high is not None], slopes)
     x, y = (
         _around(x, [place for mark in marks for place in (mark.x, *(x for x, *_ in mark.runs))]),
@@ -142,7 +150,7 @@ def compose(roofline: Roofline) -> Scene | None:
     strokes = _strokes(roofline)
     roof = max(peaks)
     lines = []
-    for ceiling in (*compute, *bandwidths):
+    for ceiling in (*compute, *bandwidths, *latency):
         if ceiling.kind == "compute":
             start, end = max(x[0], ceiling.value / steepest), x[1]
         else:
@@ -159,8 +167,8 @@ def compose(roofline: Roofline) -> Scene | None:
     )
 
 
-def _marks(applications: Iterable[Application]) -> Iterator[Mark]:
-    placed = [each for each in applications if each.intensity or each.memory_intensity]
+def _marks(roofline: Roofline) -> Iterator[Mark]:
+    placed = [each for each in roofline.applications if each.intensity or each.memory_intensity]
     for number, application in enumerate(placed):
         network, memory = application.intensity, application.memory_intensity
         runs = [
@@ -182,6 +190,7 @@ def _marks(applications: Iterable[Application]) -> Iterator[Mark]:
             y=application.flops.median,
             runs=tuple(runs),
             trail=tuple(nights) if len(nights) > 1 else (),
+            limits=_limits(application, roofline) if network else (None, None),
         )
         if network:
             yield mark
@@ -193,7 +202,18 @@ def _marks(applications: Iterable[Application]) -> Iterator[Mark]:
                 x=memory,
                 runs=() if network else tuple((memory, run.flops, run) for run in application.runs),
                 trail=(),
+                limits=(None, None),
             )
+
+
+def _limits(application: Application, roofline: Roofline) -> tuple[float | None, float | None]:
+    network, busier = own_link(application, roofline), application.busier_intensity
+    together = network is not None and network.own_sizes and busier is not None
+    single = one_at_a_time(application, roofline)
+    return (
+        path_limit(busier, network.bandwidth) if together and network and busier else None,
+        single.flops if single else None,
+    )
 
 
 def _around(window: tuple[float, float], places: Sequence[float]) -> tuple[float, float]:
@@ -220,6 +240,8 @@ def _strokes(roofline: Roofline) -> dict[str, Stroke]:
     for ceiling in roofline.of_kind("memory"):
         dashes: tuple[float, ...] = _STREAM_DASHES if ceiling.benchmark == "stream" else ()
         strokes[ceiling.name] = Stroke(_LEVEL_COLOURS.get(ceiling.level, "blue"), 2.0, dashes)
+    if roofline.dependent:
+        strokes[roofline.dependent.name] = Stroke(_LEVEL_COLOURS["MEM"], 1.6, _LATENCY_DASHES)
     for number, ceiling in enumerate(roofline.of_kind("network")):
         dashes = _NETWORK_DASHES[number // len(_NETWORK_COLOURS) % len(_NETWORK_DASHES)]
         strokes[ceiling.name] = Stroke(_NETWORK_COLOURS[number % len(_NETWORK_COLOURS)], 1.6, dashes)

@@ -83,7 +83,7 @@ def date_text(roofline: Roofline) -> str:
 
 def notes(roofline: Roofline, disturbed: bool = True) -> list[str]:
     """What to know before believing the numbers, one sentence each. disturbed: of those too."""
-    found = [f"{ceiling.name}: {ceiling.note}." for ceiling in roofline.ceilings if ceiling.note]
+    found = [f"{ceiling.name}: {ceiling.note}." for ceiling in _with_latency(roofline) if ceiling.note]
     few = [ceiling.name for ceiling in roofline.ceilings if ceiling.n < MIN_SAMPLES]
     if few:
         found.append(f"Fewer than {MIN_SAMPLES} samples give no 95 % interval: {', '.join(few)}.")
@@ -129,7 +129,7 @@ def ceilings_table(roofline: Roofline, records: Records = lambda _: ()) -> Table
     """The ceilings as measured, and the theoretical peaks of the platform."""
     rows = [
         (*_row(each, records(each)), Cell(share_text(each), sort=each.share or "", kind="number"))
-        for each in roofline.ceilings
+        for each in _with_latency(roofline)
     ]
     for name, peak in roofline.theoretical.items():
         value = Cell(format_quantity(peak, "FLOP/s", _DIGITS), sort=peak, kind="number")
@@ -179,6 +179,12 @@ def applications_table(roofline: Roofline, records: Records = lambda _: ()) -> T
         "application", "nodes", "ranks", "FLOP/s", "of peak", "on the network", "of memory", "nights", "runs",
     )  # fmt: skip
     return Table("Applications", names, tuple(rows))
+
+
+def _with_latency(roofline: Roofline) -> list[Ceiling]:
+    """The ceilings, and behind those of memory what its latency allows."""
+    latency = [roofline.dependent] if roofline.dependent else []
+    return [*roofline.of_kind("compute", "memory"), *latency, *roofline.of_kind("network")]
 
 
 def samples(estimate: Estimate) -> Cell:

@@ -1,0 +1,89 @@
+"""What latency bounds where nothing hides it: loads that wait for each other, messages that go one at a time.
+
+A roofline knows throughput alone (Bartelheimer, Zhu, Neuwirth 2023, section 6.1). With one load in flight a
+CPU gets a line each memory latency, whatever the bandwidth (Little's law with a concurrency of one), and a
+rank that sends n_k messages of s_k bytes one after another needs Σ n_k·t(s_k), t being the half round trip.
+Programs overlap both, so neither is a ceiling: the distance from the bound says whether latency can matter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+
+from npc import catalogue
+from npc.records.series import test_name
+from npc.records.units import format_quantity
+from roofline.applications import Application
+from roofline.messages import of_mpi
+from roofline.model import message_seconds, path_limit
+from roofline.result import Curve, Roofline
+
+#: The middle of a class of message sizes, which holds sizes up to twice its least.
+_MIDDLE = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class OneAtATime:
+    """An application's messages one after another: the `part` of its time that they need, by a test's
+    latencies, and the FLOP/s a node (of all for a whole job) that this allows."""
+
+    source: str
+    part: float
+    flops: float
+
+
+def one_at_a_time(application: Application, roofline: Roofline) -> OneAtATime | None:
+    """By the quickest ping-pong of MPI between nodes at the application's own message sizes, or of another
+    layer where none of MPI was measured; empty messages are not in it. None where something is not known."""
+    counted = [
+        (run.messages, run.ranks * run.seconds)
+        for run in application.runs
+        if run.messages and run.ranks and run.seconds
+    ]
+    between = [curve for curve in roofline.curves if _is_ping_pong(curve)] if application.nodes > 1 else []
+    curves = [curve for curve in between if of_mpi(curve.benchmark, curve.case)] or between
+    if not counted or not curves:
+        return None
+
+    def part(curve: Curve) -> float:
+        times = [(p.size, p.summary.median) for p in curve.points if p.size]
+        return median(
+            sum(number * message_seconds(times, _MIDDLE * size) for size, number in messages) / seconds
+            for messages, seconds in counted
+        )
+
+    quickest = min(curves, key=part)
+    least = part(quickest)
+    return OneAtATime(test_name(quickest.benchmark, quickest.case), least, application.flops.median / least)
+
+
+def _is_ping_pong(curve: Curve) -> bool:
+    timed = curve.metric == "latency" and curve.nodes > 1 and any(point.size for point in curve.points)
+    return timed and catalogue.find(curve.benchmark, curve.case, "latency").timing == "half round trip"
+
+
+def messages_text(application: Application, roofline: Roofline) -> str:
+    """The part of its time that its messages need one at a time; nothing where that is not known."""
+    found = one_at_a_time(application, roofline)
+    if found is None:
+        return ""
+    needed = f"{100 * found.part:.2g} % of its time"
+    if found.part > 1:
+        needed = f"{found.part:.3g} times its time, so they overlap"
+    return f"One at a time, by the latency of {found.source} at their sizes, its messages need {needed}."
+
+
+def loads_text(application: Application, roofline: Roofline) -> str:
+    """How fast dependent loads of main memory would let it be; nothing where that is not known."""
+    if application.memory_intensity is None or application.caches or roofline.dependent is None:
+        return ""
+    allowed = path_limit(application.memory_intensity, roofline.dependent.value)
+    ratio = application.flops.median / allowed
+    reached = format_quantity(allowed, "FLOP/s", 3)
+    if ratio > 1:
+        return f"It is {ratio:.3g} times as fast as if each load waited for the one before ({reached})."
+    return (
+        f"It is no faster than if each load waited for the one before ({reached}): memory's latency may be "
+        "what bounds it."
+    )

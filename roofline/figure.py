@@ -29,8 +29,8 @@ from roofline.table import (
 
 #: The two meanings that share the x axis.
 INTENSITIES: Final = (
-    "memory ceilings, hollow marks: per byte at that level  ·  network ceilings (dashed), full marks: per "
-    "byte on the network"
+    "memory ceilings, hollow marks: per byte at that level;\n"
+    "network ceilings (dashed), full marks: per byte on the network"
 )
 #: What the network allows an application's own messages.
 _LIMITS: Final[tuple[tuple[str, tuple[float, ...]], ...]] = (

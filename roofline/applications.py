@@ -235,7 +235,7 @@ def find_applications(records: Iterable[Record]) -> list[Application]:
             run = _run(rate, launch, whole=not note)
             ranks = _ranks(rate, run)
             groups[program_of(rate), rate.nodes, note, Series.of(rate), ranks].append((rate, run))
-    found_all = [
+    applications = [
         Application(
             name=name,
             platform=series.platform,
@@ -250,7 +250,12 @@ def find_applications(records: Iterable[Record]) -> list[Application]:
         )
         for (name, nodes, note, series, ranks), runs in groups.items()
     ]
-    return _told_apart(sorted(found_all, key=lambda each: (each.platform, each.name, each.nodes, each.ranks)))
+    return _told_apart(sorted(applications, key=_order))
+
+
+def _order(application: Application) -> tuple[object, ...]:
+    settings = sorted(application.settings.items())
+    return (application.platform, application.name, application.nodes, application.ranks, settings)
 
 
 def _ranks(rate: Record, run: Run) -> int:

@@ -11,7 +11,7 @@ import pytest
 
 from npc.machine.platform import Platform
 from npc.records.record import Record, replace
-from npc.records.series import CACHED
+from npc.records.series import CACHED, RANK_CPUS
 from npc.records.units import METRICS
 from roofline.applications import Application, find_applications
 from roofline.ceilings import find_ceilings
@@ -271,21 +271,25 @@ def test_repeats_are_one_application_and_nights_are_its_trail() -> None:
 
 
 def test_what_was_run_is_the_application_and_its_hosts_are_a_circumstance() -> None:
-    """Two nights on other hosts, with 8 and with 20 ranks of two problems."""
+    """Two nights on other hosts and CPUs, with 8 and with 20 ranks of two problems, and otherwise bound."""
     runs = [
         record
         for night in range(2)
-        for number, (ranks, cells) in enumerate([("8", "L"), ("20", "L"), ("20", "XL")])
+        for number, (ranks, cells, bound) in enumerate(
+            [("8", "L", "core"), ("20", "L", "core"), ("20", "XL", "core"), ("20", "XL", "none")]
+        )
         for record in launch(
             "Himeno", 2, 20e9, 200e9, hosts=(f"n{night}", f"n{night + 7}"), day=f"2026-11-2{night}",
-            sample=number, params={"processes": ranks, "cells": cells},
+            sample=number,
+            params={"processes": ranks, "cells": cells, "binding": bound, RANK_CPUS: f"{night} 1"},
         )
     ]  # fmt: skip
     found = find_applications(runs)
     assert [(each.label, each.ranks, len(each.nights)) for each in found] == [
-        ("Himeno (ranks 8, cells L)", 8, 2),
-        ("Himeno (ranks 20, cells L)", 20, 2),
-        ("Himeno (ranks 20, cells XL)", 20, 2),
+        ("Himeno (ranks 8, binding core, cells L)", 8, 2),
+        ("Himeno (ranks 20, binding core, cells L)", 20, 2),
+        ("Himeno (ranks 20, binding core, cells XL)", 20, 2),
+        ("Himeno (ranks 20, binding none, cells XL)", 20, 2),
     ]
     assert {each.hosts for each in found} == {("n0", "n1", "n7", "n8")}
     (alone,) = find_applications(record for record in runs if record.params.get("processes") == "8")

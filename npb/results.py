@@ -43,6 +43,7 @@ class Results:
         self.records: list[Record] = []
         self.launches: list[Launch] = []
         self.outcomes: list[Outcome] = []
+        self._contradicted: set[str] = set()
 
     def add(self, outcome: Outcome, hosts: Sequence[str], extra: Mapping[str, str]) -> int:
         """Write one outcome; returns its number."""
@@ -92,6 +93,7 @@ class Results:
         """Judge and write the records, and close; the place of what was kept, empty if nothing was."""
         self._log.close()
         if self.records:
+            self._contradicted = self._find_contradicted()
             self.records = self._judged()
         if self._temporary and not any(blame is not Blame.NONE for blame in self.blames()):
             import shutil  # 4 ms, and mostly not needed
@@ -102,16 +104,29 @@ class Results:
         return str(self.folder)
 
     def blames(self) -> list[Blame]:
-        """Of each launch the side that its failure is laid to; that of the client where it ended well, but no
-        number of its is believed."""
-        read = {record.raw for record in self.records}
-        believed = {record.raw for record in self.records if record.ok}
+        """Of each launch the side that its failure is laid to; that of the client where it ended well, but
+        all its numbers are contradicted."""
         return [
             Blame.CLIENT
-            if outcome.result.blame is Blame.NONE and launch.raw in read - believed
+            if outcome.result.blame is Blame.NONE and launch.raw in self._contradicted
             else outcome.result.blame
             for launch, outcome in zip(self.launches, self.outcomes, strict=True)
         ]
+
+    def _find_contradicted(self) -> set[str]:
+        """The raw files of launches none of whose numbers goes with the others of its text, or with what npb
+        saw arrive. What others computed meanwhile, and where it ran, is no failure of the tool."""
+        from npc.validity import find_lies
+        from npc.validity.rule import Circumstances
+        from npc.validity.rules import rates
+
+        wrong = {
+            finding.place
+            for finding in find_lies(self.records, Circumstances())
+            if finding.rule.level == "invalid" and finding.rule.judge.__module__ == rates.__name__
+        }
+        held = {r.raw for place, r in enumerate(self.records) if r.ok and place not in wrong}
+        return {record.raw for record in self.records} - held
 
     def show(self, form: str) -> None:
         """Print everything on stdout: ``table``, ``csv``, ``json``, or ``raw``, the clients' own bytes."""

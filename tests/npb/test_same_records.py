@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,24 @@ def test_a_rate_of_udp_that_only_the_sender_counts(
     expected = {metric: (record.value or 0) * arrived for metric, record in sent.items()} if arrived else {}
     assert good == pytest.approx(expected, rel=1e-4)
     assert results.blames() == [blame]
+
+
+def test_what_others_used_meanwhile_is_no_failure_of_the_tool(tmp_path: Path) -> None:
+    busy = {"cpu": {"threads": 2}, "load": {"busy": [{"name": "xhpl", "cores": 1.9}]}}
+    (tmp_path / "environment.json").write_text(json.dumps(busy))
+    argv = ("sockperf", "throughput", "--tcp", "-i", "127.0.0.1")
+    ended = Ended(0, 1.0, False, text_of("sockperf", "tcp_tp.txt").encode(), b"", 0)
+    results = Results(tmp_path / "launches", "sockperf", 1, 1, "fuchs", "sockperf")
+    outcome = Outcome(
+        Step({}, ("sockperf",), argv), argv, "2026-11-21T08:00:00+00:00",
+        judge("sockperf", argv, ended, 0), 1.0, ended,
+    )  # fmt: skip
+    results.add(outcome, ("n1", "n2"), {})
+    results.close()
+    assert {record.status.partition(" of the")[0] for record in results.records} == {
+        "invalid: others used 1.9"
+    }
+    assert results.blames() == [Blame.NONE]
 
 
 #: A sweep of qperf is in test_launch.

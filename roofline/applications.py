@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 
 from npc.machine.fabric import natural
 from npc.records.record import OK, Record
-from npc.records.series import CACHED, Series
+from npc.records.series import CACHED, REMEASURED, Series
 from npc.records.units import format_size
 from npc.statistics.medians import Summary, summarise
 
@@ -226,9 +226,12 @@ def _median(values: Sequence[float]) -> float | None:
 
 
 def find_applications(records: Iterable[Record]) -> list[Application]:
-    """The applications of all records that are ``ok``, by name and number of nodes."""
+    """The applications of all records that are ``ok``, by name and number of nodes.
+
+    Re-measurements of nights are left out: they were made because a night was low.
+    """
     groups: defaultdict[tuple[str, int, str, Series, int], list[tuple[Record, Run]]] = defaultdict(list)
-    for launch in by_launch(records):
+    for launch in by_launch(record for record in records if REMEASURED not in record.params):
         found = _rate(launch)
         if found is not None:
             rate, note = found

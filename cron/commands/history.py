@@ -193,7 +193,6 @@ def _shares(past: History, platform: str, keys: set[Series]) -> tuple[list[Ceili
     """The ceilings of all nights together that have a nominal limit, and the applications of the nights'
     first measurements, as far as their theoretical peak is known."""
     from npc.machine.platform import find_platform, read_platform
-    from npc.records.series import REMEASURED
     from roofline.applications import find_applications
     from roofline.ceilings import find_ceilings
     from roofline.peak_share import peak_shares
@@ -208,9 +207,7 @@ def _shares(past: History, platform: str, keys: set[Series]) -> tuple[list[Ceili
         records += past.records(key)
     found = find_ceilings(records, limits).ceilings
     rated = {key.benchmark for key in keys if key.metric == "flops"}
-    applications = find_applications(
-        each for each in records if each.benchmark in rated and REMEASURED not in each.params
-    )
+    applications = find_applications(each for each in records if each.benchmark in rated)
     status_line.show("")
     return [ceiling for ceiling in found if ceiling.share is not None], peak_shares(applications, limits)
 

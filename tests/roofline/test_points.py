@@ -11,7 +11,7 @@ import pytest
 
 from npc.machine.platform import Platform
 from npc.records.record import Record, replace
-from npc.records.series import CACHED, RANK_CPUS
+from npc.records.series import CACHED, RANK_CPUS, REMEASURED
 from npc.records.units import METRICS
 from roofline.applications import Application, find_applications
 from roofline.ceilings import find_ceilings
@@ -262,6 +262,11 @@ def test_repeats_are_one_application_and_nights_are_its_trail() -> None:
     (application,) = find_applications(runs)
     assert len(application.runs) == 6
     assert application.flops == (3, 10.5e9, None, None, None), "the nights are the samples, not the launches"
+    again = [
+        replace(record, params={**record.params, REMEASURED: "1"}, raw=record.raw.replace("1_app", "again"))
+        for record in launch("app", 2, 99e9, 200e9, 1e9, 1e9, day="2026-11-21")
+    ]
+    assert find_applications([*runs, *again]) == [application]
     assert application.deviation == pytest.approx(0.5e9)
     assert [(night.time[:10], night.flops) for night in application.nights] == [
         ("2026-11-20", 10e9),

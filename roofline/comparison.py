@@ -1,7 +1,8 @@
 """Tools and MPI implementations against each other over message size: one line a tool, test and MPI.
 
 The comparison of figure 4 in Bartelheimer, Zhu and Neuwirth, "Automated Network Performance Characterization
-for HPC Systems" (2023). Each point is the median of repeated launches with its 95 % interval.
+for HPC Systems" (2023), with a panel for each network where records name several. Each point is the median of
+repeated launches with its 95 % interval, or with the range of launches that are too few for one.
 """
 
 from __future__ import annotations
@@ -17,12 +18,15 @@ from npc import catalogue
 from npc.columns import columns
 from npc.figures.chart import CYCLE, DASHES, Axis, Chart, Mark, Trace, quantity_axis, size_axis
 from npc.records.record import Record
-from npc.records.series import identity, repeats_size, test_name
+from npc.records.series import INTERFACE, identity, repeats_size, test_name
 from npc.records.units import METRICS, format_quantity, format_size
 from npc.statistics.medians import Summary, summarise
 
-#: Settings that name no line: they are the same of all, or stand at its end (the MPI).
-_SILENT: Final = frozenset({"ranks", "datatype", "mpi"})
+#: Params that tell the network: what was said by ``npc sample --param network=…``, the interface that npb saw
+#: sockets use, perftest's device. Nothing tells what MPI used by itself.
+_NETWORK: Final = ("network", INTERFACE, "device")
+#: Settings that name no line: they are the same of all, or stand at its end (the MPI), or above it.
+_SILENT: Final = frozenset({"ranks", "datatype", "mpi", "network"})
 _TITLES: Final = {"bandwidth": "Bandwidth", "latency": "Latency (half round trip)"}
 
 
@@ -30,7 +34,7 @@ _TITLES: Final = {"bandwidth": "Bandwidth", "latency": "Latency (half round trip
 class Sweep:
     """One line: a test's median over message size. points: bytes → summary in the metric's SI unit.
 
-    records: bytes → what was summed up there.
+    records: bytes → what was summed up there. network: the name of what it went over, "" where none is known.
     """
 
     name: str
@@ -38,6 +42,16 @@ class Sweep:
     mpi: str
     points: dict[int, Summary]
     records: dict[int, list[Record]]
+    network: str = ""
+
+    def edges(self, size: int) -> tuple[float, float] | None:
+        """The 95 % interval at a size, or the least and the most of launches too few for one; None of
+        one."""
+        summary = self.points[size]
+        if summary.low is not None and summary.high is not None:
+            return summary.low, summary.high
+        values = [record.value for record in self.records[size] if record.value is not None]
+        return (min(values), max(values)) if len(values) > 1 else None
 
 
 def find_sweeps(records: Iterable[Record], cases: Sequence[str] = ()) -> list[Sweep]:
@@ -46,7 +60,7 @@ def find_sweeps(records: Iterable[Record], cases: Sequence[str] = ()) -> list[Sw
     `cases`: patterns of ``case`` or ``benchmark/case``; by default the tests between two processes that the
     roofline takes for network ceilings. A sweep has at least two sizes.
     """
-    groups: defaultdict[tuple[str, str, str, str], defaultdict[int, list[Record]]]
+    groups: defaultdict[tuple[str, str, str, str, str], defaultdict[int, list[Record]]]
     groups = defaultdict(lambda: defaultdict(list))
     for record in records:
         if not record.ok or record.value is None or not record.size or "statistic" in record.params:
@@ -59,13 +73,14 @@ def find_sweeps(records: Iterable[Record], cases: Sequence[str] = ()) -> list[Sw
                 if key not in _SILENT and not repeats_size(key, value, record.size)
             ]
             label = ", ".join([name, *others])
-            key = (record.metric, label, record.params.get("mpi", ""), f"{record.nodes}")
+            network = next((record.params[name] for name in _NETWORK if name in record.params), "")
+            key = (record.metric, label, record.params.get("mpi", ""), f"{record.nodes}", network)
             groups[key][record.size].append(record)
-    spans = {(metric, label): set[str]() for metric, label, _, _ in groups}
-    for metric, label, _, nodes in groups:
+    spans = {(metric, label): set[str]() for metric, label, *_ in groups}
+    for metric, label, _, nodes, _ in groups:
         spans[metric, label].add(nodes)
     found = []
-    for (metric, label, mpi, nodes), sizes in sorted(groups.items()):
+    for (metric, label, mpi, nodes, network), sizes in sorted(groups.items()):
         if len(sizes) < 2:
             continue
         words = [label, *([f"{nodes} nodes"] if len(spans[metric, label]) > 1 else [])]
@@ -73,7 +88,7 @@ def find_sweeps(records: Iterable[Record], cases: Sequence[str] = ()) -> list[Sw
         points = {
             size: summarise([r.value for r in sizes[size] if r.value is not None]) for size in sorted(sizes)
         }
-        found.append(Sweep(name, metric, mpi, points, dict(sizes)))
+        found.append(Sweep(name, metric, mpi, points, dict(sizes), network))
     return found
 
 
@@ -84,22 +99,50 @@ def _wanted(record: Record, cases: Sequence[str]) -> bool:
     return catalogue.row_of(record).between_two
 
 
+def by_network(sweeps: Iterable[Sweep]) -> dict[str, list[Sweep]]:
+    """The lines of each panel by its name: that of a network, or "" for all where fewer than two are named.
+
+    What nothing names the network of has a panel of its own then, and is in no network's.
+    """
+    sweeps = list(sweeps)
+    named = sorted({sweep.network for sweep in sweeps} - {""})
+    if len(named) < 2:
+        return {"": sweeps}
+    found = {f"over {name}": [sweep for sweep in sweeps if sweep.network == name] for name in named}
+    unnamed = [sweep for sweep in sweeps if not sweep.network]
+    return found | ({"over a network that is not recorded": unnamed} if unnamed else {})
+
+
 def draw_sweeps(sweeps: Sequence[Sweep], title: str, paths: Sequence[Path]) -> bool:
     """Write the picture to `paths`, in the format of their suffixes. Raises OSError.
 
-    A panel each for bandwidth and latency; colour and marker are the test's, the dashes the MPI's. False, and
-    nothing written, where there is no sweep.
+    A panel each for bandwidth and latency, of each network; colour and marker are the test's, the dashes the
+    MPI's. False, and nothing written, where there is no sweep.
     """
     if not sweeps:
         return False
-    from npc.figures.printed import save
+    from npc.figures.printed import INCHES, save
 
-    panels = []
+    networks = by_network(sweeps)
+    panels, metrics = [], 0
     for metric, heading in _TITLES.items():
-        shown = [sweep for sweep in sweeps if sweep.metric == metric]
-        if shown:
-            panels.append(describe(shown, metric, heading, "", axes_of(shown), all_of=sweeps))
-    save(panels, paths, title=f"{title}: median and 95 % interval over message size", legend="below")
+        every = [sweep for sweep in sweeps if sweep.metric == metric]
+        metrics += bool(every)
+        for network, of_network in networks.items():
+            if shown := [sweep for sweep in of_network if sweep.metric == metric]:
+                words = f"{heading} {network}".strip()
+                panels.append(describe(shown, metric, words, "", axes_of(every), all_of=sweeps))
+    few = any(summary.low is None for sweep in sweeps for summary in sweep.points.values())
+    words = "median and 95 % interval" + (", or range of fewer than six launches," if few else "")
+    wide, high = INCHES
+    save(
+        panels,
+        paths,
+        title=f"{title}: {words} over message size",
+        legend="below",
+        columns=metrics if len(networks) > 1 else 0,
+        inches=(wide, max(high, 5.0 * len(networks))),
+    )
     return True
 
 
@@ -115,9 +158,11 @@ def describe(
 ) -> Chart:
     """A chart of sweeps of one metric: colour and mark are the test's, the dashes the MPI's.
 
-    all_of: what dashes are given to, if that is more. record: the id of a size's record in a page.
+    all_of: what colours and dashes are given to, if that is more; other metrics are charts of their own.
+    record: the id of a size's record in a page.
     """
-    tests = list(dict.fromkeys(_test(sweep) for sweep in sweeps))
+    metric = sweeps[0].metric
+    tests = list(dict.fromkeys(_test(sweep) for sweep in all_of or sweeps if sweep.metric == metric))
     mpis = list(dict.fromkeys(sweep.mpi for sweep in all_of or sweeps))
     traces = (_trace(sweep, tests.index(_test(sweep)), mpis.index(sweep.mpi), record) for sweep in sweeps)
     return Chart(ident, title, text, *axes, tuple(traces))
@@ -130,8 +175,8 @@ def axes_of(sweeps: Sequence[Sweep]) -> tuple[Axis, Axis]:
     values = [
         value
         for sweep in sweeps
-        for summary in sweep.points.values()
-        for value in (summary.median, summary.low, summary.high)
+        for size, summary in sweep.points.items()
+        for value in (summary.median, *(sweep.edges(size) or ()))
         if value
     ]
     unit = METRICS[metric].unit
@@ -146,25 +191,24 @@ def _test(sweep: Sweep) -> str:
 
 def _trace(sweep: Sweep, test: int, mpi: int, record: Callable[[Sweep, int], str]) -> Trace:
     unit = METRICS[sweep.metric].unit
-    marks = []
+    marks, edges = [], list[tuple[float, float, float]]()
     for size, summary in sweep.points.items():
-        interval = "too few samples for an interval"
-        if summary.low is not None and summary.high is not None:
-            interval = f"{format_quantity(summary.low, unit)} – {format_quantity(summary.high, unit)}"
+        interval = "one sample"
+        if found := sweep.edges(size):
+            edges.append((float(size), *found))
+            interval = " – ".join(format_quantity(edge, unit) for edge in found)
+            interval += ", range" if summary.low is None else ""
         tip = (
             f"{sweep.name}\n{format_size(size)}: {format_quantity(summary.median, unit)}\n{interval}, "
             f"n = {summary.n}"
         )
         marks.append(Mark(size, summary.median, tip, record(sweep, size)))
-    whole = [(float(size), s) for size, s in sweep.points.items() if s.low and s.high]
-    band = [(size, s.low or 0.0) for size, s in whole] + [
-        (size, s.high or 0.0) for size, s in reversed(whole)
-    ]
+    band = [(size, low) for size, low, _ in edges] + [(size, high) for size, _, high in reversed(edges)]
     return Trace(
         name=sweep.name,
         colour=CYCLE[test % len(CYCLE)],
         lines=(tuple((float(size), summary.median) for size, summary in sweep.points.items()),),
-        bands=(tuple(band),) if len(whole) > 1 else (),
+        bands=(tuple(band),) if len(edges) > 1 else (),
         marks=tuple(marks),
         dashes=DASHES[mpi % len(DASHES)],
         shape=test,
@@ -173,18 +217,20 @@ def _trace(sweep: Sweep, test: int, mpi: int, record: Callable[[Sweep, int], str
 
 
 def format_sweeps(sweeps: Sequence[Sweep]) -> str:
-    """A table: each line's first and last size, its best and its number of samples."""
-    rows = [("test", "metric", "sizes", "best", "95 % interval", "at", "n")]
+    """A table: first and last size of each line, its best, its number of samples; its network, of several."""
+    rows = [("test", "network", "metric", "sizes", "best", "95 % interval", "at", "n")]
+    several = len(by_network(sweeps)) > 1
     for sweep in sweeps:
-        unit = "B/s" if sweep.metric == "bandwidth" else "s"
+        unit = METRICS[sweep.metric].unit
         best = max if sweep.metric == "bandwidth" else min
         size, summary = best(sweep.points.items(), key=lambda point: point[1].median)
-        interval = "too few samples"
-        if summary.low is not None and summary.high is not None:
-            interval = f"[{format_quantity(summary.low, unit, 3)}, {format_quantity(summary.high, unit, 3)}]"
+        interval, edges = "one sample", sweep.edges(size)
+        if edges:
+            low, high = (format_quantity(edge, unit, 3) for edge in edges)
+            interval = f"[{low}, {high}]" if summary.low is not None else f"{low} to {high}: range"
         sizes = f"{format_size(min(sweep.points))}–{format_size(max(sweep.points))}"
         rows.append(
-            (sweep.name, sweep.metric, sizes, format_quantity(summary.median, unit, 3), interval,
-             format_size(size), str(summary.n))
+            (sweep.name, sweep.network if several else "", sweep.metric, sizes,
+             format_quantity(summary.median, unit, 3), interval, format_size(size), str(summary.n))
         )  # fmt: skip
-    return "\n".join(columns(rows))
+    return "\n".join(columns(rows, keep_empty=False))

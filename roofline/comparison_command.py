@@ -51,6 +51,7 @@ def sweep(records: tuple[Path, ...], cases: tuple[str, ...], output: Path | None
                 "metric": one.metric,
                 "unit": METRICS[one.metric].unit,
                 "mpi": one.mpi,
+                "network": one.network,
                 "points": [{"size": size, **point._asdict()} for size, point in one.points.items()],
             }
             for one in found

@@ -14,7 +14,7 @@ from npc.page.blocks import Block, Cell, Figure, Table, Text, beside, chart_figu
 from npc.records.units import METRICS, format_size
 from report.runs import Report, Run
 from report.sections import Absent, left_out, runs_of
-from roofline.comparison import Sweep, axes_of, describe, find_sweeps
+from roofline.comparison import Sweep, axes_of, by_network, describe, find_sweeps
 
 TITLE = "Bandwidth and latency over message size"
 #: By what is measured and by metric: title, what a chart shows, how to read it.
@@ -31,9 +31,8 @@ def build(report: Report) -> Iterator[Block]:
         raise Absent(_ABSENT)
     yield Text(
         "One line a test, tool and MPI implementation; colour and mark are the test's, dashes the MPI's. "
-        "The shade is "
-        "the interval that covers the median with 95 %, where there are six samples. Names of lines are "
-        "switches."
+        "The shade is the interval that covers the median with 95 %, or the range of launches that are fewer "
+        "than six. Names of lines are switches."
     )
     yield from left_out(report, [run for run in report.runs if found[run.number]], _ABSENT)
     for kind in ((of, metric) for of, metrics in _WORDS.items() for metric in metrics):
@@ -42,8 +41,14 @@ def build(report: Report) -> Iterator[Block]:
         if not every:
             continue
         axes = axes_of(every)
-        figures = [_figure(report, run, sweeps, kind, axes) for run, sweeps in shown.items() if sweeps]
-        yield from beside([[figure] for figure in figures])
+        for network, lines in by_network(every).items():
+            here = set(map(id, lines))
+            figures = [
+                _figure(report, run, of_network, kind, axes, network, every)
+                for run, sweeps in shown.items()
+                if (of_network := [sweep for sweep in sweeps if id(sweep) in here])
+            ]
+            yield from beside([[figure] for figure in figures])
 
 
 def _sweeps(run: Run) -> dict[tuple[str, str], list[Sweep]]:
@@ -62,15 +67,28 @@ def _sweeps(run: Run) -> dict[tuple[str, str], list[Sweep]]:
 
 
 def _figure(
-    report: Report, run: Run, sweeps: Sequence[Sweep], kind: tuple[str, str], axes: tuple[Axis, Axis]
+    report: Report,
+    run: Run,
+    sweeps: Sequence[Sweep],
+    kind: tuple[str, str],
+    axes: tuple[Axis, Axis],
+    network: str,
+    every: Sequence[Sweep],
 ) -> Figure:
     words = _WORDS[kind[0]][kind[1]]
     shows = words["shows"]
-    title = f"{words['title']}: {run.label}" if len(report.runs) > 1 else words["title"]
+    title = " ".join(filter(None, (words["title"], network)))
+    title = f"{title}: {run.label}" if len(report.runs) > 1 else title
     names = ", ".join(sweep.name for sweep in sweeps)
     text = f"{shows} {len(sweeps)} lines: {names}. The table below has all numbers."
     chart = describe(
-        sweeps, report.ident(), title, text, axes, record=lambda sweep, size: _records(run, sweep, size)[0]
+        sweeps,
+        report.ident(),
+        title,
+        text,
+        axes,
+        all_of=every,
+        record=lambda sweep, size: _records(run, sweep, size)[0],
     )
     return chart_figure(chart, shows, words["reading"], _table(run, sweeps, title))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from npc.records.record import Record, replace, save_csv
-from roofline.comparison import find_sweeps
+from roofline.comparison import axes_of, by_network, describe, find_sweeps, format_sweeps
 from tests.lab.in_process import npc
 from tests.made.measured import AROUND, records
 
@@ -86,6 +86,40 @@ def test_qualifiers_and_numbers_of_nodes_are_lines_of_their_own() -> None:
     assert [sweep.name for sweep in found] == [
         "iperf3 tcp, streams 4", "osu_bw, 1 nodes · openmpi", "osu_bw, 2 nodes · openmpi",
     ]  # fmt: skip
+
+
+def over(network: str, sweeps: Iterator[Record], launches: int = len(AROUND)) -> Iterator[Record]:
+    """The first launches of each size, with the interface that npb saw."""
+    for record in sweeps:
+        if record.sample < launches:
+            yield replace(record, params={**record.params, "interface": network})
+
+
+def test_networks_are_lines_and_panels_of_their_own_where_several_are_named() -> None:
+    mpi = list(swept("osu", "osu_bw", "openmpi"))
+    ethernet = list(over("eth0", swept("qperf", "tcp_bw", "")))
+    panels = by_network(find_sweeps([*mpi, *ethernet]))
+    assert {panel: len(lines) for panel, lines in panels.items()} == {"": 2}, "to be compared"
+    panels = by_network(find_sweeps([*mpi, *ethernet, *over("ib0", swept("qperf", "tcp_bw", ""))]))
+    assert {panel: [line.name for line in lines] for panel, lines in panels.items()} == {
+        "over eth0": ["qperf tcp_bw"],
+        "over ib0": ["qperf tcp_bw"],
+        "over a network that is not recorded": ["osu_bw · openmpi"],
+    }
+    told = [replace(record, params={**record.params, "network": "ib0"}) for record in mpi]
+    assert [line.name for line in by_network(find_sweeps([*told, *ethernet]))["over ib0"]] == [
+        "osu_bw · openmpi"
+    ]
+
+
+def test_fewer_than_six_launches_have_a_band_of_their_range_and_say_so() -> None:
+    (sweep,) = find_sweeps(over("eth0", swept("qperf", "tcp_bw", ""), 3))
+    values = [size * value for size in SIZES for value in AROUND[:3]]
+    assert sweep.points[1].low is None
+    assert sweep.edges(1) == pytest.approx((min(values[:3]), max(values[:3])))
+    (trace,) = describe([sweep], "bandwidth", "", "", axes_of([sweep])).traces
+    assert len(trace.bands[0]) == 2 * len(SIZES) and ", range" in trace.marks[0].tip
+    assert ": range  1M  3" in format_sweeps([sweep])
 
 
 @pytest.mark.slow

@@ -37,7 +37,12 @@ def draw_mpi(roofline: Roofline, paths: Sequence[Path]) -> bool:
         y=decade_axis("MPI operations a second", min(ys) / 2, max(ys) * 2, "1/s"),
         traces=tuple(traces),
     )
-    save([chart], paths, upper=Axis("message size", left, right, True, tuple(_sizes(left, right)), 2))
+    save(
+        [chart],
+        paths,
+        legend="below",
+        upper=Axis("message size", left, right, True, tuple(_sizes(left, right)), 2),
+    )
     return True
 
 

@@ -848,6 +848,17 @@ def test_shades_are_symmetrical_about_normal() -> None:
     assert [name for name, _ in svg.shade_words()] == [*(f"h{n}" for n in range(9)), "none", "none crossed"]
 
 
+def test_words_at_places_that_lie_on_each_other_are_said_once() -> None:
+    def trace(name: str, x: float) -> charts.Trace:
+        return charts.Trace(name, "blue", notes=(charts.Note(x, 5.0, name, True),))
+
+    axis = charts.quantity_axis("", [1.0, 10.0], "1", log=False)
+    chart = charts.Chart(
+        "c", "t", "", axis, axis, (trace("first", 5.0), trace("lies on it", 5.1), trace("far", 9.0))
+    )
+    assert re.findall('class="note"[^>]*>([^<]+)<', svg.draw(chart)) == ["first", "far"]
+
+
 def test_depths_of_counts_are_as_many_as_the_counts_or_six() -> None:
     assert svg.depth_words(0) == [("n0", "0")]
     assert svg.depth_words(2) == [("n0", "0"), ("n3", "1"), ("n6", "2")]

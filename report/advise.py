@@ -13,7 +13,9 @@ from npc.parameters import PathParameter
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from npc.records.launch import Launch
     from report.advice import Advice
+    from report.advice.rule import Hint, Rule
     from report.runs import Run
 
 SCHEMA: Final = 1
@@ -28,17 +30,48 @@ SCHEMA: Final = 1
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object (docs/advise.md).")
 @click.option("--rules", "list_rules", is_flag=True, help="List the rules with their sources.")
-def advise(runs: tuple[Path, ...], platform: str, as_json: bool, list_rules: bool) -> None:
+@click.option(
+    "--try", "hint_name", default="", metavar="HINT",
+    help="Try a hint, by its rule or its number: launches with and without the change in turns.",
+)  # fmt: skip
+@click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE",
+    help="With --try: the variable to try, in place of the hint's own change; may be repeated.",
+)  # fmt: skip
+@click.option(
+    "--launches", default=8, show_default=True, type=click.IntRange(4, 1000),
+    help="With --try: how many without the change, and how many with it.",
+)  # fmt: skip
+@click.option(
+    "--output", type=PathParameter(file_okay=False),
+    help="With --try: folder for what is measured (default: tried/ and the rule's name).",
+)  # fmt: skip
+def advise(
+    runs: tuple[Path, ...],
+    platform: str,
+    as_json: bool,
+    list_rules: bool,
+    hint_name: str,
+    settings: tuple[str, ...],
+    launches: int,
+    output: Path | None,
+) -> None:
     """What holds the machine of RUN... back: run folders, folders of runs (the newest), or records.csv files.
 
     Several are judged as one: applications that npc observe saw meet the ceilings of the other runs, and
     pairs of nodes that npb measured are named. Every hint has its evidence in the records or in
     environment.json, and says what it would bring at most.
 
-    Exit codes: 0, also where nothing is found; 1 no record is usable, so nothing could be judged; 2 usage.
+    With --try the launch that a hint rests on is repeated with and without the change, in turns, and the
+    ratio printed with its 95 % interval. Nothing is changed for good: the change is a part of the command.
+
+    Exit codes: 0, also where nothing is found; 1 no record is usable, so nothing could be judged, or the hint
+    cannot be tried here; 2 usage; 6 some launches of --try failed; 128+N stopped by signal N, what was
+    measured is kept.
     """
     import csv
     import json
+    import re
 
     from report.advice import advise as judge
     from report.advice import all_rules, gather
@@ -49,14 +82,79 @@ def advise(runs: tuple[Path, ...], platform: str, as_json: bool, list_rules: boo
         return
     if not runs:
         raise click.UsageError("name a run's folder or a records.csv")
+    for word in settings:
+        if not hint_name or not re.fullmatch(r"[A-Za-z_]\w*=.*", word, re.DOTALL):
+            why = "expected NAME=VALUE" if hint_name else "it goes with --try"
+            raise click.UsageError(f"--set {word!r}: {why}")
     try:
         run = gather(runs, platform)
     except (OSError, ValueError, csv.Error) as error:
         raise click.UsageError(str(error)) from None
     found = judge(run)
+    if hint_name:
+        _try(run, found, hint_name, dict(word.split("=", 1) for word in settings), launches, output, as_json)
+        return
     click.echo(json.dumps(_document(run, found), indent=1) if as_json else _text(run, found))
     if not run.usable:
         sys.exit(1)
+
+
+def _try(
+    run: Run,
+    advice: Advice,
+    name: str,
+    settings: dict[str, str],
+    launches: int,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Try a hint, and end with the exit code of that."""
+    import json
+    import signal
+    import time
+    from pathlib import Path
+
+    from npc import status_line
+    from npc.files import replacing
+    from npc.jobs.stop import Stop
+    from report import tried
+    from report.advice import trying
+
+    try:
+        experiment = trying.design(run, *trying.choose(advice, name), settings, launches)
+    except LookupError as error:
+        raise click.UsageError(f"--try {name}: {error.args[0]}") from None
+    except trying.CannotTry as error:
+        raise click.ClickException(str(error)) from None
+    folder = output or Path("tried") / f"{experiment.rule.name}-{time.strftime('%Y%m%dT%H%M%S')}"
+    click.echo(tried.announced(experiment, folder), err=as_json)
+    made = 0
+
+    def tell(_: Launch) -> None:
+        nonlocal made
+        made += 1
+        status_line.show(f"{made} of {2 * launches} launches")
+
+    try:
+        with Stop().listening() as stop:
+            records = trying.measure(experiment, folder, time.time_ns() % 2**32, tell, stop)
+            status_line.show("")
+            result = trying.compared(records, folder)
+            document = json.dumps(tried.document(experiment, folder, result), indent=1)
+            with replacing(folder / "tried.json") as partial:
+                partial.write_text(document + "\n", encoding="utf-8")
+    except FileExistsError:
+        raise click.UsageError(f"{folder} holds launches already: name another --output") from None
+    except OSError as error:
+        raise click.ClickException(f"cannot write into {folder}: {error.strerror or error}") from None
+    click.echo(document if as_json else tried.text(experiment, folder, records, result))
+    if stop.number is not None:
+        told = f"stopped by {signal.Signals(stop.number).name} after {made} of {2 * launches} launches"
+        click.echo(f"npc advise: {told}: what was measured is kept in {folder}", err=True)
+        sys.exit(128 + stop.number)
+    failed = sum(not record.ok for record in records)
+    if failed or not records:
+        sys.exit(6 if failed < len(records) else 1)
 
 
 def _document(run: Run, advice: Advice) -> dict[str, Any]:
@@ -84,6 +182,7 @@ def _text(run: Run, advice: Advice) -> str:
             f"   do:     {hint.do}",
             f"   brings: {hint.brings}",
             f"   source: {rule.source}",
+            f"   try:    {_how_to_try(hint, rule, number, advice)}",
         ]
         if hint.raw:
             files = ", ".join(shown(run.folder / raw) for raw in hint.raw[:3])
@@ -97,3 +196,11 @@ def _text(run: Run, advice: Advice) -> str:
         lacking = "\n".join(f"  {name}: {what}" for name, what in advice.lacking.items())
         parts.append(f"Not judged, for lack of evidence:\n{lacking}")
     return "\n\n".join(parts)
+
+
+def _how_to_try(hint: Hint, rule: Rule, number: int, advice: Advice) -> str:
+    """The option that tries a hint, or why there is none."""
+    if isinstance(hint.trial, str):
+        return f"not by npc: {hint.trial}"
+    alone = sum(other.name == rule.name for other, _ in advice.hints) == 1
+    return f"npc advise … --try {rule.name if alone else number}"

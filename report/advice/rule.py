@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,16 +13,33 @@ from report.runs import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What is changed to try a hint, in one command line and for as long as it runs.
+
+    set: variables and their values. clear: variables to take away. replace: words of the command line and
+    those in their place, an empty text for none. sizes: the least and the largest message that it is about,
+    in bytes; None for all.
+    """
+
+    set: Mapping[str, str] = field(default_factory=dict)
+    clear: tuple[str, ...] = ()
+    replace: tuple[tuple[str, str], ...] = ()
+    sizes: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hint:
     """One piece of advice.
 
     seen: the evidence, in a sentence with its numbers. do: what to do. gain: at most so many times as fast
     afterwards, None where nobody can tell. of: what becomes faster. raw: files that the evidence is in.
+    trial: how ``--try`` changes a command for it, or why it cannot.
     """
 
     seen: str
     do: str
     of: str
+    trial: Trial | str
     gain: float | None = None
     raw: tuple[str, ...] = ()
 
@@ -66,8 +83,30 @@ def rule(name: str) -> Callable[[Judge], Judge]:
     return add
 
 
-def hint(name: str, seen: str, gain: float | None = None, raw: tuple[str, ...] = (), **words: str) -> Hint:
-    """A hint of a rule, or as ``rule.hint`` one of several, with `words` put into what is to be done."""
+def hint(
+    name: str,
+    seen: str,
+    gain: float | None = None,
+    raw: tuple[str, ...] = (),
+    sizes: tuple[int, int] | None = None,
+    untried: str = "",
+    **words: str,
+) -> Hint:
+    """A hint of a rule, or as ``rule.hint`` one of several, with `words` put into what is to be done.
+
+    sizes: `Trial.sizes`. untried: why this one cannot be tried, where others of its kind can.
+    """
     table, _, kind = name.partition(".")
     said = _WORDS[table][kind] if kind else _WORDS[table]
-    return Hint(seen=seen, do=said["do"].format(**words), of=said["of"].format(**words), gain=gain, raw=raw)
+    trial = untried or said.get("untried") or _trial(said["try"], sizes, words)
+    of = said["of"].format(**words)
+    return Hint(seen=seen, do=said["do"].format(**words), of=of, trial=trial, gain=gain, raw=raw)
+
+
+def _trial(said: Mapping[str, Any], sizes: tuple[int, int] | None, words: Mapping[str, str]) -> Trial:
+    return Trial(
+        set={name: value.format(**words) for name, value in said.get("set", {}).items()},
+        clear=tuple(said.get("clear", ())),
+        replace=tuple((old, new.format(**words)) for old, new in said.get("replace", ())),
+        sizes=sizes,
+    )

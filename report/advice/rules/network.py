@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from npc.machine.preflight import ENOUGH_MEMLOCK
 from npc.records.units import format_quantity, format_size
@@ -257,11 +257,14 @@ def eager_limit(run: Run) -> Judgement:
     found = []
     for fit, fitted in fits:
         switches = [_switch(fitted, piece) for piece in range(len(fitted.pieces.splits) - 1)]
-        worst = max(filter(None, switches), key=lambda switch: switch[2], default=None)
+        worst = max(filter(None, switches), key=lambda switch: switch.gain, default=None)
         if worst is not None:
-            seen, sizes, gain = worst
+            seen, words, gain, concerned, limit = worst
             test = _named(fit.source.name, json.loads(fit.source.params), fit.source.nodes)
-            found.append(hint("eager_limit", f"{test}: {seen}", gain, fit.raw, sizes=sizes))
+            seen = f"{test}: {seen}"
+            found.append(
+                hint("eager_limit", seen, gain, fit.raw, concerned, messages=words, limit=str(limit))
+            )
     return found
 
 
@@ -269,10 +272,23 @@ def eager_limit(run: Run) -> Judgement:
 _JUMP: Final = 1.25
 #: A protocol's line is believed up to so many times the size that it was measured at.
 _FAR: Final = 4
+#: What libraries count of a message beside its data, at most: an eager limit holds headers, too.
+_HEADERS: Final = 1024
 
 
-def _switch(fitted: Any, piece: int) -> tuple[str, str, float] | None:
-    """(what is seen, sizes concerned, gain at most) of the switch after a piece; None where it is right."""
+class _Switch(NamedTuple):
+    """A switch of protocols at the wrong size: what is seen, the sizes concerned in words, the gain at most,
+    the sizes in bytes, and the eager limit that changes just these."""
+
+    seen: str
+    words: str
+    gain: float
+    sizes: tuple[int, int]
+    limit: int
+
+
+def _switch(fitted: Any, piece: int) -> _Switch | None:
+    """The switch after a piece; None where it is right."""
     below, above = int(fitted.pieces.range(piece)[1]), int(fitted.pieces.range(piece + 1)[0])
     (a1, b1), (a2, b2) = (
         tuple(number.value for number in fitted.pieces.line(each)) for each in (piece, piece + 1)
@@ -283,12 +299,14 @@ def _switch(fitted: Any, piece: int) -> tuple[str, str, float] | None:
     if b1 > 0 and there > 0 and here / there > least:
         end = min(last, _FAR * above, last if crossing is None else crossing)
         seen = _seen("behind", below, above, here, there, "smaller", "low")
-        return seen, f"{format_size(above)} to {_about(end)}", here / there
+        words = f"{format_size(above)} to {_about(end)}"
+        return _Switch(seen, words, here / there, (above, end), end + _HEADERS)
     here, there = a1 + b1 * below, a2 + b2 * below
     if b2 > 0 and there > 0 and here / there > least:
         start = max(1, below // _FAR, crossing or 1)
         seen = _seen("before", below, above, here, there, "larger", "high")
-        return seen, f"{_about(start)} to {format_size(below)}", here / there
+        words = f"{_about(start)} to {format_size(below)}"
+        return _Switch(seen, words, here / there, (start, below), start)
     return None
 
 

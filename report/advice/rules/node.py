@@ -73,7 +73,13 @@ def one_socket(run: Run) -> Judgement:
         seen = f"{reached} on CPUs {confined} of one NUMA node only"
     else:
         return []
-    return [hint("one_socket", seen, float(sockets), best.raw)]
+    untried = ""
+    if _confined(run, host):
+        untried = "who started it allowed it these CPUs only: a job, or taskset, with those of all sockets"
+    elif best.benchmark == "likwid":
+        untried = "likwid-bench places its own threads: -w N:…"
+    cores = str(cpu.get("cores") or "")
+    return [hint("one_socket", seen, float(sockets), best.raw, untried=untried, cores=cores)]
 
 
 def _one_domain(run: Run) -> float | None:
@@ -187,7 +193,10 @@ def pinning(run: Run) -> Judgement:
     record, gain = spread
     best = f"the best launch of {record.case} is {gain:.3g} times as good as the median"
     seen = f"{unbound[record.raw]} on {machines[0]}; {best}"
-    return [hint("pinning", seen, gain, (record.raw,), test=f"{record.benchmark} {record.case}")]
+    # A rank's threads need more than one core.
+    where = "socket" if record.params.get("threads", "1") != "1" else "core"
+    test = f"{record.benchmark} {record.case}"
+    return [hint("pinning", seen, gain, (record.raw,), test=test, where=where)]
 
 
 def _unbound(record: Record, run: Run) -> str:

@@ -1,0 +1,378 @@
+"""``npc advise --try``: the launch that a hint rests on, with and without the change, and what it brought.
+
+Launches with and without take turns in blocks of four, each ABBA or BAAB by lot, so a machine that drifts
+does so for both alike; the interval of the ratio is that of `report.compare.difference`, of samples of one
+run. What drift adds to the spread of both makes it wider, never narrower.
+
+The change is a part of the command line (``env NAME=VALUE …``): it ends with the launch.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shlex
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Final
+
+from npc.document import below
+from npc.jobs.sample import Case, job_hosts, sample_all
+from npc.jobs.stop import Stop
+from npc.records.launch import Launch, LaunchLog, batch_job, command_of, read_launches
+from npc.records.record import Record
+from npc.records.run import RECORDS, read_run
+from npc.records.series import identity
+from npc.records.units import METRICS
+from npc.validity.rules.placement import MPI_STARTERS
+from report.advice import Advice
+from report.advice.rule import Hint, Rule, Trial
+from report.compare.pairs import Choice, Pair, compare_sides
+from report.compare.sides import Side
+from report.runs import ENVIRONMENT, Run
+
+#: The setting by which records of a trial are none of the platform's usual ones: ``no``, or what was changed.
+TRIED: Final = "tried"
+NOT_CHANGED: Final = "no"
+NO_DIFFERENCE: Final = "no difference shown"
+#: A launch may take so many times what it took when it was measured first, and a minute at least.
+_PATIENCE: Final = 10
+_LEAST_PATIENCE_S: Final = 60.0
+#: Variables of a job that change how fast a program is, and are no part of the batch system or of one launch.
+_OF_PROGRAMS: Final = re.compile(
+    r"(?:OMP|KMP|GOMP|OMPI|PRTE|MPICH|I_MPI|MV2|UCX|FI|PSM2?|HFI|MLX5)_(?!COMM_WORLD|UNIVERSE)\w+"
+)
+#: Those that choose an MPI (benchmarks/mpi.sh).
+_OF_THE_MPI: Final = ("PATH", "LD_LIBRARY_PATH", "MPI4PY_MPIABI")
+#: What variables of an MPI begin with → what that MPI's version text has.
+_FAMILIES: Final = {
+    "OMPI_": "Open MPI",
+    "PRTE_": "Open MPI",
+    "MPIR_": "MPICH",
+    "I_MPI_": "Intel",
+}
+
+
+class CannotTry(ValueError):
+    """There is nothing to try, or not here; the message says what to do instead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """A hint, the change, and the command without and with it.
+
+    seconds: what the launch took that the hint rests on. hosts: where that was.
+    """
+
+    rule: Rule
+    hint: Hint
+    trial: Trial
+    tool: str
+    platform: str
+    launch: Launch
+    without: tuple[str, ...]
+    changed: tuple[str, ...]
+    runs: int
+
+    @property
+    def seconds(self) -> float:
+        """How long it is going to take, as far as the launch tells that was made before."""
+        return 2 * self.runs * self.launch.seconds
+
+    @property
+    def timeout_s(self) -> float:
+        """How long each launch may take."""
+        return max(_LEAST_PATIENCE_S, _PATIENCE * self.launch.seconds)
+
+    @property
+    def change(self) -> str:
+        """What is changed, in words."""
+        words = [f"{name}={value}" for name, value in self.trial.set.items()]
+        words += [f"without {name}" for name in self.trial.clear if _uses(name, self.without)]
+        joined = " ".join(self.without)
+        for old, new in self.trial.replace:
+            if re.search(rf"(?<!\S){re.escape(old)}(?!\S)", joined):
+                words.append(f"{new} instead of {old}" if new else f"without {old}")
+        return ", ".join(words)
+
+
+def choose(advice: Advice, name: str) -> tuple[Rule, Hint]:
+    """The hint that `name` means: a rule's first, or that of a number as `npc advise` lists them.
+
+    Raises LookupError for a name that no rule has, and `CannotTry` where the rule has no hint.
+    """
+    if name.isdecimal():
+        if not 1 <= int(name) <= len(advice.hints):
+            raise LookupError(f"there is no hint {name}: npc advise lists {len(advice.hints)}")
+        return advice.hints[int(name) - 1]
+    found = next(((rule, hint) for rule, hint in advice.hints if rule.name == name), None)
+    if found:
+        return found
+    if name in advice.lacking:
+        raise CannotTry(f"rule {name} had nothing to judge ({advice.lacking[name]}): there is nothing to try")
+    if name in advice.silent:
+        raise CannotTry(f"rule {name} looked and found nothing: there is nothing to try")
+    raise LookupError(f"there is no rule {name}; npc advise --rules lists them")
+
+
+def design(run: Run, rule: Rule, hint: Hint, settings: Mapping[str, str], runs: int) -> Experiment:
+    """What is to be launched for a hint of `run`. settings: variables in place of the rule's own change.
+
+    Raises `CannotTry`.
+    """
+    if not settings and isinstance(hint.trial, str):
+        raise CannotTry(f"rule {rule.name} is not tried: {hint.trial}. What to do: {hint.do}")
+    launch = next(filter(None, map(run.circumstances.launches.get, hint.raw)), None)
+    if launch is None:
+        raise CannotTry(
+            f"nothing tells how the numbers behind rule {rule.name} were measured: no launches.jsonl lies "
+            f"with the records of {run.label}"
+        )
+    raw = next(raw for raw in hint.raw if raw in run.circumstances.launches)
+    record = next(record for record in run.records if record.raw == raw)
+    path = run.folder / raw
+    if path.with_suffix(".server.out").exists():
+        raise CannotTry(
+            f"npb made the launches behind rule {rule.name}, with a server beside each; npc advise repeats "
+            f"programs and MPI programs. What to do: {hint.do}; then npb again, and npc compare"
+        )
+    _check_place(launch, record.job)
+    environment = run.circumstances.environments.get(record.raw, {})
+    sizes = hint.trial.sizes if isinstance(hint.trial, Trial) else None
+    trial = Trial(set=settings, sizes=sizes) if settings else hint.trial
+    assert isinstance(trial, Trial)
+    library = str(below(environment, "mpi", "library") or below(environment, "mpi", "launcher") or "")
+    trial = _of_library(trial, library)
+    variables = _variables(below(environment, "variables") or {}, launch)
+    argv = _absolute(launch.argv, path.parent.parent.parent)
+    experiment = Experiment(
+        rule=rule,
+        hint=hint,
+        trial=trial,
+        tool=read_launches(path.parent.parent).tool,
+        platform=record.platform,
+        launch=launch,
+        without=tuple(_with_variables(argv, variables)),
+        changed=tuple(with_change(argv, trial, variables, library)),
+        runs=runs,
+    )
+    if experiment.without == experiment.changed:
+        raise CannotTry(f"rule {rule.name}: its change has no effect on {shlex.join(experiment.without)}")
+    return experiment
+
+
+def _check_place(launch: Launch, job: str) -> None:
+    """Raise `CannotTry` unless this is a place like that of the launch: a job, with as many nodes."""
+    hosts, here = job_hosts(), os.uname().nodename
+    names = {host.partition(".")[0] for host in hosts}
+    if (not job or batch_job()) and len(hosts) >= launch.nodes and here.partition(".")[0] in names:
+        return
+    tasks = launch.params.get("ranks") or str(launch.nodes)
+    nodes = f"{launch.nodes} node{'s' if launch.nodes > 1 else ''} of a job"
+    raise CannotTry(
+        f"it was measured on {nodes} ({', '.join(launch.hosts[:4])}), and here is {here}: try it in such a "
+        f"job, sbatch --nodes {launch.nodes} --ntasks {tasks} --exclusive --wrap 'npc advise … --try …'"
+    )
+
+
+def _of_library(trial: Trial, library: str) -> Trial:
+    """Without variables of other MPIs than the one that was measured, where that is known."""
+    known = {family for family in _FAMILIES.values() if family in library}
+
+    def other(name: str) -> bool:
+        family = next((family for prefix, family in _FAMILIES.items() if name.startswith(prefix)), None)
+        return bool(known) and family is not None and family not in known
+
+    kept = {name: value for name, value in trial.set.items() if not other(name)}
+    return Trial(set=kept, clear=trial.clear, replace=trial.replace, sizes=trial.sizes)
+
+
+def _variables(recorded: Mapping[str, str], launch: Launch) -> dict[str, str]:
+    """What the job had set and this shell has not: for programs, and to choose its MPI if it chose one."""
+    chosen = launch.params.get("mpi", "default") != "default"
+    return {
+        name: value
+        for name, value in recorded.items()
+        if os.environ.get(name) != value
+        and (_OF_PROGRAMS.fullmatch(name) or (chosen and name in _OF_THE_MPI))
+    }
+
+
+def _absolute(argv: Sequence[str], folder: Path) -> list[str]:
+    """Words that name a file in the folder where it was measured, as one names it from elsewhere."""
+    return [
+        str((folder / word).resolve())
+        if "/" in word and not word.startswith("/") and (folder / word).is_file()
+        else word
+        for word in argv
+    ]
+
+
+def with_change(argv: Sequence[str], trial: Trial, variables: Mapping[str, str], library: str) -> list[str]:
+    """The command line with the change; variables: those that it has without it."""
+    words = _cut(list(argv), {*trial.set, *trial.clear})
+    for old, new in trial.replace:
+        words = _replaced(words, old.split(), new.split())
+    starter = len(words) - len(command_of(words))
+    by_mpirun = PurePath(words[starter]).name in MPI_STARTERS - {"srun"} if words else False
+    if by_mpirun and "Open MPI" in library:
+        # Open MPI hands its own variables to the ranks by itself, others when it is told to: mpirun(1), -x.
+        foreign = [name for name in trial.set if not name.startswith(("OMPI_", "PRTE_", "PMIX_"))]
+        words[starter + 1 : starter + 1] = [word for name in foreign for word in ("-x", name)]
+    kept = {name: value for name, value in variables.items() if name not in trial.clear}
+    unset = [name for name in trial.clear if name in os.environ]
+    return _with_variables(words, {**kept, **trial.set}, unset)
+
+
+def _with_variables(
+    words: Sequence[str], variables: Mapping[str, str], unset: Sequence[str] = ()
+) -> list[str]:
+    before = [word for name in unset for word in ("-u", name)]
+    before += [f"{name}={value}" for name, value in variables.items()]
+    return [*(["env", *before] if before else []), *words]
+
+
+def _uses(name: str, words: Sequence[str]) -> bool:
+    """Whether a command line, or this shell, sets a variable."""
+    return name in os.environ or _cut(list(words), {name}) != list(words)
+
+
+def _cut(words: list[str], names: set[str]) -> list[str]:
+    """A command line without what sets some variables in it, also by an MPI's own option."""
+    kept: list[str] = []
+    while words:
+        following = words[1] if len(words) > 1 else ""
+        named = f"OMPI_MCA_{following}" if words[0] in ("--mca", "-mca") else following
+        if words[0] == "-x" and following.partition("=")[0] in names:
+            del words[:2]
+        elif words[0] in ("--mca", "-mca", "-genv", "-env") and named in names:
+            del words[:3]
+        elif "=" in words[0] and words[0].partition("=")[0] in names:
+            del words[0]
+        else:
+            kept.append(words.pop(0))
+    return kept
+
+
+def _replaced(words: list[str], old: Sequence[str], new: Sequence[str]) -> list[str]:
+    for place in range(len(words) - len(old), -1, -1):
+        if words[place : place + len(old)] == list(old):
+            words[place : place + len(old)] = new
+    return words
+
+
+def turns(runs: int, lot: random.Random) -> list[tuple[bool, int]]:
+    """(whether changed, sample) of every launch: blocks of ABBA or BAAB, what is left as AB or BA."""
+    order: list[bool] = []
+    for begun in range(0, runs, 2):
+        first = lot.random() < 0.5
+        order += [first, not first] if begun + 1 == runs else [first, not first, not first, first]
+    return [(side, order[:place].count(side)) for place, side in enumerate(order)]
+
+
+def measure(
+    experiment: Experiment, folder: Path, seed: int, tell: Callable[[Launch], None], stop: Stop
+) -> list[Record]:
+    """Launch all, or those before a stop, into `folder`; the records of what was made.
+
+    Raises OSError, and FileExistsError where launches lie there. Without records it returns none.
+    """
+    log = LaunchLog(folder, experiment.tool, 2 * experiment.runs, seed)
+    try:
+        _npc("environment", "--output", str(folder / ENVIRONMENT))
+        cases = [
+            Case(
+                experiment.launch.case,
+                {"command": shlex.join(command)},
+                experiment.runs,
+                {**experiment.launch.params, TRIED: tried},
+            )
+            for command, tried in (
+                (experiment.without, NOT_CHANGED),
+                (experiment.changed, experiment.change),
+            )
+        ]
+        launches = [(cases[side], sample) for side, sample in turns(experiment.runs, random.Random(seed))]
+        sample_all(["{command}"], launches, log, experiment.timeout_s, None, tell, stop)
+    finally:
+        log.close()
+    _npc("collect", str(folder), "--platform", experiment.platform)
+    return read_run(folder) if (folder / RECORDS).exists() else []
+
+
+def _npc(*words: str) -> None:
+    """One of NPC's own commands, in a session of its own: a Ctrl-C is for those who launch."""
+    subprocess.run([sys.executable, "-m", "npc", *words], stdout=subprocess.PIPE, start_new_session=True)
+
+
+def compared(records: Sequence[Record], folder: Path) -> list[Pair]:
+    """Every series without and with the change, by test and size; the ratio is with over without.
+
+    Params that the change itself has changed (the number of threads) tell no series apart.
+    """
+    sides: dict[bool, list[Record]] = {False: [], True: []}
+    for record in records:
+        if TRIED in record.params:
+            sides[record.params[TRIED] != NOT_CHANGED].append(record)
+    values: list[dict[str, set[str]]] = []
+    for some in sides.values():
+        found: defaultdict[str, set[str]] = defaultdict(set)
+        for record in some:
+            for name, text in identity(record.params).items():
+                found[name].add(text)
+        values.append(found)
+    changed = [name for name in {**values[0], **values[1]} if values[0].get(name) != values[1].get(name)]
+    # One run holds both, in turns: what runs differ in is no part of the ratio.
+    choice = Choice(by=f"params.{TRIED}", ignore=changed, least_effect=0.0, run_to_run=0.0)
+    a, b = (
+        Side(name, {str(folder): some}, {str(folder): folder})
+        for name, some in zip(("without", "with"), sides.values(), strict=True)
+    )
+    pairs = compare_sides(a, b, choice).pairs
+    return sorted(pairs, key=lambda pair: (pair.test, pair.metric, pair.size or 0))
+
+
+def word_of(pair: Pair) -> str:
+    """``better``, ``worse``, `NO_DIFFERENCE` where the interval holds 1 or many tests explain it, …"""
+    return NO_DIFFERENCE if pair.verdict == "same" else pair.verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """word: of the series that the hint is about. about: these, elsewhere: the others."""
+
+    word: str
+    about: tuple[Pair, ...]
+    elsewhere: tuple[Pair, ...]
+
+    @property
+    def best(self) -> Pair | None:
+        """Of the better ones that the hint is about, the one with the largest effect."""
+        return max((pair for pair in self.about if pair.verdict == "better"), key=times, default=None)
+
+
+def times(pair: Pair) -> float:
+    """How many times as fast it is with the change."""
+    ratio = pair.ratio or 1.0
+    return 1 / ratio if METRICS[pair.metric].better == "lower" else ratio
+
+
+def answer(pairs: Sequence[Pair], trial: Trial) -> Answer:
+    """What they say together: better, worse, better and worse, no difference shown, or not comparable."""
+
+    def concerned(pair: Pair) -> bool:
+        return trial.sizes is None or (
+            pair.size is not None and trial.sizes[0] <= pair.size <= trial.sizes[1]
+        )
+
+    about = tuple(filter(concerned, pairs))
+    said = {pair.verdict for pair in about}
+    known = [word for word in ("better", "worse", "different") if word in said]
+    if not known:
+        known = [NO_DIFFERENCE if "same" in said else "not comparable"]
+    return Answer(" and ".join(known), about, tuple(pair for pair in pairs if not concerned(pair)))

@@ -1,0 +1,116 @@
+"""What ``npc advise --try`` says: before it launches, and of what it measured."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from npc.columns import columns
+from npc.document import plain
+from npc.page.blocks import plural
+from npc.records.record import Record
+from npc.records.units import format_duration, format_quantity, format_size
+from npc.validity.disturbance import in_words, remark
+from report.advice.trying import Answer, Experiment, answer, times, word_of
+from report.compare.pairs import Half, Pair
+from report.runs import shown
+
+SCHEMA: Final = 1
+_HEADER: Final = ("test", "size", "without", "with", "with/without", "95 % interval", "n", "")
+
+
+def announced(experiment: Experiment, folder: Path) -> str:
+    """What is going to be launched, how long that takes, and where it is kept."""
+    runs, launch = experiment.runs, experiment.launch
+    most = format_duration(2 * runs * experiment.timeout_s)
+    about = format_duration(experiment.seconds)
+    return (
+        f"{experiment.rule.title} (rule {experiment.rule.name}): {experiment.hint.seen}\n"
+        f"  without: {shlex.join(experiment.without)}\n"
+        f"  with:    {shlex.join(experiment.changed)}\n"
+        f"{2 * runs} launches, {runs} each, in turns: about {about} (one took {launch.seconds:.3g} s), "
+        f"at most {most}; all of it is kept in {shown(folder)}\n"
+    )
+
+
+def text(experiment: Experiment, folder: Path, records: Sequence[Record], pairs: Sequence[Pair]) -> str:
+    """The table, and the answer below it."""
+    rows = [_HEADER, *(_cells(pair) for pair in pairs)]
+    parts = ["\n".join(columns(rows, right={1, 2, 3, 4}))] if pairs else []
+    found = answer(pairs, experiment.trial)
+    lines = _answer(experiment, found)
+    failed = [record for record in records if not record.ok]
+    if failed:
+        first = failed[0]
+        lines.append(f"{plural(len(failed), 'record')} not usable, the first: {first.status} ({first.raw})")
+    if disturbed := in_words(records):
+        lines.append(remark(disturbed))
+    keep = f"; to keep it, have jobs say it: {experiment.change}" if found.word == "better" else ""
+    lines.append(f"Nothing was changed for good{keep}. Raw output and records: {shown(folder)}.")
+    return "\n\n".join([*parts, "\n".join(lines)])
+
+
+def _answer(experiment: Experiment, found: Answer) -> list[str]:
+    """What became of what the hint is about, beside what it promised; and what became of other sizes."""
+    of, gain = experiment.hint.of, experiment.hint.gain
+    promised = f"; the hint says at most {gain:.3g} times as fast" if gain else ""
+    best = found.best
+    at = f", most at {_size(best)}" if best and len(found.about) > 1 else ""
+    most = f"{at}: {_times(best)} times as fast" if best else ""
+    lines = [f"{of}: {found.word}{most}{promised}."]
+    elsewhere = [pair for pair in found.elsewhere if pair.verdict in ("better", "worse", "different")]
+    if elsewhere:
+        told = [f"{pair.verdict} at {_size(pair)}" for pair in elsewhere[:6]]
+        lines.append(f"Elsewhere: {', '.join(told)}{', …' if len(elsewhere) > 6 else ''}.")
+    return lines
+
+
+def _times(pair: Pair) -> str:
+    """How many times as fast, with the interval."""
+    ends = [1 / end if times(pair) != pair.ratio else end for end in (pair.low, pair.high) if end]
+    around = f" [{min(ends):.3g}, {max(ends):.3g}]" if len(ends) == 2 else ""
+    return f"{times(pair):.3g}{around}"
+
+
+def _size(pair: Pair) -> str:
+    return format_size(pair.size) if pair.size is not None else pair.test
+
+
+def _cells(pair: Pair) -> tuple[str, ...]:
+    counts = "/".join("–" if half is None else str(half.launches) for half in (pair.a, pair.b))
+    interval = "" if pair.low is None or pair.high is None else f"[{pair.low:.3f}, {pair.high:.3f}]"
+    return (
+        f"{pair.test} {pair.metric}",
+        "" if pair.size is None else format_size(pair.size),
+        *(_median(half, pair.unit) for half in (pair.a, pair.b)),
+        "" if pair.ratio is None else f"{pair.ratio:.3f}",
+        interval,
+        counts,
+        ": ".join(filter(None, (word_of(pair), pair.reason))),
+    )
+
+
+def _median(half: Half | None, unit: str) -> str:
+    return "" if half is None else format_quantity(half.median, unit, 3)
+
+
+def document(experiment: Experiment, folder: Path, pairs: Sequence[Pair]) -> dict[str, Any]:
+    """``tried.json``, and what ``--json`` prints."""
+    found = answer(pairs, experiment.trial)
+    return {
+        "schema": SCHEMA,
+        "rule": experiment.rule.name,
+        "hint": plain(experiment.hint),
+        "change": experiment.change,
+        "trial": plain(experiment.trial),
+        "without": list(experiment.without),
+        "with": list(experiment.changed),
+        "launches": experiment.runs,
+        "folder": str(folder),
+        "answer": found.word,
+        "pairs": [
+            {**plain(pair), "verdict": word_of(pair), "concerned": pair in found.about} for pair in pairs
+        ],
+    }

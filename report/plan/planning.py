@@ -147,7 +147,7 @@ def _step(job: Job) -> Step:
     """The first step of the benchmark in the catalogue, as the job's settings make it."""
     step = next(step for step in catalogue.steps() if step.name == job.benchmark)
     sizes = tuple(job.settings.items()) or step.sizes
-    return replace(step, jobs=job.jobs, launches=job.launches, sizes=sizes, scales="")
+    return replace(step, jobs=job.jobs, launches=job.launches, swept=0, sizes=sizes, scales="")
 
 
 def make_plan(goal: str, machine: Machine, budget_s: float, commands: Collection[str]) -> Plan:

@@ -114,7 +114,7 @@ def test_too_few_sizes_are_said(tmp_path: Path) -> None:
     result = run(fit, saved(tmp_path, [*sweep(), *sweep("qperf", "tcp_lat", sizes=(1, 4096))]))
     assert result.exit_code == 0
     assert "Not fitted: qperf tcp_lat: 2 sizes, a model needs 5." in result.stdout
-    measures = "npc characterise --benchmark qperf --platform fuchs --set qperf_latency_sizes="
+    measures = "npc characterise --benchmark qperf --platform fuchs --set qperf_kinds=latency"
     assert f"This measures the rest:\n  {measures}" in result.stdout
     few = run(fit, saved(tmp_path, sweep("qperf", "tcp_lat", sizes=(1, 4096))), "--json")
     assert few.exit_code == 1 and "--set qperf_latency_sizes=16,64," in few.stderr

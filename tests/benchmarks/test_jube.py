@@ -443,9 +443,9 @@ def test_a_tool_that_is_not_there_is_unavailable_and_the_others_go_on(tmp_path: 
 def test_a_network_tool_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
     path = path_without(tmp_path / "programs", "qperf")
     ended = run_jube("benchmarks/qperf/benchmark.xml", tmp_path / "runs", PATH=path)
-    assert states(ended)["qperf"]["error"] == 2
+    assert states(ended)["qperf"]["error"] == 3
     records = list(collect_failures(tmp_path / "runs", 1))
-    assert len(records) == 2
+    assert len(records) == 4
     for record in records:
         assert re.fullmatch(r"unavailable: server on \S+: qperf: not found in PATH", record.status)
 

@@ -185,6 +185,7 @@ def measuring(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Mea
     """The qperf benchmark on two nodes, with more launches than a minute holds."""
     outpath = tmp_path_factory.mktemp("measuring")
     settings = {"NPC_SAMPLES": "2000", "NPC_TIMELIMIT": "1", "NPC_DEPENDENCY": "none"}
+    settings |= {"NPC_QPERF_KINDS": "bandwidth,latency"}
     words = ["jube", "run", "benchmarks/qperf/benchmark.xml", "--hide-animation", "--outpath", outpath]
     words += ["--include-path", "platforms/slurm"]
     cluster.run("head", words, env={**SMALL, **settings}, cwd=ROOT, check=True)

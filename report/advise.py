@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from npc.records.launch import Launch
     from report.advice import Advice
-    from report.advice.rule import Hint, Rule
+    from report.advice.rule import Hint, Rule, Trial
     from report.runs import Run
 
 SCHEMA: Final = 1
@@ -39,6 +39,10 @@ SCHEMA: Final = 1
     help="With --try: the variable to try, in place of the hint's own change; may be repeated.",
 )  # fmt: skip
 @click.option(
+    "--replace", "replaced", nargs=2, multiple=True, metavar="OLD NEW",
+    help="With --try: the same with words of the command line: '-n 2' '-n 2 --bind-to core'.",
+)  # fmt: skip
+@click.option(
     "--launches", default=8, show_default=True, type=click.IntRange(4, 1000),
     help="With --try: how many without the change, and how many with it.",
 )  # fmt: skip
@@ -53,6 +57,7 @@ def advise(
     list_rules: bool,
     hint_name: str,
     settings: tuple[str, ...],
+    replaced: tuple[tuple[str, str], ...],
     launches: int,
     output: Path | None,
 ) -> None:
@@ -75,6 +80,7 @@ def advise(
 
     from report.advice import advise as judge
     from report.advice import all_rules, gather
+    from report.advice.rule import Trial
 
     if list_rules:
         for rule in all_rules():
@@ -86,13 +92,16 @@ def advise(
         if not hint_name or not re.fullmatch(r"[A-Za-z_]\w*=.*", word, re.DOTALL):
             why = "expected NAME=VALUE" if hint_name else "it goes with --try"
             raise click.UsageError(f"--set {word!r}: {why}")
+    if replaced and not hint_name:
+        raise click.UsageError("--replace goes with --try")
     try:
         run = gather(runs, platform)
     except (OSError, ValueError, csv.Error) as error:
         raise click.UsageError(str(error)) from None
     found = judge(run)
     if hint_name:
-        _try(run, found, hint_name, dict(word.split("=", 1) for word in settings), launches, output, as_json)
+        own = Trial(set=dict(word.split("=", 1) for word in settings), replace=replaced)
+        _try(run, found, hint_name, own if settings or replaced else None, launches, output, as_json)
         return
     click.echo(json.dumps(_document(run, found), indent=1) if as_json else _text(run, found))
     if not run.usable:
@@ -103,7 +112,7 @@ def _try(
     run: Run,
     advice: Advice,
     name: str,
-    settings: dict[str, str],
+    own: Trial | None,
     launches: int,
     output: Path | None,
     as_json: bool,
@@ -121,7 +130,7 @@ def _try(
     from report.advice import trying
 
     try:
-        experiment = trying.design(run, *trying.choose(advice, name), settings, launches)
+        experiment = trying.design(run, *trying.choose(advice, name), own, launches)
     except LookupError as error:
         raise click.UsageError(f"--try {name}: {error.args[0]}") from None
     except trying.CannotTry as error:

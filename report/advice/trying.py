@@ -17,7 +17,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Final
 
@@ -120,13 +120,14 @@ def choose(advice: Advice, name: str) -> tuple[Rule, Hint]:
     raise LookupError(f"there is no rule {name}; npc advise --rules lists them")
 
 
-def design(run: Run, rule: Rule, hint: Hint, settings: Mapping[str, str], runs: int) -> Experiment:
-    """What is to be launched for a hint of `run`. settings: variables in place of the rule's own change.
+def design(run: Run, rule: Rule, hint: Hint, own: Trial | None, runs: int) -> Experiment:
+    """What is to be launched for a hint of `run`. own: a change in place of the rule's.
 
     Raises `CannotTry`.
     """
-    if not settings and isinstance(hint.trial, str):
-        raise CannotTry(f"rule {rule.name} is not tried: {hint.trial}. What to do: {hint.do}")
+    trial = own or hint.trial
+    if isinstance(trial, str):
+        raise CannotTry(f"rule {rule.name} is not tried: {trial}. What to do: {hint.do}")
     launch = next(filter(None, map(run.circumstances.launches.get, hint.raw)), None)
     if launch is None:
         raise CannotTry(
@@ -143,9 +144,8 @@ def design(run: Run, rule: Rule, hint: Hint, settings: Mapping[str, str], runs: 
         )
     _check_place(launch, record.job)
     environment = run.circumstances.environments.get(record.raw, {})
-    sizes = hint.trial.sizes if isinstance(hint.trial, Trial) else None
-    trial = Trial(set=settings, sizes=sizes) if settings else hint.trial
-    assert isinstance(trial, Trial)
+    if own and isinstance(hint.trial, Trial):
+        trial = replace(own, sizes=hint.trial.sizes)
     library = str(below(environment, "mpi", "library") or below(environment, "mpi", "launcher") or "")
     trial = _of_library(trial, library)
     variables = _variables(below(environment, "variables") or {}, launch)
@@ -189,7 +189,7 @@ def _of_library(trial: Trial, library: str) -> Trial:
         return bool(known) and family is not None and family not in known
 
     kept = {name: value for name, value in trial.set.items() if not other(name)}
-    return Trial(set=kept, clear=trial.clear, replace=trial.replace, sizes=trial.sizes)
+    return replace(trial, set=kept)
 
 
 def _variables(recorded: Mapping[str, str], launch: Launch) -> dict[str, str]:
@@ -333,7 +333,10 @@ def compared(records: Sequence[Record], folder: Path) -> list[Pair]:
         Side(name, {str(folder): some}, {str(folder): folder})
         for name, some in zip(("without", "with"), sides.values(), strict=True)
     )
-    pairs = compare_sides(a, b, choice).pairs
+    pairs = [
+        replace(pair, reason=pair.reason.partition(" (npc characterise")[0])  # here it is --launches
+        for pair in compare_sides(a, b, choice).pairs
+    ]
     return sorted(pairs, key=lambda pair: (pair.test, pair.metric, pair.size or 0))
 
 

@@ -125,7 +125,7 @@ def test_what_the_job_had_set_and_where_its_files_lay_are_a_part_of_both_command
     }
     (folder / "environment.json").write_text(json.dumps(environment))
     found = gather([folder])
-    experiment = design(found, *choose(advise(found), "1"), {}, 4)
+    experiment = design(found, *choose(advise(found), "1"), None, 4)
     program = [f"{tmp_path}/work/latency", "in/no-file"]
     assert list(experiment.without) == ["env", "OMPI_MCA_pml=ob1", "mpirun", *program]
     limits = [f"OMPI_MCA_btl_{name}_eager_limit=5120" for name in ("vader", "sm", "tcp")]
@@ -134,10 +134,13 @@ def test_what_the_job_had_set_and_where_its_files_lay_are_a_part_of_both_command
     assert list(experiment.changed) == [
         "env", "OMPI_MCA_pml=ob1", *limits, f"{of_ucx}=5120", "mpirun", "-x", of_ucx, *program
     ]  # fmt: skip
-    own = design(found, *choose(advise(found), "eager_limit"), {"OMPI_MCA_pml": "ucx"}, 4)
+    own = design(found, *choose(advise(found), "eager_limit"), Trial(set={"OMPI_MCA_pml": "ucx"}), 4)
     assert list(own.changed)[:2] == ["env", "OMPI_MCA_pml=ucx"] and own.change == "OMPI_MCA_pml=ucx"
+    words = design(found, *choose(advise(found), "1"), Trial(replace=(("mpirun", "mpirun -n 2"),)), 4)
+    assert list(words.changed)[:4] == ["env", "OMPI_MCA_pml=ob1", "mpirun", "-n"]
+    assert words.change == "mpirun -n 2 instead of mpirun" and words.trial.sizes == own.trial.sizes
     with pytest.raises(CannotTry, match="its change has no effect"):
-        design(found, *choose(advise(found), "eager_limit"), {"OMPI_MCA_pml": "ob1"}, 4)
+        design(found, *choose(advise(found), "eager_limit"), Trial(set={"OMPI_MCA_pml": "ob1"}), 4)
 
 
 def test_each_hint_says_what_is_tried_or_why_nothing_is() -> None:
@@ -178,7 +181,7 @@ def test_two_launches_a_side_are_too_few() -> None:
     some = list(records("osu", "osu_latency", 1e-6, metric="latency", size=1024, spread=(1.0, 1.1)))
     both = [replace(record, params={TRIED: tried}) for tried in (NOT_CHANGED, "A=1") for record in some]
     (pair,) = compared(both, Path())
-    assert word_of(pair) == "not comparable" and "too few" in pair.reason
+    assert word_of(pair) == "not comparable" and pair.reason.endswith("4 each are needed")
     assert answer([pair], LIMIT).word == "not comparable"
 
 
@@ -198,7 +201,7 @@ def test_what_cannot_be_tried_is_said_with_what_to_do(
 
     assert told("--try", "nothing")[0] == 2
     assert told("--try", "7")[0] == 2 and told("--set", "A=1")[0] == 2
-    assert told("--try", "eager_limit", "--set", "A")[0] == 2
+    assert told("--try", "eager_limit", "--set", "A")[0] == 2 == told("--replace", "a", "b")[0]
     code, words = told("--try", "mtu")
     assert code == 1 and "rule mtu had nothing to judge (no TCP test between nodes)" in words
     shown = in_process.npc("advise", run).stdout
@@ -212,7 +215,7 @@ def test_it_is_tried_where_it_was_measured(tmp_path: Path, monkeypatch: pytest.M
         monkeypatch.delenv(name, raising=False)
     found = gather([measured(tmp_path, ["mpirun", "osu_latency"], nodes=2, hosts=("n1", "n2"))])
     with pytest.raises(CannotTry, match=r"measured on 2 nodes of a job \(n1, n2\).*sbatch --nodes 2"):
-        design(found, *choose(advise(found), "eager_limit"), {}, 8)
+        design(found, *choose(advise(found), "eager_limit"), None, 8)
 
 
 def test_a_hint_for_root_says_its_command_and_is_not_tried(tmp_path: Path) -> None:
@@ -220,7 +223,7 @@ def test_a_hint_for_root_says_its_command_and_is_not_tried(tmp_path: Path) -> No
     rule, hint = choose(advise(found), "eager_limit")
     roots = type(hint)(seen="", do="cpupower …", of="", trial="it is root's", raw=hint.raw)
     with pytest.raises(CannotTry, match=r"not tried: it is root's\. What to do: cpupower …"):
-        design(found, rule, roots, {}, 8)
+        design(found, rule, roots, None, 8)
 
 
 # --- a real MPI ---------------------------------------------------------------------------------------

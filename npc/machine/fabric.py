@@ -242,6 +242,29 @@ def expand(hostlist: str) -> list[str]:
     return names
 
 
+def modules(variables: Mapping[str, str]) -> dict[str, str]:
+    """Host → module, the partition of its component, from the variables of a heterogeneous job of Slurm
+    (``SLURM_JOB_NODELIST_HET_GROUP_0`` …); empty for any other job.
+
+    Components of one partition (told apart by a constraint) are ``batch 0``, ``batch 1``, ….
+    """
+    parts = []
+    for number in range(len(variables)):
+        nodes = variables.get(f"SLURM_JOB_NODELIST_HET_GROUP_{number}")
+        if not nodes:
+            break
+        parts.append((variables.get(f"SLURM_JOB_PARTITION_HET_GROUP_{number}", f"part {number}"), nodes))
+    names = [name for name, _ in parts]
+    found: dict[str, str] = {}
+    for number, (name, nodes) in enumerate(parts):
+        module = name if names.count(name) == 1 else f"{name} {number}"
+        try:
+            found |= dict.fromkeys(expand(nodes), module)
+        except ValueError:
+            continue
+    return found
+
+
 def _numbers(ranges: str) -> Iterator[str]:
     for part in ranges.split(","):
         match = _RANGE.fullmatch(part.strip())

@@ -24,6 +24,7 @@ SECTIONS: Final = (
     "models",
     "history",
     "allocation",
+    "modules",
     "pairs",
     "failures",
     "environment",

@@ -30,7 +30,7 @@ _READING = (
 )
 
 
-class _Test(NamedTuple):
+class PairTest(NamedTuple):
     """What pairs are compared in."""
 
     benchmark: str
@@ -53,7 +53,7 @@ def build(report: Report) -> Iterator[Block]:
 
 
 def _of_run(report: Report, run: Run) -> Iterator[Block]:
-    tests = _tests(run)
+    tests = tests_of_pairs(run)
     verdicts = [entry for _, entries in run.verdicts() for entry in entries]
     shown = list(tests.items())[:_MOST_TESTS]
     for test, series in shown:
@@ -67,15 +67,15 @@ def _of_run(report: Report, run: Run) -> Iterator[Block]:
         )
 
 
-def _tests(run: Run) -> dict[_Test, list[Repeats]]:
+def tests_of_pairs(run: Run) -> dict[PairTest, list[Repeats]]:
     """Tests between two nodes that involve three nodes at least, the largest size of each first."""
-    found: defaultdict[_Test, list[Repeats]] = defaultdict(list)
+    found: defaultdict[PairTest, list[Repeats]] = defaultdict(list)
     for series in run.series:
         first = series.first
         if len(set(first.hosts)) == 2 and len(first.hosts) == 2 and better(first.metric) != "neither":
             if "statistic" in first.params or first.params.get("side") == "send" or not series.usable:
                 continue
-            found[_Test(first.benchmark, first.case, first.metric, first.size)].append(series)
+            found[PairTest(first.benchmark, first.case, first.metric, first.size)].append(series)
     many = {
         test: series
         for test, series in found.items()
@@ -84,11 +84,11 @@ def _tests(run: Run) -> dict[_Test, list[Repeats]]:
     return dict(sorted(many.items(), key=lambda item: (item[0][:3], -(item[0].size or 0))))
 
 
-def _is_of(entry: Mapping[str, Any], test: _Test) -> bool:
+def _is_of(entry: Mapping[str, Any], test: PairTest) -> bool:
     return (entry.get("case"), entry.get("metric"), entry.get("size")) == test[1:]
 
 
-def _pairs(run: Run, test: _Test, found: Sequence[Repeats], topology: Topology | None) -> Pairs:
+def _pairs(run: Run, test: PairTest, found: Sequence[Repeats], topology: Topology | None) -> Pairs:
     values: defaultdict[Pair, list[float]] = defaultdict(list)
     idents: dict[Pair, str] = {}
     for series in found:
@@ -105,7 +105,9 @@ def _pairs(run: Run, test: _Test, found: Sequence[Repeats], topology: Topology |
     return Pairs(values, metric.unit, metric.better, normal, topology, _MOST_NODES, idents)
 
 
-def _figure(report: Report, run: Run, test: _Test, pairs: Pairs, verdict: Mapping[str, Any] | None) -> Figure:
+def _figure(
+    report: Report, run: Run, test: PairTest, pairs: Pairs, verdict: Mapping[str, Any] | None
+) -> Figure:
     suspects = verdict["suspects"] if verdict else ()
     name, groups = test.name, pairs.groups
     measured = sum(map(bool, pairs.values.values()))

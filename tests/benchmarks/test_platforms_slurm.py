@@ -201,13 +201,24 @@ def test_a_second_platform_runs_elsewhere(cluster: Cluster, tmp_path: Path) -> N
     assert done.received["n3"] > 1e6 > done.received["n1"]
 
 
-def test_two_modules_are_measured_in_one_job(cluster: Cluster, tmp_path: Path) -> None:
-    modules = {"NPC_QUEUE": "booster", "NPC_SECOND_QUEUE": "cluster"}
-    done = run(cluster, "benchmarks/iperf3/benchmark.xml", tmp_path / "npb", "platforms/modular", **modules)
+def test_modules_are_measured_in_one_job_and_are_a_matrix_on_the_page(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """Two nodes of the booster, one of each of the others."""
+    modules = {"NPC_QUEUE": "booster", "NPC_SECOND_QUEUE": "cluster all", "NPC_PAIRS_NODES": "4"}
+    modules |= {"NPC_PAIRS_CLIENT": "qperf HOSTNAME -t 1 -uu tcp_lat tcp_bw"}
+    done = run(cluster, "cron/pairs/benchmark.xml", tmp_path / "npb", "platforms/modular", **modules)
     assert done.code == 0
-    assert {(record.platform, record.hosts) for record in done.records} == {("modular", ("n3", "n1"))}
-    assert done.received["n3"] > sum(tcp_bandwidths(done.records)) > 0
-    assert max(done.received["n2"], done.received["n4"]) < 1e6
+    assert {record.platform for record in done.records} == {"modular"}
+    page = tmp_path / "page.html"
+    assert cluster.run("head", [NPC, "report", done.folder, "--output", page], timeout=60).returncode == 0
+    where = {"n3": "booster", "n4": "booster", "n1": "cluster", "n2": "all"}
+    squares = {(where[server], where[client]) for server, client in (r.hosts for r in done.records)}
+    (table,) = re.findall(r"<caption>Numbers: Modules: pairs tcp_bw.*?</table>", page.read_text(), re.DOTALL)
+    rows = [re.findall(r">([^<>]+)<", row)[:3] for row in re.findall(r"<tr.*?</tr>", table, re.DOTALL)[1:]]
+    expected = [[*pair, "within" if pair == ("booster", "booster") else "between"] for pair in squares]
+    assert sorted(rows) == sorted(expected) and len(rows) == 7
+    modules = {"NPC_QUEUE": "booster", "NPC_SECOND_QUEUE": "cluster"}
     modules |= {"NPC_HIMENO_NODES": "2", "NPC_HIMENO_TASKS": "1"}
     done = run(cluster, "benchmarks/himeno/benchmark.xml", tmp_path / "mpi", "platforms/modular", **modules)
     assert done.code == 0, [record for record in done.records if not record.ok]

@@ -92,7 +92,8 @@ def _environment() -> str:
 
 
 def make_pairs(folder: Path, nodes: int = 8, slow: int = 3) -> Path:
-    """What npb leaves of all pairs of `nodes`, of which one is 20 % slow and one pair failed."""
+    """What npb leaves of all pairs of `nodes`, half of them in one module of a system and half in another, of
+    which one is 20 % slow and one pair failed."""
     from npb.cluster import PairReadings, save
     from npb.localise import judge
     from npb.suspects import PairResult
@@ -112,6 +113,12 @@ def make_pairs(folder: Path, nodes: int = 8, slow: int = 3) -> Path:
                 )
             )  # fmt: skip
     make_run(folder, found)
+    parts = {"cluster": f"n[0-{nodes // 2 - 1}]", "booster": f"n[{nodes // 2}-{nodes - 1}]"}
+    environment = json.loads(_environment())
+    for number, (partition, hosts) in enumerate(parts.items()):
+        environment["variables"][f"SLURM_JOB_PARTITION_HET_GROUP_{number}"] = partition
+        environment["variables"][f"SLURM_JOB_NODELIST_HET_GROUP_{number}"] = hosts
+    (folder / "environment.json").write_text(json.dumps(environment))
     verdict = judge(results)
     save({PairReadings("tcp_bw", "bandwidth", 65536, ()): verdict}, folder)
     return folder

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npc.machine import fabric
-from npc.machine.fabric import InvalidTopology, expand, load, parse, racks
+from npc.machine.fabric import InvalidTopology, expand, load, modules, parse, racks
 from tests.paths import ROOT
 
 #: Real output of Slurm 22.05.8 with topology/tree: three leaves of eight nodes, one spine.
@@ -141,3 +141,14 @@ def test_slurm_is_asked_by_its_own_command(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     with pytest.raises(InvalidTopology, match="there is no scontrol here; give a file"):
         fabric.load("slurm")
+
+
+def test_modules_are_the_partitions_of_a_heterogeneous_job() -> None:
+    job = {
+        "SLURM_HET_SIZE": "3",
+        "SLURM_JOB_NODELIST_HET_GROUP_0": "n[3-4]", "SLURM_JOB_PARTITION_HET_GROUP_0": "booster",
+        "SLURM_JOB_NODELIST_HET_GROUP_1": "n1", "SLURM_JOB_PARTITION_HET_GROUP_1": "batch",
+        "SLURM_JOB_NODELIST_HET_GROUP_2": "n2", "SLURM_JOB_PARTITION_HET_GROUP_2": "batch",
+    }  # fmt: skip
+    assert modules(job) == {"n3": "booster", "n4": "booster", "n1": "batch 1", "n2": "batch 2"}
+    assert modules({"SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_PARTITION": "batch"}) == {}

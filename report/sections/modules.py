@@ -1,0 +1,96 @@
+"""Modules of one system against each other: latency and bandwidth within each and between each two.
+
+The modules are the partitions of a heterogeneous job of Slurm (`platforms/modular`), whose pairs of nodes
+were measured; a number is the median of all pairs of servers of one and clients of the other.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import Final
+
+from npc.figures.pairs import Pair, Pairs
+from npc.machine.fabric import modules, natural, short_name
+from npc.page.blocks import Block, Cell, Table, Text, count, grid_figure, interval, quantity
+from npc.records.units import METRICS, format_quantity
+from npc.statistics.medians import summarise
+from report.runs import Repeats, Report, Run
+from report.sections import Absent, runs_of
+from report.sections.pairs import PairTest, tests_of_pairs
+
+TITLE = "Modules"
+#: The side of a square in pixels.
+_SIDE: Final = 64.0
+_READING = (
+    "rows are the modules of the servers, columns those of the clients, the diagonal is within a module; "
+    "white is the median of the squares, red worse, blue better. Grey was not measured."
+)
+
+
+def build(report: Report) -> Iterator[Block]:
+    """Run by run and test by test the matrix of the modules and its numbers."""
+    blocks = [block for run in runs_of(report) for block in _of_run(report, run)]
+    if not blocks:
+        raise Absent(
+            "no pairs of nodes were measured over several modules "
+            "(cron/pairs/benchmark.xml on platforms/modular)"
+        )
+    yield from blocks
+
+
+def _of_run(report: Report, run: Run) -> Iterator[Block]:
+    where: dict[str, str] = {}
+    for environment in run.circumstances.environments.values():
+        where |= modules((environment or {}).get("variables") or {})
+    if len(set(where.values())) < 2:
+        return
+    for test, series in tests_of_pairs(run).items():
+        squares: defaultdict[Pair, list[Repeats]] = defaultdict(list)
+        for each in series:
+            hosts = each.first.hosts
+            server, client = (where.get(host) or where.get(short_name(host)) for host in hosts)
+            if server and client:
+                squares[server, client].append(each)
+        if squares:
+            yield from _figure(report, run, test, dict(squares))
+
+
+def _figure(report: Report, run: Run, test: PairTest, squares: dict[Pair, list[Repeats]]) -> Iterator[Block]:
+    """The heat map of one test with its table, and what it lacks."""
+    metric = METRICS[test.metric]
+    values = {pair: _values(found) for pair, found in squares.items()}
+    normal = median(median(each) for each in values.values())
+    names = sorted({name for pair in squares for name in pair}, key=natural)
+    idents = {pair: found[0].ident for pair, found in squares.items()}
+    pairs = Pairs(values, metric.unit, metric.better, normal, None, len(names), idents)
+    shows = (
+        f"{test.name} within and between {len(names)} modules: {', '.join(names)}. A square is the median of "
+        f"its pairs of nodes, as a ratio to that of the squares, {format_quantity(normal, metric.unit)}."
+    )
+    title = f"Modules: {test.name}" + (f", {run.label}" if len(report.runs) > 1 else "")
+    grid = pairs.grid(report.ident(), title, f"{shows} The table below has the numbers.")
+    yield grid_figure(replace(grid, side=_SIDE), shows, _READING, _table(title, squares, metric.unit))
+    alone = [name for name in names if (name, name) not in values]
+    if alone:
+        yield Text(f"Not measured within {', '.join(alone)}: a module needs two nodes for that.", "note")
+
+
+def _values(found: Sequence[Repeats]) -> list[float]:
+    """The median of each pair of nodes: repeats of one pair say nothing of the others."""
+    return [each.summary.median for each in found if each.summary]
+
+
+def _table(title: str, squares: dict[Pair, list[Repeats]], unit: str) -> Table:
+    rows = []
+    for (server, client), found in sorted(squares.items()):
+        middle = summarise(_values(found))
+        rows.append((
+            Cell(server), Cell(client), Cell("within" if server == client else "between"),
+            quantity(middle.median, unit, [each.ident for each in found]), interval(middle, unit),
+            count(middle.n), count(sum(len(each.usable) for each in found)),
+        ))  # fmt: skip
+    columns = ("server in", "client in", "", "median", "95 % interval", "pairs", "samples")
+    return Table(f"Numbers: {title}", columns, tuple(rows))

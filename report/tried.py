@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,9 +14,9 @@ from npc.page.blocks import plural
 from npc.records.record import Record
 from npc.records.units import format_duration, format_quantity, format_size
 from npc.validity.disturbance import in_words, remark
-from report.advice.trying import Answer, Experiment, answer, times, word_of
+from report.advice.trying import Answer, Experiment, answer, mpi_of, times, word_of
 from report.compare.pairs import Half, Pair
-from report.runs import shown
+from report.runs import ENVIRONMENT, shown
 
 SCHEMA: Final = 1
 _HEADER: Final = ("test", "size", "without", "with", "with/without", "95 % interval", "n", "")
@@ -41,6 +42,8 @@ def text(experiment: Experiment, folder: Path, records: Sequence[Record], pairs:
     parts = ["\n".join(columns(rows, right={1, 2, 3, 4}))] if pairs else []
     found = answer(pairs, experiment.trial)
     lines = _answer(experiment, found)
+    if other := _other_mpi(experiment, folder):
+        lines.append(f"The hint was measured with another MPI: {experiment.library}; this with {other}.")
     failed = [record for record in records if not record.ok]
     if failed:
         first = failed[0]
@@ -67,11 +70,25 @@ def _answer(experiment: Experiment, found: Answer) -> list[str]:
     return lines
 
 
+def _other_mpi(experiment: Experiment, folder: Path) -> str:
+    """The MPI that was there while it was tried, where another one was there when the hint was measured."""
+    try:
+        now = mpi_of(json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return ""
+    return now if experiment.library and now != experiment.library else ""
+
+
 def _times(pair: Pair) -> str:
     """How many times as fast, with the interval."""
     ends = [1 / end if times(pair) != pair.ratio else end for end in (pair.low, pair.high) if end]
-    around = f" [{min(ends):.3g}, {max(ends):.3g}]" if len(ends) == 2 else ""
-    return f"{times(pair):.3g}{around}"
+    around = f" [{_ratio(min(ends))}, {_ratio(max(ends))}]" if len(ends) == 2 else ""
+    return f"{_ratio(times(pair))}{around}"
+
+
+def _ratio(ratio: float) -> str:
+    """Three digits, without an exponent where it is large."""
+    return f"{ratio:.0f}" if ratio >= 1000 else f"{ratio:#.3g}"
 
 
 def _size(pair: Pair) -> str:
@@ -80,12 +97,12 @@ def _size(pair: Pair) -> str:
 
 def _cells(pair: Pair) -> tuple[str, ...]:
     counts = "/".join("–" if half is None else str(half.launches) for half in (pair.a, pair.b))
-    interval = "" if pair.low is None or pair.high is None else f"[{pair.low:.3f}, {pair.high:.3f}]"
+    interval = "" if pair.low is None or pair.high is None else f"[{_ratio(pair.low)}, {_ratio(pair.high)}]"
     return (
         f"{pair.test} {pair.metric}",
         "" if pair.size is None else format_size(pair.size),
         *(_median(half, pair.unit) for half in (pair.a, pair.b)),
-        "" if pair.ratio is None else f"{pair.ratio:.3f}",
+        "" if pair.ratio is None else _ratio(pair.ratio),
         interval,
         counts,
         ": ".join(filter(None, (word_of(pair), pair.reason))),

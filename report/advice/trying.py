@@ -19,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
-from typing import Final
+from typing import Any, Final
 
 from npc.document import below
 from npc.jobs.sample import Case, job_hosts, sample_all
@@ -34,7 +34,7 @@ from report.advice import Advice
 from report.advice.rule import Hint, Rule, Trial
 from report.compare.pairs import Choice, Pair, compare_sides
 from report.compare.sides import Side
-from report.runs import ENVIRONMENT, Run
+from report.runs import ENVIRONMENT, Run, shown
 
 #: The setting by which records of a trial are none of the platform's usual ones: ``no``, or what was changed.
 TRIED: Final = "tried"
@@ -66,7 +66,7 @@ class CannotTry(ValueError):
 class Experiment:
     """A hint, the change, and the command without and with it.
 
-    seconds: what the launch took that the hint rests on. hosts: where that was.
+    launch: the one that the hint rests on. library: the MPI that it had, empty if that is not known.
     """
 
     rule: Rule
@@ -74,6 +74,7 @@ class Experiment:
     trial: Trial
     tool: str
     platform: str
+    library: str
     launch: Launch
     without: tuple[str, ...]
     changed: tuple[str, ...]
@@ -142,11 +143,11 @@ def design(run: Run, rule: Rule, hint: Hint, own: Trial | None, runs: int) -> Ex
             f"npb made the launches behind rule {rule.name}, with a server beside each; npc advise repeats "
             f"programs and MPI programs. What to do: {hint.do}; then npb again, and npc compare"
         )
-    _check_place(launch, record.job)
+    _check_place(launch, record.job, shlex.join(["npc", "advise", shown(run.folder), "--try", rule.name]))
     environment = run.circumstances.environments.get(record.raw, {})
     if own and isinstance(hint.trial, Trial):
         trial = replace(own, sizes=hint.trial.sizes)
-    library = str(below(environment, "mpi", "library") or below(environment, "mpi", "launcher") or "")
+    library = mpi_of(environment)
     trial = _of_library(trial, library)
     variables = _variables(below(environment, "variables") or {}, launch)
     argv = _absolute(launch.argv, path.parent.parent.parent)
@@ -156,6 +157,7 @@ def design(run: Run, rule: Rule, hint: Hint, own: Trial | None, runs: int) -> Ex
         trial=trial,
         tool=read_launches(path.parent.parent).tool,
         platform=record.platform,
+        library=library,
         launch=launch,
         without=tuple(_with_variables(argv, variables)),
         changed=tuple(with_change(argv, trial, variables, library)),
@@ -166,7 +168,12 @@ def design(run: Run, rule: Rule, hint: Hint, own: Trial | None, runs: int) -> Ex
     return experiment
 
 
-def _check_place(launch: Launch, job: str) -> None:
+def mpi_of(environment: Mapping[str, Any]) -> str:
+    """The MPI library that an ``environment.json`` tells, else the launcher; empty without either."""
+    return str(below(environment, "mpi", "library") or below(environment, "mpi", "launcher") or "")
+
+
+def _check_place(launch: Launch, job: str, again: str) -> None:
     """Raise `CannotTry` unless this is a place like that of the launch: a job, with as many nodes."""
     hosts, here = job_hosts(), os.uname().nodename
     names = {host.partition(".")[0] for host in hosts}
@@ -176,7 +183,7 @@ def _check_place(launch: Launch, job: str) -> None:
     nodes = f"{launch.nodes} node{'s' if launch.nodes > 1 else ''} of a job"
     raise CannotTry(
         f"it was measured on {nodes} ({', '.join(launch.hosts[:4])}), and here is {here}: try it in such a "
-        f"job, sbatch --nodes {launch.nodes} --ntasks {tasks} --exclusive --wrap 'npc advise … --try …'"
+        f"job, sbatch --nodes {launch.nodes} --ntasks {tasks} --exclusive --wrap {shlex.quote(again)}"
     )
 
 

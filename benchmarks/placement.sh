@@ -11,7 +11,7 @@
 # Exports OMP_NUM_THREADS as well. npc_noted are the options of npc sample by which records say what was asked for.
 
 npc_cpus() { # CPU,CORE,SOCKET,NODE of each that this job has here
-    lscpu -p=CPU,CORE,SOCKET,NODE | awk -F, -v allowed="$(awk '/^Cpus_allowed_list/ {print $2}' /proc/self/status)" '
+    lscpu -p=CPU,CORE,SOCKET,NODE | awk -F, -v allowed="$(taskset -cp $$ | sed 's/.*: *//')" '
         BEGIN {
             for (n = split(allowed, parts, ","); n > 0; n--) {
                 last = split(parts[n], ends, "-")

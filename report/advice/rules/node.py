@@ -169,6 +169,7 @@ _UNBINDING: Final = {
     "OMPI_MCA_hwloc_base_binding_policy": ("none",),
     "PRTE_MCA_hwloc_default_binding_policy": ("none",),
     "I_MPI_PIN": ("0", "no", "off", "disable"),
+    "HYDRA_BINDING": ("none",),
     "OMP_PROC_BIND": ("false",),
     "SLURM_CPU_BIND": ("none",),
 }

@@ -41,12 +41,12 @@ def build(report: Report) -> Iterator[Block]:
         if not every:
             continue
         axes = axes_of(every)
-        for network, lines in by_network(every).items():
-            here = set(map(id, lines))
+        panels = {run: by_network(sweeps) for run, sweeps in shown.items()}
+        for network in dict.fromkeys(name for of_run in panels.values() for name in of_run):
             figures = [
-                _figure(report, run, of_network, kind, axes, network, every)
-                for run, sweeps in shown.items()
-                if (of_network := [sweep for sweep in sweeps if id(sweep) in here])
+                _figure(report, run, sweeps, kind, axes, network, every)
+                for run, of_run in panels.items()
+                if (sweeps := of_run.get(network))
             ]
             yield from beside([[figure] for figure in figures])
 

@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from npc.figures import chart as charts
 from npc.figures import svg
 from npc.machine.fabric import natural
+from npc.page.blocks import Figure
 from npc.records.history import CACHE
 from npc.records.record import COLUMNS, Record, replace, save_csv
 from npc.records.run import read_run
@@ -33,7 +34,7 @@ from report.command import report as report_command
 from report.history import NoHistory, read_history
 from report.page import _chosen, build, render
 from report.runs import Report, read_runs
-from report.sections import SECTIONS
+from report.sections import SECTIONS, sizes
 from roofline.analyse import analyse
 from roofline.table import format_roofline
 from tests.lab.in_process import npc
@@ -468,6 +469,26 @@ def test_of_several_runs_those_that_a_section_has_nothing_of_are_named_with_the_
         ("models", "no sweep of at least five message sizes"),
     ):
         assert f"Nothing of fuchs pairs: {why}" in page.inside[name]
+
+
+def test_a_runs_networks_are_charts_of_their_own_and_another_runs_are_not_unknown(tmp_path: Path) -> None:
+    for name, networks in (("both", ("eth0", "ib0")), ("one", ("lo",))):
+        folder = tmp_path / name
+        folder.mkdir()
+        found = [
+            replace(record, platform=name, params={"interface": network})
+            for network in networks
+            for size in (16, 4096)
+            for record in records("qperf", "tcp_bw", 1e6 * size, metric="bandwidth", size=size)
+        ]
+        save_csv(found, folder / "records.csv")
+    runs = read_runs([tmp_path / "both", tmp_path / "one"])
+    shown = [block.title for block in sizes.build(Report(runs, tmp_path)) if isinstance(block, Figure)]
+    assert shown == [
+        "Bandwidth between two processes over eth0: both",
+        "Bandwidth between two processes over ib0: both",
+        "Bandwidth between two processes: one",
+    ]
 
 
 @pytest.mark.slow

@@ -11,24 +11,26 @@ blame. The search is that of `npc.statistics.localiser`. What fails is counted i
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from cron.series import Attempt, Panel, case_of, direction
+from cron.series import Attempt, Panel, Placements, case_of, direction
 from cron.verdict import NightSuspect
 from npc.machine.fabric import natural
 from npc.statistics import localiser
 from npc.statistics.distributions import chance_of_failures, normal_quantile, upper_tail
 from npc.statistics.localiser import MIN_PARTNERS, Hypotheses, Localiser, one_ended, slow_partners
-from npc.statistics.mixture import MIN_NOISE, robust_noise
+from npc.statistics.mixture import MIN_NOISE, quantiles, robust_noises, robust_spreads
 from npc.statistics.suspect import Role, whom
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
     from npc.machine.fabric import Topology
     from npc.statistics.arrays import Booleans, Floats, Integers
     from npc.statistics.localiser import Effect, Finding
@@ -75,6 +77,7 @@ class Label(NamedTuple):
 class Accusation(NamedTuple):
     """A hypothesis that was taken, with its evidence."""
 
+    case: int
     label: Label
     effect: Effect
     readings: Integers
@@ -83,15 +86,37 @@ class Accusation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """One case's readings, the oldest first: by reading its value (log units, 0 is usual), its night, its
-    hosts, whether these are the sender and the receiver, and whether others used the CPUs meanwhile."""
+    """The readings of all cases, by case and the oldest first: which case, the value (log units, 0 is usual),
+    the night, the place, and whether others used the CPUs meanwhile. placed: what they were made of."""
 
-    case: str
+    cases: tuple[str, ...]
+    case: Integers
     values: Floats
     nights: Integers
-    hosts: tuple[tuple[str, ...], ...]
-    directed: Booleans
+    place: Integers
     disturbed: Booleans
+    placed: Placements
+
+    def hosts(self, reading: int) -> tuple[str, ...]:
+        """On which hosts it was measured."""
+        place: int = self.place[reading]
+        return self.placed.places[place].hosts
+
+    def of(self, cases: Booleans) -> Readings:
+        """The readings of some cases."""
+        mine = cases[self.case]
+        return replace(
+            self, case=self.case[mine], values=self.values[mine], nights=self.nights[mine],
+            place=self.place[mine], disturbed=self.disturbed[mine],
+        )  # fmt: skip
+
+    @property
+    def parts(self) -> tuple[Integers, Integers]:
+        """Every reading once for each of its hosts, and the host's number."""
+        begins, numbers = self.placed.hosts
+        first, count = begins[self.place], np.diff(begins)[self.place]
+        reading = np.repeat(np.arange(len(self.place)), count)
+        return reading, numbers[np.arange(len(reading)) + (first - np.cumsum(count) + count)[reading]]
 
 
 def suspects(panel: Panel, topology: Topology | None = None) -> tuple[NightSuspect, ...]:
@@ -99,14 +124,13 @@ def suspects(panel: Panel, topology: Topology | None = None) -> tuple[NightSuspe
 
     Who is accused in several cases of benchmarks is one suspect.
     """
-    cases = list(_cases(panel))
-    localisers = [NightLocaliser(readings, topology) for readings in cases]
-    tested = max(sum(search.hypotheses.count for search in localisers), 1)
-    found: dict[tuple[str, str], list[tuple[Readings, Accusation]]] = defaultdict(list)
-    for readings, search in zip(cases, localisers, strict=True):
-        for accusation in search.accusations():
-            found[accusation.label.kind, accusation.label.name].append((readings, accusation))
-    slow = [_suspect(panel, accused, tested, topology) for accused in found.values()]
+    readings = _readings(panel)
+    search = NightLocaliser(readings, topology)
+    found: dict[tuple[str, str], list[Accusation]] = defaultdict(list)
+    for accusation in sorted(search.accusations(), key=attrgetter("case")):
+        found[accusation.label.kind, accusation.label.name].append(accusation)
+    tested = max(search.hypotheses.count, 1)
+    slow = [_suspect(panel, readings, accused, tested, topology) for accused in found.values()]
     slow.sort(key=lambda each: -each.score)
     for place, each in enumerate(slow):
         grave = each.grave and each.chance <= FALSE_NAME * (place + 1)
@@ -116,31 +140,32 @@ def suspects(panel: Panel, topology: Topology | None = None) -> tuple[NightSuspe
 
 def failing(panel: Panel) -> list[NightSuspect]:
     """Nodes whose measurements fail more often than by accident, at the rate at which the others' do."""
-    recent = set(panel.runs[-FAILING_NIGHTS:])
-    attempts = [attempt for attempt in panel.attempts if attempt.run in recent]
-    bad = [attempt for attempt in attempts if attempt.failed]
-    names = sorted({host for attempt in attempts for host in attempt.hosts}, key=natural)
+    runs = panel.runs[-FAILING_NIGHTS:]
+    attempts = [attempt for run in runs for attempt in panel.attempts.get(run, ())]
+    bad = [(run, attempt) for run in runs for attempt in panel.attempts.get(run, ()) if attempt.failed]
+    in_all = Counter(host for attempt in attempts for host in set(attempt.hosts))
+    in_bad = Counter(host for _, attempt in bad for host in set(attempt.hosts))
     found = []
-    for name in names:
-        mine = [attempt for attempt in bad if name in attempt.hosts]
-        total = sum(name in attempt.hosts for attempt in attempts)
+    for name in sorted(in_bad, key=natural):
+        failed, total = in_bad[name], in_all[name]
         others = len(attempts) - total
-        if len(mine) < MIN_READINGS or not others:
+        if failed < MIN_READINGS or not others:
             continue
-        chance = chance_of_failures(len(mine), total, len(bad) - len(mine), others)
-        chance = min(chance * len(names), 1.0)
-        score = normal_quantile(chance / len(names))
+        chance = chance_of_failures(failed, total, len(bad) - failed, others)
+        chance = min(chance * len(in_all), 1.0)
+        score = normal_quantile(chance / len(in_all))
         if score >= SHOWN_SCORE:
-            found.append(_failing_node(name, mine, total, chance, score, bad))
+            found.append(_failing_node(name, total, chance, score, bad))
     return found
 
 
 def _failing_node(
-    name: str, mine: Sequence[Attempt], total: int, chance: float, score: float, bad: Sequence[Attempt]
+    name: str, total: int, chance: float, score: float, bad: Sequence[tuple[str, Attempt]]
 ) -> NightSuspect:
+    mine = [attempt for _, attempt in bad if name in attempt.hosts]
     everywhere = {host for attempt in mine for host in attempt.hosts if host != name}
     rivals = sorted((host for host in everywhere if all(host in each.hosts for each in mine)), key=natural)
-    runs = tuple(dict.fromkeys(attempt.run for attempt in mine))
+    runs = tuple(dict.fromkeys(run for run, attempt in bad if name in attempt.hosts))
     return NightSuspect(
         kind="node",
         name=name,
@@ -156,195 +181,235 @@ def _failing_node(
     )
 
 
-def _cases(panel: Panel) -> Iterable[Readings]:
-    """Readings of every case whose metric has a better direction."""
-    members: dict[str, list[int]] = defaultdict(list)
-    for s, key in enumerate(panel.keys):
-        if direction(key):
-            members[case_of(key)].append(s)
-    last = len(panel.runs)
-    nights = range(max(last - WINDOW, 0), last)
-    for case, series in members.items():
-        # What was always measured in one place tells nobody from anybody.
-        where = {placed.hosts for s in series for t in nights for placed in panel.at(s, t).places}
-        if len(set(map(frozenset, where))) < 2:
-            continue
-        scores: dict[tuple[int, tuple[str, ...], bool], list[float]] = defaultdict(list)
-        beside_others = set()
-        spreads = []
-        for s in series:
-            found: dict[tuple[int, tuple[str, ...], bool], list[float]] = defaultdict(list)
-            for t in nights:
-                for placed in panel.at(s, t).places:
-                    found[t, placed.hosts, placed.directed].append(placed.logarithm)
-                    if placed.disturbed:
-                        beside_others.add((t, placed.hosts, placed.directed))
-            values = [value for draws in found.values() for value in draws]
-            if len(values) < 2 * localiser.MIN_READINGS:
-                continue
-            middle = median(values)
-            spread = max(1.4826 * median(abs(value - middle) for value in values), MIN_NOISE)
-            spreads.append(spread)
-            for place, draws in found.items():
-                scores[place].append((_of_draws(draws, spread) - middle) / spread)
-        read = dict(sorted(scores.items(), key=lambda each: each[0][0]))
-        if len({frozenset(hosts) for _, hosts, _ in read}) > 1:
-            low = np.array([_lower_quartile(of_place) for of_place in read.values()])
-            low = (low - np.median(low)) * float(np.median(spreads))
-            when = np.array([t for t, *_ in read], dtype=np.intp)
-            sent = np.array([directed for *_, directed in read], dtype=bool)
-            disturbed = np.array([place in beside_others for place in read], dtype=bool)
-            yield Readings(case, low, when, tuple(hosts for _, hosts, _ in read), sent, disturbed)
+def _readings(panel: Panel) -> Readings:
+    """Readings of every case whose metric has a better direction, and that was measured on several groups of
+    hosts: what was always measured in one place tells nobody from anybody."""
+    cases: dict[str, int] = {}
+    of_series = np.array(
+        [cases.setdefault(case_of(key), len(cases)) if direction(key) else -1 for key in panel.keys],
+        dtype=np.intp,
+    )
+    placed, last = panel.placed, len(panel.runs)
+    rows = np.arange(*placed.night.searchsorted([last - WINDOW, last]))
+    count = np.bincount(placed.series[rows], minlength=len(of_series))
+    often = (count >= 2 * localiser.MIN_READINGS) & (of_series >= 0)
+    rows = rows[often[placed.series[rows]]]
+    series, values = placed.series[rows], placed.logarithm[rows]
+    middle, spread = robust_spreads(values, series, len(of_series))
+    spread = np.maximum(spread, MIN_NOISE)
+    # One value of a night's draws: their mean; the best where they contradict each other.
+    where = placed.night[rows] * len(placed.places) + placed.place[rows]
+    first, draw = _groups(series, where)
+    best, least = np.full((2, len(first)), [[-np.inf], [np.inf]])
+    np.maximum.at(best, draw, values)
+    np.minimum.at(least, draw, values)
+    series = series[first]
+    apart = best - least > DISAGREE * spread[series]
+    value = np.where(apart, best, np.bincount(draw, values) / np.bincount(draw))
+    of_one, size = _groups(of_series[series], where[first])
+    score = (value - middle[series]) / spread[series]
+    (low,) = quantiles(score, size, len(of_one), QUANTILE)  # of all sizes
+    chosen = rows[first[of_one]]
+    case = of_series[placed.series[chosen]]
+    (usual,) = quantiles(low, case, len(cases), 0.5)
+    (unit,) = quantiles(spread[often], of_series[often], len(cases), 0.5)
+    found = Readings(
+        tuple(cases),
+        case,
+        (low - usual[case]) * unit[case],
+        placed.night[chosen],
+        placed.place[chosen],
+        np.bincount(size[draw], placed.disturbed[rows]) > 0,
+        placed,
+    )
+    reading, host = found.parts
+    begin, member = _groups(case[reading], host)
+    of_host = case[reading[begin]]
+    also_without = np.bincount(member) < np.bincount(case)[of_host]
+    return found.of(np.bincount(of_host, also_without, len(cases)) > 0)
 
 
-def _lower_quartile(values: Sequence[float]) -> float:
-    """`QUANTILE` of a few values, between its neighbours (Hyndman and Fan's seventh)."""
-    ordered = sorted(values)
-    place, part = divmod(QUANTILE * (len(ordered) - 1), 1.0)
-    below = ordered[int(place)]
-    return below + part * (ordered[int(place) + 1] - below) if part else below
-
-
-def _of_draws(draws: Sequence[float], spread: float) -> float:
-    """One value of a night's draws: their mean; the best where they contradict each other."""
-    best = max(draws)
-    return best if best - min(draws) > DISAGREE * spread else sum(draws) / len(draws)
+def _groups(*numbers: Integers) -> tuple[Integers, Integers]:
+    """Of elements with several numbers: the first one of each group that has the same, and each one's group;
+    ordered by them."""
+    code = numbers[0]
+    for more in numbers[1:]:
+        code = code * (more.max(initial=0) + 1) + more
+    _, first, group = np.unique(code, return_index=True, return_inverse=True)
+    return first, group
 
 
 class NightLocaliser(Localiser):
-    """The search among the readings of one case; hypotheses are what there is, from each onset on."""
+    """The search among the readings of all cases; hypotheses are what there is, from each onset on."""
 
     def __init__(self, readings: Readings, topology: Topology | None) -> None:
-        self._nights = readings.nights
-        things = list(_things(readings, topology))
-        last = int(readings.nights.max())
-        found: list[tuple[Label, Integers]] = []
-        onsets = sorted({max(last + 1 - nights, 0) for nights in ONSETS})
-        for onset in onsets:
-            found += _one_role(readings, onset)
-        for kind, name, mine in things:
-            nights = readings.nights[mine]  # ascending, as readings are
-            for onset, start in zip(onsets, nights.searchsorted(onsets).tolist(), strict=True):
-                # Of many pairs some are disturbed in one night twice; no node is told from its link by that.
-                if len(mine) - start >= MIN_READINGS and (kind != "link" or nights[start] < nights[-1]):
-                    found.append((Label(kind, name, onset), mine[start:]))
-        found.sort(key=lambda each: (_KINDS.index(each[0].kind), each[0].role, each[0].onset))
-        self._labels = [label for label, _ in found]
-        self._everywhen = {(kind, name, ""): mine for kind, name, mine in things}
-        for label, mine in found:
-            self._everywhen.setdefault((label.kind, label.name, label.role), mine)
-        self._hosts, self._directed = readings.hosts, readings.directed
+        self._readings, self._topology = readings, topology
+        nights, of_case, parts = readings.nights, readings.case, readings.parts
+        last = np.zeros(len(readings.cases), dtype=np.intp)
+        np.maximum.at(last, of_case, nights)
+        self._onsets = np.maximum(last[:, None] + 1 - np.array(ONSETS)[::-1], 0)
+        new = np.diff(self._onsets, prepend=-1) > 0
+        things = [np.concatenate(each) for each in zip(*_things(readings, parts, topology), strict=True)]
+        found: list[tuple[ArrayLike, ...]] = []
+        for onset in range(len(ONSETS)):
+            since = new[of_case, onset] & (nights >= self._onsets[of_case, onset])
+            reading, kind, number = (each[since[things[0]]] for each in things)
+            found += [(reading, kind, 0, onset, number)]
+            found += [(mine, 0, role, onset, node) for role, mine, node in _one_role(readings, parts, since)]
+        entries = zip(*(np.broadcast_arrays(*each) for each in found), strict=True)
+        reading, *what = (np.concatenate(each) for each in entries)
+        what = [of_case[reading], *what]
+        first, member = _groups(*what)
+        told = np.bincount(member) >= MIN_READINGS
+        # Of many pairs some are disturbed in one night twice; no node is told from its link by that.
+        later = np.bincount(member, nights[reading] > nights[reading[first]][member]) > 0
+        told &= (what[1][first] != _KINDS.index("link")) | later
+        case, *self._what = (each[first[told]] for each in what)
+        kind, role, _, numbers = self._what
+        longest, thing = _groups(case, kind, role, numbers)
+        self._longest = longest[thing]  # the earliest onset comes first
+        mine = told[member]
         hypotheses = Hypotheses.of(
-            [chosen for _, chosen in found],
-            readings.values,
-            one_role=[bool(label.role) for label in self._labels],
+            reading[mine], (np.cumsum(told) - 1)[member[mine]], readings.values, one_role=role > 0, case=case
         )
-        super().__init__(readings.values, hypotheses, robust_noise(readings.values), MIN_READINGS)
+        noises = robust_noises(readings.values, of_case, len(readings.cases))
+        super().__init__(readings.values, of_case, hypotheses, noises, MIN_READINGS)
 
     def accusations(self) -> Iterable[Accusation]:
-        """Whom these readings accuse, the strongest first; everything being slow accuses nobody."""
+        """Whom these readings accuse, of a case the strongest first; everything being slow accuses nobody."""
         for _ in range(MOST):
-            finding = self.best()
-            if finding is None or finding.effect.z < SHOWN_SCORE:
+            findings, healthy = self.best(), []
+            if not findings:
                 return
-            label = self._labels[finding.hypothesis]
-            if label.role and not self._with_several(label, finding):
-                self.allowed[finding.hypothesis] = False
-                continue
-            ends = self._slow_ends(finding) if label.kind == "link" else ()
-            self.active &= ~finding.inside
-            if label.kind != _KINDS[-1]:
-                others = (self._labels[i] for i in finding.rivals)
-                rivals = dict.fromkeys((*(str(other) for other in others if other[:2] != label[:2]), *ends))
-                yield Accusation(label, finding.effect, np.flatnonzero(finding.inside), tuple(rivals))
+            for finding in findings:
+                case, label = int(self.hypotheses.case[finding.hypothesis]), self._label(finding.hypothesis)
+                if finding.effect.z < SHOWN_SCORE:
+                    healthy.append(case)
+                    continue
+                if label.role and not self._with_several(label, finding):
+                    self.allowed[finding.hypothesis] = False
+                    continue
+                ends = self._slow_ends(finding) if label.kind == "link" else ()
+                self.active &= ~finding.inside
+                if label.kind != _KINDS[-1]:
+                    others = map(self._label, finding.rivals)
+                    rivals = dict.fromkeys(
+                        (*(str(other) for other in others if other[:2] != label[:2]), *ends)
+                    )
+                    mine = np.flatnonzero(finding.inside)
+                    yield Accusation(case, label, finding.effect, mine, tuple(rivals))
+            self.active &= ~np.isin(self.case, healthy)
+
+    def _label(self, index: int) -> Label:
+        kind, role, onset, number = (int(each[index]) for each in self._what)
+        placed = self._readings.placed
+        if kind == 0:
+            name = placed.names[number]
+        elif kind == 1:
+            name = "–".join(placed.links[0][number])
+        elif self._topology and _KINDS[kind] != _KINDS[-1]:
+            name = self._topology.groups[number].name
+        else:
+            name = _KINDS[-1]
+        since = int(self._onsets[self.hypotheses.case[index], onset])
+        return Label(_KINDS[kind], name, since, ("", *_ROLES[::-1])[role])
 
     def _slow_ends(self, finding: Finding) -> Iterable[str]:
         """Ends of a link that are half as slow with most others too, in the role that they have in it."""
+        told = self._readings.placed.directed[self._readings.place]
         mine = np.flatnonzero(finding.inside)
-        since, limit = self._nights[mine].min(), -finding.effect.delta / 2
-        now = np.flatnonzero(self.active & ~finding.inside & (self._nights >= since))
-        places = {place for i in mine if self._directed[i] for place in enumerate(self._hosts[i])}
+        since, limit = self._readings.nights[mine].min(), -finding.effect.delta / 2
+        alike = self.active & told & (self.case == self.case[mine[0]])
+        now = np.flatnonzero(alike & ~finding.inside & (self._readings.nights >= since))
+        places = {place for i in mine[told[mine]].tolist() for place in enumerate(self._readings.hosts(i))}
         for end, host in sorted(places):
-            others = [i for i in now if self._directed[i] and self._hosts[i][end] == host]
+            others = [i for i in now.tolist() if self._readings.hosts(i)[end] == host]
             if 2 * sum(self.values[others] <= limit) > len(others):
                 yield whom("node", host, _ROLES[end])
 
     def _with_several(self, label: Label, finding: Finding) -> bool:
         """Whether a node in one role is at least half as slow with enough partners; else it is a link."""
         mine = np.flatnonzero(finding.inside)
-        others = [host for i in mine for host in self._hosts[i] if host != label.name]
+        others = [host for i in mine.tolist() for host in self._readings.hosts(i) if host != label.name]
         partners = np.unique(others, return_inverse=True)[1]
         return slow_partners(self.values[mine], partners, -finding.effect.delta / 2) >= MIN_PARTNERS
 
     def readings_of(self, index: int) -> Integers:
         """The readings of a hypothesis, with those of the nights just before that are low as well."""
         assert self.scores is not None
-        label, delta = self._labels[index], float(self.scores.delta[index])
         chosen = super().readings_of(index)
-        every = self._everywhen[label.kind, label.name, label.role]
-        before = np.unique(self._nights[every][self._nights[every] < label.onset])
+        longest = int(self._longest[index])
+        if longest == index:
+            return chosen
+        nights, delta = self._readings.nights, float(self.scores.delta[index])
+        every = super().readings_of(longest)
+        before = np.unique(nights[every][nights[every] < nights[chosen].min()])
         for night in before[::-1]:
-            mine = every[self._nights[every] == night]
+            mine = every[nights[every] == night]
             if np.median(self.values[mine]) > -delta / 2:
                 break
             chosen = np.concatenate([chosen, mine])
         return chosen
 
 
-def _things(readings: Readings, topology: Topology | None) -> Iterable[tuple[str, str, Integers]]:
-    """What may be to blame, with the readings it has part in: nodes, pairs, groups; everything.
+def _things(
+    readings: Readings, parts: tuple[Integers, Integers], topology: Topology | None
+) -> Iterable[tuple[Integers, Integers, Integers]]:
+    """What may be to blame: readings, the kind, and the number of what of that kind has part in each; nodes,
+    pairs, groups of the topology; everything."""
 
-    Not who has too few: most pairs of a large cluster meet once.
-    """
-    of_node: dict[str, list[int]] = defaultdict(list)
-    of_pair: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for number, hosts in enumerate(readings.hosts):
-        for host in hosts:
-            of_node[host].append(number)
-        if len(hosts) == 2:
-            of_pair[min(hosts), max(hosts)].append(number)
-    for host in sorted(of_node, key=natural):
-        if len(of_node[host]) >= MIN_READINGS:
-            yield "node", host, np.array(of_node[host], dtype=np.intp)
-    for pair in sorted(of_pair):
-        if len(of_pair[pair]) >= MIN_READINGS:
-            yield "link", "–".join(pair), np.array(of_pair[pair], dtype=np.intp)
-    for group in topology.groups if topology else ():
-        below = [host for host in of_node if topology and topology.name(host) in group.nodes]
-        if 1 < len(below) < len(of_node):
-            mine = sorted({number for host in below for number in of_node[host]})
-            yield group.kind, group.name, np.array(mine, dtype=np.intp)
-    yield _KINDS[-1], _KINDS[-1], np.arange(len(readings.values))
+    def of_kind(kind: str, reading: Integers, number: ArrayLike) -> tuple[Integers, Integers, Integers]:
+        which = np.full(len(reading), _KINDS.index(kind))
+        return reading, which, np.broadcast_to(np.asarray(number, dtype=np.intp), reading.shape)
+
+    reading, host = parts
+    yield of_kind("node", reading, host)
+    pair = readings.placed.links[1][readings.place]
+    pairs = np.flatnonzero(pair >= 0)
+    yield of_kind("link", pairs, pair[pairs])
+    each, names = _groups(readings.case[reading], host)[0], readings.placed.names
+    case, total = readings.case[reading[each]], len(readings.cases)
+    for number, group in enumerate(topology.groups if topology else ()):
+        below = np.array([topology is not None and topology.name(name) in group.nodes for name in names])
+        count = np.bincount(case[below[host[each]]], minlength=total)
+        told = (count > 1) & (count < np.bincount(case, minlength=total))
+        mine = np.unique(reading[below[host]])
+        yield of_kind(group.kind, mine[told[readings.case[mine]]], number)
+    yield of_kind(_KINDS[-1], np.arange(len(readings.values)), 0)
 
 
-def _one_role(readings: Readings, onset: int) -> Iterable[tuple[Label, Integers]]:
-    """Nodes as sender and as receiver from a night on, with their readings."""
-    since = readings.nights >= onset
-    pairs = np.flatnonzero(since & readings.directed)
+def _one_role(
+    readings: Readings, parts: tuple[Integers, Integers], since: Booleans
+) -> Iterable[tuple[int, Integers, Integers]]:
+    """Nodes as receiver (1) and as sender (2): readings, and the node's number."""
+    pairs = np.flatnonzero(since & readings.placed.directed[readings.place])
     if not len(pairs):
         return
-    names = sorted({host for i in pairs for host in readings.hosts[i]}, key=natural)
-    number = {name: i for i, name in enumerate(names)}
-    ends = (
-        np.array([[number[host] for host in readings.hosts[i]] for i in pairs], dtype=np.intp)
-        .reshape(-1, 2)
-        .T
-    )
-    everywhere = [number[host] for i in np.flatnonzero(since) for host in readings.hosts[i] if host in number]
-    total = np.bincount(np.array(everywhere, dtype=np.intp), minlength=len(names))
-    for node, end, mine in one_ended((ends[0], ends[1]), total, int(since.sum())):
-        yield Label("node", names[node], onset, _ROLES[end]), pairs[mine]
+    reading, host = parts
+    begins, numbers = readings.placed.hosts
+    names, cases = len(readings.placed.names), len(readings.cases)
+    nodes = [numbers[begins[readings.place[pairs]] + end] for end in range(2)]
+    sender, receiver = (readings.case[pairs] * names + node for node in nodes)
+    total = np.bincount((readings.case[reading] * names + host)[since[reading]], minlength=cases * names)
+    every = np.repeat(np.bincount(readings.case[since], minlength=cases), names)
+    ends = sender, receiver
+    for end, told in enumerate(one_ended(ends, total, every)):
+        mine = told[ends[end]]
+        yield len(ends) - end, pairs[mine], nodes[end][mine]
 
 
 def _suspect(
-    panel: Panel, accused: Sequence[tuple[Readings, Accusation]], tested: int, topology: Topology | None
+    panel: Panel, readings: Readings, accused: Sequence[Accusation], tested: int, topology: Topology | None
 ) -> NightSuspect:
     """One suspect of all that it is accused of."""
-    readings, main = max(accused, key=lambda each: each[1].effect.z)
+    main = max(accused, key=lambda each: each.effect.z)
     kind, name = main.label[:2]
     nodes = (name,) if kind == "node" else tuple(name.split("–"))
     if topology and kind in ("switch", "rack"):
-        nodes = topology.below(name, sorted({host for each in readings.hosts for host in each}, key=natural))
+        of_case = np.flatnonzero(readings.case == main.case).tolist()
+        nodes = topology.below(
+            name, sorted({host for i in of_case for host in readings.hosts(i)}, key=natural)
+        )
     mine = readings.values[main.readings]
     nights = readings.nights[main.readings]
     slowdown, low, high = main.effect.slowdowns()
@@ -352,8 +417,8 @@ def _suspect(
     below = int((mine < 0).sum())
     slow = int((mine < -main.effect.delta / 2).sum())
     text = (
-        f"{readings.case}: lower than usual in {below} of {len(mine)} measurements in {len(runs)} "
-        f"night{'s' * (len(runs) > 1)}, {main.effect.z:.1f} σ"
+        f"{readings.cases[main.case]}: lower than usual in {below} of {len(mine)} measurements "
+        f"in {len(runs)} night{'s' * (len(runs) > 1)}, {main.effect.z:.1f} σ"
     )
     if others := int(readings.disturbed[main.readings].sum()):
         text += f", others used the CPUs in {others} of them"
@@ -361,7 +426,7 @@ def _suspect(
         kind=kind,  # type: ignore[arg-type]
         name=name,
         nodes=nodes,
-        benchmarks=tuple(dict.fromkeys(each.case for each, _ in accused)),
+        benchmarks=tuple(dict.fromkeys(readings.cases[each.case] for each in accused)),
         since=runs[0],
         evidence=text,
         chance=min(upper_tail(main.effect.z) * tested, 1.0),

@@ -9,23 +9,25 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from operator import itemgetter
 from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from npc.catalogue import sender
+from npc.machine.fabric import natural
 from npc.records.history import Point, begun
 from npc.records.record import OK
 from npc.records.series import Series
 from npc.records.units import METRICS, format_size
 
 if TYPE_CHECKING:
-    from npc.statistics.arrays import Booleans, Floats
+    from npc.statistics.arrays import Booleans, Floats, Integers
 
 #: Metrics that may well be zero are compared as logarithms of what they exceed this by, in SI units: below it
 #: a difference is nobody's business.
@@ -38,29 +40,82 @@ NEGLIGIBLE: Final[Mapping[str, float]] = {
 }
 
 
-class Placed(NamedTuple):
-    """The median of one series in one night on some hosts, as a logarithm. directed: the first of two hosts
-    sent to the other one; else they are sorted. disturbed: the share of the CPUs that others took meanwhile.
-    """
+class Place(NamedTuple):
+    """Some hosts. directed: the first of two sent to the other one; else they are sorted."""
 
     hosts: tuple[str, ...]
     directed: bool
-    logarithm: float
-    disturbed: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Placements:
+    """What was measured where, the oldest first: medians of one series in one night on some hosts.
+
+    series, night, place: their numbers. logarithm: of the median. disturbed: whether others used the CPUs
+    beside all of it. places: those that `place` numbers.
+    """
+
+    series: Integers
+    night: Integers
+    place: Integers
+    logarithm: Floats
+    disturbed: Booleans
+    places: tuple[Place, ...]
+
+    @classmethod
+    def of(cls, rows: Sequence[tuple[int, int, Place, float, bool]]) -> Placements:
+        """From rows in any order."""
+        number: dict[Place, int] = {}
+        rows = sorted(rows, key=itemgetter(1))
+        numbers = [(s, t, number.setdefault(place, len(number))) for s, t, place, *_ in rows]
+        series, night, at = np.array(numbers, dtype=np.intp).reshape(-1, 3).T.copy()
+        return cls(
+            series,
+            night,
+            at,
+            np.array([row[3] for row in rows], dtype=np.float64),
+            np.array([row[4] for row in rows], dtype=bool),
+            tuple(number),
+        )
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """All hosts, in their natural order."""
+        return tuple(sorted({host for place in self.places for host in place.hosts}, key=natural))
+
+    @cached_property
+    def hosts(self) -> tuple[Integers, Integers]:
+        """By place where its hosts begin among the numbers (of `names`) that follow; then the end."""
+        number = {name: i for i, name in enumerate(self.names)}
+        begins = np.cumsum([0, *(len(place.hosts) for place in self.places)])
+        return begins, np.array([number[h] for place in self.places for h in place.hosts], dtype=np.intp)
+
+    @cached_property
+    def directed(self) -> Booleans:
+        """By place, whether the first of two hosts sent."""
+        return np.array([place.directed for place in self.places], dtype=bool)
+
+    @cached_property
+    def links(self) -> tuple[tuple[tuple[str, str], ...], Integers]:
+        """Pairs of hosts in either order, and by place the number of its pair; -1 for what is none."""
+        pairs = [(min(hosts), max(hosts)) if len(hosts) == 2 else None for hosts, _ in self.places]
+        found = sorted({pair for pair in pairs if pair})
+        number = {pair: i for i, pair in enumerate(found)}
+        return tuple(found), np.array([number[pair] if pair else -1 for pair in pairs], dtype=np.intp)
 
 
 class Measured(NamedTuple):
     """What one night has of one series beside its values.
 
     statuses: those that are not ``ok``, each once. hosts: whom it was measured on, in the order of their
-    appearance. places: the medians by hosts, one of each measurement. disturbed: the share of the CPUs that
-    others took beside all that counts.
+    appearance. disturbed: the share of the CPUs that others took beside all that counts. disturbed_on: on
+    which groups of hosts they did so, each once.
     """
 
     statuses: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
-    places: tuple[Placed, ...] = ()
     disturbed: float = 0.0
+    disturbed_on: tuple[tuple[str, ...], ...] = ()
 
 
 _NOTHING: Final = Measured()
@@ -69,7 +124,6 @@ _NOTHING: Final = Measured()
 class Attempt(NamedTuple):
     """Whether a benchmark worked in a night on some hosts: in none of its samples counts as failed."""
 
-    run: str
     benchmark: str
     hosts: tuple[str, ...]
     failed: bool
@@ -83,7 +137,7 @@ class Panel:
     T medians of the samples, in the metric's unit, NaN where nothing usable was measured; `again` of the
     night's re-measurement. measured: by (series, night). broken: by night and benchmark, the statuses that
     are not ``ok``, each once, those of benchmarks that broke before they measured anything, too. attempts:
-    what was tried where.
+    by night, what was tried where. placed: the values by hosts.
     """
 
     keys: tuple[Series, ...]
@@ -93,7 +147,8 @@ class Panel:
     again: Floats
     measured: Mapping[tuple[int, int], Measured] = field(default_factory=dict)
     broken: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
-    attempts: tuple[Attempt, ...] = ()
+    attempts: Mapping[str, Sequence[Attempt]] = field(default_factory=dict)
+    placed: Placements = field(default_factory=lambda: Placements.of(()))
 
     def until(self, night: int) -> Panel:
         """The panel that ends with an earlier night. Series that had no value yet are still there (`seen`),
@@ -129,7 +184,7 @@ class Panel:
         *before, last = np.flatnonzero(~np.isnan(self.value[s])).tolist() or [-1]
         if last != len(self.runs) - 1 or (before and self.at(s, before[-1]).disturbed):
             return ()
-        return tuple({each.hosts: None for each in self.at(s).places if each.disturbed})
+        return self.at(s).disturbed_on
 
     @property
     def failures(self) -> Mapping[str, tuple[str, ...]]:
@@ -245,6 +300,7 @@ def panel(points: Iterable[Point], night: tuple[str, str] | None = None) -> Pane
     shape = len(keys), len(runs)
     value, again = np.full(shape, np.nan), np.full(shape, np.nan)
     measured: dict[tuple[int, int], Measured] = {}
+    placed: list[tuple[int, int, Place, float, bool]] = []
     for s, key in enumerate(keys):
         for run, found in groups[key].items():
             at = s, place[run]
@@ -253,12 +309,17 @@ def panel(points: Iterable[Point], night: tuple[str, str] | None = None) -> Pane
                 value[at] = median(first)
             if second := _values(point for point in counts if point.remeasured):
                 again[at] = median(second)
+            here = list(_by_place(key, counts))
+            placed += [(*at, *each) for each in here]
             measured[at] = Measured(
                 statuses=tuple(dict.fromkeys(point.status for point in found if point.status != OK)),
                 hosts=tuple(dict.fromkeys(host for point in found for host in point.hosts)),
-                places=_by_place(key, counts),
                 disturbed=_share(counts),
+                disturbed_on=tuple({place.hosts: None for place, _, disturbed in here if disturbed}),
             )
+    attempts: dict[str, list[Attempt]] = {}
+    for (run, benchmark, hosts, _), well in worked.items():
+        attempts.setdefault(run, []).append(Attempt(benchmark, hosts, not well))
     return Panel(
         keys=tuple(keys),
         runs=tuple(runs),
@@ -270,7 +331,8 @@ def panel(points: Iterable[Point], night: tuple[str, str] | None = None) -> Pane
             run: {benchmark: tuple(told) for benchmark, told in of_night.items()}
             for run, of_night in broken.items()
         },
-        attempts=tuple(Attempt(*tried[:3], failed=not well) for tried, well in worked.items()),
+        attempts=attempts,
+        placed=Placements.of(placed),
     )
 
 
@@ -279,25 +341,24 @@ def _worked(point: Point) -> bool:
     return not point.status.startswith(("failed", "timeout"))
 
 
-def _by_place(key: Series, points: Iterable[Point]) -> tuple[Placed, ...]:
+def _by_place(key: Series, points: Iterable[Point]) -> Iterator[tuple[Place, float, bool]]:
+    """One median of each measurement on some hosts, and whether others used the CPUs beside all of it."""
     measured: dict[tuple[tuple[str, ...], bool], list[Point]] = {}
     for point in points:
         if point.hosts:
             measured.setdefault((point.hosts, point.remeasured), []).append(point)
-    return tuple(
-        Placed(*_sender_first(key, hosts), logarithm(key, median(values)), _share(found))
-        for (hosts, _), found in measured.items()
-        if (values := _values(found))
-    )
+    for (hosts, _), found in measured.items():
+        if values := _values(found):
+            yield _sender_first(key, hosts), logarithm(key, median(values)), _share(found) > 0
 
 
 @lru_cache(maxsize=2**14)
-def _sender_first(key: Series, hosts: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
+def _sender_first(key: Series, hosts: tuple[str, ...]) -> Place:
     """A record's hosts, the server first, as sender and receiver; sorted where that is not known."""
     end = sender(key.benchmark, key.case, key.metric, json.loads(key.params)) if len(hosts) == 2 else ""
     if not end:
-        return tuple(sorted(hosts)), False
-    return hosts if end == "server" else hosts[::-1], True
+        return Place(tuple(sorted(hosts)), directed=False)
+    return Place(hosts if end == "server" else hosts[::-1], directed=True)
 
 
 def counted(points: Sequence[Point]) -> Sequence[Point]:

@@ -34,7 +34,6 @@ from npc.statistics.localiser import (
     Localiser,
     one_ended,
     slow_partners,
-    test,
 )
 from npc.statistics.mixture import (
     FEW_READINGS,
@@ -217,11 +216,18 @@ class PairLocaliser(Localiser):
         self._distance = self._distances()
         self._labels: list[_Label] = []
         self._named: list[int] = []
-        super().__init__(self._logarithms, Hypotheses.of([], self._logarithms), None)
+        none = np.zeros(0, dtype=np.intp)
+        hypotheses = Hypotheses.of(none, none, self._logarithms, one_role=none.astype(bool))
+        super().__init__(self._logarithms, np.zeros(len(self.results), np.intp), hypotheses, None)
         self._level()
         if not self.active.all():
             odd = int((~self.active).sum())
             self.undecided.append(f"{odd} measurements over a distance that few pairs have are not judged")
+
+    @property
+    def noise(self) -> NoiseModel | None:
+        """Of the readings that no suspect explains; None without any."""
+        return self.noises.of(0) if self.noises else None
 
     def _level(self) -> None:
         """Free the readings of what is normal for their distance, by the active ones; estimate their noise.
@@ -243,7 +249,7 @@ class PairLocaliser(Localiser):
         n = len(self.names)
         met = np.unique(np.concatenate([self._a * n + self._b, self._b * n + self._a])) // max(n, 1)
         self.allowed[:n] = np.bincount(met, minlength=n) >= self._partners
-        self.noise = self._first_noise(self.active) if self.active.any() else None
+        self.noises = self._first_noise(self.active).alone if self.active.any() else None
 
     def _first_noise(self, chosen: Booleans) -> NoiseModel:
         """The noise of some readings although many pairs may be slow.
@@ -269,7 +275,8 @@ class PairLocaliser(Localiser):
         found: list[Finding] = []
         count = np.bincount(self.hypotheses.member, minlength=len(self._labels))
         tested = int((count >= MIN_READINGS).sum())
-        while finding := self.best():
+        while findings := self.best():
+            (finding,) = findings
             if not self._with_several(finding):
                 self.allowed[finding.hypothesis] = False
                 continue
@@ -292,7 +299,7 @@ class PairLocaliser(Localiser):
         """How slow a suspect is, by the rest that is left when all suspects are known."""
         if self.noise is None or self.active.sum() < MIN_READINGS:
             return finding
-        effect = test(self.values, finding.inside, self.active, self.noise)
+        (effect,) = self.effects(finding.inside, self.active)
         return finding._replace(effect=finding.effect._replace(delta=effect.delta, error=effect.error))
 
     def _limit(self, found: int) -> float:
@@ -632,12 +639,17 @@ class PairLocaliser(Localiser):
     def _make_hypotheses(self) -> Hypotheses:
         """Nodes, nodes in one role, then what the topology adds; of two that explain the same the simpler one
         comes first."""
-        order = np.argsort(np.concatenate([self._a, self._b]), kind="stable") % max(len(self._a), 1)
-        total = np.bincount(np.concatenate([self._a, self._b]), minlength=len(self.names))
-        of_node = np.split(order, np.cumsum(total))
-        nodes = [(_Label("node", name), mine) for name, mine in zip(self.names, of_node, strict=False)]
-        halves = one_ended((self._a, self._b), total, len(self._a), self._partners)
-        roles = [(_Label("node", self.names[node], end), mine) for node, end, mine in halves]
+        ends, count = (self._a, self._b), len(self._a)
+        total = np.bincount(np.concatenate(ends), minlength=len(self.names))
+
+        def by_node(end: int | None, of: Integers) -> list[tuple[_Label, Integers]]:
+            order = np.argsort(of, kind="stable") % max(count, 1)
+            found = np.split(order, np.cumsum(np.bincount(of, minlength=len(self.names))))
+            return [(_Label("node", name, end), mine) for name, mine in zip(self.names, found, strict=False)]
+
+        nodes = by_node(None, np.concatenate(ends))
+        told = one_ended(ends, total, count, self._partners)
+        roles = [each for end, mine in enumerate(told) for each in compress(by_node(end, ends[end]), mine)]
         found: list[tuple[_Label, Integers]] = []
         for group, below in self._groups():
             # One node alone is that node; all nodes together leave nothing to compare with.
@@ -650,10 +662,12 @@ class PairLocaliser(Localiser):
         found.sort(key=lambda each: ("uplink", "switch", "rack").index(each[0].kind))
         found = [*nodes, *roles, *found]
         self._labels = [label for label, _ in found]
+        readings = [mine for _, mine in found]
         return Hypotheses.of(
-            [mine for _, mine in found],
+            np.concatenate([np.zeros(0, dtype=np.intp), *readings]),
+            np.repeat(np.arange(len(readings)), [len(mine) for mine in readings]),
             self.values,
-            one_role=[label.end is not None for label in self._labels],
+            one_role=np.array([label.end is not None for label in self._labels], dtype=bool),
             nodes=len(nodes),
             roles=len(roles),
         )

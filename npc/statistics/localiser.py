@@ -3,7 +3,8 @@
 A hypothesis h (a node, a node in one of its roles, an uplink, a switch, a rack) says that its readings S_h,
 and only they, are slower by δ_h. The one that raises the likelihood of the mixture model
 (`npc.statistics.mixture`) most is tested against the rest, its readings are set aside, and the next one is
-looked for, until what is left could be healthy.
+looked for, until what is left could be healthy. Many sets of readings that have nothing to do with each other
+(cases) are searched at once.
 """
 
 from __future__ import annotations
@@ -16,9 +17,18 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from npc.statistics.distributions import normal_score, student_quantile
-from npc.statistics.mixture import NoiseModel, cautious_noise, fit_noise, robust_spread, slowdowns
+from npc.statistics.mixture import (
+    NoiseModel,
+    SeriesNoise,
+    cautious_noises,
+    fit_noises,
+    robust_spread,
+    slowdowns,
+)
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
     from npc.statistics.arrays import Booleans, Floats, Integers
 
 #: A node with fewer readings is not judged, and what remains without a suspect must be as many.
@@ -75,8 +85,9 @@ class Hypotheses:
     """What could be to blame, as an incidence list: reading `reading[i]` belongs to hypothesis `member[i]`.
 
     count: number of hypotheses. nodes, roles: of these the first are the nodes and then nodes in one role,
-    if the spread among them is to be allowed for. prior: logarithm of the prior odds of each. Of two that
-    explain the same readings the earlier one is preferred. Sorted by hypothesis, then by the reading's value.
+    if the spread among them is to be allowed for. prior: logarithm of the prior odds of each. case: whose
+    readings each is about. Of two that explain the same readings the earlier one is preferred. Sorted by
+    hypothesis, then by the reading's value.
     """
 
     count: int
@@ -85,25 +96,27 @@ class Hypotheses:
     prior: Floats
     reading: Integers
     member: Integers
+    case: Integers
 
     @classmethod
     def of(
         cls,
-        readings: Sequence[Integers],
+        reading: Integers,
+        member: Integers,
         values: Floats,
         *,
-        one_role: Sequence[bool] = (),
+        one_role: Booleans,
+        case: Integers | None = None,
         nodes: int = 0,
         roles: int = 0,
     ) -> Hypotheses:
-        """From the numbers of the readings of each hypothesis, and whether it is of one role alone; `values`
-        are all readings."""
-        member = np.repeat(np.arange(len(readings)), [len(each) for each in readings])
-        reading = np.concatenate([np.zeros(0, dtype=np.intp), *readings])
+        """From the incidence list in any order, and by hypothesis whether it is of one role alone, and its
+        case, if there are several; `values` are all readings."""
+        count = len(one_role)
+        case = np.zeros(count, dtype=np.intp) if case is None else case
         order = np.lexsort((values[reading], member))
-        prior = np.zeros(len(readings))
-        prior[np.flatnonzero(one_role)] = -math.log(ONE_ROLE)
-        return cls(len(readings), nodes, roles, prior, reading[order], member[order])
+        prior = np.where(one_role, -math.log(ONE_ROLE), 0.0)
+        return cls(count, nodes, roles, prior, reading[order], member[order], case)
 
     def readings_of(self, index: int) -> Integers:
         """Numbers of the readings that belong to one hypothesis."""
@@ -120,30 +133,21 @@ class Scores:
     ratio: Floats
 
 
-class End(NamedTuple):
-    """A node at one end of its pairs: end 0 or 1, and the numbers of the readings."""
-
-    node: int
-    end: int
-    readings: Integers
-
-
 def one_ended(
-    ends: Sequence[Integers], total: Integers, readings: int, least: int = MIN_PARTNERS
-) -> Iterator[End]:
-    """Nodes at one end of their pairs, where that is not all of a node's readings and has enough partners.
+    ends: Sequence[Integers], total: Integers, readings: ArrayLike, least: int = MIN_PARTNERS
+) -> Iterator[Booleans]:
+    """For either end of the pairs, which nodes may be judged by it alone: where that is not all of a node's
+    readings and has enough partners.
 
     ends: by reading of a pair the node at end 0, and that at end 1. total: by node, in how many of all
-    `readings` it is. least: partners.
+    `readings` (of its case, where there are several) it is. least: partners.
     """
     count = len(total)
-    for end, (own, other) in enumerate((ends, ends[::-1])):
+    for own, other in (ends, ends[::-1]):
         mine = np.bincount(own, minlength=count)
         partners = np.bincount(np.unique(own * count + other) // count, minlength=count)
         # Who cannot be compared with a rest as a whole cannot be judged by half.
-        told = (mine < total) & (partners >= least) & (total <= MAX_SHARE * readings)
-        of_node = np.split(np.argsort(own, kind="stable"), np.cumsum(mine)[:-1])
-        yield from (End(node, end, of_node[node]) for node in np.flatnonzero(told).tolist())
+        yield (mine < total) & (partners >= least) & (total <= MAX_SHARE * np.asarray(readings))
 
 
 def slow_partners(values: Floats, partners: Integers, limit: float) -> int:
@@ -155,48 +159,70 @@ class Localiser:
     """The greedy search. `active` are the readings that no suspect explains yet; clear what is explained.
     `allowed` are the hypotheses that may explain it; clear what turns out to be none.
 
-    least: readings that a hypothesis needs.
+    case: by reading, which case it is of. noises: of each case. least: readings that a hypothesis needs.
     """
 
     def __init__(
-        self, values: Floats, hypotheses: Hypotheses, noise: NoiseModel | None, least: int = MIN_READINGS
+        self,
+        values: Floats,
+        case: Integers,
+        hypotheses: Hypotheses,
+        noises: SeriesNoise | None,
+        least: int = MIN_READINGS,
     ) -> None:
         self.values = values
+        self.case = case
         self.active: Booleans = np.ones(len(values), dtype=bool)
         self.hypotheses = hypotheses
         self.allowed: Booleans = np.ones(hypotheses.count, dtype=bool)
-        self.noise = noise
+        self.noises = noises
         self.scores: Scores | None = None
         self._least = least
 
-    def best(self) -> Finding | None:
-        """The hypothesis that explains most, against the rest; None if none can be compared with a rest."""
-        active = int(self.active.sum())
-        if self.noise is None or active < 2 * MIN_READINGS:
-            return None
-        self.noise = fit_noise(self.values[self.active], self.noise, steps=4)
-        self.scores = scores = score(self.values, self.active, self.hypotheses, self.noise)
-        most = min(MAX_SHARE * active, active - MIN_READINGS)
-        judged = self.allowed & (scores.count >= self._least) & (scores.count <= most)
+    def best(self) -> list[Finding]:
+        """Of each case the hypothesis that explains most, against the rest; none of a case where none can be
+        compared with a rest."""
+        if self.noises is None or not self.active.any():
+            return []
+        now = self.case[self.active]
+        active = np.bincount(now, minlength=len(self.noises.location))
+        self.noises = fit_noises(self.values[self.active], now, self.noises, steps=4)
+        self.scores = scores = score(self.values, self.case, self.active, self.hypotheses, self.noises)
+        case = self.hypotheses.case
+        most = np.where(active < 2 * MIN_READINGS, 0.0, np.minimum(MAX_SHARE * active, active - MIN_READINGS))
+        judged = self.allowed & (scores.count >= self._least) & (scores.count <= most[case])
         ratio = np.where(judged, scores.ratio + self.hypotheses.prior, 0.0)
-        if ratio.max(initial=0.0) <= 0:
-            return None
+        highest = np.zeros(len(active))
+        np.maximum.at(highest, case, ratio)
         # The first of those that are equal but for rounding: the simplest one.
-        index = int(np.flatnonzero(ratio >= ratio.max() - 1e-9)[0])
-        inside = np.zeros(len(self.values), dtype=bool)
-        inside[self.readings_of(index)] = True
+        equal = np.flatnonzero((ratio > 0) & (ratio >= highest[case] - 1e-9))
+        chosen = equal[np.unique(case[equal], return_index=True)[1]].tolist()
+        inside, spread = np.zeros(len(self.values), dtype=bool), np.zeros(len(active))
+        for index in chosen:
+            inside[self.readings_of(index)] = True
+            spread[case[index]] = self._spread(index, scores)
         inside &= self.active
-        effect = test(self.values, inside, self.rest(inside), self.noise, self._spread(index, scores))
-        rivals = np.flatnonzero(ratio >= ratio[index] - math.log(EQUALLY_GOOD)).tolist()
-        return Finding(index, inside, effect, tuple(rival for rival in rivals if rival != index))
+        effects = self.effects(inside, self.rest(inside), spread)
+        limit = np.full(len(active), np.inf)
+        limit[case[chosen]] = ratio[chosen] - math.log(EQUALLY_GOOD)
+        rivals = np.flatnonzero(ratio >= limit[case])
+        return [
+            Finding(
+                index,
+                inside & (self.case == case[index]),
+                effects[case[index]],
+                tuple(rival for rival in rivals[case[rivals] == case[index]].tolist() if rival != index),
+            )
+            for index in chosen
+        ]
 
     def _spread(self, index: int, scores: Scores) -> float:
         """How much hypotheses of the same sort differ on a healthy machine: nodes, or nodes in one role."""
-        assert self.noise is not None
+        assert self.noises is not None
         nodes = self.hypotheses.nodes
         for alike in (slice(0, nodes), slice(nodes, nodes + self.hypotheses.roles)):
             if alike.start <= index < alike.stop:
-                return node_spread(scores, alike, self.noise)
+                return node_spread(scores, alike, self.noises.of(self.hypotheses.case[index]))
         return 0.0
 
     def readings_of(self, index: int) -> Integers:
@@ -207,16 +233,44 @@ class Localiser:
         """What a suspect is compared with."""
         return self.active & ~inside
 
+    def effects(self, inside: Booleans, rest: Booleans, spread: Floats | float = 0.0) -> list[Effect]:
+        """By case the readings `inside` against the `rest`, whose noise is estimated anew without them.
+
+        The score is the lesser of Student's t on the slowdown and the signed root of the log-likelihood
+        ratio: the first knows how little the noise is known and how much nodes differ (`spread`), the second
+        that outliers may coincide.
+        """
+        assert self.noises is not None
+        noise = cautious_noises(self.values[rest], self.case[rest], self.noises)
+        member = self.case[inside]
+        residual = self.values[inside] - noise.location[member]
+        order = np.lexsort((residual, member))
+        delta, ratio, readings = slowdowns(residual[order], member[order], noise, 10)
+        freedom = noise.readings - 1
+        error = np.sqrt(noise.sigma**2 * (1 / readings + 1 / np.maximum(noise.readings, 1.0)) + spread)
+        z = np.minimum(normal_score(delta / error, freedom), np.sqrt(np.maximum(2 * ratio, 0.0)))
+        fields = (field.tolist() for field in (delta, error, z, freedom))
+        return [Effect(*each) for each in zip(*fields, strict=True)]
+
 
 def score(
-    values: Floats, active: Booleans, hypotheses: Hypotheses, noise: NoiseModel, steps: int = 5
+    values: Floats,
+    case: Integers,
+    active: Booleans,
+    hypotheses: Hypotheses,
+    noises: SeriesNoise,
+    steps: int = 5,
 ) -> Scores:
     """Every hypothesis by itself, on the active readings."""
     keep = active[hypotheses.reading]
-    member = hypotheses.member[keep]
-    residual = values[hypotheses.reading[keep]] - noise.location
-    delta, ratio, _ = slowdowns(residual, member, hypotheses.count, noise, steps)
+    member, reading = hypotheses.member[keep], hypotheses.reading[keep]
+    residual = values[reading] - noises.location[case[reading]]
     count = np.bincount(member, minlength=hypotheses.count)
+    left = count > 0
+    delta, ratio = np.zeros((2, hypotheses.count))
+    delta[left], ratio[left], _ = slowdowns(
+        residual, (np.cumsum(left) - 1)[member], noises.by(hypotheses.case[left]), steps
+    )
     return Scores(count, delta, np.where(delta > 0, np.maximum(ratio, 0.0), 0.0))
 
 
@@ -235,20 +289,3 @@ def node_spread(scores: Scores, nodes: slice, noise: NoiseModel) -> float:
     excess = spread**2 - expected
     # The standard error of a MAD-based variance is 2.33/√n of it.
     return excess if excess > 3 * 2.33 / math.sqrt(len(delta)) * expected else 0.0
-
-
-def test(values: Floats, inside: Booleans, rest: Booleans, noise: NoiseModel, spread: float = 0.0) -> Effect:
-    """The readings `inside` against the `rest`, whose noise is estimated anew without them.
-
-    The score is the lesser of Student's t on the slowdown and the signed root of the log-likelihood
-    ratio: the first knows how little the noise is known and how much nodes differ (`spread`), the second
-    that outliers may coincide.
-    """
-    noise = cautious_noise(values[rest], noise)
-    residual = np.sort(values[inside] - noise.location)
-    found = slowdowns(residual, np.zeros(len(residual), dtype=np.intp), 1, noise, 10)
-    delta, ratio, readings = (float(field[0]) for field in found)
-    freedom = noise.readings - 1
-    error = math.sqrt(noise.sigma**2 * (1 / readings + 1 / max(noise.readings, 1.0)) + spread)
-    score = min(float(normal_score(delta / error, freedom)), math.sqrt(max(2 * ratio, 0.0)))
-    return Effect(delta, error, score, freedom)

@@ -49,6 +49,11 @@ class NoiseModel(NamedTuple):
     outliers: float
     readings: float
 
+    @property
+    def alone(self) -> SeriesNoise:
+        """As that of the only group."""
+        return SeriesNoise(*(np.array([value]) for value in self))
+
 
 class SeriesNoise(NamedTuple):
     """The same for many groups, or series, of readings."""
@@ -57,6 +62,14 @@ class SeriesNoise(NamedTuple):
     sigma: Floats
     outliers: Floats
     readings: Floats
+
+    def of(self, group: int) -> NoiseModel:
+        """The noise of one group."""
+        return NoiseModel(*(float(field[group]) for field in self))
+
+    def by(self, groups: Integers) -> SeriesNoise:
+        """The noise of the group that each number names."""
+        return SeriesNoise(*(field[groups] for field in self))
 
 
 def _parts(residual: Floats, member: Integers, noise: SeriesNoise) -> tuple[Floats, Floats]:
@@ -88,31 +101,48 @@ def improved(readings: Floats, member: Integers, noise: SeriesNoise) -> SeriesNo
     return SeriesNoise(*(np.where(enough, now, before) for now, before in zip(found, noise, strict=True)))
 
 
-def fit_noise(readings: Floats, start: NoiseModel, steps: int = 20) -> NoiseModel:
-    """Location, scale and outlier fraction of healthy readings, by EM from `start`."""
-    member = np.zeros(len(readings), dtype=np.intp)
-    noise = SeriesNoise(*(np.array([value]) for value in start))
+def fit_noises(readings: Floats, member: Integers, start: SeriesNoise, steps: int = 20) -> SeriesNoise:
+    """Location, scale and outlier fraction of each group's healthy readings, by EM from `start`."""
+    noise = start
     for _ in range(steps):
         before, noise = noise, improved(readings, member, noise)
-        moved = max(abs(noise.sigma - before.sigma)[0], abs(noise.location - before.location)[0])
-        if moved < 1e-4 * noise.sigma[0]:
+        moved = np.maximum(abs(noise.sigma - before.sigma), abs(noise.location - before.location))
+        moving = (moved >= 1e-4 * noise.sigma)[member]
+        if not moving.any():
             break
-    return NoiseModel(*(float(field[0]) for field in noise))
+        readings, member = readings[moving], member[moving]  # a group without readings stays as it is
+    return noise
 
 
-def cautious_noise(readings: Floats, noise: NoiseModel) -> NoiseModel:
-    """`fit_noise` of readings that nobody is suspected for, not narrower than their lower half is wide.
+def fit_noise(readings: Floats, start: NoiseModel, steps: int = 20) -> NoiseModel:
+    """`fit_noises` of one group."""
+    return fit_noises(readings, np.zeros(len(readings), dtype=np.intp), start.alone, steps).of(0)
+
+
+def cautious_noises(readings: Floats, member: Integers, noise: SeriesNoise) -> SeriesNoise:
+    """`fit_noises` of readings that nobody is suspected for, not narrower than their lower half is wide.
 
     The mixture takes a few readings that lie close together for the noise and the others for outliers;
     among few readings that is a mistake, and disturbances are one-sided: they slow down. So with fewer
     than `FEW_READINGS` the scale is at least that of a normal distribution with the same lower quartile.
     """
-    if len(readings) >= FEW_READINGS or len(readings) < 2:
-        return fit_noise(readings, noise)
-    quartile, middle = np.quantile(readings, [0.25, 0.5])
-    width = max(float(middle - quartile) / 0.6745, MIN_NOISE)
-    fitted = fit_noise(readings, NoiseModel(float(middle), width, noise.outliers, float(len(readings))))
-    return fitted._replace(sigma=max(fitted.sigma, width))
+    groups = len(noise.location)
+    count = np.bincount(member, minlength=groups)
+    few = (count >= 2) & (count < FEW_READINGS)
+    quartile, middle = quantiles(readings, member, groups, 0.25, 0.5)
+    width = np.where(few, np.maximum((middle - quartile) / 0.6745, MIN_NOISE), 0.0)
+    start = noise._replace(
+        location=np.where(few, middle, noise.location),
+        sigma=np.where(few, width, noise.sigma),
+        readings=np.where(few, count, noise.readings),
+    )
+    fitted = fit_noises(readings, member, start)
+    return fitted._replace(sigma=np.maximum(fitted.sigma, width))
+
+
+def cautious_noise(readings: Floats, noise: NoiseModel) -> NoiseModel:
+    """`cautious_noises` of one group."""
+    return cautious_noises(readings, np.zeros(len(readings), dtype=np.intp), noise.alone).of(0)
 
 
 def robust_spread(values: Floats) -> tuple[float, float]:
@@ -121,11 +151,19 @@ def robust_spread(values: Floats) -> tuple[float, float]:
     return middle, 1.4826 * float(np.median(np.abs(values - middle)))
 
 
-def robust_noise(readings: Floats) -> NoiseModel:
-    """`fit_noise` of readings most of which are healthy: from their median and median absolute deviation."""
-    middle, spread = robust_spread(readings)
-    start = NoiseModel(middle, max(spread, MIN_NOISE), OUTLIERS, float(len(readings)))
-    return fit_noise(readings, start)
+def robust_spreads(values: Floats, member: Integers, groups: int) -> tuple[Floats, Floats]:
+    """`robust_spread` of each group; NaN of one without a value."""
+    (middle,) = quantiles(values, member, groups, 0.5)
+    (apart,) = quantiles(np.abs(values - middle[member]), member, groups, 0.5)
+    return middle, 1.4826 * apart
+
+
+def robust_noises(readings: Floats, member: Integers, groups: int) -> SeriesNoise:
+    """`fit_noises` of readings most of which are healthy: from their median and median absolute deviation."""
+    location, spread = robust_spreads(readings, member, groups)
+    count = np.bincount(member, minlength=groups).astype(np.float64)
+    start = SeriesNoise(location, np.maximum(spread, MIN_NOISE), np.full(groups, OUTLIERS), count)
+    return fit_noises(readings, member, start)
 
 
 class Shifts(NamedTuple):
@@ -151,23 +189,29 @@ def shifts(residual: Floats, member: Integers, delta: Floats, noise: SeriesNoise
     return Shifts(delta, ratio.astype(np.float64), total)
 
 
-def slowdowns(residual: Floats, member: Integers, groups: int, noise: NoiseModel, steps: int) -> Shifts:
-    """The slowdown of each group that fits best; sorted by group and residual."""
-    every = SeriesNoise(*(np.full(groups, value) for value in noise))
+def slowdowns(residual: Floats, member: Integers, noise: SeriesNoise, steps: int) -> Shifts:
+    """The slowdown of each group that fits best, by the noise of each; sorted by group and residual."""
+    groups = len(noise.sigma)
     # From the median: a grossly slow node's readings all lie where the mixture gives no weight.
     lower, middle, upper = (
         np.nan_to_num(quantile_by(member, residual, groups, q)) for q in (0.25, 0.5, 0.75)
     )
-    found = shifts(residual, member, -middle, every, steps)
+    found = shifts(residual, member, -middle, noise, steps)
     # What is grossly slow may scatter more than what is healthy, and the median then lies between its
     # values: from the upper quartile too, where the fault alone shows.
     scattered = (upper - lower > SCATTERED * noise.sigma) & (upper < -SCATTERED * noise.sigma)
     if scattered.any():
         mine = scattered[member]
-        other = shifts(residual[mine], member[mine], -upper, every, steps)
+        other = shifts(residual[mine], member[mine], -upper, noise, steps)
         better = scattered & (other.ratio > found.ratio)
         found = Shifts(*(np.where(better, new, old) for new, old in zip(other, found, strict=True)))
     return found
+
+
+def quantiles(values: Floats, member: Integers, groups: int, *shares: float) -> list[Floats]:
+    """`quantile_by` of values in any order, for each of the shares."""
+    order = np.lexsort((values, member))
+    return [quantile_by(member[order], values[order], groups, q) for q in shares]
 
 
 def quantile_by(group: Integers, ordered: Floats, groups: int, q: float) -> Floats:

@@ -62,7 +62,7 @@ npc_place_ranks() { # RANKS THREADS MAPPING BINDING PLACES PROC_BIND
             *) per=x ;;
         esac
         [[ $per =~ ^[1-9][0-9]*$ ]] || { echo "placement.sh: mapping=$mapping: expected ppr:N:socket or ppr:N:numa" >&2; return 1; }
-        [ $((per * number)) -eq "$ranks" ] || { echo "placement.sh: mapping=$mapping is $((per * number)) ranks on $(hostname), which has $number; $ranks a node are asked for" >&2; return 1; }
+        [ $((per * number)) -eq "$ranks" ] || { echo "placement.sh: mapping=$mapping makes $((per * number)) ranks on $(hostname), whose number of ${object}s is $number; asked for: $ranks a node" >&2; return 1; }
         # Open MPI 4.1 ends by a segmentation fault where a rank of ppr:1:socket gets all cores of its socket
         four="$object:SPAN,PE=$threads"
         export OMPI_MCA_rmaps_base_ranking_policy=slot PRTE_MCA_rmaps_default_ranking_policy=slot HYDRA_MAPPING="$object"

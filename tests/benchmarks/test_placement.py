@@ -70,7 +70,7 @@ def test_each_launcher_is_told_in_its_own_way(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("4", "5", "ppr:1:socket"), "mapping=ppr:1:socket is 2 ranks on "),
+        (("4", "5", "ppr:1:socket"), "mapping=ppr:1:socket makes 2 ranks on "),
         (("2", "5", "ppr:x:socket"), "mapping=ppr:x:socket: expected ppr:N:socket or ppr:N:numa"),
         (("2", "5", "socket"), "mapping=socket: expected ppr:N:socket or ppr:N:numa"),
         (("2", "5", "", "cores"), "binding=cores: expected core, hwthread or none"),

@@ -17,6 +17,7 @@ from roofline.table import (
     date_text,
     format_roofline,
     host_text,
+    latencies_table,
     notes,
     ridges_table,
 )
@@ -26,7 +27,9 @@ _READING: Final = (
     "a path of bandwidth b reaches at most I·b, and never more than the peak; the lowest of its lines is its "
     "limit. Circles are ridge points (a diamond tells all about its line): left of them bytes are the limit, "
     "right of them arithmetic. The x axis has two meanings, and one program has a place for each: "
-    f"{INTENSITIES}. Names of lines are switches: without the small ones the picture is easier to read."
+    f"{INTENSITIES}. The dotted slope is what main memory gives to loads that wait for each other; bars over "
+    "or below a mark are what the network allows its own messages. Names of lines are switches: without the "
+    "small ones the picture is easier to read."
 )
 
 
@@ -52,7 +55,9 @@ def blocks_of(
     chart = describe(roofline, ident, title, records)
     if chart is None:
         return
-    tables = ceilings_table(roofline, records), ridges_table(roofline, records)
+    tables = [ceilings_table(roofline, records), ridges_table(roofline, records)]
+    if roofline.latencies:
+        tables.append(latencies_table(roofline, records))
     yield chart_figure(chart, SHOWS, _READING, *tables)
     if roofline.applications:
         yield applications_table(roofline, records)

@@ -20,7 +20,7 @@ from roofline.result import Ceiling, Estimate, Roofline
 _DIGITS: Final = 3
 _COLUMNS: Final = ("median", "95 % interval", "n", "size", "source")
 #: The ids of the records in a page that a number comes from.
-Records = Callable[[Ceiling | Application], Sequence[str]]
+Records = Callable[[Estimate | Application], Sequence[str]]
 
 
 def value_text(estimate: Estimate) -> str:
@@ -115,8 +115,12 @@ def notes(roofline: Roofline, disturbed: bool = True) -> list[str]:
 def format_roofline(roofline: Roofline) -> str:
     """The tables of ceilings, ridge points, latencies and applications, and the notes, for a terminal."""
     parts = [f"{roofline.title}: {host_text(roofline.hosts)}, {date_text(roofline)}"]
-    latencies = Table("", ("latency", *_COLUMNS), tuple(_row(each, ()) for each in roofline.latencies))
-    tables = (ceilings_table(roofline), ridges_table(roofline), latencies, applications_table(roofline))
+    tables = (
+        ceilings_table(roofline),
+        ridges_table(roofline),
+        latencies_table(roofline),
+        applications_table(roofline),
+    )
     parts += ["\n".join(columns(table.texts(), keep_empty=False)) for table in tables if table.rows]
     parts += [verdict(application, roofline) for application in roofline.applications]
     parts += [mpi_verdict(caller, roofline.mpi) for caller in roofline.callers]
@@ -151,6 +155,12 @@ def ridges_table(roofline: Roofline, records: Records = lambda _: ()) -> Table:
         at = Cell(f"{intensity_text(ridge.intensity)} FLOP/byte", both, ridge.intensity, kind="number")
         rows.append((Cell(ridge.compute), Cell(ridge.bandwidth), at, Cell(interval, kind="number")))
     return Table("Ridge points", ("ridge point of", "with", "at", "interval"), tuple(rows), folded=True)
+
+
+def latencies_table(roofline: Roofline, records: Records = lambda _: ()) -> Table:
+    """Messages at the smallest size of each test, and loads of each memory level."""
+    rows = tuple(_row(each, records(each)) for each in roofline.latencies)
+    return Table("Latencies", ("latency", *_COLUMNS), rows, folded=True)
 
 
 def applications_table(roofline: Roofline, records: Records = lambda _: ()) -> Table:

@@ -9,7 +9,7 @@ from report.runs import Report, Run
 from report.sections import Absent, left_out, runs_of
 from roofline.applications import Application
 from roofline.page import blocks_of
-from roofline.result import Ceiling
+from roofline.result import Estimate
 from roofline.table import date_text, host_text
 
 TITLE = "Roofline"
@@ -38,8 +38,8 @@ def _of_run(report: Report, run: Run) -> Iterator[Block]:
     if len(report.runs) > 1:
         title = f"{run.label}: {title}"
 
-    def records(of: Ceiling | Application) -> list[str]:
-        if isinstance(of, Ceiling):
+    def records(of: Estimate | Application) -> list[str]:
+        if isinstance(of, Estimate):
             return run.records_of(of)
         raw = {each.raw for each in of.runs}
         return list(dict.fromkeys(run.idents[id(record)] for record in run.records if record.raw in raw))

@@ -2,8 +2,7 @@
 
 Values are logarithms, turned so that worse is smaller. A night that was measured again counts with the mean
 of its two draws, or with the better one if they contradict each other. No night counts for more than a few σ
-below what the nights before it let expect, unless it was measured again and is twice as low as any quiet
-night.
+below what the nights before it let expect, unless it was measured again and another one is as low.
 
 Nothing is assumed about the noise; it is learned from the quiet nights of the past year. Their
 autocorrelation ρ (shrunk by as much as chance makes it differ from none; Schäfer and Strimmer, Stat. Appl.
@@ -24,7 +23,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from npc.statistics.distributions import normal_score, student_of_score
+from npc.statistics.distributions import normal_score
 from npc.statistics.mixture import MIN_NOISE
 
 if TYPE_CHECKING:
@@ -41,13 +40,13 @@ LAGS: Final = EVIDENCE + 14
 #: This share of quiet nights is measured again: those that are lower than all others.
 AGAIN: Final = 0.05
 #: A night counts as at most so many σ: where normal noise ends; as more if it was measured again, since then
-#: it is no outlier.
+#: it is no outlier, and then as much as another one of the last three nights.
 CAP: Final = 3.0
 CAP_AGAIN: Final = 3.5
-#: It counts in full if it was measured again and is lower than the lowest quiet night by this factor.
-BEYOND: Final = 2.0
 #: Of two draws of a night that are further apart (σ) the better one counts, of others their mean.
 CONTRADICTION: Final = 2.0
+#: Logarithms that are no further apart are of one value.
+NO_STEP: Final = 1e-9
 #: Nobody is called for less: log(1.02).
 MIN_EFFECT: Final = math.log(1.02)
 #: The noise is learned anew when its nights have grown by a twentieth.
@@ -97,11 +96,10 @@ class StepDetection:
         self._threshold = threshold
         # values, first draws and steps; of the quiet nights, then of the evidence
         self._nights = np.full((3, series, WINDOW + EVIDENCE), np.nan)
-        # by night of the evidence: whether it is part of an alarm; how many σ it may count
-        self._odd = np.zeros((series, EVIDENCE), dtype=bool)
-        self._caps = np.full((series, EVIDENCE), CAP)
+        # by night of the evidence: whether it is part of an alarm, and whether it was measured again
+        self._odd, self._again = np.zeros((2, series, EVIDENCE), dtype=bool)
         self._known, self._due = np.zeros(series, dtype=np.intp), np.full(series, MIN_NIGHTS)
-        self._limit, self._lowest = np.full((2, series), np.nan)
+        self._limit = np.full(series, np.nan)
         one, many = np.full(series, np.nan), np.full((series, LAGS), np.nan)
         self._noise = LearnedNoise(one, one.copy(), many, *(one.copy() for _ in range(4)))
 
@@ -135,20 +133,16 @@ class StepDetection:
         agree = np.abs(first - again) < CONTRADICTION * self._noise.sigma
         value = np.where(agree, both, np.fmax(first, again))
         self._nights[:, measured, -1] = np.array((value, first, np.full(len(value), np.nan)))[:, measured]
-        for of_night in (self._odd, self._caps):
-            of_night[measured, :-1] = of_night[measured, 1:]
-        self._odd[measured, -1] = False
+        for of_night, new in ((self._odd, np.zeros_like(measured)), (self._again, ~np.isnan(again))):
+            of_night[measured] = np.column_stack([of_night[:, 1:], new])[measured]
         due = self._known >= self._due
         for known in np.unique(np.minimum(self._known[due], WINDOW)).tolist():
             self._learn(np.flatnonzero(due & (np.minimum(self._known, WINDOW) == known)), known)
-        beyond = value - self._noise.location < BEYOND * (self._lowest - self._noise.location)
-        caps = np.where(np.isnan(again), CAP, np.where(beyond, np.inf, CAP_AGAIN))
-        self._caps[measured, -1] = caps[measured]
 
     def _learn(self, rows: Integers, known: int) -> None:
         """Learn the noise of series with as many quiet nights."""
         values, firsts, steps = self._nights[:, rows, -EVIDENCE - known : -EVIDENCE]
-        self._limit[rows], self._lowest[rows] = np.quantile(firsts, AGAIN, axis=1), values.min(axis=1)
+        self._limit[rows] = np.quantile(firsts, AGAIN, axis=1)
         self._due[rows] = self._known[rows] + max(known // RELEARN, 1)
         location, sigma, weights, found = filters(values)
         new = np.isnan(steps).all(axis=1)
@@ -162,23 +156,21 @@ class StepDetection:
         score, better, tonight, effect = (np.zeros(len(self._known)) for _ in range(4))
         noise = LearnedNoise(*(field[rows] for field in self._noise))
         from_usual = np.nan_to_num(self._nights[0, rows, : -LAGS - 1 : -1] - noise.location[:, None])
-        known, weights = self._known[rows], noise.weights
-        older = cap(from_usual[:, EVIDENCE:], noise.sigma, known)
-        recent = from_usual[:, :EVIDENCE] + (weights[:, EVIDENCE:] * older).sum(axis=1)[:, None]
-        caps = self._caps[rows, ::-1]
-
-        def estimated(caps: Floats) -> Floats:
-            steps: Floats = (weights[:, :EVIDENCE] * cap(recent, noise.sigma, known, caps)).sum(axis=1)
-            return steps
-
-        # no single night is to make the noise seem wild, hence what is remembered is capped
-        self._nights[2, rows, -1] = estimated(np.minimum(caps, CAP_AGAIN))
-        step = estimated(caps) - noise.usual
-        recent = recent - noise.usual[:, None]
+        limit, weights = CAP * noise.sigma[:, None], noise.weights
+        older = from_usual[:, EVIDENCE:].clip(-limit, limit)
+        expected = noise.usual - (weights[:, EVIDENCE:] * older).sum(axis=1)
+        recent = from_usual[:, :EVIDENCE] - expected[:, None]
+        counted = np.where(self._again[rows, ::-1], recent, recent.clip(-limit, limit))
+        second, limit = np.median(counted, axis=1)[:, None], CAP_AGAIN * noise.sigma[:, None]
+        held = counted.clip(np.minimum(-limit, second), np.maximum(limit, second))
+        nights = counted.clip(-limit, limit), held, recent
+        capped, step, whole = ((weights[:, :EVIDENCE] * each).sum(axis=1) for each in nights)
+        # what is remembered is capped: no fault is to make the noise seem wild
+        self._nights[2, rows, -1] = noise.usual + capped
         effect[rows] = from_usual[:, 0]
         tonight[rows] = normal_score(-from_usual[:, 0] / noise.sigma, noise.dof)
         for sense, spread, scores in ((-1, noise.worse, score), (1, noise.better, better)):
-            low = sense * recent > np.maximum(sense * step, 0.0)[:, None] / 2
+            low = sense * recent > np.maximum(sense * whole, 0.0)[:, None] / 2
             size = (recent * low).sum(axis=1) / np.maximum(low.sum(axis=1), 1)
             found = (low.sum(axis=1) >= LOW_NIGHTS) & low[:, 0] & (sense * size >= MIN_EFFECT)
             scores[rows] = np.where(found, normal_score(sense * step / spread, noise.dof), 0.0).clip(0.0)
@@ -200,24 +192,17 @@ def first_low(from_usual: Floats, effect: float) -> int:
     return int(measured[healthy[0] if len(healthy) else -1])
 
 
-def cap(from_usual: Floats, sigma: Floats, known: Integers, caps: Floats | float = CAP) -> Floats:
-    """S × n deviations, each as far as it may count; further where few nights are known, whose σ is vague.
-
-    Far enough that three low nights score the same by Student's t as many known nights make them.
-    """
-    whole = CAP * math.sqrt(EVIDENCE)
-    vague = student_of_score(whole, known / EVIDENCE) / whole
-    limit = caps * (sigma * vague)[:, None]
-    return np.clip(from_usual, -limit, limit)
-
-
 def filters(values: Floats) -> tuple[Floats, Floats, Floats, Floats]:
     """Location, σ and weights from S × n quiet nights, the oldest first, and the steps these find there."""
     series, nights = values.shape
     location = np.median(values, axis=1)
     from_usual = values - location[:, None]
-    sigma = np.maximum(1.4826 * np.median(np.abs(from_usual), axis=1), MIN_NOISE)
-    capped = cap(from_usual, sigma, np.full(series, nights))
+    apart = np.diff(np.sort(values, axis=1), axis=1)
+    # a tool that rounds: noise is at least its rounding, though most nights may be equal
+    rounding = np.where(apart > NO_STEP, apart, np.inf).min(axis=1) / math.sqrt(12)
+    floor = np.where(np.isfinite(rounding), np.maximum(rounding, MIN_NOISE), MIN_NOISE)
+    sigma = np.maximum(1.4826 * np.median(np.abs(from_usual), axis=1), floor)
+    capped = from_usual.clip(-CAP * sigma[:, None], CAP * sigma[:, None])
     lags = min(LAGS, nights // 2)
     correlation = shrunk(autocorrelation(capped, lags), nights)
     step = (np.arange(lags) < EVIDENCE).astype(float)
@@ -240,10 +225,7 @@ def spreads(steps: Floats) -> tuple[Floats, ...]:
     worse, better = (np.maximum(both, rms(off, sense * off > 0)) for sense in (-1, 1))
     memory = autocorrelation(off, 2 * LAGS)[:, 1:].clip(0.0)
     dof = known / (1 + 2 * (memory**2).sum(axis=1))
-    # Tails that are certainly longer than normal are those of the Student's t with the same kurtosis.
-    kurtosis = (off**4).sum(axis=1) / known / np.maximum(rms(off, there), 1e-9) ** 4
-    excess = np.maximum(kurtosis - 3 - np.sqrt(24 / dof), 1e-9)
-    return usual, worse, better, np.minimum(dof, 4 + 6 / excess)
+    return usual, worse, better, dof
 
 
 def shrunk(correlation: Floats, nights: int) -> Floats:

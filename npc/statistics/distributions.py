@@ -67,13 +67,3 @@ def normal_score(t: ArrayLike, dof: ArrayLike) -> Floats:
     scale = (8 * dof + 1) / (8 * dof + 3)
     score: Floats = np.copysign(scale * np.sqrt(dof * np.log1p(t * t / dof)), t)
     return score
-
-
-def student_of_score(score: float, dof: ArrayLike) -> Floats:
-    """The t whose `normal_score` is `score`."""
-    import numpy as np
-
-    dof = np.maximum(dof, 0.5)
-    scale = (8 * dof + 1) / (8 * dof + 3)
-    found: Floats = np.sqrt(dof * np.expm1((score / scale) ** 2 / dof))
-    return found

@@ -21,8 +21,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any, Final
 
-import click
-
 from npc.document import below
 from npc.jobs.sample import Case, job_hosts, sample_all
 from npc.jobs.stop import Stop
@@ -32,7 +30,6 @@ from npc.records.run import RECORDS, read_run
 from npc.records.series import identity
 from npc.records.units import METRICS
 from npc.validity.rules.placement import MPI_STARTERS
-from npc.validity.run import foreseen
 from report.advice import Advice
 from report.advice.rule import Hint, Rule, Trial
 from report.compare.pairs import Choice, Pair, compare_sides
@@ -295,8 +292,6 @@ def measure(
     log = LaunchLog(folder, experiment.tool, 2 * experiment.runs, seed)
     try:
         _npc("environment", "--output", str(folder / ENVIRONMENT))
-        if reason := foreseen(folder, folder):
-            click.echo(f"npc advise: what is measured now will not be usable: {reason}", err=True)
         cases = [
             Case(
                 experiment.launch.case,

@@ -441,7 +441,7 @@ def test_real_nights_of_a_machine_that_others_use_are_left_alone() -> None:
             alarm = bool(found.score[0] >= THRESHOLD)
             alarms, before = alarms + (alarm and not before), alarm
             judged_nights += not np.isnan(found.noise.location[0])
-    assert judged_nights > 250 and len(draws) == 7
+    assert judged_nights > 450 and len(draws) == 7
     assert alarms == 0
 
 

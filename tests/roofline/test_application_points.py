@@ -20,6 +20,7 @@ N = 400
 SETTINGS = {
     **SMALL,
     "NPC_ENV": "export OMPI_MCA_mpi_yield_when_idle=1",  # two nodes share two cores here
+    "NPC_HPCG_NODES": "1",
     "NPC_HIMENO_NODES": "2",
     "NPC_HIMENO_TASKS": "1",
     "NPC_HIMENO_SIZE": "M",

@@ -64,7 +64,7 @@ def seconds(cases: int, sizes: int, nodes: int) -> float:
         processor = now.children_user + now.children_system - used.children_user - used.children_system
         nights = json.loads(ended.stdout)["nights"]
     print(
-        f"{cases} tests of {sizes} sizes on {nodes} nodes: {rows} rows, {len(nights)} nights judged in "
+        f"{cases} tests × {sizes} sizes on {nodes} nodes: {rows} rows, {len(nights)} nights judged in "
         f"{took:.1f} s by the clock (at most {LIMIT_S}), {processor:.1f} s of "
         f"{len(os.sched_getaffinity(0))} processors; the last night: {nights[-1]['verdict']}"
     )

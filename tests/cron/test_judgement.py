@@ -599,8 +599,9 @@ def test_a_node_that_fails_is_named_by_counting() -> None:
         point._replace(value=None, status="failed: no route") if "n5" in point.hosts and t >= 20 else point
         for t, point in enumerate(found)
     ]
-    first, *_ = suspects(panel(found))
+    first, *_ = suspects(panel(found[::-1]))
     assert (first.name, first.slowdown, first.named) == ("n5", None, True)
+    assert list(first.runs) == sorted(first.runs) and first.since == first.runs[0]
 
 
 @pytest.mark.slow

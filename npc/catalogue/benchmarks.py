@@ -19,7 +19,7 @@ _WINDOWED: Final = "interval between messages"
 BENCHMARKS: Final[tuple[Benchmark, ...]] = (
     Benchmark("osu", (
         Step(name="osu", tags=("network",), commands=("osu_latency", "mpirun"), jobs=2, launches=2,
-             seconds=2.0, nodes=(2,), measures="MPI latency, bandwidth, collectives",
+             seconds=1.3, nodes=(2,), measures="MPI latency, bandwidth, collectives",
              sizes=(("osu_max_size", "1048576"),)),
     ), (
         Test("osu_latency", "latency", "mpi", _PING_PONG, "MPI half round trip", "send"),

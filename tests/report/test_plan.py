@@ -161,9 +161,9 @@ def test_more_nodes_are_measured_where_benchmarks_scale() -> None:
 
 
 def test_too_little_time_is_an_error() -> None:
-    with pytest.raises(TooLittleTime, match="of the tag network takes 1 min 13 s"):
-        make_plan("slow", HERE, 72, COMMANDS)
-    assert make_plan("slow", HERE, 74, COMMANDS).samples == 1
+    with pytest.raises(TooLittleTime, match="of the tag network takes 1 min 12 s"):
+        make_plan("slow", HERE, 70, COMMANDS)
+    assert make_plan("slow", HERE, 73, COMMANDS).samples == 1
 
 
 def test_records_get_the_platform_s_name() -> None:
@@ -270,7 +270,7 @@ def test_bad_input_is_a_usage_error() -> None:
         (("accept", "--platform", "nowhere"), "no such platform"),
         (
             ("slow", "--time", "5"),
-            "--time 5: a single launch of each test of the tag network takes 1 min 13 s",
+            "--time 5: a single launch of each test of the tag network takes 1 min 12 s",
         ),
         (("watch", "--time", "0"), "--time 0: a single launch"),
         (("accept", "--nodes", "64"), "the platform localhost is one machine"),

@@ -2,7 +2,8 @@
 
 Values are logarithms, turned so that worse is smaller. A night that was measured again counts with the mean
 of its two draws, or with the better one if they contradict each other. No night counts for more than a few σ
-below what the nights before it let expect, unless it was measured again and another one is as low.
+below what the nights before it let expect, unless all of the last three are as low, or it was measured again
+and another one is.
 
 Nothing is assumed about the noise; it is learned from the quiet nights of the past year. Their
 autocorrelation ρ (shrunk by as much as chance makes it differ from none; Schäfer and Strimmer, Stat. Appl.
@@ -39,8 +40,8 @@ LOW_NIGHTS: Final = 2
 LAGS: Final = EVIDENCE + 14
 #: This share of quiet nights is measured again: those that are lower than all others.
 AGAIN: Final = 0.05
-#: A night counts as at most so many σ: where normal noise ends; as more if it was measured again, since then
-#: it is no outlier, and then as much as another one of the last three nights.
+#: A night counts as at most so many σ: where normal noise ends; or as much as the last three all do.
+#: It counts as more if it was measured again, for then it is no outlier; and as much as another one of them.
 CAP: Final = 3.0
 CAP_AGAIN: Final = 3.5
 #: Of two draws of a night that are further apart (σ) the better one counts, of others their mean.
@@ -160,7 +161,10 @@ class StepDetection:
         older = from_usual[:, EVIDENCE:].clip(-limit, limit)
         expected = noise.usual - (weights[:, EVIDENCE:] * older).sum(axis=1)
         recent = from_usual[:, :EVIDENCE] - expected[:, None]
-        counted = np.where(self._again[rows, ::-1], recent, recent.clip(-limit, limit))
+        # what all three are worse (better) than
+        least, most = recent.max(axis=1)[:, None], recent.min(axis=1)[:, None]
+        alike = recent.clip(np.minimum(-limit, least), np.maximum(limit, most))
+        counted = np.where(self._again[rows, ::-1], recent, alike)
         second, limit = np.median(counted, axis=1)[:, None], CAP_AGAIN * noise.sigma[:, None]
         held = counted.clip(np.minimum(-limit, second), np.maximum(limit, second))
         nights = counted.clip(-limit, limit), held, recent

@@ -92,5 +92,5 @@ def _table(title: str, squares: dict[Pair, list[Repeats]], unit: str) -> Table:
             quantity(middle.median, unit, [each.ident for each in found]), interval(middle, unit),
             count(middle.n), count(sum(len(each.usable) for each in found)),
         ))  # fmt: skip
-    columns = ("server in", "client in", "", "median", "95 % interval", "pairs", "samples")
+    columns = ("server in", "client in", "modules", "median", "95 % interval", "pairs", "samples")
     return Table(f"Numbers: {title}", columns, tuple(rows))

@@ -111,7 +111,7 @@ def test_the_page_adds_a_benchmark(tmp_path: Path) -> None:
             assert block.language == "bash", "a block of anything else names its file"
             printed.append(run(block.text, checkout))
 
-    captured, expected, _, alone, _, tests = printed
+    captured, expected, _, alone, *_, tests = printed
     assert re.search(r"^16777216 bytes .* copied, ", captured, re.M)
     assert "No such file or directory" in expected and "the page cache was measured" in expected
     assert re.search(r"^\| +2 \| +1M \| +[0-9.e-]+ \|$", alone, re.M), alone

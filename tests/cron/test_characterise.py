@@ -306,7 +306,7 @@ def test_a_tool_that_is_missing_costs_only_itself(tmp_path: Path) -> None:
         PATH=path_without(tmp_path / "programs", "likwid-bench"),
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
-    assert "likwid 1: unavailable: likwid-bench: not found in PATH" in ended.stderr
+    assert "likwid 2: unavailable: likwid-bench: not found in PATH" in ended.stderr
     assert "unavailable: likwid-bench: not found in PATH" in ended.stderr
     records = read_run(tmp_path / "runs/000000")
     assert {record.platform for record in records} == {"a-site"}

@@ -148,7 +148,7 @@ def test_nothing_is_left_when_the_cluster_cannot_start(monkeypatch: pytest.Monke
         ):
             pass
         assert not list(Path(own).iterdir())
-        assert not processes_with(own)
+        until(lambda: not processes_with(own), "its processes have ended", 10)
 
 
 def test_from_the_command_line_it_stays_until_it_is_told_to_go(tmp_path: Path) -> None:

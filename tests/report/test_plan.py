@@ -285,7 +285,7 @@ def test_the_lines_of_a_plan_really_run(tmp_path: Path) -> None:
     the same workpackages; what is to be typed then finds the records of the line before."""
     lab = platform(tmp_path / "lab", "lab")
     tools = Machine(platform=str(lab), name="lab", folder=str(lab), nodes=1, one_machine=True)
-    plan = make_plan("slow", tools, 63, COMMANDS)
+    plan = make_plan("slow", tools, 75, COMMANDS)
     first, *after = plan.lines
     assert first == plan.characterise and len(after) == 4
 

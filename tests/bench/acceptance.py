@@ -366,9 +366,10 @@ def judged_table(pool_map: Callable[..., list[Any]], series: int) -> bool:
             for what in ((STEP,), (0.10, 60))
         ]
         good &= rate <= goal and again < 0.1 and changes <= goal
+        known = "" if np.isnan(best) else f"{best:.0%}"
         cells = " ".join(f"{f'{delay:.0f}' if delay <= 61 else '> 60':>9}" for delay in delays)
         print(
-            f"{kind:24} {rate:7.3f} ({alarms:3d}) {found:6.0%} {best:10.0%} {in_two:10.0%} {again:13.1%} "
+            f"{kind:24} {rate:7.3f} ({alarms:3d}) {found:6.0%} {known:>10} {in_two:10.0%} {again:13.1%} "
             f"{changes:9.2f} ({false:3d}) {cells}",
             flush=True,
         )

@@ -53,6 +53,11 @@ class Outcome:
     load: Load = None
 
 
+def quits_server(client: Sequence[str]) -> bool:
+    """Whether the client tells its server to end (``qperf HOST TEST quit``): the next one needs another."""
+    return tool_of(client) == "qperf" and client[-1] == "quit"
+
+
 def ends_by_itself(argv: Sequence[str]) -> bool | None:
     """Whether this server ends after one client; None if its tool is not known here."""
     tool = tool_of(argv)
@@ -117,6 +122,8 @@ class PairMeasurement:
         try:
             await self._ready_server(server_argv)
             assert self._server
+            if quits_server(client_argv):
+                self._one_shot = True
             outcome.placement["server_cpus"] = self._server.cpus
             outcome.result = await self._client(outcome)
         except CannotRun as error:

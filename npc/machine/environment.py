@@ -24,7 +24,7 @@ import npc
 from npc.machine import sysfs
 from npc.machine.interfaces import interfaces, rdma_ports
 from npc.machine.load import limits, load_average
-from npc.machine.memory import channels, modules
+from npc.machine.memory import channels, dimms
 from npc.machine.tools import Found, find, find_all, os_release, run_bounded, search_path
 from npc.machine.topology import processors
 from npc.records.launch import now
@@ -187,7 +187,7 @@ def _memory() -> dict[str, Any]:
         "huge_pages": int(pages[1]) if pages else None,
         "huge_page_bytes": int(page_kib[1]) * 1024 if page_kib else None,
         "transparent_huge_pages": chosen[1] if chosen else None,
-        "modules": modules(),
+        "dimms": dimms(),
         "channels": channels(),
     }
 

@@ -1,4 +1,4 @@
-"""Memory modules and the channels they sit on, as far as the machine tells who asks.
+"""Memory modules (DIMMs) and the channels they sit on, as far as the machine tells who asks.
 
 The firmware's table (SMBIOS, structures of type 17: DMTF DSP0134, section 7.18) is root's to read; what
 udev has read of it at boot is everybody's. Channels are the memory controllers' own (EDAC), else those that
@@ -36,14 +36,14 @@ _SOCKET: Final = re.compile(r"(?:node|cpu|proc|socket|p)[ _-]*(\d+)", re.IGNOREC
 CHANNEL_BYTES: Final = 8
 
 
-def modules(root: Path = Path("/")) -> list[dict[str, Any]] | None:
+def dimms(root: Path = Path("/")) -> list[dict[str, Any]] | None:
     """The modules in place: ``locator``, ``bank``, ``type``, ``size_bytes`` and ``transfers_s``, the
     configured rate; None where nobody tells this user."""
     try:
         found = list(_of_table((root / _TABLE).read_bytes()))
     except (OSError, ValueError, struct.error, IndexError):
         found = list(_of_udev(sysfs.text(root / _UDEV) or ""))
-    return [module for module in found if module["size_bytes"]] or None
+    return [dimm for dimm in found if dimm["size_bytes"]] or None
 
 
 def channels(root: Path = Path("/")) -> int | None:
@@ -58,7 +58,7 @@ def channels(root: Path = Path("/")) -> int | None:
 
 
 def bandwidth(found: Sequence[Mapping[str, Any]], channels: int | None) -> tuple[float, str] | None:
-    """(B/s that the channels move at most, how that was found) from what `modules` and `channels` gave; None
+    """(B/s that the channels move at most, how that was found) from what `dimms` and `channels` gave; None
     where modules, their rate or their channels are not known."""
     rates = [float(rate) for module in found if (rate := module.get("transfers_s"))]
     types = {module.get("type") for module in found}

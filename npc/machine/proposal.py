@@ -38,8 +38,8 @@ def propose(environment: Mapping[str, Any]) -> dict[str, Proposed]:
     if clock := _clock(cpu):
         found["clock_hz"] = clock
     found |= _simd(cpu)
-    modules = _entries(environment, "memory", "modules")
-    if moved := bandwidth(modules, below(environment, "memory", "channels")):
+    dimms = _entries(environment, "memory", "dimms")
+    if moved := bandwidth(dimms, below(environment, "memory", "channels")):
         found["memory_bandwidth"] = Proposed(*moved)
     return found
 

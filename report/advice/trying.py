@@ -24,6 +24,7 @@ from typing import Any, Final
 from npc.document import below
 from npc.jobs.sample import Case, job_hosts, sample_all
 from npc.jobs.stop import Stop
+from npc.machine.fabric import short_name
 from npc.records.launch import Launch, LaunchLog, batch_job, command_of, read_launches
 from npc.records.record import Record
 from npc.records.run import RECORDS, read_run
@@ -129,13 +130,14 @@ def design(run: Run, rule: Rule, hint: Hint, own: Trial | None, runs: int) -> Ex
     trial = own or hint.trial
     if isinstance(trial, str):
         raise CannotTry(f"rule {rule.name} is not tried: {trial}. What to do: {hint.do}")
-    launch = next(filter(None, map(run.circumstances.launches.get, hint.raw)), None)
-    if launch is None:
+    launches = run.circumstances.launches
+    raw = next(filter(launches.__contains__, hint.raw), None)
+    if raw is None:
         raise CannotTry(
             f"nothing tells how the numbers behind rule {rule.name} were measured: no launches.jsonl lies "
             f"with the records of {run.label}"
         )
-    raw = next(raw for raw in hint.raw if raw in run.circumstances.launches)
+    launch = launches[raw]
     record = next(record for record in run.records if record.raw == raw)
     path = run.folder / raw
     if path.with_suffix(".server.out").exists():
@@ -176,8 +178,8 @@ def mpi_of(environment: Mapping[str, Any]) -> str:
 def _check_place(launch: Launch, job: str, again: str) -> None:
     """Raise `CannotTry` unless this is a place like that of the launch: a job, with as many nodes."""
     hosts, here = job_hosts(), os.uname().nodename
-    names = {host.partition(".")[0] for host in hosts}
-    if (not job or batch_job()) and len(hosts) >= launch.nodes and here.partition(".")[0] in names:
+    names = set(map(short_name, hosts))
+    if (not job or batch_job()) and len(hosts) >= launch.nodes and short_name(here) in names:
         return
     tasks = launch.params.get("ranks") or str(launch.nodes)
     nodes = f"{launch.nodes} node{'s' if launch.nodes > 1 else ''} of a job"

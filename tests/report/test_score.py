@@ -135,7 +135,7 @@ def test_what_the_file_does_not_say_is_proposed_by_the_machine(tmp_path: Path) -
     )
     module = {"locator": "A1", "bank": "", "type": "DDR3", "size_bytes": 1, "transfers_s": 1_866_000_000}
     cpu = {"model": "Xeon @ 2.50GHz", "cores": 20, "vendor": "GenuineIntel", "flags": ["avx", "sse2"]}
-    seen = {"cpu": cpu, "memory": {"modules": [module] * 8, "channels": 8}}
+    seen = {"cpu": cpu, "memory": {"dimms": [module] * 8, "channels": 8}}
     (tmp_path / "environment.json").write_text(json.dumps(seen))
     words = ["score", tmp_path, "--platform", tmp_path / "machine"]
     shown = npc(*words)

@@ -112,8 +112,8 @@ def test_what_the_job_had_set_and_where_its_files_lay_are_a_part_of_both_command
 ) -> None:
     for name in ("SLURM_JOB_ID", "SLURM_JOB_NODELIST", "OMPI_MCA_pml"):
         monkeypatch.delenv(name, raising=False)
-    folder = measured(tmp_path / "work" / "launches", ["mpirun", "./latency", "in/no-file"])
-    (tmp_path / "work" / "latency").touch()
+    folder = measured(tmp_path / "measured" / "launches", ["mpirun", "./latency", "in/no-file"])
+    (tmp_path / "measured" / "latency").touch()
     environment = {
         "variables": {
             "OMPI_MCA_pml": "ob1",
@@ -126,7 +126,7 @@ def test_what_the_job_had_set_and_where_its_files_lay_are_a_part_of_both_command
     (folder / "environment.json").write_text(json.dumps(environment))
     found = gather([folder])
     experiment = design(found, *choose(advise(found), "1"), None, 4)
-    program = [f"{tmp_path}/work/latency", "in/no-file"]
+    program = [f"{tmp_path}/measured/latency", "in/no-file"]
     assert list(experiment.without) == ["env", "OMPI_MCA_pml=ob1", "mpirun", *program]
     limits = [f"OMPI_MCA_btl_{name}_eager_limit=5120" for name in ("vader", "sm", "tcp")]
     of_ucx = "UCX_RNDV_THRESH"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from npc.machine.memory import bandwidth, channels, modules
+from npc.machine.memory import bandwidth, channels, dimms
 
 
 def device(
@@ -35,7 +35,7 @@ def firmware(root: Path, *devices: bytes) -> Path:
 
 
 def test_the_firmware_s_modules(tmp_path: Path) -> None:
-    found = modules(firmware(
+    found = dimms(firmware(
         tmp_path, device("P1-DIMMA1", "P0_Node0_Channel0_Dimm0"),
         device("P1-DIMMA2", "P0_Node0_Channel0_Dimm1", size=0),
         device("P1-DIMMB1", "P0_Node0_Channel1_Dimm0", kind=0x22, size=0x7FFF, large=65536, configured=0),
@@ -52,7 +52,7 @@ def test_the_firmware_s_modules(tmp_path: Path) -> None:
 def test_a_table_that_tells_nothing(table: bytes, tmp_path: Path) -> None:
     firmware(tmp_path)
     (tmp_path / "sys/firmware/dmi/tables/DMI").write_bytes(table)
-    assert modules(tmp_path) is None and channels(tmp_path) is None
+    assert dimms(tmp_path) is None and channels(tmp_path) is None
 
 
 def test_what_udev_has_read_is_everybody_s(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_what_udev_has_read_is_everybody_s(tmp_path: Path) -> None:
         "E:MEMORY_DEVICE_0_LOCATOR=DIMM_A1\nE:MEMORY_DEVICE_0_SPEED_MTS=3200\n"
         "E:MEMORY_DEVICE_0_CONFIGURED_SPEED_MTS=2933\nE:MEMORY_DEVICE_1_PRESENT=0\n"
     )
-    (found,) = modules(tmp_path) or ()
+    (found,) = dimms(tmp_path) or ()
     assert found == {
         "locator": "DIMM_A1", "bank": None, "type": "DDR4", "size_bytes": 2**34, "transfers_s": 2_933_000_000
     }  # fmt: skip
@@ -81,7 +81,7 @@ def test_channels_are_those_of_the_memory_controllers_that_have_a_module(tmp_pat
 
 def memory(*places: str, channels: int | None = None, **more: Any) -> dict[str, Any]:
     each = {"bank": None, "type": "DDR4", "size_bytes": 2**34, "transfers_s": 3_200_000_000, **more}
-    return {"modules": [{**each, "locator": place} for place in places], "channels": channels}
+    return {"dimms": [{**each, "locator": place} for place in places], "channels": channels}
 
 
 @pytest.mark.parametrize(
@@ -100,5 +100,5 @@ def memory(*places: str, channels: int | None = None, **more: Any) -> dict[str, 
     ],
 )
 def test_the_bandwidth_is_that_of_the_channels_or_not_known(seen: dict[str, Any], number: int | None) -> None:
-    found = bandwidth(seen.get("modules", []), seen.get("channels"))
+    found = bandwidth(seen.get("dimms", []), seen.get("channels"))
     assert (found and found[0]) == (number and number * 8 * 3200e6)

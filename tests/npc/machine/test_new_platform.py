@@ -30,7 +30,7 @@ PARTITIONS = {
 
 
 MODULE = {"bank": None, "type": "DDR4", "size_bytes": 2**34, "transfers_s": 2_666_000_000}
-MEMORY = {"modules": [{**MODULE, "locator": f"A{slot}"} for slot in range(1, 13)], "channels": 12}
+MEMORY = {"dimms": [{**MODULE, "locator": f"A{slot}"} for slot in range(1, 13)], "channels": 12}
 
 
 def test_partitions_have_the_cores_of_their_smallest_nodes() -> None:

@@ -1,0 +1,1 @@
+"""Inside a program's MPI: a profiling library between program and MPI (PMPI), and what its files tell."""

@@ -1,0 +1,156 @@
+"""What one rank of a program did inside MPI, as the profiling library counted it.
+
+Times are seconds, sizes bytes. Moments are seconds on the clock of the rank's node (CLOCK_MONOTONIC);
+`RankProfile.moment` takes them to the clock of rank 0's node. Ranks are those of MPI_COMM_WORLD.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+#: Regions that no MPI_Pcontrol named.
+WHOLE: Final = ""
+
+
+class Calls(NamedTuple):
+    """Calls of one kind: in a region, by a communicator (its key), of a class of sizes.
+
+    call: as in the manual (``MPI_Allreduce``). size_class: 0 for empty messages, k for 2^(k−1) … 2^k − 1
+    bytes of one call. seconds: between entering and leaving; calls that MPI makes within one are not counted.
+    bytes: what this rank hands over, as the manual counts it (of a receive what arrived).
+    """
+
+    region: str
+    call: str
+    communicator: str
+    size_class: int
+    calls: int
+    seconds: float
+    bytes: int
+
+
+class Peer(NamedTuple):
+    """What the rank sent or put to another rank, or fetched from it (MPI_Get)."""
+
+    rank: int
+    bytes: int
+    messages: int
+
+
+class Communicator(NamedTuple):
+    """key: the same in all its ranks. name: MPI_Comm_get_name's, else empty."""
+
+    key: str
+    name: str
+    size: int
+
+
+class Arrival(NamedTuple):
+    """One collective call: the `sequence`-th one on its communicator, and when the rank came and went.
+
+    Of long runs every 2nd, 4th, … is kept, by its sequence number: the same ones in all ranks.
+    """
+
+    communicator: str
+    sequence: int
+    call: str
+    entered: float
+    left: float
+
+
+class Message(NamedTuple):
+    """One point-to-point message: the `sequence`-th one of its communicator and tag between sender and
+    receiver; kept as `Arrival` is.
+
+    entered, left: of a sender, the call that began it (MPI_Isend's return); of a receiver, the call in which
+    it waited for it to arrive (MPI_Recv, MPI_Wait…).
+    """
+
+    communicator: str
+    tag: int
+    peer: int
+    sequence: int
+    call: str
+    entered: float
+    left: float
+    bytes: int
+
+
+class Offset(NamedTuple):
+    """The clock of rank 0's node less this node's at a moment of this node; error: at most, half a round
+    trip."""
+
+    at: float
+    seconds: float
+    error: float
+
+
+class Snapshot(NamedTuple):
+    """Values of the library's counters at a moment of this rank's clock, by name; totals so far."""
+
+    at: float
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variable:
+    """A performance variable of the MPI library (MPI_T). kind: counter, size, level, highwatermark, …"""
+
+    name: str
+    kind: str
+    description: str
+    unit: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankProfile:
+    """A rank's profile; what could not be had is empty, and `notes` says why.
+
+    began: when MPI_Init had ended; ended: when MPI_Finalize began, else the last call that is known.
+    threads: those that called MPI. regions: seconds spent in each. sent, received: kept as `Arrival` says.
+    instructions, cycles: between began and ended, in user mode, None where nothing counts them.
+    """
+
+    rank: int
+    ranks: int
+    host: str
+    library: str
+    thread_level: str
+    threads: int
+    began: float
+    ended: float
+    finalized: bool
+    calls: Sequence[Calls] = ()
+    peers: Sequence[Peer] = ()
+    communicators: Sequence[Communicator] = ()
+    arrivals: Sequence[Arrival] = ()
+    sent: Sequence[Message] = ()
+    received: Sequence[Message] = ()
+    offsets: Sequence[Offset] = ()
+    regions: Mapping[str, float] | None = None
+    variables: Sequence[Variable] = ()
+    snapshots: Sequence[Snapshot] = ()
+    instructions: int | None = None
+    cycles: int | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """From MPI_Init's end to MPI_Finalize's begin."""
+        return self.ended - self.began
+
+    @property
+    def mpi_seconds(self) -> float:
+        """The part of it inside MPI, of the thread that spent most where several call MPI."""
+        return sum(each.seconds for each in self.calls)
+
+    def moment(self, at: float) -> float:
+        """A moment of this rank's clock on that of rank 0's node, between its measured offsets by a line."""
+        if not self.offsets:
+            return at
+        first, last = self.offsets[0], self.offsets[-1]
+        if last.at <= first.at:
+            return at + first.seconds
+        return at + first.seconds + (last.seconds - first.seconds) * (at - first.at) / (last.at - first.at)

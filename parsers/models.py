@@ -18,7 +18,7 @@ from parsers.text.tables import rows_of
 
 #: A title and the heading below it; or the line of a run that was refused, which ends the table before it.
 _TITLE: Final = re.compile(
-    rf"\n# NPC ([A-Za-z][A-Za-z -]{{0,40}}) Test, ({WHOLE}) ranks(?:\n# Size \[B\]([^\n]*))?(?=\n)"
+    rf"\n# NPC ([A-Za-z][A-Za-z -]{{0,40}}) Test, ({WHOLE}) ranks(?:\n# Size \[B\]([^\n]{{0,400}}))?(?=\n)"
     r"|\n(This test requires[^\n]*)"
 )
 _COLUMN: Final = re.compile(r"(\S{1,40}) \[us\]")

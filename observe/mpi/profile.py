@@ -50,7 +50,8 @@ class Communicator(NamedTuple):
 class Arrival(NamedTuple):
     """One collective call: the `sequence`-th one on its communicator, and when the rank came and went.
 
-    Of long runs every 2nd, 4th, … is kept, by its sequence number: the same ones in all ranks.
+    Of long runs every 2nd, 4th, … is kept, by its sequence number: the same ones in all ranks. root: its rank
+    in MPI_COMM_WORLD, None where the call has none or it is not known.
     """
 
     communicator: str
@@ -58,6 +59,7 @@ class Arrival(NamedTuple):
     call: str
     entered: float
     left: float
+    root: int | None = None
 
 
 class Message(NamedTuple):
@@ -65,7 +67,8 @@ class Message(NamedTuple):
     receiver; kept as `Arrival` is.
 
     entered, left: of a sender, the call that began it (MPI_Isend's return); of a receiver, the call in which
-    it waited for it to arrive (MPI_Recv, MPI_Wait…).
+    it waited for it to arrive (MPI_Recv, MPI_Wait…). posted: when the receiver asked for it (MPI_Irecv), None
+    of a sender and where it is not known.
     """
 
     communicator: str
@@ -76,6 +79,7 @@ class Message(NamedTuple):
     entered: float
     left: float
     bytes: int
+    posted: float | None = None
 
 
 class Offset(NamedTuple):
@@ -109,7 +113,9 @@ class RankProfile:
     """A rank's profile; what could not be had is empty, and `notes` says why.
 
     began: when MPI_Init had ended; ended: when MPI_Finalize began, else the last call that is known.
-    threads: those that called MPI. regions: seconds spent in each. sent, received: kept as `Arrival` says.
+    threads: those that called MPI; mpi_by_thread: what each of them spent there. openmp_threads: those that
+    the rank was to have (OMP_NUM_THREADS). cpu_seconds: of all threads of the process between began and ended.
+    regions: seconds spent in each. sent, received: kept as `Arrival` says.
     instructions, cycles: between began and ended, in user mode, None where nothing counts them.
     """
 
@@ -132,6 +138,9 @@ class RankProfile:
     regions: Mapping[str, float] | None = None
     variables: Sequence[Variable] = ()
     snapshots: Sequence[Snapshot] = ()
+    mpi_by_thread: Sequence[float] = ()
+    openmp_threads: int = 1
+    cpu_seconds: float | None = None
     instructions: int | None = None
     cycles: int | None = None
     notes: tuple[str, ...] = ()
@@ -144,6 +153,8 @@ class RankProfile:
     @property
     def mpi_seconds(self) -> float:
         """The part of it inside MPI, of the thread that spent most where several call MPI."""
+        if self.mpi_by_thread:
+            return max(self.mpi_by_thread)
         return sum(each.seconds for each in self.calls)
 
     def moment(self, at: float) -> float:

@@ -114,7 +114,7 @@ class RankProfile:
 
     began: when MPI_Init had ended; ended: when MPI_Finalize began, else the last call that is known.
     threads: those that called MPI; mpi_by_thread: what each of them spent there. openmp_threads: those that
-    the rank was to have (OMP_NUM_THREADS). cpu_seconds: of all threads of the process between began and ended.
+    the rank was to have (OMP_NUM_THREADS). cpu_seconds: of all its threads between began and ended.
     regions: seconds spent in each. sent, received: kept as `Arrival` says.
     instructions, cycles: between began and ended, in user mode, None where nothing counts them.
     """

@@ -12,7 +12,8 @@ does not depend on which machine is the unit (Fleming, Wallace, CACM 29(3), 1986
 - I/O is not measured by any benchmark of this suite, and is said to be missing.
 
 Limits that platform.toml does not have are those that the machine itself suggests, where it does, and are
-said to be proposed (`npc.machine.proposal`). An application's score is its part of what the nominal limits
+said to be proposed (`npc.machine.proposal`). What exceeds a proposed limit refutes it, and has no score: a
+clock above the base clock is no merit. An application's score is its part of what the nominal limits
 allow it at its own intensities; beside it stands the part of that limit that the machine reaches.
 
 The interval takes every share at its lower, then at its upper end, so it covers at least with the product of
@@ -22,8 +23,8 @@ what Bonferroni leaves of each coverage.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from npc.machine.platform import Platform
@@ -47,6 +48,11 @@ _NEEDS: Final = {
     "memory": "STREAM or LIKWID (tag memory), and memory_bandwidth in platform.toml",
     "network": "a test between two nodes (tag network or rdma), and its interface in platform.toml",
     "I/O": "no benchmark of this suite measures it",
+}
+#: What the nominal limits of a part are made of, as far as a machine proposes it.
+_KEYS: Final[dict[Part, frozenset[str]]] = {
+    "compute": frozenset(("cores", "clock_hz", "simd_bits", "simd_units", "fma")),
+    "memory": frozenset(("memory_bandwidth",)),
 }
 
 
@@ -103,21 +109,29 @@ def score(run: Run) -> Scores:
     platform, added = completed(given, run.environment)
     roofline = analyse(run.records, platform) if added else run.roofline
     of_file = {key: f"{shown(getattr(given, key))}: proposed in platform.toml" for key in given.proposed}
-    return replace(find_scores(roofline), proposed=of_file | added)
+    return find_scores(roofline, of_file | added)
 
 
-def find_scores(roofline: Roofline) -> Scores:
-    """The scores of a machine; `Scores.whole` is None where no nominal limit is known."""
+def find_scores(roofline: Roofline, proposed: Mapping[str, str] | None = None) -> Scores:
+    """The scores of a machine; `Scores.whole` is None where no nominal limit is known. proposed: key of a
+    limit that nobody has compared with a data sheet → where it comes from."""
+    proposed = dict(proposed or {})
     shares: dict[Part, Shares] = {
         "compute": _shares(c for c in roofline.of_kind("compute") if c.name.startswith("peak ")),
         "memory": _shares(_best(c for c in roofline.of_kind("memory") if c.level == "MEM")),
         "network": _shares(_fastest(roofline.of_kind("network"))),
     }
-    shares = {part: found for part, found in shares.items() if found}
+    refuted = {
+        part: f"{above[0].name} is beyond the limit that the machine suggests ({measured(above[0])}): write "
+        "that of the data sheet into platform.toml"
+        for part, keys in _KEYS.items()
+        if not keys.isdisjoint(proposed) and (above := [of for of, share in shares[part] if share.value > 1])
+    }
+    shares = {part: found for part, found in shares.items() if found and part not in refuted}
     parts = {part: geometric_mean([share for _, share in found]) for part, found in shares.items()}
-    missing = {part: _NEEDS[part] for part in PARTS if part not in parts}
+    missing = {part: refuted.get(part, _NEEDS[part]) for part in PARTS if part not in parts}
     whole = geometric_mean(list(parts.values())) if parts else None
-    return Scores(shares, parts, missing, whole, tuple(_applications(roofline)))
+    return Scores(shares, parts, missing, whole, tuple(_applications(roofline)), proposed)
 
 
 def _applications(roofline: Roofline) -> Iterable[ApplicationScore]:

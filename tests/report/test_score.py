@@ -147,6 +147,9 @@ def test_what_the_file_does_not_say_is_proposed_by_the_machine(tmp_path: Path) -
     assert not any("memory_bandwidth = " in line for line in lines)
     document = json.loads(npc(*words, "--json").stdout)
     assert document["proposed"].keys() == {"clock_hz", "cores", "simd_bits", "simd_units", "fma"}
+    (tmp_path / "machine" / "platform.toml").write_text("[node]\nclock_hz = 2e9\nproposed = ['clock_hz']\n")
+    refuted = "peak double is beyond the limit that the machine suggests (360 GFLOP/s of 320 GFLOP/s): write"
+    assert f"compute   not known: {refuted}" in npc(*words).stdout
     (tmp_path / "machine" / "platform.toml").write_text("")
     lines = npc(*words).stdout.splitlines()
     assert "   67.0%  MEM load: 80 GB/s of 119 GB/s" in lines

@@ -168,6 +168,15 @@ def describe(
     return Chart(ident, title, text, *axes, tuple(traces))
 
 
+def of_messages(sweep: Sweep) -> bool:
+    """Whether its sizes are those of messages, and not of what a node works on."""
+    return any(
+        catalogue.row_of(record).layer in catalogue.MESSAGES
+        for records in sweep.records.values()
+        for record in records
+    )
+
+
 def axes_of(sweeps: Sequence[Sweep]) -> tuple[Axis, Axis]:
     """Axes that hold all points of sweeps of one metric, with their intervals."""
     metric = sweeps[0].metric
@@ -180,9 +189,9 @@ def axes_of(sweeps: Sequence[Sweep]) -> tuple[Axis, Axis]:
         if value
     ]
     unit = METRICS[metric].unit
-    return size_axis("Message size [bytes]", sizes), quantity_axis(
-        f"{metric.capitalize()} [{unit}]", values, unit
-    )
+    return size_axis(
+        "Message size [bytes]" if of_messages(sweeps[0]) else "Working set [bytes]", sizes
+    ), quantity_axis(f"{metric.capitalize()} [{unit}]", values, unit)
 
 
 def _test(sweep: Sweep) -> str:

@@ -14,7 +14,7 @@ from npc.page.blocks import Block, Cell, Figure, Table, Text, beside, chart_figu
 from npc.records.units import METRICS, format_size
 from report.runs import Report, Run
 from report.sections import Absent, left_out, runs_of
-from roofline.comparison import Sweep, axes_of, by_network, describe, find_sweeps
+from roofline.comparison import Sweep, axes_of, by_network, describe, find_sweeps, of_messages
 
 TITLE = "Bandwidth and latency over message size"
 #: By what is measured and by metric: title, what a chart shows, how to read it.
@@ -52,7 +52,7 @@ def build(report: Report) -> Iterator[Block]:
 
 
 def _sweeps(run: Run) -> dict[tuple[str, str], list[Sweep]]:
-    """By kind: what measures a link, and everything else that has sizes."""
+    """By kind: what measures a link, what works on a node's memory, and everything else that has sizes."""
     links = find_sweeps(run.records)
     known = {(sweep.metric, sweep.name) for sweep in links}
     cases = sorted({f"{record.benchmark}/{record.case}" for record in run.records if record.size})
@@ -62,7 +62,7 @@ def _sweeps(run: Run) -> dict[tuple[str, str], list[Sweep]]:
         found.setdefault(("link", sweep.metric), []).append(sweep)
     for sweep in others:
         if (sweep.metric, sweep.name) not in known:
-            found.setdefault(("other", sweep.metric), []).append(sweep)
+            found.setdefault(("other" if of_messages(sweep) else "node", sweep.metric), []).append(sweep)
     return found
 
 

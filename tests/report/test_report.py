@@ -491,6 +491,23 @@ def test_a_runs_networks_are_charts_of_their_own_and_another_runs_are_not_unknow
     ]
 
 
+def test_working_sets_are_no_messages(tmp_path: Path) -> None:
+    found = [
+        record
+        for size in (16384, 1 << 24)
+        for benchmark, case in (("chase", "load"), ("osu", "osu_bcast"))
+        for record in records(benchmark, case, 1e-9 * size, metric="latency", size=size)
+    ]
+    save_csv(found, tmp_path / "records.csv")
+    figures = [
+        block for block in sizes.build(Report(read_runs([tmp_path]), tmp_path)) if isinstance(block, Figure)
+    ]
+    titles = ["Other operations: time over size", "Memory latency over the working set"]
+    assert [block.title for block in figures] == titles
+    labels = ("Message size", "Working set")
+    assert [[label in block.picture for label in labels] for block in figures] == [[True, False], [False, True]]
+
+
 @pytest.mark.slow
 def test_hostile_names_stay_text(tmp_path: Path) -> None:
     found = [

@@ -32,11 +32,13 @@ class Calls(NamedTuple):
 
 
 class Peer(NamedTuple):
-    """What the rank sent or put to another rank, or fetched from it (MPI_Get)."""
+    """What the rank sent or put to another rank, or fetched from it. kind: ``user`` (messages), ``put``
+    (accumulated as well), ``get``; a rank has an entry for each kind."""
 
     rank: int
     bytes: int
     messages: int
+    kind: str = "user"
 
 
 class Communicator(NamedTuple):

@@ -1,6 +1,6 @@
 """What was seen of one run of a program, and its readings.
 
-``observed.json``, schema 1: docs/observe.md describes every key. Bytes and seconds throughout.
+``observed.json``, schema 2: docs/observe.md describes every key. Bytes and seconds throughout.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,8 +17,10 @@ from npc.machine.sysfs import parse_cpus
 from npc.records.units import format_quantity
 from observe.counters import RECEIVED, SENT, passed
 from observe.monitoring import Calls, Flow, read_calls, read_flows
+from observe.mpi.digest import collectives_of, digest, flows_of, sizes_of
+from observe.mpi.profile import RankProfile
 
-SCHEMA: Final = 1
+SCHEMA: Final = 2
 #: Foreign traffic below this part of what was measured changes no digit that anybody looks at.
 _NOTICED: Final = 0.01
 #: How far MPI's own count may be exceeded before it is somebody else's, or the program's own that is not
@@ -62,7 +64,8 @@ class Messages:
 
     sent, received: bytes of user, internal and one-sided messages to and from other nodes, by host;
     exchanged: the number of these messages. None in `between_nodes` where it is not known which rank ran
-    where. collectives: calls by class (`observe.monitoring.CLASSES`).
+    where, or what collectives sent. collectives: calls by the name of their operation, or by class where only
+    that is known (`observe.monitoring.CLASSES`).
     """
 
     kinds: Mapping[str, tuple[int, int]]
@@ -89,7 +92,8 @@ class Observation:
     """One run: its command, its nodes, MPI's own count where there is one, and what was odd.
 
     reported: what the program said of itself, by metric (`npc.records.units.METRICS`): flops, flop. counted:
-    what the hardware counted, None where nobody asked.
+    what the hardware counted, None where nobody asked. profile: what went on inside MPI
+    (`observe.mpi.digest`), None without the ranks' profiles.
     """
 
     command: tuple[str, ...]
@@ -99,6 +103,7 @@ class Observation:
     messages: Messages | None
     notes: tuple[str, ...]
     counted: Counted | None = None
+    profile: Mapping[str, Any] | None = None
 
 
 def read_observation(
@@ -106,8 +111,9 @@ def read_observation(
     command: Sequence[str],
     hosts: Sequence[str] = (),
     reported: Mapping[str, float] | None = None,
+    profiles: Sequence[RankProfile] = (),
 ) -> Observation:
-    """The observation of the rank files and ``*.prof`` files in `folder`.
+    """The observation of the rank files and ``*.prof`` files in `folder`, and of the ranks' profiles.
 
     hosts: nodes that were to take part, as far as that is known. Raises ValueError for a file that is none
     of ours.
@@ -123,20 +129,21 @@ def read_observation(
         by_host[rank["host"]].append(rank)
     nodes = tuple(_node(host, ranks) for host, ranks in sorted(by_host.items()))
     placed = {rank["rank"]: rank["host"] for rank in seen}
-    profiles = sorted(folder.glob("*.prof"))
-    texts = [path.read_text(encoding="utf-8", errors="replace") for path in profiles]
-    messages = _messages(read_flows(texts), read_calls(texts), placed) if profiles else None
+    monitored = sorted(folder.glob("*.prof"))
+    messages = _counted_messages(monitored, profiles, placed)
     total = max((rank["ranks"] for rank in seen), default=0)
     known = {host.split(".")[0] for host in by_host}
     notes = [
         *_missing(total, placed, [host for host in hosts if host.split(".")[0] not in known]),
-        *_uncounted(profiles, placed),
+        *_uncounted(monitored, placed),
         *(f"{node.host} {port.name}: {port.note}" for node in nodes for port in node.ports if port.note),
         *_foreign(nodes, messages),
         *(note for host, ranks in sorted(by_host.items()) for note in _crowded(host, ranks)),
     ]
     counted = _counted(by_host)
-    return Observation(tuple(command), reported or {}, total, nodes, messages, tuple(notes), counted)
+    return Observation(
+        tuple(command), reported or {}, total, nodes, messages, tuple(notes), counted, digest(profiles)
+    )
 
 
 def _node(host: str, ranks: Sequence[Mapping[str, Any]]) -> Node:
@@ -178,9 +185,30 @@ def _counted(by_host: Mapping[str, Sequence[Mapping[str, Any]]]) -> Counted | No
     return Counted(group, math.fsum(each["flop"] for each in every))
 
 
-def _messages(flows: Iterable[Flow], collectives: Mapping[str, Calls], placed: Mapping[int, str]) -> Messages:
+def _counted_messages(
+    monitored: Sequence[Path], profiles: Sequence[RankProfile], placed: Mapping[int, str]
+) -> Messages | None:
+    """MPI's own count where it has one, which knows the messages that collectives are made of; else that of
+    the profiles. The collectives' names only these know."""
+    collectives = collectives_of(profiles)
+    if monitored:
+        texts = [path.read_text(encoding="utf-8", errors="replace") for path in monitored]
+        return _messages(read_flows(texts), collectives or read_calls(texts), placed)
+    if not profiles:
+        return None
+    found = _messages(flows_of(profiles), collectives, placed, sizes_of(profiles))
+    return replace(found, between_nodes=None) if collectives else found
+
+
+def _messages(
+    flows: Iterable[Flow],
+    collectives: Mapping[str, Calls],
+    placed: Mapping[int, str],
+    by_class: Mapping[int, int] | None = None,
+) -> Messages:
+    """by_class: messages by the class of their size, where the flows do not tell."""
     kinds: dict[str, tuple[int, int]] = {}
-    sizes: Counter[int] = Counter()
+    sizes: Counter[int] = Counter(by_class or {})
     sent: Counter[str] = Counter()
     received: Counter[str] = Counter()
     exchanged: Counter[str] = Counter()
@@ -264,4 +292,14 @@ def _foreign(nodes: Sequence[Node], messages: Messages | None) -> Iterable[str]:
 
 def to_document(observation: Observation) -> dict[str, Any]:
     """The content of ``observed.json``."""
-    return {"schema": SCHEMA, **asdict(observation)}
+    rest = asdict(replace(observation, profile=None))  # it is plain already, and large
+    return {"schema": SCHEMA, **rest, "profile": observation.profile}
+
+
+def to_text(observation: Observation) -> str:
+    """``observed.json``; the profile, which is for programs, on one line."""
+    lines = [
+        f" {json.dumps(name)}: {json.dumps(value, indent=None if name == 'profile' else 1)}"
+        for name, value in to_document(observation).items()
+    ]
+    return "{\n" + ",\n".join(lines) + "\n}\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -16,7 +15,7 @@ from typing import IO, Final
 import click
 
 from npc.jobs.sample import job_hosts
-from observe.observation import Observation, read_observation, to_document
+from observe.observation import Observation, read_observation, to_text
 
 OBSERVED: Final = "observed.json"
 RANKS: Final = "ranks"
@@ -112,6 +111,5 @@ def keep_observation(stem: Path, command: Sequence[str], reported: Mapping[str, 
     """Read what the ranks left, and keep it as ``STEM.observed.json``."""
     hosts = job_hosts() if os.environ.get("SLURM_JOB_NODELIST") else ()
     observation = read_observation(stem.with_name(f"{stem.name}.{RANKS}"), command, hosts, reported)
-    document = json.dumps(to_document(observation), indent=1) + "\n"
-    stem.with_name(f"{stem.name}.{OBSERVED}").write_text(document, encoding="utf-8")
+    stem.with_name(f"{stem.name}.{OBSERVED}").write_text(to_text(observation), encoding="utf-8")
     return observation

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from npc.machine.sysfs import format_cpus, parse_cpus
+from npc.records.mpi_profile import SCHEMAS
 from npc.records.reading import OK, Reading, failed
 
 CASE: Final = "observed"
-SCHEMA: Final = 1
 #: More ranks on a node are not listed one by one, nor more kinds of nodes.
 _MOST_LISTED: Final = 8
 _PRECISIONS: Final = {"FLOPS_SP": {"precision": "single"}, "FLOPS_HP": {"precision": "half"}}
@@ -24,7 +24,7 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of an observation; one that failed for a text that is none, or not whole."""
     try:
         document = json.loads(text)
-        if document["schema"] != SCHEMA:
+        if document["schema"] not in SCHEMAS:
             raise ValueError(f"schema {document['schema']}")
         yield from list(_readings(document))
     except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -1,0 +1,178 @@
+"""What happened inside a program's MPI, as `npc observe` keeps it: the key `profile` of ``*.observed.json``.
+
+docs/observe.md describes every key. Times are seconds, sizes bytes; ranks are those of MPI_COMM_WORLD. What a
+newer version adds is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+#: Schemas of an observation; the first one had no profile.
+SCHEMAS: Final = (1, 2)
+
+
+class Made(NamedTuple):
+    """Calls of one name that one rank made: how many, their seconds and bytes."""
+
+    calls: int
+    seconds: float
+    bytes: int
+
+
+class Calls(NamedTuple):
+    """Calls of all ranks: in a region (empty outside of all), by communicators of so many members (0: none),
+    of a class of sizes (k: 2^(k−1) … 2^k − 1 bytes, 0: none)."""
+
+    region: str
+    call: str
+    members: int
+    size_class: int
+    calls: int
+    seconds: float
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rank:
+    """Where a rank's time went: `mpi` seconds of `seconds` inside MPI. regions: (seconds, inside MPI)."""
+
+    rank: int
+    host: str
+    seconds: float
+    mpi: float
+    calls: Mapping[str, Made] = field(default_factory=dict)
+    regions: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    @property
+    def computing(self) -> float:
+        """Seconds outside MPI."""
+        return max(0.0, self.seconds - self.mpi)
+
+
+class Pair(NamedTuple):
+    """What went from one rank or host to another."""
+
+    source: int
+    target: int
+    bytes: int
+    messages: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peers:
+    """A sparse matrix of ranks, or of the hosts in `names`; left_out: pairs, their bytes and messages."""
+
+    of: str
+    names: tuple[str, ...] = ()
+    rows: tuple[Pair, ...] = ()
+    left_out: tuple[int, int, int] = (0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Efficiency:
+    """POP's efficiencies of a run or a region, None where one is not known; gain: seconds by which the run
+    would be shorter, at most, if all ranks computed as long."""
+
+    seconds: float
+    computing: float
+    parallel: float | None
+    load_balance: float | None
+    communication: float | None
+    imbalance: float | None
+    slowest: int
+    gain: float
+    mpi: float | None = None
+    openmp: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variable:
+    """A counter of the MPI library (MPI_T) at the end of all ranks; rank: whose is the most."""
+
+    name: str
+    kind: str
+    description: str
+    unit: str
+    total: float
+    least: float
+    most: float
+    rank: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshots:
+    """Counters of the library by moment: values[variable][name][moment], totals so far, None before the first
+    one. of: whose the `names` are: ranks, hosts, or groups of hosts."""
+
+    times: tuple[float, ...]
+    of: str
+    names: tuple[str, ...]
+    values: Mapping[str, tuple[tuple[float | None, ...], ...]]
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """Inside the MPI of one run. profiles: ranks that left one, finalized: those of them that ended so."""
+
+    library: str
+    thread_level: str
+    threads: int
+    profiles: int
+    finalized: int
+    ranks: tuple[Rank, ...] = ()
+    calls: tuple[Calls, ...] = ()
+    peers: Peers = field(default_factory=lambda: Peers(of="ranks"))
+    efficiency: Efficiency | None = None
+    regions: Mapping[str, Efficiency] = field(default_factory=dict)
+    waits: Mapping[str, Any] = field(default_factory=dict)
+    variables: tuple[Variable, ...] = ()
+    snapshots: Snapshots | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """From MPI_Init to MPI_Finalize, of the rank that took longest."""
+        return max((each.seconds for each in self.ranks), default=0.0)
+
+    @property
+    def share(self) -> float | None:
+        """The part of the ranks' time inside MPI; None where no rank's time is known."""
+        total = sum(each.seconds for each in self.ranks)
+        return sum(each.mpi for each in self.ranks) / total if total else None
+
+    @property
+    def hosts(self) -> Mapping[int, str]:
+        """The host of each rank."""
+        return {each.rank: each.host for each in self.ranks}
+
+
+def profile_of(document: Mapping[str, Any]) -> Profile | None:
+    """The profile of an observation; None where it has none. Raises ValueError for one that is not whole."""
+    found = document.get("profile")
+    if not found:
+        return None
+    try:
+        return msgspec.convert(found, Profile)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"profile: {error}") from None
+
+
+def read_profile(path: Path) -> Profile | None:
+    """The profile in an ``*.observed.json``; None where there is none. Raises OSError, ValueError."""
+    try:
+        document = msgspec.json.decode(path.read_bytes())
+    except msgspec.DecodeError as error:
+        raise ValueError(f"{path}: {error}") from None
+    if not isinstance(document, dict):
+        raise ValueError(f"{path}: no observation")
+    try:
+        return profile_of(document)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None

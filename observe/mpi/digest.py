@@ -1,0 +1,274 @@
+"""What the profiles of all ranks tell together, small enough for the observation document: its key `profile`.
+
+A job of 4000 ranks leaves gigabytes of stamps at most and a few megabytes here: calls are added up over the
+ranks by region, name, size of communicator and class of size; whom a rank sent to is kept by rank as long as
+that is a sparse matrix, else by host; snapshots are kept for as many ranks or groups of hosts, and moments,
+as a picture can show. The ranks' own files have the rest.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from statistics import fmean
+from typing import Any, Final
+
+from npc.machine.fabric import in_order, neighbours
+from observe.monitoring import Calls as CollectiveCalls
+from observe.monitoring import Flow
+from observe.mpi.profile import Calls, RankProfile, Snapshot
+
+#: Calls that send a message; a persistent one is sent by MPI_Start.
+SENDS: Final = frozenset((
+    "MPI_Send", "MPI_Bsend", "MPI_Ssend", "MPI_Rsend", "MPI_Isend", "MPI_Ibsend", "MPI_Issend", "MPI_Irsend",
+    "MPI_Sendrecv", "MPI_Sendrecv_replace", "MPI_Isendrecv", "MPI_Isendrecv_replace", "MPI_Start",
+    "MPI_Startall",
+))  # fmt: skip
+#: Collective calls by the name of their operation (`npc.catalogue.row.Test.operation`).
+_OPERATIONS: Final = (
+    "barrier", "bcast", "gather", "gatherv", "scatter", "scatterv", "allgather", "allgatherv", "alltoall",
+    "alltoallv", "alltoallw", "reduce", "allreduce", "reduce_scatter", "reduce_scatter_block", "scan",
+    "exscan", "neighbor_allgather", "neighbor_allgatherv", "neighbor_alltoall", "neighbor_alltoallv",
+    "neighbor_alltoallw",
+)  # fmt: skip
+_COLLECTIVES: Final = {
+    name: operation
+    for operation in _OPERATIONS
+    for name in (f"MPI_{operation.capitalize()}", f"MPI_I{operation}", f"MPI_{operation.capitalize()}_init")
+}
+#: Entries of the matrix of peers, and of the table of calls, at most.
+_MOST_PAIRS: Final = 20_000
+_MOST_CALLS: Final = 5_000
+#: Moments and names of a picture of snapshots at most, and numbers in all.
+_MOST_MOMENTS: Final = 120
+_MOST_NAMES: Final = 128
+_MOST_NUMBERS: Final = 400_000
+
+
+def digest(profiles: Sequence[RankProfile]) -> dict[str, Any] | None:
+    """The key `profile` (docs/observe.md); None without profiles. Raises nothing for what a rank left out."""
+    if not profiles:
+        return None
+    ordered = sorted(profiles, key=lambda profile: profile.rank)
+    first = ordered[0]
+    found = {
+        "library": first.library,
+        "thread_level": first.thread_level,
+        "threads": max(each.threads for each in ordered),
+        "profiles": len(ordered),
+        "finalized": sum(each.finalized for each in ordered),
+        "calls": _calls(ordered),
+        "peers": _peers(ordered),
+        "variables": _variables(ordered),
+        "snapshots": _snapshots(ordered),
+        "notes": _notes(ordered),
+    }
+    shortened: dict[str, Any] = _short(found)
+    return shortened
+
+
+def operation(call: str) -> str:
+    """The operation of a collective call, as the catalogue names it (``MPI_Iallreduce``: ``allreduce``);
+    empty for other calls."""
+    return _COLLECTIVES.get(call, "")
+
+
+def flows_of(profiles: Iterable[RankProfile]) -> list[Flow]:
+    """What ranks sent, put and fetched, as Open MPI's monitoring would say it, without the sizes."""
+    return [
+        Flow(peer.kind, profile.rank, peer.rank, peer.bytes, peer.messages)
+        for profile in profiles
+        for peer in profile.peers
+    ]
+
+
+def collectives_of(profiles: Iterable[RankProfile]) -> dict[str, CollectiveCalls]:
+    """Operation → collective calls, one for each rank that took part, with their own bytes; those of one rank
+    with itself are none."""
+    found: dict[str, CollectiveCalls] = {}
+    for profile in profiles:
+        alone = {each.key for each in profile.communicators if each.size == 1}
+        for each in profile.calls:
+            name = operation(each.call)
+            if name and each.communicator not in alone:
+                size, calls = found.get(name, CollectiveCalls(0.0, 0))
+                found[name] = CollectiveCalls(size + each.bytes, calls + each.calls)
+    return found
+
+
+def sizes_of(profiles: Iterable[RankProfile]) -> Counter[int]:
+    """Class of size (`Calls.size_class`) → how many messages were sent."""
+    found: Counter[int] = Counter()
+    for each in _all(profiles):
+        if each.call in SENDS:
+            found[each.size_class] += each.calls
+    return found
+
+
+def _all(profiles: Iterable[RankProfile]) -> Iterable[Calls]:
+    return (each for profile in profiles for each in profile.calls)
+
+
+def _calls(profiles: Sequence[RankProfile]) -> list[tuple[str, str, int, int, int, float, int]]:
+    """(region, call, members of the communicator, class of size, calls, seconds, bytes), those that took
+    longest first."""
+    found: defaultdict[tuple[str, str, int, int], list[float]] = defaultdict(lambda: [0, 0.0, 0])
+    for profile in profiles:
+        members = {each.key: each.size for each in profile.communicators}
+        for each in profile.calls:
+            place = (each.region, each.call, members.get(each.communicator, 0), each.size_class)
+            for column, value in enumerate((each.calls, each.seconds, each.bytes)):
+                found[place][column] += value
+    rows = [(*place, int(calls), seconds, int(size)) for place, (calls, seconds, size) in found.items()]
+    return sorted(rows, key=lambda row: -row[5])[:_MOST_CALLS]
+
+
+def _peers(profiles: Sequence[RankProfile]) -> dict[str, Any]:
+    """The bytes and messages that went from one to another; what was fetched went to whom fetched it."""
+    by_rank: defaultdict[tuple[int, int], list[int]] = defaultdict(lambda: [0, 0])
+    for flow in flows_of(profiles):
+        way = (flow.target, flow.source) if flow.kind == "get" else (flow.source, flow.target)
+        by_rank[way][0] += flow.bytes
+        by_rank[way][1] += flow.messages
+    if len(by_rank) <= _MOST_PAIRS:
+        return {"of": "ranks", "names": [], **_rows(by_rank)}
+    placed = {profile.rank: profile.host for profile in profiles}
+    hosts = in_order(set(placed.values()), None)
+    number = {host: place for place, host in enumerate(hosts)}
+    by_host: defaultdict[tuple[int, int], list[int]] = defaultdict(lambda: [0, 0])
+    for (source, target), (size, messages) in by_rank.items():
+        if source in placed and target in placed:
+            pair = by_host[number[placed[source]], number[placed[target]]]
+            pair[0] += size
+            pair[1] += messages
+    return {"of": "hosts", "names": hosts, **_rows(by_host)}
+
+
+def _rows(pairs: Mapping[tuple[int, int], Sequence[int]]) -> dict[str, Any]:
+    """The pairs with the most bytes, and how many pairs, bytes and messages are left out."""
+    ordered = sorted(pairs.items(), key=lambda item: -item[1][0])
+    kept, left = ordered[:_MOST_PAIRS], [values for _, values in ordered[_MOST_PAIRS:]]
+    return {
+        "rows": sorted([*way, *values] for way, values in kept),
+        "left_out": [len(left), sum(size for size, _ in left), sum(messages for _, messages in left)],
+    }
+
+
+def _variables(profiles: Sequence[RankProfile]) -> list[dict[str, Any]]:
+    """The library's counters at each rank's end: their sum, the least and the largest, and whose that is."""
+    known = {each.name: each for profile in profiles for each in profile.variables}
+    values: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
+    for profile in profiles:
+        for name, value in profile.snapshots[-1].values.items() if profile.snapshots else ():
+            values[name].append((value, profile.rank))
+    return [
+        {
+            **asdict(variable),
+            "total": math.fsum(value for value, _ in values[name]),
+            "least": min(values[name])[0],
+            "most": max(values[name])[0],
+            "rank": max(values[name])[1],
+        }
+        for name, variable in sorted(known.items())
+        if values[name]
+    ]
+
+
+def _snapshots(profiles: Sequence[RankProfile]) -> dict[str, Any] | None:
+    """The library's counters by moment and rank; of many ranks the means of hosts, or of groups of them. None
+    where no rank has two."""
+    busiest = max(profiles, key=lambda profile: len(profile.snapshots))
+    if len(busiest.snapshots) < 2:
+        return None
+    began = min(profile.moment(profile.began) for profile in profiles)
+    moments = _thinned([busiest.moment(each.at) for each in busiest.snapshots])
+    late = (moments[-1] - moments[0]) / (len(moments) - 1) / 2
+    kind, groups = _groups(profiles)
+    read = {
+        profile.rank: _at(profile, [moment + late for moment in moments])
+        for _, members in groups
+        for profile in members
+    }
+    names = {name for rows in read.values() for row in rows if row for name in row.values}
+    values = {
+        name: [_means([read[each.rank] for each in members], name) for _, members in groups]
+        for name in sorted(names)
+    }
+    told = {name: rows for name, rows in values.items() if _varies(rows)}
+    most = max(1, _MOST_NUMBERS // (len(moments) * len(groups)))
+    kept = dict(list(told.items())[:most])
+    return {
+        "times": [moment - began for moment in moments],
+        "of": kind,
+        "names": [name for name, _ in groups],
+        "values": kept,
+        "left_out": [name for name in told if name not in kept],
+    }
+
+
+def _thinned(moments: Sequence[float]) -> list[float]:
+    """At most so many moments as are kept, the last one among them."""
+    every = math.ceil(len(moments) / _MOST_MOMENTS)
+    return list(moments[::-1][::every][::-1])
+
+
+def _groups(profiles: Sequence[RankProfile]) -> tuple[str, list[tuple[str, list[RankProfile]]]]:
+    """Ranks, or their hosts, or neighbouring hosts: the first of these that are not too many."""
+    if len(profiles) <= _MOST_NAMES:
+        return "ranks", [(str(profile.rank), [profile]) for profile in profiles]
+    by_host: defaultdict[str, list[RankProfile]] = defaultdict(list)
+    for profile in profiles:
+        by_host[profile.host].append(profile)
+    hosts = in_order(set(by_host), None)
+    if len(hosts) <= _MOST_NAMES:
+        return "hosts", [(host, by_host[host]) for host in hosts]
+    groups = neighbours(hosts, None, _MOST_NAMES)
+    return "groups of hosts", [
+        (name, [p for host in members for p in by_host[host]]) for name, members in groups
+    ]
+
+
+def _at(profile: RankProfile, moments: Sequence[float]) -> list[Snapshot | None]:
+    """The last snapshot before each moment of rank 0's clock."""
+    taken = [profile.moment(each.at) for each in profile.snapshots]
+    places = [bisect_right(taken, moment) for moment in moments]
+    return [profile.snapshots[place - 1] if place else None for place in places]
+
+
+def _means(ranks: Sequence[Sequence[Snapshot | None]], name: str) -> list[float | None]:
+    """The mean of some ranks' values at each moment; None while none of them has one."""
+    found: list[float | None] = []
+    for snapshots in zip(*ranks, strict=True):
+        known = [each.values[name] for each in snapshots if each is not None and name in each.values]
+        found.append(fmean(known) if known else None)
+    return found
+
+
+def _varies(rows: Iterable[Sequence[float | None]]) -> bool:
+    return len({value for row in rows for value in row if value is not None}) > 1
+
+
+def _notes(profiles: Sequence[RankProfile]) -> list[str]:
+    """What ranks noted: equal ones once."""
+    ranks: defaultdict[str, list[int]] = defaultdict(list)
+    for profile in profiles:
+        for note in profile.notes:
+            ranks[note].append(profile.rank)
+    return [
+        f"{f'rank {found[0]}' if len(found) == 1 else f'{len(found)} ranks'}: {note}"
+        for note, found in ranks.items()
+    ]
+
+
+def _short(value: Any) -> Any:
+    """With six significant digits of floats, which are more than any clock here has."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: _short(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_short(each) for each in value]
+    return value

@@ -1,0 +1,261 @@
+"""POP's efficiencies and the load imbalance of a program, from how long each rank was inside MPI.
+
+Wang, "Performance engineering with eBPF" (2023), Eq. 3.7 to 3.16, which are those of the POP centre of
+excellence; Eberius, "Software-based performance counters" (2020), Eq. 4.1 to 4.5. Times are seconds between
+MPI_Init's end and MPI_Finalize's begin; efficiencies are shares of 1.
+
+A rank computes while it is outside MPI. Of a rank with several threads that is known of the one that calls
+MPI; what all of them did is their CPU time less the time inside MPI, where the libraries wait by polling.
+Threads that wait for others in a loop (OMP_WAIT_POLICY=active) count as computing, so the part of OpenMP is
+an upper bound.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from observe.mpi.profile import RankProfile
+
+#: Instructions are counted inside MPI as well, where a rank polls. Above this share of its time they would be
+#: MPI's more than the program's.
+_MOST_POLLING: Final = 0.05
+
+
+class CallTotal(NamedTuple):
+    """All calls of one kind."""
+
+    calls: int
+    seconds: float
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankLoad:
+    """Where one rank's time went. mpi: seconds of `seconds` inside MPI; calls: by name, of all its threads
+    together, the longest first; regions: (seconds, of these inside MPI) by name. threads: of OpenMP. cpu: CPU
+    time of all threads. cpu, instructions, cycles: None where nothing tells them."""
+
+    rank: int
+    host: str
+    seconds: float
+    mpi: float
+    calls: Mapping[str, CallTotal] = field(default_factory=dict)
+    regions: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    threads: int = 1
+    cpu: float | None = None
+    instructions: int | None = None
+    cycles: int | None = None
+
+    @property
+    def computing(self) -> float:
+        """Outside MPI, of the thread that calls it (Eq. 4.2: the load)."""
+        return max(0.0, self.seconds - self.mpi)
+
+    @property
+    def useful(self) -> float | None:
+        """What all its threads computed; None where that is not known."""
+        if self.threads == 1:
+            return self.computing
+        return None if self.cpu is None else min(max(0.0, self.cpu - self.mpi), self.threads * self.computing)
+
+
+def load_of(profile: RankProfile) -> RankLoad:
+    """Where the time of a profile's rank went."""
+    calls: dict[str, CallTotal] = {}
+    inside: defaultdict[str, float] = defaultdict(float)
+    for each in profile.calls:
+        number, seconds, size = calls.get(each.call, (0, 0.0, 0))
+        calls[each.call] = CallTotal(number + each.calls, seconds + each.seconds, size + each.bytes)
+        inside[each.region] += each.seconds
+    return RankLoad(
+        rank=profile.rank,
+        host=profile.host,
+        seconds=profile.seconds,
+        mpi=min(profile.mpi_seconds, profile.seconds),
+        calls=dict(sorted(calls.items(), key=lambda entry: -entry[1].seconds)),
+        regions={
+            name: (seconds, min(seconds, inside[name])) for name, seconds in (profile.regions or {}).items()
+        },
+        threads=profile.openmp_threads,
+        cpu=profile.cpu_seconds,
+        instructions=profile.instructions,
+        cycles=profile.cycles,
+    )
+
+
+def read_load(entry: Mapping[str, Any]) -> RankLoad:
+    """One of a document's ``profile.ranks``. Raises KeyError, TypeError for what is none."""
+    regions = {name: (float(seconds), float(mpi)) for name, (seconds, mpi) in entry["regions"].items()}
+    calls = {name: CallTotal(*total) for name, total in entry["calls"].items()}
+    return RankLoad(**{**entry, "calls": calls, "regions": regions})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Efficiency:
+    """How well a run or one of its regions used its CPUs; None where something is not known, with the reason.
+
+    seconds: of the rank that took longest. parallel = mpi × openmp; mpi = load_balance × communication.
+    imbalance: how much the slowest rank's load is above the mean, as a share of that. computing: the loads'
+    mean; slowest: the rank with the largest. gain: seconds by which the run would be shorter, at most, if all
+    ranks computed equally long.
+    """
+
+    ranks: int
+    threads: int
+    seconds: float
+    computing: float
+    parallel: float | None
+    load_balance: float | None
+    communication: float | None
+    mpi: float | None
+    openmp: float | None
+    imbalance: float | None
+    slowest: int
+    gain: float
+    reasons: Mapping[str, str]
+
+
+def efficiency_of(loads: Sequence[RankLoad], gpu: Mapping[int, float] | None = None) -> Efficiency:
+    """The efficiencies of a run.
+
+    gpu: of each rank, how well the kernels that it ran used its GPU (SM efficiency × warp execution
+    efficiency, Eq. 4.3); loads are then adjusted by it (Eq. 4.4), for the imbalance only. Raises ValueError
+    without ranks, and KeyError for a rank that `gpu` lacks.
+    """
+    if not loads:
+        raise ValueError("no rank has a profile")
+    seconds = max(load.seconds for load in loads)
+    computing = [load.computing for load in loads]
+    mean, most = sum(computing) / len(loads), max(computing)
+    threads = _threads(loads)
+    reasons: dict[str, str] = {}
+    if not mean:
+        reasons = dict.fromkeys(("load_balance", "imbalance"), "no rank was outside MPI")
+    if not seconds:
+        reasons |= dict.fromkeys(("parallel", "communication", "mpi", "openmp"), "no time passed")
+    inside = mean / seconds if seconds else None
+    hybrid, openmp = inside, None
+    if threads == len(loads):
+        reasons.setdefault("openmp", "each rank has one thread")
+    else:
+        useful = _useful(loads)
+        hybrid = useful / threads / seconds if seconds and useful is not None else None
+        openmp = hybrid / inside if hybrid is not None and inside else None
+        if openmp is None:
+            for name in ("parallel", "openmp"):
+                reasons.setdefault(name, "the CPU time of the ranks' threads is not known")
+    adjusted = [each * gpu[load.rank] for each, load in zip(computing, loads, strict=True)] if gpu else None
+    return Efficiency(
+        ranks=len(loads),
+        threads=threads,
+        seconds=seconds,
+        computing=mean,
+        parallel=hybrid,
+        load_balance=mean / most if most else None,
+        communication=most / seconds if seconds else None,
+        mpi=inside,
+        openmp=openmp,
+        imbalance=_imbalance(adjusted or computing),
+        slowest=max(loads, key=lambda load: load.computing).rank,
+        gain=most - mean,
+        reasons=reasons,
+    )
+
+
+def _imbalance(loads: Sequence[float]) -> float | None:
+    """Eq. 4.1, and 4.5 of adjusted loads."""
+    mean = sum(loads) / len(loads)
+    return max(loads) / mean - 1 if mean else None
+
+
+def efficiency_by_region(loads: Sequence[RankLoad]) -> dict[str, Efficiency]:
+    """Those of each region, of the ranks that were in it; of threads beside the one that calls MPI nothing is
+    known there."""
+    found = {}
+    for name in dict.fromkeys(name for load in loads for name in load.regions):
+        within = [
+            RankLoad(rank=load.rank, host=load.host, seconds=seconds, mpi=mpi)
+            for load in loads
+            if name in load.regions
+            for seconds, mpi in [load.regions[name]]
+        ]
+        found[name] = efficiency_of(within)
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaling:
+    """How a run's computation grew against a reference's; above 1 is better than the reference.
+
+    computation = instructions × ipc × frequency; total (POP: global efficiency) = computation × parallel.
+    """
+
+    computation: float | None
+    instructions: float | None
+    ipc: float | None
+    frequency: float | None
+    total: float | None
+    reasons: Mapping[str, str]
+
+
+def scaling_of(loads: Sequence[RankLoad], reference: Sequence[RankLoad], weak: bool) -> Scaling:
+    """Eq. 3.10 to 3.13: of the same problem (strong), or of one as much larger as there are more CPUs (weak).
+
+    IPC and frequency are means over all threads; instructions and cycles are counted in user mode, inside MPI
+    too, so they are unavailable where a run was there for more than 5 % of its time.
+    """
+    reasons: dict[str, str] = {}
+    useful, before = _useful(loads), _useful(reference)
+    share = _threads(loads) / _threads(reference) if weak else 1.0
+    computation = total = instructions = ipc = frequency = None
+    if not useful or before is None:
+        why = "nothing was computed" if useful == 0 else "the CPU time of the ranks' threads is not known"
+        reasons = dict.fromkeys(("computation", "total"), why)
+    else:
+        computation = share * before / useful
+        parallel = efficiency_of(loads).parallel
+        total = computation * parallel if parallel is not None else None
+    uncounted = _uncounted(loads) or _uncounted(reference)
+    if uncounted or not useful or not before:
+        reasons |= dict.fromkeys(("instructions", "ipc", "frequency"), uncounted or reasons["computation"])
+    else:
+        (executed, cycles), (executed_before, cycles_before) = _counts(loads), _counts(reference)
+        instructions = share * executed_before / executed
+        ipc = (executed / cycles) / (executed_before / cycles_before)
+        frequency = (cycles / useful) / (cycles_before / before)
+    return Scaling(
+        computation=computation,
+        instructions=instructions,
+        ipc=ipc,
+        frequency=frequency,
+        total=total,
+        reasons=reasons,
+    )
+
+
+def _threads(loads: Sequence[RankLoad]) -> int:
+    return sum(load.threads for load in loads)
+
+
+def _useful(loads: Sequence[RankLoad]) -> float | None:
+    """What all threads of all ranks computed; None where that of one is not known."""
+    known = [load.useful for load in loads if load.useful is not None]
+    return sum(known) if len(known) == len(loads) else None
+
+
+def _counts(loads: Sequence[RankLoad]) -> tuple[int, int]:
+    """Instructions and cycles of all ranks."""
+    return sum(load.instructions or 0 for load in loads), sum(load.cycles or 0 for load in loads)
+
+
+def _uncounted(loads: Sequence[RankLoad]) -> str:
+    """Why the counted instructions say nothing of the computation; empty where they do."""
+    if not all(load.instructions and load.cycles for load in loads):
+        return "instructions and cycles were not counted"
+    inside = sum(load.mpi for load in loads) / (sum(load.seconds for load in loads) or 1.0)
+    if inside > _MOST_POLLING:
+        return f"{inside:.0%} of the time was inside MPI, whose polling is counted with the rest"
+    return ""

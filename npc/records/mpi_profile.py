@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -40,7 +40,11 @@ class Calls(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rank:
-    """Where a rank's time went: `mpi` seconds of `seconds` inside MPI. regions: (seconds, inside MPI)."""
+    """Where a rank's time went: `mpi` seconds of `seconds` inside MPI, of the thread that spent most there.
+
+    calls: by name, of all its threads together, the longest first. regions: (seconds, of these inside MPI).
+    threads: of OpenMP. cpu: CPU time of all threads; None, as instructions and cycles, where nothing tells.
+    """
 
     rank: int
     host: str
@@ -48,11 +52,22 @@ class Rank:
     mpi: float
     calls: Mapping[str, Made] = field(default_factory=dict)
     regions: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    threads: int = 1
+    cpu: float | None = None
+    instructions: int | None = None
+    cycles: int | None = None
 
     @property
     def computing(self) -> float:
-        """Seconds outside MPI."""
+        """Seconds outside MPI: the load (Eberius, 2020, Eq. 4.2)."""
         return max(0.0, self.seconds - self.mpi)
+
+    @property
+    def useful(self) -> float | None:
+        """What all its threads computed; None where that is not known."""
+        if self.threads == 1:
+            return self.computing
+        return None if self.cpu is None else min(max(0.0, self.cpu - self.mpi), self.threads * self.computing)
 
 
 class Pair(NamedTuple):
@@ -76,19 +91,97 @@ class Peers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Efficiency:
-    """POP's efficiencies of a run or a region, None where one is not known; gain: seconds by which the run
-    would be shorter, at most, if all ranks computed as long."""
+    """How well a run or one of its regions used its CPUs; None where something is not known, with the reason.
 
+    seconds: of the rank that took longest. parallel = mpi × openmp; mpi = load_balance × communication.
+    imbalance: how much the slowest rank's load is above the mean, as a share of that. computing: the loads'
+    mean; slowest: the rank with the largest. gain: seconds by which the run would be shorter, at most, if all
+    ranks computed equally long.
+    """
+
+    ranks: int
+    threads: int
     seconds: float
     computing: float
     parallel: float | None
     load_balance: float | None
     communication: float | None
+    mpi: float | None
+    openmp: float | None
     imbalance: float | None
     slowest: int
     gain: float
-    mpi: float | None = None
-    openmp: float | None = None
+    reasons: Mapping[str, str]
+
+
+Kind = Literal["collective", "late sender", "late receiver"]
+
+
+class Late(NamedTuple):
+    """A rank for which others waited in a collective. times: how often it was the last, by more than the
+    clocks' error; seconds: that all others waited for it; alone: by which the calls would have been earlier
+    if it had come with the last but one."""
+
+    rank: int
+    times: float
+    seconds: float
+    alone: float
+
+
+class CollectiveWait(NamedTuple):
+    """A collective call on the communicators of a name and a size. calls: that were made (of each, not of
+    each rank); kept: of these, those whose moments all ranks kept; seconds: spent in it by all ranks; waited:
+    of these for others, None where that cannot be told, for `reason`; error: of the clocks, at most."""
+
+    call: str
+    communicator: str
+    ranks: int
+    calls: int
+    kept: int
+    seconds: float
+    waited: float | None
+    error: float
+    late: tuple[Late, ...]
+    reason: str = ""
+
+
+class MessageWait(NamedTuple):
+    """Receives or sends by one call. messages: that were exchanged so; kept: whose moments both ranks kept;
+    waited: of the seconds that all ranks were in the call."""
+
+    kind: Kind
+    call: str
+    messages: int
+    kept: int
+    seconds: float
+    waited: float
+    error: float
+
+
+class Wait(NamedTuple):
+    """`waiting` waited so long for `awaited`."""
+
+    waiting: int
+    awaited: int
+    kind: Kind
+    call: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waits:
+    """Wait states of a run; seconds are summed over ranks.
+
+    by_rank: rank → (how long it waited, how long others waited for it). pairs: the largest; left_out: number
+    and seconds of the others.
+    """
+
+    collectives: tuple[CollectiveWait, ...]
+    messages: tuple[MessageWait, ...]
+    pairs: tuple[Wait, ...]
+    by_rank: Mapping[int, tuple[float, float]]
+    left_out: tuple[int, float]
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +224,7 @@ class Profile:
     peers: Peers = field(default_factory=lambda: Peers(of="ranks"))
     efficiency: Efficiency | None = None
     regions: Mapping[str, Efficiency] = field(default_factory=dict)
-    waits: Mapping[str, Any] = field(default_factory=dict)
+    waits: Waits | None = None
     variables: tuple[Variable, ...] = ()
     snapshots: Snapshots | None = None
     notes: tuple[str, ...] = ()

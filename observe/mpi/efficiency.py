@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final
 
+from npc.records.mpi_profile import Efficiency, Made, Rank
 from observe.mpi.profile import RankProfile
 
 #: Instructions are counted inside MPI as well, where a rank polls. Above this share of its time they would be
@@ -24,53 +25,15 @@ from observe.mpi.profile import RankProfile
 _MOST_POLLING: Final = 0.05
 
 
-class CallTotal(NamedTuple):
-    """All calls of one kind."""
-
-    calls: int
-    seconds: float
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankLoad:
-    """Where one rank's time went. mpi: seconds of `seconds` inside MPI; calls: by name, of all its threads
-    together, the longest first; regions: (seconds, of these inside MPI) by name. threads: of OpenMP. cpu: CPU
-    time of all threads. cpu, instructions, cycles: None where nothing tells them."""
-
-    rank: int
-    host: str
-    seconds: float
-    mpi: float
-    calls: Mapping[str, CallTotal] = field(default_factory=dict)
-    regions: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    threads: int = 1
-    cpu: float | None = None
-    instructions: int | None = None
-    cycles: int | None = None
-
-    @property
-    def computing(self) -> float:
-        """Outside MPI, of the thread that calls it (Eq. 4.2: the load)."""
-        return max(0.0, self.seconds - self.mpi)
-
-    @property
-    def useful(self) -> float | None:
-        """What all its threads computed; None where that is not known."""
-        if self.threads == 1:
-            return self.computing
-        return None if self.cpu is None else min(max(0.0, self.cpu - self.mpi), self.threads * self.computing)
-
-
-def load_of(profile: RankProfile) -> RankLoad:
+def load_of(profile: RankProfile) -> Rank:
     """Where the time of a profile's rank went."""
-    calls: dict[str, CallTotal] = {}
+    calls: dict[str, Made] = {}
     inside: defaultdict[str, float] = defaultdict(float)
     for each in profile.calls:
         number, seconds, size = calls.get(each.call, (0, 0.0, 0))
-        calls[each.call] = CallTotal(number + each.calls, seconds + each.seconds, size + each.bytes)
+        calls[each.call] = Made(number + each.calls, seconds + each.seconds, size + each.bytes)
         inside[each.region] += each.seconds
-    return RankLoad(
+    return Rank(
         rank=profile.rank,
         host=profile.host,
         seconds=profile.seconds,
@@ -86,39 +49,7 @@ def load_of(profile: RankProfile) -> RankLoad:
     )
 
 
-def read_load(entry: Mapping[str, Any]) -> RankLoad:
-    """One of a document's ``profile.ranks``. Raises KeyError, TypeError for what is none."""
-    regions = {name: (float(seconds), float(mpi)) for name, (seconds, mpi) in entry["regions"].items()}
-    calls = {name: CallTotal(*total) for name, total in entry["calls"].items()}
-    return RankLoad(**{**entry, "calls": calls, "regions": regions})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Efficiency:
-    """How well a run or one of its regions used its CPUs; None where something is not known, with the reason.
-
-    seconds: of the rank that took longest. parallel = mpi × openmp; mpi = load_balance × communication.
-    imbalance: how much the slowest rank's load is above the mean, as a share of that. computing: the loads'
-    mean; slowest: the rank with the largest. gain: seconds by which the run would be shorter, at most, if all
-    ranks computed equally long.
-    """
-
-    ranks: int
-    threads: int
-    seconds: float
-    computing: float
-    parallel: float | None
-    load_balance: float | None
-    communication: float | None
-    mpi: float | None
-    openmp: float | None
-    imbalance: float | None
-    slowest: int
-    gain: float
-    reasons: Mapping[str, str]
-
-
-def efficiency_of(loads: Sequence[RankLoad], gpu: Mapping[int, float] | None = None) -> Efficiency:
+def efficiency_of(loads: Sequence[Rank], gpu: Mapping[int, float] | None = None) -> Efficiency:
     """The efficiencies of a run.
 
     gpu: of each rank, how well the kernels that it ran used its GPU (SM efficiency × warp execution
@@ -171,13 +102,13 @@ def _imbalance(loads: Sequence[float]) -> float | None:
     return max(loads) / mean - 1 if mean else None
 
 
-def efficiency_by_region(loads: Sequence[RankLoad]) -> dict[str, Efficiency]:
+def efficiency_by_region(loads: Sequence[Rank]) -> dict[str, Efficiency]:
     """Those of each region, of the ranks that were in it; of threads beside the one that calls MPI nothing is
     known there."""
     found = {}
     for name in dict.fromkeys(name for load in loads for name in load.regions):
         within = [
-            RankLoad(rank=load.rank, host=load.host, seconds=seconds, mpi=mpi)
+            Rank(rank=load.rank, host=load.host, seconds=seconds, mpi=mpi)
             for load in loads
             if name in load.regions
             for seconds, mpi in [load.regions[name]]
@@ -201,7 +132,7 @@ class Scaling:
     reasons: Mapping[str, str]
 
 
-def scaling_of(loads: Sequence[RankLoad], reference: Sequence[RankLoad], weak: bool) -> Scaling:
+def scaling_of(loads: Sequence[Rank], reference: Sequence[Rank], weak: bool) -> Scaling:
     """Eq. 3.10 to 3.13: of the same problem (strong), or of one as much larger as there are more CPUs (weak).
 
     IPC and frequency are means over all threads; instructions and cycles are counted in user mode, inside MPI
@@ -236,22 +167,22 @@ def scaling_of(loads: Sequence[RankLoad], reference: Sequence[RankLoad], weak: b
     )
 
 
-def _threads(loads: Sequence[RankLoad]) -> int:
+def _threads(loads: Sequence[Rank]) -> int:
     return sum(load.threads for load in loads)
 
 
-def _useful(loads: Sequence[RankLoad]) -> float | None:
+def _useful(loads: Sequence[Rank]) -> float | None:
     """What all threads of all ranks computed; None where that of one is not known."""
     known = [load.useful for load in loads if load.useful is not None]
     return sum(known) if len(known) == len(loads) else None
 
 
-def _counts(loads: Sequence[RankLoad]) -> tuple[int, int]:
+def _counts(loads: Sequence[Rank]) -> tuple[int, int]:
     """Instructions and cycles of all ranks."""
     return sum(load.instructions or 0 for load in loads), sum(load.cycles or 0 for load in loads)
 
 
-def _uncounted(loads: Sequence[RankLoad]) -> str:
+def _uncounted(loads: Sequence[Rank]) -> str:
     """Why the counted instructions say nothing of the computation; empty where they do."""
     if not all(load.instructions and load.cycles for load in loads):
         return "instructions and cycles were not counted"

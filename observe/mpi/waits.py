@@ -15,8 +15,9 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
+from npc.records.mpi_profile import CollectiveWait, Kind, Late, MessageWait, Wait, Waits
 from observe.mpi.profile import Arrival, Message, RankProfile
 
 #: Nobody leaves before everybody has come. (Of v-forms with empty parts one may: who left earlier than the
@@ -33,77 +34,9 @@ _BLOCKING_SENDS: Final = frozenset({"MPI_Send", "MPI_Ssend"})
 MOST_LATE: Final = 16
 MOST_PAIRS: Final = 256
 
-Kind = Literal["collective", "late sender", "late receiver"]
 #: (waiting rank, rank waited for, kind, call) → seconds
 _Pairs = defaultdict[tuple[int, int, Kind, str], float]
 _Key = TypeVar("_Key")
-
-
-class Late(NamedTuple):
-    """A rank for which others waited in a collective. times: how often it was the last, by more than the
-    clocks' error; seconds: that all others waited for it; alone: by which the calls would have been earlier
-    if it had come with the last but one."""
-
-    rank: int
-    times: float
-    seconds: float
-    alone: float
-
-
-class CollectiveWait(NamedTuple):
-    """A collective call on the communicators of a name and a size. calls: that were made (of each, not of
-    each rank); kept: of these, those whose moments all ranks kept; seconds: spent in it by all ranks; waited:
-    of these for others, None where that cannot be told, for `reason`; error: of the clocks, at most."""
-
-    call: str
-    communicator: str
-    ranks: int
-    calls: int
-    kept: int
-    seconds: float
-    waited: float | None
-    error: float
-    late: tuple[Late, ...]
-    reason: str = ""
-
-
-class MessageWait(NamedTuple):
-    """Receives or sends by one call. messages: that were exchanged so; kept: whose moments both ranks kept;
-    waited: of the seconds that all ranks were in the call."""
-
-    kind: Kind
-    call: str
-    messages: int
-    kept: int
-    seconds: float
-    waited: float
-    error: float
-
-
-class Pair(NamedTuple):
-    """`waiting` waited so long for `awaited`."""
-
-    waiting: int
-    awaited: int
-    kind: Kind
-    call: str
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waits:
-    """Wait states of a run; seconds are summed over ranks.
-
-    by_rank: rank → (how long it waited, how long others waited for it). pairs: the largest; left_out: number
-    and seconds of the others.
-    """
-
-    collectives: tuple[CollectiveWait, ...]
-    messages: tuple[MessageWait, ...]
-    pairs: tuple[Pair, ...]
-    by_rank: Mapping[int, tuple[float, float]]
-    left_out: tuple[int, float]
-    notes: tuple[str, ...]
 
 
 def waits_of(profiles: Sequence[RankProfile]) -> Waits:
@@ -120,7 +53,7 @@ def waits_of(profiles: Sequence[RankProfile]) -> Waits:
     for (waiting, awaited, _, _), seconds in pairs.items():
         by_rank[waiting][0] += seconds
         by_rank[awaited][1] += seconds
-    ordered = [Pair(*who, seconds) for who, seconds in _largest(pairs) if seconds]
+    ordered = [Wait(*who, seconds) for who, seconds in _largest(pairs) if seconds]
     notes = [f"the clock of {host} was not compared with the others'" for host in clocks.unknown()]
     if contradicted:
         notes.append(f"{contradicted} messages came before they were sent, so they are not compared")

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from npc.records.mpi_profile import Rank
 from observe.mpi.efficiency import (
-    RankLoad,
     efficiency_by_region,
     efficiency_of,
     load_of,
-    read_load,
     scaling_of,
 )
 from tests.made.profiles import Job
@@ -22,12 +21,12 @@ from tests.made.profiles import Job
 SECONDS = st.lists(st.floats(0.001, 1e4), min_size=1, max_size=30)
 
 
-def loads_of(job: Job) -> list[RankLoad]:
+def loads_of(job: Job) -> list[Rank]:
     return [load_of(profile) for profile in job.profiles()]
 
 
-def rank(number: int, seconds: float, mpi: float, **more: float) -> RankLoad:
-    return RankLoad(rank=number, host="n0", seconds=seconds, mpi=mpi, **more)  # type: ignore[arg-type]
+def rank(number: int, seconds: float, mpi: float, **more: float) -> Rank:
+    return Rank(rank=number, host="n0", seconds=seconds, mpi=mpi, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("percent", [0, 20, 50])
@@ -160,5 +159,5 @@ def test_a_load_is_read_as_it_was_written() -> None:
         job.collective("MPI_Allreduce")
     for load in loads_of(job):
         more = replace(load, threads=4, cpu=3.0)
-        assert read_load(json.loads(json.dumps(asdict(more)))) == more
+        assert msgspec.json.decode(msgspec.json.encode(more), type=Rank) == more
         assert more.calls["MPI_Allreduce"].calls == 1

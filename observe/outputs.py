@@ -9,12 +9,14 @@ from pathlib import Path
 
 import click
 
+from npc.records.mpi_profile import profile_of
 from npc.records.units import METRICS, format_quantity
+from observe.mpi.summary import summary
 from observe.observation import Observation
 
 
 def show(observation: Observation, folder: Path, silent: Sequence[str]) -> None:
-    """The table of nodes and ports, MPI's own count, and what was odd."""
+    """The table of nodes and ports, MPI's own count, where the time went inside MPI, and what was odd."""
 
     def amount(value: float | None) -> str:
         return "unknown" if value is None else format_quantity(value, "B", 4)
@@ -38,6 +40,9 @@ def show(observation: Observation, folder: Path, silent: Sequence[str]) -> None:
     if counted is not None:
         found = format_quantity(counted.flop, "FLOP", 4) if counted.flop is not None else counted.reason
         say(f"counted: {found}")
+    profile = profile_of({"profile": observation.profile})
+    for line in summary(profile) if profile else ():
+        say(line)
     for option in silent:
         say(f"note: {option} catches no number above 0 in what the program printed")
     for note in observation.notes:

@@ -1,0 +1,141 @@
+"""Where a program's time went inside MPI and who waited for whom, in at most ten lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from npc.records.mpi_profile import CollectiveWait, Efficiency, Profile, Waits
+from npc.records.units import format_quantity
+
+#: Calls and regions that are told.
+_MOST_CALLS: Final = 4
+_MOST_REGIONS: Final = 3
+#: What is below this part of all ranks' time is not told.
+_LEAST: Final = 0.001
+
+
+def summary(profile: Profile) -> list[str]:
+    """The lines; none of a profile without ranks."""
+    if not profile.ranks or profile.efficiency is None:
+        return []
+    return [
+        _calls(profile),
+        *_efficiencies(profile.efficiency),
+        *_imbalance(profile, profile.efficiency),
+        *(_waiting(profile, profile.waits) if profile.waits else ()),
+        *_regions(profile),
+    ]
+
+
+def _calls(profile: Profile) -> str:
+    """The calls in which ranks were longest; shares of all ranks' time."""
+    total = sum(each.seconds for each in profile.ranks)
+    seconds: dict[str, float] = {}
+    for rank in profile.ranks:
+        for call, made in rank.calls.items():
+            seconds[call] = seconds.get(call, 0.0) + made.seconds
+    first = sorted(seconds.items(), key=lambda entry: -entry[1])[:_MOST_CALLS]
+    parts = ", ".join(f"{call} {_share(spent, total)}" for call, spent in first if spent > _LEAST * total)
+    ranks = f"{len(profile.ranks)} rank{'s' * (len(profile.ranks) != 1)}"
+    lasted = _seconds(profile.seconds)
+    inside = sum(rank.mpi for rank in profile.ranks)
+    return f"inside MPI: {_share(inside, total)} of the time of {ranks}, {lasted} each" + (
+        f": {parts}" if parts else ""
+    )
+
+
+def _efficiencies(found: Efficiency) -> Iterator[str]:
+    """The products of Eq. 3.7 to 3.9 and 3.14."""
+    if found.load_balance is None or found.communication is None or found.mpi is None:
+        return
+    parts = f"load balance {found.load_balance:.0%} × communication {found.communication:.0%}"
+    if found.openmp is not None and found.parallel is not None:
+        yield f"parallel efficiency {found.parallel:.0%} = {parts} × OpenMP {found.openmp:.0%} at most"
+    elif found.parallel is None:
+        yield f"MPI's parallel efficiency {found.mpi:.0%} = {parts}; OpenMP's part: {found.reasons['openmp']}"
+    else:
+        yield f"parallel efficiency {found.parallel:.0%} = {parts}"
+
+
+def _imbalance(profile: Profile, found: Efficiency) -> Iterator[str]:
+    """Who is slow, who is longest inside MPI, and what balance would bring."""
+    if found.imbalance is None or len(profile.ranks) == 1:
+        return
+    slow = next(each for each in profile.ranks if each.rank == found.slowest)
+    idle = max(profile.ranks, key=lambda each: each.mpi)
+    slowest = f"{_rank(profile, slow.rank)} computes {_seconds(slow.computing)}"
+    gain = f"{_seconds(found.gain)} ({_share(found.gain, found.seconds)})"
+    yield (
+        f"load imbalance {found.imbalance:.0%}: {slowest} where the mean is {_seconds(found.computing)}; "
+        f"balanced, the run would be at most {gain} shorter"
+    )
+    yield (
+        f"{_rank(profile, slow.rank)} is inside MPI {_share(slow.mpi, slow.seconds)} of its time, "
+        f"{_rank(profile, idle.rank)} {_share(idle.mpi, idle.seconds)}"
+    )
+
+
+def _waiting(profile: Profile, waits: Waits) -> Iterator[str]:
+    """How much is waiting for other ranks; the collective and the message that cost most."""
+    total = sum(each.seconds for each in profile.ranks)
+    kinds = {
+        "the last rank of collectives": sum(each.waited or 0.0 for each in waits.collectives),
+        "late senders": sum(each.waited for each in waits.messages if each.kind == "late sender"),
+        "late receivers": sum(each.waited for each in waits.messages if each.kind == "late receiver"),
+    }
+    told = [f"{name} {_share(waited, total)}" for name, waited in kinds.items() if waited > _LEAST * total]
+    if not waits.collectives and not waits.messages:
+        return
+    yield f"waiting for {', '.join(told)}" if told else "no rank waits for another one to speak of"
+    known = [each for each in waits.collectives if each.waited and each.waited > _LEAST * total]
+    if known:
+        yield from _collective(profile, max(known, key=lambda each: each.waited or 0.0))
+    for each in waits.pairs:
+        if each.kind != "collective" and each.seconds > _LEAST * total:
+            yield (
+                f"{each.kind}: {_rank(profile, each.waiting)} waits {_seconds(each.seconds)} for "
+                f"{_rank(profile, each.awaited)} in {each.call}"
+            )
+            break
+
+
+def _collective(profile: Profile, found: CollectiveWait) -> Iterator[str]:
+    """The collective in which ranks wait longest, and for whom."""
+    calls = f"{found.calls} calls" + ("" if found.kept == found.calls else f" ({found.kept} were kept)")
+    waiting = f"{_share(found.waited or 0.0, found.seconds)} of its {_seconds(found.seconds)} is waiting"
+    error = f", moments are known to {_seconds(found.error)}" if found.error else ""
+    yield f"{found.call} of {found.ranks} ranks: {calls}; {waiting}{error}"
+    late = found.late[0]
+    hosts = {profile.hosts[each.rank] for each in found.late if each.times}
+    together = len(found.late) > 1 and len(hosts) == 1 and len(set(profile.hosts.values())) > 1
+    often = f"{_rank(profile, late.rank)} in {_share(late.times, found.calls)} of the calls"
+    node = f"; all late ranks are on {hosts.pop()}" if together else ""
+    yield f"the last one is {often}; others wait {_seconds(late.seconds)} for it{node}"
+
+
+def _regions(profile: Profile) -> Iterator[str]:
+    """The longest regions."""
+    longest = sorted(profile.regions.items(), key=lambda entry: -entry[1].seconds)[:_MOST_REGIONS]
+    parts = [
+        f"{name} {_seconds(each.seconds)}"
+        + (f", efficiency {each.mpi:.0%}" if each.mpi is not None else "")
+        + (f", imbalance {each.imbalance:.0%}" if each.imbalance is not None else "")
+        for name, each in longest
+    ]
+    if parts:
+        yield f"regions: {'; '.join(parts)}"
+
+
+def _rank(profile: Profile, rank: int) -> str:
+    return f"rank {rank} ({profile.hosts.get(rank, 'unknown host')})"
+
+
+def _seconds(seconds: float) -> str:
+    return format_quantity(seconds, "s", 3)
+
+
+def _share(part: float, whole: float) -> str:
+    """A percentage, with a digit more where it is small."""
+    share = part / whole if whole else 0.0
+    return f"{share:.1%}" if 0 < share < 0.0995 else f"{share:.0%}"

@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from cron.series import case_of, counted, direction, label
+from cron.series import case_of, counted, direction, label, parameters
 from cron.verdict import NightVerdict, SeriesVerdict, Verdict
 from npc.catalogue import on_any_nodes
 from npc.figures.chart import Axis, Cell, Chart, Grid, Tick, time_axis
@@ -62,6 +62,7 @@ def over_nights(
     keys = [key for key, nights in found.items() if any(map(_values, nights.values()))]
     for figure in pictures(keys):
         columns = 1 if len(figure.panels) <= _ONE_COLUMN else 2
+        alike = _alike(figure.panels)
         x = time_axis("Night (UTC)", moments.values(), most=9 if columns == 1 else 5)
         many = len(figure.panels) > 2
         rows = -(-len(figure.panels) // columns)
@@ -73,18 +74,17 @@ def over_nights(
                     for key, name in zip(panel, course_names(panel), strict=True)
                 ],
                 panel,
-                x if number % rows == 0 or number == len(figure.panels) else unlabelled, many,
+                x if number % rows == 0 or number == len(figure.panels) else unlabelled, many, alike,
             )
             for number, panel in enumerate(figure.panels, 1)
         ]  # fmt: skip
         path = folder / f"{figure.name}.png"
-        days = [time[:10] for time in times.values()]
-        told = f"{len(days)} nights from {days[0]} to {days[-1]}" if len(days) > 1 else f"1 night, {days[0]}"
+        of_all = "".join(f", {name}={value}" for name, value in alike.items())
         height = 1.2 + max(rows * (1.4 if many else 3.4), 4.6)
         save(
             charts,
             [path],
-            title=f"{figure.title}, {figure.panels[0][0].platform}: {told}",
+            title=f"{figure.title}, {figure.panels[0][0].platform}: {_when(list(times.values()))}{of_all}",
             columns=columns,
             inches=(12.0, height),
             legend="ends",
@@ -110,6 +110,26 @@ def pictures(keys: Iterable[Series]) -> Iterator[Picture]:
             for number, first in enumerate(range(0, len(mine), _MOST_PANELS), 1):
                 some = mine[first : first + _MOST_PANELS]
                 yield Picture(name if number == 1 else f"{name}-{number}", title, some)
+
+
+def _when(times: Sequence[str]) -> str:
+    """How many nights, and their days."""
+    days = list(dict.fromkeys(time[:10] for time in times))
+    told = f"from {days[0]} to {days[-1]}" if len(days) > 1 else f"of {days[0]}"
+    return f"{len(times)} night{'s' * (len(times) > 1)} {told}"
+
+
+def _alike(panels: Sequence[Sequence[Series]]) -> dict[str, str]:
+    """The parameters that all of several panels share: they need not stand above each."""
+    if len(panels) < 2:
+        return {}
+    shared, *others = (parameters(_of_panel(keys)).items() for keys in panels)
+    return dict(pair for pair in shared if all(pair in each for each in others))
+
+
+def _of_panel(keys: Sequence[Series]) -> Series:
+    """The series of a panel, or what those at several numbers of nodes have in common."""
+    return keys[0] if len(keys) == 1 else on_any_nodes(keys[0])
 
 
 def _panel(key: Series) -> tuple[object, ...]:
@@ -161,10 +181,13 @@ def _values(points: Iterable[Point], again: bool = False) -> list[float]:
     return [point.value for point in usable if point.value is not None]
 
 
-def _chart(courses: Sequence[Course], keys: Sequence[Series], x: Axis, many: bool) -> Chart:
-    """A panel: one test at all its numbers of nodes. many: there are many panels, so that each is small."""
+def _chart(
+    courses: Sequence[Course], keys: Sequence[Series], x: Axis, many: bool, alike: Collection[str]
+) -> Chart:
+    """A panel: one test at all its numbers of nodes. many: there are many panels, so that each is small.
+    alike: names of parameters that stand above all of them."""
     key, metric = keys[0], keys[0].metric
-    title = label(key if len(keys) == 1 else on_any_nodes(key)).removeprefix(f"{key.benchmark} ")
+    title = label(_of_panel(keys), alike).removeprefix(f"{key.benchmark} ")
     name = "" if many else metric.replace("_", " ").capitalize()
     y = value_axis(name, courses, METRICS[metric].unit, most=6 if many else 9)
     drawn = [trace for trace, _ in traces(courses, y)]
@@ -208,6 +231,7 @@ def health(points: Sequence[Point], path: Path, topology: Topology | None = None
     hosts = {host for host, _ in relative}
     nodes = in_order(hosts, topology)[:MAX_NODES]
     nights = list(begun(points).items())[-MAX_NIGHTS:]
+    one_a_day = len({time[:10] for _, time in nights}) == len(nights)
     cells = [
         Cell(row, column, math.exp(relative[node, run]), "")
         for row, node in enumerate(nodes)
@@ -219,7 +243,7 @@ def health(points: Sequence[Point], path: Path, topology: Topology | None = None
         title="nodes by nights, beside what is usual of each; grey: not allocated",
         text="",
         rows=tuple(_named(node, topology) for node in nodes),
-        columns=tuple(time[:10] for _, time in nights),
+        columns=tuple(time[:10] if one_a_day else time[5:16].replace("T", " ") for _, time in nights),
         cells=tuple(cells),
     )
     save_grid(grid, path)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
@@ -232,15 +232,22 @@ def case_of(key: Series) -> str:
     return " ".join(filter(None, (key.benchmark, key.case, key.metric)))
 
 
-def label(key: Series) -> str:
-    """A series for people, in the words of `matches`: ``qperf tcp_bw bandwidth 64K``, parameters behind."""
+def label(key: Series, without: Collection[str] = ()) -> str:
+    """A series for people, in the words of `matches`: ``qperf tcp_bw bandwidth 64K``, parameters behind.
+
+    without: names of parameters (and ``nodes``) that are left out.
+    """
     words = [key.benchmark, key.case, key.metric]
     if key.size is not None:
         words.append(format_size(key.size))
-    if key.nodes > 1:
-        words.append(f"nodes={key.nodes}")
-    words += [f"{name}={value}" for name, value in sorted(json.loads(key.params).items())]
+    words += [f"{name}={value}" for name, value in parameters(key).items() if name not in without]
     return " ".join(filter(None, words))
+
+
+def parameters(key: Series) -> dict[str, str]:
+    """Those of a series, by their names, behind its number of nodes if that is not one."""
+    nodes = {"nodes": str(key.nodes)} if key.nodes > 1 else {}
+    return nodes | dict(sorted(json.loads(key.params).items()))
 
 
 def matches(pattern: str, key: Series) -> bool:

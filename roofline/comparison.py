@@ -134,6 +134,8 @@ def draw_sweeps(sweeps: Sequence[Sweep], title: str, paths: Sequence[Path]) -> b
                 panels.append(describe(shown, metric, words, "", axes_of(every), all_of=sweeps))
     few = any(summary.low is None for sweep in sweeps for summary in sweep.points.values())
     words = "median and 95 % interval" + (", or range of fewer than six launches," if few else "")
+    if all(summary.n == 1 for sweep in sweeps for summary in sweep.points.values()):
+        words = "one launch a size,"
     wide, high = INCHES
     save(
         panels,

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from npc.machine.topology import processors
+from npc.validity.rules.cache import last_level_bytes
 
 Number = TypeVar("Number", int, float)
 #: STREAM: size of each array, in sizes of the last-level caches, at least.
@@ -69,13 +70,6 @@ HPL.out      output file name (if any)
 0            number of additional blocking sizes for PTRANS
 40           values of NB
 """
-
-
-def last_level_caches() -> int:
-    """Bytes of this node's last-level caches together; 0 where the kernel does not say."""
-    caches = [cache for cache in processors()["caches"] or [] if cache["size_bytes"]]
-    top = max((cache["level"] for cache in caches), default=0)
-    return sum(cache["size_bytes"] * cache["instances"] for cache in caches if cache["level"] == top)
 
 
 def order_for_caches(caches_bytes: int) -> int:
@@ -153,7 +147,10 @@ def main() -> str | None:
             memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * options.nodes
             n = order_for_memory(memory, share) // options.nb * options.nb
         else:
-            n = -(-order_for_caches(last_level_caches() * options.nodes) // options.nb) * options.nb
+            n = (
+                -(-order_for_caches(last_level_bytes(processors()["caches"]) * options.nodes) // options.nb)
+                * options.nb
+            )
         if n < 1 or options.nb < 1:
             raise ValueError(f"hpcc_n {n}, hpcc_nb {options.nb}: both must be positive")
     except ValueError as error:

@@ -2,9 +2,9 @@
 
 Where a ping-pong is chosen among several, MPI's own comes before others, and the upper row before the lower.
 Seconds of a launch are medians of ``launches.jsonl`` of whole runs with default settings on a virtual machine
-of two cores, where nothing else is said. Most tools run for a set time, so they take as long elsewhere; those
-that do a set amount of work (HPCC, the start of Python's OSU) differ by machine. Waiting for nodes is not in
-here.
+of two cores with a last-level cache of 32 MiB, where nothing else is said. Most tools run for a set time, so
+they take as long elsewhere; those that do a set amount of work (HPCC, the start of Python's OSU) differ by
+machine. Waiting for nodes is not in here.
 """
 
 from __future__ import annotations
@@ -175,7 +175,8 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
     )),
     Benchmark("stream", (
         Step(name="stream", tags=("memory",), commands=("cc",), jobs=1, launches=1, seconds=0.8, nodes=(1,),
-             measures="memory bandwidth of a node", sizes=(("stream_array_size", "4 × last-level caches"),)),
+             measures="memory bandwidth of a node", caches=1.0,
+             sizes=(("stream_array_size", "4 × last-level caches"),)),
     ), (
         Test("*", "bandwidth", "memory", quantity="STREAM", level="MEM"),
     )),

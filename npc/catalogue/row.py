@@ -19,6 +19,8 @@ Sender = Literal["", "client", "server"]
 JOB_S: Final = 4.0
 #: Of each size of a sweep, by default: ``sweep_samples`` of ``benchmarks/npc.xml``.
 SWEEP_SAMPLES: Final = 3
+#: Bytes of last-level cache a core, of the machine that seconds of a launch are of.
+CACHE_A_CORE: Final = 16.8e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,8 @@ class Step:
     sample, all jobs together. swept: launches that are made `SWEEP_SAMPLES` times at most. seconds: of one
     launch. nodes: numbers of nodes that it runs on. measures: in words. sizes: setting and default of its
     messages, arrays or problem. scales: the setting of its nodes, if it has one; on n times as many nodes a
-    launch takes n^growth times as long.
+    launch takes n^growth times as long. caches: its arrays grow with the last-level caches; with n times
+    `CACHE_A_CORE` a launch takes n^caches times as long.
     """
 
     name: str
@@ -80,6 +83,7 @@ class Step:
     swept: int = 0
     scales: str = ""
     growth: float = 0.0
+    caches: float = 0.0
 
     def duration(self, samples: int) -> float:
         """Seconds of all its jobs, one after another."""
@@ -89,17 +93,22 @@ class Step:
         """Launches of that many samples."""
         return self.launches * samples + self.swept * min(samples, SWEEP_SAMPLES)
 
-    def on(self, nodes: int) -> Step:
-        """What it is on a machine of `nodes` nodes: run on all of them as well, if it can."""
+    def on(self, nodes: int, caches: float = 1.0) -> Step:
+        """What it is on a machine of `nodes` nodes: run on all of them as well, if it can.
+
+        caches: last-level cache a core, in `CACHE_A_CORE`. With less than one a launch does not take less:
+        many cores share a memory that a few of them saturate.
+        """
+        alone = replace(self, seconds=self.seconds * max(1.0, caches) ** self.caches)
         if not self.scales or nodes <= self.nodes[0]:
-            return self
+            return alone
         longer = (nodes / self.nodes[0]) ** self.growth
         return replace(
-            self,
+            alone,
             nodes=(self.nodes[0], nodes),
             jobs=2 * self.jobs,
             launches=2 * self.launches,
-            seconds=self.seconds * (1 + longer) / 2,
+            seconds=alone.seconds * (1 + longer) / 2,
         )
 
     def longest_job(self, samples: int) -> float:

@@ -29,6 +29,8 @@ _MANY: Final = 100
 #: Entries of a legend in ordinary size that find room; of more, each is smaller.
 _LEGEND_ROWS: Final = 20
 _LEGEND_POINTS: Final = 9.5
+#: Titles wider than their axes are made smaller, down to this part of their size.
+_LEAST_TITLE: Final = 0.7
 
 #: Where names stand: in a corner of the picture, right of it, below it, along their lines; or at the ends of
 #: lines, and those of marks at the foot of all panels.
@@ -82,8 +84,10 @@ def save(
         else:
             every = figure.subplots(1, len(panels), squeeze=False)[0]
         named: list[tuple[Axes, list[Text]]] = []
+        titles: list[tuple[Axes, Text]] = []
         for axes, chart in zip(every, panels, strict=True):
-            _frame(axes, chart, small=bool(columns) or len(panels) > 1, pad=40 if subtitle or upper else 6)
+            small, pad = bool(columns) or len(panels) > 1, 40 if subtitle or upper else 6
+            titles.append((axes, _frame(axes, chart, small=small, pad=pad)))
             for trace in chart.traces:
                 _trace(axes, trace)
             if upper:
@@ -105,6 +109,8 @@ def save(
         if title:
             figure.suptitle(title, fontsize=14, x=0.01, ha="left")
         _lay_out(figure)
+        for axes, heading in titles:
+            _fit(heading, axes)
         for axes, names in named:
             move_apart(axes, names)
         for axes, chart in zip(every, panels, strict=True):
@@ -138,13 +144,23 @@ def _write(figure: Figure, path: Path) -> None:
     write(path, **({"metadata": {"Date": None}} if form == "svg" else {}))
 
 
-def _frame(axes: Axes, chart: Chart, *, small: bool, pad: float) -> None:
-    """Axes, grid and title."""
+def _fit(heading: Text, axes: Axes) -> None:
+    """Make a title that is wider than its axes smaller; one that is much wider is cut."""
+    ratio = axes.get_window_extent().width / heading.get_window_extent().width
+    if ratio < 1:
+        size, text = float(heading.get_fontsize()), heading.get_text()
+        heading.set_fontsize(max(size * ratio, _LEAST_TITLE * size))
+        if ratio < _LEAST_TITLE:
+            heading.set_text(f"{text[: int(len(text) * ratio / _LEAST_TITLE) - 1]}…")
+
+
+def _frame(axes: Axes, chart: Chart, *, small: bool, pad: float) -> Text:
+    """Axes, grid and title, which is given back."""
     _axis(axes, "x", chart.x)
     _axis(axes, "y", chart.y)
     axes.grid(which="major", color="#DDDDDD", lw=0.7)
     axes.set_axisbelow(True)
-    axes.set_title(chart.title, loc="left", fontsize=12 if small else 17, fontweight="bold", pad=pad)
+    return axes.set_title(chart.title, loc="left", fontsize=12 if small else 17, fontweight="bold", pad=pad)
 
 
 def _axis(axes: Axes, which: Literal["x", "y"], axis: Axis) -> None:

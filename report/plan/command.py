@@ -69,10 +69,13 @@ def plan(goal: str, budget_text: str, platform: str, nodes: int | None, as_json:
 def _machine(name: str, nodes: int | None) -> Machine:
     """What this machine, and the platform's file, say."""
     from npc import catalogue
+    from npc.catalogue.row import CACHE_A_CORE
     from npc.jobs.checkout import checkout, platform_folder, settings
     from npc.machine.interfaces import rdma_ports
     from npc.machine.platform import PLATFORM_FILE, InvalidPlatform, read_platform
     from npc.machine.tools import TOOLS, find
+    from npc.machine.topology import processors
+    from npc.validity.rules.cache import last_level_bytes
     from report.plan.planning import Machine
 
     home = checkout()
@@ -99,6 +102,9 @@ def _machine(name: str, nodes: int | None) -> Machine:
         and not any(os.environ.get(f"NPC_{name.upper()}") for name in step.site)
         and find(step.commands[0]) is None
     }
+    # those of a cluster's nodes cannot be seen from here
+    cpu = processors() if one_machine else {}
+    caches = last_level_bytes(cpu.get("caches")) / (cpu.get("cores") or 1) / CACHE_A_CORE
     named = re.search(r'name="platform_name">([^<]+)<', said)
     return Machine(
         platform=name,
@@ -111,6 +117,7 @@ def _machine(name: str, nodes: int | None) -> Machine:
         queue=_setting("NPC_QUEUE", said),
         account=_setting("NPC_ACCOUNT", said),
         timed="timelimit" in settings(home, folder),
+        caches=caches or 1.0,
     )
 
 

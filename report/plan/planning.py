@@ -55,8 +55,8 @@ class Machine:
 
     platform: as `npc characterise` takes it. name: as its records have it. nodes: there are, or are to be
     measured. one_machine: no scheduler, so both ends of every test are on one node. queue, account: what jobs
-    are to name, empty where nothing. timed: whether jobs have a time limit
-    to set.
+    are to name, empty where nothing. timed: whether jobs have a time limit to set. caches: last-level cache a
+    core, in `npc.catalogue.row.CACHE_A_CORE`; 1 where nobody knows.
     """
 
     platform: str
@@ -69,6 +69,7 @@ class Machine:
     queue: str = ""
     account: str = ""
     timed: bool = False
+    caches: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +162,7 @@ def make_plan(goal: str, machine: Machine, budget_s: float, commands: Collection
     extra = _pairs_s(goal, machine)
 
     def needed(tags: Sequence[str], samples: int) -> float:
-        return chosen.runs * duration(tags, samples, machine.missing, machine.nodes) + extra
+        return chosen.runs * duration(tags, samples, machine) + extra
 
     tags: list[str] = possible[:1]
     if needed(tags, 1) > budget_s:
@@ -181,7 +182,7 @@ def make_plan(goal: str, machine: Machine, budget_s: float, commands: Collection
         machine=machine,
         tags=tuple(tags),
         left_out=tuple(tag for tag in possible if tag not in tags),
-        steps=tuple(steps_of(tags, machine.nodes)),
+        steps=tuple(steps_of(tags, machine)),
         samples=samples,
         runs=chosen.runs,
         seconds=needed(tags, samples),
@@ -193,14 +194,14 @@ def make_plan(goal: str, machine: Machine, budget_s: float, commands: Collection
     )
 
 
-def steps_of(tags: Collection[str], nodes: int = 1) -> list[Step]:
-    """The steps that any of the tags runs on a machine of `nodes` nodes, in the order of the catalogue."""
-    return [step.on(nodes) for step in catalogue.steps(tags)]
+def steps_of(tags: Collection[str], machine: Machine) -> list[Step]:
+    """The steps that any of the tags runs on a machine, in the order of the catalogue."""
+    return [step.on(machine.nodes, machine.caches) for step in catalogue.steps(tags)]
 
 
-def duration(tags: Collection[str], samples: int, missing: Collection[str] = (), nodes: int = 1) -> float:
-    """Seconds of a run; steps that need one of the `missing` commands end at once."""
-    return _seconds(steps_of(tags, nodes), samples, missing)
+def duration(tags: Collection[str], samples: int, machine: Machine) -> float:
+    """Seconds of a run; steps that need a command which is missing end at once."""
+    return _seconds(steps_of(tags, machine), samples, machine.missing)
 
 
 def _seconds(steps: Iterable[Step], samples: int, missing: Collection[str]) -> float:
@@ -216,7 +217,7 @@ def command_lines(machine: Machine, tags: Sequence[str], samples: int) -> tuple[
         words += ["--platform", machine.platform]
         jube += ["--include-path", machine.folder]
     settings = {"samples": str(samples)}
-    steps = [step for step in steps_of(tags, machine.nodes) if not set(step.commands) & machine.missing]
+    steps = [step for step in steps_of(tags, machine) if not set(step.commands) & machine.missing]
     settings |= {
         step.scales: ",".join(map(str, step.nodes)) for step in steps if step.scales and len(step.nodes) > 1
     }
@@ -268,7 +269,7 @@ def _lines(
 def _notes(
     goal: Goal, machine: Machine, samples: int, possible: Sequence[str], tags: Sequence[str]
 ) -> list[str]:
-    found = _general_notes(machine, samples, steps_of(tags), links="network" in tags)
+    found = _general_notes(machine, samples, steps_of(tags, machine), links="network" in tags)
     if "rdma" in goal.tags and machine.rdma is None:
         found.append("Whether there is RDMA cannot be seen from here; with it, add --tag rdma.")
     if goal.runs > 1:
@@ -284,7 +285,7 @@ def _notes(
         )
     left = [tag for tag in possible if tag not in tags]
     if left:
-        more = goal.runs * duration([*tags, left[0]], MIN_SAMPLES, machine.missing, machine.nodes)
+        more = goal.runs * duration([*tags, left[0]], MIN_SAMPLES, machine)
         found.append(
             f"Left out for lack of time: {', '.join(left)}; {left[0]} too takes {format_duration(more)}."
         )

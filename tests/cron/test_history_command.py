@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cron.figures import course, pictures, relative_by_node
+from cron.figures import _alike, _when, course, pictures, relative_by_node
 from cron.variation import variations
 from cron.verdict import SeriesVerdict, Verdict
 from npc.figures.chart import quantity_axis, time_axis
@@ -200,6 +200,18 @@ def test_time_has_dates_and_months_where_there_is_room() -> None:
         ticks = time_axis("", [0, days * day]).ticks
         assert ticks[0].label == label and 3 <= len(ticks) <= most + 1
         assert all(tick.value % day == 0 for tick in ticks)
+
+
+def test_what_all_panels_share_stands_above_them_once() -> None:
+    """A parameter, or the number of nodes where no panel has two."""
+    small = KEY._replace(size=64, params='{"mpi": "mpich", "ranks": "2"}')
+    large, other = small._replace(size=4096), small._replace(case="osu_bw", params='{"mpi": "mpich"}')
+    assert _alike([[small], [large]]) == {"nodes": "2", "mpi": "mpich", "ranks": "2"}
+    assert _alike([[small], [large], [other]]) == {"nodes": "2", "mpi": "mpich"}
+    assert _alike([[small], [large, large._replace(nodes=4)]]) == {"mpi": "mpich"}
+    assert _alike([[small]]) == {}, "its own title says it"
+    assert _when(["2026-11-23T00:00", "2026-11-23T12:00"]) == "2 nights of 2026-11-23"
+    assert _when(["2026-11-22T12:00", "2026-11-23T00:00"]) == "2 nights from 2026-11-22 to 2026-11-23"
 
 
 @pytest.mark.slow

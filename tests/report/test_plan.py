@@ -107,7 +107,7 @@ def test_a_plan_fits_and_leaves_nothing_out_that_would_fit(
     if plan.samples < 6:
         assert len(plan.tags) == 1 and any("no 95 % interval" in note for note in plan.notes)
     for tag in plan.left_out:
-        needed = plan.runs * duration([*plan.tags, tag], 6, nodes=machine.nodes)
+        needed = plan.runs * duration([*plan.tags, tag], 6, machine)
         assert needed > budget - 41  # pairs of nodes take 40 s
     assert "rdma" in plan.tags or "rdma" in plan.left_out or not machine.rdma or goal not in GOALS
 
@@ -125,6 +125,20 @@ def test_what_is_missing_takes_no_time_and_is_said() -> None:
     plan = make_plan("watch", without, 600, COMMANDS)
     assert "Missing here: likwid-bench (npc doctor --missing says how to get them)." in plan.notes
     assert plan.seconds < make_plan("watch", HERE, 600, COMMANDS).seconds or plan.samples > 6
+
+
+def test_stream_takes_longer_where_a_core_has_more_cache() -> None:
+    """Its arrays are four times the last-level caches; the seconds of the table are of 16.8 MB a core."""
+    times = {
+        factor: next(
+            step.duration(6) - step.duration(0)
+            for step in make_plan("accept", dataclasses.replace(HERE, caches=factor), 7200, COMMANDS).steps
+            if step.name == "stream"
+        )
+        for factor in (0.1, 1.0, 9.0)
+    }
+    assert times[0.1] == times[1.0] and times[9.0] == pytest.approx(9 * times[1.0])
+    assert _machine("localhost", None).caches > 0 and _machine("fuchs-csc", None).caches == 1.0
 
 
 def test_programs_that_a_site_has_to_name_take_no_time_until_it_does(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from npc.figures.chart import Chart, quantity_axis
 from npc.figures.labels import spread
-from npc.figures.printed import DPI
+from npc.figures.printed import DPI, save
 from npc.machine.platform import Platform
 from npc.records.record import Record, replace
 from roofline.analyse import analyse
@@ -105,6 +106,21 @@ def test_the_png_is_wide_enough_and_not_blank(tmp_path: Path) -> None:
     painted = {colour for count, colour in colours if count > 200}
     # Each level's own colour (Okabe, Ito) is there, at full strength.
     assert {(0x00, 0x72, 0xB2), (0x56, 0xB4, 0xE9), (0x00, 0x9E, 0x73), (0xE6, 0x9F, 0x00)} <= painted
+
+
+def test_titles_side_by_side_keep_within_their_panels(tmp_path: Path) -> None:
+    """A long one is smaller, a very long one is cut; 12 points are what a short one has."""
+    titles = ["short", "bandwidth of a benchmark with parameters that fill a line", 60 * "very long "]
+    axis = quantity_axis("", [1, 10], "B/s")
+    save([Chart("", title, "", axis, axis, ()) for title in titles], [tmp_path / "a.svg"], columns=2)
+    shown = {
+        "".join(text.itertext()): float(re.findall(r"([\d.]+)px", text.get("style", ""))[0])
+        for text in ElementTree.parse(tmp_path / "a.svg").iter("{http://www.w3.org/2000/svg}text")
+        if "bold" in text.get("style", "") or "700" in text.get("style", "")
+    }
+    short, long, cut = sorted(shown, key=len)
+    assert [short, long] == titles[:2] and titles[2].startswith(cut.removesuffix("…")) and cut[-1] == "…"
+    assert shown[short] == 12 > shown[long] > shown[cut] == pytest.approx(0.7 * 12)
 
 
 def test_the_svg_names_every_ceiling_with_value_and_interval(tmp_path: Path) -> None:

@@ -1,0 +1,332 @@
+#define _GNU_SOURCE
+#include "variables.h"
+
+#include <dlfcn.h>
+#include <fnmatch.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime.h"
+
+/* Not linked with an MPI: see runtime.h. */
+#pragma weak PMPI_T_init_thread
+#pragma weak PMPI_T_pvar_get_num
+#pragma weak PMPI_T_pvar_get_info
+#pragma weak PMPI_T_pvar_session_create
+#pragma weak PMPI_T_pvar_handle_alloc
+#pragma weak PMPI_T_pvar_start
+#pragma weak PMPI_T_pvar_read
+#pragma weak PMPI_Type_get_name
+
+int64_t npc_next_snapshot = INT64_MAX;
+
+/* A variable that is read: of an array (by peer) the sum, of watermarks the extreme. */
+typedef enum { SIGNED, UNSIGNED, SIGNED_LONG, UNSIGNED_LONG, REAL } number;
+typedef struct {
+    MPI_T_pvar_handle handle;
+    number type;
+    int klass, count, column;
+} variable;
+
+enum { TOTALS = 6, LONGEST = 1 << 20 };
+
+static npc_section *table;
+static variable variables[NPC_COLUMNS];
+static int read_variables, known_variables;
+static MPI_T_pvar_session session;
+static void *values; /* of the longest array */
+static int totals_column;
+
+/* ---- the table ---- */
+
+bool npc_chosen(npc_choice *choice, const char *name)
+{
+    char names[NPC_ASKED], ending[NPC_ASKED + 2], *rest = names, *pattern;
+    bool found = false;
+    memcpy(names, choice->asked, sizeof names);
+    for (int i = 0; i < NPC_PATTERNS && (pattern = strsep(&rest, ",")) != NULL; i++) {
+        /* runtime_spc_OMPI_SPC_SEND is known as OMPI_SPC_SEND as well */
+        snprintf(ending, sizeof ending, "*_%s", pattern);
+        if (strcmp(pattern, "all") == 0 || fnmatch(pattern, name, 0) == 0 || fnmatch(ending, name, 0) == 0) {
+            choice->matched |= UINT64_C(1) << i;
+            found = true;
+        }
+    }
+    return found;
+}
+
+static void copy(char *to, size_t room, const char *from)
+{
+    snprintf(to, room, "%s", from == NULL ? "" : from);
+}
+
+int npc_column_find(const char *name)
+{
+    for (uint32_t i = 0; i < table->columns; i++)
+        if (strncmp(table->column[i].name, name, sizeof table->column[i].name - 1) == 0)
+            return (int)i;
+    return -1;
+}
+
+int npc_column_add(const char *name, const char *kind, const char *unit, const char *about)
+{
+    if (table->columns == NPC_COLUMNS) {
+        table->no_room++;
+        return -1;
+    }
+    npc_column *new = &table->column[table->columns];
+    if (npc_column_find(name) < 0)
+        copy(new->name, sizeof new->name, name);
+    else /* MPI_T tells variables by name and class */
+        snprintf(new->name, sizeof new->name, "%.100s (%s)", name, kind);
+    copy(new->kind, sizeof new->kind, kind);
+    copy(new->unit, sizeof new->unit, unit);
+    copy(new->about, sizeof new->about, about);
+    for (uint32_t row = 0; row < NPC_ROWS && row <= table->rows; row++)
+        new->values[row] = NAN;
+    return (int)table->columns++;
+}
+
+void npc_column_set(int column, double value)
+{
+    table->column[column].values[table->rows] = value;
+}
+
+static void drop_every_second(void)
+{
+    table->moving = 1;
+    for (uint32_t row = 0; row < NPC_ROWS / 2; row++) {
+        table->at[row] = table->at[2 * row];
+        for (uint32_t i = 0; i < table->columns; i++)
+            table->column[i].values[row] = table->column[i].values[2 * row];
+    }
+    table->rows = NPC_ROWS / 2;
+    table->period *= 2;
+    table->moving = 0;
+}
+
+/* ---- MPI_T ---- */
+
+/* NULL: a class that is not read. */
+static const char *kind_of(int klass)
+{
+    switch (klass) {
+    case MPI_T_PVAR_CLASS_COUNTER: return "counter";
+    case MPI_T_PVAR_CLASS_AGGREGATE: return "aggregate";
+    case MPI_T_PVAR_CLASS_TIMER: return "timer";
+    case MPI_T_PVAR_CLASS_SIZE: return "size";
+    case MPI_T_PVAR_CLASS_LEVEL: return "level";
+    case MPI_T_PVAR_CLASS_PERCENTAGE: return "percentage";
+    case MPI_T_PVAR_CLASS_HIGHWATERMARK: return "highwatermark";
+    case MPI_T_PVAR_CLASS_LOWWATERMARK: return "lowwatermark";
+    default: return NULL;
+    }
+}
+
+/* By name and size: predefined datatypes are data of the MPI library, which may be loaded after this one. */
+static bool type_of(MPI_Datatype datatype, number *type)
+{
+    char name[MPI_MAX_OBJECT_NAME + 1] = "";
+    int length, bytes;
+    if (PMPI_Type_get_name(datatype, name, &length) != MPI_SUCCESS ||
+        PMPI_Type_size(datatype, &bytes) != MPI_SUCCESS || (bytes != 4 && bytes != 8))
+        return false;
+    if (strcmp(name, "MPI_DOUBLE") == 0)
+        *type = REAL;
+    else if (strncmp(name, "MPI_UNSIGNED", 12) == 0 || strncmp(name, "MPI_UINT", 8) == 0)
+        *type = bytes == 4 ? UNSIGNED : UNSIGNED_LONG;
+    else if (strncmp(name, "MPI_INT", 7) == 0 || strncmp(name, "MPI_LONG", 8) == 0 || strcmp(name, "MPI_COUNT") == 0)
+        *type = bytes == 4 ? SIGNED : SIGNED_LONG;
+    else
+        return false;
+    return true;
+}
+
+/* Open MPI keeps the variables of transports (MTL) that it did not choose, and reads them through a null pointer
+ * (4.1.4 with PSM2's library there, but no such network). It says in `ompi_mtl` whether it chose one. */
+static bool transport_in_use(const char *name)
+{
+    void **chosen;
+    return strncmp(name, "mtl_", 4) != 0 || ((chosen = dlsym(RTLD_DEFAULT, "ompi_mtl")) != NULL && *chosen != NULL);
+}
+
+static const char *unit_of(const char *name, const char *about, int klass, number type)
+{
+    if (klass == MPI_T_PVAR_CLASS_TIMER && type == REAL)
+        return "s"; /* as MPI_Wtime (MPI 4.0, 15.3.7); others say it in their description */
+    return strstr(name, "bytes") || strstr(name, "BYTES") || strstr(about, "umber of bytes") ? "B" : "";
+}
+
+static void add_variable(int index)
+{
+    char name[256] = "", about[512] = "";
+    int name_length = sizeof name, about_length = sizeof about;
+    int verbosity, klass, binding, read_only, continuous, atomic, count = 1;
+    MPI_Datatype datatype;
+    MPI_T_enum enumeration;
+    MPI_T_pvar_handle handle;
+    number type;
+    if (PMPI_T_pvar_get_info(index, name, &name_length, &verbosity, &klass, &datatype, &enumeration, about,
+                             &about_length, &binding, &read_only, &continuous, &atomic) != MPI_SUCCESS) {
+        table->closed++; /* Open MPI's answer for components that it has closed */
+        return;
+    }
+    if (!npc_chosen(&table->mpit, name))
+        return;
+    const char *kind = kind_of(klass);
+    if (kind == NULL || !type_of(datatype, &type)) {
+        table->others++;
+        return;
+    }
+    if (!transport_in_use(name)) {
+        table->closed++;
+        return;
+    }
+    if (binding != MPI_T_BIND_NO_OBJECT && binding != MPI_T_BIND_MPI_COMM) {
+        table->objects++;
+        return;
+    }
+    MPI_Comm world = npc_world();
+    void *object = binding == MPI_T_BIND_MPI_COMM ? &world : NULL;
+    if (PMPI_T_pvar_handle_alloc(session, index, object, &handle, &count) != MPI_SUCCESS || count < 1 ||
+        count > LONGEST || (!continuous && PMPI_T_pvar_start(session, handle) != MPI_SUCCESS)) {
+        table->closed++;
+        return;
+    }
+    static int longest;
+    if (count > longest) {
+        void *more = realloc(values, (size_t)count * sizeof(uint64_t));
+        if (more == NULL)
+            return;
+        values = more;
+        longest = count;
+    }
+    int column = npc_column_add(name, kind, unit_of(name, about, klass, type), about);
+    if (column >= 0)
+        variables[read_variables++] = (variable){handle, type, klass, count, column};
+}
+
+/* Open MPI registers some when a component is opened, long after MPI_Init. */
+static void add_variables(void)
+{
+    int number_of = 0;
+    if (table->mpit.asked[0] == 0 || table->no_mpi_t || PMPI_T_pvar_get_num(&number_of) != MPI_SUCCESS)
+        return;
+    for (; known_variables < number_of; known_variables++)
+        add_variable(known_variables);
+    table->offered = (uint32_t)number_of;
+}
+
+static double number_at(number type, int i)
+{
+    switch (type) {
+    case SIGNED: return ((int32_t *)values)[i];
+    case UNSIGNED: return ((uint32_t *)values)[i];
+    case SIGNED_LONG: return (double)((int64_t *)values)[i];
+    case UNSIGNED_LONG: return (double)((uint64_t *)values)[i];
+    default: return ((double *)values)[i];
+    }
+}
+
+static void read_variable(const variable *each)
+{
+    if (PMPI_T_pvar_read(session, each->handle, values) != MPI_SUCCESS) {
+        npc_column_set(each->column, NAN);
+        return;
+    }
+    double result = number_at(each->type, 0);
+    for (int i = 1; i < each->count; i++) {
+        double value = number_at(each->type, i);
+        if (each->klass == MPI_T_PVAR_CLASS_HIGHWATERMARK || each->klass == MPI_T_PVAR_CLASS_PERCENTAGE)
+            result = fmax(result, value);
+        else if (each->klass == MPI_T_PVAR_CLASS_LOWWATERMARK)
+            result = fmin(result, value);
+        else
+            result += value;
+    }
+    npc_column_set(each->column, result);
+}
+
+/* ---- snapshots ---- */
+
+static void add_totals(void)
+{
+    totals_column = npc_column_add("npc::calls", "counter", "", "calls of MPI");
+    npc_column_add("npc::mpi_seconds", "timer", "s", "time inside MPI");
+    npc_column_add("npc::messages_sent", "counter", "", "point-to-point messages sent");
+    npc_column_add("npc::bytes_sent", "counter", "B", "bytes sent point to point");
+    npc_column_add("npc::messages_received", "counter", "", "point-to-point messages received");
+    npc_column_add("npc::bytes_received", "counter", "B", "bytes received point to point");
+}
+
+static void take(int64_t now, bool whole)
+{
+    double totals[TOTALS];
+    if (table->rows == NPC_ROWS)
+        drop_every_second();
+    add_variables();
+    npc_totals(totals);
+    for (int i = 0; i < TOTALS; i++)
+        npc_column_set(totals_column + i, totals[i]);
+    for (int i = 0; i < read_variables; i++)
+        read_variable(&variables[i]);
+    npc_events_read(table, whole);
+    table->at[table->rows] = now;
+    __atomic_store_n(&table->rows, table->rows + 1, __ATOMIC_RELEASE); /* a row counts once it is whole */
+}
+
+/* One thread at a time: who takes the moment that it is due has the turn. */
+void npc_snapshot(int64_t now)
+{
+    int64_t due = __atomic_exchange_n(&npc_next_snapshot, INT64_MAX, __ATOMIC_ACQUIRE);
+    if (due == INT64_MAX)
+        return;
+    if (now >= due) {
+        take(now, false);
+        int64_t period = (int64_t)(table->period * 1e9);
+        due += (1 + (now - due) / period) * period;
+    }
+    __atomic_store_n(&npc_next_snapshot, due, __ATOMIC_RELEASE);
+}
+
+static void asked_for(npc_choice *choice, const char *variable)
+{
+    copy(choice->asked, sizeof choice->asked, getenv(variable));
+}
+
+void npc_variables_begin(void *section)
+{
+    const char *period = getenv("NPC_SNAPSHOTS");
+    npc_section *new = section;
+    if (table != NULL || (period == NULL && getenv("NPC_MPIT") == NULL && getenv("NPC_SDE") == NULL))
+        return;
+    asked_for(&new->mpit, "NPC_MPIT");
+    asked_for(&new->sde, "NPC_SDE");
+    new->period = period == NULL ? 0 : fmax(0, strtod(period, NULL));
+    table = new;
+    if (table->mpit.asked[0] != 0) {
+        int provided;
+        table->no_mpi_t = (uint32_t)PMPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided);
+        if (!table->no_mpi_t)
+            table->no_mpi_t = (uint32_t)PMPI_T_pvar_session_create(&session);
+    }
+    add_totals();
+    int64_t now = npc_now();
+    take(now, true);
+    __atomic_store_n(&table->version, 1, __ATOMIC_RELEASE);
+    if (table->period > 0)
+        npc_next_snapshot = now + (int64_t)(table->period * 1e9);
+}
+
+void npc_variables_end(void)
+{
+    if (table == NULL || !table->version)
+        return;
+    int64_t due = __atomic_exchange_n(&npc_next_snapshot, INT64_MAX, __ATOMIC_ACQUIRE);
+    if (table->period > 0 && due == INT64_MAX)
+        return; /* MPI_Abort while another thread takes a snapshot */
+    take(npc_now(), true);
+    table = NULL;
+}

@@ -267,8 +267,8 @@ static bool find_libsde(void)
 static int add_columns(const event *each, const char *description, const char *const *endings, int n)
 {
     char name[160], about[224];
-    snprintf(about, sizeof about, "%s%s%s", each->what, description == NULL ? "" : ": ",
-             description == NULL ? "" : description);
+    bool described = description != NULL && strcmp(description, each->name) != 0;
+    snprintf(about, sizeof about, "%s%s%s", each->what, described ? ": " : "", described ? description : "");
     int first = -1;
     for (int i = 0; i < n; i++) {
         snprintf(name, sizeof name, "sde:::%.100s%s", each->name, endings[i]);
@@ -389,24 +389,24 @@ static void read_event(int id, const numbered *number, bool whole)
         read_value(id, number);
 }
 
-void npc_events_read(npc_section *section, bool whole)
+void npc_events_read(npc_table *table, bool whole)
 {
-    if (section->sde.asked[0] == 0)
+    if (table->sde.asked[0] == 0)
         return;
-    section->no_sde = !find_libsde();
-    if (section->no_sde)
+    table->no_sde = !find_libsde();
+    if (table->no_sde)
         return;
     pthread_mutex_lock(&lock);
-    section->untyped = 0;
+    table->untyped = 0;
     int n = tool.count();
     for (int id = 0; id < n && id < EVENTS; id++) {
         numbered *number = &numbers[id];
         const char *name = tool.name(id);
-        if (name == NULL || is_beside(name) || !npc_chosen(&section->sde, name))
+        if (name == NULL || is_beside(name) || !npc_chosen(&table->sde, name))
             continue; /* one that was taken away leaves what is no number */
         if (number->event == NULL && (number->event = find(name)) != NULL)
             number->column = columns_for(number->event, tool.description(id));
-        section->untyped += number->event == NULL || number->event->type == UNKNOWN;
+        table->untyped += number->event == NULL || number->event->type == UNKNOWN;
         if (number->event != NULL && number->column >= 0)
             read_event(id, number, whole);
     }

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "variables.h"
+#include "internal.h"
 
 #include <dlfcn.h>
 #include <fnmatch.h>
@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime.h"
+#include "file.h"
+#include "variables.h"
 
 /* Not linked with an MPI: see runtime.h. */
 #pragma weak PMPI_T_init_thread
@@ -28,11 +29,15 @@ typedef struct {
     MPI_T_pvar_handle handle;
     number type;
     int klass, count, column;
+    double extreme; /* so far: Open MPI sets watermarks back when they are read */
 } variable;
 
 enum { TOTALS = 6, LONGEST = 1 << 20 };
 
-static npc_section *table;
+static npc_table *table;
+static npc_column *columns;
+static npc_section *columns_section;
+static int number_of_columns;
 static variable variables[NPC_COLUMNS];
 static int read_variables, known_variables;
 static MPI_T_pvar_session session;
@@ -64,19 +69,19 @@ static void copy(char *to, size_t room, const char *from)
 
 int npc_column_find(const char *name)
 {
-    for (uint32_t i = 0; i < table->columns; i++)
-        if (strncmp(table->column[i].name, name, sizeof table->column[i].name - 1) == 0)
-            return (int)i;
+    for (int i = 0; i < number_of_columns; i++)
+        if (strncmp(columns[i].name, name, sizeof columns[i].name - 1) == 0)
+            return i;
     return -1;
 }
 
 int npc_column_add(const char *name, const char *kind, const char *unit, const char *about)
 {
-    if (table->columns == NPC_COLUMNS) {
+    if (number_of_columns == NPC_COLUMNS) {
         table->no_room++;
         return -1;
     }
-    npc_column *new = &table->column[table->columns];
+    npc_column *new = &columns[number_of_columns];
     if (npc_column_find(name) < 0)
         copy(new->name, sizeof new->name, name);
     else /* MPI_T tells variables by name and class */
@@ -86,12 +91,13 @@ int npc_column_add(const char *name, const char *kind, const char *unit, const c
     copy(new->about, sizeof new->about, about);
     for (uint32_t row = 0; row < NPC_ROWS && row <= table->rows; row++)
         new->values[row] = NAN;
-    return (int)table->columns++;
+    columns_section->used = (uint64_t)number_of_columns + 1;
+    return number_of_columns++;
 }
 
 void npc_column_set(int column, double value)
 {
-    table->column[column].values[table->rows] = value;
+    columns[column].values[table->rows] = value;
 }
 
 static void drop_every_second(void)
@@ -99,8 +105,8 @@ static void drop_every_second(void)
     table->moving = 1;
     for (uint32_t row = 0; row < NPC_ROWS / 2; row++) {
         table->at[row] = table->at[2 * row];
-        for (uint32_t i = 0; i < table->columns; i++)
-            table->column[i].values[row] = table->column[i].values[2 * row];
+        for (int i = 0; i < number_of_columns; i++)
+            columns[i].values[row] = columns[i].values[2 * row];
     }
     table->rows = NPC_ROWS / 2;
     table->period *= 2;
@@ -152,6 +158,20 @@ static bool transport_in_use(const char *name)
     return strncmp(name, "mtl_", 4) != 0 || ((chosen = dlsym(RTLD_DEFAULT, "ompi_mtl")) != NULL && *chosen != NULL);
 }
 
+/* Open MPI 4 calls all of these sizes. */
+static int class_of(const char *name, int klass)
+{
+    if (klass != MPI_T_PVAR_CLASS_SIZE)
+        return klass;
+    if (strncmp(name, "runtime_spc_", 12) == 0)
+        return strstr(name, "_MAX_") ? MPI_T_PVAR_CLASS_HIGHWATERMARK
+               : strstr(name, "_IN_QUEUE") ? MPI_T_PVAR_CLASS_LEVEL
+                                           : MPI_T_PVAR_CLASS_COUNTER;
+    if (strstr(name, "_monitoring_messages_"))
+        return MPI_T_PVAR_CLASS_COUNTER;
+    return strstr(name, "msgq_length") || strstr(name, "recvq_length") ? MPI_T_PVAR_CLASS_LEVEL : klass;
+}
+
 static const char *unit_of(const char *name, const char *about, int klass, number type)
 {
     if (klass == MPI_T_PVAR_CLASS_TIMER && type == REAL)
@@ -163,36 +183,34 @@ static void add_variable(int index)
 {
     char name[256] = "", about[512] = "";
     int name_length = sizeof name, about_length = sizeof about;
-    int verbosity, klass, binding, read_only, continuous, atomic, count = 1;
+    int verbosity, klass, binding, read_only, continuous, atomic, count = -1;
     MPI_Datatype datatype;
     MPI_T_enum enumeration;
     MPI_T_pvar_handle handle;
     number type;
     if (PMPI_T_pvar_get_info(index, name, &name_length, &verbosity, &klass, &datatype, &enumeration, about,
-                             &about_length, &binding, &read_only, &continuous, &atomic) != MPI_SUCCESS) {
-        table->closed++; /* Open MPI's answer for components that it has closed */
-        return;
-    }
-    if (!npc_chosen(&table->mpit, name))
-        return;
+                             &about_length, &binding, &read_only, &continuous, &atomic) != MPI_SUCCESS ||
+        !npc_chosen(&table->mpit, name))
+        return; /* Open MPI has errors for variables of components that it has closed */
+    klass = class_of(name, klass);
     const char *kind = kind_of(klass);
     if (kind == NULL || !type_of(datatype, &type)) {
         table->others++;
         return;
     }
     if (!transport_in_use(name)) {
-        table->closed++;
+        table->unused++;
         return;
     }
     if (binding != MPI_T_BIND_NO_OBJECT && binding != MPI_T_BIND_MPI_COMM) {
         table->objects++;
         return;
     }
-    MPI_Comm world = npc_world();
+    MPI_Comm world = npc_predefined.world;
     void *object = binding == MPI_T_BIND_MPI_COMM ? &world : NULL;
     if (PMPI_T_pvar_handle_alloc(session, index, object, &handle, &count) != MPI_SUCCESS || count < 1 ||
         count > LONGEST || (!continuous && PMPI_T_pvar_start(session, handle) != MPI_SUCCESS)) {
-        table->closed++;
+        table->off++;
         return;
     }
     static int longest;
@@ -205,7 +223,7 @@ static void add_variable(int index)
     }
     int column = npc_column_add(name, kind, unit_of(name, about, klass, type), about);
     if (column >= 0)
-        variables[read_variables++] = (variable){handle, type, klass, count, column};
+        variables[read_variables++] = (variable){handle, type, klass, count, column, NAN};
 }
 
 /* Open MPI registers some when a component is opened, long after MPI_Init. */
@@ -230,7 +248,7 @@ static double number_at(number type, int i)
     }
 }
 
-static void read_variable(const variable *each)
+static void read_variable(variable *each, bool last)
 {
     if (PMPI_T_pvar_read(session, each->handle, values) != MPI_SUCCESS) {
         npc_column_set(each->column, NAN);
@@ -246,7 +264,11 @@ static void read_variable(const variable *each)
         else
             result += value;
     }
-    npc_column_set(each->column, result);
+    if (each->klass == MPI_T_PVAR_CLASS_HIGHWATERMARK)
+        each->extreme = fmax(each->extreme, result);
+    else if (each->klass == MPI_T_PVAR_CLASS_LOWWATERMARK)
+        each->extreme = fmin(each->extreme, result);
+    npc_column_set(each->column, last && !isnan(each->extreme) ? each->extreme : result);
 }
 
 /* ---- snapshots ---- */
@@ -261,8 +283,10 @@ static void add_totals(void)
     npc_column_add("npc::bytes_received", "counter", "B", "bytes received point to point");
 }
 
-static void take(int64_t now, bool whole)
+/* The last row has watermarks of the whole run, those before it such as they were read. */
+static void take(int64_t now, bool last)
 {
+    bool first = table->rows == 0;
     double totals[TOTALS];
     if (table->rows == NPC_ROWS)
         drop_every_second();
@@ -271,8 +295,8 @@ static void take(int64_t now, bool whole)
     for (int i = 0; i < TOTALS; i++)
         npc_column_set(totals_column + i, totals[i]);
     for (int i = 0; i < read_variables; i++)
-        read_variable(&variables[i]);
-    npc_events_read(table, whole);
+        read_variable(&variables[i], last);
+    npc_events_read(table, first || last);
     table->at[table->rows] = now;
     __atomic_store_n(&table->rows, table->rows + 1, __ATOMIC_RELEASE); /* a row counts once it is whole */
 }
@@ -296,16 +320,21 @@ static void asked_for(npc_choice *choice, const char *variable)
     copy(choice->asked, sizeof choice->asked, getenv(variable));
 }
 
-void npc_variables_begin(void *section)
+void npc_variables_begin(void)
 {
+    void *begin, *rows;
     const char *period = getenv("NPC_SNAPSHOTS");
-    npc_section *new = section;
     if (table != NULL || (period == NULL && getenv("NPC_MPIT") == NULL && getenv("NPC_SDE") == NULL))
         return;
-    asked_for(&new->mpit, "NPC_MPIT");
-    asked_for(&new->sde, "NPC_SDE");
-    new->period = period == NULL ? 0 : fmax(0, strtod(period, NULL));
-    table = new;
+    npc_section *section = npc_new_section(NPC_VARIABLES, 0, sizeof *table, 1, &begin);
+    columns_section = npc_new_section(NPC_SNAPSHOTS, 0, sizeof *columns, NPC_COLUMNS, &rows);
+    if (section == NULL || columns_section == NULL)
+        return;
+    table = begin;
+    columns = rows;
+    asked_for(&table->mpit, "NPC_MPIT");
+    asked_for(&table->sde, "NPC_SDE");
+    table->period = period == NULL ? 0 : fmax(0, strtod(period, NULL));
     if (table->mpit.asked[0] != 0) {
         int provided;
         table->no_mpi_t = (uint32_t)PMPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided);
@@ -314,15 +343,15 @@ void npc_variables_begin(void *section)
     }
     add_totals();
     int64_t now = npc_now();
-    take(now, true);
-    __atomic_store_n(&table->version, 1, __ATOMIC_RELEASE);
+    take(now, false);
+    section->used = 1;
     if (table->period > 0)
         npc_next_snapshot = now + (int64_t)(table->period * 1e9);
 }
 
 void npc_variables_end(void)
 {
-    if (table == NULL || !table->version)
+    if (table == NULL)
         return;
     int64_t due = __atomic_exchange_n(&npc_next_snapshot, INT64_MAX, __ATOMIC_ACQUIRE);
     if (table->period > 0 && due == INT64_MAX)

@@ -1,0 +1,136 @@
+"""The counters of the library over time, as ``library/variables.c`` leaves them in a rank's file.
+
+Performance variables of the running MPI (MPI_T, MPI 4.0 chapter 15.3), software-defined events of the program
+and its libraries (PAPI's libsde), and the profile's own totals (``npc::calls``, …) at each moment.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from observe.mpi.profile import Snapshot, Variable
+
+#: Sizes of library/variables.h.
+COLUMNS: Final = 512
+ROWS: Final = 256
+_ASKED: Final = 512
+
+_TABLE: Final = np.dtype(
+    [
+        ("rows", "<u4"),
+        ("moving", "<u4"),
+        ("period", "<f8"),
+        ("no_mpi_t", "<u4"),
+        ("offered", "<u4"),
+        ("off", "<u4"),
+        ("unused", "<u4"),
+        ("objects", "<u4"),
+        ("others", "<u4"),
+        ("no_room", "<u4"),
+        ("no_sde", "<u4"),
+        ("untyped", "<u4"),
+        ("reserved", "<u4"),
+        ("mpit", f"S{_ASKED}"),
+        ("mpit_matched", "<u8"),
+        ("sde", f"S{_ASKED}"),
+        ("sde_matched", "<u8"),
+        ("at", "<i8", (ROWS,)),
+    ]
+)
+_COLUMN: Final = np.dtype(
+    [
+        ("name", "S128"),
+        ("kind", "S16"),
+        ("unit", "S16"),
+        ("about", "S224"),
+        ("values", "<f8", (ROWS,)),
+    ]
+)
+_NOT_READ: Final = {
+    "off": "are switched off (of Open MPI's SPC, mpi_spc_attach names those that count)",
+    "unused": "are of a network that is not in use",
+    "objects": "belong to windows, files or requests",
+    "others": "are states or of types that are no numbers",
+}
+
+
+class Counters(NamedTuple):
+    """A rank's counters. notes: what was asked for and could not be had, and why."""
+
+    variables: tuple[Variable, ...]
+    snapshots: tuple[Snapshot, ...]
+    notes: tuple[str, ...]
+
+
+def read_counters(table: bytes, columns: bytes) -> Counters:
+    """From the bytes of the sections NPC_VARIABLES and NPC_SNAPSHOTS that are in use.
+
+    Raises ValueError for others than the library writes.
+    """
+    if len(table) != _TABLE.itemsize or len(columns) % _COLUMN.itemsize:
+        raise ValueError("the counters' sections have another form: of another version, or damaged")
+    header = np.frombuffer(table, _TABLE)[0]
+    rows = int(header["rows"])
+    if rows > ROWS:
+        raise ValueError("the counters' sections are damaged")
+    if header["moving"]:
+        return Counters((), (), ("the rank ended while its snapshots were thinned out: they are lost",))
+    read = np.frombuffer(columns, _COLUMN)
+    variables = tuple(
+        Variable(
+            name=_text(each["name"]),
+            kind=_text(each["kind"]),
+            description=_text(each["about"]),
+            unit=_text(each["unit"]),
+        )
+        for each in read
+    )
+    names = [variable.name for variable in variables]
+    snapshots = tuple(
+        Snapshot(
+            at / 1e9, {name: value for name, value in zip(names, row, strict=True) if not math.isnan(value)}
+        )
+        for at, row in zip(header["at"][:rows].tolist(), read["values"][:, :rows].T.tolist(), strict=True)
+    )
+    return Counters(variables, snapshots, tuple(_notes(header)))
+
+
+def _text(field: bytes) -> str:
+    return field.decode("utf-8", errors="replace")
+
+
+def _notes(header: np.void) -> list[str]:
+    """Sentences on what was asked for and is not there."""
+    notes = []
+    if header["no_mpi_t"]:
+        notes.append(f"MPI_T does not start (code {header['no_mpi_t']}): no performance variables")
+    elif header["mpit"]:
+        if header["offered"] == 0:
+            notes.append("this MPI offers no performance variables (npc doctor)")
+        notes += _unmatched(
+            "--mpit", header["mpit"], header["mpit_matched"], "performance variable of this MPI"
+        )
+        for name, why in _NOT_READ.items():
+            if header[name]:
+                notes.append(f"{header[name]} performance variables are not read: they {why}")
+    if header["no_sde"]:
+        notes.append("no software-defined events: no library of the program uses PAPI's libsde")
+    elif header["sde"]:
+        notes += _unmatched("--sde", header["sde"], header["sde_matched"], "software-defined event")
+    if header["untyped"]:
+        notes.append(
+            f"{header['untyped']} software-defined events are of an unknown type: of recorders only the "
+            "number of entries is read, of others nothing"
+        )
+    if header["no_room"]:
+        notes.append(f"{header['no_room']} counters found no place: {COLUMNS} are kept; ask for some by name")
+    return notes
+
+
+def _unmatched(option: str, asked: bytes, matched: int, what: str) -> list[str]:
+    names = _text(asked).split(",")
+    lost = [name for i, name in enumerate(names) if not int(matched) >> i & 1 and name != "all"]
+    return [f"{option} {', '.join(lost)}: there is no such {what}"] if lost else []

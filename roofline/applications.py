@@ -32,6 +32,8 @@ from npc.statistics.medians import Summary, summarise
 _TELLING: Final = frozenset(("flop", "time", "traffic"))
 #: The case of what npc observe saw.
 OBSERVED: Final = "observed"
+#: The part of its time that it saw inside MPI.
+_INSIDE: Final = "inside MPI"
 #: A program that does several tests in one run is placed by this one.
 _MAIN_TEST: Final = "HPL"
 _OTHERS: Final = (
@@ -57,7 +59,7 @@ class Run(NamedTuple):
     network; infinite where nothing was sent, None where that is not known. memory_bandwidth: B/s a node as
     the program itself counts them, None if it does not say. messages: (least bytes of a class, number) of all
     ranks, as far as MPI counted them; ranks: their number, 0 if unknown. night: the records' run, which is a
-    night in a history. caches: as of `Application`.
+    night in a history. caches, inside: as of `Application`.
     """
 
     night: str
@@ -72,6 +74,7 @@ class Run(NamedTuple):
     messages: tuple[tuple[int, float], ...] = ()
     ranks: int = 0
     caches: float = 0.0
+    inside: float | None = None
 
     def times(self, nodes: int) -> Run:
         """What `nodes` such nodes did together."""
@@ -214,6 +217,11 @@ class Application:
     def message_size(self) -> float | None:
         """Mean bytes of the messages that are not empty; None where they were not counted."""
         return math.fsum(size * share for size, share in self.messages) if self.messages else None
+
+    @cached_property
+    def inside(self) -> float | None:
+        """The part of the run that its ranks were inside MPI, waiting included; None if nobody counted."""
+        return _median([run.inside for run in self.runs if run.inside is not None])
 
     @property
     def ranks_a_node(self) -> int:
@@ -367,7 +375,16 @@ def _run(rate: Record, launch: Sequence[Record], whole: bool) -> Run:
         messages=tuple((r.size or 0, r.value or 0.0) for r in counted),
         ranks=int(counted[-1].params.get("ranks", "0")) if counted else 0,
         caches=max((float(r.params.get(CACHED, 0)) for r in launch), default=0.0),
+        inside=inside_mpi(launch),
     )
+
+
+def inside_mpi(launch: Iterable[Record]) -> float | None:
+    """The part of a launch's time inside MPI, as the mean of the ranks; None where it was not counted."""
+    times = [record for record in launch if record.metric == "time" and record.case == OBSERVED]
+    inside = [record.value or 0.0 for record in times if record.params.get("part") == _INSIDE]
+    seconds = [record.value for record in times if _whole(record) and record.value]
+    return inside[0] / seconds[0] if inside and seconds else None
 
 
 def _whole(record: Record) -> bool:

@@ -68,6 +68,7 @@ def _point(application: Application, roofline: Roofline) -> dict[str, Any]:
         "deviation": application.deviation,
         "intensity": application.intensity,
         "memory_intensity": application.memory_intensity,
+        "inside_mpi": application.inside,
         "nights": [
             {"time": night.time, "intensity": night.intensity, "flops": night.flops}
             for night in application.nights

@@ -8,9 +8,9 @@ a kind: messages back to back (OSU bandwidth tests: bandwidth/size), one at a ti
 
 An application's own mix decides which part of which curve counts: n_k operations of kind k and size s_k, one
 after another, take at least Σ n_k·t_k(s_k), so it makes at most Σ n_k / Σ n_k·t_k(s_k) operations a second
-and rank. Which collective it was Open MPI does not tell, only its class: then the sum has a range, from the
-quickest of the class to the slowest. What a collective takes depends on the number of its processes (ibid.),
-so an application is held against the ceilings of the numbers nearest to its own.
+and rank. What a collective takes depends on the number of its processes (ibid.), so each call is held against
+the ceilings of the numbers nearest to that of its communicator. Where only Open MPI counted, which tells no
+collective's name but its class, the sum has a range, from the quickest of the class to the slowest.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from npc import catalogue
 from npc.catalogue.row import Timing
 from npc.records.record import Record
 from npc.records.units import format_quantity
-from roofline.applications import OBSERVED, by_launch, program_of
+from roofline.applications import OBSERVED, by_launch, inside_mpi, program_of
 from roofline.ceilings import measured_curves
 from roofline.result import Caller, Curve, MpiCeiling, Operations, Rate, ranks_text
 
@@ -75,7 +75,7 @@ def find_callers(records: Iterable[Record]) -> list[Caller]:
     ]
     for launch in by_launch(observed):
         mpi = [record for record in launch if record.params.get("layer") == "mpi"]
-        seconds = [record.value for record in launch if record.metric == "time"]
+        seconds = [r.value for r in launch if r.metric == "time" and "part" not in r.params]
         if not mpi or not seconds or not seconds[0]:
             continue
         messages = sum(_value(r) for r in mpi if r.metric == "messages" and r.size is None)
@@ -84,7 +84,8 @@ def find_callers(records: Iterable[Record]) -> list[Caller]:
         traffic = sum(_value(r) for r in mpi if r.metric == "traffic")
         sizes = {r.size: _value(r) for r in mpi if r.metric == "messages" and r.size is not None}
         key = (program_of(mpi[0]), mpi[0].nodes, int(mpi[0].params.get("ranks", "1")))
-        groups[key].append(_Run(seconds[0], messages, traffic, sizes, _calls(launch, key[2])))
+        calls = _calls(launch, key[2])
+        groups[key].append(_Run(seconds[0], messages, traffic, sizes, calls, inside_mpi(launch)))
     return [
         Caller(
             name=name,
@@ -95,38 +96,48 @@ def find_callers(records: Iterable[Record]) -> list[Caller]:
             size=median(run.traffic / run.messages for run in runs),
             by_size=tuple(sorted(runs[-1].by_size.items())),
             calls=runs[-1].calls,
+            inside=median(known) if (known := [r.inside for r in runs if r.inside is not None]) else None,
         )
         for (name, nodes, ranks), runs in sorted(groups.items())
     ]
 
 
 class _Run(NamedTuple):
-    """One observed run: seconds; messages, bytes and messages by size of all ranks; its calls, a rank."""
+    """One observed run: seconds; messages, bytes and messages by size of all ranks; its calls, a rank; the
+    part of its time inside MPI, if that is known."""
 
     seconds: float
     messages: float
     traffic: float
     by_size: dict[int, float]
     calls: tuple[Operations, ...]
+    inside: float | None
 
 
 def _calls(launch: Iterable[Record], ranks: int) -> tuple[Operations, ...]:
     """What the program itself called, messages and collectives, these by their class or, where that was
     counted, by their name (`Test.operation`); nothing if they were not counted."""
-    found: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    found: defaultdict[tuple[str, int], dict[str, float]] = defaultdict(dict)
     for record in launch:
         kind = record.params.get("kind", "")
         if record.params.get("layer") == "mpi collectives":
-            found[kind][record.metric] = _value(record)
+            found[kind, int(record.params.get("communicator", 0))][record.metric] = _value(record)
         elif kind == "user":
-            found[ONE_AT_A_TIME][record.metric] = _value(record)
-    if not found.keys() - {ONE_AT_A_TIME}:
+            found[ONE_AT_A_TIME, 0][record.metric] = _value(record)
+    if not found.keys() - {(ONE_AT_A_TIME, 0)}:
         return ()
     return tuple(
-        Operations(kind, each["messages"] / ranks, each["traffic"] / each["messages"])
-        for kind, each in sorted(found.items())
+        Operations(kind, each["messages"] / ranks, _size(kind, members, each), members)
+        for (kind, members), each in sorted(found.items())
         if each.get("messages")
     )
+
+
+def _size(kind: str, members: int, each: Mapping[str, float]) -> float:
+    """Mean bytes of a call as its test counts them: of all-to-all those for each process
+    (`roofline.models.collectives.OPERATIONS`), where a rank hands over those for all."""
+    size = each["traffic"] / each["messages"]
+    return size / members if kind == "alltoall" and members else size
 
 
 def _value(record: Record) -> float:
@@ -140,10 +151,12 @@ def verdict(caller: Caller, ceilings: Sequence[MpiCeiling]) -> str:
         f"{format_quantity(caller.rate, '1/s', 3)} messages, of {format_quantity(caller.size, 'B', 3)} on "
         "average."
     )
+    if caller.inside is not None:
+        said += f" It is inside MPI for {100 * caller.inside:.3g} % of its time, waiting included."
     fitting = _nearest(caller, ceilings)
     single = [c for c in fitting if c.kind == ONE_AT_A_TIME]
     if caller.calls and single:
-        return f"{said} {_mix(caller, fitting)}"
+        return f"{said} {_mix(caller, ceilings)}"
     allowed = [(rate, c) for c in single if (rate := caller.bound(c)) is not None]
     if not allowed:
         return said + " No latency test over as many nodes was measured, so their least time is not known."
@@ -155,12 +168,12 @@ def verdict(caller: Caller, ceilings: Sequence[MpiCeiling]) -> str:
     )
 
 
-def _nearest(caller: Caller, ceilings: Iterable[MpiCeiling]) -> list[MpiCeiling]:
-    """Of every kind those whose numbers of ranks and nodes are nearest to the application's, by their ratios;
-    within a node or between nodes as it is."""
+def _nearest(caller: Caller, ceilings: Iterable[MpiCeiling], taking_part: int = 0) -> list[MpiCeiling]:
+    """Of every kind those whose numbers of ranks and nodes are nearest to the application's, or to those
+    `taking_part` in a call, by their ratios; within a node or between nodes as it is."""
 
     def distance(ceiling: MpiCeiling) -> tuple[bool, float]:
-        ranks = math.log(ceiling.ranks / caller.ranks) if ceiling.ranks else 0.0
+        ranks = math.log(ceiling.ranks / (taking_part or caller.ranks)) if ceiling.ranks else 0.0
         return not ceiling.ranks, abs(ranks) + abs(math.log(ceiling.nodes / caller.nodes))
 
     fitting = [each for each in ceilings if (each.nodes > 1) == (caller.nodes > 1)]
@@ -177,7 +190,7 @@ def _source(ceiling: MpiCeiling) -> str:
 
 def _mix(caller: Caller, ceilings: Sequence[MpiCeiling]) -> str:
     """The calls that the program made, and their least time: a range where only a class is known."""
-    costs = [_cost(call, ceilings) for call in caller.calls]
+    costs = [_cost(call, _nearest(caller, ceilings, call.ranks)) for call in caller.calls]
     least = sum(cost.least for cost in costs)
     most = None if any(cost.most is None for cost in costs) else sum(cost.most or 0.0 for cost in costs)
     named = [_named(call) for call in caller.calls]
@@ -188,8 +201,14 @@ def _mix(caller: Caller, ceilings: Sequence[MpiCeiling]) -> str:
         f"The program's own calls, a rank: {', '.join(named)}; {format_quantity(caller.call_rate, '1/s', 3)} "
         f"in all. One after another this mix could go at "
     )
-    elsewhere = any(each.kind != ONE_AT_A_TIME and each.ranks != caller.ranks for each in used)
-    note = f" Measured with as many ranks as were nearest to its {caller.ranks}." if elsewhere else ""
+    collective = [(call.ranks or caller.ranks, cost) for call, cost in zip(caller.calls, costs, strict=True)]
+    far = {
+        ranks
+        for ranks, cost in collective
+        if any(each.kind != ONE_AT_A_TIME and each.ranks != ranks for each in cost.sources)
+    }
+    wanted = " and ".join(map(str, sorted(far)))
+    note = f" Measured with as many ranks as were nearest to its {wanted}." if far else ""
     rate, part = format_quantity(made / least, "1/s", 3), 100 * least / caller.seconds
     if most is None:
         return (
@@ -233,4 +252,5 @@ def _cost(call: Operations, ceilings: Sequence[MpiCeiling]) -> _Cost:
 def _named(call: Operations) -> str:
     kind = f"collectives {call.kind}" if call.kind in catalogue.CLASSES else call.kind
     kind = "messages" if call.kind == ONE_AT_A_TIME else kind
-    return f"{call.number:.4g} {kind} of {format_quantity(call.size, 'B', 3)}"
+    among = f" of {call.ranks} ranks" if call.ranks else ""
+    return f"{call.number:.4g} {kind}{among} of {format_quantity(call.size, 'B', 3)}"

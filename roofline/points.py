@@ -156,6 +156,9 @@ def verdict(application: Application, roofline: Roofline) -> str:
         parts.append("How many bytes of memory it moves is not known, so memory may bound it lower.")
     parts += filter(None, [loads_text(application, roofline)])
     parts += _network_text(application, roofline, found)
+    if application.inside is not None:
+        share = f"{100 * application.inside:.3g} %"
+        parts.append(f"Its ranks are inside MPI for {share} of the run, waiting included.")
     if application.note and application.nodes > 1:  # of the network
         parts.append(f"Note: {application.note}.")
     return " ".join(parts)

@@ -143,11 +143,13 @@ def ranks_text(ranks: int, nodes: int) -> str:
 
 
 class Operations(NamedTuple):
-    """Operations of a run, a rank: their kind or class, how many, and their mean bytes."""
+    """Operations of a run, a rank: their kind or class, how many, and their mean bytes. ranks: those that
+    take part in one, 0 where that is not known."""
 
     kind: str
     number: float
     size: float
+    ranks: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +158,8 @@ class Caller:
 
     rate: messages a second and rank. size: mean bytes of a message. by_size: (least bytes of the class,
     messages of all ranks); an entry stands for sizes up to twice its own. calls: its own messages and its
-    collectives, as the program made them; none where collectives were not counted.
+    collectives, as the program made them; none where collectives were not counted. inside: the part of its
+    ranks' time inside MPI, as it was measured; None where it was not.
     """
 
     name: str
@@ -167,6 +170,7 @@ class Caller:
     size: float
     by_size: tuple[tuple[int, float], ...]
     calls: tuple[Operations, ...] = ()
+    inside: float | None = None
 
     @property
     def call_rate(self) -> float:

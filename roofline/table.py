@@ -176,19 +176,25 @@ def applications_table(roofline: Roofline, records: Records = lambda _: ()) -> T
                 count(each.nodes),
                 count(each.ranks) if each.ranks else Cell(""),
                 Cell(_rate(each), records(each), each.flops.median, kind="number"),
-                Cell("" if share is None else f"{100 * share:.4g} %", sort=share or "", kind="number"),
+                _percentage(share),
                 *(
                     Cell("" if x is None else f"{intensity_text(x)} FLOP/byte", sort=x or "", kind="number")
                     for x in (network, each.memory_intensity)
                 ),
+                _percentage(each.inside),
                 count(len(each.nights)),
                 count(len(each.runs)),
             )
         )
     names = (
-        "application", "nodes", "ranks", "FLOP/s", "of peak", "on the network", "of memory", "nights", "runs",
+        "application", "nodes", "ranks", "FLOP/s", "of peak", "on the network", "of memory", "inside MPI",
+        "nights", "runs",
     )  # fmt: skip
     return Table("Applications", names, tuple(rows))
+
+
+def _percentage(share: float | None) -> Cell:
+    return Cell("" if share is None else f"{100 * share:.4g} %", sort=share or "", kind="number")
 
 
 def _with_latency(roofline: Roofline) -> list[Ceiling]:

@@ -15,6 +15,18 @@ import msgspec
 
 #: Schemas of an observation; the first one had no profile.
 SCHEMAS: Final = (1, 2)
+#: Collective calls by the name of their operation (`npc.catalogue.row.Test.operation`).
+_OPERATIONS: Final = (
+    "barrier", "bcast", "gather", "gatherv", "scatter", "scatterv", "allgather", "allgatherv", "alltoall",
+    "alltoallv", "alltoallw", "reduce", "allreduce", "reduce_scatter", "reduce_scatter_block", "scan",
+    "exscan", "neighbor_allgather", "neighbor_allgatherv", "neighbor_alltoall", "neighbor_alltoallv",
+    "neighbor_alltoallw",
+)  # fmt: skip
+_COLLECTIVES: Final = {
+    name: operation
+    for operation in _OPERATIONS
+    for name in (f"MPI_{operation.capitalize()}", f"MPI_I{operation}", f"MPI_{operation.capitalize()}_init")
+}
 
 
 class Made(NamedTuple):
@@ -131,7 +143,8 @@ class Late(NamedTuple):
 class CollectiveWait(NamedTuple):
     """A collective call on the communicators of a name and a size. calls: that were made (of each, not of
     each rank); kept: of these, those whose moments all ranks kept; seconds: spent in it by all ranks; waited:
-    of these for others, None where that cannot be told, for `reason`; error: of the clocks, at most."""
+    of these for others, None where that cannot be told, for `reason`; error: of the clocks, at most, None
+    where they were not compared."""
 
     call: str
     communicator: str
@@ -140,7 +153,7 @@ class CollectiveWait(NamedTuple):
     kept: int
     seconds: float
     waited: float | None
-    error: float
+    error: float | None
     late: tuple[Late, ...]
     reason: str = ""
 
@@ -155,7 +168,7 @@ class MessageWait(NamedTuple):
     kept: int
     seconds: float
     waited: float
-    error: float
+    error: float | None
 
 
 class Wait(NamedTuple):
@@ -182,6 +195,12 @@ class Waits:
     by_rank: Mapping[int, tuple[float, float]]
     left_out: tuple[int, float]
     notes: tuple[str, ...]
+
+    @property
+    def waited(self) -> float:
+        """Seconds of all ranks, as far as they can be told."""
+        known = [each.waited for each in self.collectives if each.waited is not None]
+        return sum(known) + sum(each.waited for each in self.messages)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +271,7 @@ def profile_of(document: Mapping[str, Any]) -> Profile | None:
     if not found:
         return None
     try:
-        return msgspec.convert(found, Profile)
+        return msgspec.convert(found, Profile, str_keys=True)
     except msgspec.ValidationError as error:
         raise ValueError(f"profile: {error}") from None
 
@@ -269,3 +288,9 @@ def read_profile(path: Path) -> Profile | None:
         return profile_of(document)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
+
+
+def operation(call: str) -> str:
+    """The operation of a collective call, as the catalogue names it (``MPI_Iallreduce``: ``allreduce``);
+    empty for other calls."""
+    return _COLLECTIVES.get(call, "")

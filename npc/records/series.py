@@ -44,9 +44,9 @@ RANKS: Final = frozenset(("decomposition", "processes", "ranks", "tasks"))
 _PLACEMENT: Final = ("server_cpus", "client_cpus", "thread_cpus", INTERFACE, "device")
 #: Among them: ``counted``, LIKWID's name of a hardware counter's figure, and ``region`` of its marker API;
 #: ``group`` of IMB's -multi; ``server``, which of several sockperf has; of npc observe the ``kind`` of MPI's
-#: calls, and the ``port`` of a node.
+#: calls, the size of their ``communicator``, and the ``port`` of a node.
 _QUALIFIERS: Final = frozenset((
-    "counted", "direction", "group", "kind", "layer", "level", "part", "percentile", "port",
+    "communicator", "counted", "direction", "group", "kind", "layer", "level", "part", "percentile", "port",
     "precision", "region", "server", "side", "statistic", "validation",
 ))  # fmt: skip
 #: Among them: ``attempt`` of npb --pairs, which measures the worst pairs once more; of the pointer chase

@@ -32,6 +32,7 @@ METRICS: Final[dict[str, Metric]] = {
     "retransmits": Metric("1", "lower"),
     "cpu": Metric("1", "lower"),
     "overlap": Metric("1", "higher"),
+    "efficiency": Metric("1", "higher"),
     "traffic": Metric("B", "neither"),
     "messages": Metric("1", "neither"),
     "clock": Metric("Hz", "neither"),

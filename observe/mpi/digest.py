@@ -17,9 +17,12 @@ from statistics import fmean
 from typing import Any, Final
 
 from npc.machine.fabric import in_order, neighbours
+from npc.records.mpi_profile import operation
 from observe.monitoring import Calls as CollectiveCalls
 from observe.monitoring import Flow
+from observe.mpi.efficiency import efficiency_by_region, efficiency_of, load_of
 from observe.mpi.profile import Calls, RankProfile, Snapshot
+from observe.mpi.waits import waits_of
 
 #: Calls that send a message; a persistent one is sent by MPI_Start.
 SENDS: Final = frozenset((
@@ -27,18 +30,6 @@ SENDS: Final = frozenset((
     "MPI_Sendrecv", "MPI_Sendrecv_replace", "MPI_Isendrecv", "MPI_Isendrecv_replace", "MPI_Start",
     "MPI_Startall",
 ))  # fmt: skip
-#: Collective calls by the name of their operation (`npc.catalogue.row.Test.operation`).
-_OPERATIONS: Final = (
-    "barrier", "bcast", "gather", "gatherv", "scatter", "scatterv", "allgather", "allgatherv", "alltoall",
-    "alltoallv", "alltoallw", "reduce", "allreduce", "reduce_scatter", "reduce_scatter_block", "scan",
-    "exscan", "neighbor_allgather", "neighbor_allgatherv", "neighbor_alltoall", "neighbor_alltoallv",
-    "neighbor_alltoallw",
-)  # fmt: skip
-_COLLECTIVES: Final = {
-    name: operation
-    for operation in _OPERATIONS
-    for name in (f"MPI_{operation.capitalize()}", f"MPI_I{operation}", f"MPI_{operation.capitalize()}_init")
-}
 #: Entries of the matrix of peers, and of the table of calls, at most.
 _MOST_PAIRS: Final = 20_000
 _MOST_CALLS: Final = 5_000
@@ -54,12 +45,17 @@ def digest(profiles: Sequence[RankProfile]) -> dict[str, Any] | None:
         return None
     ordered = sorted(profiles, key=lambda profile: profile.rank)
     first = ordered[0]
+    loads = [load_of(profile) for profile in ordered]
     found = {
         "library": first.library,
         "thread_level": first.thread_level,
         "threads": max(each.threads for each in ordered),
         "profiles": len(ordered),
         "finalized": sum(each.finalized for each in ordered),
+        "ranks": [asdict(load) for load in loads],
+        "efficiency": asdict(efficiency_of(loads)),
+        "regions": {name: asdict(each) for name, each in efficiency_by_region(loads).items()},
+        "waits": asdict(waits_of(ordered)),
         "calls": _calls(ordered),
         "peers": _peers(ordered),
         "variables": _variables(ordered),
@@ -68,12 +64,6 @@ def digest(profiles: Sequence[RankProfile]) -> dict[str, Any] | None:
     }
     shortened: dict[str, Any] = _short(found)
     return shortened
-
-
-def operation(call: str) -> str:
-    """The operation of a collective call, as the catalogue names it (``MPI_Iallreduce``: ``allreduce``);
-    empty for other calls."""
-    return _COLLECTIVES.get(call, "")
 
 
 def flows_of(profiles: Iterable[RankProfile]) -> list[Flow]:

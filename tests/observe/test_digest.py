@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import parsers
-from npc.records.mpi_profile import Calls, Pair, profile_of, read_profile
-from observe.mpi.digest import digest, operation
+from npc.records.mpi_profile import Calls, Pair, operation, profile_of, read_profile
+from observe.mpi.digest import digest
 from observe.mpi.profile import Peer, RankProfile, Snapshot, Variable
 from observe.observation import Observation, read_observation, to_document, to_text
 from tests.made.profiles import Job
@@ -176,3 +176,20 @@ def test_an_observation_of_the_first_schema_still_gives_its_records(tmp_path: Pa
     readings = parsers.parse("observed", json.dumps(document))
     assert {each.status for each in readings} == {"ok"}
     assert profile_of(document) is None
+
+
+def test_the_records_tell_the_time_inside_mpi_the_efficiencies_and_calls_by_name(tmp_path: Path) -> None:
+    """Three of four ranks wait 3 times 1 s for the last one, 2.25 s on average, and compute 3 s; it 6 s."""
+    readings = parsers.parse("observed", to_text(observed(a_job().profiles(), tmp_path)))
+    assert {each.status for each in readings} == {"ok"}
+    told = {(each.metric, *sorted(each.params.items())): each.value for each in readings}
+    ranks = ("ranks", "4")
+    inside = told["time", ("layer", "mpi"), ("part", "inside MPI"), ranks]
+    assert inside == pytest.approx(2.25, rel=1e-3)
+    reducing = told["time", ("kind", "MPI_Allreduce"), ("layer", "mpi"), ("part", "in calls"), ranks]
+    assert reducing == pytest.approx(2.25, rel=1e-3)
+    assert told["efficiency", ("kind", "load balance"), ("layer", "mpi"), ranks] == pytest.approx(3.75 / 6)
+    collective = ("layer", "mpi collectives")
+    assert told["messages", ("communicator", "2"), ("kind", "bcast"), collective, ranks] == 2
+    assert told["traffic", ("communicator", "4"), ("kind", "allreduce"), collective, ranks] == 96
+    assert told["messages", ("kind", "user"), ("layer", "mpi"), ranks] == 10

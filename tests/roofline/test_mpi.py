@@ -64,9 +64,10 @@ def caller_records(
     seconds: float = 10.0,
     ranks: int = 4,
     collectives: dict[str, tuple[int, int]] | None = None,
+    inside: float | None = None,
 ) -> Iterator[Record]:
     """An observed run on two nodes with so many messages of each size class, and so many collective calls of
-    each class and size, one for each rank."""
+    each class (or name and size of communicator) and size, one for each rank; inside MPI for that long."""
 
     def record(metric: str, value: float, size: int | None = None, **params: str) -> Record:
         return Record(
@@ -81,8 +82,12 @@ def caller_records(
     yield record("traffic", sum(size * count for size, count in sizes.items()), kind="user", **mpi)
     for size, count in sizes.items():
         yield record("messages", count, size, kind="by size", **mpi)
-    for kind, (count, size) in (collectives or {}).items():
+    if inside is not None:
+        yield record("time", inside, part="inside MPI", **mpi)
+    for name, (count, size) in (collectives or {}).items():
+        kind, _, members = name.partition(" of ")
         calls = {"layer": "mpi collectives", "ranks": str(ranks), "kind": kind}
+        calls |= {"communicator": members} if members else {}
         yield record("messages", count, **calls)
         yield record("traffic", count * size, **calls)
 
@@ -132,6 +137,26 @@ def test_where_only_the_class_of_a_collective_is_known_its_cost_is_a_range() -> 
     tests = "osu_allgather, 4 ranks on 2 nodes; osu_alltoall, 4 ranks on 2 nodes; osu_latency, 2 ranks"
     assert f"could go at 132 k/s to 357 k/s ({tests} on 2 nodes), by which" in words
     assert words.endswith("it needs 0.0014 to 0.0038 % of the run time if nothing overlaps.")
+
+
+def test_each_call_is_held_against_tests_with_as_many_ranks_as_its_communicator_has() -> None:
+    """An all-reduce takes 5 µs with 4 ranks, 40 µs with 256. A rank of 128 calls it 100 times among 4, 10
+    times among all; an all-to-all of 16 ranks hands over 16 times the 8 B that its test counts: 9 µs. In all
+    500 + 400 + 90 µs and 10 messages of 2 µs, of 10 s."""
+    measured = [
+        *latency(8, 2e-6), *latency(8, 5e-6, "osu_allreduce"), *latency(8, 40e-6, "osu_allreduce", ranks=256),
+        *latency(8, 9e-6, "osu_alltoall", ranks=16), *latency(1024, 1e-3, "osu_alltoall", ranks=16),
+    ]  # fmt: skip
+    calls = {
+        "allreduce of 4": (128 * 100, 8), "allreduce of 128": (128 * 10, 8), "alltoall of 16": (1280, 128),
+    }  # fmt: skip
+    (caller,) = find_callers(caller_records({8: 1280}, ranks=128, collectives=calls, inside=2.5))
+    words = verdict(caller, mpi_ceilings(measured))
+    assert "It is inside MPI for 25 % of its time, waiting included." in words
+    for call in ("100 allreduce of 4 ranks", "10 allreduce of 128 ranks", "10 alltoall of 16 ranks"):
+        assert f"{call} of 8 B" in words
+    assert "it needs 0.0101 % of the run time" in words
+    assert words.endswith("Measured with as many ranks as were nearest to its 128.")
 
 
 def test_collectives_of_more_ranks_are_ceilings_of_their_own_and_the_nearest_counts() -> None:

@@ -8,6 +8,7 @@ watch the processes) take its outcome from `Trial`.
 from __future__ import annotations
 
 import ipaddress
+import json
 import os
 import re
 import sys
@@ -47,11 +48,19 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What was tried out. ranks: the size that two started ranks each saw, or why there is none."""
+    """What was tried out. ranks: the size that two started ranks each saw, or why there is none; the first of
+    them printed `npc.machine.mpi_variables.offered` as well."""
 
     busy: tuple[Busy, ...]
     ranks: str
     mpi_output: str = ""
+
+    @property
+    def mpi_variables(self) -> dict[str, Any] | None:
+        """What the MPI library offers by MPI_T; None if that is not known."""
+        found = re.search(r"^variables: ({.*})$", self.mpi_output, re.MULTILINE)
+        variables: dict[str, Any] | None = json.loads(found[1]) if found else None
+        return variables
 
 
 #: Yields what is seen, where something is wrong.
@@ -85,7 +94,12 @@ def start_two_ranks() -> tuple[str, str]:
     if mpirun is None:
         return "no mpirun", ""
     # One write each, or the launcher mixes the lines of the ranks.
-    program = "import os; from mpi4py import MPI; os.write(1, b'ranks: %d\\n' % MPI.COMM_WORLD.Get_size())"
+    program = (
+        "import json, os; from mpi4py import MPI; from npc.machine.mpi_variables import offered; "
+        "own = MPI.COMM_WORLD.Get_rank() == 0 and offered(); "
+        "said = 'variables: ' + json.dumps(own) + '\\n' if own else ''; "
+        "os.write(1, ('ranks: %d\\n' % MPI.COMM_WORLD.Get_size() + said).encode())"
+    )
     environ = {
         **os.environ,
         "PATH": search_path(),
@@ -138,6 +152,23 @@ def mpi_fails(environment: Environment, trial: Trial) -> Iterator[str]:
     if trial.ranks not in ("1", "2", "no mpirun"):
         last = [line.strip() for line in trial.mpi_output.splitlines() if line.strip(" -")][-3:]
         yield f"two ranks did not start: {trial.ranks}" + (f" ({'; '.join(last)})" if last else "")
+
+
+@check(
+    "note",
+    "npc observe --mpit reads them; SPC tells unexpected and out-of-sequence messages, which MPI alone knows",
+    "for more, build MPI with them: Open MPI's configure --enable-spc, MPICH's --enable-mpit-pvars=all",
+)
+def mpi_variables(environment: Environment, trial: Trial) -> Iterator[str]:
+    """The counters that MPI keeps of itself: most builds have few."""
+    offered = trial.mpi_variables
+    if offered is not None:
+        said = environment["mpi"]["library"] or "MPI"
+        library = re.sub(r"(\d+(\.\d+)+).*", r"\1", said, flags=re.DOTALL)
+        classes = ", ".join(f"{count} {name}" for name, count in sorted(offered["classes"].items()))
+        number = f"{sum(offered['classes'].values())} performance variables ({classes})"
+        without = "" if "Open MPI" not in library else " with SPC" if offered["spc"] else " without SPC"
+        yield f"{library}{without} has {number if classes else 'no performance variables'}"
 
 
 @check(

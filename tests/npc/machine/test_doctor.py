@@ -20,6 +20,7 @@ from npc.machine import tools
 from npc.machine.diagnosis import missing_for_main_job, remedies
 from npc.machine.environment import collect_environment
 from npc.machine.load import Busy
+from npc.machine.mpi_variables import CLASSES
 from npc.machine.preflight import Trial, preflight, start_two_ranks
 from npc.machine.tools import TOOLS, Found, Need, Site, find_all, look_up, named, run_bounded, ways_to_get
 
@@ -103,8 +104,12 @@ def test_missing_says_nothing_where_nothing_is_missing() -> None:
     assert (shown.returncode, shown.stdout) == (0, "")
 
 
-def test_two_ranks_find_each_other_here() -> None:
-    assert start_two_ranks()[0] == "2"
+def test_two_ranks_find_each_other_here_and_tell_of_their_mpi() -> None:
+    ranks, output = start_two_ranks()
+    assert ranks == "2"
+    offered = Trial((), ranks, output).mpi_variables
+    assert offered is not None
+    assert set(offered["classes"]) <= set(CLASSES)
 
 
 # --- the table of tools --------------------------------------------------------------------------------
@@ -351,6 +356,28 @@ def test_ranks_that_do_not_start_are_an_error_with_the_launcher_s_words(sound: d
 
 def test_a_missing_launcher_is_no_finding_because_it_is_a_missing_tool(sound: dict[str, Any]) -> None:
     assert preflight(sound, Trial((), "no mpirun")) == []
+
+
+@pytest.mark.parametrize(
+    ("library", "offered", "seen"),
+    [
+        ("Open MPI v4.1.4, package: Debian OpenMPI, 2022", {"classes": {"size": 3, "counter": 15}, "spc": 0},
+         "Open MPI v4.1.4 without SPC has 18 performance variables (15 counter, 3 size)"),
+        ("Open MPI v4.1.4, package: own", {"classes": {"size": 111}, "spc": 108},
+         "Open MPI v4.1.4 with SPC has 111 performance variables (111 size)"),
+        ("MPICH Version: 4.0.2 MPICH Release date: Thu", {"classes": {}, "spc": 0},
+         "MPICH Version: 4.0.2 has no performance variables"),
+    ],
+)  # fmt: skip
+def test_the_counters_of_mpi_are_told(
+    sound: dict[str, Any], library: str, offered: dict[str, Any], seen: str
+) -> None:
+    environment = copy.deepcopy(sound)
+    environment["mpi"]["library"] = library
+    (finding,) = preflight(
+        environment, Trial((), "2", f"ranks: 2\nranks: 2\nvariables: {json.dumps(offered)}\n")
+    )
+    assert (finding.name, finding.level, finding.seen) == ("mpi_variables", "note", seen)
 
 
 def test_errors_come_first(sound: dict[str, Any]) -> None:

@@ -102,19 +102,21 @@ def _imbalance(loads: Sequence[float]) -> float | None:
     return max(loads) / mean - 1 if mean else None
 
 
-def efficiency_by_region(loads: Sequence[Rank]) -> dict[str, Efficiency]:
-    """Those of each region, of the ranks that were in it; of threads beside the one that calls MPI nothing is
+def in_region(loads: Sequence[Rank], name: str) -> list[Rank]:
+    """The ranks that were in a region, as if it were the run. Of threads that do not call MPI nothing is
     known there."""
-    found = {}
-    for name in dict.fromkeys(name for load in loads for name in load.regions):
-        within = [
-            Rank(rank=load.rank, host=load.host, seconds=seconds, mpi=mpi)
-            for load in loads
-            if name in load.regions
-            for seconds, mpi in [load.regions[name]]
-        ]
-        found[name] = efficiency_of(within)
-    return found
+    return [
+        Rank(rank=load.rank, host=load.host, seconds=seconds, mpi=mpi)
+        for load in loads
+        if name in load.regions
+        for seconds, mpi in [load.regions[name]]
+    ]
+
+
+def efficiency_by_region(loads: Sequence[Rank]) -> dict[str, Efficiency]:
+    """Those of each region."""
+    names = dict.fromkeys(name for load in loads for name in load.regions)
+    return {name: efficiency_of(in_region(loads, name)) for name in names}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

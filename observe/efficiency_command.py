@@ -1,0 +1,107 @@
+"""``npc efficiency``: POP's efficiencies of observed runs, and how they scale, as table and picture."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from npc.parameters import PathParameter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command()
+@click.argument("folders", nargs=-1, required=True, type=PathParameter(exists=True))
+@click.option(
+    "--strong/--weak", "strong", default=True, show_default=True,
+    help="Whether all runs did the same work, or each CPU as much as in the reference.",
+)  # fmt: skip
+@click.option(
+    "--region", default="", metavar="NAME", help="Of this region (MPI_Pcontrol) instead of the run."
+)
+@click.option(
+    "--gpu", "gpu_file", type=PathParameter(exists=True, dir_okay=False), metavar="CSV",
+    help="Efficiencies of the GPU by rank, for the load imbalance: columns rank, sm_efficiency, "
+    "warp_execution_efficiency (percentages). For one run.",
+)  # fmt: skip
+@click.option(
+    "--output", type=PathParameter(file_okay=False), metavar="DIR",
+    help="Folder of the pictures; by default the run's, or here if there are several.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print the numbers as JSON instead of the table.")
+def efficiency(
+    folders: tuple[Path, ...],
+    strong: bool,
+    region: str,
+    gpu_file: Path | None,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """How well the runs in FOLDERS, made by npc observe, used their CPUs, and how they scale.
+
+    Parallel efficiency = load balance × communication efficiency (× OpenMP's); global efficiency = parallel
+    efficiency × computation scaling against the run with the fewest CPUs. Writes efficiency.png and .svg.
+
+    Exit code: 0; 1 if no run has a profile; 2 for bad arguments or what cannot be read or written.
+    """
+    import json
+    from pathlib import Path
+
+    from npc.figures.printed import save
+    from npc.files import replacing
+    from observe.mpi.runs import NoProfile, chart_of, format_runs, read_runs, to_document
+
+    if gpu_file and len(folders) > 1:
+        raise click.UsageError("--gpu is for one run: name one folder")
+    try:
+        gpu = _gpu_efficiencies(gpu_file) if gpu_file else None
+        runs = read_runs(folders, not strong, region, gpu)
+    except NoProfile as error:
+        click.echo(f"npc efficiency: {error}", err=True)
+        sys.exit(1)
+    except KeyError as error:
+        raise click.UsageError(f"{gpu_file}: it has no rank {error}") from None
+    except (OSError, ValueError) as error:
+        raise click.UsageError(str(error)) from None
+    if as_json:
+        click.echo(json.dumps(to_document(runs, not strong), indent=1))
+    else:
+        click.echo(format_runs(runs, not strong) + "\n")
+    folder = output or (folders[0] if len(folders) == 1 and folders[0].is_dir() else Path())
+    paths = [folder / "efficiency.png", folder / "efficiency.svg"]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with replacing(paths[0]) as png, replacing(paths[1]) as svg:
+            save([chart_of(runs, not strong)], [png, svg], legend="below")
+    except OSError as error:
+        raise click.UsageError(
+            f"cannot write to {folder}: {error.strerror}; choose one by --output"
+        ) from None
+    for path in paths:
+        click.echo(path, err=as_json)
+
+
+def _gpu_efficiencies(path: Path) -> dict[int, float]:
+    """Eq. 4.3 for each rank. Raises OSError, ValueError."""
+    import csv
+
+    found = {}
+    with path.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            try:
+                busy, active = (
+                    float(row[name].strip().rstrip("%")) / 100
+                    for name in ("sm_efficiency", "warp_execution_efficiency")
+                )
+                rank = int(row["rank"])
+            except (AttributeError, KeyError, TypeError, ValueError):
+                raise ValueError(
+                    f"{path}: expected columns rank, sm_efficiency, warp_execution_efficiency, found {row}"
+                ) from None
+            if not (0 < busy <= 1 and 0 < active <= 1):
+                raise ValueError(f"{path}: rank {rank}: efficiencies are percentages above 0, up to 100")
+            found[rank] = busy * active
+    return found

@@ -102,7 +102,8 @@ def _waiting(profile: Profile, waits: Waits) -> Iterator[str]:
 
 def _collective(profile: Profile, found: CollectiveWait) -> Iterator[str]:
     """The collective in which ranks wait longest, and for whom."""
-    calls = f"{found.calls} calls" + ("" if found.kept == found.calls else f" ({found.kept} were kept)")
+    calls = f"{found.calls} call{'s' * (found.calls != 1)}"
+    calls += "" if found.kept == found.calls else f" ({found.kept} were kept)"
     waiting = f"{_share(found.waited or 0.0, found.seconds)} of its {_seconds(found.seconds)} is waiting"
     error = f", moments are known to {_seconds(found.error)}" if found.error else ""
     yield f"{found.call} of {found.ranks} ranks: {calls}; {waiting}{error}"

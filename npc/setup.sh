@@ -168,9 +168,9 @@ if can_apt; then
         is_there "$signs" || echo "$package"
     done | sort -u)
     extra=${NPC_APT_EXTRA-}
-    # the Slurm cluster that tests run on; benchmarks that only a tag asks for; a second MPI; a source with a
-    # configure script; the guest with RDMA; a browser; man pages as text; a program that counts by PAPI
-    [ $level != tests ] || extra="$extra munge slurm-wlm iproute2 nuttcp netpipe-openmpi mpich autoconf qemu-system-x86 busybox-static chromium groff-base libpapi-dev"
+    # the Slurm cluster that tests run on; benchmarks that only a tag asks for; a second MPI; Fortran; a source with
+    # a configure script; the guest with RDMA; a browser; man pages as text; a program that counts by PAPI
+    [ $level != tests ] || extra="$extra munge slurm-wlm iproute2 nuttcp netpipe-openmpi mpich libmpich-dev gfortran autoconf qemu-system-x86 busybox-static chromium groff-base libpapi-dev"
     for package in $extra; do
         dpkg-query -W -f '${Status}' "$package" 2> /dev/null | grep -q 'ok installed' \
             || missing="$missing $package"

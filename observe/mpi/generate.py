@@ -1,0 +1,394 @@
+"""Wrappers around the calls of MPI, in C, from the table `calls.toml`.
+
+Each call gets two functions, MPI_X and PMPI_X, that go on to the next library's function of the same name and
+tell the runtime (library/runtime.h) what its arguments mean. PMPI_X is there because Open MPI's three Fortran
+interfaces call it for everything, as do profiling libraries that stand in front; whichever is called first
+counts, what it calls within does not. So Fortran needs no wrappers of its own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+TABLE: Final = Path(__file__).with_name("calls.toml")
+
+#: Functions of MPI that wrappers, roles.c and runtime.h's inline functions call themselves.
+ASKED: Final = (
+    "Cart_shift",
+    "Cartdim_get",
+    "Comm_rank",
+    "Comm_size",
+    "Comm_test_inter",
+    "Dist_graph_neighbors_count",
+    "Graph_neighbors_count",
+    "Query_thread",
+    "Topo_test",
+    "Type_size",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One function. counted: the name it is counted under; form: as in the table; args: names → types."""
+
+    name: str
+    counted: str
+    form: str
+    args: Mapping[str, str]
+    roles: Mapping[str, str]
+
+    def does(self, what: str) -> bool:
+        return what in self.roles.get("does", "").split()
+
+
+def read_calls(table: Path = TABLE) -> list[Call]:
+    """All calls of the table in all their forms, by name."""
+    toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    sections = toml.loads(table.read_text(encoding="utf-8"))
+    groups: dict[str, str] = sections.pop("groups")
+    types = {name: of_type for of_type, names in sections.pop("types").items() for name in names.split()}
+    calls: list[Call] = []
+    for section, rows in sections.items():
+        for names, row in rows.items():
+            words = " ".join(groups.get(word, word) for word in row["args"].split()).split()
+            forms = row.get("forms", "plain I init" if section == "collective" else "plain").split()
+            roles = {key: text for key, text in row.items() if key not in ("args", "forms")}
+            if section == "collective":
+                roles["does"] = "collective"
+            for name in names.split():
+                for form in forms:
+                    for formed, args in _forms(name, form, words, with_info=section == "collective"):
+                        calls += _sizes(formed, form, args, types, roles)
+    return sorted(calls, key=lambda call: call.name)
+
+
+def _forms(name: str, form: str, args: list[str], *, with_info: bool) -> Iterator[tuple[str, list[str]]]:
+    """Names and arguments of a form of a call (two of a split one)."""
+    asking = [arg for arg in args if arg != "status"]
+    if form == "plain":
+        yield name, args
+    elif form == "init":
+        yield f"{name}_init", [*asking, *(["info"] if with_info else []), "request"]
+    elif form == "split":
+        yield f"{name}_begin", [arg for arg in asking if arg != "flag"]
+        yield f"{name}_end", [arg for arg in args if arg in ("fh", "buf", "sendbuf", "status")]
+    else:
+        stem = re.match(r"MPI_(File_|Comm_)?", name)
+        assert stem is not None
+        rest = name[stem.end() :]
+        first = form if stem[0] == "MPI_" else form.lower()
+        yield f"{stem[0]}{first}{rest[0].lower()}{rest[1:]}", [*asking, "request"]
+
+
+def _sizes(
+    name: str, form: str, args: list[str], types: Mapping[str, str], roles: Mapping[str, str]
+) -> Iterator[Call]:
+    """A call with int counts and, where it has counts, with large ones."""
+    of_type = {arg: types.get(arg, "int") for arg in args}
+    large = any(re.search(r"\b(Count|Displ)\b", text) for text in of_type.values())
+    for end, count, displacement in (("", "int", "int"), ("_c", "MPI_Count", "MPI_Aint"))[: 1 + large]:
+        sized = {
+            arg: re.sub(r"\bDispl\b", displacement, re.sub(r"\bCount\b", count, text))
+            for arg, text in of_type.items()
+        }
+        yield Call(name=name + end, counted=name, form=form, args=sized, roles=roles)
+
+
+def sources(declared: Collection[str]) -> dict[str, str]:
+    """calls.h and wrappers.c for an MPI whose mpi.h declares these functions."""
+    calls = [call for call in read_calls() if call.name in declared]
+    counted = sorted({call.counted for call in calls})
+    weak = "".join(f"#pragma weak PMPI_{name}\n" for name in ASKED)
+    ids = "".join(f"    NPC_{name},\n" for name in counted)
+    texts = "".join(f'    "{name}",\n' for name in counted)
+    return {
+        "calls.h": f"{_GENERATED}{weak}\nenum npc_call {{\n{ids}    NPC_CALLS\n}};\n"
+        "extern const char *const npc_call_names[] __attribute__((visibility(\"hidden\")));\n",
+        "wrappers.c": f'{_GENERATED}#include "roles.h"\n#include <stdarg.h>\n\n'
+        f"const char *const npc_call_names[] = {{\n{texts}}};\n\n" + "\n".join(map(_wrapper, calls)),
+    }  # fmt: skip
+
+
+_GENERATED: Final = "/* Made by observe/mpi/generate.py from calls.toml. */\n"
+
+
+def _wrapper(call: Call) -> str:
+    """The wrapper of a call, and its two names for the linker."""
+    name = call.name
+    declared = [_declared(of_type, arg) for arg, of_type in call.args.items()]
+    passed = ", ".join(call.args)
+    lines = _VARIADIC if call.does("pcontrol") else _body(call, f"call({passed})")
+    if call.does("pcontrol"):  # what follows the level cannot be passed on but as one pointer
+        declared, passed = ["int level", "const void *region"], "level, region"
+    entries = "".join(
+        _entry(call, prefix, declared, ", ".join(filter(None, (str(profiled), passed))))
+        for profiled, prefix in enumerate(("", "P"))
+    )
+    types = "int, ..." if call.does("pcontrol") else ", ".join(call.args.values()) or "void"
+    return (
+        f"typedef int npc_type_{name}({types});\n"
+        f"static int npc_wrap_{name}({', '.join(['int profiled', *declared])})\n"
+        "{\n    static void *next[2];\n"
+        f'    npc_type_{name} *call = (npc_type_{name} *)npc_next(&next[profiled], &"P{name}"[!profiled]);\n'
+        + "".join(f"    {line}\n" for line in lines)
+        + "}\n"
+        + entries
+    )
+
+
+def _entry(call: Call, prefix: str, declared: list[str], passed: str) -> str:
+    """MPI_X or PMPI_X; its name in C is another one, so that it need not agree with mpi.h about const."""
+    function, body = f"npc_{prefix}{call.name}", [f"return npc_wrap_{call.name}({passed});"]
+    if call.does("pcontrol"):
+        declared, body = ["int level", "..."], [*_REGION, *body]
+    signature = f"int {function}({', '.join(declared) or 'void'})"
+    return (
+        f'{signature} __asm__("{prefix}{call.name}") __attribute__((visibility("default")));\n'
+        f"{signature}\n{{\n" + "".join(f"    {line}\n" for line in body) + "}\n"
+    )
+
+
+def _declared(of_type: str, name: str) -> str:
+    return f"{of_type}{'' if of_type.endswith('*') else ' '}{name}"
+
+
+_REGION: Final = [
+    "va_list rest;",
+    "va_start(rest, level);",
+    "const void *region = va_arg(rest, void *);",
+    "va_end(rest);",
+]
+_VARIADIC: Final = ["npc_pcontrol(level, region);", "return call(level, region);"]
+
+
+def _body(call: Call, going_on: str) -> list[str]:
+    """What a wrapper does, line by line."""
+    if call.does("initialise"):
+        return [
+            f"int code = {going_on}, level = MPI_THREAD_SINGLE;",
+            "if (code == MPI_SUCCESS) {",
+            "    PMPI_Query_thread(&level);",
+            "    npc_initialized(level);",
+            "}",
+            "return code;",
+        ]
+    if call.does("finalise"):
+        return ["npc_finalizing();", f"return {going_on};"]
+    if call.does("abort"):
+        return ["if (npc_aborting)", "    npc_aborting();", f"return {going_on};"]
+    return [
+        *_places(call),
+        f"npc_thread *self = npc_enter(NPC_{call.counted});",
+        *_before(call),
+        f"int code = {going_on};",
+        "if (npc_leave(self, code)) {",
+        *(f"    {line}" for line in _told(call)),
+        "}",
+        "return code;",
+    ]
+
+
+def _completes(call: Call) -> bool:
+    """Whether the bytes of what it receives are in its status."""
+    return "status" in call.args and (
+        call.does("complete") or call.does("match") or any(key in call.roles for key in ("receive", "read"))
+    )
+
+
+def _places(call: Call) -> list[str]:
+    """For a status that the program does not want, and for a request as it is before it ends."""
+    single = call.does("complete") and "request" in call.args
+    return [*(["MPI_Status own;"] * _completes(call)), *(["MPI_Request was = *request;"] * single)]
+
+
+def _before(call: Call) -> list[str]:
+    lines = []
+    if _completes(call):
+        lines.append("status = npc_status(self, status, &own);")
+    if call.does("complete") and "incount" in call.args:
+        lines.append("const MPI_Request *was = npc_requests(self, incount, array_of_requests);")
+        if "array_of_statuses" in call.args:
+            lines.append("array_of_statuses = npc_statuses(self, incount, array_of_statuses);")
+    for what, told in _ENDING.items():
+        if call.does(what):
+            lines.append(told)
+    return lines
+
+
+#: Told before the call, after which the handle is no more.
+_ENDING: Final = {
+    "free_comm": "npc_comm_freed(self, *freed_comm);",
+    "free_win": "npc_win_freed(self, *freed_win);",
+    "free_file": "npc_file_freed(self, *freed_file);",
+    "free_request": "npc_request_freed(self, *request);",
+    "cancel": "npc_request_cancelled(self, *request);",
+}
+
+
+def _told(call: Call) -> list[str]:
+    """What the runtime is told after a call that succeeded; the last line ends it."""
+    if call.does("complete"):
+        return [_completed(call)]
+    if call.does("start"):
+        requests = "incount, array_of_requests" if "incount" in call.args else "1, request"
+        return [f"npc_count_started(self, {requests});"]
+    place, size = _place(call), "0"
+    lines = [f"npc_index on = {place};"] if place else []
+    on = "on" if place else "NPC_NONE"
+    if "bytes" in call.roles:
+        lines += _collective_bytes(call)
+        size = "bytes"
+    elif any(key in call.roles for key in ("send", "receive", "put", "get", "read", "write")):
+        told, size = _moved(call, on)
+        lines += told
+    lines += _made(call, on)
+    if call.does("collective") and call.form != "split":
+        lines.append(_collective(call, on))
+        if call.form == "init" and size == "bytes":
+            size = "0"  # MPI_Start counts them
+    return [*lines, f"npc_count(self, {on}, {size});"]
+
+
+def _place(call: Call) -> str | None:
+    """The communicator, window or file that a call is counted under."""
+    for arg, place in {"comm": "comm", "win": "win", "fh": "file"}.items():
+        if arg in call.args:
+            return f"npc_{place}(self, {arg})"
+    return None
+
+
+def _completed(call: Call) -> str:
+    statuses = "array_of_statuses" if "array_of_statuses" in call.args else "status"
+    if "outcount" in call.args:
+        return f"npc_count_completed(self, *outcount, array_of_indices, was, {statuses});"
+    if "indx" in call.args:
+        found = "*flag && *indx != MPI_UNDEFINED" if "flag" in call.args else "*indx != MPI_UNDEFINED"
+        return f"npc_count_completed(self, {found}, indx, was, {statuses});"
+    n, was = ("incount", "was") if "incount" in call.args else ("1", "&was")
+    n = f"*flag ? {n} : 0" if "flag" in call.args else n
+    return f"npc_count_completed(self, {n}, NULL, {was}, {statuses});"
+
+
+def _bytes(text: str) -> str:
+    """``count*datatype`` in C; further factors are counts too."""
+    *counts, datatype = text.split("*")
+    return f"npc_bytes({' * '.join(f'(uint64_t){count}' for count in counts)}, {datatype})"
+
+
+def _moved(call: Call, on: str) -> tuple[list[str], str]:
+    """What is told of bytes that go somewhere, and which of them count."""
+    lines, counted = [], []
+    send_tag, receive_tag = ("sendtag", "recvtag") if "sendtag" in call.args else ("tag", "tag")
+    started = call.form == "init" or call.name.endswith(("_init", "_init_c"))
+    roles, partitioned = call.roles, "partitions" in call.args
+    if "send" in roles:
+        lines.append(f"uint64_t sent = {_bytes(roles['send'])};")
+        if partitioned:
+            lines.append(f"npc_psend_init(self, *request, {on}, dest, sent);")
+        elif started:
+            lines.append(f"npc_send_init(self, *request, {on}, dest, tag, sent);")
+        else:
+            lines.append(f"npc_sent(self, {on}, dest, {send_tag}, sent);")
+            counted.append("sent")
+    if "receive" in roles and not partitioned:
+        if started:
+            lines.append(f"npc_recv_init(self, *request, {on}, source, {receive_tag});")
+        elif "request" in call.args and "message" in call.args:
+            lines.append("npc_imrecv(self, *request);")
+        elif "request" in call.args:
+            lines.append(f"npc_irecv(self, *request, {on}, source, {receive_tag});")
+        elif "message" in call.args:
+            counted.append("npc_status_bytes(status)")
+        else:
+            counted.append(f"npc_received(self, {on}, status)")
+    for way in ("put", "get"):
+        if way in roles:
+            lines.append(f"uint64_t {way} = {_bytes(roles[way])};")
+            lines.append(f"npc_{way}(self, {on}, target_rank, {way});")
+            counted.append(way)
+    if "read" in roles and "status" in call.args and call.form == "plain":
+        counted.append("npc_status_bytes(status)")
+    elif ("read" in roles or "write" in roles) and "count" in call.args:
+        counted.append(_bytes(roles.get("read") or roles["write"]))
+    return lines, " + ".join(counted) or "0"
+
+
+def _made(call: Call, on: str) -> list[str]:
+    """New communicators, windows, files and matched messages."""
+    if call.does("new_comm"):
+        if "request" in call.args:
+            return [f"npc_comm_idup(self, *request, {on}, newcomm);"]
+        return ["npc_comm_made(self, *newcomm);"]
+    if call.does("new_win"):
+        return ["npc_win_made(self, *newwin);"]
+    if call.does("new_file"):
+        return ["npc_file_made(self, *newfile);"]
+    if call.does("match"):
+        found = "if (*flag)\n            " if "flag" in call.args else ""
+        return [f"{found}npc_matched(self, {on}, status);"]
+    return []
+
+
+def _collective(call: Call, on: str) -> str:
+    root = "root" if "root" in call.args else "NPC_NO_ROOT"
+    if call.form == "init":
+        return f"npc_collective_init(self, *request, {on}, {root}, bytes);"
+    if "request" in call.args:
+        return f"npc_icollective(self, *request, {on}, {root});"
+    return f"npc_collective(self, {on}, {root});"
+
+
+def _collective_bytes(call: Call) -> list[str]:
+    """`bytes` of a collective call, by what this rank is in it."""
+    roles = call.roles
+    usual = _summed(call, roles["bytes"])
+    if "in_place" in roles and "root" not in call.args:
+        usual = f"sendbuf == MPI_IN_PLACE ? {_summed(call, roles['in_place'])} : {usual}"
+    if "root" not in call.args:
+        return [f"uint64_t bytes = {usual};"]
+    if roles.get("root") == roles["bytes"]:
+        return [f"uint64_t bytes = root == MPI_PROC_NULL ? 0 : {usual};"]
+    cases = []
+    if "root" in roles:
+        cases.append(f"role == NPC_ROOT || role == NPC_REMOTE_ROOT ? {_summed(call, roles['root'])}")
+    if "remote_root" in roles:
+        cases.append(f"role == NPC_REMOTE_ROOT ? {_summed(call, roles['remote_root'])}")
+    if "in_place" in roles:
+        cases.append(f"role == NPC_ROOT && sendbuf == MPI_IN_PLACE ? {_summed(call, roles['in_place'])}")
+    return [
+        "enum npc_role role = npc_role(comm, root);",
+        "uint64_t bytes = role == NPC_OUTSIDE ? 0",
+        *(f"    : {case}" for case in cases),
+        f"    : {usual};",
+    ]
+
+
+def _summed(call: Call, text: str) -> str:
+    """Bytes in C where counts may be those of several ranks."""
+    if text == "0":
+        return text
+    over = call.roles.get("over", "peers")
+    members = {
+        "peers": "npc_size(on)",
+        "local": "npc_local_size(comm)",
+        "neighbours": "npc_neighbours(comm)",
+    }[over]
+    *counts, datatype = text.split("*")
+    if counts[0].startswith("own("):
+        return f"npc_bytes((uint64_t){counts[0][4:-1]}[npc_own_rank(comm)], {datatype})"
+    if counts[0] == "members":
+        number = f"NPC_SUM(i, {members}, npc_is_neighbour(comm, i))" if over == "neighbours" else members
+        return f"npc_bytes((uint64_t){number} * (uint64_t){counts[1]}, {datatype})"
+    if not counts[0].endswith("s"):
+        return _bytes(text)
+    each = f"{counts[0]}[i]" if over != "neighbours" else f"npc_is_neighbour(comm, i) ? {counts[0]}[i] : 0"
+    if datatype.endswith("s"):
+        each = f"npc_bytes((uint64_t)({each}), {datatype}[i])"
+        return f"NPC_SUM(i, {members}, {each})"
+    return f"npc_bytes(NPC_SUM(i, {members}, {each}), {datatype})"

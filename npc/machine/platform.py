@@ -23,7 +23,6 @@ Units are SI base units (Hz, B/s, FLOP/s); data rates count one direction of one
 
 from __future__ import annotations
 
-import importlib
 import re
 import sys
 from collections.abc import Mapping
@@ -34,6 +33,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 
+from npc import toml
 from npc.files import InvalidFile
 
 T = TypeVar("T", bound="_Table")
@@ -177,7 +177,6 @@ def read_platform(path: Path) -> Platform:
 
     Raises OSError, and `InvalidPlatform` naming file and key for anything that cannot be meant.
     """
-    toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
         table = toml.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:

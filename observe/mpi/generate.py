@@ -8,13 +8,13 @@ counts, what it calls within does not. So Fortran needs no wrappers of its own.
 
 from __future__ import annotations
 
-import importlib
 import re
-import sys
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from npc import toml
 
 TABLE: Final = Path(__file__).with_name("calls.toml")
 
@@ -49,7 +49,6 @@ class Call:
 
 def read_calls(table: Path = TABLE) -> list[Call]:
     """All calls of the table in all their forms, by name."""
-    toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     sections = toml.loads(table.read_text(encoding="utf-8"))
     groups: dict[str, str] = sections.pop("groups")
     types = {name: of_type for of_type, names in sections.pop("types").items() for name in names.split()}

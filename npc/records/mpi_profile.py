@@ -230,6 +230,27 @@ class Snapshots:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unexpected:
+    """Messages that came before a receive was posted for them, or out of their order; None where something
+    is not known, with the reason by its name.
+
+    counted: as MPI itself counted them (in its variable `source`), those within collectives among them;
+    by_rank: by receiver. possible: of `known` messages whose moments both ranks kept, those whose receive was
+    posted after they were sent: no more can have been unexpected. out_of_sequence: as counted. longest_queue:
+    of unexpected messages, of one rank, as far as snapshots saw it.
+    """
+
+    source: str = ""
+    counted: int | None = None
+    by_rank: Mapping[int, int] = field(default_factory=dict)
+    known: int = 0
+    possible: int | None = None
+    out_of_sequence: int | None = None
+    longest_queue: int | None = None
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """Inside the MPI of one run. profiles: ranks that left one, finalized: those of them that ended so."""
 
@@ -246,6 +267,7 @@ class Profile:
     waits: Waits | None = None
     variables: tuple[Variable, ...] = ()
     snapshots: Snapshots | None = None
+    unexpected: Unexpected | None = None
     notes: tuple[str, ...] = ()
 
     @property

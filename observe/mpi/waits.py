@@ -45,7 +45,7 @@ def waits_of(profiles: Sequence[RankProfile]) -> Waits:
     Where only every k-th call was kept, what it shows stands for the others: of a collective in the ratio of
     the time spent in it, of messages in the ratio of their numbers from one rank to another.
     """
-    clocks = _Clocks(profiles)
+    clocks = Clocks(profiles)
     pairs: _Pairs = defaultdict(float)
     collectives = _collectives(profiles, clocks, pairs)
     messages, contradicted = _messages(profiles, clocks, pairs)
@@ -77,7 +77,7 @@ def _largest(values: Mapping[_Key, float]) -> list[tuple[_Key, float]]:
 _DRIFT: Final = 1e-4
 
 
-class _Clocks:
+class Clocks:
     """The ranks' clocks on that of the first rank's node."""
 
     def __init__(self, profiles: Sequence[RankProfile]) -> None:
@@ -148,7 +148,7 @@ class _Found:
     alone: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
 
 
-def _collectives(profiles: Sequence[RankProfile], clocks: _Clocks, pairs: _Pairs) -> list[CollectiveWait]:
+def _collectives(profiles: Sequence[RankProfile], clocks: Clocks, pairs: _Pairs) -> list[CollectiveWait]:
     """The longest first; adds to `pairs`."""
     names = {each.key: each for profile in profiles for each in profile.communicators}
     stamped: defaultdict[tuple[str, int], dict[int, Arrival]] = defaultdict(dict)
@@ -177,7 +177,7 @@ def _collectives(profiles: Sequence[RankProfile], clocks: _Clocks, pairs: _Pairs
     return sorted(found, key=lambda each: -each.seconds)
 
 
-def _add(found: _Found, call: str, arrivals: Mapping[int, Arrival], clocks: _Clocks) -> None:
+def _add(found: _Found, call: str, arrivals: Mapping[int, Arrival], clocks: Clocks) -> None:
     """One call of all its ranks."""
     root = next(iter(arrivals.values())).root
     found.kept += 1
@@ -226,7 +226,7 @@ def _collective(place: _Place, found: _Found, calls: int, seconds: float, pairs:
 # --- messages --------------------------------------------------------------------------------------------
 
 
-class _Matched(NamedTuple):
+class Matched(NamedTuple):
     """A message whose moments both ranks kept."""
 
     source: int
@@ -247,10 +247,10 @@ class _Waited(NamedTuple):
 
 
 def _messages(
-    profiles: Sequence[RankProfile], clocks: _Clocks, pairs: _Pairs
+    profiles: Sequence[RankProfile], clocks: Clocks, pairs: _Pairs
 ) -> tuple[list[MessageWait], int]:
     """The longest first, and how many messages came before they were sent; adds to `pairs`."""
-    matched, contradicted = _matched(profiles, clocks)
+    matched, contradicted = match_messages(profiles, clocks)
     exchanged: Counter[tuple[int, int]] = Counter()
     for profile in profiles:
         exchanged.update(
@@ -279,7 +279,7 @@ def _messages(
     return sorted(found, key=lambda each: -each.seconds), contradicted
 
 
-def _matched(profiles: Sequence[RankProfile], clocks: _Clocks) -> tuple[list[_Matched], int]:
+def match_messages(profiles: Sequence[RankProfile], clocks: Clocks) -> tuple[list[Matched], int]:
     """Messages between ranks whose clocks can be compared, and how many others contradict themselves."""
     sent = {
         (profile.rank, each.peer, each.communicator, each.tag, each.sequence): each
@@ -297,13 +297,13 @@ def _matched(profiles: Sequence[RankProfile], clocks: _Clocks) -> tuple[list[_Ma
             if clocks.moment(profile.rank, each.left) < began - error:
                 contradicted += 1
             elif error < math.inf:
-                found.append(_Matched(each.peer, profile.rank, send, each))
+                found.append(Matched(each.peer, profile.rank, send, each))
     return found, contradicted
 
 
-def _late_senders(matched: Iterable[_Matched], clocks: _Clocks) -> Iterator[_Waited]:
+def _late_senders(matched: Iterable[Matched], clocks: Clocks) -> Iterator[_Waited]:
     """Of a call that waited for several messages, the one whose sender began last is the one awaited."""
-    calls: defaultdict[tuple[int, str, float, float], list[_Matched]] = defaultdict(list)
+    calls: defaultdict[tuple[int, str, float, float], list[Matched]] = defaultdict(list)
     for each in matched:
         calls[each.target, each.receive.call, each.receive.entered, each.receive.left].append(each)
     for (target, call, entered, left), messages in calls.items():
@@ -318,7 +318,7 @@ def _late_senders(matched: Iterable[_Matched], clocks: _Clocks) -> Iterator[_Wai
             yield _Waited("late sender", call, target, each.source, seconds, (each.source, target))
 
 
-def _late_receivers(matched: Iterable[_Matched], clocks: _Clocks) -> Iterator[_Waited]:
+def _late_receivers(matched: Iterable[Matched], clocks: Clocks) -> Iterator[_Waited]:
     """A send that stood until its receiver had asked. (An eager one is over before.)"""
     for each in matched:
         if each.send.call not in _BLOCKING_SENDS or each.receive.posted is None:

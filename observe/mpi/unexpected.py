@@ -1,0 +1,103 @@
+"""Messages that reached their rank before a receive was posted for them, and messages out of their order.
+
+MPI must keep an unexpected message in a buffer and search a queue for it later (Eberius, 2020, section 3.5).
+Only MPI knows which ones they were, and whether it says so depends on how it was built. Otherwise there is a
+bound: a message cannot come before it is sent, so that one whose receive was posted earlier was expected. Which
+ones a network delivered out of order cannot be told from outside MPI at all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from npc.records.mpi_profile import Unexpected
+from observe.mpi.profile import RankProfile
+from observe.mpi.waits import Clocks, match_messages
+
+#: Endings of names of performance variables; the first one that an MPI has.
+_COUNTED: Final = (
+    "OMPI_SPC_UNEXPECTED",  # Open MPI with --enable-spc
+    "mtl_psm2_rx_sysbuf_num",  # Omni-Path: messages that had to be buffered (psm2_mq.h)
+)
+_OUT_OF_SEQUENCE: Final = ("OMPI_SPC_OUT_OF_SEQUENCE",)
+_QUEUES: Final = (
+    "OMPI_SPC_MAX_UNEXPECTED_IN_QUEUE",
+    "unexpected_recvq_length",  # MPICH with --enable-mpit-pvars
+    "pml_ob1_unexpected_msgq_length",
+)
+_NOT_COUNTED: Final = (
+    "this MPI does not count them, or was not asked (--mpit); npc doctor says how to get an MPI that does"
+)
+
+
+def unexpected_of(profiles: Sequence[RankProfile]) -> Unexpected:
+    """What MPI's own variables and the moments of sends and receives tell. Profiles are of one run."""
+    reasons = {}
+    source, by_rank = _at_the_end(profiles, _COUNTED)
+    _, disordered = _at_the_end(profiles, _OUT_OF_SEQUENCE)
+    queue = _longest(profiles)
+    known, possible = _bound(profiles)
+    if not source:
+        reasons["counted"] = _NOT_COUNTED
+    if not disordered:
+        reasons["out_of_sequence"] = _NOT_COUNTED
+    if queue is None:
+        reasons["longest_queue"] = _NOT_COUNTED
+    if not known:
+        reasons["possible"] = "of no message are the moments of sending and of posting the receive both known"
+    return Unexpected(
+        source=source,
+        counted=sum(by_rank.values()) if source else None,
+        by_rank={rank: count for rank, count in sorted(by_rank.items()) if count},
+        known=known,
+        possible=possible if known else None,
+        out_of_sequence=sum(disordered.values()) if disordered else None,
+        longest_queue=queue,
+        reasons=reasons,
+    )
+
+
+def _at_the_end(profiles: Sequence[RankProfile], endings: Sequence[str]) -> tuple[str, Counter[int]]:
+    """The name of the variable and its last value in each rank that has it."""
+    for ending in endings:
+        found: Counter[int] = Counter()
+        names = {name for name in _names(profiles) if name.endswith(ending)}
+        for profile in profiles:
+            for name in names & set(profile.snapshots[-1].values if profile.snapshots else ()):
+                found[profile.rank] += int(profile.snapshots[-1].values[name])
+        if found:
+            return min(names), found
+    return "", Counter()
+
+
+def _longest(profiles: Sequence[RankProfile]) -> int | None:
+    names = {name for name in _names(profiles) if name.endswith(_QUEUES)}
+    seen = [
+        snapshot.values[name]
+        for profile in profiles
+        for snapshot in profile.snapshots
+        for name in names & set(snapshot.values)
+    ]
+    return int(max(seen)) if seen else None
+
+
+def _names(profiles: Sequence[RankProfile]) -> set[str]:
+    return {variable.name for profile in profiles for variable in profile.variables}
+
+
+def _bound(profiles: Sequence[RankProfile]) -> tuple[int, int]:
+    """Messages of which is known when they were sent and their receives posted; those that can have come
+    first, as exactly as the clocks were compared."""
+    clocks = Clocks(profiles)
+    known = possible = 0
+    for each in match_messages(profiles, clocks)[0]:
+        error = clocks.error(each.source, each.target)
+        if each.receive.posted is None or error == math.inf:
+            continue
+        known += 1
+        posted = clocks.moment(each.target, each.receive.posted)
+        possible += posted + error >= clocks.moment(each.source, each.send.entered)
+    return known, possible

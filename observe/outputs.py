@@ -11,6 +11,7 @@ import click
 
 from npc.records.mpi_profile import profile_of
 from npc.records.units import METRICS, format_quantity
+from observe.mpi.counters import counters
 from observe.mpi.summary import summary
 from observe.observation import Observation
 
@@ -41,7 +42,7 @@ def show(observation: Observation, folder: Path, silent: Sequence[str]) -> None:
         found = format_quantity(counted.flop, "FLOP", 4) if counted.flop is not None else counted.reason
         say(f"counted: {found}")
     profile = profile_of({"profile": observation.profile})
-    for line in summary(profile) if profile else ():
+    for line in (*summary(profile), *counters(profile)) if profile else ():
         say(line)
     for option in silent:
         say(f"note: {option} catches no number above 0 in what the program printed")

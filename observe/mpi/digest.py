@@ -22,6 +22,7 @@ from observe.monitoring import Calls as CollectiveCalls
 from observe.monitoring import Flow
 from observe.mpi.efficiency import efficiency_by_region, efficiency_of, load_of
 from observe.mpi.profile import Calls, RankProfile, Snapshot
+from observe.mpi.unexpected import unexpected_of
 from observe.mpi.waits import waits_of
 
 #: Calls that send a message; a persistent one is sent by MPI_Start.
@@ -58,6 +59,7 @@ def digest(profiles: Sequence[RankProfile]) -> dict[str, Any] | None:
         "waits": asdict(waits_of(ordered)),
         "calls": _calls(ordered),
         "peers": _peers(ordered),
+        "unexpected": asdict(unexpected_of(ordered)),
         "variables": _variables(ordered),
         "snapshots": _snapshots(ordered),
         "notes": _notes(ordered),

@@ -2,8 +2,8 @@
 
 MPI must keep an unexpected message in a buffer and search a queue for it later (Eberius, 2020, section 3.5).
 Only MPI knows which ones they were, and whether it says so depends on how it was built. Otherwise there is a
-bound: a message cannot come before it is sent, so that one whose receive was posted earlier was expected. Which
-ones a network delivered out of order cannot be told from outside MPI at all.
+bound: a message cannot come before it is sent, so that one whose receive was posted earlier was expected.
+What a network delivered out of order cannot be told from outside MPI at all.
 """
 
 from __future__ import annotations

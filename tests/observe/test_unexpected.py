@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
+from npc.records.mpi_profile import profile_of
+from observe.mpi.counters import counters
+from observe.mpi.digest import digest
 from observe.mpi.profile import RankProfile, Snapshot, Variable
 from observe.mpi.unexpected import unexpected_of
 from tests.made.profiles import Job
@@ -70,3 +74,32 @@ def test_without_anything_every_number_has_its_reason() -> None:
     job.compute(1.0)
     found = unexpected_of(job.profiles())
     assert set(found.reasons) == {"counted", "possible", "out_of_sequence", "longest_queue"}
+
+
+def test_the_bound_is_told_in_a_line() -> None:
+    job = Job(2)
+    job.compute(0.0, 1.0)
+    job.message(0, 1)
+    job.compute(2.0, 0.0)
+    job.message(0, 1)
+    profile = profile_of({"profile": json.loads(json.dumps(digest(job.profiles())))})
+    assert profile is not None
+    (line,) = counters(profile)
+    assert line == (
+        "unexpected messages: not more than 50% (1 of 2 were sent before their receive was posted)"
+    )
+
+
+def test_counters_are_told_with_whose_they_are() -> None:
+    job = Job(2)
+    job.compute(1.0)
+    profiles = [
+        with_variables(profile, {"npc::calls": 3.0, "queue_bytes": 2e6 * (1 + profile.rank), "never": 0.0})
+        for profile in job.profiles()
+    ]
+    profile = profile_of({"profile": json.loads(json.dumps(digest(profiles)))})
+    assert profile is not None
+    assert counters(profile) == [
+        "queue_bytes: 6 M, 2 M to 4 M (rank 1)",
+        "counters that stayed 0: 1",
+    ]

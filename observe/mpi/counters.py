@@ -1,0 +1,60 @@
+"""The counters of the MPI library and of software-defined events, as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from npc.records.mpi_profile import Profile, Unexpected, Variable
+from npc.records.units import format_quantity
+
+#: Counters that are told; the document has all.
+_MOST: Final = 16
+#: A smaller part of unexpected messages is not told.
+_LEAST: Final = 0.01
+#: The profile's own totals are in the summary already.
+_OWN: Final = "npc::"
+_ADDED_UP: Final = frozenset({"counter", "aggregate", "timer"})
+
+
+def counters(profile: Profile) -> list[str]:
+    """A line on unexpected messages, and one for each counter that was asked for and is not 0."""
+    asked = [each for each in profile.variables if not each.name.startswith(_OWN)]
+    told = [each for each in asked if each.least or each.most]
+    lines = [*_unexpected(profile.unexpected)] if profile.unexpected else []
+    lines += [_line(each) for each in told[:_MOST]]
+    if len(told) > _MOST:
+        lines.append(
+            f"further counters: {len(told) - _MOST} (--json has them; --mpit NAME,NAME asks for some)"
+        )
+    if len(asked) > len(told):
+        lines.append(f"counters that stayed 0: {len(asked) - len(told)}")
+    return lines
+
+
+def _unexpected(found: Unexpected) -> Iterator[str]:
+    if found.counted is not None:
+        parts = [f"{found.counted} unexpected messages"]
+        if found.by_rank:
+            rank, most = max(found.by_rank.items(), key=lambda entry: entry[1])
+            parts.append(f"{most} of them at rank {rank}")
+        if found.longest_queue is not None:
+            parts.append(f"at most {found.longest_queue} in a queue")
+        if found.out_of_sequence is not None:
+            parts.append(f"{found.out_of_sequence} out of sequence")
+        yield ", ".join(parts)
+    elif found.possible and found.possible > _LEAST * found.known:
+        yield (
+            f"unexpected messages: not more than {found.possible / found.known:.0%} "
+            f"({found.possible} of {found.known} were sent before their receive was posted)"
+        )
+
+
+def _line(variable: Variable) -> str:
+    unit = variable.unit or "1"
+    least, most = (format_quantity(value, unit) for value in (variable.least, variable.most))
+    where = f" (rank {variable.rank})" if variable.least != variable.most else ""
+    spread = f"{least} to {most}{where}" if variable.least != variable.most else f"{most} in each rank"
+    if variable.kind in _ADDED_UP:
+        return f"{variable.name}: {format_quantity(variable.total, unit)}, {spread}"
+    return f"{variable.name}: {spread}"

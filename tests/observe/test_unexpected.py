@@ -100,6 +100,6 @@ def test_counters_are_told_with_whose_they_are() -> None:
     profile = profile_of({"profile": json.loads(json.dumps(digest(profiles)))})
     assert profile is not None
     assert counters(profile) == [
-        "queue_bytes: 6 M, 2 M to 4 M (rank 1)",
+        "queue_bytes: 6000000, 2000000 to 4000000 (rank 1)",
         "counters that stayed 0: 1",
     ]

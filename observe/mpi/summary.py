@@ -11,6 +11,8 @@ from npc.records.units import format_quantity
 #: Calls and regions that are told.
 _MOST_CALLS: Final = 4
 _MOST_REGIONS: Final = 3
+#: Of its time a rank that nothing disturbs is on a CPU.
+_BUSY: Final = 0.9
 #: What is below this part of all ranks' time is not told.
 _LEAST: Final = 0.001
 
@@ -21,6 +23,7 @@ def summary(profile: Profile) -> list[str]:
         return []
     return [
         _calls(profile),
+        *_off_cpu(profile),
         *_efficiencies(profile.efficiency),
         *_imbalance(profile, profile.efficiency),
         *(_waiting(profile, profile.waits) if profile.waits else ()),
@@ -43,6 +46,18 @@ def _calls(profile: Profile) -> str:
     return f"inside MPI: {_share(inside, total)} of the time of {ranks}, {lasted} each" + (
         f": {parts}" if parts else ""
     )
+
+
+def _off_cpu(profile: Profile) -> Iterator[str]:
+    """Ranks of one thread that had no CPU for a part of their time. (Inside MPI they poll.)"""
+    known = [each for each in profile.ranks if each.cpu is not None and each.threads == 1]
+    total = sum(each.seconds for each in known)
+    running = sum(each.cpu or 0.0 for each in known)
+    if total and running < _BUSY * total:
+        yield (
+            f"the ranks were on a CPU for {_share(running, total)} of the time: there are too many for "
+            "the CPUs they may use, or they sleep"
+        )
 
 
 def _efficiencies(found: Efficiency) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from npc.records.mpi_profile import Profile
 from observe.mpi.efficiency import efficiency_by_region, efficiency_of, load_of
@@ -66,6 +67,15 @@ def test_one_rank_and_no_rank_are_no_crash() -> None:
     job.compute(1.0)
     assert summary(profile_of(job.profiles()))[0] == "inside MPI: 0% of the time of 1 rank, 1 s each"
     assert summary(profile_of([])) == []
+
+
+def test_ranks_that_had_no_cpu_are_told() -> None:
+    job = Job(2)
+    job.compute(1.0)
+    shared = [replace(each, cpu_seconds=0.5) for each in job.profiles()]
+    assert any("on a CPU for 50% of the time" in line for line in summary(profile_of(shared)))
+    alone = [replace(each, cpu_seconds=0.99) for each in job.profiles()]
+    assert not any("on a CPU" in line for line in summary(profile_of(alone)))
 
 
 def test_late_ranks_of_one_node_point_to_the_node() -> None:

@@ -35,6 +35,7 @@ from npc.validity.run import circumstances_of, platform_of
 if TYPE_CHECKING:
     from npc.machine.fabric import Topology
     from report.history import HistoryView
+    from report.observed import Observed
     from roofline.result import Ceiling, Estimate, Roofline
 
 ENVIRONMENT: Final = "environment.json"
@@ -166,6 +167,13 @@ class Run:
         from roofline.analyse import analyse
 
         return analyse(self.records, self.platform)
+
+    @cached_property
+    def observed(self) -> list[Observed]:
+        """Launches of programs whose MPI was looked into, the newest first."""
+        from report.observed import read_observed
+
+        return read_observed(self)
 
     def links(self, *layers: Layer) -> list[Ceiling]:
         """Bandwidths between nodes of tests of some layers, the fastest first."""

@@ -79,12 +79,12 @@ def find_callers(records: Iterable[Record]) -> list[Caller]:
         if not mpi or not seconds or not seconds[0]:
             continue
         messages = sum(_value(r) for r in mpi if r.metric == "messages" and r.size is None)
-        if not messages:
+        calls = _calls(launch, int(mpi[0].params.get("ranks", "1")))
+        if not messages and not calls:
             continue
         traffic = sum(_value(r) for r in mpi if r.metric == "traffic")
         sizes = {r.size: _value(r) for r in mpi if r.metric == "messages" and r.size is not None}
         key = (program_of(mpi[0]), mpi[0].nodes, int(mpi[0].params.get("ranks", "1")))
-        calls = _calls(launch, key[2])
         groups[key].append(_Run(seconds[0], messages, traffic, sizes, calls, inside_mpi(launch)))
     return [
         Caller(
@@ -93,7 +93,7 @@ def find_callers(records: Iterable[Record]) -> list[Caller]:
             ranks=ranks,
             seconds=median(run.seconds for run in runs),
             rate=median(run.messages / run.seconds / ranks for run in runs),
-            size=median(run.traffic / run.messages for run in runs),
+            size=median(run.traffic / run.messages if run.messages else 0.0 for run in runs),
             by_size=tuple(sorted(runs[-1].by_size.items())),
             calls=runs[-1].calls,
             inside=median(known) if (known := [r.inside for r in runs if r.inside is not None]) else None,
@@ -146,11 +146,12 @@ def _value(record: Record) -> float:
 
 def verdict(caller: Caller, ceilings: Sequence[MpiCeiling]) -> str:
     """What the application's messages are, and the least part of its time that they need."""
-    said = (
-        f"{caller.name}, {ranks_text(caller.ranks, caller.nodes)}: each rank sends "
-        f"{format_quantity(caller.rate, '1/s', 3)} messages, of {format_quantity(caller.size, 'B', 3)} on "
-        "average."
+    sent = (
+        f"each rank sends {format_quantity(caller.rate, '1/s', 3)} messages, of "
+        f"{format_quantity(caller.size, 'B', 3)} on average"
     )
+    sent = sent if caller.rate else "its ranks send no messages of their own"
+    said = f"{caller.name}, {ranks_text(caller.ranks, caller.nodes)}: {sent}."
     if caller.inside is not None:
         said += f" It is inside MPI for {100 * caller.inside:.3g} % of its time, waiting included."
     fitting = _nearest(caller, ceilings)
@@ -247,6 +248,16 @@ def _cost(call: Operations, ceilings: Sequence[MpiCeiling]) -> _Cost:
     found = sorted((min(each, key=seconds) for each in tests if each), key=seconds)
     least, most = call.number * seconds(found[0]), call.number * seconds(found[-1])
     return _Cost(least, most, (found[0], found[-1])) if whole else _Cost(least, None, (found[0],))
+
+
+def least_seconds(caller: Caller, ceilings: Sequence[MpiCeiling]) -> tuple[float, float] | None:
+    """Seconds of a rank's own calls one after another by the tests of their kind and size: the least, and the
+    most where only the class of a collective is known; None where a kind was not measured."""
+    if not any(each.kind == ONE_AT_A_TIME for each in _nearest(caller, ceilings)):
+        return None
+    costs = [_cost(call, _nearest(caller, ceilings, call.ranks)) for call in caller.calls]
+    most = [cost.most for cost in costs if cost.most is not None]
+    return (sum(cost.least for cost in costs), sum(most)) if costs and len(most) == len(costs) else None
 
 
 def _named(call: Operations) -> str:

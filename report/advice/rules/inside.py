@@ -1,0 +1,296 @@
+"""What the profiles of a program's ranks show: who is slow, who waits for whom, and what MPI does meanwhile.
+
+What a change brings is bounded by the run itself: without its waiting no rank is done sooner than in the time
+that it did not wait, so the run still takes as long as the rank that waited least (the bound of Wang, 2023,
+Eq. 3.7: runtime is at least the longest computation).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Final
+
+from npc.records.mpi_profile import Profile, Rank, Waits
+from npc.records.units import format_quantity
+from report.advice.rule import Hint, Judgement, hint, rule
+from report.observed import Observed, newest
+from report.runs import Run
+from roofline.mpi import ONE_AT_A_TIME, find_callers, least_seconds, mpi_ceilings
+from roofline.result import Caller
+
+#: What costs less of the run is not worth anybody's time.
+_WORTH: Final = 0.05
+#: A node is slow where the typical rank on it computes for so much longer than on the others.
+_SLOWER: Final = 1.05
+#: Messages up to this size cost their latency, whatever is in them.
+_SMALL: Final = 1024
+#: Where most of a program's messages are unexpected, its receives come late.
+_MOSTLY: Final = 0.5
+#: Calls that send messages, receive them, or wait for either.
+_POINT_TO_POINT: Final = re.compile(r"^mpi_\w*(send|recv|wait|test|start|probe)")
+_NONE: Final = "no program whose MPI was looked into (npc observe)"
+
+
+@rule("load_imbalance")
+def load_imbalance(run: Run) -> Judgement:
+    """Ranks that compute longer than others, wherever they run."""
+    if not run.observed:
+        return _NONE
+    found = []
+    for each in newest(run.observed):
+        efficiency = each.profile.efficiency
+        if efficiency is None or not efficiency.load_balance:
+            continue
+        if efficiency.gain < _WORTH * efficiency.seconds:
+            continue
+        slow = next(rank for rank in each.profile.ranks if rank.rank == efficiency.slowest)
+        seen = (
+            f"{each.name}: rank {slow.rank} on {slow.host} computes for {_seconds(slow.computing)}, the mean "
+            f"of the ranks is {_seconds(efficiency.computing)} (load balance {efficiency.load_balance:.2g})"
+        )
+        where, host = _region(each.profile), _slow_host(each.profile)
+        seen += f"; most of it in the region {where}" if where else ""
+        seen += f"; every rank on {host[0]} is slower than all others" if host else ""
+        gain = _faster(efficiency.seconds, efficiency.gain)
+        found.append(hint("load_imbalance", seen, gain, (each.raw,), application=each.program))
+    return found
+
+
+@rule("slow_host")
+def slow_host(run: Run) -> Judgement:
+    """A node all of whose ranks compute longer than those of the others, in each run that it took part in."""
+    several = [each for each in run.observed if len(set(each.profile.hosts.values())) > 1]
+    if not several:
+        return "no program on several nodes whose MPI was looked into (npc observe)"
+    by_host: defaultdict[tuple[str, str], list[tuple[Observed, float]]] = defaultdict(list)
+    for each in several:
+        slow = _slow_host(each.profile)
+        if slow:
+            by_host[each.program, slow[0]].append((each, slow[1]))
+    found = []
+    for (program, host), runs in by_host.items():
+        there = [each for each in several if each.program == program and host in each.profile.hosts.values()]
+        if len(runs) < len(there) or not _host_and_not_rank(host, [each for each, _ in runs]):
+            continue
+        each, slower = runs[0]
+        ranks = sorted(rank for rank, where in each.profile.hosts.items() if where == host)
+        seen = (
+            f"{each.name}: the ranks on {host} ({_listed(ranks)}) compute {slower:.3g} times as long as "
+            "those of the other nodes"
+        )
+        seen += f", in all {len(runs)} runs that it took part in" if len(runs) > 1 else ""
+        gain = _without(each.profile, host)
+        raw = tuple(each.raw for each, _ in runs)
+        found.append(hint("slow_host", seen, gain, raw, application=program, host=host))
+    return found
+
+
+@rule("late_senders")
+def late_senders(run: Run) -> Judgement:
+    """Receives that wait for messages that were not sent yet."""
+    if not run.observed:
+        return _NONE
+    compared = [each for each in newest(run.observed) if each.profile.waits and each.profile.waits.messages]
+    if not compared:
+        return "no messages between ranks whose moments were kept (npc observe)"
+    found = []
+    for each in compared:
+        waits = each.profile.waits
+        assert waits is not None
+        late = [wait for wait in waits.messages if wait.kind == "late sender"]
+        waited = sum(wait.waited for wait in late)
+        if waited < _WORTH * _total(each.profile):
+            continue
+        worst = max(late, key=lambda wait: wait.waited)
+        seen = (
+            f"{each.name}: ranks wait {_share(waited, each.profile)} of their time, most in {worst.call}, "
+            "for messages that were not sent yet"
+        )
+        pair = next((pair for pair in waits.pairs if pair.kind == "late sender"), None)
+        if pair:
+            seen += f", rank {pair.waiting} for rank {pair.awaited} {_seconds(pair.seconds)}"
+        gain = _at_most(each.profile, {rank.rank: _waited(waits, rank) for rank in each.profile.ranks})
+        found.append(hint("late_senders", seen, gain, (each.raw,), application=each.program))
+    return found
+
+
+@rule("unexpected_messages")
+def unexpected_messages(run: Run) -> Judgement:
+    """Messages that came before their receive was posted, and were copied for that."""
+    counted = [
+        (each, variable)
+        for each in newest(run.observed)
+        for variable in each.profile.variables
+        if variable.kind == "counter" and "unexpected" in variable.name.lower()
+    ]
+    if not counted:
+        return "no MPI library that counts unexpected messages (npc observe --mpit, npc doctor)"
+    found = []
+    for each, variable in counted:
+        messages = sum(pair.messages for pair in each.profile.peers.rows) + each.profile.peers.left_out[2]
+        if messages and variable.total >= _MOSTLY * messages:
+            seen = (
+                f"{each.name}: {variable.total:.4g} messages came before they were asked for, beside "
+                f"{messages:.4g} that the program sent ({variable.name}, most at rank {variable.rank})"
+            )
+            found.append(hint("unexpected_messages", seen, None, (each.raw,), application=each.program))
+    return found
+
+
+@rule("message_size")
+def message_size(run: Run) -> Judgement:
+    """Programs whose small messages need a part of their time by their number alone."""
+    callers = _callers(run)
+    if not callers:
+        return "no program whose messages were counted (npc observe)"
+    ceilings = [each for each in mpi_ceilings(run.records) if each.kind == ONE_AT_A_TIME]
+    if not ceilings:
+        return "no latency test of MPI to hold a program's messages against"
+    found = []
+    for caller, each in callers:
+        fitting = [ceiling for ceiling in ceilings if (ceiling.nodes > 1) == (caller.nodes > 1)]
+        small = sum(count for size, count in caller.by_size if size < _SMALL) / caller.ranks
+        if not fitting or not small:
+            continue
+        latency = min(ceiling.rates[0].rate ** -1 for ceiling in fitting)
+        needed = small * latency
+        if needed >= _WORTH * caller.seconds:
+            all_of_them = sum(count for _, count in caller.by_size) / caller.ranks
+            seen = (
+                f"{each.name}: of {all_of_them:.4g} messages a rank {small:.4g} have less than 1 KiB; at the "
+                f"{format_quantity(latency, 's', 3)} that an empty one takes they need "
+                f"{_percent(needed / caller.seconds)} of the run"
+            )
+            gain = _at_most(each.profile, {rank.rank: _messages(rank) for rank in each.profile.ranks})
+            found.append(hint("message_size", seen, gain, (each.raw,), application=each.program))
+    return found
+
+
+@rule("unexplained_mpi")
+def unexplained_mpi(run: Run) -> Judgement:
+    """Time inside MPI beyond what the ranks waited for each other, and beyond what the calls need."""
+    callers = [(caller, each) for caller, each in _callers(run) if caller.calls and each.profile.waits]
+    if not callers:
+        return "no program whose calls and waits were counted (npc observe)"
+    ceilings = mpi_ceilings(run.records)
+    found, judged = [], False
+    for caller, each in callers:
+        needed = least_seconds(caller, ceilings)
+        if needed is None:
+            continue
+        judged = True
+        found += _unexplained(each, needed[1])
+    return found if judged else "no tests of all the MPI calls that a program makes (tag network)"
+
+
+def _unexplained(each: Observed, needed: float) -> list[Hint]:
+    profile = each.profile
+    number, waits = len(profile.ranks), profile.waits
+    inside = sum(rank.mpi for rank in profile.ranks) / number
+    waited = waits.waited / number if waits else 0.0
+    rest = inside - waited - needed
+    if rest < _WORTH * profile.seconds:
+        return []
+    seen = (
+        f"{each.name}: of {_seconds(inside)} inside MPI a rank, {_seconds(waited)} are waiting for other "
+        f"ranks, as far as that was seen, and its calls need {_seconds(needed)} by the tests of their kind: "
+        f"{_seconds(rest)} ({_percent(rest / profile.seconds)} of the run) are something else"
+    )
+    rests = {rank.rank: rank.mpi - needed - _waited(waits, rank) for rank in profile.ranks}
+    gain = _at_most(profile, rests)
+    return [hint("unexplained_mpi", seen, gain, (each.raw,), application=each.program)]
+
+
+def _callers(run: Run) -> list[tuple[Caller, Observed]]:
+    """What the programs sent, beside what was seen inside their MPI."""
+    if not run.observed:
+        return []
+    callers = {(each.name, each.nodes, each.ranks): each for each in find_callers(run.records)}
+    found = []
+    for each in newest(run.observed):
+        caller = callers.get((each.program, each.nodes, len(each.profile.ranks)))
+        if caller is not None:
+            found.append((caller, each))
+    return found
+
+
+def _slow_host(profile: Profile) -> tuple[str, float] | None:
+    """The node all of whose ranks compute longer than every rank elsewhere, and how many times as long as is
+    typical there; None where there is no such node."""
+    loads: defaultdict[str, list[float]] = defaultdict(list)
+    for rank in profile.ranks:
+        loads[rank.host].append(rank.computing)
+    if len(loads) < 2:
+        return None
+    slow = max(loads, key=lambda host: median(loads[host]))
+    others = [load for host, found in loads.items() if host != slow for load in found]
+    typical = median(others)
+    if min(loads[slow]) <= max(others) or median(loads[slow]) < _SLOWER * typical or not typical:
+        return None
+    return slow, median(loads[slow]) / typical
+
+
+def _host_and_not_rank(host: str, runs: Sequence[Observed]) -> bool:
+    """Whether it is the node: several ranks were slow on it at once, or other ones in other runs. One rank
+    that is always the same may have more to do."""
+    placed = [frozenset(rank for rank, where in each.profile.hosts.items() if where == host) for each in runs]
+    return len(set(placed)) > 1 or any(len(ranks) > 1 for ranks in placed)
+
+
+def _without(profile: Profile, host: str) -> float | None:
+    """How many times as fast at most if the node's ranks computed as long as the slowest elsewhere."""
+    slowest = max(rank.computing for rank in profile.ranks)
+    others = max(rank.computing for rank in profile.ranks if rank.host != host)
+    return _faster(profile.seconds, slowest - others)
+
+
+def _at_most(profile: Profile, saved: Mapping[int, float]) -> float | None:
+    """How many times as fast at most if each rank saved so many seconds: the run lasts as long as the rank
+    that saves least."""
+    still = max(rank.seconds - max(0.0, saved[rank.rank]) for rank in profile.ranks)
+    return _faster(profile.seconds, profile.seconds - still)
+
+
+def _waited(waits: Waits | None, rank: Rank) -> float:
+    return waits.by_rank.get(rank.rank, (0.0, 0.0))[0] if waits else 0.0
+
+
+def _messages(rank: Rank) -> float:
+    """Seconds in calls of point-to-point messages, waiting included."""
+    return sum(made.seconds for name, made in rank.calls.items() if _POINT_TO_POINT.search(name.lower()))
+
+
+def _faster(seconds: float, saved: float) -> float | None:
+    return seconds / (seconds - saved) if 0 < saved < seconds else None
+
+
+def _region(profile: Profile) -> str:
+    """The region in which balance would bring most, if it is more than half of what it brings in all."""
+    efficiency, regions = profile.efficiency, profile.regions
+    worst = max(regions, key=lambda name: regions[name].gain, default="")
+    return worst if worst and efficiency and regions[worst].gain > efficiency.gain / 2 else ""
+
+
+def _total(profile: Profile) -> float:
+    return sum(rank.seconds for rank in profile.ranks)
+
+
+def _share(seconds: float, profile: Profile) -> str:
+    return _percent(seconds / _total(profile))
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g} %"
+
+
+def _seconds(seconds: float) -> str:
+    return format_quantity(seconds, "s", 3)
+
+
+def _listed(ranks: Sequence[int]) -> str:
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    return f"ranks {', '.join(map(str, ranks[:6]))}{' …' if len(ranks) > 6 else ''}"

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from npc.records.mpi_profile import Profile, read_profile
+from npc.records.record import Record
 from roofline.applications import OBSERVED, program_of
 from roofline.result import ranks_text
-
-if TYPE_CHECKING:
-    from report.runs import Run
 
 #: Launches that are read at most; of a long history the newest.
 _MOST: Final = 32
@@ -34,26 +34,23 @@ class Observed:
         return f"{self.program}, {ranks_text(len(self.profile.ranks), self.nodes)}"
 
 
-def read_observed(run: Run) -> list[Observed]:
+def read_observed(records: Iterable[Record], folder: Path, idents: Mapping[int, str]) -> list[Observed]:
     """The launches of a run with profiles of their ranks, the newest first, without those that cannot be
-    read."""
+    read. folder: what raw files are relative to. idents: ``id(record)`` → the id of its series."""
     times = [
         record
-        for record in run.records
+        for record in records
         if record.ok and record.case == OBSERVED and record.metric == "time" and "part" not in record.params
     ]
     found = []
     for record in sorted(times, key=lambda record: record.time, reverse=True)[:_MOST]:
         try:
-            profile = read_profile(run.folder / record.raw)
+            profile = read_profile(folder / record.raw)
         except (OSError, ValueError):
             continue
         if profile and profile.ranks and record.value:
-            ident = run.idents[id(record)]
-            program = program_of(record)
-            found.append(
-                Observed(program, record.nodes, record.time, record.value, record.raw, ident, profile)
-            )
+            where = record.time, record.value, record.raw, idents[id(record)]
+            found.append(Observed(program_of(record), record.nodes, *where, profile))
     return found
 
 

@@ -173,7 +173,7 @@ class Run:
         """Launches of programs whose MPI was looked into, the newest first."""
         from report.observed import read_observed
 
-        return read_observed(self)
+        return read_observed(self.records, self.folder, self.idents)
 
     def links(self, *layers: Layer) -> list[Ceiling]:
         """Bandwidths between nodes of tests of some layers, the fastest first."""

@@ -120,24 +120,26 @@ def late_senders(run: Run) -> Judgement:
 @rule("unexpected_messages")
 def unexpected_messages(run: Run) -> Judgement:
     """Messages that came before their receive was posted, and were copied for that."""
-    counted = [
-        (each, variable)
-        for each in newest(run.observed)
-        for variable in each.profile.variables
-        if variable.kind == "counter" and "unexpected" in variable.name.lower()
-    ]
-    if not counted:
-        return "no MPI library that counts unexpected messages (npc observe --mpit, npc doctor)"
-    found = []
-    for each, variable in counted:
-        messages = sum(pair.messages for pair in each.profile.peers.rows) + each.profile.peers.left_out[2]
-        if messages and variable.total >= _MOSTLY * messages:
-            seen = (
-                f"{each.name}: {variable.total:.4g} messages came before they were asked for, beside "
-                f"{messages:.4g} that the program sent ({variable.name}, most at rank {variable.rank})"
-            )
-            found.append(hint("unexpected_messages", seen, None, (each.raw,), application=each.program))
-    return found
+    if not run.observed:
+        return _NONE
+    found, judged = [], False
+    for each in newest(run.observed):
+        unexpected, profile = each.profile.unexpected, each.profile
+        if unexpected is None:
+            continue
+        messages = sum(pair.messages for pair in profile.peers.rows) + profile.peers.left_out[2]
+        few = unexpected.possible is not None and unexpected.possible < _MOSTLY * unexpected.known
+        judged = judged or few or unexpected.counted is not None
+        if not messages or not unexpected.counted or unexpected.counted < _MOSTLY * messages or few:
+            continue
+        seen = (
+            f"{each.name}: {unexpected.counted} messages came before they were asked for, beside {messages} "
+            f"that the program sent ({unexpected.source})"
+        )
+        worst = max(unexpected.by_rank, key=lambda rank: unexpected.by_rank[rank], default=None)
+        seen += f", most of them to rank {worst}" if worst is not None else ""
+        found.append(hint("unexpected_messages", seen, None, (each.raw,), application=each.program))
+    return found if judged else "no count of unexpected messages by the MPI library (npc observe --mpit)"
 
 
 @rule("message_size")

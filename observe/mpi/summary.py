@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
 from npc.records.mpi_profile import CollectiveWait, Efficiency, Profile, Waits
-from npc.records.units import format_quantity
+from npc.records.units import format_quantity, format_size
 
 #: Calls and regions that are told.
 _MOST_CALLS: Final = 4
@@ -32,20 +33,32 @@ def summary(profile: Profile) -> list[str]:
 
 
 def _calls(profile: Profile) -> str:
-    """The calls in which ranks were longest; shares of all ranks' time."""
+    """The calls in which ranks were longest and the sizes at which; shares of all ranks' time."""
     total = sum(each.seconds for each in profile.ranks)
-    seconds: dict[str, float] = {}
+    seconds: defaultdict[str, float] = defaultdict(float)
     for rank in profile.ranks:
         for call, made in rank.calls.items():
-            seconds[call] = seconds.get(call, 0.0) + made.seconds
+            seconds[call] += made.seconds
     first = sorted(seconds.items(), key=lambda entry: -entry[1])[:_MOST_CALLS]
-    parts = ", ".join(f"{call} {_share(spent, total)}" for call, spent in first if spent > _LEAST * total)
+    parts = [
+        f"{call} {_share(spent, total)}{_size(profile, call)}"
+        for call, spent in first
+        if spent > _LEAST * total
+    ]
     ranks = f"{len(profile.ranks)} rank{'s' * (len(profile.ranks) != 1)}"
-    lasted = _seconds(profile.seconds)
-    inside = sum(rank.mpi for rank in profile.ranks)
-    return f"inside MPI: {_share(inside, total)} of the time of {ranks}, {lasted} each" + (
-        f": {parts}" if parts else ""
-    )
+    inside = _share(sum(rank.mpi for rank in profile.ranks), total)
+    words = f"inside MPI: {inside} of the time of {ranks}, {_seconds(profile.seconds)} each"
+    return ": ".join(filter(None, (words, ", ".join(parts))))
+
+
+def _size(profile: Profile, call: str) -> str:
+    """The class of sizes in which most of a call's time was spent."""
+    seconds: defaultdict[int, float] = defaultdict(float)
+    for each in profile.calls:
+        if each.call == call:
+            seconds[each.size_class] += each.seconds
+    place = max(seconds, key=lambda size_class: seconds[size_class], default=0)
+    return f" ({format_size(2 ** (place - 1))} to {format_size(2**place)} B)" if place else ""
 
 
 def _off_cpu(profile: Profile) -> Iterator[str]:

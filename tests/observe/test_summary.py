@@ -5,27 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from npc.records.mpi_profile import Profile
-from observe.mpi.efficiency import efficiency_by_region, efficiency_of, load_of
+from npc.records.mpi_profile import profile_of
+from observe.mpi.digest import digest
 from observe.mpi.profile import RankProfile
 from observe.mpi.summary import summary
-from observe.mpi.waits import waits_of
 from tests.made.profiles import Job
 
 
-def profile_of(ranks: Sequence[RankProfile]) -> Profile:
-    loads = tuple(load_of(each) for each in ranks)
-    return Profile(
-        library="made",
-        thread_level="MPI_THREAD_SINGLE",
-        threads=1,
-        profiles=len(ranks),
-        finalized=len(ranks),
-        ranks=loads,
-        efficiency=efficiency_of(loads) if loads else None,
-        regions=efficiency_by_region(loads),
-        waits=waits_of(ranks),
-    )
+def lines_of(ranks: Sequence[RankProfile]) -> list[str]:
+    profile = profile_of({"profile": digest(ranks)})
+    return summary(profile) if profile else []
 
 
 def test_ten_lines_say_where_the_time_goes_and_who_waits() -> None:
@@ -36,11 +25,12 @@ def test_ten_lines_say_where_the_time_goes_and_who_waits() -> None:
             job.collective("MPI_Allreduce", seconds=0.1)
         job.compute(0.2, 0.0, 0.0, 0.0)
         job.message(0, 1)
-    lines = summary(profile_of(job.profiles()))
+    lines = lines_of(job.profiles())
     assert len(lines) <= 10
     text = "\n".join(lines)
     assert lines[0] == (
-        "inside MPI: 27% of the time of 4 ranks, 160 s each: MPI_Allreduce 23%, MPI_Recv 3.1%"
+        "inside MPI: 27% of the time of 4 ranks, 160 s each: MPI_Allreduce 23% (8 to 16 B), "
+        "MPI_Recv 3.1% (8 to 16 B)"
     )
     assert "parallel efficiency 73% = load balance 78% × communication 94%" in text
     assert "load imbalance 28%: rank 3 (n1) computes 150 s where the mean is 118 s" in text
@@ -57,7 +47,7 @@ def test_a_balanced_run_has_no_one_to_blame() -> None:
     for _ in range(10):
         job.compute(1.0)
         job.collective("MPI_Barrier", seconds=0.01)
-    lines = summary(profile_of(job.profiles()))
+    lines = lines_of(job.profiles())
     assert "no rank waits for another one to speak of" in lines
     assert not any("the last one is" in line for line in lines)
 
@@ -65,17 +55,17 @@ def test_a_balanced_run_has_no_one_to_blame() -> None:
 def test_one_rank_and_no_rank_are_no_crash() -> None:
     job = Job(1)
     job.compute(1.0)
-    assert summary(profile_of(job.profiles()))[0] == "inside MPI: 0% of the time of 1 rank, 1 s each"
-    assert summary(profile_of([])) == []
+    assert lines_of(job.profiles())[0] == "inside MPI: 0% of the time of 1 rank, 1 s each"
+    assert lines_of([]) == []
 
 
 def test_ranks_that_had_no_cpu_are_told() -> None:
     job = Job(2)
     job.compute(1.0)
     shared = [replace(each, cpu_seconds=0.5) for each in job.profiles()]
-    assert any("on a CPU for 50% of the time" in line for line in summary(profile_of(shared)))
+    assert any("on a CPU for 50% of the time" in line for line in lines_of(shared))
     alone = [replace(each, cpu_seconds=0.99) for each in job.profiles()]
-    assert not any("on a CPU" in line for line in summary(profile_of(alone)))
+    assert not any("on a CPU" in line for line in lines_of(alone))
 
 
 def test_late_ranks_of_one_node_point_to_the_node() -> None:
@@ -84,5 +74,5 @@ def test_late_ranks_of_one_node_point_to_the_node() -> None:
         late = 2 + number % 2
         job.compute(*(1.5 if rank == late else 1.0 for rank in range(4)))
         job.collective("MPI_Allreduce")
-    text = "\n".join(summary(profile_of(job.profiles())))
+    text = "\n".join(lines_of(job.profiles()))
     assert "in 50% of the calls" in text and "all late ranks are on n1" in text

@@ -54,6 +54,24 @@ if TYPE_CHECKING:
     "--mpi/--no-mpi", default=True, show_default=True, help="Let Open MPI count messages and bytes."
 )
 @click.option(
+    "--mpit",
+    metavar="NAME,…|all",
+    help="Read these counters of the MPI library (MPI_T performance variables), with * and ?; npc doctor "
+    "says what there is.",
+)
+@click.option(
+    "--sde",
+    metavar="NAME,…|all",
+    help="Read these software-defined events of the program's libraries (papi_sde), with * and ?.",
+)
+@click.option(
+    "--snapshots",
+    "snapshots_s",
+    metavar="SECONDS",
+    type=click.FloatRange(0),
+    help="Read counters every so often, not at the end alone; 1 with --mpit or --sde, 0: never.",
+)
+@click.option(
     "--background",
     "background_s",
     default=0.3,
@@ -81,6 +99,9 @@ def observe(
     flop: float | None,
     counters: str | None,
     mpi: bool,
+    mpit: str | None,
+    sde: str | None,
+    snapshots_s: float | None,
     background_s: float,
     platform: str,
     as_json: bool,
@@ -98,7 +119,9 @@ def observe(
     npc observe --report 'HPCG-Benchmark_*.txt' -- srun -n 8 xhpcg
     npc observe --flops 'rate: ([0-9.]+)' --flops-unit GFLOP/s -- mpirun -n 8 ./app
     npc observe --counters FLOPS_DP -- mpirun -n 8 ./app
+    npc observe --mpit all --snapshots 0.5 -- mpirun -n 8 ./app
     """
+    import json
     from pathlib import Path
     from shutil import which
 
@@ -108,6 +131,7 @@ def observe(
     from npc.records.record import OK, save_csv
     from npc.records.run import RECORDS
     from observe.launcher import UnknownProgram, program_index
+    from observe.mpi.asked import settings
     from observe.outputs import show
     from observe.papi import EVENT
     from observe.reported import flops_scale, pattern_of, reported_by
@@ -121,6 +145,7 @@ def observe(
             raise ValueError("--seconds: it goes with --flops, and not with --flop")
         if tool is not None:
             parsers.load(tool)
+        watch = [str(background_s), counters or "-", json.dumps(settings(mpit, sde, snapshots_s))]
         if counters is not None and not (re.fullmatch(r"\w+", counters) or EVENT.fullmatch(counters)):
             raise ValueError(
                 f"--counters {counters!r}: expected a group of LIKWID's, such as FLOPS_DP, "
@@ -131,7 +156,6 @@ def observe(
     if which(command[0]) is None:
         click.echo(f"npc observe: {command[0]}: no such program (neither a path nor in PATH)", err=True)
         sys.exit(NOT_STARTED)
-    watch = [str(background_s), counters or "-"]
     inside = os.environ.get(LAUNCH) if output is None else None
     if inside:
         code = run(command, place, Path(inside), mpi, watch, keep=False)

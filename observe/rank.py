@@ -1,9 +1,10 @@
 """Stands between the MPI launcher and one rank of the program: reads the node's counters before and after it.
 
-    python -S observe/rank.py FOLDER BACKGROUND_S GROUP PROGRAM [ARGUMENT…]
+    python -S observe/rank.py FOLDER BACKGROUND_S GROUP SETTINGS PROGRAM [ARGUMENT…]
 
 GROUP is one of LIKWID's, whose FLOP the first rank of each node counts, or an event of PAPI's, which each
-rank counts itself, or ``-``.
+rank counts itself, or ``-``. SETTINGS: variables of the program's environment, a JSON object: not every
+launcher takes its own to all nodes.
 
 The rank runs as a child with this process's environment, standard streams and binding, so MPI's start-up
 protocol finds what it expects. The CPUs that the launcher has bound it to are kept; what a library binds
@@ -39,7 +40,8 @@ _PASSED_ON: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR
 
 def main(arguments: list[str]) -> int:
     """Run the rank; returns its exit code (127 if it cannot be started, as a shell says it)."""
-    folder, group, program = Path(arguments[0]), arguments[2], arguments[3:]
+    folder, group, program = Path(arguments[0]), arguments[2], arguments[4:]
+    os.environ.update(json.loads(arguments[3]))
     idle = _reading()
     time.sleep(float(arguments[1]))
     counter, counted = _count(folder, group)

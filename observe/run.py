@@ -37,8 +37,8 @@ def name_of(words: Sequence[str]) -> str:
 def run(command: Sequence[str], place: int, stem: Path, mpi: bool, watch: Sequence[str], keep: bool) -> int:
     """Run the command with `observe.rank` before its program; its exit code, 128 + n for signal n.
 
-    watch: the seconds and the group of counters that `observe.rank` wants. What the ranks leave goes to
-    ``STEM.ranks``. keep: what the program prints goes to the terminal and to ``STEM.out`` and ``.err`` alike.
+    watch: the seconds, the group of counters and the settings that `observe.rank` wants. What the ranks leave
+    goes to ``STEM.ranks``. keep: what the program prints goes to the terminal, to ``STEM.out`` and ``.err``.
     """
     ranks = stem.with_name(f"{stem.name}.{RANKS}")
     ranks.mkdir()

@@ -11,13 +11,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from observe.mpi.asked import ASKED
 from observe.mpi.profile import Snapshot, Variable
 
 #: Sizes of library/variables.h.
 COLUMNS: Final = 512
 ROWS: Final = 256
-_ASKED: Final = 512
-PATTERNS: Final = 64
 
 _TABLE: Final = np.dtype(
     [
@@ -34,9 +33,9 @@ _TABLE: Final = np.dtype(
         ("no_sde", "<u4"),
         ("untyped", "<u4"),
         ("reserved", "<u4"),
-        ("mpit", f"S{_ASKED}"),
+        ("mpit", f"S{ASKED}"),
         ("mpit_matched", "<u8"),
-        ("sde", f"S{_ASKED}"),
+        ("sde", f"S{ASKED}"),
         ("sde_matched", "<u8"),
         ("at", "<i8", (ROWS,)),
     ]
@@ -97,28 +96,6 @@ def read_counters(table: bytes, columns: bytes) -> Counters:
         for at, row in zip(header["at"][:rows].tolist(), read["values"][:, :rows].T.tolist(), strict=True)
     )
     return Counters(variables, snapshots, tuple(_notes(header)))
-
-
-def environment(mpit: str | None, sde: str | None, snapshots_s: float | None) -> dict[str, str]:
-    """What the library reads: names of performance variables and of software-defined events, and the seconds
-    between snapshots (0: only at the begin and the end; by default 1 where names are given).
-
-    Raises ValueError for more than it has room for.
-    """
-    found = {}
-    for option, names in (("MPIT", mpit), ("SDE", sde)):
-        if names:
-            if len(names.encode()) >= _ASKED or names.count(",") >= PATTERNS:
-                raise ValueError(
-                    f"--{option.lower()}: {PATTERNS} names of {_ASKED - 1} characters in all at most"
-                )
-            found[f"NPC_{option}"] = names
-    if snapshots_s is not None or found:
-        found["NPC_SNAPSHOTS"] = str(1.0 if snapshots_s is None else snapshots_s)
-    if mpit:
-        # Open MPI's SPC count nothing before they are attached (ompi_info --param mpi all --level 4)
-        found["OMPI_MCA_mpi_spc_attach"] = "all"
-    return found
 
 
 def _text(field: bytes) -> str:

@@ -54,6 +54,12 @@ if TYPE_CHECKING:
     "--mpi/--no-mpi", default=True, show_default=True, help="Let Open MPI count messages and bytes."
 )
 @click.option(
+    "--profile/--no-profile",
+    default=True,
+    show_default=True,
+    help="Count the time, calls and messages of every rank inside MPI.",
+)
+@click.option(
     "--mpit",
     metavar="NAME,…|all",
     help="Read these counters of the MPI library (MPI_T performance variables), with * and ?; npc doctor "
@@ -99,6 +105,7 @@ def observe(
     flop: float | None,
     counters: str | None,
     mpi: bool,
+    profile: bool,
     mpit: str | None,
     sde: str | None,
     snapshots_s: float | None,
@@ -135,7 +142,16 @@ def observe(
     from observe.outputs import show
     from observe.papi import EVENT
     from observe.reported import flops_scale, pattern_of, reported_by
-    from observe.run import KNOWN, NOT_STARTED, OBSERVED, append_report, keep_observation, name_of, run
+    from observe.run import (
+        KNOWN,
+        NOT_STARTED,
+        OBSERVED,
+        append_report,
+        keep_observation,
+        name_of,
+        profiling_library,
+        run,
+    )
 
     try:
         place = program_index(command, program)
@@ -156,6 +172,7 @@ def observe(
     if which(command[0]) is None:
         click.echo(f"npc observe: {command[0]}: no such program (neither a path nor in PATH)", err=True)
         sys.exit(NOT_STARTED)
+    watch.append(profiling_library(command, place) if profile else "-")
     inside = os.environ.get(LAUNCH) if output is None else None
     if inside:
         code = run(command, place, Path(inside), mpi, watch, keep=False)

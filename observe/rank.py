@@ -1,10 +1,11 @@
 """Stands between the MPI launcher and one rank of the program: reads the node's counters before and after it.
 
-    python -S observe/rank.py FOLDER BACKGROUND_S GROUP SETTINGS PROGRAM [ARGUMENT…]
+    python -S observe/rank.py FOLDER BACKGROUND_S GROUP SETTINGS LIBRARY PROGRAM [ARGUMENT…]
 
 GROUP is one of LIKWID's, whose FLOP the first rank of each node counts, or an event of PAPI's, which each
 rank counts itself, or ``-``. SETTINGS: variables of the program's environment, a JSON object: not every
-launcher takes its own to all nodes.
+launcher takes its own to all nodes. LIBRARY is put before the program, to count its MPI calls
+(`observe.mpi.build`), or ``-``; what it counted goes to ``FOLDER/HOST.RANK.mpi``.
 
 The rank runs as a child with this process's environment, standard streams and binding, so MPI's start-up
 protocol finds what it expects. The CPUs that the launcher has bound it to are kept; what a library binds
@@ -30,6 +31,7 @@ if not __package__:  # started by its path
 from npc.machine.processes import RANK, RANKS, die_with_parent, told
 from npc.machine.sysfs import format_cpus
 from observe.counters import read_counters
+from observe.mpi.place import Profile
 
 if TYPE_CHECKING:
     from observe.flop_counters import FlopCounter
@@ -40,8 +42,9 @@ _PASSED_ON: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR
 
 def main(arguments: list[str]) -> int:
     """Run the rank; returns its exit code (127 if it cannot be started, as a shell says it)."""
-    folder, group, program = Path(arguments[0]), arguments[2], arguments[4:]
+    folder, group, library, program = Path(arguments[0]), arguments[2], arguments[4], arguments[5:]
     os.environ.update(json.loads(arguments[3]))
+    profile = Profile(library) if library != "-" else None
     idle = _reading()
     time.sleep(float(arguments[1]))
     counter, counted = _count(folder, group)
@@ -49,6 +52,8 @@ def main(arguments: list[str]) -> int:
     child = os.fork()
     if child == 0:
         die_with_parent(signal.SIGKILL)  # a rank must not outlive a launcher that kills us
+        if profile is not None:
+            os.environ.update(profile.environment())
         try:
             os.execvp(program[0], program)
         except OSError as error:
@@ -62,7 +67,8 @@ def main(arguments: list[str]) -> int:
     end = _reading()
     if counter is not None and counted is not None:
         counted.update(counter.result())
-    _save(folder, {
+    name = f"{socket.gethostname()}.{told(RANK) or 0}"
+    _save(folder / f"{name}.json", {
         "host": socket.gethostname(),
         "rank": told(RANK) or 0,
         "ranks": told(RANKS) or 1,
@@ -73,6 +79,7 @@ def main(arguments: list[str]) -> int:
         "end": end,
         "status": status,
         "counted": counted,
+        "profile": profile.keep(folder / f"{name}.mpi") if profile is not None else "",
     })  # fmt: skip
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
@@ -111,9 +118,8 @@ def _reading() -> dict[str, Any]:
     return {"time": time.time(), "counters": read_counters()}
 
 
-def _save(folder: Path, seen: dict[str, Any]) -> None:
+def _save(path: Path, seen: dict[str, Any]) -> None:
     """Write the file whole or not at all; what goes wrong is said, and the rank's own exit code stands."""
-    path = folder / f"{seen['host']}.{seen['rank']}.json"
     partial = path.with_suffix(".partial")
     try:
         partial.write_text(json.dumps(seen), encoding="utf-8")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import IO, Final
@@ -15,6 +16,7 @@ from typing import IO, Final
 import click
 
 from npc.jobs.sample import job_hosts
+from observe.mpi.rank_file import read_profiles
 from observe.observation import Observation, read_observation, to_text
 
 OBSERVED: Final = "observed.json"
@@ -37,8 +39,9 @@ def name_of(words: Sequence[str]) -> str:
 def run(command: Sequence[str], place: int, stem: Path, mpi: bool, watch: Sequence[str], keep: bool) -> int:
     """Run the command with `observe.rank` before its program; its exit code, 128 + n for signal n.
 
-    watch: the seconds, the group of counters and the settings that `observe.rank` wants. What the ranks leave
-    goes to ``STEM.ranks``. keep: what the program prints goes to the terminal, to ``STEM.out`` and ``.err``.
+    watch: the seconds, the group of counters, the settings and the library that `observe.rank` wants. What
+    the ranks leave goes to ``STEM.ranks``. keep: what the program prints goes to the terminal,
+    ``STEM.out`` and ``.err``.
     """
     ranks = stem.with_name(f"{stem.name}.{RANKS}")
     ranks.mkdir()
@@ -94,6 +97,17 @@ def _copy(source: IO[bytes], terminal: IO[bytes], path: Path) -> None:
             terminal.flush()
 
 
+def profiling_library(command: Sequence[str], place: int) -> str:
+    """The library to put before the program, ``-`` where there is none: then it is said why."""
+    from observe.mpi.build import Unavailable, library_for
+
+    try:
+        return str(library_for(command[:place], command[place]))
+    except Unavailable as reason:
+        click.echo(f"npc observe: inside MPI: unavailable: {reason}", err=True)
+        return "-"
+
+
 def append_report(pattern: str, began: float, path: Path) -> None:
     """Add the file that the program wrote its report to, if there is a new one, to its kept output."""
     root = Path(Path(pattern).anchor)
@@ -110,6 +124,9 @@ def append_report(pattern: str, began: float, path: Path) -> None:
 def keep_observation(stem: Path, command: Sequence[str], reported: Mapping[str, float]) -> Observation:
     """Read what the ranks left, and keep it as ``STEM.observed.json``."""
     hosts = job_hosts() if os.environ.get("SLURM_JOB_NODELIST") else ()
-    observation = read_observation(stem.with_name(f"{stem.name}.{RANKS}"), command, hosts, reported)
+    ranks = stem.with_name(f"{stem.name}.{RANKS}")
+    profiles, unread = read_profiles(ranks)
+    observation = read_observation(ranks, command, hosts, reported, profiles)
+    observation = replace(observation, notes=(*observation.notes, *unread))
     stem.with_name(f"{stem.name}.{OBSERVED}").write_text(to_text(observation), encoding="utf-8")
     return observation

@@ -117,7 +117,8 @@ class RankProfile:
     began: when MPI_Init had ended; ended: when MPI_Finalize began, else the last call that is known.
     threads: those that called MPI; mpi_by_thread: what each of them spent there. openmp_threads: those that
     the rank was to have (OMP_NUM_THREADS). cpu_seconds: of all its threads between began and ended.
-    regions: seconds spent in each. sent, received: kept as `Arrival` says.
+    regions: seconds spent in each; paused: seconds in which nothing was counted (MPI_Pcontrol(0)).
+    sent, received: kept as `Arrival` says.
     instructions, cycles: between began and ended, in user mode, None where nothing counts them.
     """
 
@@ -138,6 +139,7 @@ class RankProfile:
     received: Sequence[Message] = ()
     offsets: Sequence[Offset] = ()
     regions: Mapping[str, float] | None = None
+    paused: float = 0.0
     variables: Sequence[Variable] = ()
     snapshots: Sequence[Snapshot] = ()
     mpi_by_thread: Sequence[float] = ()
@@ -149,8 +151,8 @@ class RankProfile:
 
     @property
     def seconds(self) -> float:
-        """From MPI_Init's end to MPI_Finalize's begin."""
-        return self.ended - self.began
+        """From MPI_Init's end to MPI_Finalize's begin, less what was paused."""
+        return self.ended - self.began - self.paused
 
     @property
     def mpi_seconds(self) -> float:

@@ -1,0 +1,222 @@
+"""Builds the profiling library for a program's MPI, once, by the site's own compiler wrapper.
+
+The library is kept in the user's cache folder (``XDG_CACHE_HOME``, else ``~/.cache``) by its sources, the MPI
+and the compiler. It is not linked with the MPI, of which it has the handles and constants of mpi.h: MPICH's
+serves Intel MPI, MVAPICH and Cray MPICH as well (the MPICH ABI), and Open MPI 4's serves Open MPI 5.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from npc.locks import Held, only_one
+from observe.mpi.generate import TABLE, sources
+
+SOURCES: Final = Path(__file__).with_name("library")
+OPEN_MPI: Final = "Open MPI"
+MPICH: Final = "MPICH"
+_LIMIT_S: Final = 120.0
+_FLAGS: Final = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-Wl,--as-needed", "-Wl,-z,lazy")
+_LIBRARIES: Final = ("-ldl", "-lpthread", "-lm")
+#: Names of libmpi: Open MPI's and MPICH's, Debian's MPICH, Cray's.
+_LIBMPI: Final = re.compile(r"^\s*(libmpi(?:ch)?(?:_\w+)?\.so[.\d]*) => (\S+)", re.M)
+#: Those of its companions, which no program has without it.
+_NO_MPI: Final = re.compile(r"libmpi_(?:mpifh|usempi|cxx|java|f90|f77|abi)")
+_COMPILERS: Final = ("mpicc", "mpicc.openmpi", "mpicc.mpich", "mpigcc", "mpiicc", "mpiicx", "cc")
+#: Started by its path in a process of its own: a library may do anything when it is loaded.
+_VERSION: Final = """
+import ctypes, sys
+text, length = ctypes.create_string_buffer(8192), ctypes.c_int()
+ctypes.CDLL(sys.argv[1]).MPI_Get_library_version(text, ctypes.byref(length))
+print(text.value.decode(errors="replace").splitlines()[0])
+"""
+
+
+class Unavailable(RuntimeError):
+    """There is no library for this program; the message says why."""
+
+
+class Compiler(NamedTuple):
+    """A compiler wrapper, its family of MPIs, and the functions that its mpi.h declares."""
+
+    path: str
+    family: str
+    version: str
+    declared: frozenset[str]
+
+
+def library_for(launcher: Sequence[str], program: str) -> Path:
+    """The library for `program` as started by `launcher` (empty: without one), built if it is not there yet.
+
+    Raises `Unavailable`.
+    """
+    mpi = mpi_of(program)
+    compiler = find_compiler(mpi, launcher[0] if launcher else "")
+    return _built(compiler)
+
+
+def mpi_of(program: str) -> Path | None:
+    """The MPI library that a program is linked with; None if it has none itself, as a script or Python.
+
+    Raises `Unavailable` for a program that no library can be put before.
+    """
+    found = shutil.which(program)
+    if found is None:
+        return None
+    status = Path(found).stat()
+    if status.st_mode & 0o6000:
+        raise Unavailable(f"{program} is set-user-ID or set-group-ID, which takes no LD_PRELOAD")
+    with Path(found).open("rb") as stream:
+        if stream.read(4) != b"\x7fELF":
+            return None
+    if _static(Path(found)):
+        raise Unavailable(f"{program} is linked statically, so nothing can stand between it and MPI")
+    said = _run(["ldd", found])
+    for name, path in _LIBMPI.findall(said.stdout):
+        if not _NO_MPI.match(name) and path.startswith("/"):
+            return Path(path)
+    return None
+
+
+def _static(program: Path) -> bool:
+    """Whether an ELF file (64 bits) names no interpreter: PT_INTERP of its program headers (elf(5))."""
+    content = program.open("rb").read(65536)
+    if len(content) < 64 or content[4] != 2:
+        return True
+    first = int.from_bytes(content[32:40], "little")
+    size, number = (int.from_bytes(content[at : at + 2], "little") for at in (54, 56))
+    kinds = [content[first + place * size : first + place * size + 4] for place in range(number)]
+    return (3).to_bytes(4, "little") not in kinds
+
+
+def find_compiler(mpi: Path | None, launcher: str) -> Compiler:
+    """The wrapper that belongs to the MPI of the program, else of the launcher. Raises `Unavailable`."""
+    version = _version_of(mpi) if mpi is not None else ""
+    family = _family_of(version) if version else ""
+    seen = []
+    for path in _candidates(mpi, launcher):
+        compiler = _examine(path)
+        if compiler is None:
+            continue
+        if not family or compiler.family == family:
+            return compiler
+        seen.append(f"{path} is {compiler.family}'s")
+    if not seen:
+        raise Unavailable("no mpicc that compiles: load the MPI's module, or install its development files")
+    raise Unavailable(f"no mpicc of {version.split(',')[0]}: {'; '.join(seen)}")
+
+
+def _candidates(mpi: Path | None, launcher: str) -> Iterator[str]:
+    """Beside the MPI and beside the launcher before those in PATH; each once."""
+    folders = []
+    if mpi is not None:
+        folders += [parent / "bin" for path in (mpi, mpi.resolve()) for parent in path.parents[1:4]]
+    found = shutil.which(launcher) if launcher else None
+    if found is not None:
+        folders += [Path(found).parent, Path(found).resolve().parent]
+        flavour = Path(found).name.partition(".")[2]  # mpirun.mpich
+    else:
+        flavour = ""
+    names = [f"mpicc.{flavour}", *_COMPILERS] if flavour in ("openmpi", "mpich") else list(_COMPILERS)
+    beside = [shutil.which(str(folder / name)) for folder in folders for name in names if name != "cc"]
+    everything = [*beside, *map(shutil.which, names)]
+    # the folder's links are followed, not the wrapper's, which goes by its name
+    yield from dict.fromkeys(
+        str(Path(path).parent.resolve() / Path(path).name) for path in everything if path
+    )
+
+
+def _examine(path: str) -> Compiler | None:
+    """What mpi.h says; None if it does not compile one."""
+    text = "#include <mpi.h>\nnpc_open OPEN_MPI OMPI_MAJOR_VERSION\nnpc_mpich MPICH_NUMVERSION\n"
+    said = _run([path, "-E", "-P", "-x", "c", "-"], text)
+    if said.returncode:
+        return None
+    open_mpi = re.search(r"^npc_open 1 (\d+)", said.stdout, re.M)
+    mpich = re.search(r"^npc_mpich (\d+)", said.stdout, re.M)
+    if open_mpi is None and mpich is None:
+        return None
+    declared = frozenset(re.findall(r"\b(MPI_\w+)\s*\(", said.stdout))
+    number = open_mpi or mpich
+    assert number is not None
+    return Compiler(path, OPEN_MPI if open_mpi else MPICH, number[1], declared)
+
+
+def _version_of(mpi: Path) -> str:
+    said = _run([sys.executable, "-S", "-c", _VERSION, str(mpi)])
+    if said.returncode or not said.stdout.strip():
+        raise Unavailable(f"{mpi} does not say its version")
+    return said.stdout.strip()
+
+
+def _family_of(version: str) -> str:
+    """By MPI_Get_library_version."""
+    if version.startswith("Open MPI"):
+        return OPEN_MPI
+    if re.search(r"MPICH|Intel\(R\) MPI|MVAPICH", version):
+        return MPICH
+    raise Unavailable(f"{version}: neither Open MPI nor of MPICH's ABI")
+
+
+def _built(compiler: Compiler) -> Path:
+    made = sources(compiler.declared)
+    files = sorted((*SOURCES.glob("*.[ch]"), TABLE))
+    digest = hashlib.sha256()
+    for text in (compiler.path, compiler.version, *(path.read_text(encoding="utf-8") for path in files)):
+        digest.update(text.encode())
+    for name in sorted(made):
+        digest.update(made[name].encode())
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "npc" / "mpi"
+    library = cache / digest.hexdigest()[:24] / "libnpcmpi.so"
+    if library.exists():
+        return library
+    try:
+        library.parent.mkdir(parents=True, exist_ok=True)
+        with only_one(library.with_suffix(".lock"), limit_s=2 * _LIMIT_S, wait_s=_LIMIT_S):
+            if not library.exists():
+                _compile(compiler, made, library)
+    except Held as other:
+        raise Unavailable(
+            f"another process has been building {library.parent} for too long: {other}"
+        ) from None
+    except OSError as error:
+        raise Unavailable(f"cannot write into {library.parent}: {error.strerror}") from None
+    return library
+
+
+def _compile(compiler: Compiler, made: dict[str, str], library: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
+        for name, text in made.items():
+            Path(folder, name).write_text(text, encoding="utf-8")
+        out = Path(folder, library.name)
+        units = [*sorted(SOURCES.glob("*.c")), *sorted(Path(folder).glob("*.c"))]
+        command = [compiler.path, *_FLAGS, f"-I{folder}", f"-I{SOURCES}", *map(str, units), "-o", str(out)]
+        said = _run([*command, *_LIBRARIES])
+        if said.returncode:
+            first = next((line for line in said.stderr.splitlines() if "error" in line), said.stderr.strip())
+            raise Unavailable(f"{compiler.path} does not build the profiling library: {first}")
+        out.replace(library)
+
+
+def _run(command: Sequence[str], text: str = "") -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            command,
+            input=text,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_LIMIT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return subprocess.CompletedProcess(command, 127, "", str(error))

@@ -183,6 +183,7 @@ def _body(call: Call, going_on: str) -> list[str]:
         return ["if (npc_aborting)", "    npc_aborting();", f"return {going_on};"]
     return [
         *_places(call),
+        *(["npc_session();"] * call.does("session")),
         f"npc_thread *self = npc_enter(NPC_{call.counted});",
         *_before(call),
         f"int code = {going_on};",
@@ -287,7 +288,7 @@ def _moved(call: Call, on: str) -> tuple[list[str], str]:
     started = call.form == "init" or call.name.endswith(("_init", "_init_c"))
     roles, partitioned = call.roles, "partitions" in call.args
     if "send" in roles:
-        lines.append(f"uint64_t sent = {_bytes(roles['send'])};")
+        lines.append(f"uint64_t sent = dest == MPI_PROC_NULL ? 0 : {_bytes(roles['send'])};")
         if partitioned:
             lines.append(f"npc_psend_init(self, *request, {on}, dest, sent);")
         elif started:
@@ -308,7 +309,7 @@ def _moved(call: Call, on: str) -> tuple[list[str], str]:
             counted.append(f"npc_received(self, {on}, status)")
     for way in ("put", "get"):
         if way in roles:
-            lines.append(f"uint64_t {way} = {_bytes(roles[way])};")
+            lines.append(f"uint64_t {way} = target_rank == MPI_PROC_NULL ? 0 : {_bytes(roles[way])};")
             lines.append(f"npc_{way}(self, {on}, target_rank, {way});")
             counted.append(way)
     if "read" in roles and "status" in call.args and call.form == "plain":

@@ -126,13 +126,13 @@ def _wrapper(call: Call) -> str:
     if call.does("pcontrol"):  # what follows the level cannot be passed on but as one pointer
         declared, passed = ["int level", "const void *region"], "level, region"
     entries = "".join(
-        _entry(call, prefix, declared, ", ".join(filter(None, (str(profiled), passed))))
+        _entry(call, prefix, declared, ", ".join(filter(None, (passed, str(profiled)))))
         for profiled, prefix in enumerate(("", "P"))
     )
     types = "int, ..." if call.does("pcontrol") else ", ".join(call.args.values()) or "void"
     return (
         f"typedef int npc_type_{name}({types});\n"
-        f"static int npc_wrap_{name}({', '.join(['int profiled', *declared])})\n"
+        f"static int npc_wrap_{name}({', '.join([*declared, 'int profiled'])})\n"
         "{\n    static void *next[2];\n"
         f'    npc_type_{name} *call = (npc_type_{name} *)npc_next(&next[profiled], &"P{name}"[!profiled]);\n'
         + "".join(f"    {line}\n" for line in lines)

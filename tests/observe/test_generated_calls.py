@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shutil
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from observe.mpi.build import library_for
 from observe.mpi.generate import Call, read_calls, sources
+from observe.mpi.profile import RankProfile
+from observe.mpi.rank_file import read_profile
 
+PROGRAMS = Path(__file__).with_name("programs")
 LIBRARY = Path("observe/mpi/library").resolve()
 #: Debian's MPIs; the one has all of MPI-4, the other MPI-3.1.
 COMPILERS = ("mpicc.mpich", "mpicc.openmpi")
@@ -85,6 +91,190 @@ def test_only_declared_calls_are_wrapped() -> None:
     }  # fmt: skip
 
 
+# --- with MPI ------------------------------------------------------------------------------------------
+
+#: A program under the library; each rank counts in a file of its own.
+RANK = """
+folder=$1 library=$2; shift 2
+profile=$folder/${OMPI_COMM_WORLD_RANK-$PMI_RANK}
+: > "$profile"
+NPC_MPI_PROFILE=$profile LD_PRELOAD=$library exec "$@"
+"""
+
+
+@pytest.fixture(autouse=True)
+def as_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ALLOW_RUN_AS_ROOT", "ALLOW_RUN_AS_ROOT_CONFIRM", "MCA_rmaps_base_oversubscribe"):
+        monkeypatch.setenv(f"OMPI_{name}", "1")
+
+
+def _profiles(folder: Path, mpi: str, ranks: int, *program: str | Path) -> list[RankProfile]:
+    library = library_for([f"mpirun.{mpi}"], str(program[0]))
+    command = [f"mpirun.{mpi}", "-n", str(ranks), "sh", "-c", RANK, "rank", folder, library, *program]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    return [read_profile(folder / str(rank)) for rank in range(ranks)]
+
+
+def _counted(profile: RankProfile) -> dict[str, tuple[int, int]]:
+    """Calls and bytes by name."""
+    number: Counter[str] = Counter()
+    size: Counter[str] = Counter()
+    for calls in profile.calls:
+        number[calls.call] += calls.calls
+        size[calls.call] += calls.bytes
+    return {name: (number[name], size[name]) for name in number}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
+def test_the_library_compiles_without_a_warning(tmp_path: Path, mpi: str) -> None:
+    for name, text in sources(frozenset(_declared(f"mpicc.{mpi}"))).items():
+        (tmp_path / name).write_text(text)
+    for unit in (tmp_path / "wrappers.c", *LIBRARY.glob("*.c")):
+        done = subprocess.run(
+            [f"mpicc.{mpi}", "-fsyntax-only", "-Wall", "-Wextra", "-Werror",
+             f"-I{tmp_path}", f"-I{LIBRARY}", unit],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
+def test_counts_are_those_of_the_program(tmp_path: Path, mpi: str) -> None:
+    program = tmp_path / "calls"
+    subprocess.run([f"mpicc.{mpi}", "-w", "-o", program, PROGRAMS / "calls.c"], check=True)
+    profiles = _profiles(tmp_path, mpi, 4, program, tmp_path / "written")
+    mpi_4 = mpi == "mpich"
+    for rank, profile in enumerate(profiles):
+        counted = _counted(profile)
+        assert 1 <= counted["MPI_Waitsome"][0] <= 3
+        assert counted.pop("MPI_Waitsome")[1] == 12
+        assert counted.pop("MPI_Test")[1] == 0
+        assert counted == {name: each for name, each in _in_c(rank, mpi_4).items() if each[0]}
+        assert profile.finalized
+        sent = {(peer.rank, peer.kind): (peer.messages, peer.bytes) for peer in profile.peers}
+        even, following, other = mpi_4 and rank % 2 == 0, (rank + 1) % 4, (rank + 2) % 4
+        assert sent == {
+            (following, "user"): (10 + even + mpi_4, 180 + 48 * even + 48 * mpi_4),
+            (other, "user"): (1, 16),
+            (following, "put"): (5, 68),
+            (following, "get"): (2, 8),
+            ((rank - 1) % 4, "get"): (1, 24),
+        }
+
+
+def _in_c(rank: int, mpi_4: bool) -> dict[str, tuple[int, int]]:
+    """Calls and bytes of a rank of calls.c: 4 bytes an int."""
+    even, odd = mpi_4 and rank % 2 == 0, mpi_4 and rank % 2 == 1
+    neighbours = 1 if rank in (0, 3) else 2
+    return {
+        "MPI_Accumulate": (1, 12),
+        "MPI_Allgather": (1, 8),
+        "MPI_Allgatherv": (1, 4 * (rank + 1)),
+        "MPI_Allreduce": (int(mpi_4), 8 * mpi_4),
+        "MPI_Allreduce_init": (int(mpi_4), 0),
+        "MPI_Alltoall": (1, 4 * 12),
+        "MPI_Alltoallv": (1, 4 * 4 * (rank + 1)),
+        "MPI_Barrier": (1, 0),
+        "MPI_Bcast": (1, 0 if rank == 1 else 20),
+        "MPI_Cart_create": (1, 0),
+        "MPI_Comm_disconnect": (1, 0),
+        "MPI_Comm_free": (3, 0),
+        "MPI_Comm_split": (1, 0),
+        "MPI_Compare_and_swap": (1, 8),
+        "MPI_Dist_graph_create_adjacent": (1, 0),
+        "MPI_Fetch_and_op": (1, 8),
+        "MPI_File_close": (1, 0),
+        "MPI_File_iwrite_at": (1, 8),
+        "MPI_File_open": (1, 0),
+        "MPI_File_read_at": (1, 16),
+        "MPI_File_read_at_all": (1, 32),
+        "MPI_File_sync": (2, 0),
+        "MPI_File_write_at": (1, 24),
+        "MPI_Gather": (1, {0: 12, 1: 12, 2: 0, 3: 24}[rank]),
+        "MPI_Gatherv": (1, 4 * (rank + 1)),
+        "MPI_Get": (1, 24),
+        "MPI_Iallreduce": (1, 32),
+        "MPI_Intercomm_create": (1, 0),
+        "MPI_Irecv": (5, 0),
+        "MPI_Isend": (1, 28),
+        "MPI_Mprobe": (1, 0),
+        "MPI_Mrecv": (1, 28),
+        "MPI_Neighbor_allgather": (1, 20),
+        "MPI_Neighbor_alltoall": (2, 12 * neighbours + 4),
+        "MPI_Neighbor_alltoallv": (1, 8 * neighbours),
+        "MPI_Pready": (int(mpi_4), 0),
+        "MPI_Pready_range": (int(mpi_4), 0),
+        "MPI_Precv_init": (int(mpi_4), 0),
+        "MPI_Psend_init": (int(mpi_4), 0),
+        "MPI_Put": (2, 40),
+        "MPI_Recv": (2 + odd, 16 + 48 * odd),
+        "MPI_Recv_init": (1, 0),
+        "MPI_Reduce_scatter": (1, 40),
+        "MPI_Reduce_scatter_block": (1, 48),
+        "MPI_Request_free": (2 + 3 * mpi_4, 0),
+        "MPI_Rput": (1, 8),
+        "MPI_Rsend": (1, 0),
+        "MPI_Scatter": (1, 32 if rank == 0 else 8),
+        "MPI_Scatterv": (1, 40 if rank == 2 else 4 * (rank + 1)),
+        "MPI_Send": (6 + even, 32 + 48 * even),
+        "MPI_Send_init": (1, 0),
+        "MPI_Sendrecv": (1, 88),
+        "MPI_Ssend": (1, 20),
+        "MPI_Start": (2 * mpi_4, 32 * mpi_4),
+        "MPI_Startall": (3 + mpi_4, 72 + 48 * mpi_4),
+        "MPI_Wait": (4 + 2 * mpi_4, 20),
+        "MPI_Waitall": (4 + mpi_4, 72),
+        "MPI_Waitany": (1, 4),
+        "MPI_Win_allocate": (1, 0),
+        "MPI_Win_fence": (2, 0),
+        "MPI_Win_flush": (1, 0),
+        "MPI_Win_free": (1, 0),
+        "MPI_Win_lock": (1, 0),
+        "MPI_Win_unlock": (1, 0),
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mpi", "flags"),
+    [
+        ("openmpi", ["-DF08"]),
+        ("openmpi", []),
+        ("mpich", ["-DF08"]),
+        ("mpich", ["-DMPIF_H", "-fsecond-underscore", "-fallow-argument-mismatch"]),  # mpi_send__
+    ],
+)
+def test_fortran_is_counted_once(tmp_path: Path, mpi: str, flags: list[str]) -> None:
+    program = tmp_path / "calls"
+    subprocess.run([f"mpifort.{mpi}", "-w", *flags, "-o", program, PROGRAMS / "calls.F90"], check=True)
+    for rank, profile in enumerate(_profiles(tmp_path, mpi, 3, program)):
+        assert _counted(profile) == {
+            "MPI_Allreduce": (1, 32),
+            "MPI_Barrier": (1, 0),
+            "MPI_Comm_free": (1, 0),
+            "MPI_Comm_split": (1, 0),
+            "MPI_Gather": (1, 16),
+            "MPI_Irecv": (7, 0),
+            "MPI_Isend": (7, 2240),
+            "MPI_Recv": (2, 80),
+            "MPI_Request_free": (1, 0),
+            "MPI_Send_init": (1, 0),
+            "MPI_Sendrecv": (1, 48),
+            "MPI_Start": (2, 80),
+            "MPI_Wait": (2, 0),
+            "MPI_Waitall": (7, 2240),
+        }
+        [peer] = profile.peers
+        assert (peer.rank, peer.messages, peer.bytes) == ((rank + 1) % 3, 10, 2240 + 24 + 80)
+        assert {calls.call for calls in profile.calls if calls.region == "7"} == {
+            "MPI_Recv", "MPI_Start", "MPI_Wait",
+        }  # fmt: skip
+
+
+@functools.cache
 def _declared(compiler: str) -> dict[str, list[str]]:
     """The functions that mpi.h declares and the types of their arguments, without const and names."""
     if shutil.which(compiler) is None:

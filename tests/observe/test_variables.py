@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
 import pytest
 
 from observe.mpi.asked import settings
+from observe.mpi.profile import RankProfile
+from observe.mpi.rank_file import read_profile
+from observe.mpi.variables import ROWS
 
 
 def test_nothing_asked_for_is_nothing_set() -> None:
@@ -23,3 +34,136 @@ def test_names_are_read_every_second_unless_told_otherwise() -> None:
 def test_more_names_than_there_is_room_for_are_refused(names: str) -> None:
     with pytest.raises(ValueError, match="--sde: 64 names"):
         settings(None, names, None)
+
+
+# --- real MPIs -----------------------------------------------------------------------------------------
+
+PROGRAMS: Final = Path(__file__).with_name("programs")
+MPIS: Final = Path(sys.prefix) / "share" / "npc" / "mpi"
+NPC: Final = Path(sys.executable).with_name("npc")
+ROUNDS: Final = 12
+UNEXPECTED: Final = "pml_ob1_unexpected_msgq_length"
+
+
+def compiled(folder: Path, compiler: str) -> Path:
+    program = folder / "queues"
+    subprocess.run([compiler, "-O2", PROGRAMS / "queues.c", "-o", program], check=True, timeout=60)
+    return program
+
+
+def observed(
+    folder: Path, options: Sequence[str], command: Sequence[str | Path], **environ: str
+) -> dict[int, RankProfile]:
+    """The profiles of the ranks of a run."""
+    done = subprocess.run(
+        [NPC, "observe", "--background", "0", "--output", folder, *options, "--", *command],
+        capture_output=True, text=True, timeout=120,
+        env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", **environ},
+    )  # fmt: skip
+    assert (folder / "raw" / "0000.observed.json").exists(), done.stderr
+    profiles = [read_profile(path) for path in folder.glob("raw/0000.ranks/*.mpi")]
+    assert profiles, done.stderr
+    return {profile.rank: profile for profile in profiles}
+
+
+def series(profile: RankProfile, name: str) -> list[float]:
+    return [snapshot.values[name] for snapshot in profile.snapshots]
+
+
+@pytest.fixture(scope="module")
+def open_mpi(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[int, RankProfile]]:
+    """Rank 1 is killed after the last round."""
+    folder = tmp_path_factory.mktemp("open-mpi")
+    program = compiled(folder, "mpicc.openmpi")
+    launcher = ["mpirun.openmpi", "--oversubscribe", "--mca", "pml", "ob1", "-n", "2"]
+    options = ["--mpit", "all,nosuch", "--snapshots", "0.02"]
+    return folder, observed(folder / "run", options, [*launcher, program, str(ROUNDS), "1"])
+
+
+@pytest.mark.slow
+def test_open_mpi_s_queue_is_seen_in_snapshots(open_mpi: tuple[Path, dict[int, RankProfile]]) -> None:
+    ranks = open_mpi[1]
+    assert max(series(ranks[0], UNEXPECTED)) == 0
+    assert max(series(ranks[1], UNEXPECTED)) == 10
+    kinds = {variable.name: variable.kind for variable in ranks[1].variables}
+    assert kinds[UNEXPECTED] == "level"
+    assert kinds["npc::calls"] == "counter"
+
+
+@pytest.mark.slow
+def test_a_killed_rank_leaves_what_its_last_snapshot_had(
+    open_mpi: tuple[Path, dict[int, RankProfile]],
+) -> None:
+    profile = open_mpi[1][1]
+    assert not profile.finalized
+    received = series(profile, "npc::messages_received")
+    assert received == sorted(received)
+    assert 10 * (ROUNDS - 2) <= received[-1] <= 10 * ROUNDS
+    assert series(profile, "npc::bytes_received")[-1] == 32 * received[-1]
+
+
+@pytest.mark.slow
+def test_what_is_not_there_is_told(open_mpi: tuple[Path, dict[int, RankProfile]]) -> None:
+    notes = " ".join(open_mpi[1][0].notes)
+    assert "--mpit nosuch: there is no such performance variable" in notes
+
+
+@pytest.mark.slow
+def test_the_document_has_them_for_people(open_mpi: tuple[Path, dict[int, RankProfile]]) -> None:
+    document = json.loads((open_mpi[0] / "run/raw/0000.observed.json").read_text())["profile"]
+    assert document["unexpected"]["longest_queue"] == 10
+    assert "npc doctor" in document["unexpected"]["reasons"]["out_of_sequence"]
+    assert UNEXPECTED in document["snapshots"]["values"]
+
+
+@pytest.mark.slow
+def test_a_full_table_keeps_every_second_snapshot(tmp_path: Path) -> None:
+    """About 500 are due every 0.5 ms; the table has room for 256."""
+    program = compiled(tmp_path, "mpicc.openmpi")
+    launcher = ["mpirun.openmpi", "--oversubscribe", "-n", "2"]
+    command = [*launcher, program, str(ROUNDS), "0"]
+    (profile, _) = observed(tmp_path / "run", ["--snapshots", "0.00005"], command).values()
+    moments = [snapshot.at for snapshot in profile.snapshots]
+    assert moments == sorted(moments)
+    assert len(moments) <= ROWS
+    assert moments[0] == pytest.approx(profile.began, abs=0.01)
+    assert series(profile, "npc::calls")[-1] == sum(each.calls for each in profile.calls)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mpi", ["mpich", "impi"])
+def test_mpis_with_few_variables_or_none_have_the_profile_s_totals(mpi: str, tmp_path: Path) -> None:
+    folder = MPIS / mpi
+    if not folder.is_dir():
+        pytest.skip(f"{mpi} is not there: npc/fetch_mpi.sh")
+    program = compiled(tmp_path, str(MPIS / "mpich/bin/mpicc"))
+    places = f"{folder}/lib:{folder}/lib/libfabric"
+    ranks = observed(
+        tmp_path / "run", ["--mpit", "all", "--snapshots", "0.05"],
+        [folder / "bin/mpiexec", "-n", "2", program, str(ROUNDS), "0"],
+        LD_LIBRARY_PATH=places, FI_PROVIDER_PATH=f"{folder}/lib/libfabric", I_MPI_ROOT=str(folder),
+    )  # fmt: skip
+    assert series(ranks[0], "npc::messages_sent")[-1] == 10 * ROUNDS
+    assert series(ranks[1], "npc::bytes_received")[-1] == 10 * ROUNDS * 32
+    names = {variable.name for variable in ranks[0].variables if not variable.name.startswith("npc::")}
+    if mpi == "impi":
+        assert names == {"idle", "idle (counter)"}
+    else:
+        assert names == set()
+        assert "this MPI offers no performance variables (npc doctor)" in ranks[0].notes
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("NPC_SPC_MPI" not in os.environ, reason="NPC_SPC_MPI: an Open MPI with --enable-spc")
+@pytest.mark.optional_skip("nobody distributes Open MPI with SPC")
+def test_spc_counts_unexpected_messages(tmp_path: Path) -> None:
+    prefix = Path(os.environ["NPC_SPC_MPI"])
+    program = compiled(tmp_path, str(prefix / "bin/mpicc"))
+    command = [prefix / "bin/mpirun", "--oversubscribe", "-n", "2", program, str(ROUNDS), "0"]
+    ranks = observed(tmp_path / "run", ["--mpit", "OMPI_SPC_*"], command)
+    name = "runtime_spc_OMPI_SPC_"
+    # the barriers' own messages may come early as well
+    assert 10 * ROUNDS <= series(ranks[1], f"{name}UNEXPECTED")[-1] <= 10 * ROUNDS + 4 * ROUNDS
+    assert series(ranks[1], f"{name}BYTES_RECEIVED_USER")[-1] == 10 * ROUNDS * 32
+    assert series(ranks[1], f"{name}MAX_UNEXPECTED_IN_QUEUE")[-1] >= 10
+    assert {each.name: each.kind for each in ranks[1].variables}[f"{name}UNEXPECTED"] == "counter"

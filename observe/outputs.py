@@ -46,6 +46,6 @@ def show(observation: Observation, folder: Path, silent: Sequence[str]) -> None:
         say(line)
     for option in silent:
         say(f"note: {option} catches no number above 0 in what the program printed")
-    for note in observation.notes:
+    for note in (*observation.notes, *(profile.notes if profile else ())):
         say(f"note: {note}")
     say(f"kept in {folder}; under the ceilings: npc roofline RUN {folder}")

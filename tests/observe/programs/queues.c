@@ -20,8 +20,8 @@ int main(int argc, char **argv)
         MPI_Barrier(MPI_COMM_WORLD);
         for (int i = 0; rank == 1 && i < 10; i++)
             MPI_Recv(values, 4, MPI_DOUBLE, 0, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Barrier(MPI_COMM_WORLD);
     }
-    MPI_Barrier(MPI_COMM_WORLD);
     if (killed && rank == 1)
         kill(getpid(), SIGKILL);
     MPI_Finalize();

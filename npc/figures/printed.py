@@ -29,8 +29,8 @@ _MANY: Final = 100
 #: Entries of a legend in ordinary size that find room; of more, each is smaller.
 _LEGEND_ROWS: Final = 20
 _LEGEND_POINTS: Final = 9.5
-#: Titles wider than their axes are made smaller, down to this part of their size.
-_LEAST_TITLE: Final = 0.7
+#: Titles wider than their axes are made smaller, down to this size.
+_LEAST_TITLE_POINTS: Final = 8.5
 
 #: Where names stand: in a corner of the picture, right of it, below it, along their lines; or at the ends of
 #: lines, and those of marks at the foot of all panels.
@@ -108,8 +108,11 @@ def save(
             )  # fmt: skip
         if title:
             figure.suptitle(title, fontsize=14, x=0.01, ha="left")
+        for _, heading in titles:  # a wide one would push its axes aside
+            heading.set_text(heading.get_text()[:1])
         _lay_out(figure)
-        for axes, heading in titles:
+        for (axes, heading), chart in zip(titles, panels, strict=True):
+            heading.set_text(chart.title)
             _fit(heading, axes)
         for axes, names in named:
             move_apart(axes, names)
@@ -146,12 +149,11 @@ def _write(figure: Figure, path: Path) -> None:
 
 def _fit(heading: Text, axes: Axes) -> None:
     """Make a title that is wider than its axes smaller; one that is much wider is cut."""
-    ratio = axes.get_window_extent().width / heading.get_window_extent().width
-    if ratio < 1:
-        size, text = float(heading.get_fontsize()), heading.get_text()
-        heading.set_fontsize(max(size * ratio, _LEAST_TITLE * size))
-        if ratio < _LEAST_TITLE:
-            heading.set_text(f"{text[: int(len(text) * ratio / _LEAST_TITLE) - 1]}…")
+    size, text = float(heading.get_fontsize()), heading.get_text()
+    fitting = size * axes.get_window_extent().width / max(heading.get_window_extent().width, 1.0)
+    heading.set_fontsize(min(size, max(fitting, _LEAST_TITLE_POINTS)))
+    if fitting < _LEAST_TITLE_POINTS:
+        heading.set_text(f"{text[: int(len(text) * fitting / _LEAST_TITLE_POINTS) - 1]}…")
 
 
 def _frame(axes: Axes, chart: Chart, *, small: bool, pad: float) -> Text:

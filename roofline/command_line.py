@@ -9,24 +9,31 @@ from typing import Final
 
 import click
 
-from npc.records.record import Record
+from npc.records.record import Record, replace
 from npc.records.run import read_run, records_file
 
 USAGE: Final = 2
 
 
 def read_records(paths: Sequence[Path]) -> list[Record]:
-    """Records of all paths; the same file named twice counts once, since repeats would narrow intervals."""
+    """Records of all paths; the same file named twice counts once, since repeats would narrow intervals.
+
+    Runs of one name in several folders (every folder of runs begins with 000000) get their folder's.
+    """
     found: list[Record] = []
+    names: set[str] = set()
     for file, path in {records_file(path).resolve(): path for path in paths}.items():
         try:
-            found += read_run(file)
+            read = read_run(file)
         except FileNotFoundError as error:
             raise failure(f"{path}: no such file" if error.filename else str(error)) from None
         except OSError as error:
             raise failure(f"{path}: {error.strerror}") from None
         except (ValueError, csv.Error) as error:
             raise failure(f"{path} holds no records: {error}") from None
+        own = {record.run for record in read}
+        found += [replace(record, run=f"{path}/{record.run}") for record in read] if own & names else read
+        names |= own
     return found
 
 

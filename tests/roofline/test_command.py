@@ -144,6 +144,19 @@ def test_several_runs_are_taken_together(tmp_path: Path) -> None:
     assert made(tmp_path / "out") == PICTURES
 
 
+def test_runs_of_one_name_in_several_folders_are_several(tmp_path: Path) -> None:
+    """The first run of every folder is 000000, and launches of each have the same raw files."""
+    files = [
+        saved(tmp_path / night / "000000", [*machine(), *launch("app", 2, flops, 1e12, traffic, traffic)])
+        for night, flops, traffic in (("first", 1e11, 1e9), ("second", 3e11, 1e9), ("third", 2e11, 1e9))
+    ]
+    ended = run(*files, "--output", tmp_path, "--json")
+    assert ended.exit_code == 0, ended.output
+    (point,) = json.loads(ended.stdout)["points"]
+    assert point["flops"]["median"] == 2e11 / 2 and point["flops"]["n"] == 3
+    assert point["intensity"]["median"] == 1e12 / 2 / 2e9
+
+
 def test_too_few_samples_are_said(tmp_path: Path) -> None:
     result = run(saved(tmp_path, [*peak("peakflops_avx", 100e9, spread=(1, 1))]))
     assert result.exit_code == 0

@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
 import psutil
@@ -28,9 +29,10 @@ from npc.records.journal import Journal, JournalEntry
 from npc.records.record import Record, replace
 from npc.records.run import read_run
 from npc.statistics.suspect import whom_of
+from tests.lab import in_process
 from tests.lab.cluster import Cluster, until
 from tests.lab.jube_job import NPC
-from tests.made.nights import CLIENT, NODE, TINY
+from tests.made.nights import CLIENT, NODE, TINY, some_steps
 from tests.paths import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.slurm]
@@ -42,6 +44,35 @@ LINK_MBIT, SLOW_MBIT = 200.0, 60.0
 CLEAN = ("n1,n2", "n5,n6")
 #: Whom the nights before them measured: every node with several others.
 EARLIER = ("n1,n3", "n2,n5", "n4,n6", "n1,n5", "n2,n4", "n3,n5", "n2,n6", "n1,n4", "n3,n4")
+#: A night of the paper (Bartelheimer, Zhu, Neuwirth 2023) in small: one launch of each.
+PAPER = {
+    "NPC_SAMPLES": "1",
+    "NPC_ENV": "export OMPI_MCA_mpi_yield_when_idle=1",  # two nodes share two cores here
+    "NPC_QPERF_KINDS": "sweep",
+    "NPC_QPERF_SWEEP_TESTS": "tcp_bw",
+    "NPC_QPERF_SWEEP_SIZES": "16,128,1K,4K,32K",
+    "NPC_SOCKPERF_THROUGHPUT_SIZES": "16,1K",
+    "NPC_OSU_KINDS": "pt2pt",
+    "NPC_OSU_TESTS": "bw",
+    "NPC_OSU_MAX_SIZE": "32768",
+    "NPC_STREAM_CFLAGS": "-O3 -march=native -fopenmp -DNTIMES=2",
+    "NPC_HIMENO_NODES": "1,2",
+    "NPC_HIMENO_TASKS": "1",
+    "NPC_HIMENO_SIZE": "S",
+    "NPC_HIMENO_TIME": "0.2",
+}
+#: Its platform: a peak of 320 GFLOP/s in single precision, and the link that the nodes are shaped to.
+GIGABIT = 1000.0
+LIMITS = """
+[node]
+cores = 2
+clock_hz = 2.5e9
+simd_bits = 512
+simd_units = 2
+fma = true
+[interfaces.eth0]
+link = "1 GbE"
+"""
 #: Once is enough of each pair where a night asks all of them.
 ONCE = {"NPC_PAIRS_RUNS": "1"}
 
@@ -99,15 +130,20 @@ def write_earlier(site: Site, earlier: Sequence[str] = EARLIER) -> None:
     measured, by_lot = site.records(), random.Random(1)
     for days, nodes in enumerate(earlier, 1):
         back = timedelta(days=days)
-        made = [
-            replace(
-                record,
-                time=(datetime.fromisoformat(record.time) - back).isoformat(timespec="seconds"),
-                hosts=tuple(nodes.split(",")),
-                value=record.value and record.value * by_lot.gauss(1, 0.01),
+        made = []
+        for record in measured:
+            moved = dict(zip(record.hosts, nodes.split(","), strict=False))
+            params = {name: moved.get(text, text) for name, text in record.params.items()}
+            time = datetime.fromisoformat(record.time) - back
+            made.append(
+                replace(
+                    record,
+                    time=time.isoformat(timespec="seconds"),
+                    hosts=tuple(moved.values()),
+                    params=params,
+                    value=record.value and record.value * by_lot.gauss(1, 0.01),
+                )
             )
-            for record in measured
-        ]
         begun = datetime.fromisoformat(measured[0].time) - back
         History(site.history).append(of_night(made, night_name(begun)))
 
@@ -169,6 +205,71 @@ def test_a_slow_link_is_named_in_its_night_and_the_nights_before_are_clean(site:
     expect_pictures(site, nights=len(EARLIER) + len(CLEAN) + 2)
     again = {(record.run, record.hosts) for record in whole(site) if "remeasured" in record.params}
     assert again >= {(first["run"], ("n2", "n3")), (second["run"], ("n3", "n5"))}, "on the same nodes"
+
+
+def test_a_night_makes_the_figures_and_tables_of_the_paper(site: Site) -> None:
+    """Figures 4 to 9, tables 1, 2, 4 and 5; nothing is asked of how fast it is but what the link allows."""
+    platform = site.folder / "slurm"
+    shutil.copytree(ROOT / "platforms/slurm", platform)
+    (platform / "platform.toml").write_text(LIMITS)
+    file = some_steps(site.folder, "qperf", "sockperf", "osu", "stream", "himeno")
+    words = [NPC, "nightly", "--platform", platform, "--benchmark", file, "--no-pairs", "--limit", "200s"]
+    words += ["--history", site.folder / "history", "--output", site.folder / "runs", "--json"]
+    try:
+        for node in site.cluster.nodes:
+            site.cluster.shape(node, GIGABIT)
+        ended = site.cluster.run("head", words, env=PAPER, timeout=250)
+    finally:
+        for node in site.cluster.nodes:
+            site.cluster.shape(node, LINK_MBIT)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    (run,) = (site.folder / "runs").glob("*/first/000000")
+    figures = site.folder / "figures"
+
+    sweeps = json.loads(in_process.npc("sweep", run, "--output", figures, "--json").stdout)["sweeps"]
+    points = {each["name"]: {point["size"]: point["median"] for point in each["points"]} for each in sweeps}
+    assert set(points) == {"osu_bw · openmpi", "qperf tcp_bw", "sockperf tcp_throughput, side send"}
+    assert set(points["qperf tcp_bw"]) == {16, 128, 1024, 4096, 32768} < set(points["osu_bw · openmpi"])
+    for rates in points.values():
+        assert rates[16] < rates[1024] and max(rates.values()) < 1.25 * GIGABIT * 1e6 / 8
+
+    shown = in_process.npc(
+        "roofline", run, "--platform", platform / "platform.toml", "--output", figures, "--json"
+    )
+    document = json.loads(shown.stdout)
+    marks = {point["nodes"]: point for point in document["points"] if point["name"] == "himeno"}
+    assert document["theoretical"] == {"peak single": 320e9, "peak double": 160e9}
+    # 34 FLOP an inner cell of 64 × 64 × 128, halved; a plane of 64 × 128 floats sent, and one received
+    planes_alone = 34 * 62 * 62 * 126 / 2 / (2 * 4 * 64 * 128)
+    assert marks[1]["intensity"] is None
+    assert planes_alone / 1.35 < marks[2]["intensity"]["median"] < planes_alone
+    # the link carries both directions at a time, so half of the bytes are in its way
+    fastest = max(rate for rates in points.values() for rate in rates.values())
+    bound = 2 * fastest * marks[2]["intensity"]["median"]
+    assert marks[2]["bounds"][0]["flops"] == pytest.approx(bound, rel=0.02)
+
+    write_earlier(site)
+    words = ["history", "--platform", platform, "--history", site.folder / "history", "--json"]
+    told = json.loads(in_process.npc(*words, "--figures", figures).stdout)
+    rates = {
+        nodes: [
+            record.value or 0.0
+            for record in site.records()
+            if (record.case, record.metric, record.nodes) == ("himeno", "flops", nodes)
+        ]
+        for nodes in (1, 2)
+    }
+    shares = {each["nodes"]: each for each in told["applications"]}
+    assert [(each["ranks"], each["precision"]) for each in shares.values()] == [(1, "single"), (2, "single")]
+    for nodes, values in rates.items():
+        assert len(values) == shares[nodes]["nights"] == len(EARLIER) + 1
+        assert shares[nodes]["share"] == pytest.approx(sum(values) / len(values) / (nodes * 320e9))
+        assert shares[nodes]["deviation"] == pytest.approx(stdev(values) / fmean(values))
+    seen = {each["benchmark"]: (each["seen"], each["known"]) for each in told["nodes"]}
+    assert seen["qperf"] == seen["himeno"] == (6, 6)
+    assert seen["stream"] == (len({nodes.split(",")[0] for nodes in EARLIER}), 6)
+    drawn = {path.stem for path in figures.glob("*.png") if path.read_bytes()[:4] == b"\x89PNG"}
+    assert drawn >= {"sweep", "roofline", "himeno", "qperf", "allocation", "nodes"}
 
 
 @pytest.mark.links

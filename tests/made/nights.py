@@ -1,8 +1,13 @@
-"""A benchmark for short nights: one job, one test of a second."""
+"""Benchmarks for short nights: one job, one test of a second; or some of ``jube.yml``'s."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import yaml
+
 from tests.lab.jube_job import NPC
+from tests.paths import ROOT
 
 #: One job on two nodes: TCP bandwidth.
 TINY = f"""<jube>
@@ -45,3 +50,17 @@ NODE = f"""<jube>
     </benchmark>
 </jube>
 """  # noqa: E501
+
+
+def some_steps(folder: Path, *names: str) -> Path:
+    """A file with these steps of ``jube.yml`` alone, whatever their tags, in a folder that takes it for a
+    checkout."""
+    whole = yaml.safe_load((ROOT / "jube.yml").read_text(encoding="utf-8"))
+    steps = [step for step in whole["step"] if step["name"] in names]
+    for step in steps:
+        del step["tag"]
+    (folder / "benchmarks").symlink_to(ROOT / "benchmarks")
+    (folder / ".venv").symlink_to(NPC.parents[1])
+    file = folder / "some.yml"
+    file.write_text(yaml.safe_dump({"name": "some", "outpath": "runs", "step": steps}), encoding="utf-8")
+    return file

@@ -150,7 +150,7 @@ def _try(
             status_line.show("")
             result = trying.compared(records, folder)
             document = json.dumps(tried.document(experiment, folder, result), indent=1)
-            with replacing(folder / "tried.json") as partial:
+            with replacing(folder / tried.TRIED_FILE) as partial:
                 partial.write_text(document + "\n", encoding="utf-8")
     except FileExistsError:
         raise click.UsageError(f"{folder} holds launches already: name another --output") from None

@@ -48,8 +48,8 @@ def report(
     """One page about RUN…: verdicts, pictures, models, nights, what failed; every number with its raw file.
 
     RUN is a run's folder (of a folder of runs, its newest), a records.csv, or a folder that npb wrote.
-    Several are shown beside each other. The page is one file that fetches nothing, for a browser without a
-    network.
+    Several are shown beside each other, and what npc advise --try measured with its hint. The page is one
+    file that fetches nothing, for a browser without a network.
 
     Exit codes: 0; 1 if nothing in it was measured (the page says why); 2 for bad arguments, files that
     cannot be read, or a page that cannot be written.
@@ -61,12 +61,16 @@ def report(
     from report.history import NoHistory, read_history, usual_history
     from report.page import build, render
     from report.runs import Report, read_runs, under_ceilings
+    from report.tried import read_tried
 
     if not runs and not history:
         raise click.UsageError("name a run (runs/000003), a records.csv, or --history FOLDER")
     path = output or _beside(runs)
     try:
-        found = under_ceilings(read_runs(runs))
+        named = read_runs(runs)
+        trials = [(run, told) for run in named if (told := read_tried(run))]
+        tried = {run.number for run, _ in trials}
+        found = under_ceilings([run for run in named if run.number not in tried] or named)
         fabric = load(topology) if topology else None
         if str(history) == _USUAL:
             history = usual_history()
@@ -81,7 +85,7 @@ def report(
         raise _failure(str(error)) from None
     except (ValueError, csv.Error) as error:
         raise _failure(f"no records: {error}") from None
-    made = Report(found, path.parent, read, fabric)
+    made = Report(found, path.parent, read, fabric, trials)
     sections, absent = build(made, status_line.show)
     status_line.show("writing the page")
     page = render(made, sections, absent)
@@ -150,6 +154,7 @@ def _document(
             }
             for run in made.runs
         ],
+        "tried": [str(run.folder) for run, _ in made.trials],
         "history": made.history
         and {
             "folder": str(made.history.folder),

@@ -1,4 +1,4 @@
-"""What ``npc advise --try`` says: before it launches, and of what it measured."""
+"""What ``npc advise --try`` says: before it launches, and of what it measured; what its folder holds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from npc.columns import columns
 from npc.document import plain
@@ -14,12 +16,14 @@ from npc.page.blocks import plural
 from npc.records.record import Record
 from npc.records.units import format_duration, format_quantity, format_size
 from npc.validity.disturbance import in_words, remark
-from report.advice.trying import Answer, Experiment, answer, mpi_of, times, word_of
+from report.advice.rule import Trial
+from report.advice.trying import Answer, Experiment, answer, compared, mpi_of, times, word_of
 from report.compare.pairs import Half, Pair
-from report.runs import ENVIRONMENT, shown
+from report.runs import ENVIRONMENT, Run, shown
 
 SCHEMA: Final = 1
-_HEADER: Final = ("test", "size", "without", "with", "with/without", "95 % interval", "n", "")
+TRIED_FILE: Final = "tried.json"
+HEADER: Final = ("test", "size", "without", "with", "with/without", "95 % interval", "n", "")
 
 
 def announced(experiment: Experiment, folder: Path) -> str:
@@ -38,10 +42,10 @@ def announced(experiment: Experiment, folder: Path) -> str:
 
 def text(experiment: Experiment, folder: Path, records: Sequence[Record], pairs: Sequence[Pair]) -> str:
     """The table, and the answer below it."""
-    rows = [_HEADER, *(_cells(pair) for pair in pairs)]
+    rows = [HEADER, *map(row, pairs)]
     parts = ["\n".join(columns(rows, right={1, 2, 3, 4}))] if pairs else []
     found = answer(pairs, experiment.trial)
-    lines = _answer(experiment, found)
+    lines = said(found, experiment.hint.of, experiment.hint.gain)
     if other := _other_mpi(experiment, folder):
         lines.append(f"The hint was measured with another MPI: {experiment.library}; this with {other}.")
     failed = [record for record in records if not record.ok]
@@ -55,9 +59,9 @@ def text(experiment: Experiment, folder: Path, records: Sequence[Record], pairs:
     return "\n\n".join([*parts, "\n".join(lines)])
 
 
-def _answer(experiment: Experiment, found: Answer) -> list[str]:
-    """What became of what the hint is about, beside what it promised; and what became of other sizes."""
-    of, gain = experiment.hint.of, experiment.hint.gain
+def said(found: Answer, of: str, gain: float | None) -> list[str]:
+    """What became of what the hint is about (`of`), beside what it promised (`gain` times as fast at most);
+    and what became of other sizes."""
     promised = f"; the hint says at most {gain:.3g} times as fast" if gain else ""
     best = found.best
     at = f", most at {_size(best)}" if best and len(found.about) > 1 else ""
@@ -95,7 +99,8 @@ def _size(pair: Pair) -> str:
     return format_size(pair.size) if pair.size is not None else pair.test
 
 
-def _cells(pair: Pair) -> tuple[str, ...]:
+def row(pair: Pair) -> tuple[str, ...]:
+    """A pair in the columns of `HEADER`."""
     counts = "/".join("–" if half is None else str(half.launches) for half in (pair.a, pair.b))
     interval = "" if pair.low is None or pair.high is None else f"[{_ratio(pair.low)}, {_ratio(pair.high)}]"
     return (
@@ -131,3 +136,45 @@ def document(experiment: Experiment, folder: Path, pairs: Sequence[Pair]) -> dic
             {**plain(pair), "verdict": word_of(pair), "concerned": pair in found.about} for pair in pairs
         ],
     }
+
+
+class _Hint(msgspec.Struct):
+    seen: str
+    of: str
+    gain: float | None = None
+
+
+class _Document(msgspec.Struct):
+    """What is read of ``tried.json``."""
+
+    schema: int
+    rule: str
+    hint: _Hint
+    change: str
+    trial: Trial
+
+
+class Tried(NamedTuple):
+    """What a folder of ``--try`` holds. rule, seen: which hint was tried. lines: the answer in words."""
+
+    rule: str
+    seen: str
+    change: str
+    pairs: list[Pair]
+    answer: Answer
+    lines: list[str]
+
+
+def read_tried(run: Run) -> Tried | None:
+    """What was tried in a run's folder; None where it has no ``tried.json`` that can be read."""
+    try:
+        found = msgspec.json.decode((run.folder / TRIED_FILE).read_bytes(), type=_Document)
+    except (OSError, msgspec.DecodeError):
+        return None
+    if found.schema != SCHEMA:
+        return None
+    pairs = compared(run.records, run.folder)
+    told = answer(pairs, found.trial)
+    return Tried(
+        found.rule, found.hint.seen, found.change, pairs, told, said(told, found.hint.of, found.hint.gain)
+    )

@@ -9,16 +9,28 @@ from report.advice import Advice, advise, conclusion
 from report.runs import Report, Run
 from report.score import Score, measured, score
 from report.sections import runs_of
+from report.tried import HEADER, TRIED_FILE, Tried, row
 
 TITLE = "Advice and score"
+_KINDS = {"worse": "bad", "better": "good"}
 
 
 def build(report: Report) -> Iterator[Block]:
-    """Run by run the hints with their evidence, and the score with its parts."""
-    for run in runs_of(report):
-        where = f": {run.label}" if len(report.runs) > 1 else ""
-        yield from _hints(report, run, advise(run), where)
-        yield from _scores(run, where)
+    """Run by run the hints with their evidence, what was tried of them, and the score with its parts."""
+    runs = runs_of(report)
+    alone = {run.number for run in runs} & {run.number for run, _ in report.trials}
+    for run in runs:
+        if run.number not in alone:
+            yield from _hints(report, run, advise(run), _where(report, run))
+    for run, tried in report.trials:
+        yield from _tried(report, run, tried)
+    for run in runs:
+        if run.number not in alone:
+            yield from _scores(run, _where(report, run))
+
+
+def _where(report: Report, run: Run) -> str:
+    return f": {run.label}" if len(report.runs) > 1 else ""
 
 
 def _hints(report: Report, run: Run, advice: Advice, where: str) -> Iterator[Block]:
@@ -26,7 +38,12 @@ def _hints(report: Report, run: Run, advice: Advice, where: str) -> Iterator[Blo
     rows = []
     for rule, hint in advice.hints:
         known = list(dict.fromkeys(records[raw] for raw in hint.raw if raw in records))
-        brings = Cell(hint.brings, sort=hint.gain or 0.0)
+        answers = [
+            f"; tried ({tried.change}): {tried.answer.word}"
+            for _, tried in report.trials
+            if (tried.rule, tried.seen) == (rule.name, hint.seen)
+        ]
+        brings = Cell("".join([hint.brings, *answers]), sort=hint.gain or 0.0)
         rows.append((Cell(rule.title, known), Cell(hint.seen), Cell(hint.do), brings, Cell(rule.source)))
     if rows:
         columns = ("hint", "what was seen", "what to do", "what it brings", "source")
@@ -41,6 +58,24 @@ def _hints(report: Report, run: Run, advice: Advice, where: str) -> Iterator[Blo
         yield Table(
             f"Not judged, for lack of evidence{where}", ("rule", "what it needs"), lacking, folded=True
         )
+
+
+def _tried(report: Report, run: Run, tried: Tried) -> Iterator[Block]:
+    """What a change brought that was tried."""
+    rows = []
+    for pair in tried.pairs:
+        test, *numbers, answer = row(pair)
+        kind = _KINDS.get(pair.verdict, "") if pair in tried.answer.about else ""
+        rows.append(
+            (
+                Cell(test, href=report.href(run, TRIED_FILE)),
+                *(Cell(number, kind="number") for number in numbers),
+                Cell(answer, kind=kind),
+            )
+        )
+    columns = (*HEADER[:-1], "answer")
+    note = " ".join(tried.lines)
+    yield Table(f"Tried, rule {tried.rule}: {tried.change}", columns, tuple(rows), note=note)
 
 
 def _scores(run: Run, where: str) -> Iterator[Block]:

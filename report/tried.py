@@ -92,7 +92,7 @@ def _times(pair: Pair) -> str:
 
 def _ratio(ratio: float) -> str:
     """Three digits, without an exponent where it is large."""
-    return f"{ratio:.0f}" if ratio >= 1000 else f"{ratio:#.3g}"
+    return f"{ratio:.0f}" if ratio >= 100 else f"{ratio:#.3g}"
 
 
 def _size(pair: Pair) -> str:

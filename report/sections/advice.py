@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from npc.page.blocks import Block, Cell, Table, Text, plural
 from report.advice import Advice, advise, conclusion
+from report.compare.pairs import Pair
 from report.runs import Report, Run
 from report.score import Score, measured, score
 from report.sections import runs_of
@@ -61,21 +62,26 @@ def _hints(report: Report, run: Run, advice: Advice, where: str) -> Iterator[Blo
 
 
 def _tried(report: Report, run: Run, tried: Tried) -> Iterator[Block]:
-    """What a change brought that was tried."""
-    rows = []
-    for pair in tried.pairs:
-        test, *numbers, answer = row(pair)
-        kind = _KINDS.get(pair.verdict, "") if pair in tried.answer.about else ""
-        rows.append(
-            (
-                Cell(test, href=report.href(run, TRIED_FILE)),
-                *(Cell(number, kind="number") for number in numbers),
-                Cell(answer, kind=kind),
-            )
-        )
-    columns = (*HEADER[:-1], "answer")
-    note = " ".join(tried.lines)
-    yield Table(f"Tried, rule {tried.rule}: {tried.change}", columns, tuple(rows), note=note)
+    """What a change brought that was tried: where the hint is about it, and elsewhere."""
+    name, columns = f"Tried, rule {tried.rule}: {tried.change}", (*HEADER[:-1], "answer")
+    href = report.href(run, TRIED_FILE)
+    about, elsewhere = (
+        tuple(_of_trial(pair, href) for pair in pairs)
+        for pairs in (tried.answer.about, tried.answer.elsewhere)
+    )
+    yield Table(name, columns, about, note=" ".join(tried.lines))
+    if elsewhere:
+        yield Table(f"{name}: what the hint is not about", columns, elsewhere, folded=True)
+
+
+def _of_trial(pair: Pair, href: str) -> tuple[Cell, ...]:
+    test, *numbers, answer = row(pair)
+    kind = _KINDS.get(pair.verdict, "")
+    return (
+        Cell(test, href=href),
+        *(Cell(number, kind="number") for number in numbers),
+        Cell(answer, kind=kind),
+    )
 
 
 def _scores(run: Run, where: str) -> Iterator[Block]:

@@ -268,6 +268,17 @@ def test_an_eager_limit_that_makes_a_difference_and_one_that_makes_none(
     assert not usual & {Series.of(record) for record in found}
     assert all((output / record.raw).read_bytes() for record in found)
     assert (output / "environment.json").exists()
+    page = tmp_path / "page.html"
+    shown = in_process.npc("report", run, output, "--output", page, "--json")
+    told = json.loads(shown.stdout)
+    assert [Path(each["folder"]) for each in told["runs"]] == [run] and told["tried"] == [str(output)]
+    text = page.read_text()
+    assert f"; tried ({document['change']}): better" in text and "the hint says at most 2.7" in text
+    assert "tried.json" in text and "tried/" not in text.partition("<body")[0]
+    alone = in_process.npc("report", output, "--output", page, "--json")
+    assert (
+        json.loads(alone.stdout)["tried"] == [str(output)] and "Tried, rule eager_limit" in page.read_text()
+    )
     assert in_process.npc(*words).returncode == 2  # what was measured is not written over
 
 

@@ -61,16 +61,15 @@ def report(
     from report.history import NoHistory, read_history, usual_history
     from report.page import build, render
     from report.runs import Report, read_runs, under_ceilings
-    from report.tried import read_tried
+    from report.tried import TRIED_FILE
 
     if not runs and not history:
         raise click.UsageError("name a run (runs/000003), a records.csv, or --history FOLDER")
     path = output or _beside(runs)
     try:
         named = read_runs(runs)
-        trials = [(run, told) for run in named if (told := read_tried(run))]
-        tried = {run.number for run, _ in trials}
-        found = under_ceilings([run for run in named if run.number not in tried] or named)
+        trials = [run for run in named if (run.folder / TRIED_FILE).exists()]
+        found = under_ceilings([run for run in named if run not in trials] or named)
         fabric = load(topology) if topology else None
         if str(history) == _USUAL:
             history = usual_history()
@@ -154,7 +153,7 @@ def _document(
             }
             for run in made.runs
         ],
-        "tried": [str(run.folder) for run, _ in made.trials],
+        "tried": [str(run.folder) for run in made.trials],
         "history": made.history
         and {
             "folder": str(made.history.folder),

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from npc.machine.fabric import Topology
     from report.history import HistoryView
     from report.observed import Observed
-    from report.tried import Tried
     from roofline.result import Ceiling, Estimate, Roofline
 
 ENVIRONMENT: Final = "environment.json"
@@ -308,8 +307,8 @@ class Report:
     history: HistoryView | None = None
     #: Racks and switches, if somebody said which there are.
     topology: Topology | None = None
-    #: What ``npc advise --try`` measured, with its folder's run.
-    trials: Sequence[tuple[Run, Tried]] = ()
+    #: What ``npc advise --try`` measured.
+    trials: Sequence[Run] = ()
     #: Ids of charts, so that no two are alike.
     charts: int = field(default=0)
 

@@ -10,7 +10,7 @@ from report.compare.pairs import Pair
 from report.runs import Report, Run
 from report.score import Score, measured, score
 from report.sections import runs_of
-from report.tried import HEADER, TRIED_FILE, Tried, row
+from report.tried import HEADER, TRIED_FILE, Tried, read_tried, row
 
 TITLE = "Advice and score"
 _KINDS = {"worse": "bad", "better": "good"}
@@ -19,11 +19,12 @@ _KINDS = {"worse": "bad", "better": "good"}
 def build(report: Report) -> Iterator[Block]:
     """Run by run the hints with their evidence, what was tried of them, and the score with its parts."""
     runs = runs_of(report)
-    alone = {run.number for run in runs} & {run.number for run, _ in report.trials}
+    trials = [(run, tried) for run in report.trials if (tried := read_tried(run))]
+    alone = {run.number for run in runs} & {run.number for run, _ in trials}
     for run in runs:
         if run.number not in alone:
-            yield from _hints(report, run, advise(run), _where(report, run))
-    for run, tried in report.trials:
+            yield from _hints(run, advise(run), [tried for _, tried in trials], _where(report, run))
+    for run, tried in trials:
         yield from _tried(report, run, tried)
     for run in runs:
         if run.number not in alone:
@@ -34,14 +35,14 @@ def _where(report: Report, run: Run) -> str:
     return f": {run.label}" if len(report.runs) > 1 else ""
 
 
-def _hints(report: Report, run: Run, advice: Advice, where: str) -> Iterator[Block]:
+def _hints(run: Run, advice: Advice, trials: Sequence[Tried], where: str) -> Iterator[Block]:
     records = {record.raw: run.idents[id(record)] for record in reversed(run.records)}
     rows = []
     for rule, hint in advice.hints:
         known = list(dict.fromkeys(records[raw] for raw in hint.raw if raw in records))
         answers = [
             f"; tried ({tried.change}): {tried.answer.word}"
-            for _, tried in report.trials
+            for tried in trials
             if (tried.rule, tried.seen) == (rule.name, hint.seen)
         ]
         brings = Cell("".join([hint.brings, *answers]), sort=hint.gain or 0.0)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from npc.records.mpi_profile import Efficiency, Made, Rank
-from observe.mpi.profile import RankProfile
+from observe.mpi.profile import WHOLE, RankProfile
 
 #: Instructions are counted inside MPI as well, where a rank polls. Above this share of its time they would be
 #: MPI's more than the program's.
@@ -27,6 +27,7 @@ _MOST_POLLING: Final = 0.05
 
 def load_of(profile: RankProfile) -> Rank:
     """Where the time of a profile's rank went."""
+    named = profile.regions if profile.regions and set(profile.regions) != {WHOLE} else {}
     calls: dict[str, Made] = {}
     inside: defaultdict[str, float] = defaultdict(float)
     for each in profile.calls:
@@ -39,9 +40,7 @@ def load_of(profile: RankProfile) -> Rank:
         seconds=profile.seconds,
         mpi=min(profile.mpi_seconds, profile.seconds),
         calls=dict(sorted(calls.items(), key=lambda entry: -entry[1].seconds)),
-        regions={
-            name: (seconds, min(seconds, inside[name])) for name, seconds in (profile.regions or {}).items()
-        },
+        regions={name: (seconds, min(seconds, inside[name])) for name, seconds in named.items()},
         threads=profile.openmp_threads,
         cpu=profile.cpu_seconds,
         instructions=profile.instructions,

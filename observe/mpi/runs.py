@@ -167,8 +167,8 @@ def _regions(run: Run) -> Iterator[str]:
         rows = [("region", "time", "efficiency", "load balance", "communication", "slowest rank")]
         for name, each in sorted(run.regions.items(), key=lambda entry: -entry[1].seconds):
             rows.append(
-                (name, format_quantity(each.seconds, "s", 4), _share(each.mpi), _share(each.load_balance),
-                 _share(each.communication), str(each.slowest))
+                (name or "outside of all", format_quantity(each.seconds, "s", 4), _share(each.mpi),
+                 _share(each.load_balance), _share(each.communication), str(each.slowest))
             )  # fmt: skip
         yield "\n".join([f"Regions of {run.name}:", *columns(rows, right=range(1, 6))])
 

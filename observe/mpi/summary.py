@@ -68,8 +68,8 @@ def _off_cpu(profile: Profile) -> Iterator[str]:
     running = sum(each.cpu or 0.0 for each in known)
     if total and running < _BUSY * total:
         yield (
-            f"the ranks were on a CPU for {_share(running, total)} of the time: there are too many for "
-            "the CPUs they may use, or they sleep"
+            f"the ranks were on a CPU for {_share(running, total)} of the time: there are more "
+            "than CPUs, others compute there, or they sleep"
         )
 
 
@@ -147,7 +147,7 @@ def _regions(profile: Profile) -> Iterator[str]:
     """The longest regions."""
     longest = sorted(profile.regions.items(), key=lambda entry: -entry[1].seconds)[:_MOST_REGIONS]
     parts = [
-        f"{name} {_seconds(each.seconds)}"
+        f"{name or 'outside of all'} {_seconds(each.seconds)}"
         + (f", efficiency {each.mpi:.0%}" if each.mpi is not None else "")
         + (f", imbalance {each.imbalance:.0%}" if each.imbalance is not None else "")
         for name, each in longest

@@ -1,0 +1,205 @@
+"""Where the time of real programs goes inside MPI, against what they write down of themselves."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from npc.records.mpi_profile import Profile, read_profile
+from tests.lab.in_process import npc
+from tests.lab.npb_job import MPI_ENVIRONMENT
+from tests.paths import ROOT
+
+pytestmark = pytest.mark.slow
+
+RANKS = 3
+
+
+class Line(NamedTuple):
+    """A call as the program saw it."""
+
+    region: str
+    call: str
+    peer: int
+    entered: float
+    left: float
+
+
+class Run(NamedTuple):
+    """What was observed, what was printed, and what the ranks wrote."""
+
+    profile: Profile
+    printed: str
+    truth: Mapping[int, list[Line]]
+
+
+def build(source: Path | str, target: Path) -> Path:
+    """`target`, compiled by Open MPI's compiler from a file or a text."""
+    text = source.read_text(encoding="utf-8") if isinstance(source, Path) else source
+    subprocess.run(
+        ["mpicc.openmpi", "-O1", "-x", "c", "-", "-o", target, "-lm"], input=text, text=True, check=True
+    )
+    return target
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    folder = tmp_path_factory.mktemp("late")
+    program = build(ROOT / "tests/lab/late_ranks.c", folder / "late_ranks")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in MPI_ENVIRONMENT.items():
+            patch.setenv(name, value)
+        ended = npc("observe", "--", "mpirun.openmpi", "-n", str(RANKS), program, cwd=folder)
+    assert ended.returncode == 0, ended.stderr
+    profile = read_profile(folder / "observed" / "raw" / "0000.observed.json")
+    assert profile is not None
+    yield Run(
+        profile, ended.stderr, {rank: list(lines_of(folder / f"truth.{rank}")) for rank in range(RANKS)}
+    )
+
+
+def lines_of(path: Path) -> Iterator[Line]:
+    for line in path.read_text().splitlines():
+        region, call, peer, entered, left = line.split()
+        yield Line(region, call, int(peer), float(entered), float(left))
+
+
+def computed(lines: list[Line], region: str) -> float:
+    """Seconds of a region outside MPI."""
+    places = [place for place, line in enumerate(lines) if line.region == region]
+    within = lines[places[0] : places[-1] + 1]
+    (begin,), (end,) = ([line for line in within if line.call == call] for call in ("begin", "end"))
+    inside = [line for line in within if line.entered >= begin.left and line.left <= end.entered]
+    return (
+        end.entered - begin.left - sum(line.left - line.entered for line in inside if line.call[:3] == "MPI")
+    )
+
+
+def calls(run: Run, rank: int, call: str, peer: int = -1) -> list[Line]:
+    return [line for line in run.truth[rank] if line.call == call and line.peer == peer]
+
+
+def waits_of(run: Run, call: str) -> dict[int, float]:
+    """rank → how long it waited for the last one in a collective."""
+    found: defaultdict[int, float] = defaultdict(float)
+    for together in zip(*(calls(run, rank, call) for rank in range(RANKS)), strict=True):
+        last = max(line.entered for line in together)
+        for rank, line in enumerate(together):
+            found[rank] += last - line.entered
+    return found
+
+
+def waited(run: Run, waiting: int, awaited: int, call: str) -> float:
+    """What was found of it."""
+    assert run.profile.waits is not None
+    return sum(
+        pair.seconds
+        for pair in run.profile.waits.pairs
+        if (pair.waiting, pair.awaited, pair.call) == (waiting, awaited, call)
+    )
+
+
+@pytest.mark.parametrize(("region", "planted"), [("twenty", 0.2), ("fifty", 0.5)])
+def test_a_planted_imbalance_is_found_within_two_percent(run: Run, region: str, planted: float) -> None:
+    loads = [computed(run.truth[rank], region) for rank in range(RANKS)]
+    truth = max(loads) / (sum(loads) / RANKS)
+    found = run.profile.regions[region]
+    assert found.imbalance is not None and found.imbalance + 1 == pytest.approx(truth, rel=0.02)
+    assert found.slowest == loads.index(max(loads))
+    assert found.computing == pytest.approx(sum(loads) / RANKS, rel=0.02)
+    assert planted / 2 < truth - 1 < 2 * planted
+
+
+def test_what_a_collective_waits_for_is_found_within_two_percent(run: Run) -> None:
+    assert run.profile.waits is not None
+    for call in ("MPI_Allreduce", "MPI_Barrier"):
+        (of_call,) = [each for each in run.profile.waits.collectives if each.call == call]
+        truth = waits_of(run, call)
+        assert of_call.calls == of_call.kept == len(calls(run, 0, call))
+        assert of_call.waited == pytest.approx(sum(truth.values()), rel=0.02)
+        assert of_call.error == 0
+        for rank, seconds in truth.items():
+            found = sum(waited(run, rank, other, call) for other in range(RANKS))
+            assert found == pytest.approx(seconds, rel=0.02, abs=1e-3)
+
+
+def test_the_rank_that_is_late_on_purpose_is_named(run: Run) -> None:
+    """Rank 2 computes longest before every MPI_Allreduce."""
+    assert run.profile.waits is not None
+    (allreduce,) = [each for each in run.profile.waits.collectives if each.call == "MPI_Allreduce"]
+    together = list(zip(*(calls(run, rank, "MPI_Allreduce") for rank in range(RANKS)), strict=True))
+    last = [max(range(RANKS), key=lambda rank: lines[rank].entered) for lines in together]
+    assert allreduce.late[0].rank == 2
+    assert allreduce.late[0].times == pytest.approx(last.count(2), abs=1)
+    assert last.count(2) > len(last) / 2
+    assert re.search(r"the last one is rank \d \(\S+\) in \d+% of the calls", run.printed)
+
+
+def late(waiting: list[Line], awaited: list[Line]) -> float:
+    """How long calls waited for others to begin."""
+    return sum(max(0.0, b.entered - a.entered) for a, b in zip(waiting, awaited, strict=True))
+
+
+def test_late_senders_and_late_receivers_are_found_within_two_percent(run: Run) -> None:
+    received = calls(run, 0, "MPI_Recv", 2)
+    sent = calls(run, 2, "MPI_Send", 0)[: len(received)]
+    assert waited(run, 0, 2, "MPI_Recv") == pytest.approx(late(received, sent), rel=0.02)
+    stood, received = calls(run, 2, "MPI_Ssend", 1), calls(run, 1, "MPI_Recv", 2)
+    assert waited(run, 2, 1, "MPI_Ssend") == pytest.approx(late(stood, received), rel=0.02)
+    assert waited(run, 1, 2, "MPI_Recv") == pytest.approx(late(received, stood), rel=0.02, abs=1e-4)
+
+
+def test_of_several_messages_the_last_sender_is_awaited(run: Run) -> None:
+    times = len(calls(run, 0, "MPI_Waitall"))
+    senders = [calls(run, rank, "MPI_Send", 0)[-times:] for rank in (1, 2)]
+    truth = {1: 0.0, 2: 0.0}
+    for wait, *sends in zip(calls(run, 0, "MPI_Waitall"), *senders, strict=True):
+        last = max((1, 2), key=lambda rank: sends[rank - 1].entered)
+        truth[last] += max(0.0, sends[last - 1].entered - wait.entered)
+    for sender, seconds in truth.items():
+        assert waited(run, 0, sender, "MPI_Waitall") == pytest.approx(seconds, rel=0.02, abs=1e-4)
+    assert truth[2] > truth[1]
+
+
+def test_the_ten_lines_say_it(run: Run) -> None:
+    text = run.printed
+    assert re.search(r"inside MPI: \d+% of the time of 3 ranks", text)
+    assert re.search(r"parallel efficiency \d+% = load balance \d+% × communication \d+%", text)
+    assert "waiting for the last rank of collectives" in text and "late sender" in text
+    assert "regions: " in text
+
+
+# --- the tutorial ----------------------------------------------------------------------------------------
+
+
+def test_the_tutorial_finds_its_planted_imbalance_and_mends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two ranks, of which the second has three quarters of the work: 50 % more than the mean."""
+    page = (ROOT / "docs" / "mpi.md").read_text(encoding="utf-8")
+    (source,) = re.findall(r"^```c\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (shown,) = re.findall(r"(?:^    (?:mpicc|npc) .*\n)+(?<=blocks cyclic\n)", page, re.MULTILINE)
+    build(source, tmp_path / "triangle")
+    for name, value in MPI_ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    printed = []
+    for line in shown.splitlines():
+        words = line.replace("mpirun", "mpirun.openmpi").split()
+        if words[0] == "npc":
+            ended = npc(*words[1:], cwd=tmp_path)
+            assert ended.returncode == 0, ended.stderr
+            printed.append(ended)
+    blocks, _, both = printed
+    assert re.search(r"load imbalance \d+%: rank 1 ", blocks.stderr)
+    assert re.search(r"the last one is rank 1 \(\S+\) in \d+% of the calls", blocks.stderr)
+    found = [read_profile(tmp_path / name / "raw/0000.observed.json") for name in ("blocks", "cyclic")]
+    before, after = (each.efficiency.imbalance for each in found if each and each.efficiency)
+    assert before is not None and after is not None
+    assert 0.3 < before < 0.7 and after < before / 2
+    assert both.stdout.split()[:2] == ["blocks", "cyclic"] and "load imbalance" in both.stdout

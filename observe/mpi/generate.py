@@ -296,8 +296,10 @@ def _moved(call: Call, on: str) -> tuple[list[str], str]:
         else:
             lines.append(f"npc_sent(self, {on}, dest, {send_tag}, sent);")
             counted.append("sent")
-    if "receive" in roles and not partitioned:
-        if started:
+    if "receive" in roles:
+        if partitioned:
+            lines.append(f"npc_precv_init(self, *request, {on}, source, {_bytes(roles['receive'])});")
+        elif started:
             lines.append(f"npc_recv_init(self, *request, {on}, source, {receive_tag});")
         elif "request" in call.args and "message" in call.args:
             lines.append("npc_imrecv(self, *request);")

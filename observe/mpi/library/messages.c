@@ -206,7 +206,7 @@ void npc_get(npc_thread *self, npc_index on, int target, uint64_t bytes)
 
 /* ---- requests ---- */
 
-enum kind { FREE, RECEIVE, MATCHED_RECEIVE, SEND, PARTITIONED_SEND, COLLECTIVE, DUPLICATE };
+enum kind { FREE, RECEIVE, MATCHED_RECEIVE, SEND, PARTITIONED_SEND, PARTITIONED_RECEIVE, COLLECTIVE, DUPLICATE };
 
 /* A receive, a collective call or a persistent operation that is under way. */
 typedef struct {
@@ -321,6 +321,15 @@ void npc_psend_init(npc_thread *self, MPI_Request handle, npc_index on, int dest
         .handle = (uintptr_t)handle, .kind = PARTITIONED_SEND, .persistent = true, .on = on, .call = self->call,
         .peer = npc_world_rank(on, dest), .bytes = bytes};
     if (dest != MPI_PROC_NULL)
+        add_request(&new);
+}
+
+void npc_precv_init(npc_thread *self, MPI_Request handle, npc_index on, int source, uint64_t bytes)
+{
+    request new = {
+        .handle = (uintptr_t)handle, .kind = PARTITIONED_RECEIVE, .persistent = true, .on = on,
+        .call = self->call, .bytes = bytes};
+    if (source != MPI_PROC_NULL)
         add_request(&new);
 }
 
@@ -459,6 +468,9 @@ static uint64_t complete(npc_thread *self, const request *found, const MPI_Statu
         bytes = npc_status_bytes(status);
         npc_add_received(self, bytes);
         return bytes;
+    case PARTITIONED_RECEIVE:
+        npc_add_received(self, found->bytes);
+        return found->bytes;
     case RECEIVE:
         if (found->cancelled && was_cancelled(found, status))
             return 0;

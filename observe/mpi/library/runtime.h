@@ -176,8 +176,9 @@ void npc_imrecv(npc_thread *self, MPI_Request request);
 void npc_matched(npc_thread *self, npc_index on, const MPI_Status *status);
 void npc_send_init(npc_thread *self, MPI_Request request, npc_index on, int dest, int tag, uint64_t bytes);
 void npc_recv_init(npc_thread *self, MPI_Request request, npc_index on, int source, int tag);
-/* MPI_Psend_init, whose messages have no sequence with the others'. */
+/* MPI_Psend_init and MPI_Precv_init, whose messages have no sequence with the others'; bytes of all partitions. */
 void npc_psend_init(npc_thread *self, MPI_Request request, npc_index on, int dest, uint64_t bytes);
+void npc_precv_init(npc_thread *self, MPI_Request request, npc_index on, int source, uint64_t bytes);
 
 /* Ends MPI_Start, MPI_Startall. */
 void npc_count_started(npc_thread *self, int n, const MPI_Request *requests);

@@ -35,6 +35,11 @@ program calls
                     MPI_COMM_WORLD, status, code)
   call MPI_Get_count(status, MPI_DOUBLE_PRECISION, found, code)
   if (found /= 3) stop 1
+  ! every second element: mpi_f08 may hand over where they are instead of a copy
+  call MPI_Irecv(b, 50, MPI_DOUBLE_PRECISION, before, 4, MPI_COMM_WORLD, requests(1), code)
+  call MPI_Send(a(1:99:2), 50, MPI_DOUBLE_PRECISION, next, 4, MPI_COMM_WORLD, code)
+  call MPI_Wait(requests(1), status, code)
+  if (b(50) /= before) stop 1
   sums = rank
   call MPI_Allreduce(MPI_IN_PLACE, sums, 4, MPI_DOUBLE_PRECISION, MPI_SUM, MPI_COMM_WORLD, code)
   if (sums(4) /= ranks * (ranks - 1) / 2) stop 1

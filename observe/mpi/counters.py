@@ -33,20 +33,21 @@ def counters(profile: Profile) -> list[str]:
 
 
 def _unexpected(found: Unexpected) -> Iterator[str]:
+    queue = (
+        "" if found.longest_queue is None else f"; {found.longest_queue} in a rank's queue were seen at most"
+    )
     if found.counted is not None:
         parts = [f"{found.counted} unexpected messages"]
         if found.by_rank:
             rank, most = max(found.by_rank.items(), key=lambda entry: entry[1])
             parts.append(f"{most} of them at rank {rank}")
-        if found.longest_queue is not None:
-            parts.append(f"at most {found.longest_queue} in a queue")
         if found.out_of_sequence is not None:
             parts.append(f"{found.out_of_sequence} out of sequence")
-        yield ", ".join(parts)
+        yield ", ".join(parts) + queue
     elif found.possible and found.possible > _LEAST * found.known:
         yield (
             f"unexpected messages: not more than {found.possible / found.known:.0%} "
-            f"({found.possible} of {found.known} were sent before their receive was posted)"
+            f"({found.possible} of {found.known} were sent before their receive was posted){queue}"
         )
 
 

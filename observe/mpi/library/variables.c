@@ -30,6 +30,7 @@ typedef struct {
     number type;
     int klass, count, column;
     double extreme; /* so far: Open MPI sets watermarks back when they are read */
+    double zero;    /* MPICH 4's timers begin at minus the time of day (MPL_wtime_todouble of a sum) */
 } variable;
 
 enum { TOTALS = 6, LONGEST = 1 << 20 };
@@ -176,7 +177,8 @@ static const char *unit_of(const char *name, const char *about, int klass, numbe
 {
     if (klass == MPI_T_PVAR_CLASS_TIMER && type == REAL)
         return "s"; /* as MPI_Wtime (MPI 4.0, 15.3.7); others say it in their description */
-    return strstr(name, "bytes") || strstr(name, "BYTES") || strstr(about, "umber of bytes") ? "B" : "";
+    bool bytes = strstr(name, "bytes") || strstr(name, "BYTES") || strstr(name, "_size") || strstr(about, "umber of bytes");
+    return bytes ? "B" : "";
 }
 
 static void add_variable(int index)
@@ -223,7 +225,7 @@ static void add_variable(int index)
     }
     int column = npc_column_add(name, kind, unit_of(name, about, klass, type), about);
     if (column >= 0)
-        variables[read_variables++] = (variable){handle, type, klass, count, column, NAN};
+        variables[read_variables++] = (variable){handle, type, klass, count, column, NAN, NAN};
 }
 
 /* Open MPI registers some when a component is opened, long after MPI_Init. */
@@ -263,6 +265,11 @@ static void read_variable(variable *each, bool last)
             result = fmin(result, value);
         else
             result += value;
+    }
+    if (each->klass == MPI_T_PVAR_CLASS_TIMER) {
+        if (isnan(each->zero))
+            each->zero = fmin(result, 0);
+        result -= each->zero;
     }
     if (each->klass == MPI_T_PVAR_CLASS_HIGHWATERMARK)
         each->extreme = fmax(each->extreme, result);

@@ -10,9 +10,9 @@ from pathlib import Path
 import click
 
 from npc.records.mpi_profile import profile_of
+from npc.records.mpi_summary import summary
 from npc.records.units import METRICS, format_quantity
 from observe.mpi.counters import counters
-from observe.mpi.summary import summary
 from observe.observation import Observation
 
 

@@ -7,6 +7,7 @@ to which each of the two gives its shades.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -268,12 +269,68 @@ def _digits(ticks: Sequence[float]) -> int:
 # --- grids -----------------------------------------------------------------------------------------------
 
 State = Literal["", "failed"]
+#: Colours of counts and amounts above zero.
+DEPTHS: Final = 6
+#: Of the classes of a logarithmic scale each is so many times as wide as the one before.
+_FACTORS: Final = (2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1e3, 1e6)
+#: Widths of the classes of a linear one, up to a power of ten.
+_STEPS: Final = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
+
+
+class Scale(NamedTuple):
+    """The colours of amounts from zero on: edges part them into classes, a colour each; nothing has its own.
+    unit: SI, or 1."""
+
+    unit: str
+    edges: tuple[float, ...]
+
+    def depth(self, amount: float) -> int:
+        """The number of an amount's colour: 0 nothing, 1 little … `DEPTHS` most."""
+        return self._colour(bisect_left(self.edges, amount)) if amount > 0 else 0
+
+    def _colour(self, place: int) -> int:
+        """That of the class at a place: few classes are as far apart as they can be."""
+        return 1 + (place * (DEPTHS - 1) // len(self.edges) if self.edges else 0)
+
+    def words(self) -> list[tuple[str, str]]:
+        """(class, meaning) of every colour, for a legend."""
+        named = [format_quantity(edge, self.unit, 3) for edge in self.edges]
+        meanings = [f"to {named[0]}"] if named else ["any"]
+        meanings += [f"{low} to {high}" for low, high in pairwise(named)]
+        meanings += [f"above {named[-1]}"] if named else []
+        return [("n0", "none"), *((f"n{self._colour(at)}", words) for at, words in enumerate(meanings))]
+
+
+NO_SCALE: Final = Scale("1", ())
+
+
+def linear_scale(amounts: Iterable[float], unit: str) -> Scale:
+    """Classes of equal width, from nothing to above the largest amount."""
+    most = max(amounts, default=0.0)
+    if most <= 0:
+        return Scale(unit, ())
+    power = 10.0 ** math.floor(math.log10(most / DEPTHS))
+    step = next(each for each in _STEPS if each * power >= most / DEPTHS * (1 - 1e-9)) * power
+    edges = (float(f"{number * step:.12g}") for number in range(1, DEPTHS))
+    return Scale(unit, tuple(edge for edge in edges if edge < most))
+
+
+def log_scale(amounts: Iterable[float], unit: str) -> Scale:
+    """Classes that are each as many times as wide as the one before, so that the least amount is in one of
+    the first."""
+    known = [amount for amount in amounts if amount > 0]
+    if not known:
+        return Scale(unit, ())
+    top = 10.0 ** math.floor(math.log10(max(known)))
+    factor = next((each for each in _FACTORS if top / each ** (DEPTHS - 2) <= min(known)), _FACTORS[-1])
+    edges = [top / factor**power for power in reversed(range(DEPTHS - 1))]
+    return Scale(unit, tuple(edge for edge in edges if min(known) <= edge < max(known)))
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
     """A cell: its ratio to what is normal (above 1 is good), or why it has none; or how often something was
-    used."""
+    used; or an amount on the grid's scale."""
 
     row: int
     column: int
@@ -283,6 +340,7 @@ class Cell:
     state: State = ""
     blamed: bool = False
     count: int | None = None
+    amount: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,6 +365,8 @@ class Grid:
     #: The longest side of a cell in pixels.
     side: float = 26.0
     groups: tuple[tuple[str, int], ...] = ()
+    #: The colours of the cells' amounts.
+    scale: Scale = NO_SCALE
 
     @property
     def most(self) -> int | None:

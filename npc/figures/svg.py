@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from npc.figures.chart import Chart, Grid, Mark, Place, Trace
+from npc.figures.chart import DEPTHS, Chart, Grid, Mark, Place, Trace
 
 #: Marks about (0, 0), in the order of `npc.figures.chart.Trace`.
 SHAPES: Final = (
@@ -167,8 +167,6 @@ def _span(values: Iterable[float]) -> tuple[float, float]:
 
 #: Pixels between the groups of a grid.
 _APART: Final = 8.0
-#: Colours of counts above zero.
-DEPTHS: Final = 6
 #: Edges of the colours of a ratio to what is normal; below 1 is slow.
 EDGES: Final = (0.6, 0.8, 0.9, 0.95, 1.05, 1.1, 1.25, 1.6)
 

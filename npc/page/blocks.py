@@ -173,6 +173,12 @@ def counts_figure(grid: Grid, shows: str, reading: str, scale: str, *tables: Tab
     return Figure(grid.ident, grid.title, shows, reading, draw_grid(grid), (), shades, scale, tables)
 
 
+def amounts_figure(grid: Grid, shows: str, reading: str, scale: str, *tables: Table) -> Figure:
+    """The figure of a grid of amounts, with its colours. scale: what they are."""
+    shades = tuple(grid.scale.words())
+    return Figure(grid.ident, grid.title, shows, reading, draw_grid(grid), (), shades, scale, tables)
+
+
 def quantity(value: float, unit: str, records: Sequence[str] = ()) -> Cell:
     """A number in its unit, which sorts by its value and leads to its records."""
     return Cell(format_quantity(value, unit, _DIGITS), records, float(value), kind="number")

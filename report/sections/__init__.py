@@ -21,6 +21,7 @@ SECTIONS: Final = (
     "comparison",
     "sizes",
     "roofline",
+    "inside_mpi",
     "models",
     "history",
     "allocation",

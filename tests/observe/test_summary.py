@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from npc.records.mpi_profile import profile_of
+from npc.records.mpi_summary import summary
 from observe.mpi.digest import digest
 from observe.mpi.profile import RankProfile
-from observe.mpi.summary import summary
 from tests.made.profiles import Job
 
 

@@ -11,7 +11,10 @@ from axe_playwright_python.sync_playwright import Axe
 from click.testing import CliRunner
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, Request, expect, sync_playwright
 
+from observe.mpi.profile import RankProfile
 from report.command import report
+from tests.made.inside import observed_runs
+from tests.made.profiles import Job
 from tests.made.run_folder import everything, make_history, make_pairs, make_run
 
 pytestmark = pytest.mark.slow
@@ -21,7 +24,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 @pytest.fixture(scope="module")
 def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A page with two runs (one of pairs) and a history."""
+    """A page with three runs (of pairs, and of an observed program) and a history."""
     folder = tmp_path_factory.mktemp("browser")
     make_run(folder / "run")
     make_pairs(folder / "pairs")
@@ -29,6 +32,7 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = [
         folder / "run",
         folder / "pairs",
+        observed_runs(folder / "observed", _profiles()),
         "--history",
         folder / "history",
         "--output",
@@ -37,6 +41,17 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ended = CliRunner().invoke(report, [str(word) for word in words])
     assert ended.exit_code == 0, ended.output
     return folder / "page.html"
+
+
+def _profiles() -> list[RankProfile]:
+    """Of eight ranks on four nodes, one of which computes longer."""
+    job = Job(8, per_node=2)
+    for _ in range(10):
+        job.compute(*[1.0 if rank != 3 else 1.5 for rank in range(8)])
+        job.collective("MPI_Allreduce")
+        for rank in range(8):
+            job.message(rank, (rank + 1) % 8, bytes=1000 * (rank + 1))
+    return job.profiles()
 
 
 @pytest.fixture(scope="module")

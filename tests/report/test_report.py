@@ -39,8 +39,10 @@ from roofline.analyse import analyse
 from roofline.table import format_roofline
 from tests.lab.in_process import npc
 from tests.lab.jube_job import NPC
+from tests.made.inside import observed_runs
 from tests.made.measured import records
 from tests.made.observed import launch
+from tests.made.profiles import Job
 from tests.made.run_folder import HOSTILE, everything, make_history, make_pairs, make_run, sweep
 
 _VOID = {"meta", "input", "br", "img", "link"}
@@ -98,11 +100,16 @@ def npc_report(*words: str | Path) -> Result:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
-    """A run, pairs and a history."""
+    """A run, pairs, an observed program and a history."""
     folder = tmp_path_factory.mktemp("report")
+    job = Job(4, per_node=2)
+    job.compute(1.0, 1.0, 1.0, 2.0)
+    job.collective("MPI_Allreduce")
+    job.message(0, 2)
     return {
         "run": make_run(folder / "run"),
         "pairs": make_pairs(folder / "pairs"),
+        "observed": observed_runs(folder / "observed", job.profiles()),
         "history": make_history(folder / "history"),
     }
 
@@ -111,9 +118,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
 def whole(folders: Mapping[str, Path]) -> tuple[Path, dict[str, Any]]:
     """The page of all of them, with what ``--json`` says."""
     path = folders["run"].parent / "whole.html"
-    ended = npc_report(
-        folders["run"], folders["pairs"], "--history", folders["history"], "--output", path, "--json"
-    )
+    runs = (folders[name] for name in ("run", "pairs", "observed"))
+    ended = npc_report(*runs, "--history", folders["history"], "--output", path, "--json")
     assert ended.exit_code == 0, ended.output
     return path, json.loads(ended.stdout)
 
@@ -134,7 +140,7 @@ def test_every_section_is_there_and_json_says_so(whole: tuple[Path, dict[str, An
     assert set(SECTIONS) <= set(page.ids)
     assert told["absent"] == {}
     assert sum(section["figures"] for section in told["sections"]) == told["charts"]
-    assert [run["records"] for run in told["runs"]] == [802, 28]
+    assert [run["records"] for run in told["runs"]] == [802, 28, 11]
     assert told["runs"][0]["usable"] == 798
     assert (told["history"]["nights"], told["history"]["series"]) == (40, 3)
     assert not page.open, "elements that never end"
@@ -462,13 +468,13 @@ def page_section(text: str, name: str) -> str:
 
 
 def test_of_several_runs_those_that_a_section_has_nothing_of_are_named_with_the_reason(page: Page) -> None:
-    """The second run is of pairs alone."""
+    """The second run is of pairs alone, the third of an observed program."""
     for name, why in (
         ("sizes", "no test was measured at two message sizes"),
         ("roofline", "without a compute ceiling there is no roof"),
         ("models", "no sweep of at least five message sizes"),
     ):
-        assert f"Nothing of fuchs pairs: {why}" in page.inside[name]
+        assert f"Nothing of fuchs pairs, fuchs observed: {why}" in page.inside[name]
 
 
 def test_a_runs_networks_are_charts_of_their_own_and_another_runs_are_not_unknown(tmp_path: Path) -> None:

@@ -1,0 +1,253 @@
+"""Pictures of what went on inside a program's MPI: calls by rank, who sent to whom, counters over time.
+
+From two ranks to thousands: rows are ranks, of too many of them nodes, of too many nodes their leaf switches,
+or neighbours where no topology tells.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import groupby, pairwise
+from statistics import fmean
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from npc.figures.chart import Cell, Grid, linear_scale, log_scale
+from npc.machine.fabric import in_order, neighbours, places
+from npc.records.mpi_profile import Profile, Rank
+from npc.records.units import format_quantity
+
+if TYPE_CHECKING:
+    from npc.machine.fabric import Topology
+
+#: Rows of a picture at most; of one whose columns are few, so that a single slow node still has its own.
+MOST_ROWS: Final = 64
+MOST_NARROW: Final = 256
+#: Rows up to so many → the side of their cells in pixels.
+_SIDES: Final = {24: 26.0, 64: 14.0, 256: 6.0}
+#: Columns of calls, and of moments, at most.
+_MOST_CALLS: Final = 16
+_MOST_MOMENTS: Final = 60
+#: Calls that take less of all ranks' time have no column.
+_LEAST: Final = 0.002
+#: Kinds of variables that only grow, so that what they gained in a while is shown (MPI-4.1, section 15.3.7).
+_GROWING: Final = frozenset(("aggregate", "counter", "timer"))
+#: Units as MPI libraries write them → SI.
+_UNITS: Final = {"bytes": "B", "byte": "B", "seconds": "s", "second": "s", "s": "s", "B": "B"}
+_ALL: Final = "all of MPI"
+
+
+class Row(NamedTuple):
+    """A row of a picture: its name, where it belongs to (a node, a rack), and its ranks."""
+
+    name: str
+    place: str
+    ranks: tuple[Rank, ...]
+
+
+def rows_of(
+    profile: Profile, topology: Topology | None = None, by_host: bool = False, most: int = MOST_ROWS
+) -> list[Row]:
+    """Ranks, nodes, or groups of nodes, the first that are not more than `most`. by_host: no ranks."""
+    ordered = sorted(profile.ranks, key=lambda each: each.rank)
+    hosts = {each.host for each in ordered}
+    if len(ordered) <= most and not by_host:
+        several = len(hosts) > 1
+        return [Row(f"rank {each.rank}", each.host if several else "", (each,)) for each in ordered]
+    of_host: defaultdict[str, list[Rank]] = defaultdict(list)
+    for each in ordered:
+        of_host[each.host].append(each)
+    names = in_order(hosts, topology)
+    if len(names) <= most:
+        known = places(names, topology)
+        found = [Row(name, known.get(name, ""), tuple(of_host[name])) for name in names]
+        return sorted(found, key=lambda row: row.place) if known else found
+    return [
+        Row(name, "", tuple(each for member in members for each in of_host[member]))
+        for name, members in neighbours(names, topology, most)
+    ]
+
+
+def calls_grid(profile: Profile, rows: Sequence[Row], ident: str, title: str) -> Grid:
+    """Row × call: seconds, as the mean of the row's ranks; the first column is all of MPI."""
+    total = sum(each.seconds for each in profile.ranks)
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for rank in profile.ranks:
+        for name, made in rank.calls.items():
+            seconds[name] += made.seconds
+    longest = sorted((name for name in seconds if seconds[name] >= _LEAST * total), key=lambda n: -seconds[n])
+    names = [_ALL, *longest[:_MOST_CALLS]]
+    cells = [
+        Cell(place, column, None, tip, amount=amount)
+        for place, row in enumerate(rows)
+        for column, name in enumerate(names)
+        for amount, tip in [_spent(row, name)]
+    ]
+    number = len(profile.ranks)
+    told = ", ".join(f"{name} {format_quantity(seconds[name] / number, 's', 3)}" for name in longest)
+    amounts = [cell.amount or 0.0 for cell in cells]
+    return Grid(
+        ident=ident,
+        title=title,
+        text=f"Seconds inside MPI by {kind_of(rows)} and call. On average: {told}.",
+        rows=tuple(row.name for row in rows),
+        columns=tuple(name.removeprefix("MPI_") for name in names),
+        cells=tuple(cells),
+        groups=_groups(rows),
+        side=next((side for most, side in _SIDES.items() if len(rows) <= most), 6.0),
+        scale=linear_scale(amounts, "s"),
+    )
+
+
+def _spent(row: Row, name: str) -> tuple[float, str]:
+    """The mean seconds of the row's ranks in a call, and all that is known of it in words."""
+    number = len(row.ranks)
+    lasted = fmean(each.seconds for each in row.ranks)
+    if name == _ALL:
+        inside = fmean(each.mpi for each in row.ranks)
+        outside = format_quantity(fmean(each.computing for each in row.ranks), "s", 3)
+        words = f"inside MPI {_part(inside, lasted)}, outside {outside}"
+        return inside, "\n".join(filter(None, (_called(row), words)))
+    made = [each.calls[name] for each in row.ranks if name in each.calls]
+    seconds = sum(each.seconds for each in made) / number
+    calls, size = sum(each.calls for each in made), sum(each.bytes for each in made)
+    words = f"{name} {_part(seconds, lasted)}\n{calls} calls, {format_quantity(size, 'B', 3)}"
+    return seconds, f"{_called(row)}\n{words}"
+
+
+def _part(seconds: float, whole: float) -> str:
+    share = f" ({100 * seconds / whole:.3g} %)" if whole else ""
+    return f"{format_quantity(seconds, 's', 3)}{share}"
+
+
+def _called(row: Row) -> str:
+    ranks = f", {len(row.ranks)} ranks" if len(row.ranks) > 1 else ""
+    return f"{row.name}{f' on {row.place}' if row.place else ''}{ranks}"
+
+
+def peers_grid(profile: Profile, topology: Topology | None, ident: str, title: str) -> Grid | None:
+    """Sender × receiver: bytes, on a logarithmic scale; None where nothing was sent."""
+    rows = rows_of(profile, topology, by_host=profile.peers.of == "hosts")
+    place = {
+        (rank.rank if profile.peers.of == "ranks" else rank.host): number
+        for number, row in enumerate(rows)
+        for rank in row.ranks
+    }
+    sums: defaultdict[tuple[int, int], list[int]] = defaultdict(lambda: [0, 0])
+    for pair in profile.peers.rows:
+        names = profile.peers.names
+        ends = (pair.source, pair.target) if not names else (names[pair.source], names[pair.target])
+        if all(end in place for end in ends):
+            found = sums[place[ends[0]], place[ends[1]]]
+            found[0] += pair.bytes
+            found[1] += pair.messages
+    if not sums:
+        return None
+    cells = []
+    for (source, target), (size, messages) in sums.items():
+        words = f"{format_quantity(size, 'B', 3)} in {messages} messages"
+        tip = f"{_called(rows[source])} → {_called(rows[target])}\n{words}"
+        cells.append(Cell(source, target, None, tip, amount=float(size)))
+    within = sum(size for (source, target), (size, _) in sums.items() if rows[source] == rows[target])
+    whole = sum(size for size, _ in sums.values())
+    kind = kind_of(rows)
+    own = f", {format_quantity(within, 'B', 3)} of it within a {kind}" if kind != "rank" else ""
+    return Grid(
+        ident=ident,
+        title=title,
+        text=f"Bytes from {kind} to {kind}: {format_quantity(whole, 'B', 3)} in all{own}.",
+        rows=tuple(row.name for row in rows),
+        columns=tuple(row.name for row in rows),
+        cells=tuple(cells),
+        row_title="" if _groups(rows) else "sender",
+        column_title="receiver",
+        filled=True,
+        groups=_groups(rows),
+        scale=log_scale((cell.amount or 0.0 for cell in cells), "B"),
+    )
+
+
+def drawn_variables(profile: Profile) -> list[str]:
+    """The counters with snapshots, those that tell ranks apart most first."""
+    if profile.snapshots is None:
+        return []
+    values = profile.snapshots.values
+
+    def spread(name: str) -> float:
+        last = [row[-1] or 0.0 for row in values[name] if row]
+        mean = fmean(last) if last else 0.0
+        return -max((abs(each - mean) for each in last), default=0.0) / abs(mean) if mean else 0.0
+
+    return sorted(values, key=spread)
+
+
+def snapshots_grid(profile: Profile, name: str, ident: str, title: str) -> Grid:
+    """Rank, node or group × time: what a counter gained since the moment before, or a level as it was read.
+    Raises KeyError for a counter without snapshots."""
+    snapshots = profile.snapshots
+    if snapshots is None:
+        raise KeyError(name)
+    variable = next((each for each in profile.variables if each.name == name), None)
+    growing = variable is not None and variable.kind in _GROWING
+    unit = _UNITS.get(variable.unit, "1") if variable else "1"
+    every = -(-len(snapshots.times) // _MOST_MOMENTS)
+    kept = list(range(len(snapshots.times)))[::-1][::every][::-1]
+    step = -(-len(snapshots.names) // MOST_ROWS)
+    rows = [
+        _mean_row(snapshots.values[name][first : first + step])
+        for first in range(0, len(snapshots.names), step)
+    ]
+    names = [snapshots.names[first] for first in range(0, len(snapshots.names), step)]
+    names = [f"rank {each}" if snapshots.of == "ranks" else each for each in names]
+    begins = [0.0, *(snapshots.times[at] for at in kept)]
+    cells = []
+    for place, row in enumerate(rows):
+        shown = list(_gains([row[at] for at in kept]) if growing else [row[at] for at in kept])
+        for column, amount in enumerate(shown):
+            if amount is not None:
+                when = f"{begins[column]:.4g} to {begins[column + 1]:.4g} s"
+                tip = f"{names[place]}, {when}\n{name}: {format_quantity(amount, unit, 4)}"
+                cells.append(Cell(place, column, None, tip, amount=max(0.0, amount)))
+    what = "What it gained" if growing else "Its value"
+    words = (variable.description or name) if variable else name
+    return Grid(
+        ident=ident,
+        title=title,
+        text=f"{name}: {words}. {what} by {snapshots.of} and time.",
+        rows=tuple(names),
+        columns=tuple(f"{snapshots.times[at]:.3g} s" for at in kept),
+        cells=tuple(cells),
+        column_title="time since the begin",
+        filled=True,
+        side=16.0,
+        scale=linear_scale([cell.amount or 0.0 for cell in cells], unit),
+    )
+
+
+def _mean_row(rows: Sequence[Sequence[float | None]]) -> list[float | None]:
+    """The mean of neighbouring rows at each moment."""
+    found: list[float | None] = []
+    for values in zip(*rows, strict=True):
+        known = [value for value in values if value is not None]
+        found.append(fmean(known) if known else None)
+    return found
+
+
+def _gains(values: Sequence[float | None]) -> Iterator[float | None]:
+    """What was gained up to each moment since the one before; the first since the begin."""
+    yield values[0]
+    for before, after in pairwise(values):
+        yield None if after is None else after - (before or 0.0)
+
+
+def kind_of(rows: Sequence[Row]) -> str:
+    """What the rows are: ``rank``, ``node`` or ``group of nodes``."""
+    if all(row.name.startswith("rank ") for row in rows):
+        return "rank"
+    return "node" if all(len({each.host for each in row.ranks}) == 1 for row in rows) else "group of nodes"
+
+
+def _groups(rows: Sequence[Row]) -> tuple[tuple[str, int], ...]:
+    """The places of rows that follow each other; none where there is only one, or every row has its own."""
+    found = tuple((place, len(list(members))) for place, members in groupby(rows, key=lambda row: row.place))
+    return found if 1 < len(found) < len(rows) else ()

@@ -94,16 +94,24 @@ typedef struct {
 } sequence;
 
 static sequence sequences[SEQUENCES];
+static sequence *last[2] = {sequences, sequences}; /* that was looked up, by direction */
 static int used_sequences;
+
+static inline uint32_t hash_number(uint64_t salt, uint64_t which)
+{
+    return (uint32_t)((salt + which) * 0x9e3779b97f4a7c15ULL >> 32); /* Fibonacci hashing */
+}
 
 /* NULL: there is no room. Called under npc_lock. */
 static sequence *find_sequence(npc_index on, int direction, int32_t peer, int32_t tag)
 {
     uint64_t key = ((uint64_t)on | (uint64_t)direction << 16 | (uint64_t)(uint32_t)peer << 17) + 1;
+    if (last[direction]->key == key && last[direction]->tag == tag)
+        return last[direction];
     uint64_t slot = npc_mix(key ^ (uint64_t)(uint32_t)tag << 32) % SEQUENCES;
     while (sequences[slot].key != 0) {
         if (sequences[slot].key == key && sequences[slot].tag == tag)
-            return &sequences[slot];
+            return last[direction] = &sequences[slot];
         slot = (slot + 1) % SEQUENCES;
     }
     if (used_sequences >= SEQUENCES * 3 / 4) {
@@ -117,7 +125,7 @@ static sequence *find_sequence(npc_index on, int direction, int32_t peer, int32_
     int32_t sender = direction == SENDS ? npc_rank : peer, receiver = direction == SENDS ? peer : npc_rank;
     new->salt = npc_mix(npc_group_of(on)->key ^ npc_mix((uint64_t)(uint32_t)sender << 32 | (uint32_t)receiver) ^
                         npc_mix((uint64_t)(uint32_t)tag + 1));
-    return new;
+    return last[direction] = new;
 }
 
 typedef struct {
@@ -136,7 +144,7 @@ static number next_number(npc_index on, int direction, int32_t peer, int32_t tag
     if (line != NULL && !line->broken) {
         found.known = true;
         found.sequence = line->next++;
-        found.hash = (uint32_t)npc_mix(line->salt + found.sequence * 0x9e3779b97f4a7c15ULL);
+        found.hash = hash_number(line->salt, found.sequence);
     }
     npc_unlock();
     return found;
@@ -168,6 +176,10 @@ void npc_sent(npc_thread *self, npc_index on, int dest, int tag, uint64_t bytes)
 uint64_t npc_status_bytes(const MPI_Status *status)
 {
     MPI_Count count = 0;
+#ifdef OPEN_MPI
+    if (status != MPI_STATUS_IGNORE)
+        return status->_ucount;
+#endif
     if (status == MPI_STATUS_IGNORE || PMPI_Get_elements_x(status, npc_predefined.byte, &count) != MPI_SUCCESS)
         return 0;
     return count > 0 ? (uint64_t)count : 0;
@@ -351,7 +363,7 @@ static number next_collective(npc_index on)
     number which = {on != NPC_NONE && group->live, 0, 0};
     if (which.known) {
         which.sequence = group->collectives++;
-        which.hash = (uint32_t)npc_mix(group->key + which.sequence * 0x9e3779b97f4a7c15ULL);
+        which.hash = hash_number(group->key, which.sequence);
     }
     return which;
 }

@@ -16,27 +16,34 @@ Only the standard library, since it starts once for every rank.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import socket
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if not __package__:  # started by its path
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from npc.machine.processes import RANK, RANKS, die_with_parent, told
+from npc.machine.processes import RANK, RANKS, die_with_parent, read, told
 from npc.machine.sysfs import format_cpus
 from observe.counters import read_counters
 from observe.mpi.place import Profile
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from observe.flop_counters import FlopCounter
     from observe.papi import PapiCounter
 
+#: Marks a rank that has not finished.
+RUNNING: Final = "running"
+_MOST_FILES: Final = 65536
 _PASSED_ON: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -44,16 +51,40 @@ def main(arguments: list[str]) -> int:
     """Run the rank; returns its exit code (127 if it cannot be started, as a shell says it)."""
     folder, group, library, program = Path(arguments[0]), arguments[2], arguments[4], arguments[5:]
     os.environ.update(json.loads(arguments[3]))
+    name = f"{socket.gethostname()}.{told(RANK) or 0}"
+    running = folder / f"{name}.{RUNNING}"
     profile = Profile(library) if library != "-" else None
     idle = _reading()
     time.sleep(float(arguments[1]))
     counter, counted = _count(folder, group)
     begin = _reading()
+
+    def finish(status: int, killed: bool = False) -> None:
+        end = _reading()
+        if counter is not None and counted is not None and not killed:
+            counted.update(counter.result())
+        _save(folder / f"{name}.json", {
+            "host": socket.gethostname(),
+            "rank": told(RANK) or 0,
+            "ranks": told(RANKS) or 1,
+            "cpus": format_cpus(os.sched_getaffinity(0)),
+            "threads": told(("OMP_NUM_THREADS",)) or 1,
+            "idle": idle,
+            "begin": begin,
+            "end": end,
+            "status": status,
+            "counted": counted,
+            "profile": profile.keep(folder / f"{name}.mpi") if profile is not None else "",
+        })  # fmt: skip
+        running.unlink(missing_ok=True)
+
+    with contextlib.suppress(OSError):  # _save will say it
+        running.touch()
     child = os.fork()
     if child == 0:
         die_with_parent(signal.SIGKILL)  # a rank must not outlive a launcher that kills us
         if profile is not None:
-            os.environ.update(profile.environment())
+            os.environ.update(profile.environment(os.getppid()))
         try:
             os.execvp(program[0], program)
         except OSError as error:
@@ -61,32 +92,52 @@ def main(arguments: list[str]) -> int:
             os._exit(127)
     for passed_on in _PASSED_ON:
         signal.signal(passed_on, lambda received, _frame: os.kill(child, received))
+    done = _stand_by(child, finish, profile.file if profile is not None else -1)
     status = os.waitpid(child, 0)[1]
     for passed_on in _PASSED_ON:
         signal.signal(passed_on, signal.SIG_IGN)  # what was read has to reach the disk
-    end = _reading()
-    if counter is not None and counted is not None:
-        counted.update(counter.result())
-    name = f"{socket.gethostname()}.{told(RANK) or 0}"
-    _save(folder / f"{name}.json", {
-        "host": socket.gethostname(),
-        "rank": told(RANK) or 0,
-        "ranks": told(RANKS) or 1,
-        "cpus": format_cpus(os.sched_getaffinity(0)),
-        "threads": told(("OMP_NUM_THREADS",)) or 1,
-        "idle": idle,
-        "begin": begin,
-        "end": end,
-        "status": status,
-        "counted": counted,
-        "profile": profile.keep(folder / f"{name}.mpi") if profile is not None else "",
-    })  # fmt: skip
+    finish(status)
+    os.write(done, b"!")
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         if number not in (signal.SIGKILL, signal.SIGSTOP):
             signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
     return os.waitstatus_to_exitcode(status)
+
+
+def _stand_by(child: int, finish: Callable[..., None], file: int) -> int:
+    """Start a process that finishes in our place if we are killed, as Hydra kills all ranks when one aborts.
+
+    In a session of its own, and without what a launcher might wait for. `file` is kept open. Returns the
+    descriptor to write to when all is done.
+    """
+    reading, writing = os.pipe()
+    if os.fork():
+        os.close(reading)
+        return writing
+    try:
+        os.setsid()
+        for passed_on in _PASSED_ON:
+            signal.signal(passed_on, signal.SIG_IGN)
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for stream in range(3):
+            os.dup2(nowhere, stream)
+        opened = sorted({0, 1, 2, reading, file, _MOST_FILES} - {-1})
+        for first, after in pairwise(opened):
+            os.closerange(first + 1, after)
+        if not os.read(reading, 1):
+            _wait_for_end(child)
+            finish(signal.SIGKILL, killed=True)
+    finally:
+        os._exit(0)
+
+
+def _wait_for_end(process: int) -> None:
+    for _ in range(200):
+        if read(process) is None:
+            return
+        time.sleep(0.01)
 
 
 def _count(folder: Path, group: str) -> tuple[FlopCounter | PapiCounter | None, dict[str, Any] | None]:

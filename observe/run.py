@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,11 +19,14 @@ import click
 from npc.jobs.sample import job_hosts
 from observe.mpi.rank_file import read_profiles
 from observe.observation import Observation, read_observation, to_text
+from observe.rank import RUNNING
 
 OBSERVED: Final = "observed.json"
 RANKS: Final = "ranks"
 #: Exit code of a program that could not be started, as a shell reports it.
 NOT_STARTED: Final = 127
+#: How long ranks may take to finish once the launcher has ended.
+_HURRY_S: Final = 3.0
 #: Programs whose reports have a parser.
 KNOWN: Final = {"xhpcg": "hpcg", "xhpl": "hpl", "hpcc": "hpcc", "himeno": "himeno"}
 _RANK: Final = Path(__file__).with_name("rank.py")
@@ -72,12 +76,20 @@ def run(command: Sequence[str], place: int, stem: Path, mpi: bool, watch: Sequen
         for copy in copies:
             copy.start()
         code = process.wait()
+        _wait_for_ranks(ranks)
         for copy in copies:
             copy.join()
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
     return code if code >= 0 else 128 - code
+
+
+def _wait_for_ranks(ranks: Path) -> None:
+    """A launcher that ends in a hurry is faster than what finishes for the ranks that it killed."""
+    end = time.monotonic() + _HURRY_S
+    while any(ranks.glob(f"*.{RUNNING}")) and time.monotonic() < end:
+        time.sleep(0.02)
 
 
 def _monitoring(ranks: Path) -> dict[str, str]:

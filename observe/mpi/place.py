@@ -35,26 +35,27 @@ class Section(NamedTuple):
 
 
 class Profile:
-    """The file of one rank, before its program starts and after its end. library: to put before it."""
+    """The file of one rank, before its program starts and after its end. library: to put before it; file: its
+    descriptor."""
 
     def __init__(self, library: str) -> None:
         self._library = Path(library)
-        self._file = _make()
+        self.file = _make()
 
-    def environment(self) -> dict[str, str]:
-        """What the program's environment needs: the file is opened by way of this process."""
+    def environment(self, holder: int) -> dict[str, str]:
+        """What the program's environment needs: it opens the file by way of the process `holder`."""
         others = os.environ.get("LD_PRELOAD")
         if not self._library.exists():  # the dynamic linker would say so for every process
             return {}
         return {
             "LD_PRELOAD": f"{self._library}:{others}" if others else str(self._library),
-            PROFILE: f"/proc/{os.getppid()}/fd/{self._file}",
+            PROFILE: f"/proc/{holder}/fd/{self.file}",
         }
 
     def keep(self, target: Path) -> str:
         """Keep what was counted as `target`; why nothing was, or nothing to say."""
         try:
-            if keep(self._file, target):
+            if keep(self.file, target):
                 return ""
         except OSError as error:
             return f"cannot write {target}: {error.strerror}"

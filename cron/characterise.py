@@ -26,11 +26,14 @@ from npc.jobs.checkout import checkout
 from npc.jobs.progress import Display, rows_of
 from npc.jobs.stop import Stop
 from npc.jobs.workpackages import WORKPACKAGES, Workpackage, read_workpackages
+from npc.machine.fabric import natural
 from npc.records.record import Record
 from npc.records.run import RECORDS, read_run
 
 #: In the folder of the runs: held by whoever makes a run there.
 LOCK: Final = ".characterise.lock"
+#: What records of ``cron/pairs`` have as their benchmark.
+PAIRS_NAME: Final = "pairs"
 #: The variable with the folder of the platforms' locks (default: ``runs/`` of the checkout).
 LOCKS: Final = "NPC_LOCKS"
 
@@ -125,7 +128,9 @@ def measure_and_draw(what: Characterisation, as_json: bool) -> int:
         if each.failed:
             click.echo(f"{each.name}: {_how_it_failed(each, records)}", err=True)
     drawn = 0
-    if not _unavailable(records):
+    if pairs := list(_pairs(run, records, as_json)):
+        click.echo("\n".join(pairs))
+    elif not _unavailable(records):
         drawn = step(what.home, "roofline", str(run), *(["--json"] if as_json else []))
     if not as_json:
         click.echo(f"run: {run}   {time.monotonic() - begun:.0f} s")
@@ -140,6 +145,23 @@ def measure_and_draw(what: Characterisation, as_json: bool) -> int:
         click.echo(f"not ended by the limit: what had been measured is collected{later}", err=True)
         return wait.EXIT_UNFINISHED
     return exit_code(records, drawn)
+
+
+def _pairs(run: Path, records: Sequence[Record], as_json: bool) -> Iterator[str]:
+    """What a run that measured pairs of nodes alone says of them, instead of ceilings: nothing for others."""
+    if not records or {record.benchmark for record in records} != {PAIRS_NAME}:
+        return
+    from cron.matrix import judged, verdicts_of
+
+    for file in verdicts_of(run):
+        if as_json:
+            yield file.read_text(encoding="utf-8").rstrip()
+            continue
+        workpackage = file.relative_to(run).parts[0]
+        mine = [record for record in records if record.raw.startswith(f"{workpackage}/")]
+        hosts = sorted({host for record in mine for host in record.hosts}, key=natural)
+        yield str(judged(file, tuple(hosts)))
+        yield from (f"  {picture}" for picture in sorted(file.parent.glob("heatmap*.png")))
 
 
 def _run_and_wait(what: Characterisation, run: Path) -> wait.Ending | signal.Signals:

@@ -170,17 +170,30 @@ def _qperf_test(night: NightVerdict) -> str:
 def read_matrix(part: Part, run: Path | None, words: str) -> Matrix:
     """What npb's ``verdict.json`` of the run says; `words` are the last that the part printed."""
     nodes = nodes_of(part)
-    files = sorted(run.rglob("launches/verdict.json")) if run else []
+    files = verdicts_of(run) if run else []
     if not files:
         return Matrix(nodes=nodes, suspects=part.hosts, problem=f"not measured: {words or 'no output'}")
+    return judged(files[-1], nodes, part.hosts)
+
+
+def verdicts_of(run: Path) -> list[Path]:
+    """The ``verdict.json`` of every measurement of pairs in a run."""
+    return sorted(run.glob("*/work/launches/verdict.json"))
+
+
+def judged(file: Path, nodes: tuple[str, ...], suspects: tuple[str, ...] = ()) -> Matrix:
+    """What a ``verdict.json`` of npb says of pairs of these nodes."""
     slow: dict[tuple[str, str, str], Slow] = {}
-    pairs = 0
-    for judged in json.loads(files[-1].read_text(encoding="utf-8")):
-        verdict = judged["verdict"]
+    pairs, known, undecided = 0, 0, list[str]()
+    for entry in json.loads(file.read_text(encoding="utf-8")):
+        verdict = entry["verdict"]
         pairs += verdict["measurements"]
+        known += verdict["judged"]
+        undecided += verdict["undecided"]
         for each in verdict["suspects"]:
             found = {name: each[name] for name in ("kind", "name", "slowdown", "evidence")}
             role = each.get("role", "")
-            named = Slow(**found, nodes=tuple(each["nodes"]), series=judged["series"], role=role)
+            named = Slow(**found, nodes=tuple(each["nodes"]), series=entry["series"], role=role)
             slow.setdefault((named.kind, named.name, named.role), named)
-    return Matrix(nodes=nodes, suspects=part.hosts, slow=tuple(slow.values()), pairs=pairs)
+    problem = "" if known or slow else "; ".join(dict.fromkeys(undecided)) or "nobody can be judged"
+    return Matrix(nodes=nodes, suspects=suspects, slow=tuple(slow.values()), pairs=pairs, problem=problem)

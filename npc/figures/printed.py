@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -326,7 +327,7 @@ def save_grid(
         _outlines(axes, grid)
         _names(axes, grid)
         axes.set(xlabel=grid.column_title, ylabel=grid.row_title)
-        axes.set_title(grid.title, fontsize=10, loc="left")
+        axes.set_title(_wrapped(grid.title, 0.72 * inches[0], 10), fontsize=10, loc="left")
         factors = _FACTORS if factor >= 1.1 else _FINE_FACTORS
         ticks = [each for each in factors if image.norm.vmin <= each <= image.norm.vmax]
         bar = figure.colorbar(image, ax=axes, extend="both", shrink=0.8, ticks=ticks, format="%g")
@@ -337,9 +338,16 @@ def save_grid(
             for trace in below.traces:
                 _trace(strip[0], trace)
             _notes(strip[0], below.traces)
+        foot = _wrapped(foot, 0.97 * inches[0], 6)
         figure.supxlabel(foot, fontsize=6, color="0.35", x=0.01, ha="left")
         _lay_out(figure)
         _write(figure, path)
+
+
+def _wrapped(text: str, inches: float, points: float) -> str:
+    """Lines that find room in so many inches, each letter half as wide as it is high, or a little more."""
+    width = int(inches * 72 / (0.56 * points))
+    return "\n".join(textwrap.fill(line, width) for line in text.splitlines())
 
 
 # --- counts ---------------------------------------------------------------------------------------------

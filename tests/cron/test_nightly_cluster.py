@@ -295,6 +295,10 @@ def test_a_node_that_sends_slowly_is_asked_and_named_although_no_median_shows_it
     assert [whom_of(slow) for slow in last["pairs"]["slow"]] == ["node n3 as sender"], last["pairs"]
     assert [whom_of(each) for each in last["suspects"] if each["named"]] == ["node n3 as sender"]
     assert last["verdict"] == "WATCH", "one night decides nothing"
+    logs = [log.read_text() for log in sorted((site.folder / "runs").glob("*/first.log"))]
+    assert "pairs of n1, n2, n3, n4, n5, n6: none is slower" in logs[0]
+    assert "pairs of n1, n2, n3, n4, n5, n6: node n3 as sender" in logs[1]
+    assert all("work/launches/heatmap.png" in log for log in logs)
 
 
 def test_a_node_that_dies_in_a_night_is_its_first_line_and_nothing_waits_for_it(site: Site) -> None:

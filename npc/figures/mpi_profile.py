@@ -172,11 +172,18 @@ def drawn_variables(profile: Profile) -> list[str]:
     if profile.snapshots is None:
         return []
     values = profile.snapshots.values
+    growing = {each.name for each in profile.variables if each.kind in _GROWING}
 
     def spread(name: str) -> float:
-        last = [row[-1] or 0.0 for row in values[name] if row]
-        mean = fmean(last) if last else 0.0
-        return -max((abs(each - mean) for each in last), default=0.0) / abs(mean) if mean else 0.0
+        # a queue may be empty at the end
+        reached = [
+            (row[-1] if name in growing else max((each for each in row if each is not None), default=0.0))
+            or 0.0
+            for row in values[name]
+            if row
+        ]
+        mean = fmean(reached) if reached else 0.0
+        return -max((abs(each - mean) for each in reached), default=0.0) / abs(mean) if mean else 0.0
 
     return sorted(values, key=spread)
 

@@ -205,7 +205,8 @@ class Waits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variable:
-    """A counter of the MPI library (MPI_T) at the end of all ranks; rank: whose is the most."""
+    """A counter of the MPI library (MPI_T) at the end of all ranks; rank: whose is the most; peak: the
+    largest value that any snapshot of any rank saw."""
 
     name: str
     kind: str
@@ -215,6 +216,7 @@ class Variable:
     least: float
     most: float
     rank: int
+    peak: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ _ADDED_UP: Final = frozenset({"counter", "aggregate", "timer"})
 def counters(profile: Profile) -> list[str]:
     """A line on unexpected messages, and one for each counter that was asked for and is not 0."""
     asked = [each for each in profile.variables if not each.name.startswith(_OWN)]
-    told = [each for each in asked if each.least or each.most]
+    told = [each for each in asked if each.least or each.most or each.peak]
     lines = [*_unexpected(profile.unexpected)] if profile.unexpected else []
     lines += [_line(each) for each in told[:_MOST]]
     if len(told) > _MOST:
@@ -58,4 +58,6 @@ def _line(variable: Variable) -> str:
     spread = f"{least} to {most}{where}" if variable.least != variable.most else f"{most} in each rank"
     if variable.kind in _ADDED_UP:
         return f"{variable.name}: {format_quantity(variable.total, unit)}, {spread}"
-    return f"{variable.name}: {spread}"
+    peak = variable.most if variable.peak is None else variable.peak
+    before = f" at the end, {format_quantity(peak, unit)} at most before" if peak > variable.most else ""
+    return f"{variable.name}: {spread}{before}"

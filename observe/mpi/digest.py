@@ -150,10 +150,15 @@ def _rows(pairs: Mapping[tuple[int, int], Sequence[int]]) -> dict[str, Any]:
 
 
 def _variables(profiles: Sequence[RankProfile]) -> list[dict[str, Any]]:
-    """The library's counters at each rank's end: their sum, the least and the largest, and whose that is."""
+    """The library's counters at each rank's end: their sum, the least and the largest, and whose that is; and
+    the largest at any moment."""
     known = {each.name: each for profile in profiles for each in profile.variables}
     values: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
+    peaks: dict[str, float] = {}
     for profile in profiles:
+        for snapshot in profile.snapshots:
+            for name, value in snapshot.values.items():
+                peaks[name] = max(value, peaks.get(name, value))
         for name, value in profile.snapshots[-1].values.items() if profile.snapshots else ():
             values[name].append((value, profile.rank))
     return [
@@ -163,6 +168,7 @@ def _variables(profiles: Sequence[RankProfile]) -> list[dict[str, Any]]:
             "least": min(values[name])[0],
             "most": max(values[name])[0],
             "rank": max(values[name])[1],
+            "peak": peaks[name],
         }
         for name, variable in sorted(known.items())
         if values[name]

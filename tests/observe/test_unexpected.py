@@ -103,3 +103,19 @@ def test_counters_are_told_with_whose_they_are() -> None:
         "queue_bytes: 6000000, 2000000 to 4000000 (rank 1)",
         "counters that stayed 0: 1",
     ]
+
+
+def test_a_queue_that_is_empty_at_the_end_is_told_by_its_longest() -> None:
+    job = Job(2)
+    job.compute(1.0)
+    profiles = [
+        with_variables(profile, {"queue_length": 7.0 * profile.rank}, {"queue_length": 0.0})
+        for profile in job.profiles()
+    ]
+    profiles = [
+        replace(profile, variables=[replace(each, kind="level") for each in profile.variables])
+        for profile in profiles
+    ]
+    profile = profile_of({"profile": json.loads(json.dumps(digest(profiles)))})
+    assert profile is not None
+    assert counters(profile) == ["queue_length: 0 in each rank at the end, 7 at most before"]

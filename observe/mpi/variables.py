@@ -117,7 +117,7 @@ def _notes(header: np.void) -> list[str]:
             if header[name]:
                 notes.append(f"{header[name]} performance variables are not read: they {why}")
     if header["no_sde"]:
-        notes.append("no software-defined events: no library of the program uses PAPI's libsde")
+        notes.append("no software-defined events: no library of the program uses PAPI's libsde (docs/mpi.md)")
     elif header["sde"]:
         notes += _unmatched("--sde", header["sde"], header["sde_matched"], "software-defined event")
     if header["untyped"]:

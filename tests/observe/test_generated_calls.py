@@ -119,6 +119,7 @@ def _profiles(folder: Path, mpi: str, ranks: int, *program: str | Path) -> list[
     command = [f"mpirun.{mpi}", "-n", str(ranks), "sh", "-c", RANK, "rank", folder, library, *program]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    (folder / "stdout").write_text(done.stdout)
     return [read_profile(folder / str(rank)) for rank in range(ranks)]
 
 
@@ -281,6 +282,51 @@ def test_fortran_is_counted_once(tmp_path: Path, mpi: str, flags: list[str]) -> 
         assert {calls.call for calls in profile.calls if calls.region == "7"} == {
             "MPI_Recv", "MPI_Start", "MPI_Wait",
         }  # fmt: skip
+
+
+#: A profiling library of someone else, as `mpiP` is, and a program that is linked with it.
+TOOL = """
+#include <mpi.h>
+#include <stdio.h>
+static int sends;
+int MPI_Send(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm)
+{
+    sends++;
+    return PMPI_Send(buf, count, datatype, dest, tag, comm);
+}
+int MPI_Finalize(void)
+{
+    printf("%d sends\\n", sends);
+    return PMPI_Finalize();
+}
+"""
+TOOLED = """
+#include <mpi.h>
+int main(int argc, char **argv)
+{
+    MPI_Init(&argc, &argv);
+    for (int i = 0; i < 5; i++)
+        MPI_Send(&i, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD);
+    MPI_Finalize();
+    return 0;
+}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shared", [True, False])
+def test_another_profiling_library_still_sees_its_calls(tmp_path: Path, shared: bool) -> None:
+    _need("mpicc.openmpi", "mpirun.openmpi")
+    tool, source, program = tmp_path / "libtool.so", tmp_path / "tooled.c", tmp_path / "tooled"
+    (tmp_path / "tool.c").write_text(TOOL)
+    source.write_text(TOOLED)
+    if shared:
+        subprocess.run(["mpicc.openmpi", "-shared", "-fPIC", "-o", tool, tmp_path / "tool.c"], check=True)
+    with_it = [tool, f"-Wl,-rpath,{tmp_path}"] if shared else [tmp_path / "tool.c"]
+    subprocess.run(["mpicc.openmpi", "-o", program, source, *with_it], check=True)
+    [profile] = _profiles(tmp_path, "openmpi", 1, program)
+    assert _counted(profile) == {"MPI_Send": (5, 0)}
+    assert (tmp_path / "stdout").read_text() == "5 sends\n"
 
 
 @functools.cache

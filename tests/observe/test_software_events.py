@@ -26,10 +26,10 @@ pytestmark = pytest.mark.slow
 class Run:
     """A solver, what it printed, and its ranks' profiles."""
 
-    def __init__(self, folder: Path, program: Path, *options: str) -> None:
+    def __init__(self, folder: Path, program: Path, *options: str, ranks: int = 2) -> None:
         done = subprocess.run(
             [NPC, "observe", "--background", "0", "--output", folder, *options, "--",
-             "mpirun.openmpi", "--oversubscribe", "-n", "2", program],
+             "mpirun.openmpi", "--oversubscribe", "-n", str(ranks), program],
             capture_output=True, text=True, timeout=120,
             env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
         )  # fmt: skip
@@ -156,3 +156,21 @@ def test_a_program_without_events_says_so(solver: Path, tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0
     assert "no library of the program uses PAPI's libsde" in done.stderr
+
+
+def test_threads_may_record_while_another_one_takes_a_snapshot(tmp_path: Path) -> None:
+    """libsde copies a recorder without a lock: more records than it counted would not fit into the copy."""
+    program = tmp_path / "threads"
+    source = PROGRAMS / "recording_threads.c"
+    subprocess.run(
+        ["mpicc.openmpi", "-O2", source, "-o", program, "-lsde", "-lpthread"], check=True, timeout=60
+    )
+    run = Run(tmp_path / "observed", program, "--sde", "all", "--snapshots", "0.00005", ranks=1)
+    snapshots = run.ranks[0].snapshots
+    numbers = [snapshot.values["sde:::Threads::numbers:CNT"] for snapshot in snapshots]
+    assert numbers == sorted(numbers)
+    assert numbers[-1] == snapshots[-1].values["sde:::Threads::records"] == 4 * 15000
+    assert all(0 <= snapshot.values.get("sde:::Threads::numbers:MED", 0) < 60000 for snapshot in snapshots)
+    ends = snapshots[-1].values
+    marks = [ends[f"sde:::Threads::numbers:{mark}"] for mark in ("MIN", "Q1", "MED", "Q3", "MAX")]
+    assert marks == [0, 15000, 30000, 45000, 59999]

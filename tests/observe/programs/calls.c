@@ -103,6 +103,31 @@ static void collective(void)
     MPI_Iallreduce(MPI_IN_PLACE, in, 8, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
     MPI_Alltoall(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, in, 3, MPI_INT, MPI_COMM_WORLD);
+    MPI_Reduce(out, in, 5, MPI_INT, MPI_SUM, 3, MPI_COMM_WORLD);
+    MPI_Scan(out, in, 6, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+
+    /* one int to ranks 0 and 2, three bytes to ranks 1 and 3 */
+    MPI_Datatype to[4] = {MPI_INT, MPI_BYTE, MPI_INT, MPI_BYTE}, from[4];
+    int pieces[4] = {1, 3, 1, 3}, wanted[4], bytes[4] = {0, 16, 32, 48};
+    for (int i = 0; i < 4; i++) {
+        from[i] = to[rank];
+        wanted[i] = pieces[rank];
+    }
+    MPI_Alltoallw(out, pieces, bytes, to, in, wanted, bytes, from, MPI_COMM_WORLD);
+}
+
+static void communicators(void)
+{
+    MPI_Comm copy, later;
+    MPI_Request request;
+
+    MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+    MPI_Comm_idup(copy, &later, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_Ibcast(in, 10, MPI_INT, 1, later, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_Comm_free(&later);
+    MPI_Comm_free(&copy);
 }
 
 static void neighbourhood(void)
@@ -161,6 +186,20 @@ static void one_sided(void)
     MPI_Wait(&request, MPI_STATUS_IGNORE);
     MPI_Win_flush(next, win);
     MPI_Win_unlock(next, win);
+
+    /* the next one may be written to by this one, and this one by the one before */
+    MPI_Group world, sources, targets;
+    MPI_Comm_group(MPI_COMM_WORLD, &world);
+    MPI_Group_incl(world, 1, &before, &sources);
+    MPI_Group_incl(world, 1, &next, &targets);
+    MPI_Win_post(sources, 0, win);
+    MPI_Win_start(targets, 0, win);
+    MPI_Get_accumulate(out, 4, MPI_INT, in, 4, MPI_INT, next, 50, 4, MPI_INT, MPI_SUM, win);
+    MPI_Win_complete(win);
+    MPI_Win_wait(win);
+    MPI_Group_free(&sources);
+    MPI_Group_free(&targets);
+    MPI_Group_free(&world);
     MPI_Win_free(&win);
 }
 
@@ -185,6 +224,9 @@ static void files(const char *path)
     /* the file ends after 4 of them */
     MPI_File_read_at(file, (MPI_Offset)((4 * 8 - 4) * sizeof(int)), in, 20, MPI_INT, MPI_STATUS_IGNORE);
     check(in[0] == 3, "end of file");
+    MPI_File_seek(file, at, MPI_SEEK_SET);
+    MPI_File_write_all_begin(file, out, 8, MPI_INT);
+    MPI_File_write_all_end(file, out, MPI_STATUS_IGNORE);
     MPI_File_close(&file);
 }
 
@@ -228,6 +270,7 @@ int main(int argc, char **argv)
     before = (rank + ranks - 1) % ranks;
     point_to_point();
     collective();
+    communicators();
     neighbourhood();
     intercommunicator();
     one_sided();

@@ -14,11 +14,11 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, TypeVar
 
 from npc.records.mpi_profile import CollectiveWait, Kind, Late, MessageWait, Wait, Waits
-from observe.mpi.profile import Arrival, Message, RankProfile
+from observe.mpi.profile import Arrival, Message, Offset, RankProfile
 
 #: Nobody leaves before everybody has come. (Of v-forms with empty parts one may: who left earlier than the
 #: last rank came has not waited for it.)
@@ -73,8 +73,8 @@ def _largest(values: Mapping[_Key, float]) -> list[tuple[_Key, float]]:
 
 # --- clocks --------------------------------------------------------------------------------------------
 
-#: Drift between clocks that were compared only once, s/s: the tolerance of a usual crystal.
-_DRIFT: Final = 1e-4
+#: How fast two clocks drift apart at most, s/s: both crystals off by 100 ppm, a usual tolerance.
+_DRIFT: Final = 2e-4
 
 
 class Clocks:
@@ -82,8 +82,10 @@ class Clocks:
 
     def __init__(self, profiles: Sequence[RankProfile]) -> None:
         home = min(profiles, key=lambda profile: profile.rank).host if profiles else ""
-        self._profiles = {profile.rank: profile for profile in profiles}
-        self._errors = {profile.rank: _clock_error(profile, home) for profile in profiles}
+        self._profiles = {
+            profile.rank: replace(profile, offsets=narrowed(profile.offsets)) for profile in profiles
+        }
+        self._errors = {profile.rank: _clock_error(profile, home) for profile in self._profiles.values()}
 
     def moment(self, rank: int, at: float) -> float:
         """A moment of the rank's clock."""
@@ -110,6 +112,19 @@ class Clocks:
         """Hosts whose clock nobody compared."""
         ranks = [rank for rank, error in self._errors.items() if error == math.inf]
         return sorted({self._profiles[rank].host for rank in ranks})
+
+
+def narrowed(offsets: Sequence[Offset]) -> list[Offset]:
+    """Offsets measured at several moments, each made more exact by the others: clocks drift slowly."""
+    found = []
+    for each in offsets:
+        low, high = each.seconds - each.error, each.seconds + each.error
+        for other in offsets:
+            error = other.error + _DRIFT * abs(other.at - each.at)
+            low, high = max(low, other.seconds - error), min(high, other.seconds + error)
+        contradicts = low > high
+        found.append(each if contradicts else Offset(each.at, (low + high) / 2, (high - low) / 2))
+    return found
 
 
 def _clock_error(profile: RankProfile, home: str) -> float:

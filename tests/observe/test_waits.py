@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from observe.mpi.profile import Calls, Communicator, Message
-from observe.mpi.waits import Waits, waits_of
+from observe.mpi.profile import Calls, Communicator, Message, Offset
+from observe.mpi.waits import Waits, narrowed, waits_of
 from tests.made.profiles import Job
 
 
@@ -150,6 +150,30 @@ def test_clocks_that_nobody_compared_tell_nothing_between_nodes() -> None:
     assert found.collectives[0].waited is None and "not compared" in found.collectives[0].reason
     assert pairs_of(found) == {(0, 1, "MPI_Recv"): pytest.approx(0.5, rel=1e-3)}
     assert found.notes == ("the clock of n1 was not compared with the others'",)
+
+
+OFFSETS = st.floats(-1e-2, 1e-2)
+ERRORS = st.floats(1e-7, 1e-2)
+
+
+@given(st.floats(1, 1e4), OFFSETS, st.floats(-1.5e-4, 1.5e-4), ERRORS, ERRORS, OFFSETS, OFFSETS)
+def test_a_bad_comparison_of_clocks_is_made_better_by_a_good_one(
+    seconds: float, offset: float, drift: float, first: float, last: float, a: float, b: float
+) -> None:
+    """Whatever they measured within their errors, the true offset stays within what is left of these."""
+    truth = (offset, offset + drift * seconds)
+    measured = [
+        Offset(at, true + 100 * by * error, error)
+        for at, true, error, by in zip((0.0, seconds), truth, (first, last), (a, b), strict=True)
+    ]
+    for true, before, after in zip(truth, measured, narrowed(measured), strict=True):
+        assert after.error <= before.error + 1e-12
+        assert abs(after.seconds - true) <= after.error + 1e-12
+
+
+def test_comparisons_of_clocks_that_contradict_each_other_stay_as_they_are() -> None:
+    measured = [Offset(0.0, 1.0, 1e-6), Offset(10.0, 2.0, 1e-6)]
+    assert narrowed(measured) == measured
 
 
 def test_messages_that_contradict_each_other_are_left_out() -> None:

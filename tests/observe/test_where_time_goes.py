@@ -1,4 +1,7 @@
-"""Where the time of real programs goes inside MPI, against what they write down of themselves."""
+"""Where the time of real programs goes inside MPI, against what they write down of themselves.
+
+Alone: a rank that loses its CPU between what it notes and the call that it notes is another truth.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,11 @@ from tests.lab.in_process import npc
 from tests.lab.npb_job import MPI_ENVIRONMENT
 from tests.paths import ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.measures]
 
 RANKS = 3
+#: Of the second node's clock.
+AHEAD_S = 5000
 
 
 class Line(NamedTuple):
@@ -48,26 +53,45 @@ def build(source: Path | str, target: Path) -> Path:
     return target
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+#: Starts Open MPI's daemon of a host here, with that host's name and a clock that is ahead of the machine's.
+AGENT = f"""#!/bin/sh
+host=$1; shift
+[ $host = n1 ] && ahead={AHEAD_S} || ahead=0
+exec unshare --uts --time --monotonic $ahead --fork sh -c "hostname $host; $*"
+"""
+
+
+@pytest.fixture(
+    scope="module", params=["one node", pytest.param("two clocks", marks=pytest.mark.netns)], name="run"
+)
+def observed_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """On one node; or rank 0 on n0 and the others on n1, whose clock is far ahead."""
     folder = tmp_path_factory.mktemp("late")
     program = build(ROOT / "tests/lab/late_ranks.c", folder / "late_ranks")
+    launch, ahead = ["mpirun.openmpi", "-n", str(RANKS)], [0] * RANKS
+    if request.param == "two clocks":
+        agent = folder / "agent"
+        agent.write_text(AGENT)
+        agent.chmod(0o755)
+        launch += ["--host", "n0:1,n1:2", "--mca", "plm_rsh_agent", str(agent)]
+        launch += ["--mca", "plm_rsh_no_tree_spawn", "1"]
+        ahead = [0, AHEAD_S, AHEAD_S]
     with pytest.MonkeyPatch.context() as patch:
         for name, value in MPI_ENVIRONMENT.items():
             patch.setenv(name, value)
-        ended = npc("observe", "--", "mpirun.openmpi", "-n", str(RANKS), program, cwd=folder)
+        ended = npc("observe", "--", *launch, program, cwd=folder)
     assert ended.returncode == 0, ended.stderr
     profile = read_profile(folder / "observed" / "raw" / "0000.observed.json")
     assert profile is not None
-    yield Run(
-        profile, ended.stderr, {rank: list(lines_of(folder / f"truth.{rank}")) for rank in range(RANKS)}
-    )
+    truth = {rank: list(lines_of(folder / f"truth.{rank}", ahead[rank])) for rank in range(RANKS)}
+    return Run(profile, ended.stderr, truth)
 
 
-def lines_of(path: Path) -> Iterator[Line]:
+def lines_of(path: Path, ahead: float) -> Iterator[Line]:
+    """What a rank wrote, on the machine's clock."""
     for line in path.read_text().splitlines():
         region, call, peer, entered, left = line.split()
-        yield Line(region, call, int(peer), float(entered), float(left))
+        yield Line(region, call, int(peer), float(entered) - ahead, float(left) - ahead)
 
 
 def computed(lines: list[Line], region: str) -> float:
@@ -116,29 +140,32 @@ def test_a_planted_imbalance_is_found_within_two_percent(run: Run, region: str, 
     assert planted / 2 < truth - 1 < 2 * planted
 
 
+def within(run: Run, call: str, seconds: float, number: int) -> float:
+    """2 %, and the clocks' error for each of so many waits in that call."""
+    assert run.profile.waits is not None
+    found = (*run.profile.waits.collectives, *run.profile.waits.messages)
+    return 1e-4 + 0.02 * seconds + number * max(each.error for each in found if each.call == call)
+
+
 def test_what_a_collective_waits_for_is_found_within_two_percent(run: Run) -> None:
     assert run.profile.waits is not None
     for call in ("MPI_Allreduce", "MPI_Barrier"):
         (of_call,) = [each for each in run.profile.waits.collectives if each.call == call]
-        truth = waits_of(run, call)
-        assert of_call.calls == of_call.kept == len(calls(run, 0, call))
-        assert of_call.waited == pytest.approx(sum(truth.values()), rel=0.02)
-        assert of_call.error == 0
+        truth, number = waits_of(run, call), len(calls(run, 0, call))
+        assert of_call.calls == of_call.kept == number
+        assert (of_call.error == 0) == (len(set(run.profile.hosts.values())) == 1)
         for rank, seconds in truth.items():
             found = sum(waited(run, rank, other, call) for other in range(RANKS))
-            assert found == pytest.approx(seconds, rel=0.02, abs=1e-3)
+            assert found == pytest.approx(seconds, abs=within(run, call, seconds, number))
 
 
 def test_the_rank_that_is_late_on_purpose_is_named(run: Run) -> None:
-    """Rank 2 computes longest before every MPI_Allreduce."""
+    """Rank 2 has most to do before every MPI_Allreduce."""
     assert run.profile.waits is not None
     (allreduce,) = [each for each in run.profile.waits.collectives if each.call == "MPI_Allreduce"]
-    together = list(zip(*(calls(run, rank, "MPI_Allreduce") for rank in range(RANKS)), strict=True))
-    last = [max(range(RANKS), key=lambda rank: lines[rank].entered) for lines in together]
     assert allreduce.late[0].rank == 2
-    assert allreduce.late[0].times == pytest.approx(last.count(2), abs=1)
-    assert last.count(2) > len(last) / 2
-    assert re.search(r"the last one is rank \d \(\S+\) in \d+% of the calls", run.printed)
+    assert allreduce.error or allreduce.late[0].times > allreduce.calls / 2
+    assert re.search(r"the last one is rank \d \(\S+\) in [\d.]+% of the calls", run.printed)
 
 
 def late(waiting: list[Line], awaited: list[Line]) -> float:
@@ -149,7 +176,10 @@ def late(waiting: list[Line], awaited: list[Line]) -> float:
 def test_late_senders_and_late_receivers_are_found_within_two_percent(run: Run) -> None:
     received = calls(run, 0, "MPI_Recv", 2)
     sent = calls(run, 2, "MPI_Send", 0)[: len(received)]
-    assert waited(run, 0, 2, "MPI_Recv") == pytest.approx(late(received, sent), rel=0.02)
+    truth = late(received, sent)
+    assert waited(run, 0, 2, "MPI_Recv") == pytest.approx(
+        truth, abs=within(run, "MPI_Recv", truth, len(sent))
+    )
     stood, received = calls(run, 2, "MPI_Ssend", 1), calls(run, 1, "MPI_Recv", 2)
     assert waited(run, 2, 1, "MPI_Ssend") == pytest.approx(late(stood, received), rel=0.02)
     assert waited(run, 1, 2, "MPI_Recv") == pytest.approx(late(received, stood), rel=0.02, abs=1e-4)
@@ -163,7 +193,8 @@ def test_of_several_messages_the_last_sender_is_awaited(run: Run) -> None:
         last = max((1, 2), key=lambda rank: sends[rank - 1].entered)
         truth[last] += max(0.0, sends[last - 1].entered - wait.entered)
     for sender, seconds in truth.items():
-        assert waited(run, 0, sender, "MPI_Waitall") == pytest.approx(seconds, rel=0.02, abs=1e-4)
+        most = within(run, "MPI_Waitall", seconds, times)
+        assert waited(run, 0, sender, "MPI_Waitall") == pytest.approx(seconds, abs=most)
     assert truth[2] > truth[1]
 
 
@@ -197,7 +228,7 @@ def test_the_tutorial_finds_its_planted_imbalance_and_mends_it(
             printed.append(ended)
     blocks, _, both = printed
     assert re.search(r"load imbalance \d+%: rank 1 ", blocks.stderr)
-    assert re.search(r"the last one is rank 1 \(\S+\) in \d+% of the calls", blocks.stderr)
+    assert re.search(r"the last one is rank 1 \(\S+\) in [\d.]+% of the calls", blocks.stderr)
     found = [read_profile(tmp_path / name / "raw/0000.observed.json") for name in ("blocks", "cyclic")]
     before, after = (each.efficiency.imbalance for each in found if each and each.efficiency)
     assert before is not None and after is not None

@@ -98,6 +98,8 @@ def _imbalance(profile: Profile, found: Efficiency) -> Iterator[str]:
         f"load imbalance {found.imbalance:.0%}: {slowest} where the mean is {_seconds(found.computing)}; "
         f"balanced, the run would be at most {gain} shorter"
     )
+    if idle.rank == slow.rank:
+        return
     yield (
         f"{_rank(profile, slow.rank)} is inside MPI {_share(slow.mpi, slow.seconds)} of its time, "
         f"{_rank(profile, idle.rank)} {_share(idle.mpi, idle.seconds)}"
@@ -115,7 +117,9 @@ def _waiting(profile: Profile, waits: Waits) -> Iterator[str]:
     told = [f"{name} {_share(waited, total)}" for name, waited in kinds.items() if waited > _LEAST * total]
     if not waits.collectives and not waits.messages:
         return
-    yield f"waiting for {', '.join(told)}" if told else "no rank waits for another one to speak of"
+    rest = max(0.0, sum(each.mpi for each in profile.ranks) - sum(kinds.values()))
+    waiting = f"waiting for {', '.join(told)}" if told else "no rank waits for another one to speak of"
+    yield f"{waiting}; transfer and what else is inside MPI {_share(rest, total)}"
     known = [each for each in waits.collectives if each.waited and each.waited > _LEAST * total]
     if known:
         yield from _collective(profile, max(known, key=lambda each: each.waited or 0.0))

@@ -76,7 +76,7 @@ def run(command: Sequence[str], place: int, stem: Path, mpi: bool, watch: Sequen
         for copy in copies:
             copy.start()
         code = process.wait()
-        _wait_for_ranks(ranks)
+        wait_for_ranks(ranks)
         for copy in copies:
             copy.join()
     finally:
@@ -85,7 +85,7 @@ def run(command: Sequence[str], place: int, stem: Path, mpi: bool, watch: Sequen
     return code if code >= 0 else 128 - code
 
 
-def _wait_for_ranks(ranks: Path) -> None:
+def wait_for_ranks(ranks: Path) -> None:
     """A launcher that ends in a hurry is faster than what finishes for the ranks that it killed."""
     end = time.monotonic() + _HURRY_S
     while any(ranks.glob(f"*.{RUNNING}")) and time.monotonic() < end:

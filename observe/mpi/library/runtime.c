@@ -133,14 +133,11 @@ static bool name_calls(void)
     return true;
 }
 
-static void start(int thread_level, bool late)
+/* Opens everything; false if there is no room. What the library asks of MPI is no call of the program's. */
+static bool open_all(int thread_level, bool late)
 {
     void *entries;
     npc_section *section;
-    pthread_once(&loaded, load);
-    if (!usable || initialized)
-        return;
-    initialized = true;
     npc_head->thread_level = thread_level;
     const char *openmp = getenv("OMP_NUM_THREADS");
     npc_head->openmp_threads = openmp != NULL ? atoi(openmp) : 0;
@@ -148,8 +145,7 @@ static void start(int thread_level, bool late)
     places = entries;
     if (section == NULL || !name_calls() || !npc_open_communicators() || !npc_open_stamps()) {
         npc_because("no room for the counters in %s", getenv("NPC_MPI_PROFILE"));
-        usable = false;
-        return;
+        return false;
     }
     section->used = NPC_THREADS;
     npc_open_regions();
@@ -164,6 +160,21 @@ static void start(int thread_level, bool late)
     npc_head->began = npc_now();
     npc_head->region_since = npc_head->began;
     __atomic_store_n(&npc_head->state, NPC_COUNTING, __ATOMIC_RELEASE);
+    return true;
+}
+
+static void start(int thread_level, bool late)
+{
+    static bool started;
+    pthread_once(&loaded, load);
+    if (!usable || started)
+        return;
+    started = true;
+    int inside = npc_self.inside;
+    npc_self.inside = 1;
+    usable = open_all(thread_level, late);
+    initialized = usable;
+    npc_self.inside = inside;
 }
 
 void npc_initialized(int thread_level)

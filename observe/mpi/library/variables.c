@@ -177,7 +177,8 @@ static const char *unit_of(const char *name, const char *about, int klass, numbe
 {
     if (klass == MPI_T_PVAR_CLASS_TIMER && type == REAL)
         return "s"; /* as MPI_Wtime (MPI 4.0, 15.3.7); others say it in their description */
-    bool bytes = strstr(name, "bytes") || strstr(name, "BYTES") || strstr(name, "_size") || strstr(about, "umber of bytes");
+    bool bytes = strstr(name, "bytes") || strstr(name, "BYTES") || strstr(name, "_size") ||
+                 strstr(about, "umber of bytes");
     return bytes ? "B" : "";
 }
 

@@ -236,11 +236,11 @@ int main(int argc, char **argv)
             pthread_join(threads[i], NULL);
         fprintf(times, "threads %.9f %.9f\n", before, now());
     }
+    double all;
+    M(MPI_Reduce(&sum, &all, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD));
     fprintf(times, "inside 0 %.9f\n", inside);
     fprintf(times, "whole %.9f %.9f\n", began, now());
     fclose(times);
-    double all;
-    MPI_Reduce(&sum, &all, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
     if (rank == 0)
         printf("sum %g\n", all);
     MPI_Finalize();

@@ -1,0 +1,305 @@
+"""The profiling library under every MPI: what programs with known answers did, however they end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+import pytest
+
+from observe.mpi.build import library_for
+from observe.mpi.profile import RankProfile
+from observe.mpi.rank_file import read_profiles
+from observe.run import wait_for_ranks
+from tests.lab.npb_job import MPI_ENVIRONMENT
+from tests.paths import ROOT
+
+PROGRAMS = ROOT / "tests/observe/programs"
+WHEELS = Path(sys.prefix) / "share/npc/mpi"
+RANKS = range(4)
+
+
+class Mpi(NamedTuple):
+    """How its programs are compiled and started, and how it calls itself."""
+
+    compiler: str
+    launcher: str
+    environment: Mapping[str, str]
+    name: str
+
+
+#: Intel's package has no compiler: what MPICH's compiles runs with it (MPICH ABI).
+MPIS = {
+    "openmpi": Mpi("mpicc.openmpi", "mpirun.openmpi", MPI_ENVIRONMENT, "Open MPI v4"),
+    "mpich": Mpi("mpicc.mpich", "mpirun.mpich", {}, "MPICH Version: 4"),
+    "intel": Mpi(
+        str(WHEELS / "mpich/bin/mpicc"),
+        str(WHEELS / "impi/bin/mpirun"),
+        {
+            "LD_LIBRARY_PATH": f"{WHEELS}/impi/lib:{WHEELS}/impi/lib/libfabric",
+            "I_MPI_ROOT": f"{WHEELS}/impi",
+            "FI_PROVIDER_PATH": f"{WHEELS}/impi/lib",
+        },
+        "Intel(R) MPI Library",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A run of a program, and what its ranks left."""
+
+    code: int
+    out: str
+    err: str
+    profiles: Sequence[RankProfile]
+    notes: Sequence[str]
+
+
+def compiled(mpi: Mpi, name: str, folder: Path, *options: str) -> Path:
+    program = folder / name
+    source = PROGRAMS / f"{name}.c"
+    subprocess.run([mpi.compiler, "-O1", "-w", source, "-o", program, "-lpthread", *options], check=True)
+    return program
+
+
+def run(mpi: Mpi, ranks: int, folder: Path, *command: str | Path, library: str = "") -> Ended:
+    """Run a program on ranks with the library before it."""
+    if mpi.compiler.startswith(str(WHEELS)):
+        beside = str(Path(mpi.compiler).with_name("mpirun"))
+    else:
+        beside = mpi.launcher
+    library = library or str(library_for([beside], str(command[0])))
+    folder.mkdir()
+    around = [sys.executable, "-S", ROOT / "observe/rank.py", folder, "0", "-", "{}", library]
+    ended = subprocess.run(
+        [mpi.launcher, "-n", str(ranks), *around, *command],
+        env={**os.environ, **mpi.environment}, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    wait_for_ranks(folder)
+    return Ended(ended.returncode, ended.stdout, ended.stderr, *read_profiles(folder))
+
+
+@pytest.fixture(
+    scope="module", params=[(mpi, level) for mpi in MPIS for level in ("single", "multiple")], ids="-".join
+)
+def known(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Known]:
+    """programs/known.c has run."""
+    name, level = request.param
+    folder = tmp_path_factory.mktemp(f"{name}-{level}")
+    program = compiled(MPIS[name], "known", folder)
+    yield Known(MPIS[name], level, folder, run(MPIS[name], 4, folder / "ranks", program, level, folder, "3"))
+
+
+class Known(NamedTuple):
+    mpi: Mpi
+    level: str
+    folder: Path
+    ended: Ended
+
+    def moments(self, rank: int) -> dict[str, tuple[float, float]]:
+        """What the program has noted by its own clock."""
+        lines = (self.folder / f"times.{rank}").read_text(encoding="utf-8").splitlines()
+        return {name: (float(before), float(after)) for name, before, after in map(str.split, lines)}
+
+
+@pytest.mark.slow
+def test_the_program_runs_as_without_it(known: Known) -> None:
+    assert known.ended.code == 3
+    assert known.ended.out == "sum 123\n"
+    assert known.ended.notes == []
+    assert [profile.rank for profile in known.ended.profiles] == list(RANKS)
+    for profile in known.ended.profiles:
+        assert profile.library.startswith(known.mpi.name)
+        assert (profile.ranks, profile.finalized) == (4, True)
+        assert profile.thread_level == known.level
+        assert profile.threads == len(profile.mpi_by_thread) == (5 if known.level == "multiple" else 1)
+        assert [note for note in profile.notes if "perf_event_open" not in note] == []
+
+
+@pytest.mark.slow
+def test_calls_bytes_and_regions_are_exact(known: Known) -> None:
+    for profile in known.ended.profiles:
+        members = {each.key: each.name for each in profile.communicators}
+        found: defaultdict[tuple[str, str, str, int], tuple[int, int]] = defaultdict(lambda: (0, 0))
+        for each in profile.calls:
+            place = (each.region, each.call, members.get(each.communicator, ""), each.size_class)
+            found[place] = (found[place][0] + each.calls, found[place][1] + each.bytes)
+        tests = [place for place in found if place[1] == "MPI_Test" and place[3] == 0]
+        for place in tests:  # as often as it took
+            del found[place]
+        assert dict(found) == expected_calls(profile.rank, known.level), profile.rank
+
+
+def expected_calls(rank: int, level: str) -> dict[tuple[str, str, str, int], tuple[int, int]]:
+    """(region, call, communicator, class of sizes) → calls, bytes; programs/known.c has the reasons."""
+    world = "MPI_COMM_WORLD"
+    calls = {
+        ("", "MPI_Send", world, 12): (10, 40000),
+        ("", "MPI_Send", world, 0): (1, 0),
+        ("", "MPI_Recv", world, 12): (10, 40000),
+        ("", "MPI_Recv", world, 0): (1, 0),
+        ("", "MPI_Irecv", world, 0): (7 if rank == 3 else 6, 0),
+        ("", "MPI_Isend", world, 6): (5, 280),
+        ("", "MPI_Waitall", world, 6): (5, 280),
+        ("", "MPI_Barrier", world, 0): (1, 0),
+        ("", "MPI_Send_init", world, 0): (1, 0),
+        ("", "MPI_Recv_init", world, 0): (1, 0),
+        ("", "MPI_Startall", world, 7): (3, 300),
+        ("", "MPI_Wait", world, 0): (4, 0),
+        ("", "MPI_Wait", world, 7): (3, 300),
+        ("", "MPI_Request_free", "", 0): (2, 0),
+        ("", "MPI_Cancel", "", 0): (1, 0),
+        ("", "MPI_Sendrecv", world, 7): (1, 100),
+        ("", "MPI_Reduce", world, 4): (1, 8),
+        ("collect", "MPI_Bcast", world, 7): (4, 320),
+        ("collect", "MPI_Allreduce", world, 4): (6, 48),
+        ("collect", "MPI_Allreduce", "half", 4): (2, 16),
+        ("collect", "MPI_Gather", world, 5): (1, 20),
+        ("collect", "MPI_Alltoall", world, 6): (1, 32),
+        ("collect", "MPI_Allgatherv", world, (4 * (rank + 1)).bit_length()): (1, 4 * (rank + 1)),
+        ("collect", "MPI_Reduce", world, 4): (1, 8),
+        ("collect", "MPI_Iallreduce", world, 4): (1, 8),
+        ("collect", "MPI_Wait", world, 0): (1, 0),
+        ("collect", "MPI_Comm_split", world, 0): (1, 0),
+        ("collect", "MPI_Comm_dup", "half", 0): (1, 0),
+        ("collect", "MPI_Barrier", "", 0): (1, 0),
+        ("collect", "MPI_Comm_dup", "MPI_COMM_SELF", 0): (1200, 0),
+        ("collect", "MPI_Comm_free", "", 0): (1202, 0),
+        ("move", "MPI_Win_allocate", world, 0): (1, 0),
+        ("move", "MPI_Win_fence", "window", 0): (2, 0),
+        ("move", "MPI_Put", "window", 7): (1, 64),
+        ("move", "MPI_Get", "window", 6): (1, 32),
+        ("move", "MPI_Win_free", "", 0): (1, 0),
+        ("move", "MPI_File_open", world, 0): (1, 0),
+        ("move", "MPI_File_write_at_all", "file", 8): (1, 128),
+        ("move", "MPI_File_close", "", 0): (1, 0),
+        ("7", "MPI_Barrier", world, 0): (2, 0),
+    }
+    if rank == 0:
+        calls["", "MPI_Send", world, 6] = (1, 33)
+        calls["7", "MPI_Send", world, 3] = (1, 4)
+    elif rank == 1:
+        calls["", "MPI_Mprobe", world, 0] = (1, 0)
+        calls["", "MPI_Mrecv", "", 6] = (1, 33)
+    elif rank == 2:
+        calls["", "MPI_Ssend", world, 4] = (1, 12)
+    else:
+        calls["", "MPI_Test", world, 4] = (1, 12)
+        calls["7", "MPI_Recv", world, 3] = (1, 4)
+    if level == "multiple":
+        calls["", "MPI_Comm_dup", world, 0] = (4, 0)
+        calls["", "MPI_Sendrecv_replace", world, 5] = (2000, 32000)
+        calls["", "MPI_Allreduce", "", 4] = (80, 640)
+    return calls
+
+
+@pytest.mark.slow
+def test_every_peer_has_got_exactly_its_messages(known: Known) -> None:
+    for profile in known.ended.profiles:
+        rank = profile.rank
+        right, left, partner = (rank + 1) % 4, (rank + 3) % 4, rank ^ 1
+        sent: defaultdict[tuple[int, str], list[int]] = defaultdict(lambda: [0, 0])
+        messages = [(right, 4000)] * 10 + [(right, 100)] * 3 + [(left, 56)] * 5 + [(partner, 50)]
+        messages += {0: [(1, 33), (3, 4)], 2: [(3, 12)]}.get(rank, [])
+        if known.level == "multiple":
+            messages += [(partner, 8)] * 2000
+        for peer, size in messages:
+            sent[peer, "user"][0] += size
+            sent[peer, "user"][1] += 1
+        sent[right, "put"] = [64, 1]
+        sent[left, "get"] = [32, 1]
+        assert {(peer.rank, peer.kind): [peer.bytes, peer.messages] for peer in profile.peers} == sent
+
+
+@pytest.mark.slow
+def test_both_sides_stamp_the_same_messages(known: Known) -> None:
+    sent, received = {}, {}
+    for profile in known.ended.profiles:
+        for each in profile.sent:
+            sent[each.communicator, each.tag, profile.rank, each.peer, each.sequence] = each
+        for each in profile.received:
+            received[each.communicator, each.tag, each.peer, profile.rank, each.sequence] = each
+    total = sum(peer.messages for profile in known.ended.profiles for peer in profile.peers)
+    assert len(sent) == total - 8  # puts and gets have no stamps
+    assert {place[1] for place in set(sent) ^ set(received)} == {5}  # MPI_Mrecv does not say its sender
+    assert len(set(sent) - set(received)) == 1
+    for place in set(sent) & set(received):
+        assert sent[place].bytes == received[place].bytes
+        assert sent[place].entered < received[place].left
+        posted = received[place].posted
+        assert posted is not None
+        assert posted <= received[place].left
+
+
+@pytest.mark.slow
+def test_all_members_stamp_the_same_collective_calls(known: Known) -> None:
+    sizes = {each.key: each.size for profile in known.ended.profiles for each in profile.communicators}
+    arrivals = defaultdict(list)
+    for profile in known.ended.profiles:
+        for each in profile.arrivals:
+            arrivals[each.communicator, each.sequence].append(each)
+    for (communicator, _), each in arrivals.items():
+        assert len({(one.call, one.root) for one in each}) == 1
+        if sizes[communicator] > 1:
+            assert len(each) == sizes[communicator]
+    together = [each for each in arrivals.values() if each[0].call in ("MPI_Barrier", "MPI_Allreduce")]
+    assert len(together) >= 12
+    for each in together:
+        assert max(one.entered for one in each) <= min(one.left for one in each)
+    roots = {one.call: one.root for each in arrivals.values() for one in each if one.root is not None}
+    assert {call: roots[call] for call in ("MPI_Bcast", "MPI_Gather")} == {"MPI_Bcast": 2, "MPI_Gather": 1}
+
+
+@pytest.mark.slow
+def test_times_are_those_of_the_program_s_own_clock(known: Known) -> None:
+    for profile in known.ended.profiles:
+        noted = known.moments(profile.rank)
+        late = [each for each in profile.arrivals if within(each.entered, each.left, noted["barrier"])]
+        assert [each.call for each in late] == ["MPI_Barrier"]
+        began, ended = noted["whole"]
+        assert profile.began <= began
+        assert profile.ended >= ended
+        assert profile.paused == pytest.approx(0.1 if profile.rank == 2 else 0.0, abs=0.05)
+        assert profile.regions is not None
+        assert sum(profile.regions.values()) == pytest.approx(profile.seconds)
+    if known.level == "single":  # a rank may lose its CPU between the two clocks, hardly three of four
+        inside = [
+            profile.mpi_seconds / known.moments(profile.rank)["inside"][1] for profile in known.ended.profiles
+        ]
+        assert median(inside) == pytest.approx(1, rel=0.02)
+    sender, receiver = known.ended.profiles[0], known.ended.profiles[3]
+    (sent,) = [each for each in sender.sent if each.tag == 9]
+    assert within(sent.entered, sent.left, known.moments(0)["send"])
+    (received,) = [each for each in receiver.received if each.tag == 9]
+    assert within(received.entered, received.left, known.moments(3)["receive"])
+    waiting = sent.entered - received.entered  # a late sender
+    assert waiting == pytest.approx(known.moments(0)["send"][0] - known.moments(3)["receive"][0], rel=0.02)
+
+
+def within(entered: float, left: float, moments: tuple[float, float]) -> bool:
+    return moments[0] <= entered <= left <= moments[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MPIS)
+def test_ranks_that_never_finalise_leave_what_they_counted(name: str, tmp_path: Path) -> None:
+    mpi = MPIS[name]
+    program = compiled(mpi, "ends", tmp_path)
+    for end, codes in {"exit": {3}, "abort": {7}, "TERM": {143, 15}, "KILL": {137, 9}}.items():
+        ended = run(mpi, 2, tmp_path / end, program, end)
+        assert ended.code in codes, (end, ended.err)
+        assert [profile.rank for profile in ended.profiles] == [0, 1], (end, ended.notes)
+        first, second = ended.profiles
+        assert [(each.rank, each.bytes, each.messages) for each in first.peers] == [(1, 40, 10)]
+        assert not first.finalized
+        assert not second.finalized
+        if end != "exit":
+            assert any("it ended without MPI_Finalize, in MPI_" in note for note in second.notes), end

@@ -48,7 +48,10 @@ def build(source: Path | str, target: Path) -> Path:
     """`target`, compiled by Open MPI's compiler from a file or a text."""
     text = source.read_text(encoding="utf-8") if isinstance(source, Path) else source
     subprocess.run(
-        ["mpicc.openmpi", "-O1", "-x", "c", "-", "-o", target, "-lm"], input=text, text=True, check=True
+        ["mpicc.openmpi", "-O1", "-fopenmp", "-x", "c", "-", "-o", target, "-lm"],
+        input=text,
+        text=True,
+        check=True,
     )
     return target
 
@@ -67,7 +70,7 @@ exec unshare --uts --time --monotonic $ahead --fork sh -c "hostname $host; $*"
 def observed_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """On one node; or rank 0 on n0 and the others on n1, whose clock is far ahead."""
     folder = tmp_path_factory.mktemp("late")
-    program = build(ROOT / "tests/lab/late_ranks.c", folder / "late_ranks")
+    program = build(ROOT / "tests/observe/programs/late_ranks.c", folder / "late_ranks")
     launch, ahead = ["mpirun.openmpi", "-n", str(RANKS)], [0] * RANKS
     if request.param == "two clocks":
         agent = folder / "agent"
@@ -204,6 +207,22 @@ def test_the_ten_lines_say_it(run: Run) -> None:
     assert re.search(r"parallel efficiency \d+% = load balance \d+% × communication \d+%", text)
     assert "waiting for the last rank of collectives" in text and "late sender" in text
     assert "regions: " in text
+
+
+def test_a_thread_that_has_nothing_to_do_is_openmps_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = build(ROOT / "tests/observe/programs/idle_thread.c", tmp_path / "idle_thread")
+    for name, value in {**MPI_ENVIRONMENT, "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"}.items():
+        monkeypatch.setenv(name, value)
+    ended = npc("observe", "--", "mpirun.openmpi", "-n", "1", "--bind-to", "none", program, cwd=tmp_path)
+    raw = tmp_path / "observed" / "raw"
+    cpu, seconds = map(float, (raw / "0000.out").read_text().split())
+    profile = read_profile(raw / "0000.observed.json")
+    assert profile is not None and profile.efficiency is not None
+    assert profile.efficiency.threads == 2
+    assert profile.efficiency.openmp == pytest.approx(cpu / (2 * seconds), rel=0.02)
+    assert re.search(r"× OpenMP \d+% at most", ended.stderr)
 
 
 # --- the tutorial ----------------------------------------------------------------------------------------

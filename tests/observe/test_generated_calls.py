@@ -343,6 +343,40 @@ def test_another_profiling_library_still_sees_its_calls(tmp_path: Path, shared: 
     assert (tmp_path / "stdout").read_text() == "5 sends\n"
 
 
+#: A program that loads MPI for one of its parts only, as Python does for a module.
+PART = """
+#include <mpi.h>
+void part(void)
+{
+    MPI_Init(0, 0);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Finalize();
+}
+"""
+HOST = """
+#include <dlfcn.h>
+int main(int argc, char **argv)
+{
+    void *part = dlopen(argv[argc - 1], RTLD_NOW | RTLD_LOCAL);
+    ((void (*)(void))dlsym(part, "part"))();
+    return 0;
+}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
+def test_mpi_that_is_loaded_late_and_for_one_part_is_counted(tmp_path: Path, mpi: str) -> None:
+    _need(f"mpicc.{mpi}", f"mpirun.{mpi}")
+    part, host = tmp_path / "part.so", tmp_path / "host"
+    (tmp_path / "part.c").write_text(PART)
+    (tmp_path / "host.c").write_text(HOST)
+    subprocess.run([f"mpicc.{mpi}", "-shared", "-fPIC", "-o", part, tmp_path / "part.c"], check=True)
+    subprocess.run(["cc", "-o", host, tmp_path / "host.c", "-ldl"], check=True)
+    [profile] = _profiles(tmp_path, mpi, 1, host, part)
+    assert _counted(profile) == {"MPI_Barrier": (1, 0)}
+
+
 @functools.cache
 def _declared(compiler: str) -> dict[str, list[str]]:
     """The functions that mpi.h declares and the types of their arguments, without const and names."""

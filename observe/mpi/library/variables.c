@@ -33,7 +33,11 @@ typedef struct {
     double zero;    /* MPICH 4's timers begin at minus the time of day (MPL_wtime_todouble of a sum) */
 } variable;
 
-enum { TOTALS = 6, LONGEST = 1 << 20 };
+enum { TOTALS = 6, MOST_VALUES = 1 << 20 };
+
+/* Seconds between snapshots. */
+#define SHORTEST 1e-5
+#define LONGEST 1e6
 
 static npc_table *table;
 static npc_column *columns;
@@ -212,7 +216,7 @@ static void add_variable(int index)
     MPI_Comm world = npc_predefined.world;
     void *object = binding == MPI_T_BIND_MPI_COMM ? &world : NULL;
     if (PMPI_T_pvar_handle_alloc(session, index, object, &handle, &count) != MPI_SUCCESS || count < 1 ||
-        count > LONGEST || (!continuous && PMPI_T_pvar_start(session, handle) != MPI_SUCCESS)) {
+        count > MOST_VALUES || (!continuous && PMPI_T_pvar_start(session, handle) != MPI_SUCCESS)) {
         table->off++;
         return;
     }
@@ -342,7 +346,8 @@ void npc_variables_begin(void)
     columns = rows;
     asked_for(&table->mpit, "NPC_MPIT");
     asked_for(&table->sde, "NPC_SDE");
-    table->period = period == NULL ? 0 : fmax(0, strtod(period, NULL));
+    double seconds = period == NULL ? 0 : strtod(period, NULL);
+    table->period = seconds > 0 ? fmin(fmax(seconds, SHORTEST), LONGEST) : 0;
     if (table->mpit.asked[0] != 0) {
         int provided;
         table->no_mpi_t = (uint32_t)PMPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided);

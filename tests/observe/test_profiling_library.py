@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -18,38 +18,11 @@ from observe.mpi.build import library_for
 from observe.mpi.profile import RankProfile
 from observe.mpi.rank_file import read_profiles
 from observe.run import wait_for_ranks
-from tests.lab.npb_job import MPI_ENVIRONMENT
+from tests.lab.mpis import MPIS, WHEELS, Mpi
 from tests.paths import ROOT
 
 PROGRAMS = ROOT / "tests/observe/programs"
-WHEELS = Path(sys.prefix) / "share/npc/mpi"
 RANKS = range(4)
-
-
-class Mpi(NamedTuple):
-    """How its programs are compiled and started, and how it calls itself."""
-
-    compiler: str
-    launcher: str
-    environment: Mapping[str, str]
-    name: str
-
-
-#: Intel's package has no compiler: what MPICH's compiles runs with it (MPICH ABI).
-MPIS = {
-    "openmpi": Mpi("mpicc.openmpi", "mpirun.openmpi", MPI_ENVIRONMENT, "Open MPI v4"),
-    "mpich": Mpi("mpicc.mpich", "mpirun.mpich", {}, "MPICH Version: 4"),
-    "intel": Mpi(
-        str(WHEELS / "mpich/bin/mpicc"),
-        str(WHEELS / "impi/bin/mpirun"),
-        {
-            "LD_LIBRARY_PATH": f"{WHEELS}/impi/lib:{WHEELS}/impi/lib/libfabric",
-            "I_MPI_ROOT": f"{WHEELS}/impi",
-            "FI_PROVIDER_PATH": f"{WHEELS}/impi/lib",
-        },
-        "Intel(R) MPI Library",
-    ),
-}
 
 
 @dataclass(frozen=True)

@@ -161,7 +161,10 @@ def observe(
             raise ValueError("--seconds: it goes with --flops, and not with --flop")
         if tool is not None:
             parsers.load(tool)
-        watch = [str(background_s), counters or "-", json.dumps(settings(mpit, sde, snapshots_s))]
+        asked = settings(mpit, sde, snapshots_s)
+        if asked and not profile:
+            raise ValueError("--mpit, --sde and --snapshots are the profile's: not with --no-profile")
+        watch = [str(background_s), counters or "-", json.dumps(asked)]
         if counters is not None and not (re.fullmatch(r"\w+", counters) or EVENT.fullmatch(counters)):
             raise ValueError(
                 f"--counters {counters!r}: expected a group of LIKWID's, such as FLOPS_DP, "

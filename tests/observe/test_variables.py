@@ -16,6 +16,7 @@ from observe.mpi.asked import settings
 from observe.mpi.profile import RankProfile
 from observe.mpi.rank_file import read_profile
 from observe.mpi.variables import ROWS
+from tests.lab.in_process import npc
 
 
 def test_nothing_asked_for_is_nothing_set() -> None:
@@ -34,6 +35,12 @@ def test_names_are_read_every_second_unless_told_otherwise() -> None:
 def test_more_names_than_there_is_room_for_are_refused(names: str) -> None:
     with pytest.raises(ValueError, match="--sde: 64 names"):
         settings(None, names, None)
+
+
+def test_without_a_profile_there_is_nothing_to_ask_for() -> None:
+    ended = npc("observe", "--no-profile", "--sde", "all", "--", "true")
+    assert ended.returncode == 2
+    assert "not with --no-profile" in ended.stderr
 
 
 # --- real MPIs -----------------------------------------------------------------------------------------

@@ -252,6 +252,32 @@ class Unexpected:
     reasons: Mapping[str, str] = field(default_factory=dict)
 
 
+class Ran(NamedTuple):
+    """Calls of a collective by communicators of as many ranks, and the algorithm that their messages are of:
+    several where these cannot tell. root: in MPI_COMM_WORLD. first, last: sizes of a call in bytes, None
+    where they are not known. pieces: how many times the algorithm's messages were sent for one call, None
+    where several ran."""
+
+    operation: str
+    ranks: int
+    root: int | None
+    algorithms: tuple[str, ...]
+    calls: int
+    first: int | None
+    last: int | None
+    pieces: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Algorithms:
+    """What ran, by the messages between ranks; explained: the part of these. reasons: why an operation's is
+    not known."""
+
+    ran: tuple[Ran, ...] = ()
+    explained: float | None = None
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """Inside the MPI of one run. profiles: ranks that left one, finalized: those of them that ended so."""
@@ -270,6 +296,7 @@ class Profile:
     variables: tuple[Variable, ...] = ()
     snapshots: Snapshots | None = None
     unexpected: Unexpected | None = None
+    algorithms: Algorithms | None = None
     notes: tuple[str, ...] = ()
 
     @property

@@ -20,6 +20,7 @@ from npc.machine.fabric import in_order, neighbours
 from npc.records.mpi_profile import operation
 from observe.monitoring import Calls as CollectiveCalls
 from observe.monitoring import Flow
+from observe.mpi.algorithms import algorithms_of
 from observe.mpi.efficiency import efficiency_by_region, efficiency_of, load_of
 from observe.mpi.profile import Calls, RankProfile, Snapshot
 from observe.mpi.unexpected import unexpected_of
@@ -40,13 +41,17 @@ _MOST_NAMES: Final = 128
 _MOST_NUMBERS: Final = 400_000
 
 
-def digest(profiles: Sequence[RankProfile]) -> dict[str, Any] | None:
-    """The key `profile` (docs/observe.md); None without profiles. Raises nothing for what a rank left out."""
+def digest(profiles: Sequence[RankProfile], flows: Iterable[Flow] = ()) -> dict[str, Any] | None:
+    """The key `profile` (docs/observe.md); None without profiles. Raises nothing for what a rank left out.
+
+    flows: as MPI itself counted them, those within collectives among them.
+    """
     if not profiles:
         return None
     ordered = sorted(profiles, key=lambda profile: profile.rank)
     first = ordered[0]
     loads = [load_of(profile) for profile in ordered]
+    algorithms = algorithms_of(ordered, flows)
     found = {
         "library": first.library,
         "thread_level": first.thread_level,
@@ -62,6 +67,7 @@ def digest(profiles: Sequence[RankProfile]) -> dict[str, Any] | None:
         "unexpected": asdict(unexpected_of(ordered)),
         "variables": _variables(ordered),
         "snapshots": _snapshots(ordered),
+        "algorithms": asdict(algorithms) if algorithms else None,
         "notes": _notes(ordered),
     }
     shortened: dict[str, Any] = _short(found)

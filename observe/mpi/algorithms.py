@@ -1,0 +1,208 @@
+"""Which algorithms the collectives of a program ran by, from the messages that MPI sent for them.
+
+Open MPI's monitoring tells how many messages went from each rank to each other inside of collectives, all of
+them together; the profiles tell how many calls there were. How many calls each algorithm made is the solution
+of a linear program: no pair of ranks sends more than was counted, every call has an algorithm, and as many
+messages as possible are explained. It is told where nearly all messages are explained and no other solution
+explains as many (Eberius, 2020, section 3.8, compares counts and algorithm by eye).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, permutations
+from typing import Final
+
+from npc.records.mpi_profile import Algorithms, Ran, operation
+from observe.monitoring import Flow
+from observe.mpi.patterns import Messages, patterns
+from observe.mpi.profile import RankProfile
+
+#: Collectives of more ranks are not told apart: everybody with everybody is too much to look at.
+_MOST_RANKS: Final = 256
+#: MPI sends messages of its own, as for new communicators: so much of all may stay without explanation.
+_UNEXPLAINED: Final = 0.01
+#: These send a large message in pieces, one after another down the same tree.
+_SEGMENTED: Final = frozenset(("bcast", "reduce"))
+#: Calls of different roots on one communicator that are looked at.
+_MOST_ROOTS: Final = 8
+#: Counts are whole numbers; a solver's are not.
+_WHOLE: Final = 0.01
+
+Members = tuple[int, ...]
+
+
+@dataclass(slots=True)
+class _Collective:
+    """Calls of one operation by the same ranks with the same root: by class of size."""
+
+    operation: str
+    members: Members
+    root: int | None
+    by_class: Counter[int] = field(default_factory=Counter)
+
+    @property
+    def calls(self) -> int:
+        return sum(self.by_class.values())
+
+
+def algorithms_of(profiles: Sequence[RankProfile], flows: Iterable[Flow]) -> Algorithms | None:
+    """The algorithms of a run's collectives; None where there were none or nothing counted their messages."""
+    sent: Counter[tuple[int, int]] = Counter()
+    for flow in flows:
+        if flow.kind == "internal" and flow.source != flow.target:
+            sent[flow.source, flow.target] += flow.messages
+    reasons: dict[str, str] = {}
+    found = list(_collectives(profiles, reasons))
+    if not found or not sent:
+        return Algorithms(reasons=reasons) if reasons and sent else None
+    solved = _solve(found, sent)
+    if isinstance(solved, str):
+        return Algorithms(reasons={**reasons, **{each.operation: solved for each in found}})
+    explained, calls = solved
+    ran = tuple(one for each, made in zip(found, calls, strict=True) for one in _told(each, made))
+    return Algorithms(ran=ran, explained=explained / sent.total(), reasons=reasons)
+
+
+def _collectives(profiles: Sequence[RankProfile], reasons: dict[str, str]) -> Iterator[_Collective]:
+    """What was called; adds the reasons for what cannot be looked at."""
+    sizes = {each.key: each.size for profile in profiles for each in profile.communicators}
+    ranks: defaultdict[str, list[int]] = defaultdict(list)
+    for profile in profiles:
+        for each in profile.communicators:
+            ranks[each.key].append(profile.rank)
+    made: dict[tuple[str, Members], Counter[int]] = {}
+    roots: defaultdict[tuple[str, Members], Counter[int | None]] = defaultdict(Counter)
+    for profile in profiles:
+        for call in profile.calls:
+            name, members = operation(call.call), tuple(sorted(ranks[call.communicator]))
+            if name and sizes.get(call.communicator, 0) > 1:
+                made.setdefault((name, members), Counter())[call.size_class] += call.calls
+                if len(members) != sizes[call.communicator]:
+                    reasons[name] = "not all ranks of its communicator left a profile"
+        for arrival in profile.arrivals:
+            name, members = operation(arrival.call), tuple(sorted(ranks[arrival.communicator]))
+            if name and profile.rank == members[0]:
+                roots[name, members][arrival.root] += 1
+    for (name, members), counted in made.items():
+        by_class = Counter({each: round(calls / len(members)) for each, calls in counted.items()})
+        if name in reasons:
+            continue
+        if len(members) > _MOST_RANKS:
+            reasons[name] = f"more than {_MOST_RANKS} ranks"
+        elif not patterns(name, len(members)):
+            reasons[name] = "its algorithms have no known pattern"
+        else:
+            yield from _by_root(_Collective(name, members, None, by_class), roots[name, members], reasons)
+
+
+def _by_root(
+    found: _Collective, roots: Mapping[int | None, int], reasons: dict[str, str]
+) -> Iterator[_Collective]:
+    """Calls with a root, one for each; of several roots all calls have to be known."""
+    known = {root: number for root, number in roots.items() if root is not None}
+    if found.operation not in ("bcast", "reduce", "gather", "gatherv", "scatter", "scatterv"):
+        yield found
+    elif len(known) == 1 and len(roots) == 1:
+        yield _Collective(found.operation, found.members, next(iter(known)), found.by_class)
+    elif known and sum(known.values()) == found.calls and len(known) <= _MOST_ROOTS:
+        for root, number in known.items():
+            yield _Collective(found.operation, found.members, root, Counter({-1: number}))
+    else:
+        reasons[found.operation] = "its roots are not known of all calls"
+
+
+def _solve(
+    found: Sequence[_Collective], sent: Mapping[tuple[int, int], int]
+) -> tuple[float, list[dict[str, tuple[float, float]]]] | str:
+    """(messages explained, for each collective algorithm → least and most times that its messages were sent);
+    or why there is no solution."""
+    import numpy as np
+    from scipy.optimize import linprog
+
+    columns: list[tuple[int, str, Messages]] = []
+    for number, each in enumerate(found):
+        place = each.members.index(each.root) if each.root is not None else 0
+        columns += [(number, *item) for item in patterns(each.operation, len(each.members), place)]
+    rows: dict[tuple[tuple[int, int], ...], int] = {}
+    by_pair: defaultdict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+    for column, (number, _, messages) in enumerate(columns):
+        members = found[number].members
+        for (source, target), times in messages.items():
+            by_pair[members[source], members[target]].append((column, times))
+    for pair, terms in by_pair.items():  # of pairs alike the one with the fewest messages is the limit
+        rows[tuple(terms)] = min(rows.get(tuple(terms), sent.get(pair, 0)), sent.get(pair, 0))
+    limits = np.zeros((len(rows), len(columns)))
+    for place, row in enumerate(rows):
+        for column, times in row:
+            limits[place, column] = times
+    every = np.zeros((len(found), len(columns)))
+    for column, (number, *_) in enumerate(columns):
+        every[number, column] = 1
+    pieces = [each.operation in _SEGMENTED for each in found]
+    exact = [place for place, several in enumerate(pieces) if not several]
+    least = [place for place, several in enumerate(pieces) if several]
+    calls = np.array([each.calls for each in found], dtype=float)
+    weights = np.array([float(messages.total()) for *_, messages in columns])
+    upper = np.vstack([limits, -every[least]])
+    bounds = np.concatenate([np.array(list(rows.values()), dtype=float), -calls[least]])
+    equal = {"A_eq": every[exact], "b_eq": calls[exact]} if exact else {}
+    best = linprog(-weights, A_ub=upper, b_ub=bounds, **equal)
+    total = sum(sent.values())
+    if not best.success or -best.fun < (1 - _UNEXPLAINED) * total:
+        return "the messages are those of no algorithms known here"
+    upper = np.vstack([upper, -weights])
+    bounds = np.append(bounds, best.fun + 0.5)
+    solved: list[dict[str, tuple[float, float]]] = [{} for _ in found]
+    for number, name in dict.fromkeys((number, name) for number, name, _ in columns):
+        towards = np.array([float(column[:2] == (number, name)) for column in columns])
+        ends = [linprog(sign * towards, A_ub=upper, b_ub=bounds, **equal) for sign in (1, -1)]
+        if not all(end.success for end in ends):
+            return "the messages are those of no algorithms known here"
+        solved[number][name] = (float(ends[0].fun), float(-ends[1].fun))
+    return float(-best.fun), solved
+
+
+def _told(found: _Collective, made: Mapping[str, tuple[float, float]]) -> Iterator[Ran]:
+    """The algorithms that ran, each with its calls and sizes as far as they are certain."""
+    possible = {name: times for name, times in made.items() if times[1] > _WHOLE}
+    names = tuple(possible)
+    where = (found.operation, len(found.members), found.root)
+    smallest, largest = _sizes(found.by_class)
+    certain = all(most - least < max(_WHOLE, 1e-6 * most) for least, most in possible.values())
+    if len(names) == 1 and certain:
+        pieces = possible[names[0]][1] / found.calls
+        yield Ran(*where, names, found.calls, smallest, largest, round(pieces, 2))
+    elif not certain or found.operation in _SEGMENTED:
+        yield Ran(*where, names, found.calls, smallest, largest)
+    else:
+        times = {name: round(most) for name, (_, most) in possible.items()}
+        parts = _parts(found.by_class, times)
+        for name, calls in times.items():
+            first, last = parts.get(name, (smallest, largest))
+            yield Ran(*where, (name,), calls, first, last)
+
+
+def _sizes(classes: Iterable[int]) -> tuple[int | None, int | None]:
+    """The least and the largest size of the classes in bytes; None where they are not known."""
+    known = [each for each in classes if each >= 0]
+    if not known:
+        return None, None
+    return (1 << min(known)) >> 1, (1 << max(known)) - 1 if max(known) else 0
+
+
+def _parts(by_class: Mapping[int, int], times: Mapping[str, int]) -> dict[str, tuple[int | None, int | None]]:
+    """Algorithm → its sizes, if the library changes it as messages grow, in one way only that fits the
+    numbers of calls."""
+    classes = sorted(by_class)
+    sums = list(accumulate((by_class[each] for each in classes), initial=0))
+    found = []
+    for order in permutations(times):
+        ends = list(accumulate((times[name] for name in order), initial=0))
+        if all(end in sums for end in ends):
+            places = [sums.index(end) for end in ends]
+            pieces = zip(order, places, places[1:], strict=False)
+            found.append({name: _sizes(classes[first:last]) for name, first, last in pieces})
+    return found[0] if len(found) == 1 else {}

@@ -1,0 +1,215 @@
+"""Who sends to whom how often in one collective call, by algorithm: what tells algorithms apart.
+
+Ranks are counted from 0 in the communicator. The trees, rings and exchanges are those of MPI libraries
+(Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005; Open MPI, ompi/mca/coll/base); algorithms have the names
+that `npc fit` and `npc predict` have for them. Where P is no power of two, P' < P the next one below it and
+M = P − P', the first M pairs of ranks join before and part afterwards: by recursive doubling M ranks send one
+message, M send lg P' + 1, the others lg P' (Eberius, 2020, section 3.8).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+#: (sender, receiver) → messages of one call.
+Messages = Counter[tuple[int, int]]
+#: Parent of a rank > 0 in a tree whose root is 0.
+_Parent = Callable[[int], int]
+_CHAINS: Final = 4
+
+
+def patterns(operation: str, ranks: int, root: int = 0) -> list[tuple[str, Messages]]:
+    """The algorithms of an operation (`npc.catalogue.row.Test.operation`), none of one that is not known.
+
+    Those that send the same messages are under one name, joined by "or"; variants of one have the same name.
+    """
+    found: dict[frozenset[tuple[tuple[int, int], int]], list[str]] = {}
+    for name, messages in _algorithms(operation, ranks, root):
+        if messages:
+            names = found.setdefault(frozenset(messages.items()), [])
+            if name not in names:
+                names.append(name)
+    return [(" or ".join(names), Counter(dict(messages))) for messages, names in found.items()]
+
+
+def _algorithms(operation: str, ranks: int, root: int) -> Iterable[tuple[str, Messages]]:
+    """Name and messages; a name may have several variants."""
+    every = operation.removesuffix("v").removesuffix("w") if operation not in ("scatterv",) else "scatter"
+    if every == "bcast":
+        trees = _trees(ranks, root)
+        yield from ((name, _down(parents)) for name, parents in trees)
+        scatter = _down(_tree(ranks, root, _low))
+        yield "van de Geijn", scatter + _shifts(ranks, {1: ranks - 1})
+        if not ranks & (ranks - 1):
+            yield "scatter and recursive doubling", scatter + _around(_exchanges(range(ranks)), ranks, root)
+    elif every == "reduce":
+        yield from ((name, _up(parents)) for name, parents in _trees(ranks, root))
+    elif every in ("gather", "scatter"):
+        way = _up if every == "gather" else _down
+        for name, parents in _trees(ranks, root):
+            if name in ("linear", "binomial"):
+                yield name, way(parents)
+        if every == "gather":
+            star = _tree(ranks, root, lambda _: 0)
+            yield "linear, synchronised", _down(star) + _up(star) + _up(star)
+    elif every == "allreduce":
+        yield "recursive doubling", _recursive_doubling(ranks)
+        yield "ring", _shifts(ranks, {1: 2 * (ranks - 1)})
+        yield "Rabenseifner", _rabenseifner(ranks)
+        star = _tree(ranks, 0, lambda _: 0)
+        yield "linear", _up(star) + _down(star)
+        for up in (_low, _high):
+            for down in (_low, _high):
+                messages = _up(_tree(ranks, 0, up)) + _down(_tree(ranks, 0, down))
+                yield "binomial reduce and broadcast", messages
+    elif every == "barrier":
+        yield "dissemination", _shifts(ranks, dict.fromkeys(_powers(ranks), 1))
+        yield "recursive doubling", _joined_exchanges(ranks)
+        yield "double ring", _shifts(ranks, {1: 2})
+        star = _tree(ranks, 0, lambda _: 0)
+        yield "linear", _up(star) + _down(star)
+    elif every == "allgather":
+        yield "ring", _shifts(ranks, {1: ranks - 1})
+        yield "Bruck", _shifts(ranks, dict.fromkeys((-power for power in _powers(ranks)), 1))
+        if not ranks & (ranks - 1):
+            yield "recursive doubling", _exchanges(range(ranks))
+        if ranks % 2 == 0:
+            yield "neighbour exchange", _neighbour_exchange(ranks)
+        star = _tree(ranks, 0, lambda _: 0)
+        yield "linear", _up(star) + _down(star)
+    elif every == "alltoall":
+        everybody = dict.fromkeys(range(1, ranks), 1)
+        yield "pairwise", _shifts(ranks, everybody)
+        yield "linear", _shifts(ranks, everybody)
+        yield "Bruck", _shifts(ranks, dict.fromkeys(_powers(ranks), 1))
+    elif every.startswith("reduce_scatter"):
+        yield "ring", _shifts(ranks, {1: ranks - 1})
+        if not ranks & (ranks - 1):
+            yield "recursive halving", _exchanges(range(ranks))
+    elif every in ("scan", "exscan"):
+        yield "linear", Counter({(rank, rank + 1): 1 for rank in range(ranks - 1)})
+
+
+# --- trees -----------------------------------------------------------------------------------------------
+
+
+def _low(rank: int) -> int:
+    """Binomial tree: without the lowest bit."""
+    return rank & (rank - 1)
+
+
+def _high(rank: int) -> int:
+    """Binomial tree: without the highest bit."""
+    return rank ^ (1 << (rank.bit_length() - 1))
+
+
+def _trees(ranks: int, root: int) -> list[tuple[str, dict[int, int]]]:
+    """Name and parents of each rank."""
+    length = -(-(ranks - 1) // _CHAINS)
+    longer = (ranks - 1) % _CHAINS or _CHAINS
+
+    def chains(rank: int) -> int:
+        before = rank - 1
+        if before < longer * length:
+            return 0 if before % length == 0 else rank - 1
+        return 0 if (before - longer * length) % (length - 1) == 0 else rank - 1
+
+    shapes: list[tuple[str, _Parent]] = [
+        ("binomial", _high), ("binomial", _low), ("linear", lambda _: 0), ("pipeline", lambda rank: rank - 1),
+        ("chains", chains), ("binary", lambda rank: (rank - 1) // 2),
+    ]  # fmt: skip
+    return [(name, _tree(ranks, root, parent)) for name, parent in shapes]
+
+
+def _tree(ranks: int, root: int, parent: _Parent) -> dict[int, int]:
+    """Rank → its parent, of a tree that is turned so that `root` is its root."""
+    return {(rank + root) % ranks: (parent(rank) + root) % ranks for rank in range(1, ranks)}
+
+
+def _down(parents: Mapping[int, int]) -> Messages:
+    return Counter({(parent, child): 1 for child, parent in parents.items()})
+
+
+def _up(parents: Mapping[int, int]) -> Messages:
+    return Counter(dict.fromkeys(parents.items(), 1))
+
+
+# --- rings and exchanges -----------------------------------------------------------------------------------
+
+
+def _powers(ranks: int) -> list[int]:
+    """1, 2, 4 … below the number of ranks."""
+    return [1 << bit for bit in range((ranks - 1).bit_length())]
+
+
+def _shifts(ranks: int, times: Mapping[int, int]) -> Messages:
+    """Every rank sends so many messages to the rank so many places further."""
+    found: Messages = Counter()
+    for distance, number in times.items():
+        for rank in range(ranks):
+            found[rank, (rank + distance) % ranks] += number
+    return found
+
+
+def _around(messages: Messages, ranks: int, root: int) -> Messages:
+    """The same with ranks counted from the root."""
+    return Counter({
+        ((one + root) % ranks, (other + root) % ranks): number for (one, other), number in messages.items()
+    })  # fmt: skip
+
+
+def _exchanges(members: Iterable[int]) -> Messages:
+    """Each of a power of two of members with those whose place differs in one bit."""
+    places = list(members)
+    powers = _powers(len(places))
+    return Counter({(rank, places[at ^ power]): 1 for at, rank in enumerate(places) for power in powers})
+
+
+def _parted(ranks: int) -> tuple[list[int], list[int]]:
+    """(those of the first M pairs that stay out, the P' that exchange); the even one of a pair stays out."""
+    most = 1 << (ranks.bit_length() - 1)
+    left = ranks - most
+    return list(range(0, 2 * left, 2)), [*range(1, 2 * left, 2), *range(2 * left, ranks)]
+
+
+def _recursive_doubling(ranks: int) -> Messages:
+    out, within = _parted(ranks)
+    found = _exchanges(within)
+    for rank in out:
+        found[rank, rank + 1] += 1
+        found[rank + 1, rank] += 1
+    return found
+
+
+def _rabenseifner(ranks: int) -> Messages:
+    """Reduce-scatter by halving and all-gather by doubling. Of each of the first pairs both halves of the
+    vector are exchanged first, the odd one hands over what it reduced, and gets the result at the end."""
+    even, others = _parted(ranks)
+    within = [*even, *others[len(even) :]]
+    found = _exchanges(within) + _exchanges(within)
+    for rank in even:
+        found[rank, rank + 1] += 2
+        found[rank + 1, rank] += 2
+    return found
+
+
+def _joined_exchanges(ranks: int) -> Messages:
+    """The ranks from P' on each join one of the first P', which exchange."""
+    most = 1 << (ranks.bit_length() - 1)
+    found = _exchanges(range(most))
+    for rank in range(most, ranks):
+        found[rank, rank - most] += 1
+        found[rank - most, rank] += 1
+    return found
+
+
+def _neighbour_exchange(ranks: int) -> Messages:
+    """P/2 steps with the neighbours on both sides in turns (Chen and others, 2005)."""
+    found: Messages = Counter()
+    for rank in range(ranks):
+        side = 1 if rank % 2 == 0 else -1
+        for step in range(ranks // 2):
+            found[rank, (rank + (side if step % 2 == 0 else -side)) % ranks] += 1
+    return found

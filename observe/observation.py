@@ -130,7 +130,8 @@ def read_observation(
     nodes = tuple(_node(host, ranks) for host, ranks in sorted(by_host.items()))
     placed = {rank["rank"]: rank["host"] for rank in seen}
     monitored = sorted(folder.glob("*.prof"))
-    messages = _counted_messages(monitored, profiles, placed)
+    texts = [path.read_text(encoding="utf-8", errors="replace") for path in monitored]
+    messages = _counted_messages(texts, profiles, placed)
     total = max((rank["ranks"] for rank in seen), default=0)
     known = {host.split(".")[0] for host in by_host}
     notes = [
@@ -142,7 +143,14 @@ def read_observation(
     ]
     counted = _counted(by_host)
     return Observation(
-        tuple(command), reported or {}, total, nodes, messages, tuple(notes), counted, digest(profiles)
+        tuple(command),
+        reported or {},
+        total,
+        nodes,
+        messages,
+        tuple(notes),
+        counted,
+        digest(profiles, read_flows(texts)),
     )
 
 
@@ -186,14 +194,13 @@ def _counted(by_host: Mapping[str, Sequence[Mapping[str, Any]]]) -> Counted | No
 
 
 def _counted_messages(
-    monitored: Sequence[Path], profiles: Sequence[RankProfile], placed: Mapping[int, str]
+    monitored: Sequence[str], profiles: Sequence[RankProfile], placed: Mapping[int, str]
 ) -> Messages | None:
     """MPI's own count where it has one, which knows the messages that collectives are made of; else that of
     the profiles. The collectives' names only these know."""
     collectives = collectives_of(profiles)
     if monitored:
-        texts = [path.read_text(encoding="utf-8", errors="replace") for path in monitored]
-        return _messages(read_flows(texts), collectives or read_calls(texts), placed)
+        return _messages(read_flows(monitored), collectives or read_calls(monitored), placed)
     if not profiles:
         return None
     found = _messages(flows_of(profiles), collectives, placed, sizes_of(profiles))

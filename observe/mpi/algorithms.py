@@ -28,8 +28,9 @@ _UNEXPLAINED: Final = 0.01
 _SEGMENTED: Final = frozenset(("bcast", "reduce"))
 #: Calls of different roots on one communicator that are looked at.
 _MOST_ROOTS: Final = 8
-#: Counts are whole numbers; a solver's are not.
+#: Counts are whole numbers; a solver's are not: of calls, and of the messages that a solution may lack.
 _WHOLE: Final = 0.01
+_SLACK: Final = 1e-3
 
 Members = tuple[int, ...]
 
@@ -154,7 +155,7 @@ def _solve(
     if not best.success or -best.fun < (1 - _UNEXPLAINED) * total:
         return "the messages are those of no algorithms known here"
     upper = np.vstack([upper, -weights])
-    bounds = np.append(bounds, best.fun + 0.5)
+    bounds = np.append(bounds, best.fun + _SLACK)
     solved: list[dict[str, tuple[float, float]]] = [{} for _ in found]
     for number, name in dict.fromkeys((number, name) for number, name, _ in columns):
         towards = np.array([float(column[:2] == (number, name)) for column in columns])

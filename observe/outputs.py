@@ -44,6 +44,8 @@ def show(observation: Observation, folder: Path, silent: Sequence[str]) -> None:
     profile = profile_of({"profile": observation.profile})
     for line in (*summary(profile), *counters(profile)) if profile else ():
         say(line)
+    for ran in profile.algorithms.ran if profile and profile.algorithms else ():
+        say(f"{ran.operation} of {ran.ranks} ranks, {ran.calls} calls: {ran.name} (by its messages)")
     for option in silent:
         say(f"note: {option} catches no number above 0 in what the program printed")
     for note in (*observation.notes, *(profile.notes if profile else ())):

@@ -136,7 +136,13 @@ def _collectives(profile: Profile) -> dict[tuple[str, str], tuple[float, int]]:
 
 
 def _inside(profile: Profile, ranks: str) -> Iterator[Reading]:
-    """Seconds inside MPI, in all and by call, as the mean of the ranks, and POP's efficiencies."""
+    """The calls of collectives by the algorithm that they ran by; seconds inside MPI, in all and by call, as
+    the mean of the ranks; POP's efficiencies."""
+    for ran in profile.algorithms.ran if profile.algorithms else ():
+        params = {"layer": "mpi algorithms", "kind": ran.operation, "communicator": str(ran.ranks)}
+        params |= {"ranks": ranks, "algorithm": " or ".join(ran.algorithms)}
+        params |= {} if ran.last is None else {"largest_size": str(ran.last)}
+        yield Reading(CASE, "messages", ran.calls, ran.first, OK, params)
     if not profile.ranks:
         return
     number = len(profile.ranks)

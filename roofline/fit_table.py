@@ -157,22 +157,35 @@ def collectives_table(fits: Fits, name: Callable[[Source], str], where: str = ""
         for algorithm in each.algorithms
     ]
     names = ("measured", "sizes", "algorithm", "error", "measured/predicted", "in interval", "")
-    return Table(f"{NEAREST}{where}", names, tuple(rows), note=PROBABLY)
+    return Table(f"{NEAREST}{where}", names, tuple(rows), note=" ".join((PROBABLY, *contradictions(fits))))
 
 
 def _nearness(algorithm: str, agreement: Agreement) -> str:
-    """Whether an algorithm is the one whose formula lies nearest."""
-    if algorithm == agreement.nearest:
-        return "nearest"
-    return "ties with it" if algorithm in agreement.tied else ""
+    """Whether an algorithm is the one whose formula lies nearest, and the one that ran."""
+    near = "nearest" if algorithm == agreement.nearest else ""
+    near = "ties with it" if algorithm in agreement.tied else near
+    return ", ".join(filter(None, (near, "ran by its messages" if algorithm in agreement.ran else "")))
 
 
 def _of_collectives(fits: Fits) -> Iterator[str]:
     """What to know below their table."""
     used = dict.fromkeys(source_text(each.predicted_from) for each in fits.collectives)
     yield f"Predicted from {'; '.join(used)}. {PROBABLY}"
+    yield from contradictions(fits)
     if fits.reduction is None and any(each.operation == "allreduce" for each in fits.collectives):
         yield NO_ARITHMETIC
+
+
+def contradictions(fits: Fits) -> Iterator[str]:
+    """Collectives whose messages tell another algorithm than their times."""
+    for each in fits.collectives:
+        if each.contradicted:
+            sizes = "" if each.operation == "barrier" else f" of {_range(each.first, each.last).text} bytes"
+            yield (
+                f"By its messages {source_text(each.source)} ran {' and '.join(each.ran)}{sizes}; its times "
+                f"lie nearest to {each.nearest}. Messages are what happened: a formula without shared links, "
+                "copies and waiting is far off there."
+            )
 
 
 def believed_tables(fits: Fits, name: Callable[[Source], str], where: str = "") -> Iterator[Table]:

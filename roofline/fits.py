@@ -22,7 +22,7 @@ from npc.records.record import Record
 from npc.validity.disturbance import in_words
 from roofline.choice import measures
 from roofline.cross_validation import Comparison, compare
-from roofline.measured_collectives import NO_PING_PONG, Agreement, compare_collectives
+from roofline.measured_collectives import NO_PING_PONG, Agreement, compare_collectives, with_messages
 from roofline.messages import made_of, of_mpi
 from roofline.models import bsp, hockney, log3p, logfp, loggp, tau_lop
 from roofline.models.collectives import send, superstep
@@ -100,7 +100,8 @@ def fit_records(records: Sequence[Record]) -> Fits:
     found = fit_series(find_series(records), _reduction(records))
     platform = records[0].platform if records else "localhost"
     rest = found.rest if found.fits or found.rest else (measures("osu", "half round trip", platform),)
-    return replace(found, disturbed=in_words(records), rest=rest)
+    collectives = tuple(with_messages(found.collectives, records))
+    return replace(found, collectives=collectives, disturbed=in_words(records), rest=rest)
 
 
 def fit_series(series: Sequence[SweepTimes], reduction: float | None = None) -> Fits:

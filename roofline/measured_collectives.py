@@ -5,15 +5,18 @@ know nothing of the collective. The formula that lies nearest is probably the li
 the size: the sizes are parted once at most, where the absolute ln(measured/predicted) of the nearest formula
 on each side fall by enough for Schwarz's criterion with the penalty of `roofline.models.piecewise` (the
 logarithms taken as Laplace's distribution has them, since single sizes may be far off).
+
+Where `npc observe` saw the messages between ranks, these tell the algorithm that ran, whatever it took.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -26,10 +29,13 @@ from roofline.models.piecewise import LEAST, PENALTY
 from roofline.prediction import predict
 
 if TYPE_CHECKING:
+    from npc.records.record import Record
     from roofline.models.piecewise import Splits
     from roofline.prediction import Believed, Predicted
     from roofline.sweeps import Source, SweepTimes
 
+#: Where records say what ran by its messages.
+_LAYER: Final = "mpi algorithms"
 NO_PING_PONG: Final = "no ping-pong of MPI beside it to predict it from"
 #: Absolute logarithms below this are rounding, not errors.
 _RESOLUTION: Final = 1e-5
@@ -50,6 +56,7 @@ class Agreement:
     """A collective on `sizes` sizes from `first` to `last` bytes (0 of a barrier) as each algorithm has it.
 
     nearest: the algorithm whose formula lies nearest, or the simplest that ties with it (`Comparison`).
+    ran: those that ran at some of these sizes by the messages between ranks, as far as anybody saw them.
     """
 
     source: Source
@@ -62,6 +69,12 @@ class Agreement:
     algorithms: tuple[Algorithm, ...]
     nearest: str
     tied: tuple[str, ...]
+    ran: tuple[str, ...] = ()
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether by its messages another algorithm ran than the times let one think."""
+        return bool(self.ran) and not {self.nearest, *self.tied} & set(self.ran)
 
 
 class _NothingToCompare(Exception):
@@ -80,6 +93,26 @@ def compare_collectives(
         except _NothingToCompare as reason:
             skipped[each.source.name] = str(reason)
     return found, skipped
+
+
+def with_messages(agreements: Iterable[Agreement], records: Iterable[Record]) -> list[Agreement]:
+    """The same with the algorithms that ran by the messages that `npc observe` saw on as many nodes."""
+    seen = [record for record in records if record.ok and record.params.get("layer") == _LAYER]
+    return [replace(each, ran=tuple(dict.fromkeys(_ran(each, seen)))) for each in agreements]
+
+
+def _ran(agreement: Agreement, seen: Iterable[Record]) -> Iterable[str]:
+    where = (agreement.source.platform, agreement.source.nodes)
+    what = {"kind": agreement.operation, "communicator": str(agreement.processes)}
+    for record in seen:
+        first, last = record.size or 0, int(record.params.get("largest_size", sys.maxsize))
+        at_its_sizes = first <= agreement.last and last >= agreement.first
+        if (
+            (record.platform, record.nodes) == where
+            and what.items() <= record.params.items()
+            and at_its_sizes
+        ):
+            yield from record.params.get("algorithm", "").split(" or ")
 
 
 def _agreements(

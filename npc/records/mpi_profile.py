@@ -267,6 +267,12 @@ class Ran(NamedTuple):
     last: int | None
     pieces: float | None = None
 
+    @property
+    def name(self) -> str:
+        """``recursive doubling``; ``ring, in 8 pieces``."""
+        pieces = f", in {self.pieces:g} pieces" if self.pieces and self.pieces != 1 else ""
+        return " or ".join(self.algorithms) + pieces
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Algorithms:

@@ -52,11 +52,13 @@ _QUALIFIERS: Final = frozenset((
 #: Among them: ``attempt`` of npb --pairs, which measures the worst pairs once more; of the pointer chase
 #: the ``cpus`` it may use, the bytes of a cache ``line`` and the share of ``huge_pages``; the ``kernel`` that
 #: LIKWID's counters looked at; HPCG's ``kernels``, reference or optimised, and whether it is ``official``,
-#: having run as long as its rules demand; of npc observe the ``node`` whose port it is, one of the hosts.
+#: having run as long as its rules demand; of npc observe the ``node`` whose port it is, one of the hosts, the
+#: ``algorithm`` of a collective by its messages, and the ``largest_size`` at which it ran.
 #: Every other name is a setting.
 _CIRCUMSTANCES: Final = frozenset((
-    *_PLACEMENT, CACHED, DISTURBED, "attempt", "blas", "cpus", "hosts", "huge_pages", "kernel", "kernels",
-    "line", "lost", "mpi_library", "node", "official", RANK_CPUS, RECEIVED, REMEASURED,
+    *_PLACEMENT, CACHED, DISTURBED, "algorithm", "attempt", "blas", "cpus", "hosts", "huge_pages", "kernel",
+    "kernels", "largest_size", "line", "lost", "mpi_library", "node", "official", RANK_CPUS, RECEIVED,
+    REMEASURED,
 ))  # fmt: skip
 
 #: The variants of LIKWID's kernels: the width of their instructions, with or without fused multiply-add.

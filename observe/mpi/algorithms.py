@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, permutations
-from typing import Final
+from typing import Final, NamedTuple
 
 from npc.records.mpi_profile import Algorithms, Ran, operation
 from observe.monitoring import Flow
@@ -33,6 +33,14 @@ _WHOLE: Final = 0.01
 _SLACK: Final = 1e-3
 
 Members = tuple[int, ...]
+
+
+class _Column(NamedTuple):
+    """An unknown of the linear program: how often an algorithm's messages were sent for a collective."""
+
+    collective: int
+    name: str
+    messages: Messages
 
 
 @dataclass(slots=True)
@@ -120,50 +128,70 @@ def _solve(
 ) -> tuple[float, list[dict[str, tuple[float, float]]]] | str:
     """(messages explained, for each collective algorithm → least and most times that its messages were sent);
     or why there is no solution."""
+    # A tree's messages are sent once for a call; where that explains nothing, large ones went in pieces.
+    for in_pieces in (frozenset[str](), _SEGMENTED):
+        solved = _solved(found, sent, in_pieces)
+        if solved is not None:
+            return solved
+    return "the messages are those of no algorithms known here"
+
+
+def _solved(
+    found: Sequence[_Collective], sent: Mapping[tuple[int, int], int], in_pieces: frozenset[str]
+) -> tuple[float, list[dict[str, tuple[float, float]]]] | None:
+    """The same, where only the operations `in_pieces` may send an algorithm's messages several times a call;
+    None without a solution."""
     import numpy as np
     from scipy.optimize import linprog
 
-    columns: list[tuple[int, str, Messages]] = []
+    columns: list[_Column] = []
     for number, each in enumerate(found):
         place = each.members.index(each.root) if each.root is not None else 0
-        columns += [(number, *item) for item in patterns(each.operation, len(each.members), place)]
-    rows: dict[tuple[tuple[int, int], ...], int] = {}
-    by_pair: defaultdict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
-    for column, (number, _, messages) in enumerate(columns):
-        members = found[number].members
-        for (source, target), times in messages.items():
-            by_pair[members[source], members[target]].append((column, times))
-    for pair, terms in by_pair.items():  # of pairs alike the one with the fewest messages is the limit
-        rows[tuple(terms)] = min(rows.get(tuple(terms), sent.get(pair, 0)), sent.get(pair, 0))
+        for name, messages in patterns(each.operation, len(each.members), place):
+            columns.append(_Column(number, name, messages))
+    rows = _limits(found, columns, sent)
     limits = np.zeros((len(rows), len(columns)))
     for place, row in enumerate(rows):
-        for column, times in row:
-            limits[place, column] = times
-    every = np.zeros((len(found), len(columns)))
-    for column, (number, *_) in enumerate(columns):
-        every[number, column] = 1
-    pieces = [each.operation in _SEGMENTED for each in found]
-    exact = [place for place, several in enumerate(pieces) if not several]
-    least = [place for place, several in enumerate(pieces) if several]
+        for number, times in row:
+            limits[place, number] = times
+    made = np.array(
+        [[float(column.collective == number) for column in columns] for number in range(len(found))]
+    )
     calls = np.array([each.calls for each in found], dtype=float)
-    weights = np.array([float(messages.total()) for *_, messages in columns])
-    upper = np.vstack([limits, -every[least]])
-    bounds = np.concatenate([np.array(list(rows.values()), dtype=float), -calls[least]])
-    equal = {"A_eq": every[exact], "b_eq": calls[exact]} if exact else {}
+    several = np.array([each.operation in in_pieces for each in found])
+    weights = np.array([float(column.messages.total()) for column in columns])
+    upper = np.vstack([limits, -made[several]])
+    bounds = np.concatenate([np.array(list(rows.values()), dtype=float), -calls[several]])
+    equal = {} if several.all() else {"A_eq": made[~several], "b_eq": calls[~several]}
     best = linprog(-weights, A_ub=upper, b_ub=bounds, **equal)
-    total = sum(sent.values())
-    if not best.success or -best.fun < (1 - _UNEXPLAINED) * total:
-        return "the messages are those of no algorithms known here"
-    upper = np.vstack([upper, -weights])
-    bounds = np.append(bounds, best.fun + _SLACK)
+    if not best.success or -best.fun < (1 - _UNEXPLAINED) * sum(sent.values()):
+        return None
+    upper, bounds = np.vstack([upper, -weights]), np.append(bounds, best.fun + _SLACK)
     solved: list[dict[str, tuple[float, float]]] = [{} for _ in found]
-    for number, name in dict.fromkeys((number, name) for number, name, _ in columns):
-        towards = np.array([float(column[:2] == (number, name)) for column in columns])
+    for key in dict.fromkeys(column[:2] for column in columns):
+        towards = np.array([float(column[:2] == key) for column in columns])
         ends = [linprog(sign * towards, A_ub=upper, b_ub=bounds, **equal) for sign in (1, -1)]
         if not all(end.success for end in ends):
-            return "the messages are those of no algorithms known here"
-        solved[number][name] = (float(ends[0].fun), float(-ends[1].fun))
+            return None
+        solved[key[0]][key[1]] = (float(ends[0].fun), float(-ends[1].fun))
     return float(-best.fun), solved
+
+
+def _limits(
+    found: Sequence[_Collective], columns: Sequence[_Column], sent: Mapping[tuple[int, int], int]
+) -> dict[tuple[tuple[int, int], ...], int]:
+    """(column, messages of one call) of each pair of ranks → how many the pair sent; of pairs that are alike
+    the one that sent least is the limit."""
+    by_pair: defaultdict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+    for place, column in enumerate(columns):
+        members = found[column.collective].members
+        for (source, target), times in column.messages.items():
+            by_pair[members[source], members[target]].append((place, times))
+    rows: dict[tuple[tuple[int, int], ...], int] = {}
+    for pair, terms in by_pair.items():
+        number = sent.get(pair, 0)
+        rows[tuple(terms)] = min(rows.get(tuple(terms), number), number)
+    return rows
 
 
 def _told(found: _Collective, made: Mapping[str, tuple[float, float]]) -> Iterator[Ran]:
@@ -176,7 +204,7 @@ def _told(found: _Collective, made: Mapping[str, tuple[float, float]]) -> Iterat
     if len(names) == 1 and certain:
         pieces = possible[names[0]][1] / found.calls
         yield Ran(*where, names, found.calls, smallest, largest, round(pieces, 2))
-    elif not certain or found.operation in _SEGMENTED:
+    elif not certain or round(sum(most for _, most in possible.values())) != found.calls:
         yield Ran(*where, names, found.calls, smallest, largest)
     else:
         times = {name: round(most) for name, (_, most) in possible.items()}

@@ -105,6 +105,18 @@ def _high(rank: int) -> int:
     return rank ^ (1 << (rank.bit_length() - 1))
 
 
+def _wide(rank: int) -> int:
+    """Binary tree as Open MPI numbers it: from level to level ranks are twice as far apart."""
+    apart = 1 << ((rank + 1).bit_length() - 2)
+    return rank - 2 * apart if rank >= 3 * apart - 1 else rank - apart
+
+
+def _nomial(rank: int) -> int:
+    """Tree in base 4: without the lowest digit that is not 0."""
+    digit = next(place for place in range(0, rank.bit_length(), 2) if rank >> place & 3)
+    return rank & ~(3 << digit)
+
+
 def _trees(ranks: int, root: int) -> list[tuple[str, dict[int, int]]]:
     """Name and parents of each rank."""
     length = -(-(ranks - 1) // _CHAINS)
@@ -118,7 +130,8 @@ def _trees(ranks: int, root: int) -> list[tuple[str, dict[int, int]]]:
 
     shapes: list[tuple[str, _Parent]] = [
         ("binomial", _high), ("binomial", _low), ("linear", lambda _: 0), ("pipeline", lambda rank: rank - 1),
-        ("chains", chains), ("binary", lambda rank: (rank - 1) // 2),
+        ("chains", chains), ("binary", lambda rank: (rank - 1) // 2), ("binary", _wide),
+        ("4-nomial", _nomial),
     ]  # fmt: skip
     return [(name, _tree(ranks, root, parent)) for name, parent in shapes]
 

@@ -33,7 +33,7 @@ from npc.page.blocks import (
 )
 from npc.records.mpi_profile import Profile
 from npc.records.mpi_summary import summary
-from npc.records.units import format_quantity
+from npc.records.units import format_quantity, format_size
 from report.observed import Observed, newest
 from report.runs import Report, Run
 from report.sections import Absent, runs_of
@@ -82,6 +82,7 @@ def _program(report: Report, run: Run, observed: Observed) -> Iterator[Block]:
     reading = _CALLS.format(kind=_PLURAL[kind_of(rows)])
     yield _figure(calls, reading, "seconds a rank", _ranks(profile, rows, observed))
     yield from _waits(profile, observed)
+    yield from _algorithms(profile)
     peers = peers_grid(profile, report.topology, report.ident(), f"Bytes sent: {name}")
     if peers:
         yield _figure(peers, _PEERS, "bytes", _pairs(profile))
@@ -156,6 +157,37 @@ def _waits(profile: Profile, observed: Observed) -> Iterator[Block]:
         yield Table("Who waits for whom", names, tuple(rows))
     if profile.waits.notes:
         yield Text(f"{'; '.join(profile.waits.notes)}.", "note")
+
+
+def _algorithms(profile: Profile) -> Iterator[Block]:
+    """What the collectives ran by, as far as their messages tell."""
+    found = profile.algorithms
+    if found is None:
+        return
+    rows = tuple(
+        (
+            Cell(
+                f"{each.operation} of {each.ranks} ranks"
+                + ("" if each.root is None else f" from {each.root}")
+            ),
+            count(each.calls),
+            Cell(_sizes(each.first, each.last), sort=each.first or 0),
+            Cell(each.name),
+        )
+        for each in found.ran
+    )
+    unknown = [f"{operation}: {reason}" for operation, reason in found.reasons.items()]
+    if rows:
+        names = ("collective", "calls", "sizes", "algorithm")
+        yield Table("Algorithms of collectives, by their messages", names, rows, note="; ".join(unknown))
+    elif unknown:
+        yield Text(f"Algorithms of collectives: {'; '.join(unknown)}.", "note")
+
+
+def _sizes(first: int | None, last: int | None) -> str:
+    if first is None or last is None:
+        return ""
+    return f"{format_size(first)} … {format_size(last + 1)} B" if last else "none"
 
 
 def _pairs(profile: Profile) -> Table:

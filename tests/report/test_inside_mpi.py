@@ -15,6 +15,7 @@ from npc.machine.fabric import Topology, load
 from npc.records.mpi_profile import Profile, profile_of
 from observe.mpi.digest import digest
 from observe.mpi.profile import RankProfile, Snapshot, Variable
+from observe.observation import read_observation, to_text
 from report.runs import Report, read_runs
 from report.sections import Absent, inside_mpi
 from tests.made.inside import observed_runs
@@ -172,3 +173,19 @@ def test_hostile_names_of_hosts_and_counters_stay_text() -> None:
     profile = told(profiles)
     grid = calls_grid(profile, rows_of(profile), "c1", evil)
     assert "<img" not in str(draw_grid(grid))
+
+
+def test_the_algorithms_of_collectives_stand_with_their_sizes(tmp_path: Path) -> None:
+    job = Job(2)
+    for _ in range(3):
+        job.collective("MPI_Allreduce", bytes=8)
+    folder = observed_runs(tmp_path / "app", job.profiles())
+    ranks = folder / "raw/0000.ranks"
+    for rank in (0, 1):
+        line = f"I\t{rank}\t{1 - rank}\t24 bytes\t3 msgs sent\n"
+        (ranks / f"mpi.{rank}.prof").write_text(line)
+    text = to_text(read_observation(ranks, ["app"], profiles=job.profiles()))
+    (folder / "raw/0000.observed.json").write_text(text)
+    shown = page(folder)
+    for words in ("allreduce of 2 ranks", "8 … 16 B", "recursive doubling"):
+        assert words in shown

@@ -7,12 +7,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import parsers
-from npc.records.record import Record, save_csv
+from npc.records.record import Record, replace, save_csv
 from report.command import report
 from roofline.fit_commands import fit
 from roofline.fits import Fits, fit_series
@@ -198,6 +199,42 @@ def test_the_table_and_the_document_of_a_captured_run(tmp_path: Path) -> None:
     )
     assert any(line.startswith("ring") and line.endswith("nearest") for line in lines)
     assert any("The arithmetic of all-reduce is not in it" in line for line in lines)
+
+
+def ran(algorithm: str, **changes: Any) -> Record:
+    """What npc observe saw: that all-reduces of two ranks up to 64 KiB ran by an algorithm."""
+    params = {"layer": "mpi algorithms", "kind": "allreduce", "communicator": "2", "largest_size": "65535"}
+    place = of_output("imb", "three.txt")[0]
+    seen = {"case": "observed", "metric": "messages", "unit": "1", "value": 100.0, "size": 4}
+    params |= {"algorithm": algorithm, "ranks": "2"}
+    return replace(place, **{**seen, "params": params, **changes})
+
+
+def test_the_algorithm_that_ran_by_its_messages_stands_beside_the_nearest_by_time(tmp_path: Path) -> None:
+    """By its times a ring is nearest."""
+    records = of_output("imb", "three.txt")
+    result = run(fit, saved(tmp_path, [*records, ran("recursive doubling")]), "--json")
+    (agreement,) = json.loads(result.stdout)["collectives"]
+    assert (agreement["nearest"], agreement["ran"]) == ("ring", ["recursive doubling"])
+    text = " ".join(run(fit, tmp_path).stdout.split())
+    assert "ran by its messages" in text
+    assert "ran recursive doubling of 4 … 64K bytes; its times lie nearest to ring." in text
+
+
+def test_messages_that_agree_with_the_times_are_not_contradicted(tmp_path: Path) -> None:
+    records = of_output("imb", "three.txt")
+    stdout = run(fit, saved(tmp_path, [*records, ran("ring or Rabenseifner")])).stdout
+    assert "nearest, ran by its messages" in " ".join(stdout.split())
+    assert "By its messages" not in stdout
+
+
+@pytest.mark.parametrize(
+    "changes", [{"platform": "elsewhere"}, {"nodes": 2}, {"size": 1 << 20}, {"status": "failed: no"}]
+)
+def test_messages_of_other_nodes_or_sizes_say_nothing(tmp_path: Path, changes: dict[str, Any]) -> None:
+    records = [*of_output("imb", "three.txt"), ran("recursive doubling", **changes)]
+    result = run(fit, saved(tmp_path, records), "--json")
+    assert all(each["ran"] == [] for each in json.loads(result.stdout)["collectives"])
 
 
 def test_the_report_shows_them(tmp_path: Path) -> None:

@@ -97,13 +97,20 @@ def collectives_of(profiles: Iterable[RankProfile]) -> dict[str, CollectiveCalls
     return found
 
 
-def sizes_of(profiles: Iterable[RankProfile]) -> Counter[int]:
-    """Class of size (`Calls.size_class`) → how many messages were sent."""
+def sizes_of(profiles: Sequence[RankProfile]) -> Counter[int]:
+    """Class of size (`Calls.size_class`) → how many messages were sent.
+
+    MPI_Sendrecv has the bytes of both ways: half of them is one message. Calls to MPI_PROC_NULL are among
+    those without bytes, and send no message.
+    """
     found: Counter[int] = Counter()
     for each in _all(profiles):
         if each.call in SENDS:
-            found[each.size_class] += each.calls
-    return found
+            both_ways = "endrecv" in each.call and each.size_class > 0
+            found[each.size_class - both_ways] += each.calls
+    sent = sum(peer.messages for each in profiles for peer in each.peers if peer.kind == "user")
+    found[0] = max(0, found[0] - max(0, found.total() - sent))
+    return +found
 
 
 def _all(profiles: Iterable[RankProfile]) -> Iterable[Calls]:

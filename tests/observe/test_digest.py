@@ -12,6 +12,7 @@ import pytest
 import parsers
 from npc.records.mpi_profile import Calls, Pair, operation, profile_of, read_profile
 from observe.mpi.digest import digest
+from observe.mpi.profile import Calls as Counted
 from observe.mpi.profile import Peer, RankProfile, Snapshot, Variable
 from observe.observation import Observation, read_observation, to_document, to_text
 from tests.made.profiles import Job
@@ -61,6 +62,20 @@ def test_messages_are_counted_under_every_mpi(tmp_path: Path) -> None:
     assert (messages.by_size[10], messages.by_size[4], sum(messages.by_size)) == (5, 5, 10)
     assert (messages.sent, messages.received, messages.between_nodes) == ({"n0": 50}, {"n1": 50}, None)
     assert messages.collectives == {"allreduce": (96.0, 12), "bcast": (8192.0, 2)}
+
+
+def test_what_goes_nowhere_is_no_message_and_both_ways_of_an_exchange_are_two(tmp_path: Path) -> None:
+    """Each of two ranks exchanges 600 B with the other one 5 times, and sends to MPI_PROC_NULL 3 times."""
+    calls = [
+        Counted("", "MPI_Sendrecv", "world", 11, 5, 1.0, 5 * 1200),
+        Counted("", "MPI_Send", "world", 0, 3, 0.0, 0),
+    ]
+    profiles = [
+        replace(each, calls=calls, peers=[Peer(1 - each.rank, 5 * 600, 5)]) for each in Job(2).profiles()
+    ]
+    messages = observed(profiles, tmp_path).messages
+    assert messages is not None
+    assert messages.by_size == (*[0] * 10, 10)
 
 
 def test_what_crossed_nodes_is_known_where_there_was_no_collective(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from observe.mpi.profile import RankProfile
 from observe.mpi.rank_file import read_profile
+from tests.lab.npb_job import MPI_ENVIRONMENT
 
 PROGRAMS: Final = Path(__file__).with_name("programs")
 NPC: Final = Path(sys.executable).with_name("npc")
@@ -29,9 +30,9 @@ class Run:
     def __init__(self, folder: Path, program: Path, *options: str, ranks: int = 2) -> None:
         done = subprocess.run(
             [NPC, "observe", "--background", "0", "--output", folder, *options, "--",
-             "mpirun.openmpi", "--oversubscribe", "-n", str(ranks), program],
+             "mpirun.openmpi", "-n", str(ranks), program],
             capture_output=True, text=True, timeout=120,
-            env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
+            env={**os.environ, **MPI_ENVIRONMENT},
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         self.said = done.stdout
@@ -150,9 +151,9 @@ def test_a_program_without_events_says_so(solver: Path, tmp_path: Path) -> None:
     folder = tmp_path / "observed"
     done = subprocess.run(
         [NPC, "observe", "--background", "0", "--output", folder, "--sde", "all", "--",
-         "mpirun.openmpi", "--oversubscribe", "-n", "2", program, "1", "0"],
+         "mpirun.openmpi", "-n", "2", program, "1", "0"],
         capture_output=True, text=True, timeout=120,
-        env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
+        env={**os.environ, **MPI_ENVIRONMENT},
     )  # fmt: skip
     assert done.returncode == 0
     assert "no library of the program uses PAPI's libsde" in done.stderr

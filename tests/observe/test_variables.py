@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +17,8 @@ from observe.mpi.profile import RankProfile
 from observe.mpi.rank_file import read_profile
 from observe.mpi.variables import ROWS
 from tests.lab.in_process import npc
+from tests.lab.mpis import MPIS, Mpi
+from tests.lab.npb_job import MPI_ENVIRONMENT
 
 
 def test_nothing_asked_for_is_nothing_set() -> None:
@@ -46,30 +48,22 @@ def test_without_a_profile_there_is_nothing_to_ask_for() -> None:
 # --- real MPIs -----------------------------------------------------------------------------------------
 
 PROGRAMS: Final = Path(__file__).with_name("programs")
-MPIS: Final = Path(sys.prefix) / "share" / "npc" / "mpi"
 NPC: Final = Path(sys.executable).with_name("npc")
 ROUNDS: Final = 12
 UNEXPECTED: Final = "pml_ob1_unexpected_msgq_length"
 
 
-def compiled(folder: Path, compiler: str) -> Path:
+def observed(folder: Path, mpi: Mpi, *options: str, killed: bool = False) -> dict[int, RankProfile]:
+    """The profiles of the two ranks of `queues`; the observation is in folder/run."""
     program = folder / "queues"
-    subprocess.run([compiler, "-O2", PROGRAMS / "queues.c", "-o", program], check=True, timeout=60)
-    return program
-
-
-def observed(
-    folder: Path, options: Sequence[str], command: Sequence[str | Path], **environ: str
-) -> dict[int, RankProfile]:
-    """The profiles of the ranks of a run."""
+    subprocess.run([mpi.compiler, "-O2", PROGRAMS / "queues.c", "-o", program], check=True, timeout=60)
     done = subprocess.run(
-        [NPC, "observe", "--background", "0", "--output", folder, *options, "--", *command],
-        capture_output=True, text=True, timeout=120,
-        env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", **environ},
+        [NPC, "observe", "--background", "0", "--output", folder / "run", *options, "--",
+         mpi.launcher, "-n", "2", program, str(ROUNDS), str(int(killed))],
+        capture_output=True, text=True, timeout=120, env={**os.environ, **mpi.environment},
     )  # fmt: skip
-    assert (folder / "raw" / "0000.observed.json").exists(), done.stderr
-    profiles = [read_profile(path) for path in folder.glob("raw/0000.ranks/*.mpi")]
-    assert profiles, done.stderr
+    profiles = [read_profile(path) for path in folder.glob("run/raw/0000.ranks/*.mpi")]
+    assert len(profiles) == 2, done.stderr
     return {profile.rank: profile for profile in profiles}
 
 
@@ -81,10 +75,8 @@ def series(profile: RankProfile, name: str) -> list[float]:
 def open_mpi(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[int, RankProfile]]:
     """Rank 1 is killed after the last round."""
     folder = tmp_path_factory.mktemp("open-mpi")
-    program = compiled(folder, "mpicc.openmpi")
-    launcher = ["mpirun.openmpi", "--oversubscribe", "--mca", "pml", "ob1", "-n", "2"]
-    options = ["--mpit", "all,nosuch", "--snapshots", "0.02"]
-    return folder, observed(folder / "run", options, [*launcher, program, str(ROUNDS), "1"])
+    options = ("--mpit", "all,nosuch", "--snapshots", "0.02")
+    return folder, observed(folder, MPIS["openmpi"], *options, killed=True)
 
 
 @pytest.mark.slow
@@ -127,10 +119,7 @@ def test_the_document_has_them_for_people(open_mpi: tuple[Path, dict[int, RankPr
 @pytest.mark.slow
 def test_a_full_table_keeps_every_second_snapshot(tmp_path: Path) -> None:
     """Far more are due than the table's 256; what is nearly 0 seconds is 10 µs."""
-    program = compiled(tmp_path, "mpicc.openmpi")
-    launcher = ["mpirun.openmpi", "--oversubscribe", "-n", "2"]
-    command = [*launcher, program, str(ROUNDS), "0"]
-    (profile, _) = observed(tmp_path / "run", ["--snapshots", "1e-12"], command).values()
+    profile = observed(tmp_path, MPIS["openmpi"], "--snapshots", "1e-12")[0]
     moments = [snapshot.at for snapshot in profile.snapshots]
     assert moments == sorted(moments)
     assert len(moments) <= ROWS
@@ -139,22 +128,15 @@ def test_a_full_table_keeps_every_second_snapshot(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mpi", ["mpich", "impi"])
+@pytest.mark.parametrize("mpi", ["mpich", "intel"])
 def test_mpis_with_few_variables_or_none_have_the_profile_s_totals(mpi: str, tmp_path: Path) -> None:
-    folder = MPIS / mpi
-    if not folder.is_dir():
+    if not Path(shutil.which(MPIS[mpi].launcher) or "").is_file():
         pytest.skip(f"{mpi} is not there: npc/fetch_mpi.sh")
-    program = compiled(tmp_path, str(MPIS / "mpich/bin/mpicc"))
-    places = f"{folder}/lib:{folder}/lib/libfabric"
-    ranks = observed(
-        tmp_path / "run", ["--mpit", "all", "--snapshots", "0.05"],
-        [folder / "bin/mpiexec", "-n", "2", program, str(ROUNDS), "0"],
-        LD_LIBRARY_PATH=places, FI_PROVIDER_PATH=f"{folder}/lib/libfabric", I_MPI_ROOT=str(folder),
-    )  # fmt: skip
+    ranks = observed(tmp_path, MPIS[mpi], "--mpit", "all", "--snapshots", "0.05")
     assert series(ranks[0], "npc::messages_sent")[-1] == 10 * ROUNDS
     assert series(ranks[1], "npc::bytes_received")[-1] == 10 * ROUNDS * 32
     names = {variable.name for variable in ranks[0].variables if not variable.name.startswith("npc::")}
-    if mpi == "impi":
+    if mpi == "intel":
         assert names == {"idle", "idle (counter)"}
     else:
         assert names == set()
@@ -165,10 +147,9 @@ def test_mpis_with_few_variables_or_none_have_the_profile_s_totals(mpi: str, tmp
 @pytest.mark.skipif("NPC_SPC_MPI" not in os.environ, reason="NPC_SPC_MPI: an Open MPI with --enable-spc")
 @pytest.mark.optional_skip("nobody distributes Open MPI with SPC")
 def test_spc_counts_unexpected_messages(tmp_path: Path) -> None:
-    prefix = Path(os.environ["NPC_SPC_MPI"])
-    program = compiled(tmp_path, str(prefix / "bin/mpicc"))
-    command = [prefix / "bin/mpirun", "--oversubscribe", "-n", "2", program, str(ROUNDS), "0"]
-    ranks = observed(tmp_path / "run", ["--mpit", "OMPI_SPC_*"], command)
+    prefix = os.environ["NPC_SPC_MPI"]
+    spc = Mpi(f"{prefix}/bin/mpicc", f"{prefix}/bin/mpirun", MPI_ENVIRONMENT, "Open MPI v4")
+    ranks = observed(tmp_path, spc, "--mpit", "OMPI_SPC_*")
     name = "runtime_spc_OMPI_SPC_"
     # the barriers' own messages may come early as well
     assert 10 * ROUNDS <= series(ranks[1], f"{name}UNEXPECTED")[-1] <= 10 * ROUNDS + 6 * ROUNDS

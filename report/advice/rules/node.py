@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any, Final
 
 from npc.machine.sysfs import parse_cpus
+from npc.page.blocks import plural
 from npc.records.record import Record
 from npc.records.series import Series
 from npc.records.units import METRICS, format_quantity
@@ -68,7 +69,8 @@ def one_socket(run: Run) -> Judgement:
         told = format_quantity(alone, "B/s", 3)
         seen = f"{reached} with all of {host}, one of its {sockets} NUMA nodes alone {told}"
     elif threads.isdecimal() and cpu.get("cores") and int(threads) <= cpu["cores"] // sockets:
-        seen = f"{reached} with {threads} threads, but {host} has {cpu['cores']} cores in {sockets} sockets"
+        seen = f"{reached} with {plural(int(threads), 'thread')}, but {host} has {cpu['cores']} cores in "
+        seen += f"{sockets} sockets"
     elif confined := _confined(run, host):
         seen = f"{reached} on CPUs {confined} of one NUMA node only"
     else:
@@ -155,7 +157,11 @@ def huge_pages(run: Run) -> Judgement:
         return []
     reached = f"{best.name} reached {format_quantity(best.value, 'B/s', 3)}"
     seen = f"transparent huge pages are off on {off[0]}; {reached}, {best.share:.0%} of its nominal limit"
-    return [hint("huge_pages", seen, 1 / best.share, best.raw)]
+    reserved = dict(run.facts("memory", "huge_pages")).get(off[0])
+    untried = "root has reserved no huge pages (sysctl vm.nr_hugepages), so malloc gets none" * (
+        reserved == 0
+    )
+    return [hint("huge_pages", seen, 1 / best.share, best.raw, untried=untried)]
 
 
 #: Words and settings that let ranks and threads wander.

@@ -320,7 +320,10 @@ def test_a_governor_that_saves_power() -> None:
 def test_huge_pages_off() -> None:
     off = machine(memory={"transparent_huge_pages": "never"})
     hint = one("huge_pages", evidence([*memory()], off, PLATFORM))
-    assert hint.gain == pytest.approx(102.4 / 80)
+    assert hint.gain == pytest.approx(102.4 / 80) and not isinstance(hint.trial, str)
+    none = machine(memory={"transparent_huge_pages": "never", "huge_pages": 0})
+    untried = one("huge_pages", evidence([*memory()], none, PLATFORM)).trial
+    assert isinstance(untried, str) and "root has reserved no huge pages" in untried
     lacking = advise(evidence([*memory()], off)).lacking["huge_pages"]
     assert lacking.startswith("no nominal bandwidth of main memory")
     assert told("huge_pages", evidence([*memory(101e9)], off, PLATFORM)) == []

@@ -87,8 +87,8 @@ def save(
         named: list[tuple[Axes, list[Text]]] = []
         titles: list[tuple[Axes, Text]] = []
         for axes, chart in zip(every, panels, strict=True):
-            small, lines = bool(columns) or len(panels) > 1, max(subtitle.count("\n") + 1, 2)
-            pad = 12 + 14 * lines if subtitle or upper else 6
+            small, below = bool(columns) or len(panels) > 1, max(subtitle.count("\n") + 1, 2)
+            pad = 12 + 14 * below if subtitle or upper else 6
             titles.append((axes, _frame(axes, chart, small=small, pad=pad)))
             for trace in chart.traces:
                 _trace(axes, trace)

@@ -27,10 +27,11 @@ pytestmark = pytest.mark.slow
 class Run:
     """A solver, what it printed, and its ranks' profiles."""
 
-    def __init__(self, folder: Path, program: Path, *options: str, ranks: int = 2) -> None:
+    def __init__(self, folder: Path, *command: Path, sde: str, snapshots: str = "1", ranks: int = 2) -> None:
         done = subprocess.run(
-            [NPC, "observe", "--background", "0", "--output", folder, *options, "--",
-             "mpirun.openmpi", "-n", str(ranks), program],
+            [NPC, "observe", "--background", "0", "--output", folder, "--sde", sde,
+             "--snapshots", snapshots, "--",
+             "mpirun.openmpi", "-n", str(ranks), *command],
             capture_output=True, text=True, timeout=120,
             env={**os.environ, **MPI_ENVIRONMENT},
         )  # fmt: skip
@@ -67,7 +68,7 @@ def solver(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(solver: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return Run(tmp_path_factory.mktemp("run") / "observed", solver, "--sde", "all", "--snapshots", "0.1")
+    return Run(tmp_path_factory.mktemp("run") / "observed", solver, sde="all", snapshots="0.1")
 
 
 @pytest.mark.parametrize(
@@ -139,24 +140,35 @@ def test_kinds_and_descriptions_go_into_the_document(run: Run) -> None:
 
 
 def test_events_are_chosen_by_name_and_others_are_told(solver: Path, tmp_path: Path) -> None:
-    run = Run(tmp_path / "observed", solver, "--sde", "Solver::res*,PaRSEC::*")
+    run = Run(tmp_path / "observed", solver, sde="Solver::res*,PaRSEC::*")
     names = {each.name for each in run.ranks[0].variables if each.name.startswith("sde")}
     assert names == {f"{OF}residual:{mark}" for mark in ("CNT", "MIN", "Q1", "MED", "Q3", "MAX", "LAST")}
     assert "--sde PaRSEC::*: there is no such software-defined event" in run.ranks[0].notes
 
 
-def test_a_program_without_events_says_so(solver: Path, tmp_path: Path) -> None:
-    program = tmp_path / "queues"
-    subprocess.run(["mpicc.openmpi", PROGRAMS / "queues.c", "-o", program], check=True, timeout=60)
-    folder = tmp_path / "observed"
-    done = subprocess.run(
-        [NPC, "observe", "--background", "0", "--output", folder, "--sde", "all", "--",
-         "mpirun.openmpi", "-n", "2", program, "1", "0"],
-        capture_output=True, text=True, timeout=120,
-        env={**os.environ, **MPI_ENVIRONMENT},
-    )  # fmt: skip
-    assert done.returncode == 0
-    assert "no library of the program uses PAPI's libsde" in done.stderr
+@pytest.fixture(scope="module")
+def far_events(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    program = tmp_path_factory.mktemp("far") / "far_events"
+    subprocess.run(
+        ["mpicc.openmpi", "-O2", PROGRAMS / "far_events.c", "-o", program, "-ldl"], check=True, timeout=60
+    )
+    return program
+
+
+def test_a_library_that_is_loaded_for_itself_keeps_its_events(
+    solver: Path, far_events: Path, tmp_path: Path
+) -> None:
+    run = Run(tmp_path / "observed", far_events, solver.with_name("libsolver_events.so"), sde="all", ranks=1)
+    assert run.last(0, "iterations") == 10
+    assert run.last(0, "residual:LAST") == 0.1
+    assert run.last(0, "residual:MED") == 1 / 5
+
+
+def test_a_program_that_could_do_without_libsde_still_can(far_events: Path, tmp_path: Path) -> None:
+    """The profiling library has functions of these names, but libsde is not there."""
+    run = Run(tmp_path / "observed", far_events, sde="all", ranks=1)
+    assert run.said.endswith("done\n")
+    assert "no library of the program uses PAPI's libsde" in run.terminal
 
 
 def test_threads_may_record_while_another_one_takes_a_snapshot(tmp_path: Path) -> None:
@@ -166,7 +178,7 @@ def test_threads_may_record_while_another_one_takes_a_snapshot(tmp_path: Path) -
     subprocess.run(
         ["mpicc.openmpi", "-O2", source, "-o", program, "-lsde", "-lpthread"], check=True, timeout=60
     )
-    run = Run(tmp_path / "observed", program, "--sde", "all", "--snapshots", "0.00005", ranks=1)
+    run = Run(tmp_path / "observed", program, sde="all", snapshots="0.00005", ranks=1)
     snapshots = run.ranks[0].snapshots
     numbers = [snapshot.values["sde:::Threads::numbers:CNT"] for snapshot in snapshots]
     assert numbers == sorted(numbers)

@@ -63,7 +63,17 @@ static int known_libraries, known_events;
 /* libsde copies a recorder without its lock: no record may come meanwhile, but of a function that is an event. */
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 
-#define NEXT(function) ((__typeof__(&function))dlsym(RTLD_NEXT, #function))
+/* libsde's own; NULL where it is not loaded. A library that was loaded for itself brings it out of the others'
+ * sight. */
+static void *of_libsde(const char *name)
+{
+    void *found = dlsym(RTLD_NEXT, name), *libsde;
+    if (found == NULL && (libsde = dlopen("libsde.so.1", RTLD_LAZY | RTLD_NOLOAD)) != NULL)
+        found = dlsym(libsde, name); /* which stays loaded from now on */
+    return found;
+}
+
+#define NEXT(function) ((__typeof__(&function))of_libsde(#function))
 
 /* ---- what libraries register ---- */
 
@@ -150,24 +160,27 @@ OURS int papi_sde_create_counter(void *library, const char *name, int mode, void
     return code;
 }
 
+/* By the address that the program knows, or libsde's. */
+static bool is(compare_function compare, const char *name)
+{
+    return compare != NULL && ((void *)compare == dlsym(RTLD_DEFAULT, name) || (void *)compare == of_libsde(name));
+}
+
 OURS int papi_sde_create_recorder(void *library, const char *name, size_t size, compare_function compare,
                                   void **recorder)
 {
     __typeof__(&papi_sde_create_recorder) next = NEXT(papi_sde_create_recorder);
     int code = next == NULL ? SDE_ECMP : next(library, name, size, compare, recorder);
     value_type type = UNKNOWN;
-    if (compare != NULL) {
-        /* libsde's own functions tell the type; of others nothing is known but the size */
-        if (compare == (compare_function)dlsym(RTLD_DEFAULT, "papi_sde_compare_double") && size == sizeof(double))
-            type = DOUBLE;
-        else if (compare == (compare_function)dlsym(RTLD_DEFAULT, "papi_sde_compare_float") && size == sizeof(float))
-            type = FLOAT;
-        else if (compare == (compare_function)dlsym(RTLD_DEFAULT, "papi_sde_compare_int") && size == sizeof(int))
-            type = INT;
-        else if (compare == (compare_function)dlsym(RTLD_DEFAULT, "papi_sde_compare_long_long") &&
-                 size == sizeof(long long))
-            type = LONG_LONG;
-    }
+    /* libsde's own functions tell the type; of others nothing is known but the size */
+    if (is(compare, "papi_sde_compare_double") && size == sizeof(double))
+        type = DOUBLE;
+    else if (is(compare, "papi_sde_compare_float") && size == sizeof(float))
+        type = FLOAT;
+    else if (is(compare, "papi_sde_compare_int") && size == sizeof(int))
+        type = INT;
+    else if (is(compare, "papi_sde_compare_long_long") && size == sizeof(long long))
+        type = LONG_LONG;
     if (code == SDE_OK)
         note(library, name, "recorder", RECORDER, type, true);
     return code;
@@ -236,6 +249,34 @@ OURS int papi_sde_shutdown(void *library)
     LOCKED(papi_sde_shutdown, library);
 }
 
+/* The rest of the interface, since libraries refer to it weakly: they take all of it to be there where one function
+ * is. */
+#define PASSED_ON(missing, function, ...)                  \
+    static __typeof__(&function) next;                     \
+    if (next == NULL && (next = NEXT(function)) == NULL)   \
+        return missing;                                    \
+    return next(__VA_ARGS__)
+
+OURS int papi_sde_describe_counter(void *library, const char *name, const char *description)
+{
+    PASSED_ON(SDE_ECMP, papi_sde_describe_counter, library, name, description);
+}
+
+OURS int papi_sde_inc_counter(void *counter, long long increment)
+{
+    PASSED_ON(SDE_ECMP, papi_sde_inc_counter, counter, increment);
+}
+
+OURS int papi_sde_reset_counter(void *counter)
+{
+    PASSED_ON(SDE_ECMP, papi_sde_reset_counter, counter);
+}
+
+OURS void *papi_sde_get_counter_handle(void *library, const char *name)
+{
+    PASSED_ON(NULL, papi_sde_get_counter_handle, library, name);
+}
+
 /* ---- reading them ---- */
 
 static struct {
@@ -247,17 +288,12 @@ static struct {
 
 static bool find_libsde(void)
 {
-    void *where = RTLD_DEFAULT;
     if (tool.read != NULL)
         return true;
-    if (dlsym(where, "sde_ti_read_counter") == NULL) /* loaded by dlopen, for itself */
-        where = dlopen("libsde.so.1", RTLD_LAZY | RTLD_NOLOAD);
-    if (where == NULL && dlsym(where, "sde_ti_read_counter") == NULL)
-        return false;
-    tool.count = dlsym(where, "sde_ti_get_num_reg_events");
-    tool.name = dlsym(where, "sde_ti_get_event_name");
-    tool.description = dlsym(where, "sde_ti_get_event_description");
-    tool.read = dlsym(where, "sde_ti_read_counter");
+    tool.count = of_libsde("sde_ti_get_num_reg_events");
+    tool.name = of_libsde("sde_ti_get_event_name");
+    tool.description = of_libsde("sde_ti_get_event_description");
+    tool.read = of_libsde("sde_ti_read_counter");
     if (tool.count == NULL || tool.name == NULL || tool.description == NULL)
         tool.read = NULL;
     return tool.read != NULL;

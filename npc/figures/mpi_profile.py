@@ -27,7 +27,7 @@ MOST_NARROW: Final = 256
 _SIDES: Final = {24: 26.0, 64: 14.0, 256: 6.0}
 #: Columns of calls, and of moments, at most.
 _MOST_CALLS: Final = 16
-_MOST_MOMENTS: Final = 60
+_MOST_MOMENTS: Final = 40
 #: Calls that take less of all ranks' time have no column.
 _LEAST: Final = 0.002
 #: Kinds of variables that only grow, so that what they gained in a while is shown (MPI-4.1, section 15.3.7).
@@ -222,11 +222,11 @@ def snapshots_grid(profile: Profile, name: str, ident: str, title: str) -> Grid:
         title=title,
         text=f"{name}: {words}. {what} by {snapshots.of} and time.",
         rows=tuple(names),
-        columns=tuple(f"{snapshots.times[at]:.3g} s" for at in kept),
+        columns=tuple(f"{snapshots.times[at]:.3g}" for at in kept),
         cells=tuple(cells),
-        column_title="time since the begin",
+        column_title="seconds since the begin",
         filled=True,
-        side=16.0,
+        side=20.0,
         scale=linear_scale([cell.amount or 0.0 for cell in cells], unit),
     )
 

@@ -237,4 +237,4 @@ def _courses(grid: Grid) -> Table:
             mean = fmean(cell.amount or 0.0 for cell in cells)
             amounts = (quantity(value, grid.scale.unit) for value in (mean, most.amount or 0.0))
             rows.append((Cell(name), *amounts, Cell(grid.columns[most.column])))
-    return Table("Numbers", ("", "mean of a moment", "most", "at"), tuple(rows), folded=True)
+    return Table("Numbers", ("", "mean of a moment", "most", "at second"), tuple(rows), folded=True)

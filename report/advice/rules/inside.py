@@ -104,6 +104,9 @@ def late_senders(run: Run) -> Judgement:
         waited = sum(wait.waited for wait in late)
         if waited < _WORTH * _total(each.profile):
             continue
+        gain = _at_most(each.profile, {rank.rank: _waited(waits, rank) for rank in each.profile.ranks})
+        if gain is None or gain < 1 + _WORTH:
+            continue  # a rank that waits for nobody holds the others up: that is its load
         worst = max(late, key=lambda wait: wait.waited)
         seen = (
             f"{each.name}: ranks wait {_share(waited, each.profile)} of their time, most in {worst.call}, "
@@ -112,7 +115,6 @@ def late_senders(run: Run) -> Judgement:
         pair = next((pair for pair in waits.pairs if pair.kind == "late sender"), None)
         if pair:
             seen += f", rank {pair.waiting} for rank {pair.awaited} {_seconds(pair.seconds)}"
-        gain = _at_most(each.profile, {rank.rank: _waited(waits, rank) for rank in each.profile.ranks})
         found.append(hint("late_senders", seen, gain, (each.raw,), application=each.program))
     return found
 

@@ -28,16 +28,28 @@ _LIMIT_S: Final = 120.0
 _FLAGS: Final = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-Wl,--as-needed", "-Wl,-z,lazy")
 _LIBRARIES: Final = ("-ldl", "-lpthread", "-lm")
 #: Names of libmpi: Open MPI's and MPICH's, Debian's MPICH, Cray's.
-_LIBMPI: Final = re.compile(r"^\s*(libmpi(?:ch)?(?:_\w+)?\.so[.\d]*) => (\S+)", re.M)
+_LIBMPI: Final = re.compile(r"^\s*(?:\S*/)?(libmpi(?:ch)?(?:_\w+)?\.so[.\d]*) => (\S+)", re.M)
 #: Those of its companions, which no program has without it.
 _NO_MPI: Final = re.compile(r"libmpi_(?:mpifh|usempi|cxx|java|f90|f77|abi)")
 _COMPILERS: Final = ("mpicc", "mpicc.openmpi", "mpicc.mpich", "mpigcc", "mpiicc", "mpiicx", "cc")
-#: Started by its path in a process of its own: a library may do anything when it is loaded.
+#: In processes of their own, since a library may do anything when it is loaded: which version a library is,
+#: which of the functions it has that are named on the input, and which one mpi4py loads.
 _VERSION: Final = """
 import ctypes, sys
 text, length = ctypes.create_string_buffer(8192), ctypes.c_int()
 ctypes.CDLL(sys.argv[1]).MPI_Get_library_version(text, ctypes.byref(length))
 print(text.value.decode(errors="replace").splitlines()[0])
+"""
+_OFFERED: Final = """
+import ctypes, sys
+library = ctypes.CDLL(sys.argv[1])
+print(*(name for name in sys.stdin.read().split() if hasattr(library, name)))
+"""
+_MPI4PY: Final = """
+import mpi4py
+mpi4py.rc.initialize = mpi4py.rc.finalize = False
+from mpi4py import MPI
+print(*(line.split()[-1] + " => " + line.split()[-1] for line in open("/proc/self/maps")), sep="\\n")
 """
 
 
@@ -65,7 +77,7 @@ def library_for(launcher: Sequence[str], program: str) -> Path:
 
 
 def mpi_of(program: str) -> Path | None:
-    """The MPI library that a program is linked with; None if it has none itself, as a script or Python.
+    """The MPI library that a program is linked with, or that mpi4py loads into Python; None of other scripts.
 
     Raises `Unavailable` for a program that no library can be put before.
     """
@@ -76,15 +88,33 @@ def mpi_of(program: str) -> Path | None:
     if status.st_mode & 0o6000:
         raise Unavailable(f"{program} is set-user-ID or set-group-ID, which takes no LD_PRELOAD")
     with Path(found).open("rb") as stream:
-        if stream.read(4) != b"\x7fELF":
-            return None
+        begin = stream.read(256)
+    if begin.startswith(b"#!"):
+        words = begin[2:].split(b"\n")[0].decode(errors="replace").split()
+        interpreter = shutil.which(words[-1]) if words else None
+        return _of_python(interpreter) if interpreter and _is_python(interpreter) else None
+    if not begin.startswith(b"\x7fELF"):
+        return None
     if _static(Path(found)):
         raise Unavailable(f"{program} is linked statically, so nothing can stand between it and MPI")
-    said = _run(["ldd", found])
-    for name, path in _LIBMPI.findall(said.stdout):
+    return _libmpi(_run(["ldd", found]).stdout) or (_of_python(found) if _is_python(found) else None)
+
+
+def _libmpi(listed: str) -> Path | None:
+    """The first MPI library among lines of ldd."""
+    for name, path in _LIBMPI.findall(listed):
         if not _NO_MPI.match(name) and path.startswith("/"):
             return Path(path)
     return None
+
+
+def _is_python(program: str) -> bool:
+    return Path(program).name.startswith("python")
+
+
+def _of_python(interpreter: str) -> Path | None:
+    """The MPI that mpi4py brings; None without mpi4py."""
+    return _libmpi(_run([interpreter, "-c", _MPI4PY]).stdout)
 
 
 def _static(program: Path) -> bool:
@@ -107,8 +137,12 @@ def find_compiler(mpi: Path | None, launcher: str) -> Compiler:
         compiler = _examine(path)
         if compiler is None:
             continue
-        if not family or compiler.family == family:
+        if mpi is None:
             return compiler
+        if compiler.family == family:
+            offered = _run([sys.executable, "-S", "-c", _OFFERED, str(mpi)], " ".join(compiler.declared))
+            # a program may look for what its MPI lacks, and shall not find it in the profiling library
+            return compiler._replace(declared=compiler.declared.intersection(offered.stdout.split()))
         seen.append(f"{path} is {compiler.family}'s")
     if not seen:
         raise Unavailable("no mpicc that compiles: load the MPI's module, or install its development files")

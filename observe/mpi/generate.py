@@ -120,16 +120,25 @@ _GENERATED: Final = "/* Made by observe/mpi/generate.py from calls.toml. */\n"
 def _wrapper(call: Call) -> str:
     """The wrapper of a call, and its two names for the linker."""
     name = call.name
-    declared = [_declared(of_type, arg) for arg, of_type in call.args.items()]
-    passed = ", ".join(call.args)
+    handles = {arg: of_type for arg, of_type in call.args.items() if of_type in _HANDLES}
+    args = {f"{arg}_" if arg in handles else arg: _as_passed(text) for arg, text in call.args.items()}
+    declared = [_declared(of_type, arg) for arg, of_type in args.items()]
+    passed = ", ".join(args)
     lines = _VARIADIC if call.does("pcontrol") else _body(call, f"call({passed})")
+    lines = [
+        *(
+            f"{of_type} {arg} __attribute__((unused)) = ({of_type}){arg}_;"
+            for arg, of_type in handles.items()
+        ),
+        *lines,
+    ]
     if call.does("pcontrol"):  # what follows the level cannot be passed on but as one pointer
         declared, passed = ["int level", "const void *region"], "level, region"
     entries = "".join(
         _entry(call, prefix, declared, ", ".join(filter(None, (passed, str(profiled)))))
         for profiled, prefix in enumerate(("", "P"))
     )
-    types = "int, ..." if call.does("pcontrol") else ", ".join(call.args.values()) or "void"
+    types = "int, ..." if call.does("pcontrol") else ", ".join(args.values()) or "void"
     return (
         f"typedef int npc_type_{name}({types});\n"
         f"static int npc_wrap_{name}({', '.join([*declared, 'int profiled'])})\n"
@@ -151,6 +160,30 @@ def _entry(call: Call, prefix: str, declared: list[str], passed: str) -> str:
         f'{signature} __asm__("{prefix}{call.name}") __attribute__((visibility("default")));\n'
         f"{signature}\n{{\n" + "".join(f"    {line}\n" for line in body) + "}\n"
     )
+
+
+def _as_passed(of_type: str) -> str:
+    """Handles go on as they came, in a whole register: where the program turns out to have another MPI than
+    the library was built for, an int of MPICH's would lose half of a pointer of Open MPI's."""
+    return "uintptr_t" if of_type in _HANDLES else of_type
+
+
+#: Types of handles; MPI_File is a pointer everywhere.
+_HANDLES: Final = frozenset(
+    f"MPI_{name}"
+    for name in (
+        "Comm",
+        "Datatype",
+        "Errhandler",
+        "Group",
+        "Info",
+        "Message",
+        "Op",
+        "Request",
+        "Session",
+        "Win",
+    )
+)
 
 
 def _declared(of_type: str, name: str) -> str:

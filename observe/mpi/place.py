@@ -44,9 +44,9 @@ class Profile:
 
     def environment(self, holder: int) -> dict[str, str]:
         """What the program's environment needs: it opens the file by way of the process `holder`."""
-        others = os.environ.get("LD_PRELOAD")
-        if not self._library.exists():  # the dynamic linker would say so for every process
+        if self._refusal():
             return {}
+        others = os.environ.get("LD_PRELOAD")
         return {
             "LD_PRELOAD": f"{self._library}:{others}" if others else str(self._library),
             PROFILE: f"/proc/{holder}/fd/{self.file}",
@@ -59,9 +59,15 @@ class Profile:
                 return ""
         except OSError as error:
             return f"cannot write {target}: {error.strerror}"
-        if not self._library.exists():
+        return self._refusal() or "the program has called no MPI that the profiling library could see"
+
+    def _refusal(self) -> str:
+        """Why the library is not put before the program."""
+        if not self._library.exists():  # the dynamic linker would say so for every process
             return f"{self._library} is not on {os.uname().nodename}"
-        return "the program has called no MPI that the profiling library could see"
+        if os.environ.get("LD_BIND_NOW"):  # the library finds MPI's functions when they are called (ld.so(8))
+            return "LD_BIND_NOW is set"
+        return ""
 
 
 def _make() -> int:

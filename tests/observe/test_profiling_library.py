@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import pytest
 
-from observe.mpi.build import library_for
+from observe.mpi.build import Unavailable, library_for, mpi_of
+from observe.mpi.place import Profile
 from observe.mpi.profile import RankProfile
 from observe.mpi.rank_file import read_profiles
 from observe.run import wait_for_ranks
@@ -276,3 +277,69 @@ def test_ranks_that_never_finalise_leave_what_they_counted(name: str, tmp_path: 
         assert not second.finalized
         if end != "exit":
             assert any("it ended without MPI_Finalize, in MPI_" in note for note in second.notes), end
+
+
+@pytest.mark.slow
+def test_a_program_of_another_mpi_runs_unprofiled(tmp_path: Path) -> None:
+    """A script tells nothing of the MPI of what it starts: the launcher's is taken, and the library steps
+    aside when it sees another one. Pointers of Open MPI's handles go through a library for MPICH's ints."""
+    for own, other in (("mpich", "openmpi"), ("openmpi", "mpich")):
+        folder = tmp_path / other
+        folder.mkdir()
+        program = compiled(MPIS[other], "alone", folder)
+        script = folder / "script"
+        script.write_text(f"#!/bin/sh\nexec {program}\n", encoding="utf-8")
+        script.chmod(0o755)
+        ended = run(MPIS[own], 1, folder / "ranks", script)
+        assert (ended.code, ended.out) == (5, "sum 10\n"), ended.err
+        assert list(ended.profiles) == []
+        (note,) = ended.notes
+        assert note.startswith("inside MPI: unavailable of 1 rank: the program's MPI is another one")
+
+
+@pytest.mark.slow
+def test_a_program_in_python_is_counted_whichever_mpi_it_brings(tmp_path: Path) -> None:
+    code = "from mpi4py import MPI; c = MPI.COMM_WORLD.Dup(); c.Barrier(); c.Barrier(); print(c.size)"
+    ended = run(MPIS["openmpi"], 2, tmp_path / "ranks", sys.executable, "-c", code)
+    assert (ended.code, ended.out) == (0, "2\n2\n"), ended.err
+    for profile in ended.profiles:
+        calls = {(each.call, each.calls) for each in profile.calls if each.call == "MPI_Barrier"}
+        assert calls == {("MPI_Barrier", 2)}
+    refused = run(
+        MPIS["openmpi"]._replace(environment={**MPIS["openmpi"].environment, "LD_BIND_NOW": "1"}),
+        1, tmp_path / "refused", sys.executable, "-c", code,
+    )  # fmt: skip
+    assert (refused.code, refused.out) == (0, "1\n"), refused.err
+    assert refused.notes == ["inside MPI: unavailable of 1 rank: LD_BIND_NOW is set"]
+
+
+def test_what_no_library_can_stand_before(tmp_path: Path) -> None:
+    source = tmp_path / "true.c"
+    source.write_text("int main(void) { return 0; }\n", encoding="utf-8")
+    program = tmp_path / "static"
+    subprocess.run(["cc", "-static", source, "-o", program], check=True)
+    with pytest.raises(Unavailable, match="linked statically"):
+        mpi_of(str(program))
+    subprocess.run(["cc", source, "-o", program], check=True)
+    assert mpi_of(str(program)) is None
+    program.chmod(0o4755)
+    with pytest.raises(Unavailable, match="set-user-ID"):
+        mpi_of(str(program))
+
+
+def test_without_a_compiler_there_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Unavailable, match="no mpicc"):
+        library_for(["mpirun"], "/bin/true")
+
+
+def test_what_no_program_has_used_is_no_profile(tmp_path: Path) -> None:
+    profile = Profile(__file__)
+    assert "called no MPI" in profile.keep(tmp_path / "rank.mpi")
+    assert "is not on" in Profile("/nowhere/library.so").keep(tmp_path / "rank.mpi")
+    (tmp_path / "host.0.mpi").write_bytes(b"NPCMPI\n\0" + bytes(100))
+    (tmp_path / "host.1.json").write_text('{"profile": "LD_BIND_NOW is set"}', encoding="utf-8")
+    profiles, notes = read_profiles(tmp_path)
+    assert profiles == []
+    assert "not a file of the profiling library" in notes[0]
+    assert "LD_BIND_NOW" in notes[1]

@@ -48,6 +48,7 @@ typedef struct {
 typedef struct {
     const event *event; /* NULL: not seen yet, or not registered by a function that is known here */
     int column;
+    bool passed_over; /* not asked for, or read with its recorder */
 } numbered;
 
 enum { EVENTS = 2048, LIBRARIES = 64, SHORT = 16384, MARKS = 7 };
@@ -438,10 +439,15 @@ void npc_events_read(npc_table *table, bool whole)
     for (int id = 0; id < n && id < EVENTS; id++) {
         numbered *number = &numbers[id];
         const char *name = tool.name(id);
-        if (name == NULL || is_beside(name) || !npc_chosen(&table->sde, name))
+        if (name == NULL || number->passed_over)
             continue; /* one that was taken away leaves what is no number */
-        if (number->event == NULL && (number->event = find(name)) != NULL)
-            number->column = columns_for(number->event, tool.description(id));
+        if (number->event == NULL) {
+            number->passed_over = is_beside(name) || !npc_chosen(&table->sde, name);
+            if (number->passed_over)
+                continue;
+            if ((number->event = find(name)) != NULL)
+                number->column = columns_for(number->event, tool.description(id));
+        }
         table->untyped += number->event == NULL || number->event->type == UNKNOWN;
         if (number->event != NULL && number->column >= 0)
             read_event(id, number, whole);

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import mmap
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -51,6 +54,13 @@ def run(command: Sequence[str], place: int, stem: Path, mpi: bool, watch: Sequen
     ranks.mkdir()
     around = [sys.executable, "-S", str(_RANK), str(ranks), *watch]
     watched = [*command[:place], *around, *command[place:]]
+    if mpi and _is_monitoring_harmful(command[place]):
+        click.echo(
+            "npc observe: Open MPI's monitoring stays off: in collective calls of neighbours in a graph "
+            "(MPI_Dist_graph_create, MPI_Graph_create) it crashes programs",
+            err=True,
+        )
+        mpi = False
     environment = {**os.environ, **(_monitoring(ranks) if mpi else {})}
     pipe = subprocess.PIPE if keep else None
     try:
@@ -99,6 +109,20 @@ def _monitoring(ranks: Path) -> dict[str, str]:
         "OMPI_MCA_pml_monitoring_enable_output": "3",  # 3: a file a rank, written by MPI_Finalize
         "OMPI_MCA_pml_monitoring_filename": str(ranks / "mpi"),
     }
+
+
+def _is_monitoring_harmful(program: str) -> bool:
+    """Whether it is a program of Open MPI that makes graphs of processes: the monitoring component takes any
+    topology for a Cartesian one (4.1.4, 5.0.11: mca_coll_monitoring_neighbor_alltoall and others).
+    """
+    try:
+        with Path(shutil.which(program) or program).open("rb") as stream:
+            content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError):  # not there, not readable, empty
+        return False
+    with content:
+        graphs = re.search(rb"(?i)mpi_(dist_)?graph_create", content)
+        return bool(graphs and re.search(rb"ompi_mpi_|libmpi_(mpifh|usempi)", content))
 
 
 def _copy(source: IO[bytes], terminal: IO[bytes], path: Path) -> None:

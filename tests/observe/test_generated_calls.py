@@ -6,6 +6,7 @@ import functools
 import re
 import shutil
 import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -341,6 +342,24 @@ def test_another_profiling_library_still_sees_its_calls(tmp_path: Path, shared: 
     [profile] = _profiles(tmp_path, "openmpi", 1, program)
     assert _counted(profile) == {"MPI_Send": (5, 0)}
     assert (tmp_path / "stdout").read_text() == "5 sends\n"
+
+
+@pytest.mark.slow
+def test_a_program_with_a_graph_of_processes_is_not_harmed(tmp_path: Path) -> None:
+    """Open MPI's monitoring would crash it."""
+    _need("mpicc.openmpi", "mpirun.openmpi")
+    program, output = tmp_path / "calls", tmp_path / "observed"
+    subprocess.run(["mpicc.openmpi", "-w", "-o", program, PROGRAMS / "calls.c"], check=True)
+    command = ["mpirun.openmpi", "-n", "4", program, tmp_path / "written"]
+    done = subprocess.run(
+        [sys.executable, "-m", "npc", "observe", "--output", output, "--", *command],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "npc observe: Open MPI's monitoring stays off" in done.stderr
+    assert "MPI user: 784 B in 44 messages" in done.stderr
+    profiles = [read_profile(file) for file in sorted((output / "raw").rglob("*.mpi"))]
+    assert [profile.finalized for profile in profiles] == [True] * 4
 
 
 #: A program that loads MPI for one of its parts only, as Python does for a module.

@@ -3,8 +3,9 @@
 Open MPI's monitoring tells how many messages went from each rank to each other inside of collectives, all of
 them together; the profiles tell how many calls there were. How many calls each algorithm made is the solution
 of a linear program: no pair of ranks sends more than was counted, every call has an algorithm, and as many
-messages as possible are explained. It is told where nearly all messages are explained and no other solution
-explains as many (Eberius, 2020, section 3.8, compares counts and algorithm by eye).
+messages as possible are explained; one more algorithm must explain a hundredth of them more, so that what MPI
+sends for new communicators is none. It is told where nearly all messages are explained; where several
+solutions are as good, their algorithms are told together. (Eberius, 2020, section 3.8, compares by eye.)
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, permutations
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from npc.records.mpi_profile import Algorithms, Ran, operation
 from observe.monitoring import Flow
@@ -26,6 +27,8 @@ _MOST_RANKS: Final = 256
 _UNEXPLAINED: Final = 0.01
 #: These send a large message in pieces, one after another down the same tree.
 _SEGMENTED: Final = frozenset(("bcast", "reduce"))
+#: Solutions with as few algorithms that are looked for.
+_MOST_SOLUTIONS: Final = 6
 #: Calls of different roots on one communicator that are looked at.
 _MOST_ROOTS: Final = 8
 #: Counts are whole numbers; a solver's are not: of calls, and of the messages that a solution may lack.
@@ -163,18 +166,60 @@ def _solved(
     upper = np.vstack([limits, -made[several]])
     bounds = np.concatenate([np.array(list(rows.values()), dtype=float), -calls[several]])
     equal = {} if several.all() else {"A_eq": made[~several], "b_eq": calls[~several]}
-    best = linprog(-weights, A_ub=upper, b_ub=bounds, **equal)
-    if not best.success or -best.fun < (1 - _UNEXPLAINED) * sum(sent.values()):
+    keys = list(dict.fromkeys(column[:2] for column in columns))
+    groups = np.array([[float(column[:2] == key) for column in columns] for key in keys])
+    total = sum(sent.values())
+    used, explained = _simplest(groups, weights, _UNEXPLAINED * total, upper, bounds, equal)
+    if explained < (1 - _UNEXPLAINED) * total:
         return None
-    upper, bounds = np.vstack([upper, -weights]), np.append(bounds, best.fun + _SLACK)
+    unused = groups[[place for place in range(len(keys)) if place not in used]].sum(axis=0)
+    upper = np.vstack([upper, -weights, unused])
+    bounds = np.concatenate([bounds, [_SLACK - explained, 0.0]])
     solved: list[dict[str, tuple[float, float]]] = [{} for _ in found]
-    for key in dict.fromkeys(column[:2] for column in columns):
-        towards = np.array([float(column[:2] == key) for column in columns])
-        ends = [linprog(sign * towards, A_ub=upper, b_ub=bounds, **equal) for sign in (1, -1)]
+    for place in sorted(used):
+        ends = [linprog(sign * groups[place], A_ub=upper, b_ub=bounds, **equal) for sign in (1, -1)]
         if not all(end.success for end in ends):
             return None
-        solved[key[0]][key[1]] = (float(ends[0].fun), float(-ends[1].fun))
-    return float(-best.fun), solved
+        number, name = keys[place]
+        solved[number][name] = (float(ends[0].fun), float(-ends[1].fun))
+    return explained, solved
+
+
+def _simplest(
+    groups: Any, weights: Any, penalty: float, upper: Any, bounds: Any, equal: Mapping[str, Any]
+) -> tuple[set[int], float]:
+    """The algorithms (rows of `groups`) of the best solutions, all that are as good, and how many messages
+    these explain; an algorithm more must explain `penalty` messages more."""
+    import numpy as np
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
+    number, unknown = groups.shape
+    large = float(np.abs(bounds).max()) + 1
+    constraints = [
+        LinearConstraint(np.hstack([upper, np.zeros((len(upper), number))]), -np.inf, bounds),
+        LinearConstraint(np.hstack([groups, -large * np.eye(number)]), -np.inf, np.zeros(number)),
+    ]
+    if equal:
+        fixed = np.hstack([equal["A_eq"], np.zeros((len(equal["A_eq"]), number))])
+        constraints.append(LinearConstraint(fixed, equal["b_eq"], equal["b_eq"]))
+    costs = np.concatenate([-weights, np.full(number, penalty)])
+    whole = np.concatenate([np.zeros(unknown), np.ones(number)])
+    limits = Bounds(0, np.concatenate([np.full(unknown, np.inf), np.ones(number)]))
+    found: set[int] = set()
+    best, explained = np.inf, 0.0
+    for _ in range(_MOST_SOLUTIONS):
+        solution = milp(
+            costs, integrality=whole, bounds=limits, constraints=constraints, options={"mip_rel_gap": 0.0}
+        )
+        if not solution.success or solution.fun > best + _SLACK:
+            break
+        chosen = {place for place in range(number) if solution.x[unknown + place] > 0.5}
+        if not found:
+            best, explained = solution.fun, float(weights @ solution.x[:unknown])
+        found |= chosen
+        again = np.concatenate([np.zeros(unknown), [float(place in chosen) for place in range(number)]])
+        constraints.append(LinearConstraint(again, -np.inf, len(chosen) - 1))
+    return found, explained
 
 
 def _limits(

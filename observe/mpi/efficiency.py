@@ -1,8 +1,9 @@
 """POP's efficiencies and the load imbalance of a program, from how long each rank was inside MPI.
 
-Wang, "Performance engineering with eBPF" (2023), Eq. 3.7 to 3.16, which are those of the POP centre of
-excellence; Eberius, "Software-based performance counters" (2020), Eq. 4.1 to 4.5. Times are seconds between
-MPI_Init's end and MPI_Finalize's begin; efficiencies are shares of 1.
+Wang, "Performance Engineering on HPC Clusters" (JAIST 2023), Eq. 3.7 to 3.16, which are those of the POP
+centre of excellence; Eberius, "Providing Insight into the Performance of Distributed Applications Through
+Low-Level Metrics" (University of Tennessee 2020), Eq. 4.1 to 4.5. Times are seconds between MPI_Init's end
+and MPI_Finalize's begin; efficiencies are shares of 1.
 
 A rank computes while it is outside MPI. Of a rank with several threads that is known of the one that calls
 MPI; what all of them did is their CPU time less the time inside MPI, where the libraries wait by polling.

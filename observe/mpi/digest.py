@@ -39,6 +39,9 @@ _MOST_CALLS: Final = 5_000
 _MOST_MOMENTS: Final = 120
 _MOST_NAMES: Final = 128
 _MOST_NUMBERS: Final = 400_000
+#: ROUNDS of library/clocks.c, and the class of its messages' 8 bytes.
+_ROUNDS: Final = 40
+_CLASS: Final = 4
 
 
 def digest(profiles: Sequence[RankProfile], flows: Iterable[Flow] = ()) -> dict[str, Any] | None:
@@ -81,6 +84,31 @@ def flows_of(profiles: Iterable[RankProfile]) -> list[Flow]:
         for profile in profiles
         for peer in profile.peers
     ]
+
+
+def without_clocks(flows: Iterable[Flow], profiles: Sequence[RankProfile]) -> list[Flow]:
+    """Flows that MPI counted without those messages by which the profiling library compared clocks: in each
+    comparison `_ROUNDS` of 8 bytes there and back between rank 0 and the first rank of each other node."""
+    leaders: dict[str, RankProfile] = {}
+    for profile in sorted(profiles, key=lambda profile: profile.rank):
+        leaders.setdefault(profile.host, profile)
+    own = {
+        way: _ROUNDS * len(profile.offsets)
+        for profile in list(leaders.values())[1:]
+        for way in ((0, profile.rank), (profile.rank, 0))
+    }
+    found = []
+    for flow in flows:
+        number = min(own.get((flow.source, flow.target), 0), flow.messages) if flow.kind == "user" else 0
+        sizes = list(flow.by_size)
+        if number and len(sizes) > _CLASS:
+            sizes[_CLASS] = max(0, sizes[_CLASS] - number)
+        less = flow._replace(
+            bytes=max(0, flow.bytes - 8 * number), messages=flow.messages - number, by_size=tuple(sizes)
+        )
+        if less.messages or not number:
+            found.append(less)
+    return found
 
 
 def collectives_of(profiles: Iterable[RankProfile]) -> dict[str, CollectiveCalls]:

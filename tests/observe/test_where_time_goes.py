@@ -198,6 +198,12 @@ def test_of_several_messages_the_last_sender_is_awaited(run: Run) -> None:
     assert sum(truth.values()) > 0.1
 
 
+def test_the_messages_that_compare_clocks_are_not_the_program_s(run: Run) -> None:
+    """Open MPI counts what the profiling library sends as well."""
+    (counted,) = re.findall(r"MPI user: .* in (\d+) messages", run.printed)
+    assert int(counted) == sum(pair.messages for pair in run.profile.peers.rows)
+
+
 def test_the_ten_lines_say_it(run: Run) -> None:
     text = run.printed
     assert re.search(r"inside MPI: \d+% of the time of 3 ranks", text)

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from cron.step_detection import MIN_EFFECT, spreads
+from cron.step_detection import MIN_EFFECT, spread
 from npc.statistics.distributions import normal_score
+from npc.statistics.mixture import MIN_NOISE
 
 if TYPE_CHECKING:
     from npc.statistics.arrays import Floats
@@ -84,7 +85,8 @@ def level_score(nights: Floats, begin: int, today: float) -> float:
     effect, now = (level - float(means.mean()) for level in (float(after.mean()), today))
     if min(abs(effect), math.copysign(now, effect * now)) < MIN_EFFECT:
         return 0.0
-    _, worse, better, (dof,) = spreads(means[None])
+    same_way = math.copysign(1.0, -effect) * (means - means.mean())
+    (usual,), (dof,) = spread(same_way[None], MIN_NOISE)
     # Both the mean of the past and its spread are known no better than so many stretches tell them.
     known = math.sqrt(max(dof - 1, 0.0) / (dof + 1))
-    return float(normal_score(abs(effect) * known / float(worse[0] if effect < 0 else better[0]), dof))
+    return float(normal_score(abs(effect) * known / usual, dof))

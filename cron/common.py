@@ -15,7 +15,7 @@ import numpy as np
 
 from cron.changes import changed
 from cron.series import Panel, direction
-from cron.step_detection import MIN_EFFECT, Judged, LearnedNoise, StepDetection, first_low
+from cron.step_detection import MIN_EFFECT, Judged, StepDetection, first_low
 from cron.verdict import Common, SeriesVerdict, Verdict
 from npc.records.series import Series
 
@@ -41,10 +41,10 @@ class Together:
         self.judged: Judged | None = None
         self.from_usual = self.sigma = np.full(len(keys), np.nan)
 
-    def night(self, values: Floats, noise: LearnedNoise) -> None:
-        """S values of a night (log units, smaller is worse), and the noise that each is judged by."""
-        self.from_usual = np.where(self._judgeable, values - noise.location, np.nan)
-        self.sigma = noise.sigma
+    def night(self, values: Floats, judged: Judged) -> None:
+        """S values of a night (log units, smaller is worse), and the noise that each was judged by."""
+        self.from_usual = np.where(self._judgeable, values - judged.location, np.nan)
+        self.sigma = judged.sigma
         known = self.from_usual[~np.isnan(self.from_usual)]
         middle = np.array([np.median(known) if len(known) >= LEAST_SERIES else np.nan])
         self.values[self.seen] = middle[0]
@@ -59,7 +59,7 @@ class Together:
             return None
         effect, score, night = float(judged.effect[0]), float(judged.score[0]), -1
         if score >= self._threshold:
-            verdict, night = Verdict.DEGRADED, first_low(values - judged.noise.location[0], effect)
+            verdict, night = Verdict.DEGRADED, first_low(values - judged.location[0], effect)
         elif (change := changed(values)) and change.effect < 0:
             verdict, effect, score, night = Verdict.CHANGED, change.effect, change.score, change.night
         elif judged.tonight[0] >= self._watched and effect <= -MIN_EFFECT:

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from npc.machine.fabric import Topology
     from npc.statistics.arrays import Booleans, Floats, Integers
 
-#: Score from which on a single series is worse (or better) than it was: once in 40 years of quiet nights.
-THRESHOLD: Final = round(normal_quantile(1 / 40 / 365), 2)
+#: Score from which on a single series is worse (or better) than it was: once in 25 years of quiet nights.
+THRESHOLD: Final = round(normal_quantile(1 / 25 / 365), 2)
 #: Score of tonight's draws alone from which on a series is watched.
 WATCHED: Final = 3.0
 #: Expected share of false names among the series called DEGRADED in one night.
@@ -92,10 +92,10 @@ def go_through(panel: Panel, baselines: Mapping[Series, Baseline]) -> Iterator[P
         restarted = begins == t
         if restarted.any():
             steps.restart(restarted)
-        limit = steps.limits()
+        limit = steps.limit.copy()
         judged = steps.night(first[:, t], again[:, t])
         values[:, t] = np.where(np.isnan(first[:, t]), np.nan, judged.value)
-        together.night(values[:, t], judged.noise)
+        together.night(values[:, t], judged)
         yield Past(values[:, : t + 1], together, judged, limit, first[:, t] < limit)
 
 
@@ -285,7 +285,7 @@ def _only_sent(panel: Panel, s: int) -> bool:
 
 def _false_discovery(judged: Judged) -> Booleans:
     """Which series are called, by threshold and by Benjamini and Hochberg over all that could be judged."""
-    tested = ~np.isnan(judged.noise.location)
+    tested = ~np.isnan(judged.location)
     called = np.zeros(len(tested), dtype=bool)
     chances = [upper_tail(value) if value > 0 else 1.0 for value in judged.score[tested].tolist()]
     called[tested] = np.array(false_discovery(chances)) <= FALSE_DISCOVERY
@@ -366,7 +366,7 @@ def _changed(panel: Panel, s: int, found: SeriesVerdict, change: Change) -> Seri
 def _facts(panel: Panel, s: int, past: Past) -> SeriesVerdict:
     """What the numbers say, verdict PASS."""
     key, judged = panel.keys[s], past.judged
-    known, usual = not np.isnan(judged.noise.location[s]), judged.noise.location[s]
+    known, usual = not np.isnan(judged.location[s]), judged.location[s]
     score = float(max(judged.score[s], judged.tonight[s]))
     return SeriesVerdict(
         key=key,
@@ -374,7 +374,7 @@ def _facts(panel: Panel, s: int, past: Past) -> SeriesVerdict:
         value=_number(panel.value[s, -1]),
         again=_number(panel.again[s, -1]),
         reference=panel.from_logarithm(s, usual) if known else None,
-        noise=float(judged.noise.sigma[s]) if known else None,
+        noise=float(judged.sigma[s]) if known else None,
         nights=int(judged.known[s]),
         limit=panel.from_logarithm(s, past.limit[s]) if not np.isnan(past.limit[s]) else None,
         effect=panel.relative(s, usual, usual + judged.effect[s])
@@ -391,7 +391,7 @@ def _facts(panel: Panel, s: int, past: Past) -> SeriesVerdict:
 
 def _since(panel: Panel, s: int, past: Past) -> str:
     """The night that the present alarm begins with."""
-    usual, effect = past.judged.noise.location[s], past.judged.effect[s]
+    usual, effect = past.judged.location[s], past.judged.effect[s]
     return panel.runs[first_low(past.values[s] - usual, effect)]
 
 

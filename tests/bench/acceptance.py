@@ -91,7 +91,7 @@ def simulate(
     steps = StepDetection(shape[0], THRESHOLD)
     scores, values, hits = np.zeros(shape), np.zeros(shape), np.zeros(shape, dtype=bool)
     for t in range(shape[1]):
-        hits[:, t] = first[:, t] < steps.limits()
+        hits[:, t] = first[:, t] < steps.limit
         judged = steps.night(first[:, t], np.where(hits[:, t], second[:, t], np.nan))
         scores[:, t], values[:, t] = judged.score, judged.value
     return Simulated(scores, values, float(hits[:, KNOWN_NIGHTS:].mean()))

@@ -52,6 +52,7 @@ quick:
 # network tools measure over links of their own is not judged on a full one; what measures the machine runs alone.
 side_by_side := --dist loadgroup --no-loadscope-reorder --timeout=300
 test: check setup-mpi
+	@npc/fetch_mpi.sh openmpi
 	$(python) -m pytest -n 5 $(side_by_side) -m "slow and not links and not measures" --durations=15
 	$(python) -m pytest -n 3 $(side_by_side) -m links --durations=5
 	$(python) -m pytest -m measures --timeout=300 --durations=5

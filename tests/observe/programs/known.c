@@ -178,15 +178,15 @@ static void late(void)
 
 static MPI_Comm own[4];
 
-/* 500 messages of 8 bytes to the neighbour, and 20 sums, in each thread. */
+/* 100 messages of 8 bytes to the neighbour, and 10 sums, in each thread. */
 static void *thread(void *argument)
 {
     int number = *(int *)argument;
     long word = 0;
-    for (int i = 0; i < 500; i++)
+    for (int i = 0; i < 100; i++)
         MPI_Sendrecv_replace(&word, 1, MPI_LONG, rank ^ 1, 100 + number, rank ^ 1, 100 + number, MPI_COMM_WORLD,
                              MPI_STATUS_IGNORE);
-    for (int i = 0; i < 20; i++)
+    for (int i = 0; i < 10; i++)
         MPI_Allreduce(MPI_IN_PLACE, &word, 1, MPI_LONG, MPI_SUM, own[number]);
     return NULL;
 }

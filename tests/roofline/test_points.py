@@ -215,6 +215,22 @@ def test_flop_follow_from_rate_and_time_where_they_are_not_said() -> None:
     assert application.runs[0].flop == 100e9
 
 
+def test_a_point_tells_the_time_inside_mpi_where_it_was_counted() -> None:
+    """Of runs of 10 s the ranks were inside MPI for 2, 3 and 4 s: three tenths."""
+    found: list[Record] = []
+    for sample, seconds in enumerate((2.0, 3.0, 4.0)):
+        made = list(launch("app", 2, 1e9, 1e10, 1e6, 1e6, sample=sample))
+        seen = replace(made[-1], metric="time", unit="s", value=10.0, params={"program": "app"})
+        inside = {"program": "app", "layer": "mpi", "part": "inside MPI", "ranks": "4"}
+        found += [*made, seen, replace(seen, value=seconds, params=inside)]
+    (point,) = find_applications(found)
+    assert point.inside == pytest.approx(0.3)
+    words = verdict(point, Roofline(platform="fuchs"))
+    assert "Its ranks are inside MPI for 30 % of the run, waiting included." in words
+    (silent,) = find_applications(launch("app", 2, 1e9, 1e10))
+    assert silent.inside is None and "inside MPI" not in verdict(silent, Roofline(platform="fuchs"))
+
+
 def test_of_several_tests_in_one_run_hpl_is_the_point_and_the_note_says_so() -> None:
     several = [*launch("HPL", 2, 20e9, 200e9, 1e9, 1e9)]
     other = next(record for record in launch("HPL", 2, 99e9, 200e9) if record.metric == "flops")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import struct
-import tempfile
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -75,6 +74,8 @@ def _make() -> int:
     try:
         return os.memfd_create("npc-mpi")
     except (AttributeError, OSError):  # an older system
+        import tempfile
+
         descriptor, name = tempfile.mkstemp(prefix="npc-mpi-")
         Path(name).unlink()
         return descriptor

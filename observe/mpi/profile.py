@@ -52,8 +52,8 @@ class Communicator(NamedTuple):
 class Arrival(NamedTuple):
     """One collective call: the `sequence`-th one on its communicator, and when the rank came and went.
 
-    Of long runs every 2nd, 4th, … is kept, by its sequence number: the same ones in all ranks. root: its rank
-    in MPI_COMM_WORLD, None where the call has none or it is not known.
+    Of long runs a half, a quarter … is kept, by a hash of its sequence number: the same ones in all ranks.
+    root: its rank in MPI_COMM_WORLD, None where the call has none or it is not known.
     """
 
     communicator: str

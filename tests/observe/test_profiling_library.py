@@ -317,6 +317,25 @@ def test_64_ranks_on_two_cores(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_of_a_long_run_all_ranks_keep_the_same_stamps(tmp_path: Path) -> None:
+    mpi, times = MPIS["openmpi"], 30000
+    program = compiled(mpi, "many", tmp_path)
+    first, second = run(mpi, 2, tmp_path / "ranks", program, str(times)).profiles
+    for profile in (first, second):
+        assert {each.call: each.calls for each in profile.calls} == {
+            "MPI_Allreduce": times, "MPI_Sendrecv_replace": times,
+        }  # fmt: skip
+    kept = {each.sequence for each in first.arrivals}
+    assert kept == {each.sequence for each in second.arrivals}
+    assert {each.sequence for each in first.sent} == {each.sequence for each in second.received}
+    # a quarter of them, from the whole run, odd and even ones
+    for found in (kept, {each.sequence for each in first.sent}):
+        assert len(found) == pytest.approx(times / 4, rel=0.05)
+        assert sum(found) / len(found) == pytest.approx(times / 2, rel=0.05)
+        assert sum(each % 2 for each in found) / len(found) == pytest.approx(0.5, rel=0.05)
+
+
+@pytest.mark.slow
 def test_a_program_of_another_mpi_runs_unprofiled(tmp_path: Path) -> None:
     """A script tells nothing of the MPI of what it starts: the launcher's is taken, and the library steps
     aside when it sees another one. Pointers of Open MPI's handles go through a library for MPICH's ints."""

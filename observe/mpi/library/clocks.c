@@ -21,10 +21,10 @@ static npc_offset *entries;
 static bool one_node(void)
 {
     static const char *const local[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "PMI_LOCAL_SIZE",
-                                        "MV2_COMM_WORLD_LOCAL_SIZE", "SLURM_NNODES"};
+                                        "MV2_COMM_WORLD_LOCAL_SIZE"};
     if (npc_ranks == 1)
         return true;
-    for (size_t place = 0; place + 1 < sizeof local / sizeof *local; place++) {
+    for (size_t place = 0; place < sizeof local / sizeof *local; place++) {
         const char *value = getenv(local[place]);
         if (value != NULL)
             return atoi(value) == npc_ranks;

@@ -50,14 +50,13 @@ def changed(values: Floats) -> Change | None:
     nights, end = values[measured], len(measured)
     if end < 2 * MIN_NIGHTS:
         return None
-    today = float(np.median(nights[-MIN_NIGHTS:]))
+    today = float(np.sort(nights[-MIN_NIGHTS:])[MIN_NIGHTS // 2])  # the median
     usual = np.cumsum(nights)[MIN_NIGHTS - 1 : -MIN_NIGHTS] / np.arange(MIN_NIGHTS, end - MIN_NIGHTS + 1)
     if np.abs(today - usual).max() < MIN_EFFECT:
         return None
     # Of every three nights the middle one: no single outlier is left, and a step stays where it is.
-    smooth = np.sort(np.lib.stride_tricks.sliding_window_view(np.pad(nights, 1, mode="edge"), 3), axis=1)[
-        :, 1
-    ]
+    smooth = nights.copy()
+    smooth[1:-1] = np.sort((nights[:-2], nights[1:-1], nights[2:]), axis=0)[1]
     while end >= 2 * MIN_NIGHTS:
         end = split(smooth[:end])
         score = level_score(nights, end, today)

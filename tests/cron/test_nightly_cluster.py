@@ -243,10 +243,10 @@ def test_a_night_makes_the_figures_and_tables_of_the_paper(site: Site) -> None:
     planes_alone = 34 * 62 * 62 * 126 / 2 / (2 * 4 * 64 * 128)
     assert marks[1]["intensity"] is None
     assert planes_alone / 1.35 < marks[2]["intensity"]["median"] < planes_alone
-    # the link carries both directions at a time, so half of the bytes are in its way
+    # the link carries both directions at a time, so half of the bytes are in its way; messages are of 32 KiB
     fastest = max(rate for rates in points.values() for rate in rates.values())
-    bound = 2 * fastest * marks[2]["intensity"]["median"]
-    assert marks[2]["bounds"][0]["flops"] == pytest.approx(bound, rel=0.02)
+    bound = marks[2]["bounds"][0]["flops"] / (2 * marks[2]["intensity"]["median"])
+    assert 0.8 * points["osu_bw · openmpi"][32768] < bound < 1.001 * fastest
 
     write_earlier(site)
     words = ["history", "--platform", platform, "--history", site.folder / "history", "--json"]

@@ -56,8 +56,8 @@ def run(command: Sequence[str], place: int, stem: Path, mpi: bool, watch: Sequen
     watched = [*command[:place], *around, *command[place:]]
     if mpi and _is_monitoring_harmful(command[place]):
         click.echo(
-            "npc observe: Open MPI's monitoring stays off: in collective calls of neighbours in a graph "
-            "(MPI_Dist_graph_create, MPI_Graph_create) it crashes programs",
+            "npc observe: Open MPI's monitoring stays off: it crashes programs that start others "
+            "(MPI_Comm_spawn) or have collective calls of neighbours in a graph (MPI_Dist_graph_create)",
             err=True,
         )
         mpi = False
@@ -112,8 +112,9 @@ def _monitoring(ranks: Path) -> dict[str, str]:
 
 
 def _is_monitoring_harmful(program: str) -> bool:
-    """Whether it is a program of Open MPI that makes graphs of processes: the monitoring component takes any
-    topology for a Cartesian one (4.1.4, 5.0.11: mca_coll_monitoring_neighbor_alltoall and others).
+    """Whether it is a program of Open MPI that makes graphs of processes, or starts some: the monitoring
+    component takes any topology for a Cartesian one (4.1.4, 5.0.11: mca_coll_monitoring_neighbor_alltoall and
+    others), and fails when it lets go of a communicator to other programs (4.1.4, MPI_Comm_disconnect).
     """
     try:
         with Path(shutil.which(program) or program).open("rb") as stream:
@@ -121,8 +122,8 @@ def _is_monitoring_harmful(program: str) -> bool:
     except (OSError, ValueError):  # not there, not readable, empty
         return False
     with content:
-        graphs = re.search(rb"(?i)mpi_(dist_)?graph_create", content)
-        return bool(graphs and re.search(rb"ompi_mpi_|libmpi_(mpifh|usempi)", content))
+        calls = re.search(rb"(?i)mpi_((dist_)?graph_create|comm_spawn)", content)
+        return bool(calls and re.search(rb"ompi_mpi_|libmpi_(mpifh|usempi)", content))
 
 
 def _copy(source: IO[bytes], terminal: IO[bytes], path: Path) -> None:

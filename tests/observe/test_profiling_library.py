@@ -336,6 +336,19 @@ def test_of_a_long_run_all_ranks_keep_the_same_stamps(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_program_that_starts_others_is_not_harmed(tmp_path: Path) -> None:
+    program = compiled(MPIS["openmpi"], "spawn", tmp_path)
+    launch = [MPIS["openmpi"].launcher, "-n", "2", program]
+    ended = subprocess.run(
+        [Path(sys.executable).with_name("npc"), "observe", "--output", tmp_path / "observed", "--", *launch],
+        env={**os.environ, **MPI_ENVIRONMENT}, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stdout) == (0, "4 together\n"), ended.stderr
+    assert "monitoring stays off" in ended.stderr
+    assert "note: rank 0: messages to processes outside MPI_COMM_WORLD are in no matrix" in ended.stderr
+
+
+@pytest.mark.slow
 def test_a_program_of_another_mpi_runs_unprofiled(tmp_path: Path) -> None:
     """A script tells nothing of the MPI of what it starts: the launcher's is taken, and the library steps
     aside when it sees another one. Pointers of Open MPI's handles go through a library for MPICH's ints."""

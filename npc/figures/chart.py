@@ -362,8 +362,9 @@ class Grid:
     blamed: frozenset[str] = frozenset()
     #: Whether places without a cell are something that was not measured.
     filled: bool = False
-    #: The longest side of a cell in pixels.
+    #: The longest side of a cell in pixels, and its width where it is no square.
     side: float = 26.0
+    wide: float = 0.0
     groups: tuple[tuple[str, int], ...] = ()
     #: The colours of the cells' amounts.
     scale: Scale = NO_SCALE

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 #: Rows of a picture at most; of one whose columns are few, so that a single slow node still has its own.
 MOST_ROWS: Final = 64
 MOST_NARROW: Final = 256
-#: Rows up to so many → the side of their cells in pixels.
-_SIDES: Final = {24: 26.0, 64: 14.0, 256: 6.0}
+#: Rows up to so many → their height in pixels; the width of a column of calls.
+_HEIGHTS: Final = {24: 26.0, 64: 14.0, MOST_NARROW: 6.0}
+_WIDE: Final = 26.0
 #: Columns of calls, and of moments, at most.
 _MOST_CALLS: Final = 16
 _MOST_MOMENTS: Final = 40
@@ -94,7 +95,8 @@ def calls_grid(profile: Profile, rows: Sequence[Row], ident: str, title: str) ->
         columns=tuple(name.removeprefix("MPI_") for name in names),
         cells=tuple(cells),
         groups=_groups(rows),
-        side=next((side for most, side in _SIDES.items() if len(rows) <= most), 6.0),
+        side=next(height for most, height in _HEIGHTS.items() if len(rows) <= most),
+        wide=_WIDE,
         scale=linear_scale(amounts, "s"),
     )
 

@@ -210,17 +210,22 @@ class _Places:
         self.left = 30 + outer + named
         self.top = 30 + 6.6 * _longest(grid.columns)
         self.line = self.left - named - 14
-        self.side = min(grid.side, (WIDTH - self.left - 10) / max(len(grid.columns), 1))
-        self.columns = [self.left + self.side * column for column in range(len(grid.columns))]
+        room = (WIDTH - self.left - 10) / max(len(grid.columns), 1)
+        self.wide = min(grid.wide or grid.side, room)
+        self.side = grid.side if grid.wide else self.wide
+        self.columns = [self.left + self.wide * column for column in range(len(grid.columns))]
         groups = [number for number, (_, rows) in enumerate(grid.groups) for _ in range(rows)]
         groups = groups or [0] * len(grid.rows)
         self.rows = [self.top + self.side * row + _APART * group for row, group in enumerate(groups)]
-        self.width = max(self.left + self.side * len(grid.columns) + 10, 320)
+        self.width = max(self.left + self.wide * len(grid.columns) + 10, 320)
         self.height = (self.rows[-1] + self.side if self.rows else self.top) + 12
 
-    def names(self, names: Sequence[str], starts: Sequence[float]) -> Iterator[tuple[str, float]]:
-        """As many names as find room, and all that are blamed, with the edge of their row or column."""
-        every = max(1, math.ceil(11 / self.side))
+    def names(
+        self, names: Sequence[str], starts: Sequence[float], size: float
+    ) -> Iterator[tuple[str, float]]:
+        """As many names as find room, and all that are blamed, with the edge of their row or column, which
+        is of that size."""
+        every = max(1, math.ceil(11 / size))
         for number, (name, start) in enumerate(zip(names, starts, strict=True)):
             if number % every == 0 or name in self._grid.blamed:
                 yield name, start

@@ -109,7 +109,7 @@ class Measured(NamedTuple):
 
     statuses: those that are not ``ok``, each once. hosts: whom it was measured on, in the order of their
     appearance. disturbed: the share of the CPUs that others took beside all that counts. disturbed_on: on
-    which groups of hosts they did so, each once.
+    which groups of hosts they did so, each once; or took so much that nothing is valid there.
     """
 
     statuses: tuple[str, ...] = ()
@@ -181,8 +181,10 @@ class Panel:
 
         None where they did so everywhere the night before, too: then that is how this machine is.
         """
-        *before, last = np.flatnonzero(~np.isnan(self.value[s])).tolist() or [-1]
-        if last != len(self.runs) - 1 or (before and self.at(s, before[-1]).disturbed):
+        before = np.flatnonzero(~np.isnan(self.value[s, :-1])).tolist()
+        lately = self.at(s, len(self.runs) - 2)
+        invalid = bool(lately.disturbed_on) and np.isnan(self.value[s, -2])
+        if invalid or (before and self.at(s, before[-1]).disturbed):
             return ()
         return self.at(s).disturbed_on
 
@@ -322,7 +324,10 @@ def panel(points: Iterable[Point], night: tuple[str, str] | None = None) -> Pane
                 statuses=tuple(dict.fromkeys(point.status for point in found if point.status != OK)),
                 hosts=tuple(dict.fromkeys(host for point in found for host in point.hosts)),
                 disturbed=_share(counts),
-                disturbed_on=tuple({place.hosts: None for place, _, disturbed in here if disturbed}),
+                disturbed_on=(
+                    *{place.hosts: None for place, _, disturbed in here if disturbed},
+                    *sorted(_invalid_by_others(found) - {tuple(sorted(place.hosts)) for place, *_ in here}),
+                ),
             )
     attempts: dict[str, list[Attempt]] = {}
     for (run, benchmark, hosts, _), well in worked.items():
@@ -373,19 +378,30 @@ def counted(points: Sequence[Point]) -> Sequence[Point]:
 
     Where that is of the second measurement only, it stands for the first one.
     """
-    if not any(point.disturbed for point in points):
+    invalid = _invalid_by_others(points)
+    if not invalid and not any(point.disturbed for point in points):
         return points
     places: dict[tuple[str, ...], list[Point]] = {}
     for point in points:
         if point.status == OK and point.value is not None:
             places.setdefault(point.hosts, []).append(point)
     found = []
-    for usable in places.values():
+    for hosts, usable in places.items():
         clean = [point for point in usable if not point.disturbed] or usable
-        if all(point.remeasured for point in clean) and not all(point.remeasured for point in usable):
+        first = tuple(sorted(hosts)) in invalid or not all(point.remeasured for point in usable)
+        if first and all(point.remeasured for point in clean):
             clean = [point._replace(remeasured=False) for point in clean]
         found += clean
     return found
+
+
+def _invalid_by_others(points: Iterable[Point]) -> set[tuple[str, ...]]:
+    """On which hosts, sorted, the first measurement is invalid because others took too much of the CPUs."""
+    return {
+        tuple(sorted(point.hosts))
+        for point in points
+        if point.hosts and not point.remeasured and point.status.startswith("invalid: others used")
+    }
 
 
 def _values(points: Iterable[Point]) -> list[float]:

@@ -142,6 +142,21 @@ def test_numbers_that_others_disturbed_twice_call_nothing_degraded() -> None:
         assert night.common.disturbed == 60 * len(disturbed)
 
 
+def test_what_is_invalid_because_of_others_is_measured_again_too() -> None:
+    said = "invalid: others used 2.0 of the 2 CPUs during the launch"
+    bad = points([None], status=said)[0]._replace(run="night030", time="2026-01-01T00:00:30+00:00")
+    once = [*points(quiet(30)), bad]
+    assert (of(once).verdict, of(once).disturbed_on) == (Verdict.INVALID, (PAIR,))
+    found = of([*once, again(30, 1.001)])
+    assert (found.verdict, found.value, found.disturbed_on) == (Verdict.PASS, pytest.approx(1.001e9), ())
+    twice = of([*once, bad._replace(remeasured=True)])
+    assert twice.verdict is Verdict.INVALID
+    lied = of([*once[:-1], bad._replace(status="invalid: faster than the link"), again(30, 1.001)])
+    assert lied.verdict is Verdict.INVALID, "another lie is one, however often it is measured"
+    lasting = [*once, bad._replace(run="night031", time="2026-01-01T00:00:31+00:00")]
+    assert not of(lasting).disturbed_on, "what is so every night is how the machine is"
+
+
 def test_on_each_node_what_nobody_disturbed_counts() -> None:
     """One of three nodes was disturbed, and its second measurement was not."""
     key = KEY._replace(benchmark="stream", case="triad", nodes=1)

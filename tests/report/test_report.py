@@ -360,7 +360,7 @@ def test_nights_show_the_verdict_the_usual_value_and_where_the_new_level_began(p
     history = page.inside["history"]
     assert "another level since 20261001T023000Z, worse" in history
     assert "The rule of the verdicts" in history
-    assert "usual value: 1 GB/s" in history
+    assert "usual value: 999.4 MB/s" in history
     assert "nights without a usable number" in history and "connection refused" in history
     assert "the matrix of pairs was not measured" in page.inside["summary"]
 

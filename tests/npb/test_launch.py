@@ -65,10 +65,12 @@ def test_a_sweep_makes_records_in_si_units_with_their_raw_files(
         spinning.wait()
     assert ended.returncode == 0, ended.stderr
     launches = read_launches(out)
+    names: set[str] = set()
     for launch in launches.launches:
         assert launch.load and launch.load["cores"] > 0.1, "client and server"
-        names = {entry["name"] for entry in launch.load["others"]}
-        assert any(name.startswith("python") for name in names) and "qperf" not in names
+        names |= {entry["name"] for entry in launch.load["others"]}
+    # of each launch the busiest are told: on a full machine there may be busier ones in some
+    assert any(name.startswith("python") for name in names) and "qperf" not in names
     assert (launches.tool, launches.planned, len(launches.launches)) == ("qperf", 4, 4)
     assert [launch.sample for launch in launches.launches] == [0, 0, 1, 1]
     assert [launch.params["msg_size"] for launch in launches.launches] == ["1024", "16384"] * 2

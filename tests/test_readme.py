@@ -176,7 +176,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 def test_the_pairs_of_the_readme_really_run() -> None:
     """The first line as it stands, in a bare shell; the others with two sizes of a second each, and the
     cluster of three processes on this host."""
-    first, others = [text for _, text in blocks(ROOT / "README.md") if "mpirun" in text]
+    first, others = [text for _, text in blocks(ROOT / "README.md") if text.startswith("mpirun")]
     bare = ("env", "--ignore-environment", f"PATH={os.defpath}", "bash", "--norc", "-c")
     ended = finish(*bare, f"cd {shlex.quote(str(ROOT))}; {first}")
     assert ended.returncode == 0, ended.stderr

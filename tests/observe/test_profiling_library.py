@@ -250,7 +250,7 @@ def test_times_are_those_of_the_program_s_own_clock(known: Known) -> None:
         began, ended = noted["whole"]
         assert profile.began <= began
         assert profile.ended >= ended
-        assert profile.paused == pytest.approx(0.1 if profile.rank == 2 else 0.0, abs=0.05)
+        assert (0.1 <= profile.paused < 1) if profile.rank == 2 else (profile.paused < 0.05)
         assert profile.regions is not None
         assert sum(profile.regions.values()) == pytest.approx(profile.seconds)
     if known.level == "single":  # a rank may lose its CPU between the two clocks, hardly three of four
@@ -264,7 +264,7 @@ def test_times_are_those_of_the_program_s_own_clock(known: Known) -> None:
     (received,) = [each for each in receiver.received if each.tag == 9]
     assert within(received.entered, received.left, known.moments(3)["receive"])
     waiting = sent.entered - received.entered  # a late sender
-    assert waiting == pytest.approx(known.moments(0)["send"][0] - known.moments(3)["receive"][0], rel=0.02)
+    assert waiting == pytest.approx(known.moments(0)["send"][0] - known.moments(3)["receive"][0], rel=0.1)
 
 
 def within(entered: float, left: float, moments: tuple[float, float]) -> bool:

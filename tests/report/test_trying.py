@@ -244,6 +244,7 @@ def command(program: Path) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.measures
 def test_an_eager_limit_that_makes_a_difference_and_one_that_makes_none(
     program: Path, tmp_path: Path
 ) -> None:

@@ -195,6 +195,21 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
         Test("peakflops*"),
         Test("*", "bandwidth", "memory", quantity="memory level"),
     )),
+    Benchmark("blas", (
+        # two libraries, with one thread and with all; a launch does 3 GFLOP a thread, and more with its root
+        Step(name="blas", tags=("compute",), commands=("cc",), jobs=1, launches=4, seconds=0.5, nodes=(1,),
+             measures="matrix products by every BLAS", sizes=(("blas_sizes", "256, 768 × √threads"),)),
+    ), (
+        Test("dgemm", "flops", "compute", quantity="dgemm"),
+        Test("zgemm", "flops", "compute", quantity="zgemm"),
+    )),
+    Benchmark("fft", (
+        Step(name="fft", tags=("compute",), commands=("cc",), jobs=1, launches=2, seconds=0.7, nodes=(1,),
+             measures="complex transforms by FFTW", sizes=(("fft_sizes", "1d:4096,3d:64,3d:64:in"),)),
+    ), (
+        Test("fft_1d", "flops", "compute", quantity="FFT in one dimension"),
+        Test("fft_3d", "flops", "compute", quantity="FFT in three dimensions"),
+    )),
     Benchmark("hpcc", (
         # its N grows with the caches of all nodes, its work with N³
         Step(name="hpcc", tags=("apps",), commands=("hpcc", "mpirun"), jobs=1, launches=1, seconds=60.0,

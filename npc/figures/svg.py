@@ -22,6 +22,7 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from npc.figures.chart import DEPTHS, Chart, Grid, Mark, Place, Trace
+from npc.figures.flame import FlameGraph
 
 #: Marks about (0, 0), in the order of `npc.figures.chart.Trace`.
 SHAPES: Final = (
@@ -60,7 +61,7 @@ def _macros() -> Any:
         trim_blocks=True,
     )
     environment.filters |= {"px": "{:.1f}".format, "g": "{:g}".format, "short": _short}
-    environment.globals |= {"shapes": SHAPES, "dot": DOT, "shade": shade, "depth": depth}
+    environment.globals |= {"shapes": SHAPES, "dot": DOT, "shade": shade, "depth": depth, "row": _ROW}
     return environment.get_template("figures.svg").module
 
 
@@ -161,6 +162,21 @@ def _span(values: Iterable[float]) -> tuple[float, float]:
     known = list(values)
     low, high = min(known), max(known)
     return (low, high) if high > low else (low - 1, high + 1)
+
+
+# --- flame graphs ----------------------------------------------------------------------------------------
+
+#: The height of a row of bars in pixels; bars have room for letters from this share of the width on.
+_ROW: Final = 19
+_LETTERS: Final = 0.03
+
+
+def draw_flame(flame: FlameGraph) -> Markup:
+    """The flame graph with the field to search it, which works by the page's script alone.
+
+    Bars are as wide as the page, so they are in percent of it, each a picture of its own that clips its name.
+    """
+    return Markup(_macros().flame(flame, _LETTERS))
 
 
 # --- grids -----------------------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ def _holds(condition: str, tags: Sequence[str]) -> bool:
 
 def default_of(platform: Path, name: str) -> str:
     """What a platform takes for a setting that nobody gives; empty where it has none."""
-    for file in _platform_files(platform / "platform.xml"):
+    for file in platform_files(platform / "platform.xml"):
         text = file.read_text(encoding="utf-8")
         if found := re.search(rf"\$\{{NPC_{name.upper()}:-([^}}]*)\}}", text):
             return found[1]
@@ -97,12 +97,12 @@ def whole_numbers(home: Path, platform: Path | None = None, file: Path | None = 
 def _files_with_settings(home: Path, platform: Path | None, file: Path | None) -> list[Path]:
     files = sorted({*(home / "benchmarks").rglob("*.xml"), *([file] if file else [])})
     if platform:
-        files += _platform_files(platform / "platform.xml")
+        files += platform_files(platform / "platform.xml")
     return files
 
 
-def _platform_files(path: Path) -> list[Path]:
-    """A platform's file and the files below it, each once; JUBE looks for them from the platform's folder."""
+def platform_files(path: Path) -> list[Path]:
+    """A platform's file and those over which it is written, each once; JUBE finds them from its folder."""
     files = [path]
     for file in files:
         for name in re.findall(r'init_with="([^":]+)', file.read_text(encoding="utf-8")):

@@ -105,6 +105,15 @@ def plan(cases: Sequence[Case], seed: int | None) -> list[tuple[Case, int]]:
     return launches
 
 
+def turns(runs: int, lot: random.Random) -> list[tuple[bool, int]]:
+    """(whether changed, sample) of every launch: blocks of ABBA or BAAB, what is left as AB or BA."""
+    order: list[bool] = []
+    for begun in range(0, runs, 2):
+        first = lot.random() < 0.5
+        order += [first, not first] if begun + 1 == runs else [first, not first, not first, first]
+    return [(side, order[:place].count(side)) for place, side in enumerate(order)]
+
+
 def job_hosts() -> tuple[str, ...]:
     """The hosts of this job: Slurm's list where there is one, of all its components, else this host."""
     size = os.environ.get("SLURM_HET_SIZE", "")  # sbatch(1), output environment variables

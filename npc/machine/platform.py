@@ -33,7 +33,6 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 
-from npc import toml
 from npc.files import InvalidFile
 
 T = TypeVar("T", bound="_Table")
@@ -178,7 +177,7 @@ def read_platform(path: Path) -> Platform:
     Raises OSError, and `InvalidPlatform` naming file and key for anything that cannot be meant.
     """
     try:
-        table = toml.loads(path.read_text(encoding="utf-8"))
+        table = msgspec.toml.decode(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise InvalidPlatform(f"{path}: not TOML: {error}") from None
     try:

@@ -353,6 +353,75 @@ def forbidden_counters(environment: Environment, trial: Trial) -> Iterator[str]:
 
 @check(
     "note",
+    "npc observe --hotspots records by it where the ranks compute",
+    "on every node: apt-get install linux-perf (Ubuntu: linux-tools-$(uname -r); elsewhere the package perf)",
+    name="perf",
+)
+def no_perf(environment: Environment, trial: Trial) -> Iterator[str]:
+    """No perf, or a script in its place that finds none for this kernel."""
+    found = environment["tools"].get("perf")
+    if found is None:
+        yield "there is no perf"
+    elif not found["version"]:
+        from npc.machine.perf import find_perf
+
+        other = find_perf()
+        if other.problem:
+            yield other.problem
+
+
+@check(
+    "note",
+    "npc observe --hotspots sees the program by it, and the system in its stacks",
+    "as root, on every node: sysctl kernel.perf_event_paranoid=1 (2: the program alone)",
+    name="perf",
+)
+def perf_sees_part(environment: Environment, trial: Trial) -> Iterator[str]:
+    """perf that shows less than all to this user."""
+    from npc.machine.perf import is_privileged, sight_at
+
+    paranoid = environment["kernel"]["perf_event_paranoid"]
+    seen = sight_at(paranoid, is_privileged())
+    if environment["tools"].get("perf") and seen.line:
+        what = "this user's programs, not the system" if seen.own else "nothing to this user"
+        yield f"perf shows {what} (perf_event_paranoid {paranoid})"
+
+
+@check(
+    "note",
+    "npc observe --probe counts by it what functions, system calls and the kernel do",
+    "the line that it names, on every node",
+    name="probes",
+)
+def no_probes(environment: Environment, trial: Trial) -> Iterator[str]:
+    """No bpftrace, or not the right to attach anything."""
+    from npc.machine.bpftrace import refusal
+
+    if reason := refusal(types=True):
+        yield f"no probes: {reason}"
+
+
+@check(
+    "note",
+    "npc observe --hotspots says by it how fast the hottest loops can be",
+    "where npc observe runs: apt-get install llvm-19 binutils (elsewhere LLVM 19 or later)",
+    name="llvm-mca",
+)
+def no_loop_model(environment: Environment, trial: Trial) -> Iterator[str]:
+    """No llvm-mca with a model of this processor."""
+    from npc.machine.llvm import NoModel, model_of
+    from npc.machine.processor import named
+
+    try:
+        model_of(named())
+    except NoModel as reason:
+        yield str(reason)
+    if environment["tools"].get("objdump") is None:
+        yield "there is no objdump"
+
+
+@check(
+    "note",
     "its host's other guests take cores and caches unseen; numbers vary by the hour",
     "believe medians with their intervals only, and repeat at another time",
 )

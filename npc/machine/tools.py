@@ -80,12 +80,18 @@ def _read_tools() -> tuple[Tool, ...]:
 
 TOOLS: Final[tuple[Tool, ...]] = _read_tools()
 
+#: Of what the main job runs unchanged without: what the set-up installs.
+_SET_UP: Final = ("make", "ip", "perf", "bpftrace", "llvm-mca", "objdump")
 #: Packages that no command of `TOOLS` stands for, with the file that shows that they are there.
 OTHER_DEBIAN_PACKAGES: Final[Mapping[str, str]] = {
     "libc6-dev": "/usr/include/stdio.h",
     "ibverbs-providers": "/etc/libibverbs.d/mlx5.driver",  # the drivers: without them perftest sees no device
+    "llvm-19": "/usr/bin/llvm-mca-19",  # Debian 12's llvm knows no processor since 2021
     # HPL and DGEMM of hpcc run at a tenth of the machine's speed with the reference BLAS it depends on.
     "libopenblas0-pthread": "/usr/share/doc/libopenblas0-pthread/copyright",
+    # The benchmarks blas and fft hold these against each other.
+    "libblis4-pthread": "/usr/share/doc/libblis4-pthread/copyright",
+    "libfftw3-double3": "/usr/share/doc/libfftw3-double3/copyright",
 }
 
 
@@ -277,7 +283,7 @@ def ways_to_get(tool: Tool, site: Site) -> list[str]:
 def main() -> None:
     """What the set-up script reads: a line ``COMMAND-OR-FILE PACKAGE`` for each Debian package."""
     for tool in TOOLS:
-        if tool.debian and (tool.need is not Need.OPTIONAL or tool.command in ("make", "ip")):
+        if tool.debian and (tool.need is not Need.OPTIONAL or tool.command in _SET_UP):
             print(tool.command, tool.debian)
     for package, file in OTHER_DEBIAN_PACKAGES.items():
         print(file, package)

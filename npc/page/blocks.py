@@ -9,7 +9,8 @@ from typing import ClassVar, Final, Literal, NamedTuple
 from markupsafe import Markup
 
 from npc.figures.chart import Chart, Grid
-from npc.figures.svg import Legend, depth_words, draw, draw_grid, legend, shade_words
+from npc.figures.flame import FlameGraph
+from npc.figures.svg import Legend, depth_words, draw, draw_flame, draw_grid, legend, shade_words
 from npc.records.record import Record
 from npc.records.series import share_taken
 from npc.records.units import format_quantity
@@ -167,16 +168,21 @@ def grid_figure(grid: Grid, shows: str, reading: str, *tables: Table) -> Figure:
     )
 
 
-def counts_figure(grid: Grid, shows: str, reading: str, scale: str, *tables: Table) -> Figure:
-    """The figure of a grid of counts, with its colours. scale: what is counted."""
-    shades = tuple(depth_words(grid.most or 0))
-    return Figure(grid.ident, grid.title, shows, reading, draw_grid(grid), (), shades, scale, tables)
-
-
 def amounts_figure(grid: Grid, shows: str, reading: str, scale: str, *tables: Table) -> Figure:
-    """The figure of a grid of amounts, with its colours. scale: what they are."""
-    shades = tuple(grid.scale.words())
+    """The figure of a grid of counts or amounts, with its colours. scale: of what."""
+    shades = tuple(grid.scale.words() if grid.most is None else depth_words(grid.most))
     return Figure(grid.ident, grid.title, shows, reading, draw_grid(grid), (), shades, scale, tables)
+
+
+def flame_figure(flame: FlameGraph, shows: str, reading: str, *tables: Table) -> Figure:
+    """The figure of a flame graph, with its colours."""
+    shades = tuple(flame.kinds)
+    return Figure(flame.ident, flame.title, shows, reading, draw_flame(flame), (), shades, "code of", tables)
+
+
+def percent(share: float) -> Cell:
+    """A share as a percentage."""
+    return Cell(f"{100 * share:.3g} %", sort=float(share), kind="number")
 
 
 def quantity(value: float, unit: str, records: Sequence[str] = ()) -> Cell:

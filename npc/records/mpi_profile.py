@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
-import msgspec
+from npc.records.observed import part_of, read_part
 
-#: Schemas of an observation; the first one had no profile.
-SCHEMAS: Final = (1, 2)
+#: The key of an observation.
+PROFILE: Final = "profile"
 #: Collective calls by the name of their operation (`npc.catalogue.row.Test.operation`).
 _OPERATIONS: Final = (
     "barrier", "bcast", "gather", "gatherv", "scatter", "scatterv", "allgather", "allgatherv", "alltoall",
@@ -37,7 +37,7 @@ class Made(NamedTuple):
     bytes: int
 
 
-class Calls(NamedTuple):
+class CallTotals(NamedTuple):
     """Calls of all ranks: in a region (empty outside of all), by communicators of so many members (0: none),
     of a class of sizes (k: 2^(k−1) … 2^k − 1 bytes, 0: none)."""
 
@@ -204,7 +204,7 @@ class Waits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Variable:
+class VariableTotals:
     """A counter of the MPI library (MPI_T) at the end of all ranks; rank: whose is the most; peak: the
     largest value that any snapshot of any rank saw."""
 
@@ -294,12 +294,12 @@ class Profile:
     profiles: int
     finalized: int
     ranks: tuple[Rank, ...] = ()
-    calls: tuple[Calls, ...] = ()
+    calls: tuple[CallTotals, ...] = ()
     peers: Peers = field(default_factory=lambda: Peers(of="ranks"))
     efficiency: Efficiency | None = None
     regions: Mapping[str, Efficiency] = field(default_factory=dict)
     waits: Waits | None = None
-    variables: tuple[Variable, ...] = ()
+    variables: tuple[VariableTotals, ...] = ()
     snapshots: Snapshots | None = None
     unexpected: Unexpected | None = None
     algorithms: Algorithms | None = None
@@ -324,27 +324,12 @@ class Profile:
 
 def profile_of(document: Mapping[str, Any]) -> Profile | None:
     """The profile of an observation; None where it has none. Raises ValueError for one that is not whole."""
-    found = document.get("profile")
-    if not found:
-        return None
-    try:
-        return msgspec.convert(found, Profile, str_keys=True)
-    except msgspec.ValidationError as error:
-        raise ValueError(f"profile: {error}") from None
+    return part_of(document, PROFILE, Profile)
 
 
 def read_profile(path: Path) -> Profile | None:
     """The profile in an ``*.observed.json``; None where there is none. Raises OSError, ValueError."""
-    try:
-        document = msgspec.json.decode(path.read_bytes())
-    except msgspec.DecodeError as error:
-        raise ValueError(f"{path}: {error}") from None
-    if not isinstance(document, dict):
-        raise ValueError(f"{path}: no observation")
-    try:
-        return profile_of(document)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+    return read_part(path, PROFILE, Profile)
 
 
 def operation(call: str) -> str:

@@ -17,6 +17,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple
 
+from npc.records.node_probes import OVERHEAD
 from npc.records.record import Record
 from npc.records.units import parse_size
 
@@ -26,6 +27,9 @@ Role = Literal["setting", "qualifier", "circumstance"]
 INTERFACE: Final = "interface"
 #: The CPUs that a launcher has bound the ranks of a node to (`parsers.observed.rank_cpus`).
 RANK_CPUS: Final = "rank_cpus"
+#: What watching a program took of its run time, as measured; `OVERHEAD`: as estimated
+#: (`parsers.observed.watching`).
+OVERHEAD_MEASURED: Final = "overhead_measured"
 #: The part of what a client counts as sent that npb saw arrive at the server's host.
 RECEIVED: Final = "received"
 #: Marks what a night's automatic second measurement gave (`npc.records.history`).
@@ -34,6 +38,10 @@ REMEASURED: Final = "remeasured"
 DISTURBED: Final = "disturbed"
 #: Bytes of the last-level caches beside which a program's arrays are small (`npc.validity.rules.cache`).
 CACHED: Final = "cached"
+#: The case of what ``npc observe`` saw around a program.
+OBSERVED: Final = "observed"
+#: The case of what its hottest loops need at least, by their machine code and a model of the processor.
+HOT_LOOP: Final = "hot_loop"
 #: Names under which a sweep varies the message size. A record has the size in its own column.
 SIZE_NAMES: Final = ("m", "msg_size", "msg-size", "size", "s", "l", "len", "length")
 
@@ -53,12 +61,14 @@ _QUALIFIERS: Final = frozenset((
 #: the ``cpus`` it may use, the bytes of a cache ``line`` and the share of ``huge_pages``; the ``kernel`` that
 #: LIKWID's counters looked at; HPCG's ``kernels``, reference or optimised, and whether it is ``official``,
 #: having run as long as its rules demand; of npc observe the ``node`` whose port it is, one of the hosts, the
-#: ``algorithm`` of a collective by its messages, and the ``largest_size`` at which it ran.
+#: ``algorithm`` of a collective by its messages, and the ``largest_size`` at which it ran; where a ``loop``
+#: lies, its ``share`` of the samples, the ``model`` that it was held against, the ``cores`` in use on a node;
+#: the share of the time that a probe was ``attached``.
 #: Every other name is a setting.
 _CIRCUMSTANCES: Final = frozenset((
-    *_PLACEMENT, CACHED, DISTURBED, "algorithm", "attempt", "blas", "cpus", "hosts", "huge_pages", "kernel",
-    "kernels", "largest_size", "line", "lost", "mpi_library", "node", "official", RANK_CPUS, RECEIVED,
-    REMEASURED,
+    *_PLACEMENT, CACHED, DISTURBED, "algorithm", "attached", "attempt", "blas", "cores", "cpus", "hosts",
+    "huge_pages", "kernel", "kernels", "largest_size", "line", "loop", "lost", "model", "mpi_library", "node",
+    "official", "share", OVERHEAD, OVERHEAD_MEASURED, RANK_CPUS, RECEIVED, REMEASURED,
 ))  # fmt: skip
 
 #: The variants of LIKWID's kernels: the width of their instructions, with or without fused multiply-add.

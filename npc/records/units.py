@@ -33,9 +33,13 @@ METRICS: Final[dict[str, Metric]] = {
     "cpu": Metric("1", "lower"),
     "overlap": Metric("1", "higher"),
     "efficiency": Metric("1", "higher"),
+    "overhead": Metric("1", "lower"),
     "traffic": Metric("B", "neither"),
     "messages": Metric("1", "neither"),
+    "events": Metric("1", "neither"),
     "clock": Metric("Hz", "neither"),
+    "cycles": Metric("1", "lower"),
+    "instructions": Metric("1", "neither"),
 }
 
 #: Decimal and binary prefixes as the tools use them; `m`, `u`, `n` only ever stand before seconds.

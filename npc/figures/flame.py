@@ -1,0 +1,154 @@
+"""Flame graphs: stacks as bars, each below its caller and as wide as its share of the samples.
+
+What is called stands below its caller, the longest first. (Gregg, The Flame Graph, CACM 59(6), 2016, draws
+callers below and sorts by name; here the first glance and the first key are at what takes longest.)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+from npc.records.hotspots import Frame, Hotspots
+
+Kind = Literal["program", "mpi", "math", "openmp", "libc", "kernel", "other"]
+
+#: What a bar's code belongs to, in the words of a legend.
+KINDS: Final[dict[Kind, str]] = {
+    "program": "the program",
+    "mpi": "MPI and its network",
+    "math": "mathematical libraries",
+    "openmp": "OpenMP",
+    "libc": "C library",
+    "kernel": "system",
+    "other": "other libraries and unknown code",
+}
+#: Names of files by kind; the first that fits. Of MPI also what Open MPI, MPICH and Intel MPI stand on.
+_NAMES: Final[tuple[tuple[Kind, re.Pattern[str]], ...]] = (
+    ("kernel", re.compile(r"\[(kernel|guest\.kernel|vdso|vsyscall).*|.*\.ko(\.\w+)?")),
+    (
+        "mpi",
+        re.compile(
+            r"(libmpi|libpmpi|libopen-|libmpich|libfabric|libpmix|libprrte|libpsm|libuc[mpst]|libibverbs|"
+            r"librdmacm|libmlx|libefa|libhfi|libportals|libcoll|libhcoll|libsharp|libnccl|mca_|libnpc).*"
+        ),
+    ),
+    (
+        "math",
+        re.compile(
+            r"(libm|libmvec|libopenblas|libblas|libcblas|libblis|liblapack|libflame|libatlas|libmkl_|libfftw|"
+            r"libscalapack|libgsl|libarmpl|libsci_|libamdlibm|libimf|libsvml|libquadmath|libessl)"
+            r"[^/]*(\.so|-[0-9]).*"
+        ),
+    ),
+    ("openmp", re.compile(r"(libgomp|libomp|libiomp).*")),
+    ("libc", re.compile(r"(libc|ld|ld-linux[^.]*|libpthread|librt|ld-musl[^.]*)(-[0-9.]+)?\.so.*")),
+    ("other", re.compile(r".*\.so(\.[0-9.]+)?|\[unknown\]|\[.*|//.*|anon_inode.*|")),
+)
+#: Bars below this share of all samples are not drawn, nor the smallest of more than so many.
+LEAST: Final = 0.0005
+MOST: Final = 2000
+#: Ranks differ in a bar if the most is above the least by this part of all samples and of the bar.
+_UNEVEN: Final = 0.05
+_UNEVEN_PART: Final = 0.25
+
+
+class Bar(NamedTuple):
+    """A frame of the tree that is drawn. depth: 0 of the root; left, share: of the whole width. uneven: the
+    ranks differ in it."""
+
+    frame: Frame
+    depth: int
+    left: float
+    share: float
+    kind: Kind
+    uneven: bool
+
+    @property
+    def name(self) -> str:
+        """The function; the root has none."""
+        return self.frame.function if self.depth else "all"
+
+    @property
+    def tip(self) -> str:
+        """What it is, in lines of text."""
+        frame = self.frame
+        if not self.depth:
+            return f"{self.name}\n{frame.samples} samples"
+        own = f", {_percent(self.share * frame.own / frame.samples)} its own" if frame.own else ""
+        lines = [
+            frame.function,
+            f"{frame.module} ({KINDS[self.kind]})",
+            f"{_percent(self.share)} of all samples{own}",
+        ]
+        if frame.most:
+            lines.append(f"ranks: {_percent(frame.least)} to {_percent(frame.most)}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class FlameGraph:
+    """A flame graph. bars: every one behind its caller and what that called before. ident, title, text: as of
+    a chart. left_out: frames that are too short to be drawn."""
+
+    ident: str
+    title: str
+    text: str
+    bars: tuple[Bar, ...]
+    left_out: int = 0
+
+    @property
+    def levels(self) -> int:
+        """Rows of bars."""
+        return 1 + max((bar.depth for bar in self.bars), default=0)
+
+    @property
+    def kinds(self) -> list[tuple[str, str]]:
+        """(class, meaning) of the colours in it, for its legend."""
+        found = {bar.kind for bar in self.bars[1:]}
+        return [(f"k-{kind}", words) for kind, words in KINDS.items() if kind in found]
+
+
+def kind_of(module: str) -> Kind:
+    """What code of a module belongs to, by the name of its file; a file that is no library is the program."""
+    name = module if module.startswith("//") else module.rsplit("/", 1)[-1]
+    return next((kind for kind, pattern in _NAMES if pattern.fullmatch(name)), "program")
+
+
+def flame_graph(found: Hotspots, ident: str, title: str, text: str) -> FlameGraph:
+    """The graph of a tree of stacks, whose parents come before their children."""
+    frames = found.frames
+    if not frames or not frames[0].samples:
+        return FlameGraph(ident, title, text, ())
+    total = frames[0].samples
+    drawn = sorted(range(1, len(frames)), key=lambda place: -frames[place].samples)[: MOST - 1]
+    drawn = [place for place in drawn if frames[place].samples >= LEAST * total]
+    children: dict[int, list[int]] = {}
+    for place in drawn:  # the longest first
+        children.setdefault(frames[place].parent, []).append(place)
+    return FlameGraph(ident, title, text, tuple(_bars(frames, children)), len(frames) - 1 - len(drawn))
+
+
+def _bars(frames: Sequence[Frame], children: dict[int, list[int]]) -> Iterator[Bar]:
+    """The bars, depth first."""
+    total = frames[0].samples
+    pending = [(0, 0, 0)]
+    while pending:
+        place, depth, before = pending.pop()
+        frame = frames[place]
+        spread = frame.most - frame.least
+        share = frame.samples / total
+        uneven = depth > 0 and spread > _UNEVEN and spread > _UNEVEN_PART * share
+        kind: Kind = kind_of(frame.module) if depth else "other"
+        yield Bar(frame, depth, before / total, share, kind, uneven)
+        below = []
+        for child in children.get(place, ()):
+            below.append((child, depth + 1, before))
+            before += frames[child].samples
+        pending += reversed(below)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"

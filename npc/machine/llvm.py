@@ -1,0 +1,138 @@
+"""Which version of LLVM has a model of which processor, and the llvm-mca there is.
+
+A model is believed for the processors that it was made for and no others, from the first version of LLVM in
+which its additions, multiplications, loads and stores have the rates of the vendor's optimisation guides.
+Older ones take another processor's model silently (LLVM 16: Ice Lake's is Skylake's), or one that is wrong
+(LLVM 15: Zen 3 with one FMA of 256 bits a cycle instead of two).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+_TIMEOUT_S: Final = 10.0
+_TOOL: Final = re.compile(r"llvm-mca(?:-\d+(?:\.\d+)?)?")
+_VERSION: Final = re.compile(r"LLVM version (\d+[\d.]*)")
+
+
+class NoModel(Exception):
+    """Why no bound can be given, for people."""
+
+
+class Core(NamedTuple):
+    """A processor's name in LLVM, and the first version with a model of it that is believed."""
+
+    name: str
+    since: int
+
+
+_INTEL: Final[dict[int, Core]] = {
+    **dict.fromkeys((0x2A, 0x2D, 0x3A, 0x3E), Core("sandybridge", 14)),  # Ivy Bridge has the same core
+    **dict.fromkeys((0x3C, 0x3F, 0x45, 0x46), Core("haswell", 14)),
+    **dict.fromkeys((0x3D, 0x47, 0x4F, 0x56), Core("broadwell", 14)),
+    **dict.fromkeys((0x4E, 0x5E, 0x8E, 0x9E, 0xA5, 0xA6), Core("skylake", 14)),
+    0x55: Core("skylake-avx512", 14),  # Cascade Lake and Cooper Lake have the same core
+    **dict.fromkeys((0x6A, 0x6C), Core("icelake-server", 19)),
+    **dict.fromkeys((0x8F, 0xCF), Core("sapphirerapids", 19)),  # Emerald Rapids has the same core
+}
+#: (family, first model, last model) of AMD's.
+_AMD: Final[dict[tuple[int, int, int], Core]] = {
+    (0x17, 0x00, 0x2F): Core("znver1", 14),
+    (0x17, 0x30, 0xFF): Core("znver2", 14),
+    (0x19, 0x00, 0x0F): Core("znver3", 16),
+    (0x19, 0x20, 0x5F): Core("znver3", 16),
+    (0x19, 0x10, 0x1F): Core("znver4", 19),
+    (0x19, 0x60, 0xAF): Core("znver4", 19),
+}
+
+
+class Model(NamedTuple):
+    """llvm-mca at `tool` with the model of `core`."""
+
+    tool: str
+    version: str
+    core: str
+
+    @property
+    def name(self) -> str:
+        return f"llvm-mca {self.version}, {self.core}"
+
+
+def model_of(processor: Mapping[str, Any]) -> Model:
+    """The model of a processor (`npc.machine.processor.node_processor`). Raises NoModel."""
+    core = core_of(processor)
+    tools = find_tools()
+    if not tools:
+        raise NoModel("llvm-mca is not installed here (Debian: apt install llvm)")
+    version, tool = tools[0]
+    if _major(version) < core.since:
+        raise NoModel(
+            f"llvm-mca {version} has no model of {_described(processor)}, {core.name}: LLVM "
+            f"{core.since} or newer has (Debian: apt install llvm-{core.since})"
+        )
+    return Model(tool, version, core.name)
+
+
+def core_of(processor: Mapping[str, Any]) -> Core:
+    """Raises NoModel for a processor that no model of LLVM's was made for, as far as is known here."""
+    if processor.get("machine", "x86_64") not in ("x86_64", "AMD64"):
+        raise NoModel(f"loops are modelled on x86-64 only, not on {processor['machine']}")
+    family, number = processor.get("family"), processor.get("model")
+    found: Core | None = None
+    if isinstance(family, int) and isinstance(number, int):
+        if processor.get("vendor") == "GenuineIntel" and family == 6:
+            found = _INTEL.get(number)
+        elif processor.get("vendor") == "AuthenticAMD":
+            found = next(
+                (
+                    core
+                    for (its, first, last), core in _AMD.items()
+                    if its == family and first <= number <= last
+                ),
+                None,
+            )
+    if found is None:
+        raise NoModel(f"no model of LLVM's is known here for {_described(processor)}: nothing is guessed")
+    return found
+
+
+@lru_cache(maxsize=1)
+def find_tools() -> tuple[tuple[str, str], ...]:
+    """(version, path) of every llvm-mca in PATH, the newest first."""
+    found: dict[str, str] = {}
+    for folder in map(Path, os.environ.get("PATH", "").split(os.pathsep)):
+        for path in folder.glob("llvm-mca*") if folder.is_dir() else ():
+            version = _version(path) if _TOOL.fullmatch(path.name) and os.access(path, os.X_OK) else ""
+            if version:
+                found.setdefault(version, str(path))
+    return tuple(sorted(found.items(), key=lambda each: _numbers(each[0]), reverse=True))
+
+
+def _version(path: Path) -> str:
+    try:
+        done = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    said = _VERSION.search(done.stdout)
+    return said[1] if said else ""
+
+
+def _described(processor: Mapping[str, Any]) -> str:
+    number = f"family {processor.get('family', '?')} model {processor.get('model', '?')}"
+    return f"{processor.get('name') or processor.get('vendor') or 'this processor'} ({number})"
+
+
+def _major(version: str) -> int:
+    return _numbers(version)[0]
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(each) for each in version.split(".") if each.isdecimal())

@@ -1,0 +1,106 @@
+"""Linux's perf on this node: where it is, and what this user may see by it.
+
+perf works across kernels, but distributions put a script before it that insists on the running one's: then
+whatever perf there is does. Only the standard library, since it starts beside every rank.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final, NamedTuple
+
+#: What installs perf on Debian; Ubuntu calls it linux-tools-generic, others perf.
+PACKAGE: Final = "linux-perf"
+#: perf says its version in milliseconds.
+_TIMEOUT_S: Final = 10.0
+_PATHS: Final = ("usr/lib/linux-tools*/*/perf", "usr/lib/linux-tools*/perf*", "usr/bin/perf_*")
+#: Capabilities that pass over kernel.perf_event_paranoid (capabilities(7)).
+_CAP_SYS_ADMIN: Final = 21
+_CAP_PERFMON: Final = 38
+
+
+class Perf(NamedTuple):
+    """path: empty where there is none that runs, for `problem`. compresses: what it records (zstd)."""
+
+    path: str
+    version: str
+    problem: str = ""
+    compresses: bool = False
+
+
+class Sight(NamedTuple):
+    """What perf may see here: the user's own processes, and the system in their stacks. line: the command
+    that would allow more, empty where nothing is missing."""
+
+    own: bool
+    kernel: bool
+    line: str = ""
+
+
+def find_perf(root: Path = Path("/")) -> Perf:
+    """The perf of ``PATH``, or another kernel's."""
+    given = shutil.which("perf")
+    others = sorted((path for pattern in _PATHS for path in root.glob(pattern)), reverse=True)
+    said = ""
+    for path in [*filter(None, (given,)), *map(str, others)]:
+        try:
+            asked = subprocess.run(
+                [path, "version", "--build-options"],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=_TIMEOUT_S,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            said = said or f"{path}: {error}"
+            continue
+        version = re.search(r"perf version (\S+)", asked.stdout)
+        if asked.returncode == 0 and version:
+            compresses = re.search(r"zstd: \[ *on", asked.stdout) is not None
+            return Perf(path, version[1], compresses=compresses)
+        # "WARNING: perf not found for kernel 5.15.0-91" (Ubuntu), "E: linux-perf-5.10 is not installed."
+        words = (asked.stderr or asked.stdout).strip()
+        said = said or f"{path}: {words.splitlines()[0] if words else f'exit code {asked.returncode}'}"
+    if said:
+        return Perf("", "", f"{said} (apt-get install linux-perf; Ubuntu: linux-tools-$(uname -r))")
+    return Perf("", "", f"there is no perf here (apt-get install {PACKAGE}; elsewhere the package perf)")
+
+
+def sight(root: Path = Path("/")) -> Sight:
+    """What this process may see here."""
+    try:
+        level = int((root / "proc/sys/kernel/perf_event_paranoid").read_text())
+    except (OSError, ValueError):
+        level = None
+    return sight_at(level, is_privileged(root))
+
+
+def sight_at(level: int | None, privileged: bool) -> Sight:
+    """What kernel.perf_event_paranoid and the capabilities leave; level: None where the kernel has none.
+
+    Documentation/admin-guide/sysctl/kernel.rst: from 2 on no system, from 1 on no whole CPUs; Debian and
+    Ubuntu have 3 and 4: nothing without CAP_PERFMON.
+    """
+    if level is None:
+        return Sight(False, False, "a kernel with CONFIG_PERF_EVENTS")
+    if level <= 1 or privileged:
+        return Sight(True, True)
+    if level == 2:
+        return Sight(True, False, "sysctl kernel.perf_event_paranoid=1")
+    return Sight(False, False, "sysctl kernel.perf_event_paranoid=2, or 1 to see the system, too")
+
+
+def is_privileged(root: Path = Path("/")) -> bool:
+    """Whether this process may do what the kernel forbids others."""
+    try:
+        status = (root / "proc/self/status").read_text()
+    except OSError:
+        return False
+    effective = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    bits = int(effective[1], 16) if effective else 0
+    return bool(bits >> _CAP_SYS_ADMIN & 1 or bits >> _CAP_PERFMON & 1)

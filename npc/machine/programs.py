@@ -1,0 +1,205 @@
+"""What was found best for programs on a platform: ``platforms/NAME/programs.toml``, a table a setting.
+
+::
+
+    [[setting]]
+    program = "himeno"
+    nodes = 1
+    ranks = 2
+    setting = "2 ranks, binding core"          # in words
+    variables = { OMP_PLACES = "cores" }       # of the environment; what else it takes stands in words
+    times = 1.08                               # as fast as with …
+    low = 1.05                                 # with the interval of that
+    high = 1.11
+    against = "2 ranks"
+    time = "2026-11-23T11:20:00+01:00"
+    hosts = ["n1"]
+    by = "npc study"                           # of npc advise --try also its rule
+    run = "/home/me/study-himeno"
+
+``npc study`` and ``npc advise --try`` write it where the interval shows that it helps; ``npc plan`` and
+``npc advise`` read it. A newer finding about the same program, nodes, ranks and kind of setting takes the
+place of an older one that npc wrote; all else in the file stays as it is, comments too. Tables that somebody
+wrote by hand need program and setting alone, and npc never changes them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from npc import locks
+from npc.files import InvalidFile, write_whole
+from npc.machine.fabric import short_name
+from npc.machine.platform import find_platform
+
+PROGRAMS_FILE: Final = "programs.toml"
+#: What `Remembered.by` begins with in what npc wrote.
+_OURS: Final = "npc "
+_HEAD: Final = """\
+# What was found best for programs on this platform (npc/machine/programs.py explains every key). npc study
+# and npc advise --try add to it and renew what they wrote; your own lines stay as they are.
+"""
+_LOCK: Final = ".programs.lock"
+_PATIENCE_S: Final = 10.0
+_TABLE: Final = "[[setting]]"
+#: A line that begins a table.
+_BEGINS: Final = re.compile(r"\s*\[")
+
+
+class Remembered(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A setting that made a program `times` as fast as `against` on a platform, with the interval of that.
+
+    ranks: of all nodes together; 0, as 0 nodes, where it is not about a number. variables: of the environment
+    that make the setting; what else it takes stands in its words.
+    """
+
+    program: str
+    setting: str
+    nodes: int = 0
+    ranks: int = 0
+    variables: dict[str, str] = {}
+    times: float | None = None
+    low: float | None = None
+    high: float | None = None
+    against: str = ""
+    time: str = ""
+    hosts: tuple[str, ...] = ()
+    by: str = ""
+    rule: str = ""
+    run: str = ""
+
+    @property
+    def subject(self) -> tuple[str, int, int, str, tuple[str, ...]]:
+        """What it is about: of two with the same one, the newer one counts."""
+        return self.program, self.nodes, self.ranks, self.rule, tuple(sorted(self.variables))
+
+    @property
+    def words(self) -> str:
+        """The setting, what it brought, and where that is from."""
+        counts = [(self.ranks, "rank"), (self.nodes, "node")]
+        where = " on ".join(
+            f"{number} {word}{'s' if number > 1 else ''}" for number, word in counts if number
+        )
+        of = f"{self.program}, {where}" if where else self.program
+        brought = f": {self.times:.3g} times as fast as {self.against}" if self.times else ""
+        if brought and self.low and self.high:
+            brought += f" [{self.low:.3g}, {self.high:.3g}]"
+        origin = ", ".join(filter(None, (self.by or "by hand", self.time[:10], self.run)))
+        return f"{of}: {self.setting}{brought} ({origin})"
+
+
+class _File(msgspec.Struct):
+    """Other tables of the file are somebody's own."""
+
+    setting: tuple[Remembered, ...] = ()
+
+
+def read_programs(folder: Path) -> tuple[Remembered, ...]:
+    """What a platform's folder remembers, in the order of the file; none without one.
+
+    Raises OSError, and `npc.files.InvalidFile` for a file that is none.
+    """
+    path = folder / PROGRAMS_FILE
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ()
+    return _decode(path, text)
+
+
+def remembered(platform: str) -> tuple[Remembered, ...]:
+    """What a platform of this name remembers; of ``localhost``, which any machine is, what was found on this
+    one. Raises OSError, `npc.files.InvalidFile`."""
+    file = find_platform(platform)
+    if file is None:
+        return ()
+    found = read_programs(file.parent)
+    if file.parent.name != "localhost":
+        return found
+    here = short_name(os.uname().nodename)
+    return tuple(each for each in found if not each.hosts or here in map(short_name, each.hosts))
+
+
+def keep(platform: str, found: Remembered, instead: Path) -> str:
+    """Remember a finding in the platform's folder, or where that cannot be written in the folder `instead`;
+    a sentence that says where. Raises OSError where neither can be."""
+    file = find_platform(platform)
+    try:
+        if file is None:
+            raise OSError(f"there is no platform {platform} here")
+        remember(file.parent, found)
+        return f"Remembered: {found.words}, in {file.parent / PROGRAMS_FILE}."
+    except (OSError, locks.Held, InvalidFile) as error:
+        why = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+    remember(instead, found)
+    return f"Remembered in {instead / PROGRAMS_FILE}, not for the platform ({why}): {found.words}."
+
+
+def remember(folder: Path, found: Remembered) -> None:
+    """Write a finding into a platform's folder, in place of npc's own older one.
+
+    Raises OSError where the folder cannot be written, `npc.locks.Held`, and `npc.files.InvalidFile` for a
+    file that is none; then it stays as it was.
+    """
+    path = folder / PROGRAMS_FILE
+    with locks.only_one(folder / _LOCK, wait_s=_PATIENCE_S, shared=True):
+        try:
+            before = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            before = _HEAD
+        _decode(path, before)
+        kept = "".join(_without(before, found)).rstrip("\n")
+        text = f"{kept}\n\n{_block(found)}"
+        _decode(path, text)
+        write_whole(path, text)
+
+
+def _decode(path: Path, text: str) -> tuple[Remembered, ...]:
+    try:
+        return msgspec.toml.decode(text, type=_File).setting
+    except msgspec.DecodeError as error:
+        raise InvalidFile(f"{path}: {error}") from None
+
+
+def _without(text: str, found: Remembered) -> Iterator[str]:
+    """The lines but for npc's own keys about the same subject. Comments among them stay."""
+    table: list[str] = []
+    for line in [*text.splitlines(keepends=True), ""]:
+        if _BEGINS.match(line) or not line:
+            older = _is_older(table, found)
+            yield from (each for each in table if not older or each.lstrip().startswith("#"))
+            table = []
+        table.append(line)
+
+
+def _is_older(table: Sequence[str], found: Remembered) -> bool:
+    if not table or table[0].strip() != _TABLE:
+        return False
+    try:
+        (known,) = msgspec.toml.decode("".join(table), type=_File).setting
+    except msgspec.DecodeError:  # an array over several lines: npc writes none
+        return False
+    return known.by.startswith(_OURS) and known.subject == found.subject
+
+
+def _block(found: Remembered) -> str:
+    """A table of the file, without what is not known."""
+    lines = [_TABLE]
+    for name, value in msgspec.structs.asdict(found).items():
+        if isinstance(value, dict) and value:
+            inside = ", ".join(f"{_text(key)} = {_text(text)}" for key, text in value.items())
+            lines.append(f"{name} = {{ {inside} }}")
+        elif value:
+            lines.append(f"{name} = {_text(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def _text(value: object) -> str:
+    """Texts, numbers and arrays of TOML are as JSON has them."""
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,94 @@
+"""What probes on the nodes saw of a program, and what watching it cost: the keys `probes` and `overhead` of
+``*.observed.json``.
+
+Times are seconds, sizes bytes; ranks are those of MPI_COMM_WORLD.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple
+
+#: The keys of an observation.
+PROBES: Final = "probes"
+OVERHEAD: Final = "overhead"
+
+#: attached: all the time that the program ran. sampled: part of it. refused: it would have cost more than was
+#: allowed. stopped: it cost more than was allowed and was taken away. unavailable: it cannot be had here.
+ProbeStatus = Literal["attached", "sampled", "refused", "stopped", "unavailable"]
+
+
+class ProbeRow(NamedTuple):
+    """Events of one kind that a rank made; rank −1: what is the node's and no rank's.
+
+    name: a system call, a function, a device, a file system… timed: events whose durations are known, None
+    where the probe tells none; seconds: these took in all, as measured (each longer by `NodeProbe.apparent`).
+    bytes: None where the probe does not tell. durations: k → events that took 2^k to 2^(k+1) − 1 ns.
+    """
+
+    rank: int
+    name: str
+    events: int
+    timed: int | None = None
+    seconds: float | None = None
+    bytes: int | None = None
+    durations: Mapping[int, int] = {}
+
+    def mean(self, apparent: float = 0.0) -> float | None:
+        """Seconds of an event, without what watching adds to each; None where that is not known."""
+        if not self.timed or self.seconds is None:
+            return None
+        return max(0.0, self.seconds / self.timed - apparent)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeProbe:
+    """One probe on one node. probe: as it was asked for (``syscalls``, ``function:daxpy``); reason: of a
+    status other than attached, with the line that would allow what is unavailable. share: of the program's
+    time that it was attached (counts are those of that part, not scaled). cost: seconds that its events took
+    of the ranks, as estimated; rate: events a second of the rank with most, as counted. apparent: seconds
+    that each measured duration is longer by, as calibrated. notes: what was odd."""
+
+    probe: str
+    host: str
+    status: ProbeStatus
+    reason: str = ""
+    share: float = 1.0
+    cost: float | None = None
+    rate: float | None = None
+    apparent: float = 0.0
+    rows: tuple[ProbeRow, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probes:
+    """All probes of a run."""
+
+    nodes: tuple[NodeProbe, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredOverhead:
+    """The ratio of run times with watching to those without, minus 1: the median with the nonparametric
+    interval of the pairs; None in `low`, `high` and `coverage` of too few pairs. seconds: without and with,
+    of each pair."""
+
+    median: float
+    low: float | None
+    high: float | None
+    coverage: float | None
+    pairs: int
+    seconds: tuple[tuple[float, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overhead:
+    """What watching took, as a share of the run time (0.01: 1 %). estimated: events times what one costs on
+    this machine, of the rank that paid most, by what was watched (`mpi`, `probes`, `hotspots`); budget: what
+    was allowed. measured: where it was checked."""
+
+    estimated: Mapping[str, float] = field(default_factory=dict)
+    budget: float | None = None
+    measured: MeasuredOverhead | None = None

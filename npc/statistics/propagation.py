@@ -1,0 +1,85 @@
+"""How the uncertainty of what was measured becomes that of a number made of it.
+
+The law of propagation: u² = Σ (∂f/∂x_i)² u²(x_i), with the effective degrees of freedom of Welch and
+Satterthwaite (Guide to the Expression of Uncertainty in Measurement, JCGM 100:2008, 5.1.2 and G.4.1). It
+takes f as linear within the uncertainties, and the inputs as independent of each other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from npc.statistics.distributions import student_quantile
+from npc.statistics.medians import LEVEL
+
+if TYPE_CHECKING:
+    from npc.statistics.arrays import Floats
+
+#: The part of the sample that is cut off at each end.
+_TRIMMED: Final = 0.25
+#: The step of a derivative, of inputs that are logarithms or about 1.
+_STEP: Final = 1e-5
+
+
+class Input(NamedTuple):
+    """A measured value, the variance of its mean, and how many degrees of freedom that has (0: unknown)."""
+
+    value: float
+    variance: float
+    dof: float
+
+
+def trimmed_mean(values: Sequence[float]) -> Input:
+    """The mean without the largest and the smallest quarter, rounded down (none of three values).
+
+    Its variance is that of the winsorised sample (Tukey, McLaughlin, Sankhyā A 25, 1963; Yuen, Biometrika 61,
+    1974). One value has none: NaN, with no degree of freedom. Raises ValueError on no values.
+    """
+    if not values:
+        raise ValueError("a mean needs at least one value")
+    ordered = sorted(values)
+    n = len(ordered)
+    cut = int(_TRIMMED * n)
+    kept = ordered[cut : n - cut]
+    mean = sum(kept) / len(kept)
+    if n == 1:
+        return Input(mean, math.nan, 0)
+    winsorised = [kept[0]] * cut + kept + [kept[-1]] * cut
+    middle = sum(winsorised) / n
+    squares = sum((value - middle) ** 2 for value in winsorised)
+    return Input(mean, squares / (len(kept) * (len(kept) - 1)), len(kept) - 1)
+
+
+def pooled(inputs: Sequence[Input]) -> list[Input]:
+    """The inputs, those without a variance with the mean one of the others; 0 where none has any."""
+    known = [each for each in inputs if each.dof > 0]
+    dof = sum(each.dof for each in known)
+    # of one value: those of the others are of means
+    variance = sum(each.dof * each.variance * (each.dof + 1) for each in known) / dof if known else 0.0
+    return [each if each.dof > 0 else Input(each.value, variance, dof) for each in inputs]
+
+
+def derivatives(function: Callable[[Floats], Floats], at: Floats) -> Floats:
+    """∂f_j/∂x_i as an array of (outputs, inputs). function: (n, inputs) to (n, outputs)."""
+    import numpy as np
+
+    steps = _STEP * np.eye(len(at))
+    found: Floats = (function(at + steps) - function(at - steps)).T / (2 * _STEP)
+    return found
+
+
+def effective_dof(parts: Floats, dof: Floats) -> float:
+    """Degrees of freedom of the sum of variances `parts` that have `dof` each (JCGM 100:2008, G.2b); infinite
+    where none of them is uncertain."""
+    import numpy as np
+
+    used = parts > 0
+    below = float(np.sum(parts[used] ** 2 / np.maximum(dof[used], 1e-9)))
+    return float(np.sum(parts)) ** 2 / below if below > 0 else math.inf
+
+
+def half_width(variance: float, dof: float, level: float = LEVEL) -> float:
+    """Half of the interval that covers with probability `level`, of Student's t."""
+    return student_quantile((1 + level) / 2, dof) * math.sqrt(variance)

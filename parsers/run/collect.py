@@ -18,13 +18,14 @@ from typing import Final
 
 import parsers
 from npc.jobs.workpackages import WORKPACKAGES, read_workpackages
+from npc.records import series
 from npc.records.build import Origin, record_of_failure, records_of, unread
 from npc.records.launch import LAUNCHES, Launch, Launches, read_launches
 from npc.records.reading import Reading
 from npc.records.record import Record
 from npc.records.series import RANK_CPUS
 from npc.validity.run import judge_run, platform_of
-from parsers.observed import rank_cpus
+from parsers.observed import rank_cpus, watching
 
 ENVIRONMENT: Final = "environment.json"
 #: What `npc observe` leaves beside a launch's output.
@@ -81,11 +82,15 @@ def _records_of_folder(folder: Path, run: Path, origin: Origin, reason: str = ""
     origin = origin._replace(benchmark=origin.benchmark or launches.tool, job=launches.job)
     for launch in launches.launches:
         raw = folder / launch.raw
-        observed = raw.with_suffix(OBSERVED)
+        observed = raw if raw.name.endswith(OBSERVED) else raw.with_suffix(OBSERVED)
         seen = launch.raw and observed.is_file() and observed.read_text(encoding="utf-8", errors="replace")
-        if seen and (cpus := rank_cpus(seen)):
-            launch = replace(launch, params={**launch.params, RANK_CPUS: cpus})
-        yield from records_of(launch, read_output(launches, launch), origin, raw.relative_to(run).as_posix())
+        if seen:
+            cpus = rank_cpus(seen)
+            how = {**({RANK_CPUS: cpus} if cpus else {}), **watching(seen)}
+            launch = replace(launch, params={**launch.params, **how})
+        if not (seen and launches.tool == series.OBSERVED):  # what it printed has no parser
+            readings = read_output(launches, launch)
+            yield from records_of(launch, readings, origin, raw.relative_to(run).as_posix())
         if seen:
             readings = parsers.parse("observed", seen)
             yield from records_of(launch, readings, origin, observed.relative_to(run).as_posix())

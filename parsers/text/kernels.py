@@ -1,0 +1,58 @@
+"""What NPC's drivers of mathematical libraries print alike: the library, and how a row is judged."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from npc.machine.sysfs import parse_cpus
+from npc.records.reading import OK
+from npc.validity.arithmetic import row_contradiction
+from parsers.text.lines import SCIENTIFIC, WHOLE
+
+_LIBRARY: Final = re.compile(r"\nLibrary = ([^\n,]{1,80}), [^\n]*(?=\n)")
+_VERSION: Final = re.compile(r"\nVersion = [^\n]*?([0-9]{1,5}(?:\.[0-9]{1,9}){1,4})[^\n]*(?=\n)")
+_KERNELS: Final = re.compile(r"\nKernels = (\w{1,40})(?=\n)")
+_CPUS: Final = re.compile(r"\nCPUs = ([0-9][0-9,-]{0,400})(?=\n)")
+_REQUESTED: Final = re.compile(rf"\nThreads requested = ({WHOLE})(?=\n)")
+_TOLD: Final = re.compile(rf"\nThreads of the library = ({WHOLE})(?=\n)")
+#: The error of a result in parts of what rounding explains; a failed one has no number.
+ERROR: Final = rf"{SCIENTIFIC}|-?nan|inf"
+END: Final = "\nComplete\n"
+_UNKNOWN: Final = "unknown"
+#: CPUs that may be busy beyond the threads asked for: rounding, and the driver's own thread.
+_SPARE: Final = 0.2
+#: Below it a call is too short for the clock, whose calls take some tens of ns.
+_SHORTEST_S: Final = 1e-6
+
+
+def library_of(lines: str) -> tuple[dict[str, str], str, str]:
+    """(params, version, what is wrong with the threads) of the lines above the table."""
+    found = {
+        "library": _LIBRARY.search(lines),
+        "kernel": _KERNELS.search(lines),
+        "threads": _REQUESTED.search(lines),
+        "thread_cpus": _CPUS.search(lines),
+    }
+    params = {name: match[1] for name, match in found.items() if match and match[1] != _UNKNOWN}
+    version, told = _VERSION.search(lines), _TOLD.search(lines)
+    wrong, threads = "", int(params.get("threads", 0))
+    if told and int(told[1]) != threads:
+        wrong = f"the library has {told[1]} threads, {threads} were asked for"
+    elif "thread_cpus" in params and len(parse_cpus(params["thread_cpus"])) < threads:
+        wrong = f"{threads} threads took turns on CPU {params['thread_cpus']}"
+    return params, version[1] if version else "", wrong
+
+
+def status_of(rate: str, flop: float, seconds: str, least: str, busy: str, error: str, threads: int) -> str:
+    """The status of a row by its own cells; `rate` in GFLOP/s."""
+    if not float(error) <= 1:  # NaN too
+        return f"invalid: the result is wrong: its error is {error} times what rounding explains"
+    if float(seconds) < float(least):
+        return f"invalid: the least time is {least} s"
+    if float(seconds) < _SHORTEST_S:
+        return f"invalid: a call of {seconds} s is too short for the clock"
+    if threads and float(busy) > threads + _SPARE:
+        return f"invalid: {busy} CPUs were busy, {threads} threads were asked for"
+    contradicts = row_contradiction(rate, 1e9, flop, seconds, 1.0)
+    return f"invalid: {contradicts.replace('B/s', 'FLOP/s').replace(' B ', ' FLOP ')}" if contradicts else OK

@@ -13,7 +13,9 @@ import click
 from npc.parameters import PathParameter, program_first
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
+    from typing import Any
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -77,6 +79,45 @@ if TYPE_CHECKING:
     type=click.FloatRange(0),
     help="Read counters every so often, not at the end alone; 1 with --mpit or --sde, 0: never.",
 )
+@click.option("--hotspots", is_flag=True, help="Record the stacks of all ranks by perf: where they compute.")
+@click.option(
+    "--rate",
+    metavar="HZ",
+    type=click.FloatRange(1, 1000),
+    help="Stacks a second with --hotspots (default: 99, in step with nothing that a program does).",
+)
+@click.option(
+    "--call-graph",
+    type=click.Choice(["fp", "dwarf", "lbr"]),
+    help="How perf finds callers: by frame pointers (fp, default), copies of the stack (dwarf), which cost "
+    "8 KiB a sample, or the processor's record of branches (lbr).",
+)
+@click.option(
+    "--probe",
+    "probes",
+    metavar="WHAT",
+    multiple=True,
+    help="Count by bpftrace, of all ranks: syscalls, scheduler, faults, io, tcp, softirq, "
+    "function:NAME[@LIBRARY], usdt:PROVIDER:NAME[@LIBRARY]. May be repeated.",
+)
+@click.option(
+    "--overhead",
+    "budget",
+    default="2%",
+    show_default=True,
+    metavar="PERCENT|none",
+    help="How much of the run time a probe may take: what would take more is refused, or attached in turns.",
+)
+@click.option(
+    "--check-observer",
+    "pairs",
+    is_flag=False,
+    flag_value=6,
+    metavar="[PAIRS]",
+    type=click.IntRange(1, 1000),
+    help="Then run it so many times more with and without watching, in turns, and compare the run times "
+    "(6 pairs, the fewest that give an interval).",
+)
 @click.option(
     "--background",
     "background_s",
@@ -109,6 +150,12 @@ def observe(
     mpit: str | None,
     sde: str | None,
     snapshots_s: float | None,
+    hotspots: bool,
+    rate: float | None,
+    call_graph: str | None,
+    probes: tuple[str, ...],
+    budget: str,
+    pairs: int | None,
     background_s: float,
     platform: str,
     as_json: bool,
@@ -127,44 +174,56 @@ def observe(
     npc observe --flops 'rate: ([0-9.]+)' --flops-unit GFLOP/s -- mpirun -n 8 ./app
     npc observe --counters FLOPS_DP -- mpirun -n 8 ./app
     npc observe --mpit all --snapshots 0.5 -- mpirun -n 8 ./app
+    npc observe --hotspots -- mpirun -n 8 ./app
+    npc observe --hotspots --check-observer 10 -- mpirun -n 8 ./app
+    npc observe --probe syscalls --probe function:daxpy@libblas.so.3 -- mpirun -n 8 ./app
     """
-    import json
     from pathlib import Path
     from shutil import which
 
     import parsers
+    from npc.jobs.launcher import UnknownProgram, program_index
     from npc.jobs.sample import LAUNCH, job_hosts
     from npc.records.launch import RAW, Launch, LaunchLog, last_words, now
     from npc.records.record import OK, save_csv
     from npc.records.run import RECORDS
-    from observe.launcher import UnknownProgram, program_index
+    from observe.asked import Asked
+    from observe.companions import HOTSPOTS, PROBES
     from observe.mpi.asked import settings
     from observe.outputs import show
+    from observe.overhead import read_budget
     from observe.papi import EVENT
+    from observe.probes.settings import settings_of
     from observe.reported import flops_scale, pattern_of, reported_by
     from observe.run import (
         KNOWN,
         NOT_STARTED,
         OBSERVED,
         append_report,
+        costs_of_probes,
+        keep_measured,
         keep_observation,
         name_of,
         profiling_library,
         run,
     )
 
+    companions: dict[str, Mapping[str, Any]] = {}
     try:
         place = program_index(command, program)
+        allowed = read_budget(budget)
+        watched = settings_of(probes, command[place], allowed)
         scale = flops_scale(flops_unit)
         pattern, duration = pattern_of("--flops", flops), pattern_of("--seconds", seconds)
         if duration is not None and (pattern is None or flop is not None):
             raise ValueError("--seconds: it goes with --flops, and not with --flop")
         if tool is not None:
             parsers.load(tool)
-        asked = settings(mpit, sde, snapshots_s)
-        if asked and not profile:
+        read = settings(mpit, sde, snapshots_s)
+        if read and not profile:
             raise ValueError("--mpit, --sde and --snapshots are the profile's: not with --no-profile")
-        watch = [str(background_s), counters or "-", json.dumps(asked)]
+        if not hotspots and (rate is not None or call_graph is not None):
+            raise ValueError("--rate and --call-graph go with --hotspots")
         if counters is not None and not (re.fullmatch(r"\w+", counters) or EVENT.fullmatch(counters)):
             raise ValueError(
                 f"--counters {counters!r}: expected a group of LIKWID's, such as FLOPS_DP, "
@@ -175,11 +234,23 @@ def observe(
     if which(command[0]) is None:
         click.echo(f"npc observe: {command[0]}: no such program (neither a path nor in PATH)", err=True)
         sys.exit(NOT_STARTED)
-    watch.append(profiling_library(command, place) if profile else "-")
+    if probes:
+        companions[PROBES] = {**watched, "costs": costs_of_probes()}
+    if hotspots:
+        companions[HOTSPOTS] = {"rate": rate or 99.0, "call_graph": call_graph or "fp"}
+    asked = Asked(
+        background_s=background_s,
+        counters=counters or "",
+        settings=read,
+        library=profiling_library(command, place) if profile else "",
+        companions=companions,
+    )
     inside = os.environ.get(LAUNCH) if output is None else None
+    if inside and pairs:
+        raise click.UsageError("--check-observer makes launches of its own: not below npc sample")
     if inside:
-        code = run(command, place, Path(inside), mpi, watch, keep=False)
-        keep_observation(Path(inside), command, {})
+        code = run(command, place, Path(inside), mpi, asked, keep=False)
+        keep_observation(Path(inside), command, place, asked, {})
         sys.exit(code)
     tool = tool or KNOWN.get(Path(command[place]).name, "")
     folder = output or Path("observed")
@@ -191,13 +262,13 @@ def observe(
         raise click.ClickException(f"cannot write into {folder}: {error.strerror}") from None
     stem = (folder / RAW / "0000").absolute()
     started, before, began = now(), time.monotonic(), time.time()
-    code = run(command, place, stem, mpi, watch, keep=True)
+    code = run(command, place, stem, mpi, asked, keep=True)
     lasted = time.monotonic() - before
     if report:
         append_report(report, began, stem.with_suffix(".out"))
     said = stem.with_suffix(".out").read_text(encoding="utf-8", errors="replace")
     reported = reported_by(said, pattern, scale, duration, flop)
-    observation = keep_observation(stem, command, reported)
+    observation = keep_observation(stem, command, place, asked, reported)
     status = OK if code == 0 else f"failed: exit code {code}: {last_words(stem.with_suffix('.err'))}"
     hosts = tuple(node.host for node in observation.nodes) or job_hosts()
     raw = f"{RAW}/0000.out" if tool else f"{RAW}/0000.{OBSERVED}"
@@ -208,6 +279,15 @@ def observe(
         )
     )  # fmt: skip
     log.close()
+    if pairs and code == 0:
+        from observe.check_observer import Failed, check
+
+        try:
+            measured = check(command, place, stem, mpi, asked, pairs)
+            observation = keep_measured(stem, observation, measured)
+        except Failed as error:
+            click.echo(f"npc observe: --check-observer: {error}", err=True)
+            code = error.code
     from parsers.run.collect import collect_run
 
     save_csv(collect_run(folder, platform), folder / RECORDS)

@@ -52,14 +52,14 @@ def efficiency(
 
     from npc.figures.printed import save
     from npc.files import replacing
-    from observe.mpi.runs import NoProfile, chart_of, format_runs, read_runs, to_document
+    from observe.mpi.runs import NothingObserved, chart_of, format_runs, read_runs, to_document
 
     if gpu_file and len(folders) > 1:
         raise click.UsageError("--gpu is for one run: name one folder")
     try:
         gpu = _gpu_efficiencies(gpu_file) if gpu_file else None
         runs = read_runs(folders, not strong, region, gpu)
-    except NoProfile as error:
+    except NothingObserved as error:
         click.echo(f"npc efficiency: {error}", err=True)
         sys.exit(1)
     except KeyError as error:

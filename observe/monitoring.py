@@ -51,16 +51,16 @@ class Flow(NamedTuple):
     by_size: tuple[int, ...] = ()
 
 
-class Calls(NamedTuple):
+class CollectiveCalls(NamedTuple):
     """Collective calls of a class, one for each rank that took part; bytes: the calls' own, as often."""
 
     bytes: float
     calls: int
 
 
-def read_calls(texts: Iterable[str]) -> dict[str, Calls]:
+def read_calls(texts: Iterable[str]) -> dict[str, CollectiveCalls]:
     """Class (`CLASSES`) → collective calls of all ranks' files; those of one rank with itself are none."""
-    found: dict[str, Calls] = {}
+    found: dict[str, CollectiveCalls] = {}
     for text in texts:
         for members, lines in _CALLS.findall(text):
             others = members.count(",")
@@ -69,8 +69,8 @@ def read_calls(texts: Iterable[str]) -> dict[str, Calls]:
                     continue
                 # At its root a call stands for all its members, else for the rank itself.
                 taking_part = 1 if kind == "A2A" else others + 1
-                bytes_, calls = found.get(CLASSES[kind], Calls(0.0, 0))
-                found[CLASSES[kind]] = Calls(
+                bytes_, calls = found.get(CLASSES[kind], CollectiveCalls(0.0, 0))
+                found[CLASSES[kind]] = CollectiveCalls(
                     bytes_ + taking_part * int(size) / others, calls + taking_part * int(count)
                 )
     return found

@@ -1,6 +1,6 @@
 """What was seen of one run of a program, and its readings.
 
-``observed.json``, schema 2: docs/observe.md describes every key. Bytes and seconds throughout.
+``observed.json``, schema 3: docs/observe.md describes every key. Bytes and seconds throughout.
 """
 
 from __future__ import annotations
@@ -14,13 +14,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from npc.machine.sysfs import parse_cpus
+from npc.records.hotspots import HOTSPOTS, Hotspots
+from npc.records.mpi_profile import PROFILE
+from npc.records.node_probes import PROBES, Overhead, Probes
 from npc.records.units import format_quantity
 from observe.counters import RECEIVED, SENT, passed
-from observe.monitoring import Calls, Flow, read_calls, read_flows
+from observe.monitoring import CollectiveCalls, Flow, read_calls, read_flows
 from observe.mpi.digest import collectives_of, digest, flows_of, sizes_of, without_clocks
 from observe.mpi.profile import RankProfile
 
-SCHEMA: Final = 2
+SCHEMA: Final = 3
+_LONG: Final = (PROFILE, PROBES, HOTSPOTS)
 #: Foreign traffic below this part of what was measured changes no digit that anybody looks at.
 _NOTICED: Final = 0.01
 #: How far MPI's own count may be exceeded before it is somebody else's, or the program's own that is not
@@ -74,7 +78,7 @@ class Messages:
     sent: Mapping[str, int]
     received: Mapping[str, int]
     exchanged: Mapping[str, int]
-    collectives: Mapping[str, Calls]
+    collectives: Mapping[str, CollectiveCalls]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,8 @@ class Observation:
 
     reported: what the program said of itself, by metric (`npc.records.units.METRICS`): flops, flop. counted:
     what the hardware counted, None where nobody asked. profile: what went on inside MPI
-    (`observe.mpi.digest`), None without the ranks' profiles.
+    (`observe.mpi.digest`), None without the ranks' profiles. probes, hotspots, overhead: of the node, where
+    somebody asked.
     """
 
     command: tuple[str, ...]
@@ -104,6 +109,9 @@ class Observation:
     notes: tuple[str, ...]
     counted: Counted | None = None
     profile: Mapping[str, Any] | None = None
+    probes: Probes | None = None
+    hotspots: Hotspots | None = None
+    overhead: Overhead | None = None
 
 
 def read_observation(
@@ -210,7 +218,7 @@ def _counted_messages(
 
 def _messages(
     flows: Iterable[Flow],
-    collectives: Mapping[str, Calls],
+    collectives: Mapping[str, CollectiveCalls],
     placed: Mapping[int, str],
     by_class: Mapping[int, int] | None = None,
 ) -> Messages:
@@ -305,9 +313,9 @@ def to_document(observation: Observation) -> dict[str, Any]:
 
 
 def to_text(observation: Observation) -> str:
-    """``observed.json``; the profile, which is for programs, on one line."""
+    """``observed.json``; what is for programs on one line each."""
     lines = [
-        f" {json.dumps(name)}: {json.dumps(value, indent=None if name == 'profile' else 1)}"
+        f" {json.dumps(name)}: {json.dumps(value, indent=None if name in _LONG else 1)}"
         for name, value in to_document(observation).items()
     ]
     return "{\n" + ",\n".join(lines) + "\n}\n"

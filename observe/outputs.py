@@ -12,8 +12,12 @@ import click
 from npc.records.mpi_profile import profile_of
 from npc.records.mpi_summary import summary
 from npc.records.units import METRICS, format_quantity
+from observe.check_observer import table
+from observe.hotspots.table import hotspots
 from observe.mpi.counters import counters
 from observe.observation import Observation
+from observe.overhead import overhead
+from observe.probes.table import probes
 
 
 def show(observation: Observation, folder: Path, silent: Sequence[str]) -> None:
@@ -46,6 +50,15 @@ def show(observation: Observation, folder: Path, silent: Sequence[str]) -> None:
         say(line)
     for ran in profile.algorithms.ran if profile and profile.algorithms else ():
         say(f"{ran.operation} of {ran.ranks} ranks, {ran.calls} calls: {ran.name} (by its messages)")
+    for line in hotspots(observation.hotspots) if observation.hotspots else ():
+        say(line)
+    for line in probes(observation.probes) if observation.probes else ():
+        say(line)
+    for line in overhead(observation.overhead) if observation.overhead else ():
+        say(line)
+    measured = observation.overhead.measured if observation.overhead else None
+    for line in table(measured) if measured else ():
+        say(line)
     for option in silent:
         say(f"note: {option} catches no number above 0 in what the program printed")
     for note in (*observation.notes, *(profile.notes if profile else ())):

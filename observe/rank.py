@@ -1,11 +1,9 @@
 """Stands between the MPI launcher and one rank of the program: reads the node's counters before and after it.
 
-    python -S observe/rank.py FOLDER BACKGROUND_S GROUP SETTINGS LIBRARY PROGRAM [ARGUMENT…]
+    python -S observe/rank.py FOLDER ASKED PROGRAM [ARGUMENT…]
 
-GROUP is one of LIKWID's, whose FLOP the first rank of each node counts, or an event of PAPI's, which each
-rank counts itself, or ``-``. SETTINGS: variables of the program's environment, a JSON object: not every
-launcher takes its own to all nodes. LIBRARY is put before the program, to count its MPI calls
-(`observe.mpi.build`), or ``-``; what it counted goes to ``FOLDER/HOST.RANK.mpi``.
+ASKED is the JSON object that `observe.asked` describes: not every launcher takes its own variables to all
+nodes. What MPI's profiling library counted goes to ``FOLDER/HOST.RANK.mpi``.
 
 The rank runs as a child with this process's environment, standard streams and binding, so MPI's start-up
 protocol finds what it expects. The CPUs that the launcher has bound it to are kept; what a library binds
@@ -32,8 +30,10 @@ if not __package__:  # started by its path
 
 from npc.machine.processes import RANK, RANKS, die_with_parent, read, told
 from npc.machine.sysfs import format_cpus
+from observe.asked import read_asked
+from observe.companions import companions_of
 from observe.counters import read_counters
-from observe.mpi.place import Profile
+from observe.mpi.place import ProfileFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,15 +49,15 @@ _PASSED_ON: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR
 
 def main(arguments: list[str]) -> int:
     """Run the rank; returns its exit code (127 if it cannot be started, as a shell says it)."""
-    folder, group, library, program = Path(arguments[0]), arguments[2], arguments[4], arguments[5:]
-    os.environ.update(json.loads(arguments[3]))
+    folder, asked, program = Path(arguments[0]), read_asked(arguments[1]), arguments[2:]
+    os.environ.update(asked.settings)
     name = f"{socket.gethostname()}.{told(RANK) or 0}"
     running = folder / f"{name}.{RUNNING}"
-    profile = Profile(library) if library != "-" else None
+    profile = ProfileFile(asked.library) if asked.library else None
+    companions = companions_of(asked, folder, name)
     idle = _reading()
-    time.sleep(float(arguments[1]))
-    counter, counted = _count(folder, group)
-    begin = _reading()
+    time.sleep(asked.background_s)
+    counter, counted = _count(folder, asked.counters)
 
     def finish(status: int, killed: bool = False) -> None:
         end = _reading()
@@ -75,16 +75,23 @@ def main(arguments: list[str]) -> int:
             "status": status,
             "counted": counted,
             "profile": profile.keep(folder / f"{name}.mpi") if profile is not None else "",
+            **{each: companion.end() for each, companion in companions.items()},
         })  # fmt: skip
         running.unlink(missing_ok=True)
 
     with contextlib.suppress(OSError):  # _save will say it
         running.touch()
+    held, release = os.pipe()
     child = os.fork()
     if child == 0:
         die_with_parent(signal.SIGKILL)  # a rank must not outlive a launcher that kills us
+        os.close(release)
+        os.read(held, 1)  # ends when the companions are there
+        os.close(held)
         if profile is not None:
             os.environ.update(profile.environment(os.getppid()))
+        for companion in companions.values():
+            companion.become()
         try:
             os.execvp(program[0], program)
         except OSError as error:
@@ -92,7 +99,13 @@ def main(arguments: list[str]) -> int:
             os._exit(127)
     for passed_on in _PASSED_ON:
         signal.signal(passed_on, lambda received, _frame: os.kill(child, received))
-    done = _stand_by(child, finish, profile.file if profile is not None else -1)
+    for companion in companions.values():
+        companion.begin(child)
+    begin = _reading()  # companions may have taken seconds
+    for end in (held, release):
+        os.close(end)
+    files = {each for companion in companions.values() for each in companion.files}
+    done = _stand_by(child, finish, files | ({profile.file} if profile is not None else set()))
     status = os.waitpid(child, 0)[1]
     for passed_on in _PASSED_ON:
         signal.signal(passed_on, signal.SIG_IGN)  # what was read has to reach the disk
@@ -106,10 +119,10 @@ def main(arguments: list[str]) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
-def _stand_by(child: int, finish: Callable[..., None], file: int) -> int:
+def _stand_by(child: int, finish: Callable[..., None], files: set[int]) -> int:
     """Start a process that finishes in our place if we are killed, as Hydra kills all ranks when one aborts.
 
-    In a session of its own, and without what a launcher might wait for. `file` is kept open. Returns the
+    In a session of its own, and without what a launcher might wait for. `files` are kept open. Returns the
     descriptor to write to when all is done.
     """
     reading, writing = os.pipe()
@@ -123,7 +136,7 @@ def _stand_by(child: int, finish: Callable[..., None], file: int) -> int:
         nowhere = os.open(os.devnull, os.O_RDWR)
         for stream in range(3):
             os.dup2(nowhere, stream)
-        opened = sorted({0, 1, 2, reading, file, _MOST_FILES} - {-1})
+        opened = sorted({0, 1, 2, reading, _MOST_FILES} | files)
         for first, after in pairwise(opened):
             os.closerange(first + 1, after)
         if not os.read(reading, 1):
@@ -143,7 +156,7 @@ def _wait_for_end(process: int) -> None:
 def _count(folder: Path, group: str) -> tuple[FlopCounter | PapiCounter | None, dict[str, Any] | None]:
     """A counter that runs and where its result goes, if `group` is one and this rank is to count it."""
     host = socket.gethostname()
-    if group == "-":
+    if not group:
         return None, None
     from observe.papi import EVENT, PapiCounter  # only if asked for
 

@@ -19,9 +19,16 @@ from typing import IO, Final
 
 import click
 
+from npc.files import write_whole
 from npc.jobs.sample import job_hosts
+from npc.machine.processes import die_with_parent
+from npc.records.node_probes import MeasuredOverhead, Overhead
+from observe.asked import Asked
+from observe.hotspots.merge import read_hotspots
 from observe.mpi.rank_file import read_profiles
 from observe.observation import Observation, read_observation, to_text
+from observe.overhead import overhead_of
+from observe.probes.node_file import read_probes
 from observe.rank import RUNNING
 
 OBSERVED: Final = "observed.json"
@@ -30,6 +37,8 @@ RANKS: Final = "ranks"
 NOT_STARTED: Final = 127
 #: How long ranks may take to finish once the launcher has ended.
 _HURRY_S: Final = 3.0
+#: And where what companions recorded has to be read first.
+_READING_S: Final = 60.0
 #: Programs whose reports have a parser.
 KNOWN: Final = {"xhpcg": "hpcg", "xhpl": "hpl", "hpcc": "hpcc", "himeno": "himeno"}
 _RANK: Final = Path(__file__).with_name("rank.py")
@@ -43,16 +52,23 @@ def name_of(words: Sequence[str]) -> str:
     return names[0]
 
 
-def run(command: Sequence[str], place: int, stem: Path, mpi: bool, watch: Sequence[str], keep: bool) -> int:
+def run(
+    command: Sequence[str],
+    place: int,
+    stem: Path,
+    mpi: bool,
+    asked: Asked,
+    keep: bool,
+    silent: bool = False,
+) -> int:
     """Run the command with `observe.rank` before its program; its exit code, 128 + n for signal n.
 
-    watch: the seconds, the group of counters, the settings and the library that `observe.rank` wants. What
-    the ranks leave goes to ``STEM.ranks``. keep: what the program prints goes to the terminal,
-    ``STEM.out`` and ``.err``.
+    What the ranks leave goes to ``STEM.ranks``. keep: what the program prints goes to ``STEM.out`` and
+    ``.err``, and to the terminal unless `silent`.
     """
     ranks = stem.with_name(f"{stem.name}.{RANKS}")
     ranks.mkdir()
-    around = [sys.executable, "-S", str(_RANK), str(ranks), *watch]
+    around = [sys.executable, "-S", str(_RANK), str(ranks), asked.to_text()]
     watched = [*command[:place], *around, *command[place:]]
     if mpi and _is_monitoring_harmful(command[place]):
         click.echo(
@@ -64,7 +80,13 @@ def run(command: Sequence[str], place: int, stem: Path, mpi: bool, watch: Sequen
     environment = {**os.environ, **(_monitoring(ranks) if mpi else {})}
     pipe = subprocess.PIPE if keep else None
     try:
-        process = subprocess.Popen(watched, env=environment, stdout=pipe, stderr=pipe)
+        process = subprocess.Popen(
+            watched,
+            env=environment,
+            stdout=pipe,
+            stderr=pipe,
+            preexec_fn=lambda: die_with_parent(signal.SIGTERM),  # what watches would stay, for nobody
+        )
     except OSError as error:
         click.echo(f"npc observe: {command[0]}: {error.strerror}", err=True)
         if keep:
@@ -79,14 +101,16 @@ def run(command: Sequence[str], place: int, stem: Path, mpi: bool, watch: Sequen
     try:
         streams = ((process.stdout, sys.stdout, ".out"), (process.stderr, sys.stderr, ".err"))
         copies = [
-            threading.Thread(target=_copy, args=(source, terminal.buffer, stem.with_suffix(suffix)))
+            threading.Thread(
+                target=_copy, args=(source, None if silent else terminal.buffer, stem.with_suffix(suffix))
+            )
             for source, terminal, suffix in streams
             if keep
         ]
         for copy in copies:
             copy.start()
         code = process.wait()
-        wait_for_ranks(ranks)
+        wait_for_ranks(ranks, _READING_S if asked.companions else _HURRY_S)
         for copy in copies:
             copy.join()
     finally:
@@ -95,9 +119,9 @@ def run(command: Sequence[str], place: int, stem: Path, mpi: bool, watch: Sequen
     return code if code >= 0 else 128 - code
 
 
-def wait_for_ranks(ranks: Path) -> None:
+def wait_for_ranks(ranks: Path, patience_s: float) -> None:
     """A launcher that ends in a hurry is faster than what finishes for the ranks that it killed."""
-    end = time.monotonic() + _HURRY_S
+    end = time.monotonic() + patience_s
     while any(ranks.glob(f"*.{RUNNING}")) and time.monotonic() < end:
         time.sleep(0.02)
 
@@ -126,23 +150,36 @@ def _is_monitoring_harmful(program: str) -> bool:
         return bool(calls and re.search(rb"ompi_mpi_|libmpi_(mpifh|usempi)", content))
 
 
-def _copy(source: IO[bytes], terminal: IO[bytes], path: Path) -> None:
+def _copy(source: IO[bytes], terminal: IO[bytes] | None, path: Path) -> None:
     with path.open("xb") as kept:
         while block := source.read1(65536):  # type: ignore[attr-defined]
             kept.write(block)
-            terminal.write(block)
-            terminal.flush()
+            if terminal is not None:
+                terminal.write(block)
+                terminal.flush()
 
 
 def profiling_library(command: Sequence[str], place: int) -> str:
-    """The library to put before the program, ``-`` where there is none: then it is said why."""
+    """The library to put before the program, empty where there is none: then it is said why."""
     from observe.mpi.build import Unavailable, library_for
 
     try:
         return str(library_for(command[:place], command[place]))
     except Unavailable as reason:
         click.echo(f"npc observe: inside MPI: unavailable: {reason}", err=True)
-        return "-"
+        return ""
+
+
+def costs_of_probes() -> dict[str, float]:
+    """Seconds of one event, empty where they cannot be measured: then it is said why."""
+    from observe.costs.kept import NoCost
+    from observe.costs.probes import costs
+
+    try:
+        return costs()
+    except NoCost as reason:
+        click.echo(f"npc observe: what a probe costs is not known: {reason}", err=True)
+        return {}
 
 
 def append_report(pattern: str, began: float, path: Path) -> None:
@@ -158,12 +195,30 @@ def append_report(pattern: str, began: float, path: Path) -> None:
         kept.write(newest.read_bytes())
 
 
-def keep_observation(stem: Path, command: Sequence[str], reported: Mapping[str, float]) -> Observation:
-    """Read what the ranks left, and keep it as ``STEM.observed.json``."""
+def keep_observation(
+    stem: Path, command: Sequence[str], place: int, asked: Asked, reported: Mapping[str, float]
+) -> Observation:
+    """Read what the ranks left, and keep it as ``STEM.observed.json``. place: of the program's word."""
     hosts = job_hosts() if os.environ.get("SLURM_JOB_NODELIST") else ()
     ranks = stem.with_name(f"{stem.name}.{RANKS}")
     profiles, unread = read_profiles(ranks)
     observation = read_observation(ranks, command, hosts, reported, profiles)
-    observation = replace(observation, notes=(*observation.notes, *unread))
+    probes, odd = read_probes(ranks)
+    overhead, unknown = overhead_of(asked, command[:place], command[place], ranks, profiles, probes)
+    observation = replace(
+        observation,
+        notes=(*observation.notes, *unread, *odd, *unknown),
+        hotspots=read_hotspots(ranks),
+        probes=probes,
+        overhead=overhead if overhead.estimated else None,
+    )
     stem.with_name(f"{stem.name}.{OBSERVED}").write_text(to_text(observation), encoding="utf-8")
+    return observation
+
+
+def keep_measured(stem: Path, observation: Observation, measured: MeasuredOverhead) -> Observation:
+    """The observation with what was measured of watching, kept as ``STEM.observed.json``."""
+    overhead = replace(observation.overhead or Overhead(), measured=measured)
+    observation = replace(observation, overhead=overhead)
+    write_whole(stem.with_name(f"{stem.name}.{OBSERVED}"), to_text(observation))
     return observation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from npc.records.mpi_profile import Profile, Unexpected, Variable
+from npc.records.mpi_profile import Profile, Unexpected, VariableTotals
 from npc.records.units import format_quantity
 
 #: Counters that are told; the document has all.
@@ -51,7 +51,7 @@ def _unexpected(found: Unexpected) -> Iterator[str]:
         )
 
 
-def _line(variable: Variable) -> str:
+def _line(variable: VariableTotals) -> str:
     unit = variable.unit or "1"
     least, most = (format_quantity(value, unit) for value in (variable.least, variable.most))
     where = f" (rank {variable.rank})" if variable.least != variable.most else ""

@@ -18,8 +18,7 @@ from typing import Any, Final
 
 from npc.machine.fabric import in_order, neighbours
 from npc.records.mpi_profile import operation
-from observe.monitoring import Calls as CollectiveCalls
-from observe.monitoring import Flow
+from observe.monitoring import CollectiveCalls, Flow
 from observe.mpi.algorithms import algorithms_of
 from observe.mpi.efficiency import efficiency_by_region, efficiency_of, load_of
 from observe.mpi.profile import Calls, RankProfile, Snapshot

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from npc import toml
+import msgspec
 
 TABLE: Final = Path(__file__).with_name("calls.toml")
 
@@ -49,7 +49,7 @@ class Call:
 
 def read_calls(table: Path = TABLE) -> list[Call]:
     """All calls of the table in all their forms, by name."""
-    sections = toml.loads(table.read_text(encoding="utf-8"))
+    sections = msgspec.toml.decode(table.read_bytes())
     groups: dict[str, str] = sections.pop("groups")
     types = {name: of_type for of_type, names in sections.pop("types").items() for name in names.split()}
     calls: list[Call] = []

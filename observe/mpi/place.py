@@ -33,7 +33,7 @@ class Section(NamedTuple):
     mask: int
 
 
-class Profile:
+class ProfileFile:
     """The file of one rank, before its program starts and after its end. library: to put before it; file: its
     descriptor."""
 

@@ -75,7 +75,7 @@ def read_profiles(folder: Path) -> tuple[list[RankProfile], list[str]]:
     profiles, reasons = [], Counter[str]()
     for path in sorted(folder.glob("*.mpi")):
         try:
-            profiles.append(read_profile(path))
+            profiles.append(read_rank_file(path))
         except (NoProfile, OSError) as error:
             reasons[str(error)] += 1
     for path in sorted(folder.glob("*.json")):
@@ -88,7 +88,7 @@ def read_profiles(folder: Path) -> tuple[list[RankProfile], list[str]]:
     return sorted(profiles, key=lambda profile: profile.rank), notes
 
 
-def read_profile(path: Path) -> RankProfile:
+def read_rank_file(path: Path) -> RankProfile:
     """The profile of a rank. Raises `NoProfile`, and OSError as the file system does."""
     content = path.read_bytes()
     if len(content) < HEADER.size or not content.startswith(MAGIC):

@@ -46,7 +46,7 @@ _LINES: Final = (
 )
 
 
-class NoProfile(ValueError):
+class NothingObserved(ValueError):
     """There is nothing to be seen of what ranks did inside MPI; says where, and what to do."""
 
 
@@ -75,7 +75,7 @@ def read_runs(
     """The runs observed in folders (or ``*.observed.json`` files), that with the fewest CPUs first, which is
     the reference.
 
-    gpu: as `efficiency_of` wants it. Raises NoProfile; OSError and ValueError for what cannot be read;
+    gpu: as `efficiency_of` wants it. Raises NothingObserved; OSError and ValueError for what cannot be read;
     KeyError for a rank that `gpu` lacks.
     """
     found = []
@@ -89,7 +89,7 @@ def read_runs(
     if not found:
         where = ", ".join(map(str, paths))
         what = f"no rank was in region {region!r}" if region else "no profile of what ranks did inside MPI"
-        raise NoProfile(f"{where}: {what} (npc observe -- mpirun … makes one)")
+        raise NothingObserved(f"{where}: {what} (npc observe -- mpirun … makes one)")
     found.sort(key=lambda each: sum(rank.threads for rank in each[1]))
     reference = found[0][1]
     return [

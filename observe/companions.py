@@ -1,0 +1,29 @@
+"""The companions there are, by the name that they have in a rank's file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from observe.asked import Asked, Companion
+
+#: Stacks of a rank, by perf.
+HOTSPOTS: Final = "hotspots"
+#: Probes of the kernel and of functions, by bpftrace.
+PROBES: Final = "probes"
+
+
+def companions_of(asked: Asked, folder: Path, name: str) -> dict[str, Companion]:
+    """Those that were asked for. folder, name: of the rank's files, ``FOLDER/HOST.RANK.*``."""
+    found: dict[str, Companion] = {}
+    # each is imported only if asked for: this runs once for every rank
+    if settings := asked.companions.get(HOTSPOTS):
+        from observe.hotspots.recorder import HotspotRecorder
+
+        found[HOTSPOTS] = HotspotRecorder(folder, name, settings)
+    if settings := asked.companions.get(PROBES):
+        from observe.probes.companion import RankProbes
+
+        found[PROBES] = RankProbes(folder, name, settings)
+    return found

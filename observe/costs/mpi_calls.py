@@ -1,0 +1,81 @@
+"""What a call of MPI costs more with the profiling library before it.
+
+A program of one rank calls MPI through the library and past it, in turns (``mpi_calls.c``). Of the two calls
+that are timed the dearer one is taken, a send and a receive with their stamps: most calls cost less.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from observe.costs.kept import NoCost, kept
+from observe.mpi.build import Unavailable, find_compiler, mpi_of
+from observe.mpi.place import ProfileFile
+
+_SOURCE: Final = Path(__file__).with_suffix(".c")
+_CALLS, _BLOCKS = 2000, 41
+_LIMIT_S: Final = 60.0
+#: What would make the program a part of the job that this process is in.
+_OF_THE_JOB: Final = re.compile(
+    r"(?:PMI|PMIX|OMPI_COMM|OMPI_UNIVERSE|PRTE|SLURM|HYDRA|MPIR|MV2_COMM|PALS|I_MPI_HYDRA)_?\w*"
+)
+
+
+def cost(library: str, launcher: Sequence[str], program: str) -> float:
+    """Seconds that a call costs more. library: put before `program` as started by `launcher`
+    (`observe.mpi.build.library_for`). Raises NoCost."""
+    measured = kept("mpi", {"library": library}, lambda: {"call": _measured(library, launcher, program)})
+    return measured["call"]
+
+
+def _measured(library: str, launcher: Sequence[str], program: str) -> float:
+    try:
+        mpi = mpi_of(program)
+        compiler = find_compiler(mpi, launcher[0] if launcher else "")
+    except Unavailable as error:
+        raise NoCost(str(error)) from None
+    with tempfile.TemporaryDirectory() as folder:
+        timer = str(Path(folder, "mpi_calls"))
+        _run([compiler.path, "-O1", "-w", str(_SOURCE), "-o", timer, "-ldl"], {})
+        linked = mpi or mpi_of(timer)
+        profile = ProfileFile(library)
+        try:
+            printed = _run([timer, str(linked), str(_CALLS), str(_BLOCKS)], profile.environment(os.getpid()))
+        except Unavailable as error:
+            raise NoCost(str(error)) from None
+        finally:
+            os.close(profile.file)
+    rows = [
+        tuple(map(float, line.split())) for line in printed.splitlines() if re.fullmatch(r"\S+ \S+", line)
+    ]
+    if not rows:
+        raise NoCost("the program that times calls of MPI printed nothing")
+    medians: list[float] = [median(column) for column in zip(*rows, strict=True)]
+    return max(0.0, *medians) * 1e-9
+
+
+def _run(command: Sequence[str], settings: Mapping[str, str]) -> str:
+    environment = {name: text for name, text in os.environ.items() if not _OF_THE_JOB.fullmatch(name)}
+    try:
+        said = subprocess.run(
+            command,
+            env={**environment, **settings},
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_LIMIT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NoCost(f"{Path(command[0]).name}: {error}") from None
+    if said.returncode:
+        words = [line for line in said.stderr.splitlines() if line.strip()]
+        raise NoCost(f"{Path(command[0]).name}: exit code {said.returncode}: {words[-1] if words else ''}")
+    return said.stdout

@@ -1,0 +1,93 @@
+"""What one sample of a program's stack costs it, by `perf record` as `observe.hotspots` calls it.
+
+A process computes, in turns without and with far more samples than are ever asked for. An interrupt's time
+belongs to no process, so blocks are timed by the clock on the wall, and of each kind the fast ones are
+compared, which nobody else has interrupted. At F samples a second of c seconds each a block takes
+1 / (1 − F·c) of its time.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
+
+from npc.machine.perf import find_perf, sight
+from npc.machine.sysfs import number
+from observe.costs.kept import NoCost, kept
+
+_EVENTS: Final = Path(__file__).with_name("events.py")
+_RATE: Final = 10_000
+_MAX_RATE: Final = Path("/proc/sys/kernel/perf_event_max_sample_rate")
+#: Steps of a block, some milliseconds; blocks of a turn, of which a tenth is faster than the one that counts.
+_STEPS, _BLOCKS, _TURNS = 100_000, 40, 3
+_FAST: Final = 0.1
+_PATIENCE_S: Final = 10.0
+_SETTLED_S: Final = 0.1
+
+
+def cost(call_graph: str) -> float:
+    """Seconds of one sample. call_graph: fp, dwarf or lbr. Raises NoCost."""
+    perf = find_perf()
+    if perf.problem:
+        raise NoCost(perf.problem)
+    if not sight().own:
+        raise NoCost(sight().line)
+    key = {"tool": f"perf {perf.version}", "call_graph": call_graph}
+    return kept("stacks", key, lambda: {"sample": _measured(perf.path, call_graph)})["sample"]
+
+
+def _measured(perf: str, call_graph: str) -> float:
+    rate = min(_RATE, number(_MAX_RATE) or _RATE)
+    plain, sampled = [], []
+    with (
+        subprocess.Popen(
+            [sys.executable, "-S", str(_EVENTS)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as worker,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        try:
+            for _ in range(_TURNS):
+                plain += _blocks(worker)
+                file = Path(folder, "data")
+                words = ["record", "-q", "-e", "cpu-clock", "-F", str(rate), "--call-graph", call_graph]
+                words += ["-p", str(worker.pid), "-o", str(file), "--no-buildid-cache"]
+                with subprocess.Popen(
+                    [perf, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+                ) as recorder:
+                    try:
+                        _wait_for(recorder, file)
+                        sampled += _blocks(worker)
+                    finally:
+                        recorder.kill()
+                file.unlink()
+        finally:
+            worker.kill()
+    fast = [sorted(each)[int(_FAST * len(each))] for each in (plain, sampled)]
+    return max(1 - fast[0] / fast[1], 0.0) / rate
+
+
+def _wait_for(recorder: subprocess.Popen[bytes], file: Path) -> None:
+    limit = time.monotonic() + _PATIENCE_S
+    while not (file.exists() and file.stat().st_size):
+        if recorder.poll() is not None or time.monotonic() > limit:
+            raise NoCost("perf record does not begin")
+        time.sleep(_SETTLED_S / 10)
+    time.sleep(_SETTLED_S)
+
+
+def _blocks(worker: subprocess.Popen[str]) -> list[float]:
+    """Seconds of a step in each block."""
+    assert worker.stdin is not None
+    assert worker.stdout is not None
+    seconds = []
+    for _ in range(_BLOCKS):
+        print("work", _STEPS, file=worker.stdin, flush=True)
+        line = worker.stdout.readline()
+        if not line:
+            raise NoCost(f"{_EVENTS} ended: exit code {worker.wait()}")
+        seconds.append(float(line))
+    return seconds

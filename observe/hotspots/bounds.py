@@ -1,0 +1,121 @@
+"""What a hotspot waits for: by the frames of its stacks, and by hardware counters where there are any.
+
+Frames of MPI (its functions and its libraries) come first, since MPI reads and writes sockets and files, too;
+then system calls of files. What is left computes or waits for memory, which only counters tell apart. Only
+the standard library.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Final, Literal
+
+from observe.hotspots.stacks import KERNEL
+
+if TYPE_CHECKING:
+    from npc.records.hotspots import Bound
+
+CYCLES: Final = "cycles"
+INSTRUCTIONS: Final = "instructions"
+LLC_MISSES: Final = "LLC-load-misses"
+EVENTS: Final = (CYCLES, INSTRUCTIONS, LLC_MISSES)
+
+#: Samples of which more than this part has such a frame.
+_MOST: Final = 0.5
+#: A load from memory takes at least this long on servers since 2017 (80 to 140 ns to the own socket's
+#: memory as `lmbench lat_mem_rd` and Intel's MLC measure it). A lower value claims less.
+_MEMORY_LATENCY_S: Final = 80e-9
+#: Half of four slots a cycle retire: less than half is left to wait in (Yasin, A Top-Down Method for
+#: Performance Analysis and Counters Architecture, ISPASS 2014, section III: Retiring).
+_BUSY_IPC: Final = 2.0
+#: Fewer samples say nothing: the error of what n samples count is 1/√n of it.
+_LEAST_SAMPLES: Final = 30
+
+_MPI_FUNCTION: Final = re.compile(r"P?MPIX?_[A-Z]\w*")
+_MPI_MODULE: Final = re.compile(
+    r"lib(mpi|mpich|mpifort|mpicxx|open-(pal|rte)|prrte|pmix|psm2?|fabric|ibverbs|mlx\d|efa|rdmacm"
+    r"|uc[tpsm]|sharp)\b.*|mca_\w+\.so|lib\w+-(fi|rdmav\d+)\.so.*|libuct_\w+\.so.*|libmpi_\w+\.so.*"
+)
+_FILE_CALL: Final = re.compile(
+    r"_*(GI_+|libc_)*(p?(read|write)v?(64)?2?|f(data)?sync|sync_file_range|open(at)?(64)?|close|l?seek(64)?"
+    r"|f?truncate(64)?|copy_file_range|sendfile(64)?|getdents(64)?|unlink(at)?|rename(at2?)?|msync|io_submit"
+    r"|io_getevents|io_uring_enter|f?stat(at|x)?(64)?)(_nocancel)?"
+)
+_FILE_SYSTEM: Final = re.compile(
+    r"(__x64_sys_|__arm64_sys_|ksys_|vfs_|do_)(p?(read|write)v?(64)?2?|f(data)?sync|sync_file_range|open\w*"
+    r"|truncate\w*|getdents(64)?|unlink\w*|rename\w*|statx?|fsync|io_submit|sendfile(64)?|copy_file_range)"
+    r"|iomap_\w+|(ext4|xfs|btrfs|nfs|nfs4|ll|ceph|fuse|gpfs|beegfs|pvfs2|tmpfs|shmem|generic)_file_\w+"
+)
+_SOCKET: Final = re.compile(r"(sock|tcp|udp|inet6?|unix)_\w+|__sys_(send|recv)\w+")
+
+Kind = Literal["mpi", "io", "network", ""]
+
+
+def kind_of(stack: list[tuple[str, str]]) -> Kind:
+    """What a stack of (function, module) is in, if it is in MPI, in files, or in a socket that no MPI opened
+    as far as its frames tell."""
+    network = files = False
+    for function, module in stack:
+        if module == KERNEL:
+            network = network or _SOCKET.fullmatch(function) is not None
+            files = files or _FILE_SYSTEM.fullmatch(function) is not None
+        elif is_mpi(function, module):
+            return "mpi"
+        else:
+            files = files or _FILE_CALL.fullmatch(function) is not None
+    return "network" if network else "io" if files else ""
+
+
+def is_mpi(function: str, module: str) -> bool:
+    """Whether a frame is MPI's: its interface, or a library of it or below it."""
+    return bool(_MPI_FUNCTION.fullmatch(function) or _MPI_MODULE.fullmatch(PurePath(module).name))
+
+
+def bound_of(
+    samples: int, kinds: Mapping[str, int], events: Mapping[str, int], rate: float, without: str
+) -> tuple[Bound, str, dict[str, float]]:
+    """What bounds a function, the evidence, and metrics of its counters.
+
+    samples: its own, `rate` a second; kinds: of these those in MPI, files, sockets; events: how often they
+    happened. without: why there are none.
+
+    Of the time that a stack does not explain: *memory*, where by Little's law one load or more is on its way
+    from memory all the time: misses of the last-level cache × latency / time ≥ 1; hardware prefetches are
+    not among these misses, so few of them prove nothing. *compute*, where two instructions or more retire a
+    cycle.
+    """
+    evidence: tuple[tuple[Kind, Bound, str], ...] = (
+        ("mpi", "mpi", "MPI"),
+        ("io", "io", "system calls of files"),
+        ("network", "io", "sockets, and no MPI"),
+    )
+    for kind, bound, name in evidence:
+        part = kinds.get(kind, 0) / max(samples, 1)
+        if part > _MOST:
+            return bound, f"{name} in {part:.0%} of its stacks", {}
+    metrics = metrics_of(events, samples / rate)
+    if not metrics:
+        return "unknown", without or "no events were counted in it", {}
+    said = ", ".join(f"{name.replace('_', ' ')} {value:.3g}" for name, value in metrics.items())
+    if samples < _LEAST_SAMPLES:
+        return "unknown", f"{said}: of {samples} samples, too few", metrics
+    if metrics.get("loads_from_memory", 0.0) >= 1.0:
+        return "memory", f"{said}: a load is on its way from memory all the time", metrics
+    if metrics.get("ipc", 0.0) >= _BUSY_IPC:
+        return "compute", f"{said}: {_BUSY_IPC:g} instructions a cycle or more", metrics
+    return "unknown", f"{said}: neither busy nor full of misses", metrics
+
+
+def metrics_of(events: Mapping[str, int], seconds: float) -> dict[str, float]:
+    """ipc; llc_misses_per_instruction; loads_from_memory: on their way at a time, on the mean."""
+    found: dict[str, float] = {}
+    cycles, instructions, misses = (events.get(name) for name in EVENTS)
+    if cycles and instructions:
+        found["ipc"] = instructions / cycles
+    if instructions and misses is not None:
+        found["llc_misses_per_instruction"] = misses / instructions
+    if misses is not None and seconds > 0:
+        found["loads_from_memory"] = misses * _MEMORY_LATENCY_S / seconds
+    return found

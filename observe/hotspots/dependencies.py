@@ -1,0 +1,123 @@
+"""The longest chain of dependencies that goes from one iteration of a loop into the next.
+
+Every iteration waits for the results of the one before. Of all circles in the graph of who waits for whom,
+the slowest, in cycles a round, is what no number of execution ports makes faster (the maximum cycle mean of
+an event graph: Baccelli and others, Synchronization and Linearity, 1992, chapter 2). Its value here is the
+growth of the longest path over many iterations.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from observe.hotspots.disassembly import Instruction
+from observe.hotspots.instructions import effects, is_copy, reads_memory, wide_name, writes_memory
+
+#: A multiple of 1 to 6, for a circle over several iterations comes back after as many.
+_ROUNDS: Final = 60
+_ADDRESS: Final = re.compile(r"(-?0x[0-9a-f]+)?\((%\w+)?(?:,(%\w+),(\d))?\)")
+#: What was stored longer ago is in the cache, and waits for nothing.
+_NEAR: Final = 8
+
+
+class Latency(NamedTuple):
+    """Cycles until a result is there: after the instruction's values, and after its address's registers."""
+
+    value: float
+    address: float
+
+
+def chain(loop: Sequence[Instruction], latencies: Sequence[Latency]) -> float:
+    """Cycles an iteration of the slowest circle through registers; what goes through memory is not in it."""
+    does = [effects(each) for each in loop]
+    waits = [
+        Latency(0.0, 0.0) if is_copy(each) else latency for each, latency in zip(loop, latencies, strict=True)
+    ]
+    ready: dict[str, float] = {}
+    ends = []
+    for _ in range(3 * _ROUNDS):
+        for its, wait in zip(does, waits, strict=True):
+            after = max(
+                [ready.get(name, 0.0) + wait.value for name in its.reads]
+                + [ready.get(name, 0.0) + wait.address for name in its.address],
+                default=0.0,
+            )
+            ready.update(dict.fromkeys(its.writes, after))
+        ends.append(max(ready.values(), default=0.0))
+    return (ends[-1] - ends[-1 - _ROUNDS]) / _ROUNDS
+
+
+def through_memory(loop: Sequence[Instruction]) -> str:
+    """A load of what the loop has stored shortly before, as AT&T writes it; empty where none is seen.
+
+    Seen are addresses in the same registers, which keep their value or move by a constant an iteration.
+    """
+    places = list(enumerate(_places(loop)))
+    stored = [(number, place) for number, place in places if place and writes_memory(loop[number])]
+    for number, read in places:
+        if read is not None and reads_memory(loop[number]):
+            for before, place in stored:
+                same = place.registers == read.registers
+                if same and _is_earlier(place.at - read.at, read.step, before < number):
+                    return loop[number].text
+    return ""
+
+
+class _Place(NamedTuple):
+    """An address: base, index and scale, what is added to them, how far it moves an iteration (bytes)."""
+
+    registers: tuple[str, str, str]
+    at: int
+    step: int
+
+
+def _is_earlier(apart: int, step: int, in_order: bool) -> bool:
+    """Whether what is stored `apart` bytes behind a load's address was stored a few iterations before it, or,
+    where the store comes first (`in_order`), in the same one."""
+    if step == 0:
+        return apart == 0
+    iterations, rest = divmod(apart, step)
+    return rest == 0 and (0 if in_order else 1) <= iterations <= _NEAR
+
+
+def _places(loop: Sequence[Instruction]) -> list[_Place | None]:
+    """The address of each instruction's operand in memory; None without one, or where it moves otherwise."""
+    moves = [_moves(each) for each in loop]
+    whole: dict[str, int] = defaultdict(int)
+    for register, by in moves:
+        whole[register] += by
+    lost = {name for each, move in zip(loop, moves, strict=True) for name in effects(each).writes - {move[0]}}
+    so_far: dict[str, int] = defaultdict(int)
+    found: list[_Place | None] = []
+    for each, (register, by) in zip(loop, moves, strict=True):
+        address = _ADDRESS.fullmatch(each.memory.partition("{")[0])
+        if address is None or lost & set(effects(each).address):
+            found.append(None)
+        else:
+            offset, base, index, scale = (part or "" for part in address.groups())
+            wide = (wide_name(base), wide_name(index), scale)
+            far = [names[wide[0]] + names[wide[1]] * int(scale or 1) for names in (so_far, whole)]
+            found.append(_Place(wide, int(offset or "0", 16) + far[0], far[1]))
+        so_far[register] += by
+    return found
+
+
+def _moves(instruction: Instruction) -> tuple[str, int]:
+    """The register that it moves by a constant, and by how much; no register where it does something else."""
+    name, operands = instruction.mnemonic.rstrip("lq"), instruction.operands
+    if name in ("inc", "dec") and operands[0].startswith("%"):
+        return wide_name(operands[0]), 1 if name == "inc" else -1
+    if name in ("add", "sub") and operands[0].startswith("$") and operands[-1].startswith("%"):
+        by = (int(operands[0][1:], 16) + (1 << 63)) % (1 << 64) - (1 << 63)
+        return wide_name(operands[-1]), by if name == "add" else -by
+    if (
+        name == "lea"
+        and (found := _ADDRESS.fullmatch(operands[0]))
+        and found[2] == operands[-1]
+        and not found[3]
+    ):
+        return wide_name(operands[-1]), int(found[1] or "0", 16)
+    return "", 0

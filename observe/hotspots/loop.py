@@ -1,0 +1,173 @@
+"""The loop that a hotspot computes in, at rest: what its machine code needs at least.
+
+Of the function's loops it is the innermost one with most samples. Where it is a straight line, or where the
+samples say clearly which way through it is taken, llvm-mca says how many cycles the processor's ports need an
+iteration, and the latencies of its instructions how many the longest chain of dependencies needs. Both are
+lower bounds on the model: all data in the first cache, all branches foreseen, many iterations.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from npc.machine.llvm import Model, NoModel, model_of
+from npc.records.hotspots import Hotspot, LoopBound
+from observe.hotspots import instructions
+from observe.hotspots.dependencies import Latency, chain, through_memory
+from observe.hotspots.disassembly import Instruction, NotRead, disassemble, source_line
+from observe.hotspots.elf import ElfFile
+from observe.hotspots.machine_model import needs_of
+from observe.hotspots.paths import Loop, NoLoop, hottest_loop
+
+#: What decoders fuse with a conditional jump behind it.
+_FUSED: Final = re.compile(r"(?:cmp|test|add|sub|and|inc|dec)[bwlq]?")
+#: Cycles until the result of an instruction whose latency without its load nobody knows.
+_LEAST: Final = 1.0
+
+
+class Sampled(NamedTuple):
+    """Where a function was seen: the file of its machine code with its build id (empty: not known), its first
+    address there and the one after its last (None: not known), and samples by address."""
+
+    path: Path
+    build_id: str
+    range: tuple[int, int] | None
+    counts: Counter[int]
+
+
+def with_loop(hotspot: Hotspot, sampled: Sampled, processor: Mapping[str, Any]) -> Hotspot:
+    """The hotspot with its loop, or with the reason why it has none. processor: of the node
+    (`npc.machine.processor.node_processor`)."""
+    try:
+        return hotspot._replace(loop=bound(sampled, processor), loop_reason="")
+    except (NotRead, NoLoop, NoModel) as reason:
+        return hotspot._replace(loop=None, loop_reason=str(reason))
+
+
+def bound(sampled: Sampled, processor: Mapping[str, Any]) -> LoopBound:
+    """Raises NotRead, NoLoop and NoModel, which say why there is none."""
+    if not sampled.path.is_absolute() or not sampled.path.is_file():
+        raise NotRead(f"{sampled.path} is no file with machine code here")
+    if sampled.range is None:
+        raise NotRead(f"{sampled.path} does not say where its function begins and ends (no unwind table)")
+    if sampled.build_id and _build_id(sampled.path) != sampled.build_id:
+        raise NotRead(f"{sampled.path} is no longer the program that ran (its build id is another)")
+    clock = processor.get("clock_hz")
+    if not clock:
+        raise NoModel(f"the clock was not measured: {processor.get('clock_reason', 'on no rank')}")
+    model = model_of(processor)
+    loop = hottest_loop(disassemble(sampled.path, *sampled.range), sampled.counts)
+    source = source_line(sampled.path, loop.code[0].address)
+    return bound_of(loop, model, float(clock), str(processor.get("clock", "")), source)
+
+
+def _build_id(path: Path) -> str:
+    try:
+        return ElfFile(path).build_id
+    except (OSError, ValueError) as error:
+        raise NotRead(str(error)) from None
+
+
+def bound_of(loop: Loop, model: Model, clock_hz: float, clock: str, source: str = "") -> LoopBound:
+    """What the model says of the loop. Raises NoModel, and NotRead where the bytes are not known."""
+    code = [each for each in loop.code if not re.match(r"nop|endbr|data16", each.mnemonic)]
+    asked = _as_dispatched(code)
+    needs = needs_of([_assembler_text(each) for each in asked], model)
+    chain_cycles = chain(asked, _latencies(asked, needs.latencies, model))
+    flop = sum(map(instructions.flop, code))
+    slower = max(needs.ports, chain_cycles)
+    return LoopBound(
+        model=model.name,
+        address=f"{loop.code[0].address:#x}",
+        source=source,
+        flop=flop,
+        bytes=sum(map(instructions.bytes_moved, code)),
+        instructions=len(code),
+        port_cycles=needs.ports,
+        chain_cycles=chain_cycles,
+        clock_hz=clock_hz,
+        flops=flop * clock_hz / slower,
+        share=loop.share,
+        clock=clock,
+        precision=_precision(code),
+        notes=tuple(_notes(code, model.name)),
+    )
+
+
+def _as_dispatched(code: Sequence[Instruction]) -> list[Instruction]:
+    """Without the conditional jumps that the decoders fuse with the comparison before them, since LLVM's
+    models do not; and without a jump that only closes the loop."""
+    return [
+        each
+        for before, each in zip([None, *code], code, strict=False)
+        if not (each.jumps and (each.mnemonic == "jmp" or (before and _FUSED.fullmatch(before.mnemonic))))
+    ]
+
+
+def _assembler_text(instruction: Instruction) -> str:
+    """As LLVM's assembler reads it: where a jump leads does not matter, but has to be a number."""
+    if instruction.jumps:
+        return f"{instruction.mnemonic} 0"
+    return re.sub(r" <[^>]*>", "", instruction.text)
+
+
+def _latencies(code: Sequence[Instruction], whole: Sequence[float], model: Model) -> list[Latency]:
+    """The model's latency of an instruction that loads and computes is from its address; from its other
+    operands it is that of the same with a register in the place of memory."""
+    texts = {
+        place: text
+        for place, each in enumerate(code)
+        if each.memory and not each.stores and (text := _with_register(each))
+    }
+    try:
+        short = (
+            dict(zip(texts, needs_of(list(texts.values()), model).latencies, strict=True)) if texts else {}
+        )
+    except NoModel:  # one of them has no such form
+        short = {place: _one_latency(text, model) for place, text in texts.items()}
+    return [Latency(min(short.get(place, latency), latency), latency) for place, latency in enumerate(whole)]
+
+
+def _one_latency(text: str, model: Model) -> float:
+    try:
+        return needs_of([text], model).latencies[0]
+    except NoModel:
+        return _LEAST
+
+
+def _with_register(instruction: Instruction) -> str:
+    """With a register in the place of its operand in memory; empty where it only loads."""
+    others = [each for each in instruction.operands if each != instruction.memory]
+    if not instructions.effects(instruction).reads:
+        return ""
+    size = instruction.operand_bytes
+    vectors = re.findall(r"%([xyz])mm", " ".join(others))
+    if re.search(r"cvtsi2s|pinsr", instruction.mnemonic) or not vectors:
+        register = {1: "%r11b", 2: "%r11w", 4: "%r11d", 8: "%r11"}.get(size, "")
+    elif "{1to" in instruction.memory:
+        register = f"%{vectors[-1]}mm15"
+    else:
+        register = {32: "%ymm15", 64: "%zmm15"}.get(size, "%xmm15")
+    return _assembler_text(instruction).replace(instruction.memory, register) if register else ""
+
+
+def _precision(code: Sequence[Instruction]) -> str:
+    """Of most of its FLOP; empty without any."""
+    by_precision: Counter[str] = Counter()
+    for each in code:
+        by_precision[instructions.precision(each)] += int(instructions.flop(each))
+    name, most = max(by_precision.items(), key=lambda each: each[1])
+    return name if most else ""
+
+
+def _notes(code: Sequence[Instruction], model: str) -> Iterable[str]:
+    if any(instructions.is_masked(each) and instructions.flop(each) for each in code):
+        yield "under a mask: its FLOP are an upper bound"
+    if any("gather" in each.mnemonic for each in code) and ", znver" in model:
+        yield "LLVM's models of AMD's processors take a gather for one load: it takes far more cycles"
+    if again := through_memory(code):
+        yield f"`{again}` reads what the loop has just stored: that wait is not in the bound"

@@ -1,0 +1,59 @@
+"""llvm-mca: how many cycles a loop's instructions need on a processor's ports, by LLVM's model of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from npc.machine.llvm import Model, NoModel
+
+_TIMEOUT_S: Final = 60.0
+
+
+class Needs(NamedTuple):
+    """ports: cycles of an iteration on the busiest group of ports, or for dispatch where that is more (the
+    reciprocal throughput of the block); latencies: of each instruction, cycles from operands to result."""
+
+    ports: float
+    latencies: tuple[float, ...]
+
+
+def needs_of(code: Sequence[str], model: Model) -> Needs:
+    """What llvm-mca says of instructions in AT&T's syntax, run over and over. Raises NoModel."""
+    arguments = (
+        model.tool, "-mtriple=x86_64-unknown-linux", f"-mcpu={model.core}", "--json", "--instruction-info",
+        "--iterations=1",
+    )  # fmt: skip
+    needs = read_needs(_ask(arguments, "\n".join(code) + "\n"))
+    if len(needs.latencies) != len(code):
+        raise NoModel(f"{model.name} reads {len(code)} instructions as {len(needs.latencies)}")
+    return needs
+
+
+def read_needs(text: str) -> Needs:
+    """Of what ``llvm-mca --json --instruction-info`` prints. Raises NoModel."""
+    try:
+        region = json.loads(text[text.index("{") :])["CodeRegions"][0]
+        latencies = tuple(float(each["Latency"]) for each in region["InstructionInfoView"]["InstructionList"])
+        return Needs(float(region["SummaryView"]["BlockRThroughput"]), latencies)
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        raise NoModel(f"llvm-mca printed what is not understood here ({error!r})") from None
+
+
+def _ask(arguments: Iterable[str], code: str) -> str:
+    command = list(arguments)
+    try:
+        done = subprocess.run(command, input=code, capture_output=True, text=True, timeout=_TIMEOUT_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NoModel(f"{command[0]}: {error}") from None
+    if "is not a recognized processor" in done.stderr:
+        raise NoModel(f"{command[0]} does not know the processor {command[2].partition('=')[2]}")
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if "error:" in line] or done.stderr.splitlines()
+        raise NoModel(
+            f"{Path(command[0]).name} cannot read the loop: {lines[0] if lines else done.returncode}"
+        )
+    return done.stdout

@@ -1,0 +1,274 @@
+"""The stacks of all ranks in one prefix tree, and the functions in which a program computes most.
+
+Four thousand ranks take seconds: a rank's file has its own tree already, without what is rare in it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any, Final
+
+import msgspec
+
+from npc.records.hotspots import Frame, Hotspot, Hotspots
+from observe.hotspots.bounds import bound_of
+from observe.hotspots.loop import Sampled, with_loop
+from observe.hotspots.stack_file import OTHER, SUFFIX
+from observe.hotspots.stacks import CLOCK
+
+OK: Final = "ok"
+#: The tree's: parent and function.
+_ROOT: Final = (0, -1)
+#: Of all samples: what is below is `OTHER` of its parent; doubled until there are few enough frames.
+_LEAST_SHARE: Final = 0.001
+_MOST_FRAMES: Final = 4000
+#: Functions with a smaller part of all samples are no hotspots; more than these nobody reads.
+_LEAST_HOTSPOT: Final = 0.005
+_MOST_HOTSPOTS: Final = 20
+#: Functions whose loops are looked for; each takes a quarter of a second.
+_MOST_LOOPS: Final = 5
+#: The share of a rank with fewer samples is off by more than a tenth, so it is not among the least and most
+#: (half of the 95 % interval of a binomial share of one half).
+_ENOUGH_SAMPLES: Final = 100
+#: Above these parts it is worth a note.
+_MUCH_CUT: Final = 0.05
+_MOST_NOTES: Final = 20
+
+
+class Code(msgspec.Struct, kw_only=True):
+    """Where in the machine code of a function a rank's samples are."""
+
+    function: str
+    module: str
+    build_id: str
+    range: tuple[int, int] | None
+    counts: dict[str, int]
+
+
+class RankStacks(msgspec.Struct, kw_only=True):
+    """A rank's file (`observe.hotspots.stack_file`)."""
+
+    status: str
+    source: str
+    rate: float
+    samples: int
+    lost: int
+    cut: int
+    unnamed: int
+    kernel: bool
+    counters: str
+    notes: list[str]
+    frames: list[tuple[str, str]]
+    tree: list[tuple[int, int, int, int]]
+    own: list[tuple[int, int, dict[str, int], dict[str, int]]]
+    addresses: list[Code]
+    processor: dict[str, Any] = {}
+
+
+class _Share:
+    """Samples of all ranks, and the smallest and largest share of a rank that has some."""
+
+    __slots__ = ("least", "most", "ranks", "samples")
+
+    def __init__(self) -> None:
+        self.samples = self.ranks = 0
+        self.least, self.most = 1.0, 0.0
+
+    def add(self, samples: int, of: int) -> None:
+        """One rank's, of all that it has, or 0 where these are too few to compare."""
+        self.samples += samples
+        if of:
+            share = samples / of
+            self.ranks += 1
+            if share < self.least:  # millions of nodes come by here: min() would take twice as long
+                self.least = share
+            if share > self.most:
+                self.most = share
+
+    def among(self, ranks: int, mean: float) -> tuple[float, float]:
+        """Smallest and largest of so many ranks; the mean where there are none to compare."""
+        if not ranks:
+            return mean, mean
+        return (self.least if self.ranks >= ranks else 0.0), self.most
+
+
+class _Function(_Share):
+    """Its own samples, by what their stacks are in, and hardware events."""
+
+    __slots__ = ("events", "kinds")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kinds: Counter[str] = Counter()
+        self.events: Counter[str] = Counter()
+
+
+def read_hotspots(folder: Path) -> Hotspots | None:
+    """Of the files that the ranks left in `folder`; None where there are none. Raises ValueError for a file
+    that is none of ours."""
+    paths = sorted(folder.glob(f"*{SUFFIX}"))
+    decoder = msgspec.json.Decoder(RankStacks)
+
+    def read(path: Path) -> RankStacks:
+        try:
+            return decoder.decode(path.read_bytes())
+        except msgspec.DecodeError as error:
+            raise ValueError(f"{path}: {error}") from None
+
+    return merge(map(read, paths)) if paths else None
+
+
+def merge(ranks: Iterable[RankStacks]) -> Hotspots:
+    """One tree of all ranks, which are read one after the other, and the loops of the hottest functions."""
+    merged = _Merged()
+    for rank in ranks:
+        merged.add(rank)
+    return merged.hotspots()
+
+
+class _Merged:
+    """What has been added so far. Functions (name, module) and nodes of the tree (parent, function) are
+    numbered in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._ranks: list[RankStacks] = []
+        self._functions: dict[tuple[str, str], int] = {}
+        self._nodes = {_ROOT: 0}
+        self._shares = [_Share()]
+        self._own = [0]
+        self._counted: defaultdict[int, _Function] = defaultdict(_Function)
+        self._code: dict[tuple[str, str], Sampled] = {}
+        self._processor: Mapping[str, Any] = {}
+
+    def add(self, rank: RankStacks) -> None:
+        """One rank's stacks."""
+        functions, nodes, shares, own = self._functions, self._nodes, self._shares, self._own
+        of = rank.samples if rank.samples >= _ENOUGH_SAMPLES else 0
+        numbers = [
+            functions.setdefault((function, module.rpartition("/")[2]), len(functions))
+            for function, module in rank.frames
+        ]
+        here: list[int] = []
+        for parent, function, samples, at_top in rank.tree:
+            node = nodes.setdefault((here[parent], numbers[function]) if here else _ROOT, len(nodes))
+            if node == len(shares):
+                shares.append(_Share())
+                own.append(0)
+            here.append(node)
+            shares[node].add(samples, of)
+            own[node] += at_top
+        for function, at_top, kinds, events in rank.own:
+            counted = self._counted[numbers[function]]
+            counted.add(at_top, of)
+            for kind, number in kinds.items():
+                counted.kinds[kind] += number
+            for event, times in events.items():
+                counted.events[event] += times
+        # of several kinds of nodes, or of programs, the code and the processor of the first rank count
+        self._processor = self._processor or rank.processor
+        for each in rank.addresses:
+            mine = Sampled(Path(each.module), each.build_id, each.range, Counter())
+            known = self._code.setdefault((each.function, PurePath(each.module).name), mine)
+            if known[:3] == mine[:3]:
+                known.counts.update({int(address, 16): count for address, count in each.counts.items()})
+        rank.frames, rank.tree, rank.own, rank.addresses = [], [], [], []
+        self._ranks.append(rank)
+
+    def hotspots(self) -> Hotspots:
+        """Of all that was added."""
+        ranks = [rank for rank in self._ranks if rank.status == OK]
+        if not ranks:
+            return Hotspots(status=next((rank.status for rank in self._ranks), "no rank left any stacks"))
+        samples = sum(rank.samples for rank in ranks)
+        compared = sum(rank.samples >= _ENOUGH_SAMPLES for rank in ranks)
+        frames, least = self._frames(samples, compared)
+        without = Counter(rank.counters for rank in ranks).most_common(1)[0][0]
+        return Hotspots(
+            status=OK,
+            source=ranks[0].source,
+            rate=ranks[0].rate,
+            samples=samples,
+            ranks=len(ranks),
+            unresolved=sum(rank.unnamed for rank in ranks) / max(samples, 1),
+            frames=frames,
+            hotspots=tuple(self._hottest(samples, compared, ranks[0].rate, without)),
+            notes=tuple(_noted(self._ranks, samples, least)),
+        )
+
+    def _frames(self, total: int, compared: int) -> tuple[tuple[Frame, ...], float]:
+        """The tree without what is rare, and the share below which that is."""
+        names = list(self._functions)
+        share = _LEAST_SHARE
+        while sum(each.samples >= share * total for each in self._shares) > _MOST_FRAMES:
+            share *= 2
+        places = {0: 0}
+        frames: list[Frame] = []
+        rest: list[int] = []  # samples of a frame that are neither its own nor of a child
+        for node, (parent, function) in enumerate(self._nodes):
+            samples = self._shares[node].samples
+            if node and (samples < share * total or parent not in places):
+                continue
+            above = places[parent]
+            places[node] = len(frames)
+            name, module = names[function] if node else ("", "")
+            least, most = self._shares[node].among(compared, samples / max(total, 1))
+            frames.append(Frame(above, name, module, samples, self._own[node], least, most))
+            rest.append(samples - self._own[node])
+            if node:
+                rest[above] -= samples
+        for above, samples in enumerate(rest[:]):
+            if samples > 0:
+                mean = samples / total
+                frames.append(Frame(above, OTHER, "", samples, samples, mean, mean))
+        return tuple(frames), share
+
+    def _hottest(self, total: int, compared: int, rate: float, without: str) -> Iterator[Hotspot]:
+        names = list(self._functions)
+        ordered = sorted(self._counted.items(), key=lambda each: -each[1].samples)
+        loops = 0
+        for number, function in ordered[:_MOST_HOTSPOTS]:
+            share = function.samples / max(total, 1)
+            if share >= _LEAST_HOTSPOT:
+                bound = bound_of(function.samples, function.kinds, function.events, rate, without)
+                spread = function.among(compared, share)
+                found = Hotspot(*names[number], share, *spread, *bound[:2], metrics=bound[2])
+                loops += found.bound not in ("mpi", "io")
+                if found.bound not in ("mpi", "io") and loops <= _MOST_LOOPS and names[number] in self._code:
+                    found = with_loop(found, self._code[names[number]], self._processor)
+                yield found
+
+
+def _noted(ranks: Sequence[RankStacks], samples: int, least: float) -> Iterator[str]:
+    """What has to be said of all ranks and their samples; least: the smallest share of a frame."""
+    for reason, number in Counter(rank.status for rank in ranks if rank.status != OK).most_common(
+        _MOST_NOTES
+    ):
+        yield f"stacks of {number} ranks: {reason}"
+    ranks = [rank for rank in ranks if rank.status == OK]
+    cut = sum(rank.cut for rank in ranks)
+    if cut > _MUCH_CUT * samples:
+        yield (
+            f"{cut / samples:.0%} of the stacks do not reach the program's start: compiled without frame "
+            "pointers; -fno-omit-frame-pointer, or --call-graph dwarf, has them whole"
+        )
+    blind = sum(not rank.kernel for rank in ranks)
+    if blind:
+        yield (
+            f"{blind} of {len(ranks)} ranks show no time in the system (sysctl "
+            "kernel.perf_event_paranoid=1): shares are of the time outside of it"
+        )
+    lost = sum(rank.lost for rank in ranks)
+    if lost:
+        yield f"{lost} samples were lost before perf could read them"
+    few = sum(rank.samples < _ENOUGH_SAMPLES for rank in ranks)
+    if few:
+        yield (
+            f"{few} of {len(ranks)} ranks have fewer than {_ENOUGH_SAMPLES} samples ({CLOCK} sees what "
+            "computes, not what sleeps or waits): they are not among least and most"
+        )
+    for note, number in Counter(note for rank in ranks for note in rank.notes).most_common(_MOST_NOTES):
+        yield f"{number} ranks: {note}"
+    if samples:
+        yield f"frames with less than {least:.1%} of the samples are counted as {OTHER}"

@@ -1,0 +1,269 @@
+"""perf beside one rank: attached before its program begins, its stacks counted on the node after the end.
+
+What perf writes goes to a file without a name on this node's disk, so nothing is left behind whatever ends,
+and nothing goes through the network while it is observed. perf ends with `observe.rank`, with the rank, or
+when it is told to. Only the standard library.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from npc.machine.perf import Perf, Sight, find_perf, sight
+from npc.machine.processes import RANKS, Process, die_with_parent, read, told
+from npc.machine.processor import node_processor
+from observe.asked import Companion
+from observe.hotspots.bounds import EVENTS
+from observe.hotspots.stack_file import SUFFIX, save, to_document
+from observe.hotspots.stacks import CLOCK, Stacks
+
+#: What perf does not end by itself it leaves without the parts that say what is in it.
+KILLED: Final = "perf record was killed, and its file is not whole"
+#: perf attaches in a tenth of a second, and in some seconds where a hundred of them begin at once.
+_ATTACH_S: Final = 30.0
+#: It ends in milliseconds; then it writes down which files its samples are of.
+_STOP_S: Final = 20.0
+#: A million samples of twenty frames take less.
+_SCRIPT_S: Final = 120.0
+#: The file: more than an hour at 99 Hz of 150 bytes a sample without compression, a day with it; of DWARF's
+#: copies of the stack, 8 KiB each, some minutes or half an hour.
+_LARGEST: Final = {"fp": "64M", "lbr": "64M", "dwarf": "512M"}
+#: A ring buffer of pages a CPU; the system grants a user 129 pages a CPU (perf_event_mlock_kb), for the
+#: buffers of all ranks of a node with one more page each.
+_GRANTED_PAGES: Final = 129
+_MOST_PAGES: Final = 128
+_FEWEST_PAGES: Final = {"fp": 1, "lbr": 1, "dwarf": 16}
+_LOCAL_RANKS: Final = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_TASKS_PER_NODE")
+_LOCAL_RANK: Final = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
+_PMU: Final = ("cpu", "armv")
+
+
+class HotspotRecorder(Companion):
+    """A `Companion`. settings: ``rate`` (samples a second), ``call_graph``: fp, dwarf or lbr."""
+
+    def __init__(self, folder: Path, name: str, settings: Mapping[str, Any]) -> None:
+        self._path = folder / f"{name}{SUFFIX}"
+        self._rate = float(settings["rate"])
+        self._call_graph = str(settings["call_graph"])
+        self._perf = Perf("", "")
+        self._sight = Sight(own=False, kernel=False)
+        self._recorder: Process | None = None
+        self._problem = ""
+        self._counters = ""
+        self._data = -1
+        self._said = -1
+
+    @property
+    def files(self) -> tuple[int, ...]:
+        """Descriptors that `end` needs."""
+        return tuple(each for each in (self._data, self._said) if each >= 0)
+
+    def begin(self, process: int) -> None:
+        """Start perf on a process, its threads and its children, and wait until it samples."""
+        self._perf, self._sight = find_perf(), sight()
+        self._problem = self._perf.problem
+        if not self._problem and not self._sight.own:
+            self._problem = f"kernel.perf_event_paranoid keeps perf from this user: {self._sight.line}"
+        if self._problem:
+            return
+        try:
+            self._data, self._said = _file_without_name(), _file_without_name()
+            self._attach(process)
+        except (OSError, subprocess.SubprocessError) as error:
+            self._problem = f"perf: {error}"
+
+    def end(self) -> dict[str, Any]:
+        """Stop perf; the rank's stacks are in the file that is named."""
+        notes: list[str] = []
+        stacks = Stacks()
+        source = f"perf {self._perf.version}, {CLOCK}"
+        if not self._problem:
+            self._stop()
+            try:
+                notes += self._read(stacks)
+            except (OSError, subprocess.SubprocessError) as error:
+                self._problem = str(error)
+        about = {
+            "status": f"unavailable: {self._problem}" if self._problem else "ok",
+            "source": source if self._perf.version else "",
+            "rate": self._rate,
+            "kernel": self._sight.kernel,
+            "counters": self._counters,
+            "notes": notes,
+            "processor": node_processor() if not told(_LOCAL_RANK) else {},
+        }
+        document = to_document(stacks, about)
+        for each in self.files:
+            os.close(each)
+        try:
+            save(document, self._path)
+        except OSError as error:
+            return {"status": f"cannot write {self._path}: {error.strerror}", "samples": 0}
+        return {"status": document["status"], "samples": document["samples"], "file": self._path.name}
+
+    def _attach(self, process: int) -> None:
+        told_to, tell = os.pipe()
+        answered, answer = os.pipe()
+        given = sorted(os.sched_getaffinity(os.getppid()))  # a rank may have been bound to some of them
+
+        def beside() -> None:
+            die_with_parent(signal.SIGTERM)  # by which perf keeps what it has
+            with contextlib.suppress(OSError):
+                os.sched_setaffinity(0, given)
+
+        words = [
+            self._perf.path, "record", "-q", "-e", CLOCK, "-F", f"{self._rate:g}",
+            "--call-graph", self._call_graph, *self._hardware_events(), "-p", str(process),
+            "-o", f"/proc/self/fd/{self._data}", "--control", f"fd:{told_to},{answer}", "-D", "-1",
+            *(["-z"] if self._perf.compresses else []), "-m", str(self._pages()), "--no-buildid-cache",
+            "--max-size", _LARGEST[self._call_graph],
+        ]  # fmt: skip
+        try:
+            perf = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=self._said,
+                stderr=self._said,
+                env=_environment(),
+                # with the other ends as well, so that they do not close before it: perf 6.1 gives up then
+                pass_fds=(self._data, told_to, tell, answered, answer),
+                start_new_session=True,  # what the launcher sends to its ranks is not meant for it
+                preexec_fn=beside,
+            )
+            for each in (told_to, answer):
+                os.close(each)
+            self._recorder = read(perf.pid)
+            with contextlib.suppress(OSError):  # it has ended: so there is no answer either
+                os.write(tell, b"enable\n")
+            if not select.select([answered], [], [], _ATTACH_S)[0] or not os.read(answered, 16):
+                perf.kill()
+                perf.wait()
+                self._problem = f"perf record: {self._last_words() or 'it did not begin'}"
+        finally:
+            os.close(tell)
+            os.close(answered)
+
+    def _hardware_events(self) -> list[str]:
+        """Options that have hardware events counted, of those that this processor has."""
+        devices = Path("/sys/bus/event_source/devices")
+        try:
+            has_counters = any(each.name.startswith(_PMU) for each in devices.iterdir())
+        except OSError:
+            has_counters = False
+        if not has_counters:
+            self._counters = f"no hardware counters here ({devices} has no cpu), as in most virtual machines"
+            return []
+        words = [self._perf.path, "stat", "-x", ";", "-e", ",".join(EVENTS), "--", "true"]
+        tried = subprocess.run(
+            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+            env=_environment(), timeout=_ATTACH_S, check=False,
+        )  # fmt: skip
+        there = [event for event in EVENTS if is_counted(event, tried.stderr)]
+        missing = [event for event in EVENTS if event not in there]
+        self._counters = f"this processor does not count {', '.join(missing)}" if missing else ""
+        rate = f"freq={self._rate:g}"
+        return [word for event in there for word in ("-e", f"{event}/call-graph=no,{rate}/")]
+
+    def _pages(self) -> int:
+        """Of the ring buffer of each CPU: as many, by powers of two, as all of a node's ranks can have."""
+        ranks = told(_LOCAL_RANKS) or min(told(RANKS) or 1, os.cpu_count() or 1)
+        room = max(_GRANTED_PAGES // ranks - 1, _FEWEST_PAGES[self._call_graph])
+        return min(1 << (room.bit_length() - 1), _MOST_PAGES)
+
+    def _stop(self) -> None:
+        """perf's end, bounded, whether or not this process started it."""
+        recorder = self._recorder
+        if recorder is None:
+            return
+        for number, patience in ((signal.SIGINT, _STOP_S), (signal.SIGKILL, 1.0)):
+            end = time.monotonic() + patience
+            with contextlib.suppress(OSError):
+                os.kill(recorder.pid, number)
+            while _is_running(recorder):
+                if time.monotonic() > end:
+                    break
+                time.sleep(0.005)
+            else:
+                return
+
+    def _read(self, stacks: Stacks) -> Iterator[str]:
+        """Count what perf recorded; what has to be said of it."""
+        if os.fstat(self._data).st_size == 0:
+            raise OSError(f"perf wrote nothing: {self._last_words()}")
+        words = [
+            self._perf.path, "script", "-i", f"/proc/self/fd/{self._data}", "--show-mmap-events",
+            "--show-lost-events", "-F", "pid,event,period,ip,sym,symoff,dso",
+        ]  # fmt: skip
+        with subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            text=True,
+            errors="replace",
+            env=_environment(),
+            pass_fds=(self._data,),
+            start_new_session=True,
+            preexec_fn=lambda: die_with_parent(signal.SIGKILL),
+        ) as script:
+            assert script.stdout is not None
+            limit = threading.Timer(_SCRIPT_S, script.kill)
+            limit.start()
+            try:
+                stacks.read(script.stdout)
+            finally:
+                limit.cancel()
+        if script.returncode == -signal.SIGKILL:
+            yield f"perf script took more than {_SCRIPT_S:.0f} s: only the first samples are counted"
+        elif script.returncode:
+            said = self._last_words()
+            # "Was the 'perf record' command properly terminated?"
+            raise OSError(KILLED if "properly terminated" in said else f"perf script: {said}")
+        if "size limit" in self._everything_said():
+            yield (
+                f"recording stopped at {_LARGEST[self._call_graph]}B of samples, before the end: "
+                "a lower --rate has room for more"
+            )
+
+    def _everything_said(self) -> str:
+        return os.pread(self._said, 65536, 0).decode(errors="replace")
+
+    def _last_words(self) -> str:
+        lines = [line.strip() for line in self._everything_said().splitlines() if line.strip()]
+        return lines[-1] if lines else ""
+
+
+def is_counted(event: str, told_by_stat: str) -> bool:
+    """Whether ``perf stat -x ';'`` counted it: value;unit;event;… with <not supported> for a value."""
+    rows = (line.split(";") for line in told_by_stat.splitlines())
+    return any(len(row) > 2 and event in row[2] and row[0].strip().isdecimal() for row in rows)
+
+
+def _is_running(process: Process) -> bool:
+    now = read(process.pid)
+    return now is not None and now.started == process.started
+
+
+def _environment() -> dict[str, str]:
+    """perf's: in English, without the user's settings of it, the network's debug symbols, and what is put
+    before the program."""
+    unwanted = ("LD_PRELOAD", "DEBUGINFOD_URLS", "PAGER", "PERF_PAGER")
+    kept = {name: value for name, value in os.environ.items() if name not in unwanted}
+    return {**kept, "LC_ALL": "C", "PERF_CONFIG": "/dev/null"}
+
+
+def _file_without_name() -> int:
+    """A file on this node's disk that is gone when nobody has it open any more; its descriptor."""
+    descriptor, name = tempfile.mkstemp(prefix="npc-perf-")
+    Path(name).unlink()
+    return descriptor

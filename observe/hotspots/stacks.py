@@ -1,0 +1,210 @@
+"""Stacks as ``perf script`` prints them, counted.
+
+Fields ``pid,event,period,ip,sym,symoff,dso`` with mappings and losses (perf-script(1)); a sample of a clock
+has its stack below it, leaf first, one of a hardware event its address on the same line::
+
+    PERF_RECORD_MMAP2 24279/24279: [0x555ded2f9000(0x1000) @ 0x1000 fe:00 9994243 0]: r-xp /tmp/app
+    24279   10101010 cpu-clock:
+                126c heavy+0xac (/tmp/app)
+                10a2 main+0x42 (/tmp/app)
+
+Addresses are places in the file or in memory, by perf's version and the kind of sample; with the mappings
+both become virtual addresses of the file. Only the standard library.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from observe.hotspots.elf import ElfFile
+
+KERNEL: Final = "[kernel]"
+#: Code that a program makes while it runs, where it leaves no map of it (/tmp/perf-PID.map).
+JIT: Final = "[jit]"
+#: An address where no code lies: what a stack walk finds where frame pointers are used for something else.
+NOWHERE: Final = "[unknown]"
+CLOCK: Final = "cpu-clock"
+
+#: Longer names are C++'s templates.
+_LONGEST_NAME: Final = 300
+_MAPPED: Final = re.compile(
+    r"PERF_RECORD_MMAP2? (-?\d+)/-?\d+: \[(0x[0-9a-f]+)\((0x[0-9a-f]+)\) @ (0x[0-9a-f]+|0).*?\]: \S+ (.*)"
+)
+_LOST: Final = re.compile(r"PERF_RECORD_LOST(?:_SAMPLES)? lost (\d+)")
+_SAMPLE: Final = re.compile(r"\s*(-?\d+)\s+(\d+)\s+(\S.*?):(?:\s+(.*))?")
+_FRAME: Final = re.compile(r"\s*([0-9a-f]+) (.*?)(?:\+0x([0-9a-f]+))? \(([/\[].*|[^()]*)\)")
+#: What perf hangs on an event's name: cycles/call-graph=no/u, cpu-clock:u, cpu_core/cycles/.
+_MODIFIERS: Final = re.compile(r"^cpu_\w+/|(?<=\w)[/:].*$")
+_INLINED: Final = "inlined"
+_SYSTEM: Final = re.compile(r"\[(?!vdso|vsyscall|unknown|JIT|heap|stack|anon)")
+_ANONYMOUS: Final = re.compile(
+    r"//anon|\[(JIT|heap|stack|anon)|/dev/zero|/memfd:|/tmp/perf-\d+\.map|anon_inode"
+)
+
+
+class Code(NamedTuple):
+    """Where a frame of a stack is.
+
+    function: its symbol, or its address in hexadecimal, then `named` is false: where the function begins if
+    the file's unwind table tells, else the very address. module: path of the file; address: virtual one of
+    the file, or in memory where there is no file. start: of the symbol, None without one.
+    """
+
+    function: str
+    module: str
+    address: int
+    named: bool
+    start: int | None = None
+
+
+class Stacks:
+    """The samples of one rank, counted.
+
+    counts: stack, outermost first, as places in `functions` (function, module) → samples of the clock. By
+    such a place: addresses → samples there at the top of the stack; events: hardware event → how often it
+    happened; starts: of its symbol; unnamed: those without one. lost: samples that did not get out of the
+    kernel in time.
+    """
+
+    def __init__(self) -> None:
+        self.functions: list[tuple[str, str]] = []
+        self.counts: Counter[tuple[int, ...]] = Counter()
+        self.addresses: defaultdict[int, Counter[int]] = defaultdict(Counter)
+        self.events: defaultdict[int, Counter[str]] = defaultdict(Counter)
+        self.unnamed: set[int] = set()
+        self.starts: dict[int, int] = {}
+        self.lost = 0
+        self._numbers: dict[tuple[str, str], int] = {}
+        self._mapped: defaultdict[int, dict[str, list[tuple[int, int, int]]]] = defaultdict(dict)
+        self._seen: defaultdict[int, dict[str, Code]] = defaultdict(dict)
+        self._files: dict[str, ElfFile | None] = {}
+
+    @property
+    def samples(self) -> int:
+        """Of the clock."""
+        return self.counts.total()
+
+    def read(self, lines: Iterable[str]) -> None:
+        """Count what perf prints."""
+        event, process, frames = "", 0, list[str]()
+        for line in lines:
+            if line[:1] == "\t":
+                frames.append(line)
+            elif line != "\n":
+                self._count(event, process, frames)
+                event, frames = "", []
+                if "PERF_RECORD_" in line:
+                    self._note(line)
+                elif sample := _SAMPLE.fullmatch(line.rstrip("\n")):
+                    process, event = int(sample[1]), _MODIFIERS.sub("", sample[3])
+                    frames = [sample[4]] if sample[4] else []
+                    if event != CLOCK:
+                        self._add_event(event, int(sample[2]), process, frames)
+                        event = ""
+        self._count(event, process, frames)
+
+    def file(self, module: str) -> ElfFile | None:
+        """The file of a module; None where there is none, or none any more."""
+        if not module.startswith("/"):
+            return None
+        if module not in self._files:
+            try:
+                self._files[module] = ElfFile(Path(module))
+            except (OSError, ValueError):
+                self._files[module] = None
+        return self._files[module]
+
+    def _note(self, line: str) -> None:
+        if mapped := _MAPPED.search(line):
+            process, path = int(mapped[1]), mapped[5].strip()
+            start, length, offset = (int(mapped[group], 16) for group in (2, 3, 4))
+            self._mapped[process].setdefault(path, []).append((start, start + length, offset))
+            self._seen.pop(process, None)  # a program may have been started in the place of another
+        elif lost := _LOST.search(line):
+            self.lost += int(lost[1])
+
+    def _count(self, event: str, process: int, frames: list[str]) -> None:
+        if not event:
+            return
+        codes = self._codes(process, frames)
+        leaf = codes[0]
+        stack = tuple(self._number(code) for code in reversed(codes))
+        self.counts[stack] += 1
+        self.addresses[stack[-1]][leaf.address] += 1
+
+    def _add_event(self, event: str, period: int, process: int, frames: list[str]) -> None:
+        if frames:
+            leaf = self._codes(process, frames[:1])[0]
+            self.events[self._number(leaf)][event] += period
+
+    def _number(self, code: Code) -> int:
+        key = (code.function, code.module)
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self.functions)
+            self.functions.append(key)
+            if not code.named:
+                self.unnamed.add(number)
+            elif code.start is not None:
+                self.starts[number] = code.start
+        return number
+
+    def _codes(self, process: int, frames: list[str]) -> list[Code]:
+        """Leaf first. Functions that the compiler has put into another have its module; of addresses where no
+        code lies one is kept, and none at the outer end, where they only show that the walk went wrong."""
+        seen = self._seen[process]
+        codes: list[Code] = []
+        for line in reversed(frames):  # outermost first: what holds an inlined function is known before it
+            code = seen.get(line)
+            if code is None:
+                code = self._code(process, line)
+                seen[line] = code
+            if code.module == _INLINED:
+                code = code._replace(module=codes[-1].module if codes else NOWHERE)
+            if code.module == NOWHERE and (not codes or codes[-1].module == NOWHERE):
+                continue
+            codes.append(code)
+        codes.reverse()
+        return codes or [Code(NOWHERE, NOWHERE, 0, named=False)]
+
+    def _code(self, process: int, line: str) -> Code:
+        found = _FRAME.fullmatch(line.strip())
+        if found is None:
+            return Code(NOWHERE, NOWHERE, 0, named=False)
+        place, symbol, offset, module = int(found[1], 16), found[2], found[3], found[4]
+        named = symbol != "[unknown]"
+        name = symbol if len(symbol) <= _LONGEST_NAME else f"{symbol[: _LONGEST_NAME - 1]}…"
+        if _SYSTEM.match(module):
+            # Addresses of the system are of this boot of this node: without a symbol they tell nothing.
+            return Code(name if named else KERNEL, KERNEL, place, named)
+        if module == _INLINED:
+            return Code(name, _INLINED, place, named)
+        if module == "[unknown]":
+            return Code(NOWHERE, NOWHERE, 0, named=False)
+        if _ANONYMOUS.match(module):
+            return Code(name if named else hex(place), JIT, place, named)
+        module = module.removesuffix(" (deleted)")
+        file = self.file(module)
+        address = self._offset(process, module, place)
+        if file is not None:
+            address = file.address(address)
+        function = file.function(address) if file is not None else None
+        if named and function is not None:
+            # Return addresses may be one past the end of a function. Without a size in its table perf takes
+            # the nearest symbol before an address, also of another function: that is no name.
+            before = file.function(address - 1) if file is not None else None
+            named = address - int(offset or "0", 16) >= (before or function).first
+        if named:
+            return Code(name, module, address, named, address - int(offset or "0", 16))
+        return Code(hex(function.first if function is not None else address), module, address, named)
+
+    def _offset(self, process: int, module: str, place: int) -> int:
+        """Where in its file an address is that perf printed, which may be so already."""
+        for start, end, offset in self._mapped[process].get(module, ()):
+            if start <= place < end:
+                return place - start + offset
+        return place

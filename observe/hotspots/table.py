@@ -1,0 +1,83 @@
+"""Hotspots as people read them on the terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Final
+
+from npc.records.hotspots import Hotspot, Hotspots
+from observe.hotspots.loop_lines import loop_lines
+
+#: Functions that are shown; the file has more.
+_MOST_SHOWN: Final = 8
+_LONGEST_NAME: Final = 56
+#: Where the ranks' shares lie farther apart, Amdahl's law for their mean says little.
+_FAR_APART: Final = 0.2
+
+
+def hotspots(found: Hotspots) -> Iterator[str]:
+    """A line a function, the hottest first: its share of the samples with the 95 % interval, that of the
+    ranks with least and most, how much faster the program is at most if it is 2 and infinitely many times
+    faster, and what bounds it."""
+    if found.status != "ok":
+        yield f"hotspots: {found.status}"
+        return
+    seconds = found.samples / found.rate if found.rate else 0.0
+    yield (
+        f"hotspots: {found.samples} samples of {found.ranks} rank{'s' * (found.ranks != 1)} at "
+        f"{found.rate:g} Hz, {seconds:.4g} s of CPU time ({found.source})"
+    )
+    shown = found.hotspots[:_MOST_SHOWN]
+    if not shown:
+        return
+    width = max(len(_name(each)) for each in shown)
+    yield f"  {'function':{width}}  {'share':>13}  {'ranks':>11}  {'2x':>6}  {'inf':>6}  bound"
+    for each in shown:
+        low, high = wilson(each.share, found.samples)
+        share = f"{each.share:.1%} ±{(high - low) / 2:.1%}"
+        ranks = f"{each.least:.0%}-{each.most:.0%}"
+        yield (
+            f"  {_name(each):{width}}  {share:>13}  {ranks:>11}  {each.speedup(2):5.2f}x  "
+            f"{_times(each.speedup(math.inf))}  {_bound(each)}"
+        )
+    yield from map("  {}".format, loop_lines(shown))
+    for reason in dict.fromkeys(each.evidence for each in shown if _is_unknown(each)):
+        yield f"  bound unknown: {reason}"
+    yield (
+        "  2x, inf: the program at most, if the function is so much faster and all ranks are alike (Amdahl)"
+    )
+    if any(each.most - each.least > _FAR_APART for each in shown):
+        yield "  the ranks are not alike: where others wait for the rank with most, its share counts"
+    if found.unresolved > 0:
+        yield f"  {found.unresolved:.1%} of the samples have no symbol, but an address"
+    for note in found.notes:
+        yield f"  note: {note}"
+
+
+def wilson(share: float, samples: int) -> tuple[float, float]:
+    """The 95 % interval of a binomial share of n samples (Wilson, JASA 22, 1927)."""
+    if not samples:
+        return 0.0, 1.0
+    z = 1.959964
+    centre = share + z * z / (2 * samples)
+    half = z * math.sqrt(share * (1 - share) / samples + z * z / (4 * samples * samples))
+    scale = 1 + z * z / samples
+    return max((centre - half) / scale, 0.0), min((centre + half) / scale, 1.0)
+
+
+def _name(hotspot: Hotspot) -> str:
+    name = f"{hotspot.function} ({hotspot.module})"
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+
+
+def _is_unknown(hotspot: Hotspot) -> bool:
+    return hotspot.bound == "unknown" and not hotspot.metrics
+
+
+def _bound(hotspot: Hotspot) -> str:
+    return "unknown" if _is_unknown(hotspot) else f"{hotspot.bound}: {hotspot.evidence}"
+
+
+def _times(value: float) -> str:
+    return f"{value:5.2f}x" if value < 100 else "   >99"

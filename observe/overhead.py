@@ -1,0 +1,140 @@
+"""What watching took of a run, as estimated: events times what one costs on this machine.
+
+Of each part the rank that paid most counts, which is what the program lost where ranks wait for each other
+anyway. Costs are those of the machine that this runs on: of a job its first node.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from npc.records.node_probes import Overhead, Probes
+from npc.records.units import format_quantity
+from observe.asked import Asked
+from observe.companions import HOTSPOTS, PROBES
+from observe.costs import mpi_calls, stacks
+from observe.costs.kept import NoCost
+from observe.mpi.profile import RankProfile
+
+#: The parts of an estimate.
+MPI: Final = "mpi"
+NO_LIMIT: Final = "none"
+
+
+def read_budget(text: str) -> float | None:
+    """The share of ``2 %``, ``2%`` or ``0.5%``; None for ``none``. Raises ValueError."""
+    if text.strip().lower() == NO_LIMIT:
+        return None
+    try:
+        percent = float(text.strip().removesuffix("%"))
+    except ValueError:
+        percent = -1.0
+    if not text.strip().endswith("%") or not 0 < percent <= 100:
+        raise ValueError(f"--overhead {text!r}: expected a part of the run time, such as 2%, or {NO_LIMIT}")
+    return percent / 100
+
+
+def overhead_of(
+    asked: Asked,
+    launcher: Sequence[str],
+    program: str,
+    ranks: Path,
+    profiles: Sequence[RankProfile],
+    probes: Probes | None,
+) -> tuple[Overhead, tuple[str, ...]]:
+    """The estimate, and what of it is not known. ranks: the folder with the files of the ranks."""
+    seen = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(ranks.glob("*.json"))]
+    estimated: dict[str, float] = {}
+    notes = []
+    settings = asked.companions
+    parts: dict[str, Callable[[], float | None]] = {
+        MPI: lambda: _of_calls(profiles, asked.library, launcher, program),
+        PROBES: lambda: _of_probes(probes, seen),
+        HOTSPOTS: lambda: _of_samples(seen, str(settings[HOTSPOTS]["call_graph"])),
+    }
+    wanted = {
+        MPI: bool(asked.library and profiles),
+        PROBES: probes is not None,
+        HOTSPOTS: HOTSPOTS in settings,
+    }
+    for name, estimate in parts.items():
+        if not wanted[name]:
+            continue
+        try:
+            share = estimate()
+        except NoCost as error:
+            notes.append(f"overhead of {name}: not known: {error}")
+            continue
+        if share is not None:
+            estimated[name] = share
+    budget = settings[PROBES]["overhead"] if PROBES in settings else None
+    return Overhead(estimated=estimated, budget=budget), tuple(notes)
+
+
+def _of_calls(
+    profiles: Sequence[RankProfile], library: str, launcher: Sequence[str], program: str
+) -> float | None:
+    calls = {rank.rank: sum(each.calls for each in rank.calls) for rank in profiles if rank.seconds > 0}
+    if not calls:
+        return None
+    seconds = mpi_calls.cost(library, launcher, program)
+    return max(calls[rank.rank] * seconds / rank.seconds for rank in profiles if rank.rank in calls)
+
+
+def _of_samples(seen: Sequence[Mapping[str, object]], call_graph: str) -> float | None:
+    taken = [(samples, lasted) for samples, lasted in _samples(seen) if lasted > 0]
+    if not any(samples for samples, _ in taken):
+        return None
+    seconds = stacks.cost(call_graph)
+    return max(samples * seconds / lasted for samples, lasted in taken)
+
+
+def _samples(seen: Sequence[Mapping[str, object]]) -> Iterator[tuple[int, float]]:
+    """Samples of each rank, and how long it ran."""
+    for rank in seen:
+        stacks_of_rank = rank.get(HOTSPOTS)
+        if isinstance(stacks_of_rank, dict):
+            yield int(stacks_of_rank.get("samples") or 0), _lasted(rank)
+
+
+def _of_probes(probes: Probes | None, seen: Sequence[Mapping[str, object]]) -> float | None:
+    """Of the node where all probes together took most; each of the rank that it took most of."""
+    shares = []
+    for host in {node.host for node in probes.nodes} if probes else ():
+        costs = (
+            [node.cost for node in probes.nodes if node.host == host and node.cost is not None]
+            if probes
+            else []
+        )
+        lasted = max((_lasted(rank) for rank in seen if rank["host"] == host), default=0.0)
+        if costs and lasted > 0:
+            shares.append(sum(costs) / lasted)
+    return max(shares, default=None)
+
+
+def _lasted(rank: Mapping[str, object]) -> float:
+    moments = []
+    for name in ("begin", "end"):
+        reading = rank[name]
+        assert isinstance(reading, dict)
+        moments.append(float(reading["time"]))
+    return moments[1] - moments[0]
+
+
+def overhead(found: Overhead) -> Iterator[str]:
+    """As people read it on the terminal."""
+    if found.estimated:
+        parts = ", ".join(f"{name} {percent(share)}" for name, share in found.estimated.items())
+        whole = percent(sum(found.estimated.values()))
+        limit = f"; probes may take {percent(found.budget)} (--overhead)" if found.budget is not None else ""
+        yield f"watching took about {whole} of the run time, as estimated ({parts}){limit}"
+
+
+def percent(share: float) -> str:
+    """``0.031 %``."""
+    if abs(share) < 5e-6:
+        return "less than 0.001 %"
+    return f"{format_quantity(100 * share, '1', 2)} %"

@@ -1,0 +1,1 @@
+"""Probes of the kernel and of the program, on every node, while a program runs: bpftrace around its ranks."""

@@ -1,0 +1,331 @@
+"""One probe on one node: what watches it, when it is attached and taken away, and what came of it.
+
+A probe of functions waits for the guard's judgement, while its events are counted from the first instruction
+on; other probes are attached before the program begins. Only the standard library.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import fsum, inf
+from pathlib import Path
+from typing import Any, Final
+
+from npc.machine.bpftrace import Unavailable, refusal
+from npc.records.node_probes import NodeProbe, ProbeRow, ProbeStatus
+from observe.probes.bpftrace import Bpftrace, Maps, Watched
+from observe.probes.catalogue import FUNCTION, NEEDS_TYPES, USDT, Wanted
+from observe.probes.counting import NoCounter, Point
+from observe.probes.guard import Guard, Judgement
+from observe.probes.places import Place, find
+from observe.probes.rows import calls, rows_of
+from observe.probes.settings import Settings
+from observe.probes.symbols import NoFunction
+
+#: A bpftrace that has not attached, or ended, by then is given up.
+_ATTACH_S, _END_S = 30.0, 10.0
+#: Kinds by the cost of their events (`observe.costs.probes`), and the tracepoint where these are counted.
+_COSTS: Final = {
+    FUNCTION: "function", USDT: "entry", "syscalls": "syscall", "io": "syscall", "scheduler": "switch",
+    "faults": "fault",
+}  # fmt: skip
+_COUNTED: Final = {
+    "syscalls": "raw_syscalls:sys_enter", "io": "raw_syscalls:sys_enter", "scheduler": "sched:sched_switch",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What all probes of a node share. stem: of their files, ``FOLDER/HOST.RANK``; seconds: between
+    snapshots; keys: entries that a map may have; cpus: where bpftrace may run."""
+
+    host: str
+    stem: Path
+    settings: Settings
+    seconds: int
+    keys: int
+    cpus: tuple[int, ...]
+
+    def tracer(
+        self, kind: str, what: str, known: Iterable[Watched] = (), filled: Mapping[str, str] | None = None
+    ) -> Bpftrace:
+        """Start a bpftrace. Raises `Unavailable`."""
+        file = self.stem.with_name(f"{self.stem.name}.{re.sub('[^a-z0-9_.:@-]', '_', what, flags=re.I)}.bt")
+        token = self.settings["token"]
+        return Bpftrace(kind, file, token, self.seconds, self.keys, self.cpus, known, filled)
+
+
+class Attachment:
+    """A probe of a node. tracer: its bpftrace while it has one."""
+
+    def __init__(self, wanted: Wanted, node: Node) -> None:
+        self.wanted, self._node = wanted, node
+        self.tracer: Bpftrace | None = None
+        self._place: Place | None = None
+        self._filled: dict[str, str] = {}
+        self._guard: Guard | None = None
+        self._judgement: Judgement | None = None
+        self._ranks: dict[int, int] = {}
+        self._past: Maps = {}
+        self._known: set[int] = set()
+        self._full = False
+        self._lost = 0
+        self._started = 0.0
+        self._attached: float | None = None
+        self._times: list[tuple[float, float]] = []
+        self._detaching = False
+        self._notes: list[str] = []
+        self.unavailable = ""
+        self._ended_early = ""
+        try:
+            if reason := refusal(types=wanted.kind in NEEDS_TYPES):
+                raise Unavailable(reason)
+            self._prepare()
+            if self._guard is None or not self._waits_for_judgement:
+                self._attach(())
+        except (Unavailable, NoFunction, NoCounter, OSError) as error:
+            self.unavailable = str(error)
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether it may be attached or taken away while the program runs."""
+        return self._guard is not None
+
+    @property
+    def is_attaching(self) -> bool:
+        """Whether the ranks have to wait for it."""
+        return self.tracer is not None and self._attached is None and not self._waits_for_judgement
+
+    def add(self, rank: int, process: int) -> None:
+        """A rank's process is about to become the program."""
+        self._ranks[process] = rank
+        if self._guard is not None:
+            try:
+                self._guard.add(process)
+            except NoCounter as error:
+                self._notes.append(f"rank {rank} is not guarded: {error}")
+
+    def step(self, watched: Iterable[Watched]) -> float:
+        """Do what is due; after how many seconds to come again. watched: the processes of all ranks."""
+        if (
+            self.tracer is not None
+            and self._attached is None
+            and time.monotonic() > self._started + _ATTACH_S
+        ):
+            self.tracer.said.append(f"bpftrace has not attached within {_ATTACH_S:g} s")
+            self.tracer.kill()
+        if self._guard is None or not self._ranks or self.unavailable:
+            return inf
+        step = self._guard.step()
+        if step.do == "attach":
+            if self.tracer is None:
+                try:
+                    self._attach(watched)
+                except (Unavailable, OSError) as error:
+                    self.unavailable = str(error)
+            elif self._attached is not None:
+                self._guard.attached()
+        elif step.do == "detach" and self.tracer is not None:
+            self._detaching = True
+            self.tracer.interrupt()
+        return step.next_s
+
+    def read(self) -> bool:
+        """Take in what its bpftrace has printed; whether that goes on."""
+        assert self.tracer is not None
+        goes_on = self.tracer.read()
+        if self.tracer.attached and self._attached is None:
+            self._attached = time.time()
+            if self._guard is not None and self._ranks:
+                self._guard.attached()
+        if not goes_on:
+            self._close()
+        return goes_on
+
+    def interrupt(self) -> None:
+        """The program has ended: let the bpftrace end, too."""
+        if self._guard is not None and self._judgement is None:
+            self._judgement = self._guard.end()
+        if self.tracer is not None:
+            self._detaching = True
+            self.tracer.interrupt()
+
+    def give_up(self) -> None:
+        """End a bpftrace that does not end by itself."""
+        if self.tracer is not None:
+            self.tracer.kill()
+            self._notes.append("bpftrace did not end by itself and was killed")
+            self._close()
+
+    def result(self, ranks: Iterable[int], begun: float | None, ended: float | None) -> NodeProbe:
+        """So far. ranks: those of this node; begun, ended: Unix time of the first rank's begin and of the
+        last one's end."""
+        now = ended or time.time()
+        lasted = max(now - begun, 1e-9) if begun else 0.0
+        rows = self._with_counts(rows_of(self.wanted, self._maps()))
+        judgement = self._judgement
+        share = min(1.0, self._time_on(begun, now) / lasted) if begun else 0.0
+        status, reason = self._status(judgement)
+        cost, rate = self._cost(rows, lasted)
+        costs = self._node.settings["costs"]
+        return NodeProbe(
+            probe=self.wanted.what,
+            host=self._node.host,
+            status=status,
+            reason=reason,
+            share=0.0 if self.unavailable else share,
+            cost=judgement.cost if judgement else cost,
+            rate=judgement.rate if judgement else rate,
+            apparent=costs.get("apparent", 0.0) if self.wanted.kind == FUNCTION else 0.0,
+            rows=rows,
+            notes=tuple(self._remarks(rows, ranks)),
+        )
+
+    @property
+    def _waits_for_judgement(self) -> bool:
+        return self._guard is not None and self.wanted.kind in (FUNCTION, USDT)
+
+    def _prepare(self) -> None:
+        """Find what it watches, and let the guard judge where there is a budget."""
+        kind, settings = self.wanted.kind, self._node.settings
+        if kind in (FUNCTION, USDT):
+            self._place = find(self.wanted, settings["program"])
+            self._filled = _attach_points(self.wanted, self._place)
+        elif kind == "io":
+            self._filled = _io_calls()
+        price = settings["costs"].get(_COSTS.get(kind, ""))
+        if settings["overhead"] is None or kind not in _COSTS:
+            return
+        if price is None:
+            self._notes.append("not guarded: what an event costs is not known on this machine")
+        elif self._place is not None:
+            points = {Point("uprobe", self._place.file, offset): price for offset in self._place.offsets}
+            self._guard = Guard(points, settings["overhead"])
+        elif kind in _COUNTED:
+            point = Point("tracepoint", tracepoint=_COUNTED[kind])
+            self._guard = Guard({point: price}, settings["overhead"])
+
+    def _attach(self, known: Iterable[Watched]) -> None:
+        self._started, self._attached = time.monotonic(), None
+        self.tracer = self._node.tracer(self.wanted.kind, self.wanted.what, known, self._filled)
+
+    def _close(self) -> None:
+        """Its bpftrace has ended."""
+        tracer = self.tracer
+        assert tracer is not None
+        tracer.close(_END_S)
+        if self._attached is None:
+            self.unavailable = tracer.problem
+        elif not self._detaching:
+            self._ended_early = f"ended before the program: {tracer.problem}"
+        if self._attached is not None:
+            self._times.append((self._attached, time.time()))
+        self._past, self._full = self._maps(), self._full or tracer.is_full
+        self._known |= {each.rank for each in tracer.watched}
+        self._lost += tracer.lost
+        self.tracer, self._attached = None, None
+        if self._guard is not None and self._judgement is None:
+            if self._detaching:
+                self._guard.detached()
+            else:
+                self._judgement = self._guard.end()
+        self._detaching = False
+
+    def _maps(self) -> Maps:
+        return _sum(self._past, self.tracer.maps) if self.tracer else self._past
+
+    def _time_on(self, begun: float, now: float) -> float:
+        """Seconds from the first rank's begin to now that it was attached."""
+        times = [*self._times, *([(self._attached, now)] if self._attached is not None else ())]
+        return fsum(max(0.0, min(until, now) - max(since, begun)) for since, until in times)
+
+    def _status(self, judgement: Judgement | None) -> tuple[ProbeStatus, str]:
+        if self.unavailable:
+            return "unavailable", self.unavailable
+        if self._ended_early:
+            return "stopped", self._ended_early
+        return (judgement.status, judgement.reason) if judgement else ("attached", "")
+
+    def _with_counts(self, rows: tuple[ProbeRow, ...]) -> tuple[ProbeRow, ...]:
+        """Of what is counted from the first instruction on: all events, also those before durations were
+        measured."""
+        if self._guard is None or self._place is None:
+            return rows
+        counted: Counter[int] = Counter()
+        for by_process in self._guard.counts().values():
+            for process, number in by_process.items():
+                counted[self._ranks[process]] += number
+        timed = {row.rank: row for row in rows}
+        for rank, number in counted.items():
+            untimed = ProbeRow(rank, self.wanted.name, 0, 0 if self.wanted.kind == FUNCTION else None)
+            row = timed.get(rank, untimed)
+            if number:
+                timed[rank] = row._replace(events=max(number, row.events))
+        return tuple(timed[rank] for rank in sorted(timed))
+
+    def _cost(self, rows: Iterable[ProbeRow], lasted: float) -> tuple[float | None, float | None]:
+        """Seconds that the events took of the rank that lost most, and events a second of that one."""
+        events: Counter[int] = Counter()
+        for row in rows:
+            if row.rank >= 0:
+                events[row.rank] += row.events
+        most = max(events.values(), default=0)
+        price = self._node.settings["costs"].get(_COSTS.get(self.wanted.kind, ""))
+        return None if price is None else most * price, most / lasted if lasted else None
+
+    def _remarks(self, rows: Iterable[ProbeRow], ranks: Iterable[int]) -> Iterable[str]:
+        yield from self._notes
+        tracer = self.tracer
+        if self._full or (tracer and tracer.is_full):
+            yield f"more than {self._node.keys} entries: what came later is missing"
+        if lost := self._lost + (tracer.lost if tracer else 0):
+            yield f"bpftrace lost {lost} messages"
+        known = self._known | {each.rank for each in tracer.watched} if tracer else self._known
+        unseen = sorted(set(ranks) - known)
+        if unseen and (self._attached or self._times):
+            yield f"not seen: rank {', '.join(map(str, unseen[:8]))}{' …' if len(unseen) > 8 else ''}"
+        untimed = sum(row.events - row.timed for row in rows if row.timed is not None)
+        if self.wanted.kind == FUNCTION and untimed and self._times:
+            yield (
+                f"{untimed} calls have no time of their own: within others of the same function, without a "
+                "return, or while only their number was counted"
+            )
+
+
+def _sum(one: Maps, other: Maps) -> Maps:
+    found = {name: dict(entries) for name, entries in one.items()}
+    for name, entries in other.items():
+        known = found.setdefault(name, {})
+        for key, value in entries.items():
+            known[key] = _added(known[key], value) if key in known else value
+    return found
+
+
+def _added(one: Any, other: Any) -> Any:
+    return dict(Counter(one) + Counter(other)) if isinstance(one, dict) else one + other
+
+
+def _io_calls() -> dict[str, str]:
+    """The conditions of io.bt. Raises `Unavailable` on a machine whose system calls have no table here."""
+    known = calls()
+    if not known.names:
+        raise Unavailable("the numbers of this architecture's system calls are not known")
+    numbers = {"READ": known.reads, "WRITE": known.writes, "FLUSH": known.flushes}
+    return {name: " || ".join(f"args->id == {each}" for each in each_of) for name, each_of in numbers.items()}
+
+
+def _attach_points(wanted: Wanted, place: Place) -> dict[str, str]:
+    """What function.bt and usdt.bt attach to. Raises `Unavailable` for a path that no program can name."""
+    if not re.fullmatch(r"[^\s\"\\]+", place.file):
+        raise Unavailable(f"{place.file}: its path has blanks or quotes")
+    if wanted.kind == USDT:
+        provider, name = wanted.name.split(":")
+        return {"PLACES": f'usdt:"{place.file}":"{provider}":"{name}"'}
+    return {
+        name: ",\n".join(f'{probe}:"{place.file}":"{symbol}"' for symbol in dict.fromkeys(place.symbols))
+        for name, probe in (("ENTRIES", "uprobe"), ("RETURNS", "uretprobe"))
+    }

@@ -1,0 +1,112 @@
+"""Lets a rank be watched by the probes of its node.
+
+One process a node, the keeper (`observe.probes.keeper`), attaches all probes for all ranks of the node; the
+first rank starts it. Ranks and keeper talk through a socket that has a name in the node's memory only: it
+goes with the keeper, and the one who binds the name is the first. Only the standard library, as in
+`observe.rank`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from npc.machine.processes import RANK, told
+from observe.asked import Companion
+from observe.probes.settings import Settings
+
+#: The keeper gives up on a bpftrace long before.
+_PATIENCE_S: Final = 60.0
+#: A keeper that has just ended, since all ranks that it knew had, is followed by another one.
+_TRIES: Final = 3
+
+
+class RankProbes(Companion):
+    """Has a keeper on this node attach the probes before the rank begins."""
+
+    def __init__(self, folder: Path, name: str, settings: Mapping[str, Any]) -> None:
+        self._folder, self._name = folder, name
+        self._settings = Settings(**settings)  # type: ignore[typeddict-item]
+        self._reason = ""
+        self._keeper: socket.socket | None = None
+        self._join()
+
+    @property
+    def files(self) -> tuple[int, ...]:
+        return (self._keeper.fileno(),) if self._keeper is not None else ()
+
+    def begin(self, process: int) -> None:
+        for _ in range(_TRIES):
+            if self._asked({"rank": told(RANK) or 0, "process": process}) is not None:
+                return
+            self._join()
+        self._reason = self._reason or "the process that attaches probes has ended"
+
+    def become(self) -> None:
+        announce(self._settings["token"], told(RANK) or 0)
+
+    def end(self) -> dict[str, Any] | None:
+        if self._keeper is not None and self._asked({"ended": True}) is None:
+            self._clear_up()
+            self._reason = self._reason or "the process that attaches probes ended before the program"
+        return {"reason": self._reason} if self._reason else None
+
+    def _clear_up(self) -> None:
+        """After a keeper that was killed."""
+        from observe.probes.counting import remove_stale
+        from observe.probes.settings import UNFINISHED
+
+        remove_stale()
+        for mark in self._folder.glob(f"{socket.gethostname()}.*.{UNFINISHED}"):
+            mark.unlink(missing_ok=True)
+
+    def _join(self) -> None:
+        """Connect to the node's keeper; start it where there is none."""
+        address = f"\0npc-probes-{self._settings['token']}"
+        with contextlib.ExitStack() as opened:
+            listening = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            try:
+                listening.bind(address)
+                listening.listen(socket.SOMAXCONN)
+                # the launcher's CPUs are the job's; a rank may have been bound to some of them
+                self._start_keeper(listening, os.sched_getaffinity(os.getppid()))
+            except OSError:
+                pass  # another rank was faster
+            self._keeper = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self._keeper.settimeout(_PATIENCE_S)
+            try:
+                self._keeper.connect(address)
+                self._reason = ""
+            except OSError as error:
+                self._reason = f"the process that attaches probes cannot be reached: {error}"
+
+    def _start_keeper(self, listening: socket.socket, cpus: Iterable[int]) -> None:
+        if os.fork():
+            return
+        try:
+            from observe.probes.keeper import keep
+
+            keep(listening, self._folder, self._name, self._settings, cpus)
+        finally:
+            os._exit(0)
+
+    def _asked(self, what: dict[str, Any]) -> str | None:
+        """The keeper's answer; None where it is gone."""
+        assert self._keeper is not None
+        try:
+            self._keeper.sendall(json.dumps(what).encode() + b"\n")
+            return self._keeper.recv(64).decode() or None
+        except OSError:
+            return None
+
+
+def announce(token: int, rank: int) -> None:
+    """Tell whoever watches the tracepoint timer:itimer_state that this process becomes a rank."""
+    signal.setitimer(signal.ITIMER_PROF, token, rank + 1)
+    signal.setitimer(signal.ITIMER_PROF, 0)

@@ -1,0 +1,268 @@
+"""The one process of a node that attaches the probes for all of its ranks, and keeps what they counted.
+
+It starts with the first rank and ends with the last, or when their launcher is gone, since nobody reads what
+it counts then; ranks that are killed hang up. Every probe is a bpftrace
+of its own, so that one that is taken away leaves the others alone; bpftrace ends with this process, and what
+it has attached ends with bpftrace. What was counted goes to ``FOLDER/HOST.RANK.probes``, once a second and at
+the end. Only the standard library, as in `observe.rank`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import socket
+import struct
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+from npc.machine.bpftrace import Unavailable
+from npc.machine.processes import RANKS, read, told
+from npc.records.node_probes import NodeProbe
+from observe.probes.attachment import Attachment, Node
+from observe.probes.bpftrace import Bpftrace
+from observe.probes.catalogue import RANKS as FOLLOWER
+from observe.probes.catalogue import read_wanted
+from observe.probes.settings import PROBES, UNFINISHED, Settings
+
+#: A first rank that has not called by then was killed.
+_CALL_S: Final = 60.0
+#: How long all bpftraces together may take to end.
+_END_S: Final = 15.0
+_LONGEST_SLEEP_S: Final = 0.5
+#: struct ucred (unix(7)).
+_CREDENTIALS: Final = struct.Struct("iII")
+#: Snapshots come every second for this many ranks on a node, more rarely for more.
+_RANKS_A_SECOND: Final = 16
+#: Entries of a map: bpftrace's own default, or more.
+_KEYS, _KEYS_A_RANK = 4096, 256
+#: Where launchers tell how many ranks this node has.
+_LOCAL_RANKS: Final = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
+#: Writing may take this part of the time.
+_WRITING: Final = 0.02
+_MOST_FILES: Final = 65536
+_IGNORED: Final = ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGPIPE")
+
+
+@dataclass
+class _Rank:
+    """A rank that is connected: it waits for an answer, or runs, or has ended. watcher: the process of
+    `observe.rank`; launcher: that one's parent."""
+
+    connection: socket.socket
+    watcher: int
+    launcher: int | None
+    rank: int = -1
+    waits: bool = False
+    ended: bool = False
+    heard: bytes = b""
+
+
+def keep(listening: socket.socket, folder: Path, name: str, settings: Settings, cpus: Iterable[int]) -> None:
+    """Attach what was asked for and stay until all ranks have ended. name: of the rank that started this."""
+    _leave_launcher(listening.fileno())
+    running = folder / f"{name}.{UNFINISHED}"
+    with contextlib.suppress(OSError):
+        running.touch()
+    local = told(_LOCAL_RANKS) or min(told(RANKS) or 1, os.cpu_count() or 1)
+    seconds, keys = max(1, local // _RANKS_A_SECOND), max(_KEYS, _KEYS_A_RANK * local)
+    node = Node(socket.gethostname(), folder / name, settings, seconds, keys, tuple(sorted(cpus)))
+    os.sched_setaffinity(0, node.cpus)
+    try:
+        _Keeper(listening, node).run()
+    except Exception as error:  # nobody would see it
+        lost = [
+            NodeProbe(probe=what, host=node.host, status="stopped", reason=f"the keeper failed: {error!r}")
+            for what in settings["probes"]
+        ]
+        _write(node, (), lost)
+        raise
+    finally:
+        running.unlink(missing_ok=True)
+
+
+def _leave_launcher(kept: int) -> None:
+    """Be in a session of one's own, without what a launcher might wait for."""
+    os.setsid()
+    for name in _IGNORED:
+        signal.signal(signal.Signals[name], signal.SIG_IGN)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):
+        os.dup2(nowhere, stream)
+    for first, after in pairwise(sorted({2, kept, _MOST_FILES})):
+        os.closerange(first + 1, after)
+
+
+class _Keeper:
+    def __init__(self, listening: socket.socket, node: Node) -> None:
+        self._listening, self._node = listening, node
+        self._events = selectors.DefaultSelector()
+        self._events.register(listening, selectors.EVENT_READ, self._accept)
+        self._ranks: list[_Rank] = []
+        self._seen: set[int] = set()
+        self._begun: float | None = None
+        self._ended: float | None = None
+        self._next_write = 0.0
+        self._next_look = 0.0
+        self._started = time.monotonic()
+        self._tracers: dict[int, Attachment] = {}
+        self._probes = [Attachment(read_wanted(what), node) for what in node.settings["probes"]]
+        self._follower = self._follow() if any(each.is_guarded for each in self._probes) else None
+
+    def run(self) -> None:
+        """All of it."""
+        self._hasten()
+        while not (self._ranks and all(each.ended for each in self._ranks)):
+            if not self._ranks and (self._seen or time.monotonic() > self._started + _CALL_S):
+                break  # all have hung up
+            if self._are_left():
+                break
+            watched = self._follower.watched if self._follower else ()
+            pause = min((each.step(watched) for each in self._probes), default=_LONGEST_SLEEP_S)
+            self._listen(min(max(pause, 0.0), _LONGEST_SLEEP_S))
+            self._answer()
+            if self._begun is not None and time.monotonic() >= self._next_write:
+                self._write()
+        self._ended = time.time()
+        self._listening.close()
+        self._detach()
+        self._write()
+        for each in self._ranks:
+            with contextlib.suppress(OSError):
+                each.connection.sendall(b"kept\n")
+
+    def _follow(self) -> Bpftrace | None:
+        """Who the ranks' processes are, for probes that are attached while they run."""
+        try:
+            follower = self._node.tracer(FOLLOWER, FOLLOWER)
+        except (Unavailable, OSError):
+            return None  # the others say why
+        self._events.register(follower.output, selectors.EVENT_READ, lambda _file: self._heed(follower))
+        return follower
+
+    def _heed(self, follower: Bpftrace) -> None:
+        if not follower.read():
+            self._events.unregister(follower.output)
+            follower.close(_END_S)
+            self._follower = None
+
+    def _hasten(self) -> None:
+        """Where probes are guarded a look must not wait for a rank to give its CPU away."""
+        if self._follower is not None:
+            with contextlib.suppress(OSError):
+                policy = os.SCHED_FIFO | os.SCHED_RESET_ON_FORK
+                os.sched_setscheduler(0, policy, os.sched_param(os.sched_get_priority_min(os.SCHED_FIFO)))
+
+    def _listen(self, pause_s: float) -> None:
+        """Take in what ranks and bpftraces say within that time."""
+        for probe in self._probes:
+            if probe.tracer is not None and probe.tracer.output not in self._tracers:
+                self._tracers[probe.tracer.output] = probe
+                self._events.register(probe.tracer.output, selectors.EVENT_READ, self._read)
+        for key, _ in self._events.select(timeout=pause_s):
+            key.data(key.fileobj)
+
+    def _read(self, output: int) -> None:
+        """What a probe's bpftrace has printed."""
+        probe = self._tracers[output]
+        # its end closes the descriptor, and the next one may get the same
+        self._events.unregister(output)
+        if probe.read():
+            self._events.register(output, selectors.EVENT_READ, self._read)
+        else:
+            del self._tracers[output]
+
+    def _accept(self, _file: object) -> None:
+        connection, _ = self._listening.accept()
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        watcher, user, _group = _CREDENTIALS.unpack(credentials)
+        if user != os.geteuid():
+            connection.close()
+            return
+        process = read(watcher)
+        rank = _Rank(connection, watcher, process.parent if process else None)
+        self._ranks.append(rank)
+        self._events.register(connection, selectors.EVENT_READ, lambda _file: self._hear(rank))
+
+    def _are_left(self) -> bool:
+        """Whether the launcher of all ranks is gone: then others have adopted them."""
+        if not self._ranks or time.monotonic() < self._next_look:
+            return False
+        self._next_look = time.monotonic() + _LONGEST_SLEEP_S
+        found = ((each, read(each.watcher)) for each in self._ranks)
+        return all(process is not None and process.parent != each.launcher for each, process in found)
+
+    def _hear(self, rank: _Rank) -> None:
+        """What a rank says: that it waits to begin, that it has ended; or it hangs up."""
+        try:
+            block = rank.connection.recv(4096)
+        except OSError:
+            block = b""
+        if not block:
+            self._events.unregister(rank.connection)
+            rank.connection.close()
+            self._ranks.remove(rank)
+            return
+        *lines, rank.heard = (rank.heard + block).split(b"\n")
+        for line in lines:
+            said = json.loads(line)
+            if "rank" in said:
+                rank.rank, rank.waits = int(said["rank"]), True
+                self._seen.add(rank.rank)
+                for probe in self._probes:
+                    probe.add(rank.rank, int(said["process"]))
+            rank.ended = rank.ended or bool(said.get("ended"))
+
+    def _answer(self) -> None:
+        """Let ranks begin once every probe is attached or given up, and go where others are still there."""
+        follower = self._follower
+        if not any(each.is_attaching for each in self._probes) and (follower is None or follower.attached):
+            for rank in self._ranks:
+                if rank.waits:
+                    self._begun = self._begun or time.time()
+                    rank.waits = False
+                    with contextlib.suppress(OSError):
+                        rank.connection.sendall(b"attached\n")
+        if not all(each.ended for each in self._ranks):
+            for rank in self._ranks:
+                if rank.ended:
+                    with contextlib.suppress(OSError):
+                        rank.connection.sendall(b"kept\n")
+
+    def _detach(self) -> None:
+        """End every bpftrace, and take in what it counted."""
+        for probe in self._probes:
+            probe.interrupt()
+        if self._follower is not None:
+            self._follower.kill()
+        limit = time.monotonic() + _END_S
+        while any(each.tracer for each in self._probes) and time.monotonic() < limit:
+            self._listen(0.1)
+        for probe in self._probes:
+            probe.give_up()
+
+    def _write(self) -> None:
+        """Write everything, as rarely as it takes long."""
+        began = time.process_time()
+        results = [each.result(self._seen, self._begun, self._ended) for each in self._probes]
+        _write(self._node, self._seen, results)
+        took = time.process_time() - began
+        self._next_write = time.monotonic() + max(1.0, took / _WRITING)
+
+
+def _write(node: Node, ranks: Iterable[int], results: Iterable[NodeProbe]) -> None:
+    """The node's file, whole or not at all."""
+    probes = [asdict(result) for result in results]
+    text = json.dumps({"host": node.host, "ranks": sorted(ranks), "probes": probes})
+    path = node.stem.with_name(f"{node.stem.name}.{PROBES}")
+    partial = path.with_name(f"{path.name}.partial")
+    with contextlib.suppress(OSError):  # the next one may succeed; the reader says what is missing
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)

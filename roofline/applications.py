@@ -24,14 +24,13 @@ from typing import Final, NamedTuple
 
 from npc.machine.fabric import natural
 from npc.records.record import OK, Record
-from npc.records.series import CACHED, REMEASURED, Series
+from npc.records.series import CACHED, HOT_LOOP, OBSERVED, REMEASURED, Series
 from npc.records.units import format_size
 from npc.statistics.medians import Summary, summarise
+from roofline.hot_loops import HotLoop, hottest
 
 #: Metrics that make a program with a rate an application, and not a kernel.
 _TELLING: Final = frozenset(("flop", "time", "traffic"))
-#: The case of what npc observe saw.
-OBSERVED: Final = "observed"
 #: The part of its time that it saw inside MPI.
 _INSIDE: Final = "inside MPI"
 #: A program that does several tests in one run is placed by this one.
@@ -59,7 +58,7 @@ class Run(NamedTuple):
     network; infinite where nothing was sent, None where that is not known. memory_bandwidth: B/s a node as
     the program itself counts them, None if it does not say. messages: (least bytes of a class, number) of all
     ranks, as far as MPI counted them; ranks: their number, 0 if unknown. night: the records' run, which is a
-    night in a history. caches, inside: as of `Application`.
+    night in a history. caches, inside: as of `Application`. loop: its hottest, where somebody looked.
     """
 
     night: str
@@ -75,13 +74,15 @@ class Run(NamedTuple):
     ranks: int = 0
     caches: float = 0.0
     inside: float | None = None
+    loop: HotLoop | None = None
 
     def times(self, nodes: int) -> Run:
         """What `nodes` such nodes did together."""
         told = {
             name: getattr(self, name) for name in ("flops", "flop", "received", "sent", "memory_bandwidth")
         }
-        return self._replace(**{name: value * nodes for name, value in told.items() if value is not None})
+        whole = {name: value * nodes for name, value in told.items() if value is not None}
+        return self._replace(**whole, loop=None if self.loop is None else self.loop.times(nodes))
 
     @property
     def seconds(self) -> float | None:
@@ -224,6 +225,11 @@ class Application:
         return _median([run.inside for run in self.runs if run.inside is not None])
 
     @property
+    def loop(self) -> HotLoop | None:
+        """The hottest loop of its last run that has one."""
+        return next((run.loop for run in reversed(self.runs) if run.loop is not None), None)
+
+    @property
     def ranks_a_node(self) -> int:
         """How many ranks may send at once from a node; 1 where nobody counted them."""
         return max(1, self.runs[-1].ranks // self.nodes)
@@ -334,7 +340,7 @@ def _rate(launch: Sequence[Record]) -> tuple[Record, str] | None:
     rate = next((record for record in known if record.case == _MAIN_TEST), known[0])
     if rate.case == _MAIN_TEST and any(record.case != _MAIN_TEST for record in rates):
         return rate, _OTHERS.format(case=_MAIN_TEST)
-    counted = any(record.metric == "flop" for record in launch)
+    counted = any(record.metric == "flop" and record.case != HOT_LOOP for record in launch)
     return rate, _RATE_ALONE if rate.case == OBSERVED and not counted else ""
 
 
@@ -376,6 +382,7 @@ def _run(rate: Record, launch: Sequence[Record], whole: bool) -> Run:
         ranks=int(counted[-1].params.get("ranks", "0")) if counted else 0,
         caches=max((float(r.params.get(CACHED, 0)) for r in launch), default=0.0),
         inside=inside_mpi(launch),
+        loop=hottest(launch),
     )
 
 

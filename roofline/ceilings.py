@@ -4,9 +4,11 @@ A ceiling is the median over repeated launches, taken at the message or working-
 is best. It is never the best single sample, because a maximum over noise grows with the number of samples
 (Hoefler, Belli, SC'15). Only records with status ``ok`` and the tool's headline number count.
 
-Compute: LIKWID's ``peakflops`` kernels, one ceiling a precision, of the best SIMD variant measured. Of HPC
-Challenge, DGEMM (all processes of a node at once, their rates added; no network is in it) and HPL on one node
-are two more, of double precision: what a tuned library, and a whole program on top of it, make of that peak.
+Compute: LIKWID's ``peakflops`` kernels, one ceiling a precision, of the best SIMD variant measured.
+``dgemm`` is the product of matrices by the best BLAS that was measured, whose note has the others
+(`roofline.kernels`). Of HPC Challenge, DGEMM (all processes of a node at once, their rates added; no
+network is in it) and HPL on one node are two more, of double precision: what a tuned library, and a whole
+program on top of it, make of that peak.
 
 Memory: one ceiling a level (L1, L2, L3, MEM), of bytes as the core sees them (the cache-aware roofline:
 Ilic, Pratas, Sousa, IEEE Computer Architecture Letters 13(1), 2014), from LIKWID's ``load`` kernel. Loads
@@ -42,6 +44,7 @@ from npc.records.series import Series, neutral_case, placement, share_taken, tes
 from npc.records.units import METRICS, format_quantity, format_size
 from npc.statistics.medians import MIN_SAMPLES, summarise
 from npc.validity.disturbance import in_words
+from roofline.kernels import PRODUCTS, kernel_rates, measured_text
 from roofline.model import message_seconds
 from roofline.result import Ceiling, Curve, Estimate, Kind, Point, Roofline
 
@@ -137,10 +140,11 @@ def _link_tests(records: Iterable[Record], metric: str) -> list[Record]:
     return [r for r in found if r.params.get("side") != "send" or (r.benchmark, r.case) not in received]
 
 
-def _compute(records: Iterable[Record], platform: Platform | None) -> Iterator[Ceiling]:
-    """The best peak kernel of each precision, double first; DGEMM and HPL of one node: in HPL over several
-    the network has its part, in DGEMM it has none."""
-    groups: dict[str, list[Record]] = {"peak double": [], "peak single": [], "DGEMM": [], "HPL": []}
+def _compute(records: Sequence[Record], platform: Platform | None) -> Iterator[Ceiling]:
+    """The best peak kernel of each precision, double first; the best library's matrix product; DGEMM and HPL
+    of one node: in HPL over several the network has its part, in DGEMM it has none."""
+    names = "peak double", "peak single", "dgemm", "DGEMM", "HPL"
+    groups: dict[str, list[Record]] = {name: [] for name in names}
     for record in records:
         row, statistic = catalogue.row_of(record), record.params.get("statistic", "")
         if row.layer != "compute":
@@ -148,19 +152,24 @@ def _compute(records: Iterable[Record], platform: Platform | None) -> Iterator[C
         if row.quantity == "peak" and not statistic:
             by_name = "single" if "_sp" in record.case else "double"
             groups[f"peak {record.params.get('precision', by_name)}"].append(record)
+        elif row.quantity == "dgemm":
+            groups["dgemm"].append(record)
         elif row.quantity == "DGEMM" and statistic == "sum":
             groups["DGEMM"].append(replaced(record, value=(record.value or 0.0) / record.nodes))
         elif row.quantity == "HPL" and not statistic and record.nodes == 1:
             groups["HPL"].append(record)
+    products = [rate for rate in kernel_rates(records) if rate.routine in PRODUCTS]
     for name, found in groups.items():
         if found:
             precision: Precision = "single" if name == "peak single" else "double"
             nominal = platform.peak_flops(precision) if platform else None
             ceiling = _ceiling("compute", name, _best(_samples(found)), nominal, precision=precision)
-            several = name == "DGEMM" and ceiling.nodes > 1
-            yield _noted(
-                ceiling, f"the mean of {ceiling.nodes} nodes that computed at once" if several else ""
-            )
+            note = ""
+            if name == "dgemm":
+                note = measured_text(products).removeprefix("dgemm reaches ")
+            elif name == "DGEMM" and ceiling.nodes > 1:
+                note = f"the mean of {ceiling.nodes} nodes that computed at once"
+            yield _noted(ceiling, note)
 
 
 def _memory(

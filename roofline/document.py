@@ -10,6 +10,7 @@ from typing import Any, Final
 from npc.document import plain
 from npc.statistics.medians import Summary
 from roofline.applications import Application
+from roofline.hot_loops import HotLoop
 from roofline.latency import one_at_a_time
 from roofline.points import bounds, verdict
 from roofline.result import Ceiling, Roofline
@@ -53,6 +54,11 @@ def _sized(size: int | None, summary: Summary) -> dict[str, Any]:
     return {"size": size, "value": told.pop("median"), **told}
 
 
+def _loop(loop: HotLoop) -> dict[str, Any]:
+    bounds = {"by_ports": loop.by_ports, "by_dependencies": loop.by_dependencies}
+    return {**loop._asdict(), "intensity": loop.intensity, **bounds}
+
+
 def _point(application: Application, roofline: Roofline) -> dict[str, Any]:
     return {
         "name": application.name,
@@ -69,6 +75,7 @@ def _point(application: Application, roofline: Roofline) -> dict[str, Any]:
         "intensity": application.intensity,
         "memory_intensity": application.memory_intensity,
         "inside_mpi": application.inside,
+        "loop": None if application.loop is None else _loop(application.loop),
         "nights": [
             {"time": night.time, "intensity": night.intensity, "flops": night.flops}
             for night in application.nights

@@ -11,7 +11,7 @@ from npc.records.units import format_quantity
 from roofline.applications import Application, Night
 from roofline.points import verdict
 from roofline.result import Ceiling, Roofline
-from roofline.scene import Line, Scene, compose
+from roofline.scene import Line, LoopMark, Scene, compose
 from roofline.scene import Mark as Point
 from roofline.table import (
     Records,
@@ -39,6 +39,8 @@ _LIMITS: Final[tuple[tuple[str, tuple[float, ...]], ...]] = (
 )
 #: A bar's ends are so many times left and right of its middle.
 _HALF_BAR: Final = 1.6
+#: A triangle that points down to what is below the bound.
+_LOOP_SHAPE: Final = 5
 SHOWS: Final = (
     "The ceilings of one node, each the median of repeated launches: flat lines are peaks of computing, "
     "slopes are bandwidths of caches, memory and network."
@@ -82,6 +84,7 @@ def describe(
             *(_ceiling(line, scene, records) for line in scene.lines),
             *(_theoretical(words, peak, scene) for words, peak in scene.theoretical),
             *(_application(point, scene, roofline, records) for point in scene.marks),
+            *(_loop(point, scene, records) for point in scene.loops),
         ),
         height=500,
         drops=tuple(_drops(scene)),
@@ -189,6 +192,32 @@ def _application(point: Point, scene: Scene, roofline: Roofline, records: Record
         name, colour, marks=(Mark(point.x, point.y, tip, leads),), shape=point.shape, under=tuple(under),
         hollow=point.memory,
     )  # fmt: skip
+
+
+def _loop(point: LoopMark, scene: Scene, records: Records) -> Trace:
+    """What a hot loop allows: a mark at the lower bound, a line from there up to the higher one, and one down
+    to what the application reaches."""
+    loop, x, y = point.loop, point.x, point.y
+    name = f"{point.application.label}: its hottest loop, per byte of the first cache, held by {loop.holds}"
+    tip = (
+        f"{name}\n{loop.function}, {loop.place}: {100 * loop.share:.2g} % of the samples\n"
+        f"at most {loop.text}, all data in the first cache\n"
+        f"{intensity_text(loop.intensity)} FLOP per byte that its instructions load and store\n{loop.model}"
+    )
+    under = [Trace("", point.colour, lines=(((x, point.reached), (x, y)),), dashes=(1.5, 2.0), width=1.0)]
+    if point.other is not None:
+        top = min(point.other, scene.y[1])
+        ends = ((x / _HALF_BAR, top), (x * _HALF_BAR, top))
+        under.append(Trace("", point.colour, lines=(ends, ((x, y), (x, top))), width=1.4, tip=tip))
+    leads = next(iter(records(point.application)), "")
+    return Trace(
+        f"{name}  {format_quantity(y, 'FLOP/s', 3)}",
+        point.colour,
+        marks=(Mark(x, y, tip, leads),),
+        shape=_LOOP_SHAPE,
+        hollow=True,
+        under=tuple(under),
+    )
 
 
 def _limits(point: Point, scene: Scene) -> Iterator[Trace]:

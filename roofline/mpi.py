@@ -24,8 +24,9 @@ from typing import Final, NamedTuple
 from npc import catalogue
 from npc.catalogue.row import Timing
 from npc.records.record import Record
+from npc.records.series import OBSERVED
 from npc.records.units import format_quantity
-from roofline.applications import OBSERVED, by_launch, inside_mpi, program_of
+from roofline.applications import by_launch, inside_mpi, program_of
 from roofline.ceilings import measured_curves
 from roofline.result import Caller, Curve, MpiCeiling, Operations, Rate, ranks_text
 

@@ -25,8 +25,8 @@ from roofline.result import Ceiling, Roofline
 #: A part of the run time that nobody could measure.
 _NO_MATTER: Final = 0.005
 _MEMORY_LEVEL: Final = "MEM"
-#: A ceiling that is a library's rate, which others may beat, and a whole program's, which bounds nobody.
-_LIBRARY: Final = "DGEMM"
+#: Ceilings that are a library's rate, which others may beat, and a whole program's, which bounds nobody.
+_LIBRARIES: Final = ("dgemm", "DGEMM")
 _PROGRAM: Final = "HPL"
 
 
@@ -75,7 +75,7 @@ def bounds(application: Application, roofline: Roofline) -> list[Bound]:
     if network is not None and application.busier_intensity is not None and application.nodes > 1:
         found.append((network.ceiling, path_limit(application.busier_intensity, network.bandwidth)))
     speed = application.flops.median
-    peak_known = measured is not None and measured.name != _LIBRARY
+    peak_known = measured is not None and measured.name not in _LIBRARIES
     return sorted(
         (Bound(ceiling, flops, speed / flops) for ceiling, flops in found),
         key=lambda bound: (bound.theoretical and peak_known, bound.flops),
@@ -83,11 +83,11 @@ def bounds(application: Application, roofline: Roofline) -> list[Bound]:
 
 
 def _peak(application: Application, roofline: Roofline) -> Ceiling | None:
-    """What bounds the arithmetic: the highest peak of the precision; DGEMM's rate where there is none."""
+    """What bounds the arithmetic: the highest peak of the precision; a library's rate where there is none."""
     compute = [c for c in roofline.of_kind("compute") if c.precision == application.precision]
-    peaks = [c for c in compute if c.name not in (_LIBRARY, _PROGRAM)]
+    peaks = [c for c in compute if c.name not in (*_LIBRARIES, _PROGRAM)]
     return max(
-        peaks or [c for c in compute if c.name == _LIBRARY], key=lambda ceiling: ceiling.value, default=None
+        peaks or [c for c in compute if c.name in _LIBRARIES], key=lambda ceiling: ceiling.value, default=None
     )
 
 
@@ -159,9 +159,25 @@ def verdict(application: Application, roofline: Roofline) -> str:
     if application.inside is not None:
         share = f"{100 * application.inside:.3g} %"
         parts.append(f"Its ranks are inside MPI for {share} of the run, waiting included.")
+    parts += filter(None, [_loop_text(application)])
     if application.note and application.nodes > 1:  # of the network
         parts.append(f"Note: {application.note}.")
     return " ".join(parts)
+
+
+def _loop_text(application: Application) -> str:
+    """What its hottest loop allows at most, and how much of that the program reaches; empty without one."""
+    loop = application.loop
+    if loop is None:
+        return ""
+    reached = application.flops.median / loop.flops
+    said = (
+        f"Its hottest loop, {loop.function} at {loop.place}, {100 * loop.share:.2g} % of its samples, allows "
+        f"at most {loop.text}, with all data in the first cache ({loop.model})"
+    )
+    if reached > 1:
+        return f"{said}: the program is faster, so other parts of it count, or the model is wrong."
+    return f"{said}; the program reaches {100 * reached:.3g} % of what the {loop.holds} allow."
 
 
 def _of_peak_text(application: Application, roofline: Roofline) -> str:
@@ -177,7 +193,7 @@ def _exceeded_text(bound: Bound) -> str:
         why = "the cores were clocked higher than platform.toml says, or what it says is wrong"
     elif bound.ceiling.kind == "memory":
         why = "part of its data came out of the caches"
-    elif name == _LIBRARY:
+    elif name in _LIBRARIES:
         why = "a library is no limit, and the peak of this precision was not measured"
     else:
         why = "one of the two was measured under other conditions"
@@ -199,7 +215,7 @@ def _bound_text(tightest: Bound, network: Link | None, memory_known: bool) -> st
     if tightest.theoretical:
         beyond = "as far as the cores hold the clock that platform.toml gives"
     room = f"Up to there it can become {faster} times as fast, {beyond}."
-    if name == _LIBRARY:
+    if name in _LIBRARIES:
         room = f"Up to there it can become {faster} times as fast; a library's rate is no hard limit."
     elif not memory_known:
         room = f"It can become not more than {faster} times as fast, {beyond}."

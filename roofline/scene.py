@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from npc.figures.chart import Place
 from roofline.applications import Application, Night, Run
+from roofline.hot_loops import HotLoop
 from roofline.latency import one_at_a_time
 from roofline.model import path_limit
 from roofline.points import own_link
@@ -108,11 +109,28 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
+class LoopMark:
+    """What an application's hottest loop allows it, at x FLOP per byte that its instructions load and store.
+
+    y: FLOP/s that both bounds allow; other: the higher bound, None where there is but one. reached: FLOP/s of
+    the application.
+    """
+
+    application: Application
+    loop: HotLoop
+    colour: str
+    x: float
+    y: float
+    other: float | None
+    reached: float
+
+
+@dataclass(frozen=True, slots=True)
 class Scene:
     """The lines and the window they are seen in: x in FLOP/byte, y in FLOP/s.
 
     ridges: ridge points with the stroke of their bandwidth ceiling. theoretical: (words, FLOP/s). marks:
-    applications.
+    applications. loops: their hottest ones.
     """
 
     lines: tuple[Line, ...]
@@ -122,6 +140,7 @@ class Scene:
     y: tuple[float, float]
     steepest: float
     marks: tuple[Mark, ...] = ()
+    loops: tuple[LoopMark, ...] = ()
 
     def flat_start(self, peak: float) -> float:
         """The intensity from which on `peak` FLOP/s can be reached, or the window's left edge."""
@@ -143,10 +162,11 @@ def compose(roofline: Roofline) -> Scene | None:
     steepest = max(slopes, default=math.inf)
     marks = tuple(_marks(roofline))
     x, y = _window(peaks + [ceiling.high for ceiling in compute if ceiling.high is not None], slopes)
-    x, y = (
-        _around(x, [place for mark in marks for place in (mark.x, *(x for x, *_ in mark.runs))]),
-        _around(y, [place for mark in marks for place in (mark.y, *(y for _, y, _ in mark.runs))]),
-    )
+    loops = tuple(_loops(roofline))
+    across = [place for mark in marks for place in (mark.x, *(x for x, *_ in mark.runs))]
+    up = [place for mark in marks for place in (mark.y, *(y for _, y, _ in mark.runs))]
+    x = _around(x, across + [loop.x for loop in loops])
+    y = _around(y, up + [place for loop in loops for place in (loop.y, loop.reached)])
     strokes = _strokes(roofline)
     roof = max(peaks)
     lines = []
@@ -164,12 +184,34 @@ def compose(roofline: Roofline) -> Scene | None:
         y=y,
         steepest=steepest,
         marks=marks,
+        loops=loops,
     )
 
 
+def _placed(roofline: Roofline) -> list[Application]:
+    """Those with a place along x."""
+    return [each for each in roofline.applications if each.intensity or each.memory_intensity]
+
+
+def _loops(roofline: Roofline) -> Iterator[LoopMark]:
+    """In the colours of their applications."""
+    placed = _placed(roofline)
+    others = [each for each in roofline.applications if each not in placed]
+    for number, application in enumerate([*placed, *others]):
+        if (loop := application.loop) is not None:
+            yield LoopMark(
+                application=application,
+                loop=loop,
+                colour=_MARK_COLOURS[number % len(_MARK_COLOURS)],
+                x=loop.intensity,
+                y=loop.flops,
+                other=None if loop.by_dependencies is None else max(loop.by_ports, loop.by_dependencies),
+                reached=application.flops.median,
+            )
+
+
 def _marks(roofline: Roofline) -> Iterator[Mark]:
-    placed = [each for each in roofline.applications if each.intensity or each.memory_intensity]
-    for number, application in enumerate(placed):
+    for number, application in enumerate(_placed(roofline)):
         network, memory = application.intensity, application.memory_intensity
         runs = [
             (run.intensity, run.flops, run)

@@ -116,7 +116,7 @@ def measure_and_draw(what: Characterisation, as_json: bool) -> int:
     number = next_id(what.outpath)
     run = what.outpath / f"{number:06d}"
     begun = time.monotonic()
-    ending = _run_and_wait(what, run)
+    ending = run_and_wait(what, run)
     workpackages = read_workpackages(run, wait.WRITING_S)
     if not isinstance(ending, signal.Signals):
         words = ["jube", "result", str(what.outpath), "--id", str(number), "--analyse"]
@@ -151,7 +151,7 @@ def _pairs(run: Path, records: Sequence[Record], as_json: bool) -> Iterator[str]
     """What a run that measured pairs of nodes alone says of them, instead of ceilings: nothing for others."""
     if not records or {record.benchmark for record in records} != {PAIRS_NAME}:
         return
-    from cron.matrix import judged, verdicts_of
+    from cron.matrix import matrix_of, verdicts_of
 
     for file in verdicts_of(run):
         if as_json:
@@ -160,11 +160,11 @@ def _pairs(run: Path, records: Sequence[Record], as_json: bool) -> Iterator[str]
         workpackage = file.relative_to(run).parts[0]
         mine = [record for record in records if record.raw.startswith(f"{workpackage}/")]
         hosts = sorted({host for record in mine for host in record.hosts}, key=natural)
-        yield str(judged(file, tuple(hosts)))
+        yield str(matrix_of(file, tuple(hosts)))
         yield from (f"  {picture}" for picture in sorted(file.parent.glob("heatmap*.png")))
 
 
-def _run_and_wait(what: Characterisation, run: Path) -> wait.Ending | signal.Signals:
+def run_and_wait(what: Characterisation, run: Path) -> wait.Ending | signal.Signals:
     """Make the run and wait for its jobs; why that is over. Raises click.ClickException if there is none."""
     log_path = what.outpath / f"jube-{run.name}.log"
     display = Display()

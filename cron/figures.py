@@ -23,7 +23,7 @@ from npc.figures.printed import save, save_counts, save_grid
 from npc.machine.fabric import in_order
 from npc.records.history import Point, begun
 from npc.records.record import OK, moment
-from npc.records.series import Series
+from npc.records.series import OBSERVED, Series
 from npc.records.units import METRICS
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 #: Panels of one picture, at most, and in one column.
 _MOST_PANELS: Final = 48
 _ONE_COLUMN: Final = 6
-#: The case of what ``npc observe`` saw around a program.
-_OBSERVED: Final = "observed"
 #: Nodes and nights in one heat map, at most; the newest nights.
 MAX_NODES: Final = 256
 MAX_NIGHTS: Final = 90
@@ -100,7 +98,7 @@ def pictures(keys: Iterable[Series]) -> Iterator[Picture]:
     of_benchmark: dict[str, list[list[Series]]] = {}
     for _, same in groupby(sorted(keys, key=_panel), key=_panel):
         panel = sorted(same, key=lambda key: (key.nodes, key.size or 0, key.params))
-        observed = f" {_OBSERVED}" if panel[0].case == _OBSERVED else ""
+        observed = f" {OBSERVED}" if panel[0].case == OBSERVED else ""
         of_benchmark.setdefault(panel[0].benchmark + observed, []).append(panel)
     for benchmark, panels in of_benchmark.items():
         parts = {benchmark: panels}

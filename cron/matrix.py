@@ -173,15 +173,15 @@ def read_matrix(part: Part, run: Path | None, words: str) -> Matrix:
     files = verdicts_of(run) if run else []
     if not files:
         return Matrix(nodes=nodes, suspects=part.hosts, problem=f"not measured: {words or 'no output'}")
-    return judged(files[-1], nodes, part.hosts)
+    return matrix_of(files[-1], nodes, part.hosts)
 
 
 def verdicts_of(run: Path) -> list[Path]:
     """The ``verdict.json`` of every measurement of pairs in a run."""
-    return sorted(run.glob("*/work/launches/verdict.json"))
+    return sorted(run.rglob("launches/verdict.json"))
 
 
-def judged(file: Path, nodes: tuple[str, ...], suspects: tuple[str, ...] = ()) -> Matrix:
+def matrix_of(file: Path, nodes: tuple[str, ...], suspects: tuple[str, ...] = ()) -> Matrix:
     """What a ``verdict.json`` of npb says of pairs of these nodes."""
     slow: dict[tuple[str, str, str], Slow] = {}
     pairs, known, undecided = 0, 0, list[str]()

@@ -1,0 +1,1 @@
+"""A program over a plan of conditions: ``npc study``."""

@@ -1,0 +1,275 @@
+"""``npc study``: a program over a plan of conditions, what was expected of it before, and what came of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from cron.study.predicting import predict, study_in
+from npc.parameters import Duration, PathParameter, program_first
+
+of_limit = click.option(
+    "--limit", type=Duration(), help="Do not wait longer for jobs: 90s, 10m, 2h (default: never)."
+)
+
+
+class StudyCommands(click.Group):
+    """``npc study -- PROGRAM`` is ``npc study run -- PROGRAM``."""
+
+    #: The subcommand where none is named.
+    usual = "run"
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The subcommand is `run` where none is named."""
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = [self.usual, *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=StudyCommands)
+def study() -> None:
+    """Run a program over a plan of conditions, in shuffled fresh processes, by JUBE and so by Slurm.
+
+    \b
+    npc study --ranks 1,2 --threads 1,2 -- ./himeno S -n 100
+    npc study --platform slurm --nodes 1,2,4 --ranks 8/node,16/node --binding core,none \\
+        --expect "4 nodes >= 3.5 x 1 node" -- ./app input.dat
+    npc study show FOLDER
+    """
+
+
+study.add_command(predict)
+
+
+class Values(click.ParamType):
+    """Values with commas between, each of a kind."""
+
+    name = "values"
+
+    def __init__(self, kind: type[int] | type[float] | type[str]) -> None:
+        self.kind = kind
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> object:
+        """A tuple; fails on anything empty, twice the same, or not positive."""
+        if isinstance(value, tuple):
+            return value
+        try:
+            values = tuple(self.kind(word.strip()) for word in str(value).split(","))
+        except ValueError:
+            self.fail(f"{value!r}: expected numbers with commas between", param, ctx)
+        if len(set(values)) < len(values) or "" in values:
+            self.fail(f"{value!r}: a value is missing, or there twice", param, ctx)
+        if any(isinstance(number, int) and number < 1 for number in values):
+            self.fail(f"{value!r}: expected whole numbers of at least 1", param, ctx)
+        return values
+
+
+@study.command(context_settings={"ignore_unknown_options": True})
+@click.option(
+    "--platform", default="localhost", show_default=True, help="Folder in platforms/, or any other."
+)
+@click.option(
+    "--nodes", type=Values(int), default="1", show_default=True, help="Numbers of nodes, a job each."
+)
+@click.option(
+    "--ranks", type=Values(str), default="1/node", show_default=True, metavar="N|N/node,…",
+    help="MPI ranks, of all nodes together or on each.",
+)  # fmt: skip
+@click.option("--threads", type=Values(int), default="1", show_default=True, help="Threads of each rank.")
+@click.option(
+    "--binding", type=Values(str), default="default", show_default=True, metavar="WAY,…",
+    help="default (the launcher's), core, hwthread, none, ppr:N:socket, ppr:N:numa.",
+)  # fmt: skip
+@click.option(
+    "--variable", "variables", multiple=True, metavar="NAME=V1,V2,…",
+    help="Values of a variable of the program's environment; may be repeated.",
+)  # fmt: skip
+@click.option(
+    "--memory", type=Values(float), default="0", show_default=True,
+    help="Processes on other cores of each NUMA node that take bandwidth away; 0.5: one, half of the time.",
+)  # fmt: skip
+@click.option(
+    "--frequency", type=Values(str), default="usual", show_default=True, metavar="GHZ,…",
+    help="Clocks of the CPUs, and usual: by cpufreq as root, or srun's --cpu-freq.",
+)  # fmt: skip
+@click.option(
+    "--network", type=Values(str), default="usual", show_default=True, metavar="RATE,…",
+    help="What each node can send, as 100Mbit or 1GB a second, and usual: by tc as root.",
+)  # fmt: skip
+@click.option("--interface", default="", help="The interface of --network (default: the only one).")
+@click.option("--runs", type=click.IntRange(1, 1000), default=6, show_default=True, help="Of each condition.")
+@click.option(
+    "--expect", "expected", multiple=True, metavar="TEXT",
+    help="What you expect, written down before: '4 nodes >= 3.5 x 1 node' (speeds); may be repeated.",
+)  # fmt: skip
+@click.option("--name", default="", help="What to call the program (default: its file's name).")
+@click.option("--parser", "tool", default="", help="Parser of its output (default: by the program's name).")
+@click.option(
+    "--seconds", "says", default="", metavar="REGEX",
+    help="Where the program says how long it computed, which then is its time: the first group, in seconds.",
+)  # fmt: skip
+@click.option(
+    "--observe/--no-observe", default=True, show_default=True, help="By npc observe, also inside MPI."
+)
+@click.option(
+    "--timeout", "timeout_s", type=Duration(), default="5m", show_default=True, help="What a run may take."
+)
+@click.option(
+    "--seed", type=click.IntRange(0, 2**31), help="Order of the launches (default: from the clock)."
+)
+@click.option(
+    "--set",
+    "given",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of the platform: timelimit=02:00:00.",
+)
+@of_limit
+@click.option("--output", type=PathParameter(file_okay=False), help="Folder (default: study-PROGRAM).")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, callback=program_first)
+def run(
+    platform: str,
+    nodes: tuple[int, ...],
+    ranks: tuple[str, ...],
+    threads: tuple[int, ...],
+    binding: tuple[str, ...],
+    variables: tuple[str, ...],
+    memory: tuple[float, ...],
+    frequency: tuple[str, ...],
+    network: tuple[str, ...],
+    interface: str,
+    runs: int,
+    expected: tuple[str, ...],
+    name: str,
+    tool: str,
+    says: str,
+    observe: bool,
+    timeout_s: float,
+    seed: int | None,
+    given: tuple[str, ...],
+    limit: float | None,
+    output: Path | None,
+    command: tuple[str, ...],
+) -> None:
+    """Run COMMAND in every condition of the plan: the product of all values.
+
+    The platform starts it on the nodes; a COMMAND that begins with mpirun or srun starts itself. {ranks},
+    {nodes}, {threads} and {ranks_per_node} in it stand for the condition's. What was stopped goes on by
+    `npc study resume FOLDER`.
+
+    Exit codes: 0 all runs worked, 1 none did, 2 usage, 5 jobs have not ended by the limit, 6 some failed,
+    130 and 143 stopped.
+    """
+    from cron.study.making import begin
+    from cron.study.plan import Factors, conditions_of, hertz_of, rate_of
+
+    try:
+        factors = Factors(
+            nodes=nodes, ranks=ranks, threads=threads, binding=binding, variables=_variables(variables),
+            memory=[number or None for number in memory], frequency=[hertz_of(word) for word in frequency],
+            network=[rate_of(word) for word in network],
+        )  # fmt: skip
+        plan, notes = conditions_of(factors)
+        place = begin(
+            platform=platform, plan=plan, notes=notes, expected=expected, runs=runs, name=name,
+            tool=tool, says=says, observe=observe, interface=interface, timeout_s=timeout_s, seed=seed,
+            given=given, limit_s=limit, output=output, command=command,
+        )  # fmt: skip
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    sys.exit(_go_on(place.folder, limit))
+
+
+@study.command()
+@click.argument("folder", type=PathParameter(exists=True, file_okay=False))
+@of_limit
+def resume(folder: Path, limit: float | None) -> None:
+    """Make the runs that a study's FOLDER lacks. Exit codes: those of npc study."""
+    study_in(folder)
+    sys.exit(_go_on(folder, limit))
+
+
+@study.command()
+@click.argument("folder", type=PathParameter(exists=True, file_okay=False))
+@click.option("--output", type=PathParameter(file_okay=False), help="Folder (default: FOLDER-again).")
+@click.option("--platform", help="Another platform (default: the study's own copy of its platform).")
+@of_limit
+def repeat(folder: Path, output: Path | None, platform: str | None, limit: float | None) -> None:
+    """Do the study in FOLDER again, in the same order, and say what differs.
+
+    Exit codes: those of npc study.
+    """
+    from cron.study.repeating import differences, prepare
+    from npc.jobs.checkout import checkout, platform_folder
+
+    study_in(folder)
+    home = checkout()
+    source = platform_folder(home, platform) if platform else None
+    try:
+        place = prepare(folder.resolve(), output, source, home, limit)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    code = _go_on(place.folder, limit)
+    if code in (0, 6):
+        click.echo("\n".join([f"beside {folder}:", *differences(folder, place.folder)]))
+    sys.exit(code)
+
+
+@study.command()
+@click.argument("folder", type=PathParameter(exists=True, file_okay=False))
+@click.option("--json", "as_json", is_flag=True, help="Print study.json instead of the table.")
+def show(folder: Path, as_json: bool) -> None:
+    """What came of the study in FOLDER: placements, expectations, model."""
+    from cron.study.outputs import lines_of
+    from npc.records.study import STUDY
+
+    known = study_in(folder)
+    if as_json:
+        click.echo((folder / STUDY).read_text(encoding="utf-8").rstrip())
+    else:
+        click.echo("\n".join(lines_of(known)))
+
+
+def _variables(texts: Sequence[str]) -> dict[str, list[str]]:
+    import re
+
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        name, equals, values = text.partition("=")
+        if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name):
+            raise click.UsageError(f"--variable {text!r}: expected NAME=VALUE,VALUE,…")
+        found[name] = values.split(",")
+    return found
+
+
+def _go_on(folder: Path, limit: float | None) -> int:
+    """Run what is missing, say what came of it; the exit code."""
+    import shlex
+
+    from cron.study.outputs import lines_of
+    from cron.study.remembering import keep_best
+    from cron.study.running import LOCK, Place, go_on
+    from npc import locks
+    from npc.jobs.checkout import checkout
+    from npc.records.study import read_study
+
+    folder = folder.resolve()
+    try:
+        with locks.only_one(folder / LOCK):
+            code = go_on(Place(folder, checkout(), limit))
+    except locks.Held as who:
+        raise click.ClickException(f"{folder} is being measured already ({who})") from None
+    known = read_study(folder)
+    click.echo("\n".join(lines_of(known)))
+    if code == 0:
+        for line in keep_best(known, folder):
+            click.echo(line)
+    word = shlex.quote(str(folder))
+    if code >= 128 or code == 5:
+        click.echo(f"not at its end: npc study resume {word}", err=True)
+    else:
+        click.echo(f"study: {folder}")
+    return code

@@ -1,0 +1,103 @@
+"""``npc study repeat``: a study done again, by its own plan, order and platform files, and what differs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+import click
+
+from cron.study.making import sha256_of, write_folder
+from cron.study.running import PLATFORMS, Place
+from npc import __version__
+from npc.columns import columns
+from npc.machine.environment import ENVIRONMENT
+from npc.machine.facts import of_machine
+from npc.records.launch import now
+from npc.records.study import STUDY, Expectation, Study, read_study
+from npc.statistics.medians import false_discovery
+from npc.statistics.rank_sum import rank_test, ratio_interval
+
+#: Conditions differ below this share of false ones among those that are called so.
+_DISCOVERY: Final = 0.05
+
+
+def prepare(
+    folder: Path, output: Path | None, platform: Path | None, home: Path, limit_s: float | None
+) -> Place:
+    """The folder of the second study, with nothing measured yet. Raises ValueError, click.ClickException."""
+    first = read_study(folder)
+    again = (output or folder.with_name(f"{folder.name}-again")).absolute()
+    if (again / STUDY).exists():
+        raise click.UsageError(f"{again} holds a study already: npc study resume {again}")
+    source = platform or folder / PLATFORMS / first.platform
+    there = Path(first.folder)
+    study = replace(
+        first,
+        started=now(),
+        platform=source.name,
+        folder=str(there if there.is_dir() else Path.cwd()),
+        sha256=sha256_of(first.file) if Path(first.file).is_file() else "",
+        version=__version__,
+        expectations=tuple(Expectation(each.text, now()) for each in first.expectations),
+        ran=(),
+        model=None,
+        best=(),
+    )
+    place = Place(again, home, limit_s)
+    write_folder(study, place, source)
+    return place
+
+
+def differences(before: Path, after: Path) -> Iterator[str]:
+    """What differs between two studies of one plan, a line each: machine and program, then times."""
+    first, second = read_study(before), read_study(after)
+    facts = [_facts(before, first), _facts(after, second)]
+    for name in dict.fromkeys((*facts[0], *facts[1])):
+        was, is_now = (fact.get(name, "not told") for fact in facts)
+        if was != is_now:
+            yield f"{name}: {was} → {is_now}"
+    yield from _times(first, second)
+    for old, new in zip(first.expectations, second.expectations, strict=False):
+        if old.held != new.held:
+            yield f"expected {old.text}: {old.held} → {new.held}"
+
+
+def _facts(folder: Path, study: Study) -> dict[str, str]:
+    """What may be the reason: the machine, the program, NPC, the platform's files."""
+    seen: dict[str, Any] = {}
+    if (folder / ENVIRONMENT).exists():
+        seen = json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))
+    facts = {name: text for name, text in of_machine(seen).items() if name != "NPC"}
+    commit = of_machine(seen).get("NPC", study.version)
+    facts |= {"program": study.sha256[:16], "NPC": commit, "platform": study.platform, "folder": study.folder}
+    for file in sorted((folder / PLATFORMS).rglob("*")):
+        if file.is_file():
+            facts[str(file.relative_to(folder))] = sha256_of(str(file))[:16]
+    return facts
+
+
+def _times(first: Study, second: Study) -> Iterator[str]:
+    """Each condition's times, now over then."""
+    both = [
+        (each.name, then, new)
+        for each in first.conditions
+        if (then := first.seconds(each.name)) and (new := second.seconds(each.name))
+    ]
+    if not both:
+        yield "no condition has times on both sides"
+        return
+    chances = false_discovery([rank_test(then, new) for _, then, new in both])
+    rows = [("condition", "seconds then", "now", "now over then", "")]
+    for (name, then, new), chance in zip(both, chances, strict=True):
+        low, ratio, high = ratio_interval(then, new)
+        interval = "" if low is None else f" ({low:.3f} to {high:.3f})"
+        differs = "differs" if chance <= _DISCOVERY else ""
+        rows.append((name, f"{median(then):.4g}", f"{median(new):.4g}", f"{ratio:.3f}{interval}", differs))
+    yield from columns(rows, right=(1, 2))
+    number = sum(chance <= _DISCOVERY for chance in chances)
+    yield f"{number} of {len(both)} conditions differ by their launches; days of one machine may, too"

@@ -1,0 +1,67 @@
+"""What the platform starts a program by in each placement of a study: JUBE evaluates it, nothing runs."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from cron.study.plan import placement_of
+from npc.jobs import jube
+from npc.jobs.stop import Stop
+from npc.jobs.workpackages import NoRun, Workpackage, find_run, read_workpackages
+from npc.records.study import Condition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Starters:
+    """words: the launcher's, for each placement, nothing where a program needs none. cores: CPUs of a node, 0
+    where the platform does not tell. platform: its name. one_machine: whether there is no scheduler."""
+
+    words: Mapping[tuple[int, int, int, str], tuple[str, ...]]
+    cores: int
+    platform: str
+    one_machine: bool
+
+
+def ask_platform(
+    home: Path, platform: Path, plan: Sequence[Condition], outpath: Path, env: Mapping[str, str], stop: Stop
+) -> Starters:
+    """Ask JUBE. Raises click.ClickException where it does not tell, FileNotFoundError without JUBE."""
+    placements = list(dict.fromkeys(map(placement_of, plan)))
+    asked = ",".join("/".join(map(str, placement)) for placement in placements)
+    outpath.mkdir(parents=True, exist_ok=True)
+    log = outpath / "jube.log"
+    words = ["run", str(home / "cron/study/starters.xml"), "--hide-animation", "--outpath", str(outpath)]
+    words += ["--include-path", str(platform)]
+    with log.open("wb") as stream:
+        code = jube.call(
+            words, cwd=home, env={**env, "NPC_STUDY_PLACEMENTS": asked}, log=stream, stop=stop
+        )  # fmt: skip
+    try:
+        found = {_placement(each): each for each in read_workpackages(find_run(outpath))}
+    except (NoRun, KeyError, ValueError):
+        found = {}
+    if code or set(found) != set(placements):
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-5:])
+        raise click.ClickException(f"JUBE does not tell how {platform.name} starts programs ({log}):\n{tail}")
+    some = next(iter(found.values()))
+    cores = some.parameters.get("cores", "")
+    return Starters(
+        words={placement: _words(each.parameters) for placement, each in found.items()},
+        cores=int(cores) if cores.isdecimal() else 0,
+        platform=some.parameters.get("platform_name") or platform.name,
+        one_machine=some.submitted_by_a_shell(),
+    )
+
+
+def _placement(workpackage: Workpackage) -> tuple[int, int, int, str]:
+    nodes, ranks, threads, binding = workpackage.parameters["study_placement"].split("/")
+    return int(nodes), int(ranks), int(threads), binding
+
+
+def _words(parameters: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(shlex.split(f"{parameters.get('starter', '')} {parameters.get('args_starter', '')}"))

@@ -157,6 +157,8 @@ def _try(
     except OSError as error:
         raise click.ClickException(f"cannot write into {folder}: {error.strerror or error}") from None
     click.echo(document if as_json else tried.text(experiment, folder, records, result))
+    if told := tried.keep(experiment, folder, result):
+        click.echo(told, err=as_json)
     if stop.number is not None:
         told = f"stopped by {signal.Signals(stop.number).name} after {made} of {2 * launches} launches"
         click.echo(f"npc advise: {told}: what was measured is kept in {folder}", err=True)
@@ -167,12 +169,18 @@ def _try(
 
 
 def _document(run: Run, advice: Advice) -> dict[str, Any]:
+    import msgspec
+
     return {
         "schema": SCHEMA,
         **run.document,
         "hints": [
             {"rule": rule.name, "title": rule.title, "source": rule.source, **plain(hint)}
             for rule, hint in advice.hints
+        ],
+        "remembered": [
+            *({"rule": rule.name, **msgspec.structs.asdict(found)} for rule, _, found in advice.remembered),
+            *(msgspec.structs.asdict(found) for found in advice.settings),
         ],
         "silent": list(advice.silent),
         "lacking": dict(advice.lacking),
@@ -197,6 +205,11 @@ def _text(run: Run, advice: Advice) -> str:
             files = ", ".join(shown(run.folder / raw) for raw in hint.raw[:3])
             lines.append(f"   raw:    {files}{', …' if len(hint.raw) > 3 else ''}")
         parts.append("\n".join(lines))
+    known = [f"  {found.words}; it answers rule {rule.name}" for rule, _, found in advice.remembered]
+    known += [f"  {found.words}" for found in advice.settings]
+    parts += (
+        ["\n".join([f"Remembered of {run.platform_name}, and not proposed again:", *known])] if known else []
+    )
     words, _ = conclusion(run, advice)
     parts += [words] if words else []
     if advice.silent:

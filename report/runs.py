@@ -10,6 +10,7 @@ import json
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -34,8 +35,9 @@ from npc.validity.run import circumstances_of, platform_of
 
 if TYPE_CHECKING:
     from npc.machine.fabric import Topology
+    from npc.records.study import Study
     from report.history import HistoryView
-    from report.observed import Observed
+    from report.observed import Observed, OnNode
     from roofline.result import Ceiling, Estimate, Roofline
 
 ENVIRONMENT: Final = "environment.json"
@@ -169,8 +171,28 @@ class Run:
         return analyse(self.records, self.platform)
 
     @cached_property
+    def studies(self) -> list[Study]:
+        """The studies in its folders, as far as they can be read."""
+        from npc.records.study import read_study
+
+        found = []
+        for run in (self, *self.guests):
+            with suppress(OSError, ValueError):
+                found.append(read_study(run.folder))
+        return found
+
+    @property
     def observed(self) -> list[Observed]:
         """Launches of programs whose MPI was looked into, the newest first."""
+        return self._watched[0]
+
+    @property
+    def on_node(self) -> list[OnNode]:
+        """Launches of programs with probes on their nodes, or whose stacks were taken, the newest first."""
+        return self._watched[1]
+
+    @cached_property
+    def _watched(self) -> tuple[list[Observed], list[OnNode]]:
         from report.observed import read_observed
 
         return read_observed(self.records, self.folder, self.idents)
@@ -359,6 +381,11 @@ def read_runs(paths: Sequence[Path], limits: str = "") -> list[Run]:
             problem = str(error)
         runs.append(Run(number, label, folder, records, platform, problem))
     return runs
+
+
+def program_of(record: Record, launch: Launch) -> str:
+    """What was launched, as `npc.machine.programs` has it: a program's name, a benchmark's with its case."""
+    return launch.params.get("program") or f"{record.benchmark} {launch.case}"
 
 
 def joined(run: Run, guests: Sequence[Run]) -> Run:

@@ -12,7 +12,10 @@ import msgspec
 
 from npc.columns import columns
 from npc.document import plain
+from npc.machine.programs import Remembered
+from npc.machine.programs import keep as remembered_in
 from npc.page.blocks import plural
+from npc.records.launch import now
 from npc.records.record import Record
 from npc.records.units import format_duration, format_quantity, format_size
 from npc.validity.disturbance import in_words, remark
@@ -57,6 +60,37 @@ def text(experiment: Experiment, folder: Path, records: Sequence[Record], pairs:
     keep = f"; to keep it, have jobs say it: {experiment.change}" if found.word == "better" else ""
     lines.append(f"Nothing was changed for good{keep}. Raw output and records: {shown(folder)}.")
     return "\n\n".join([*parts, "\n".join(lines)])
+
+
+def keep(experiment: Experiment, folder: Path, pairs: Sequence[Pair]) -> str:
+    """Remember the change for the platform, where it was shown to help and to harm nowhere; a sentence that
+    says where, empty where nothing was shown. Raises OSError where even `folder` cannot be written."""
+    found = answer(pairs, experiment.trial)
+    best = found.best
+    if found.word != "better" or best is None or any(pair.verdict == "worse" for pair in found.elsewhere):
+        return ""
+    ends = [1 / end if times(best) != best.ratio else end for end in (best.low, best.high) if end]
+    known = len(ends) == 2
+    return remembered_in(
+        experiment.platform,
+        Remembered(
+            program=experiment.program,
+            setting=experiment.change,
+            nodes=experiment.launch.nodes,
+            ranks=int(experiment.launch.params.get("ranks") or 0),
+            variables=dict(experiment.trial.set),
+            times=times(best),
+            low=min(ends) if known else None,
+            high=max(ends) if known else None,
+            against=f"without it, at {_size(best)}" if best.size is not None else "without it",
+            time=now(),
+            hosts=experiment.launch.hosts,
+            by="npc advise --try",
+            rule=experiment.rule.name,
+            run=str(folder.absolute()),
+        ),
+        folder,
+    )
 
 
 def said(found: Answer, of: str, gain: float | None) -> list[str]:

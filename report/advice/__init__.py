@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from npc.files import InvalidFile
 from npc.machine.platform import InvalidPlatform, find_platform
+from npc.machine.programs import PROGRAMS_FILE, Remembered, remembered
 from report.advice import rules
 from report.advice.rule import RULES, Hint, Rule
-from report.runs import Run, joined, read_runs
+from report.runs import Run, joined, program_of, read_runs
 
 
 def gather(paths: Sequence[Path], platform: str = "") -> Run:
@@ -51,17 +53,21 @@ def all_rules() -> list[Rule]:
 @dataclass(frozen=True, slots=True)
 class Advice:
     """hints: (rule, hint), what brings most first. silent: rules that had evidence and found nothing.
-    lacking: rule's name → the evidence that it did not have."""
+    lacking: rule's name → the evidence that it did not have. remembered: hints whose answer the platform
+    remembers for the program, with it. settings: all else that it remembers for the run's programs."""
 
     hints: tuple[tuple[Rule, Hint], ...]
     silent: tuple[str, ...]
     lacking: Mapping[str, str]
+    remembered: tuple[tuple[Rule, Hint, Remembered], ...] = ()
+    settings: tuple[Remembered, ...] = ()
 
 
 def advise(run: Run) -> Advice:
     """What all rules say."""
     hints: list[tuple[Rule, Hint]] = []
-    silent, lacking = [], {}
+    silent: list[str] = []
+    lacking: dict[str, str] = {}
     for each in all_rules():
         told = each.judge(run)
         if isinstance(told, str):
@@ -71,7 +77,39 @@ def advise(run: Run) -> Advice:
         else:
             silent.append(each.name)
     hints.sort(key=lambda found: -(found[1].gain or 0))
-    return Advice(tuple(hints), tuple(silent), lacking)
+    try:
+        known = _settings_of(run)
+    except (OSError, InvalidFile) as error:
+        known, lacking[PROGRAMS_FILE] = [], str(error)
+    proposed, answered = [], []
+    for rule, hint in hints:
+        launch = launch_of(run, hint)
+        found = next(
+            (each for each in known if (each.program, each.nodes, each.rule) == (*launch, rule.name)), None
+        )
+        if found is None:
+            proposed.append((rule, hint))
+        else:
+            answered.append((rule, hint, found))
+    rest = [each for each in known if all(each is not found for *_, found in answered)]
+    return Advice(tuple(proposed), tuple(silent), lacking, tuple(answered), tuple(rest))
+
+
+def launch_of(run: Run, hint: Hint) -> tuple[str, int]:
+    """The program and nodes of the launch that a hint rests on; an empty text where that is not known."""
+    launches = run.circumstances.launches
+    raw = next(filter(launches.__contains__, hint.raw), None)
+    if raw is None:
+        return "", 0
+    record = next(record for record in run.records if record.raw == raw)
+    return program_of(record, launches[raw]), launches[raw].nodes
+
+
+def _settings_of(run: Run) -> list[Remembered]:
+    """What the run's platform remembers for programs that are in the run."""
+    programs = {f"{record.benchmark} {record.case}" for record in run.records}
+    programs |= {record.params.get("program", "") for record in run.records}
+    return [each for each in remembered(run.platform_name) if each.program in programs]
 
 
 Tone = Literal["good", "note", "bad"]
@@ -81,7 +119,7 @@ def conclusion(run: Run, advice: Advice) -> tuple[str, Tone]:
     """What to say where there are no hints, or where they come from the machine alone; else an empty text."""
     if run.why_unusable:
         return f"Nothing could be judged of {run.label}: {run.why_unusable}.", "bad"
-    if advice.hints:
+    if advice.hints or advice.remembered:
         return "", "note"
     if not advice.silent:
         return f"Nothing could be judged of {run.label}: no rule has the evidence that it needs.", "note"

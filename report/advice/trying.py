@@ -22,7 +22,7 @@ from pathlib import Path, PurePath
 from typing import Any, Final
 
 from npc.document import below
-from npc.jobs.sample import Case, job_hosts, sample_all
+from npc.jobs.sample import Case, job_hosts, sample_all, turns
 from npc.jobs.stop import Stop
 from npc.machine.fabric import short_name
 from npc.records.launch import Launch, LaunchLog, batch_job, command_of, read_launches
@@ -35,7 +35,7 @@ from report.advice import Advice
 from report.advice.rule import Hint, Rule, Trial
 from report.compare.pairs import Choice, Pair, compare_sides
 from report.compare.sides import Side
-from report.runs import ENVIRONMENT, Run, shown
+from report.runs import ENVIRONMENT, Run, program_of, shown
 
 #: The setting by which records of a trial are none of the platform's usual ones: ``no``, or what was changed.
 TRIED: Final = "tried"
@@ -67,13 +67,15 @@ class CannotTry(ValueError):
 class Experiment:
     """A hint, the change, and the command without and with it.
 
-    launch: the one that the hint rests on. library: the MPI that it had, empty if that is not known.
+    program: what was launched, as `npc.machine.programs` calls it. launch: the one that the hint rests on.
+    library: the MPI that it had, empty if that is not known.
     """
 
     rule: Rule
     hint: Hint
     trial: Trial
     tool: str
+    program: str
     platform: str
     library: str
     launch: Launch
@@ -112,7 +114,8 @@ def choose(advice: Advice, name: str) -> tuple[Rule, Hint]:
         if not 1 <= int(name) <= len(advice.hints):
             raise LookupError(f"there is no hint {name}: npc advise lists {len(advice.hints)}")
         return advice.hints[int(name) - 1]
-    found = next(((rule, hint) for rule, hint in advice.hints if rule.name == name), None)
+    known = [*advice.hints, *((rule, hint) for rule, hint, _ in advice.remembered)]
+    found = next(((rule, hint) for rule, hint in known if rule.name == name), None)
     if found:
         return found
     if name in advice.lacking:
@@ -158,6 +161,7 @@ def design(run: Run, rule: Rule, hint: Hint, own: Trial | None, runs: int) -> Ex
         hint=hint,
         trial=trial,
         tool=read_launches(path.parent.parent).tool,
+        program=program_of(record, launch),
         platform=record.platform,
         library=library,
         launch=launch,
@@ -273,15 +277,6 @@ def _replaced(words: list[str], old: Sequence[str], new: Sequence[str]) -> list[
         if words[place : place + len(old)] == list(old):
             words[place : place + len(old)] = new
     return words
-
-
-def turns(runs: int, lot: random.Random) -> list[tuple[bool, int]]:
-    """(whether changed, sample) of every launch: blocks of ABBA or BAAB, what is left as AB or BA."""
-    order: list[bool] = []
-    for begun in range(0, runs, 2):
-        first = lot.random() < 0.5
-        order += [first, not first] if begun + 1 == runs else [first, not first, not first, first]
-    return [(side, order[:place].count(side)) for place, side in enumerate(order)]
 
 
 def measure(

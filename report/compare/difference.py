@@ -26,16 +26,16 @@ machine differ, and all three are in the interval and in the p-value:
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import combinations
 from statistics import NormalDist, fmean, median
 from typing import Final, NamedTuple
 
 from npc.statistics.distributions import at_least, student_quantile, student_two_sided
 from npc.statistics.medians import LEVEL
+from npc.statistics.rank_sum import rank_test, shift_interval
 
 #: Degrees of freedom that other runs of the machine must give: 15 runs of one state. What happens in one run
 #: of k (others on the machine, a bad node) is not among n runs, and then in one of two, with a probability of
@@ -49,8 +49,6 @@ ENOUGH_RUNS: Final = 4
 LEAST_LAUNCHES: Final = 4
 #: Share of a sample that Yuen's test sets aside at either end.
 _TRIM: Final = 0.2
-#: Ranks are counted up to forty values on both sides together; beyond, their sum is normal to three digits.
-_EXACT: Final = 40
 #: Fewer cases tell nothing about drift.
 _LEAST_CASES: Final = 5
 #: Share of the runs without drift that are taken for ones with it.
@@ -220,61 +218,6 @@ def _deviation(groups: Sequence[Sequence[float]]) -> float:
 def _squares(values: Sequence[float]) -> float:
     centre = fmean(values)
     return sum((x - centre) ** 2 for x in values)
-
-
-def shift_interval(
-    a: Sequence[float], b: Sequence[float], level: float = LEVEL
-) -> tuple[float, float, float]:
-    """(low, middle, high) of what has to be added to `a` to become `b`: exact, by ranks.
-
-    The whole range of pairwise differences where even that does not reach `level`.
-    """
-    differences = sorted(y - x for x in a for y in b)
-    k = _rank_for(len(a), len(b), level)
-    return differences[k], median(differences), differences[-1 - k]
-
-
-@lru_cache(maxsize=256)
-def _rank_for(n: int, m: int, level: float) -> int:
-    """How many pairwise differences to leave out at each end: the largest k with P(U ≤ k) ≤ (1 − level)/2."""
-    if n + m > _EXACT:
-        sigma = math.sqrt(n * m * (n + m + 1) / 12)
-        return math.floor(n * m / 2 - NormalDist().inv_cdf((1 + level) / 2) * sigma - 0.5)
-    counts = _rank_sum_counts(tuple(range(2, 2 * (n + m) + 1, 2)), n)
-    total, tail, k = math.comb(n + m, n), 0, 0
-    least = n * (n + 1)  # doubled ranks
-    while (tail := tail + counts.get(least + 2 * k, 0)) / total <= (1 - level) / 2:
-        k += 1
-    return max(0, k - 1)
-
-
-@lru_cache(maxsize=4096)
-def _rank_sum_counts(doubled_ranks: tuple[int, ...], n: int) -> dict[int, int]:
-    """Sum of `n` of the doubled ranks → in how many choices."""
-    chosen: list[dict[int, int]] = [{0: 1}] + [{} for _ in range(n)]
-    for rank in doubled_ranks:
-        for size in range(n, 0, -1):
-            into = chosen[size]
-            for total, count in chosen[size - 1].items():
-                into[total + rank] = into.get(total + rank, 0) + count
-    return chosen[n]
-
-
-def rank_test(a: Sequence[float], b: Sequence[float]) -> float:
-    """Two-sided p of the rank sum test, ties by mean rank: exact, or normal above `_EXACT` values."""
-    together = sorted((*a, *b))
-    if together[0] == together[-1]:
-        return 1.0
-    doubled = {value: bisect_left(together, value) + bisect_right(together, value) + 1 for value in together}
-    observed = sum(doubled[value] for value in a)
-    expected = len(a) * (len(together) + 1)
-    if len(together) > _EXACT:
-        from scipy.stats import mannwhitneyu
-
-        return float(mannwhitneyu(a, b, use_continuity=False, method="asymptotic").pvalue)
-    counts = _rank_sum_counts(tuple(doubled[value] for value in together), len(a))
-    extreme = sum(c for total, c in counts.items() if abs(total - expected) >= abs(observed - expected))
-    return extreme / math.comb(len(together), len(a))
 
 
 class _Trimmed(NamedTuple):

@@ -47,6 +47,8 @@ def plan(goal: str, budget_text: str, platform: str, nodes: int | None, as_json:
     """
     import json
 
+    import msgspec
+
     from npc.cli import entry_points
     from npc.records.units import parse_duration
     from report.plan.planning import TooLittleTime, make_model_plan, make_plan
@@ -63,7 +65,15 @@ def plan(goal: str, budget_text: str, platform: str, nodes: int | None, as_json:
             found = make_plan(goal, machine, budget, entry_points())
     except TooLittleTime as error:
         raise click.UsageError(f"--time {budget_text}: {error}") from None
-    click.echo(json.dumps(_document(found), indent=1) if as_json else _text(found))
+    from npc.machine.programs import remembered
+
+    known = remembered(platform)
+    if as_json:
+        settings = [msgspec.structs.asdict(each) for each in known]
+        click.echo(json.dumps({**_document(found), "remembered": settings}, indent=1))
+    else:
+        lines = ["Remembered of this platform:", *(f"  {each.words}" for each in known)] if known else []
+        click.echo("\n\n".join(filter(None, (_text(found), "\n".join(lines)))))
 
 
 def _machine(name: str, nodes: int | None) -> Machine:

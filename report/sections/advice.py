@@ -50,6 +50,9 @@ def _hints(run: Run, advice: Advice, trials: Sequence[Tried], where: str) -> Ite
     if rows:
         columns = ("hint", "what was seen", "what to do", "what it brings", "source")
         yield Table(f"Hints{where}", columns, tuple(rows))
+    known = [found.words for *_, found in advice.remembered] + [found.words for found in advice.settings]
+    if known:
+        yield Text(f"Remembered of the platform, and not proposed again: {'; '.join(known)}.")
     words, tone = conclusion(run, advice)
     if words:
         yield Text(words, tone)

@@ -11,7 +11,7 @@ from npc.figures.allocation import Allocation, maps
 from npc.figures.chart import Cell as GridCell
 from npc.figures.chart import Grid
 from npc.machine.fabric import ELSEWHERE, Topology, natural, places
-from npc.page.blocks import Block, Cell, Figure, Table, Text, count, counts_figure, grid_figure
+from npc.page.blocks import Block, Cell, Figure, Table, Text, amounts_figure, count, grid_figure
 from npc.records.series import Series
 from report.history import HistoryView
 from report.nodes import Hosts, Node, Nodes
@@ -113,7 +113,7 @@ def _allocated(report: Report, history: HistoryView, platform: str) -> Iterator[
             )
             last = each is found[-1]
             tables = [_nights(found, f"Nights by node and benchmark: {platform}")] if last else []
-            yield counts_figure(named, shows if last else grid.text, _COUNTED, "nights", *tables)
+            yield amounts_figure(named, shows if last else grid.text, _COUNTED, "nights", *tables)
 
 
 def _nights(found: Sequence[Allocation], caption: str) -> Table:
@@ -206,7 +206,7 @@ def _table(title: str, nodes: Sequence[Node]) -> Table:
     rows = []
     for node in nodes:
         records = (node.record,) if node.record else ()
-        ratio = Cell("", records, "", kind="number")
+        ratio = Cell("", (), "", kind="number")
         if node.ratio is not None:
             kind = "number bad" if node.ratio < _LOOK else "number"
             ratio = Cell(f"{node.ratio:.4g}", records, node.ratio, kind=kind)

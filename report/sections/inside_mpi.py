@@ -120,7 +120,16 @@ def _ranks(profile: Profile, rows: Sequence[Row], observed: Observed) -> Table:
         )
         cells = [quantity(each / number, "s", records) for each in seconds]
         found.append((Cell(row.name), Cell(row.place), count(number), *cells))
-    names = ("", "on", "ranks", "time", "outside MPI", "inside MPI", "waited", "others waited for it")
+    names = (
+        kind_of(rows),
+        "on",
+        "ranks",
+        "time",
+        "outside MPI",
+        "inside MPI",
+        "waited",
+        "others waited for it",
+    )
     return Table("Numbers: means of a rank", names, tuple(found), folded=True, filtered=len(found) > 16)
 
 
@@ -237,4 +246,4 @@ def _courses(grid: Grid) -> Table:
             mean = fmean(cell.amount or 0.0 for cell in cells)
             amounts = (quantity(value, grid.scale.unit) for value in (mean, most.amount or 0.0))
             rows.append((Cell(name), *amounts, Cell(grid.columns[most.column])))
-    return Table("Numbers", ("", "mean of a moment", "most", "at second"), tuple(rows), folded=True)
+    return Table("Numbers", ("of", "mean of a moment", "most", "at second"), tuple(rows), folded=True)

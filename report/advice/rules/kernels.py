@@ -1,0 +1,62 @@
+"""What a program's hotspots in mathematical libraries lose against the best library measured here."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from report.advice.rule import Hint, Judgement, hint, rule
+from report.observed import OnNode, newest
+from report.runs import Run
+from roofline.kernels import (
+    PRODUCTS,
+    KernelRate,
+    KernelShare,
+    faster_library,
+    kernel_rates,
+    kernel_shares,
+    measured_text,
+)
+
+#: What brings less of the run, or takes less of it, is not worth anybody's time.
+_WORTH: Final = 0.05
+
+
+@rule("slow_library")
+def slow_library(run: Run) -> Judgement:
+    """Matrix products by a library that another one beats here, or by one that no name tells."""
+    programs = newest(each for each in run.on_node if each.hotspots)
+    if not programs:
+        return "no program whose stacks were taken (npc observe --hotspots)"
+    rates = [rate for rate in kernel_rates(run.records) if rate.routine in PRODUCTS]
+    found, lacking = [], False
+    for program in programs:
+        for share in kernel_shares(program.hotspots.hotspots) if program.hotspots else ():
+            if share.routine not in PRODUCTS or share.share < _WORTH:
+                continue
+            measured = [rate for rate in rates if rate.routine == share.routine]
+            lacking = lacking or not measured
+            found += _hints(program, share, measured) if measured else []
+    if lacking and not found:
+        return "no matrix products by the libraries of this machine (blas, tag compute)"
+    return found
+
+
+def _hints(program: OnNode, share: KernelShare, measured: list[KernelRate]) -> list[Hint]:
+    part = f"{program.name}: {share.share:.0%} of the time is in {share.routine}"
+    names = ", ".join(share.functions[:3])
+    raw = (program.raw,)
+    if not share.library:
+        seen = f"{part} by a library that no name tells ({names}); here {measured_text(measured)}"
+        return [hint("slow_library.unknown", seen, None, raw, application=program.program)]
+    faster = faster_library(share, measured)
+    if faster is None or share.speedup(faster.factor) < 1 + _WORTH:
+        return []
+    seen = f"{part} by {share.library} ({names}); here {measured_text([faster.other, faster.own])}"
+    gain = share.speedup(faster.factor)
+    library, application = faster.other.library, program.program
+    return [
+        hint(
+            "slow_library.faster", seen, gain, raw, library=library, routine=share.routine,
+            application=application,
+        )
+    ]  # fmt: skip

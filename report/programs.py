@@ -1,0 +1,33 @@
+"""The observed programs of a report's runs, each under its heading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
+
+from npc.page.blocks import Block, Heading, Text
+from report.observed import OnNode, newest
+from report.runs import Report, Run
+from report.sections import runs_of
+
+#: Of a run.
+_MOST: Final = 6
+
+Part = TypeVar("Part")
+
+
+def programs(
+    report: Report,
+    part_of: Callable[[OnNode], Part | None],
+    blocks_of: Callable[[Report, Run, OnNode, Part], Iterator[Block]],
+) -> Iterator[Block]:
+    """What a section shows of the newest run of each program that has its part of an observation."""
+    for run in runs_of(report):
+        found = newest(each for each in run.on_node if part_of(each))
+        for each in found[:_MOST]:
+            if part := part_of(each):
+                label = f"{run.label}: " if len(report.runs) > 1 else ""
+                yield Heading(f"{label}{each.name}")
+                yield from blocks_of(report, run, each, part)
+        if len(found) > _MOST:
+            yield Text(f"Not shown here: {'; '.join(each.name for each in found[_MOST:])}.", "note")

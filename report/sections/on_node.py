@@ -1,0 +1,200 @@
+"""On the node: what probes saw of observed programs, by rank beside what MPI says, and what that cost."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from npc.page.blocks import (
+    Block,
+    Cell,
+    Listing,
+    Table,
+    count,
+    percent,
+    quantity,
+    several,
+)
+from npc.records.mpi_profile import Profile
+from npc.records.node_probes import Probes
+from npc.records.units import format_quantity
+from report.observed import OnNode, overhead_lines
+from report.probe import Seen, probe_blocks
+from report.programs import programs
+from report.runs import Report, Run
+from report.sections import Absent
+
+TITLE = "On the node"
+#: Rows of ranks.
+_MOST_RANKS: Final = 512
+#: A late rank is explained by what takes this part of the time that others waited for it.
+_EXPLAINS: Final = 0.1
+_THREADS = "Times on the node are of all threads of a rank together, those of its MPI library included."
+#: Columns of the table of ranks: (probe, names or all, what to sum) by title.
+_SUMS: Final[Mapping[str, tuple[str, str, str]]] = {
+    "in system calls": ("syscalls", "", "seconds"),
+    "waiting for a CPU": ("scheduler", "", "seconds"),
+    "of this after losing it": ("scheduler", "involuntary switches", "seconds"),
+    "involuntary switches": ("scheduler", "involuntary switches", "events"),
+    "minor faults": ("faults", "minor faults", "events"),
+    "major faults": ("faults", "major faults", "events"),
+}
+
+
+def build(report: Report) -> Iterator[Block]:
+    """Program by program the newest run."""
+    blocks = list(programs(report, lambda launch: launch.probes, _program))
+    if not blocks:
+        raise Absent("no program had probes on its nodes (npc observe --probe syscalls -- mpirun …)")
+    yield from blocks
+
+
+def _program(report: Report, _run: Run, launch: OnNode, probes: Probes) -> Iterator[Block]:
+    wanted = list(dict.fromkeys(node.probe for node in probes.nodes))
+    lines = [f"probes: {', '.join(wanted)}", *overhead_lines(launch.overhead), *_statuses(probes)]
+    yield Listing(f"As npc observe saw it at {launch.time[:16].replace('T', ' ')}", tuple(map(Cell, lines)))
+    yield from _pairs(launch)
+    yield from _ranks(launch, probes)
+    yield from _late(launch, probes)
+    for what in wanted:
+        seen = [Seen(node, row) for node in probes.nodes if node.probe == what for row in node.rows]
+        if seen:
+            yield from probe_blocks(report, launch, what, seen)
+
+
+def _pairs(launch: OnNode) -> Iterator[Block]:
+    """The runs with and without watching, where that was checked."""
+    measured = launch.overhead.measured if launch.overhead else None
+    if measured is None or not measured.seconds:
+        return
+    rows = tuple(
+        (count(number), quantity(without, "s"), quantity(with_, "s"), percent(with_ / without - 1))
+        for number, (without, with_) in enumerate(measured.seconds, 1)
+    )
+    names = ("pair", "without", "with watching", "longer by")
+    yield Table("The observer effect, measured", names, rows, folded=True)
+
+
+def _statuses(probes: Probes) -> Iterator[str]:
+    """Probes that were not attached all the time, with the reason; nodes of one reason together."""
+    hosts: defaultdict[str, list[str]] = defaultdict(list)
+    for node in probes.nodes:
+        if node.status != "attached":
+            hosts[f"{node.probe} {node.status}: {node.reason}"].append(node.host)
+        elif node.share < 0.995:
+            hosts[f"{node.probe} was attached for {node.share:.0%} of the run"].append(node.host)
+        for note in node.notes:
+            hosts[f"{node.probe}: {note}"].append(node.host)
+    for words, names in hosts.items():
+        yield f"{words} ({several(sorted(set(names)))})"
+
+
+# --- by rank -----------------------------------------------------------------------------------------------
+
+
+def _sum(probes: Probes, title: str) -> Counter[int] | dict[int, float]:
+    """A column of the table of ranks: rank → seconds or events; empty where no probe tells it."""
+    probe, name, kind = _SUMS[title]
+    found: defaultdict[int, float] = defaultdict(float)
+    for node in probes.nodes:
+        for row in node.rows if node.probe == probe else ():
+            if row.rank >= 0 and name in ("", row.name):
+                found[row.rank] += row.events if kind == "events" else Seen(node, row).seconds
+    return dict(found)
+
+
+def _ranks(launch: OnNode, probes: Probes) -> Iterator[Block]:
+    """What MPI and the probes say of each rank, side by side."""
+    sums = {title: found for title in _SUMS if (found := _sum(probes, title))}
+    profile = launch.profile
+    inside = {each.rank: each for each in profile.ranks} if profile else {}
+    ranks = sorted({*inside, *(rank for found in sums.values() for rank in found)})
+    if not sums or not ranks:
+        return
+    waited = profile.waits.by_rank if profile and profile.waits else {}
+    hosts = dict(profile.hosts) if profile else _hosts(probes)
+    rows = []
+    for rank in ranks[:_MOST_RANKS]:
+        cells = [Cell(f"rank {rank}", sort=rank, kind="stamp"), Cell(hosts.get(rank, ""))]
+        if inside:
+            known = inside.get(rank)
+            cells += [
+                percent(known.mpi / known.seconds if known and known.seconds else 0.0),
+                *(quantity(each, "s", (launch.ident,)) for each in waited.get(rank, (0.0, 0.0))),
+            ]
+        for title, found in sums.items():
+            value = found.get(rank, 0.0)
+            events = _SUMS[title][2] == "events"
+            cells.append(count(round(value)) if events else quantity(value, "s", (launch.ident,)))
+        rows.append(tuple(cells))
+    names = ("rank", "on", *(("inside MPI", "waited", "others waited for it") if inside else ()), *sums)
+    left = len(ranks) - _MOST_RANKS
+    note = f"{_THREADS} {left} more ranks are in the observation." if left > 0 else _THREADS
+    yield Table(
+        "Each rank inside MPI and on its node", names, tuple(rows), filtered=len(rows) > 16, note=note
+    )
+
+
+def _hosts(probes: Probes) -> dict[int, str]:
+    return {row.rank: node.host for node in probes.nodes for row in node.rows}
+
+
+def _late(launch: OnNode, probes: Probes) -> Iterator[Block]:
+    """For ranks that others waited for: what of their time the probes know."""
+    profile = launch.profile
+    if profile is None or profile.waits is None:
+        return
+    lines = []
+    waits = sorted(profile.waits.by_rank.items(), key=lambda entry: -entry[1][1])
+    for rank, (_, awaited) in waits[:4]:
+        causes = list(_causes(profile, probes, rank, awaited)) if awaited > 0 else []
+        if causes:
+            late = f"rank {rank} ({profile.hosts.get(rank, '?')})"
+            waited = format_quantity(awaited, "s", 3)
+            lines.append(Cell(f"others waited {waited} for {late}, which {' and '.join(causes)}"))
+    if lines:
+        yield Listing("Late ranks, by what the probes know of them", tuple(lines))
+
+
+def _causes(profile: Profile, probes: Probes, rank: int, awaited: float) -> Iterator[str]:
+    """What the rank has more of than the others on the average, by a part of what these waited for it."""
+    others = max(len(profile.ranks) - 1, 1)
+    needed = _EXPLAINS * awaited / others
+
+    def more(title: str) -> float:
+        found = _sum(probes, title)
+        rest = sum(value for of, value in found.items() if of != rank) / others
+        return float(found.get(rank, 0.0) - rest)
+
+    if more("waiting for a CPU") > needed:
+        seconds = _sum(probes, "waiting for a CPU")[rank]
+        switches = round(_sum(probes, "involuntary switches").get(rank, 0))
+        yield (
+            f"had no CPU for {format_quantity(seconds, 's', 3)} though it could run "
+            f"({switches} involuntary switches)"
+        )
+    calls = _more_calls(probes, rank, others)
+    if calls and calls[1] > needed:
+        row = calls[0].row
+        yield (
+            f"was in {row.name} for {format_quantity(calls[0].seconds, 's', 3)} ({row.events} calls), "
+            f"{format_quantity(calls[1], 's', 3)} more than the others"
+        )
+    if more("major faults") > 0:
+        yield f"had {round(_sum(probes, 'major faults')[rank])} major faults"
+
+
+def _more_calls(probes: Probes, rank: int, others: int) -> tuple[Seen, float] | None:
+    """The system call in which a rank is longest beyond the mean of the others, and by how much."""
+    own: dict[str, Seen] = {}
+    rest: defaultdict[str, float] = defaultdict(float)
+    for node in probes.nodes:
+        for row in node.rows if node.probe == "syscalls" else ():
+            if row.rank == rank:
+                own[row.name] = Seen(node, row)
+            elif row.rank >= 0:
+                rest[row.name] += Seen(node, row).seconds / others
+    more = {name: seen.seconds - rest[name] for name, seen in own.items()}
+    name = max(more, key=lambda each: more[each], default="")
+    return (own[name], more[name]) if name else None

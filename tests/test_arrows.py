@@ -42,7 +42,6 @@ PATHS = {
 #: Modules that load others by a name that only running them tells, and which ones these are.
 BY_NAME = {
     "npc": ("npc.records.*",),  # `__getattr__`: what a notebook asks for
-    "npc.toml": ("tomllib", "tomli"),
 }
 
 

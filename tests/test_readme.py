@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 import pytest
 
+from cron.study.command import StudyCommands
 from npc.cli import entry_points, main
 from npc.jobs.checkout import settings
 from npc.parameters import TAGS
@@ -72,6 +73,8 @@ def test_every_line_that_is_shown_names_what_exists(page: str, line: str) -> Non
     rest = words[2:]
     if isinstance(command, click.Group) and rest and rest[0] in command.commands:
         command, rest = command.commands[rest[0]], rest[1:]
+    elif isinstance(command, StudyCommands):
+        command = command.commands[command.usual]
     options = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
     rest = rest[: rest.index("--")] if "--" in rest else rest
     for place, word in enumerate(rest):

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from npc.statistics.medians import summarise
 from observe.mpi.build import library_for, mpi_of
-from observe.mpi.place import Profile
+from observe.mpi.place import ProfileFile
 from tests.lab.npb_job import MPI_ENVIRONMENT
 from tests.paths import ROOT
 
@@ -40,7 +40,7 @@ def costs(mpi: str, blocks: int, folder: Path) -> dict[str, list[tuple[float, fl
     source = ROOT / "tests/observe/programs/cost.c"
     subprocess.run([f"mpicc.{mpi}", "-O2", source, "-o", program, "-ldl"], check=True)
     launch = [f"mpirun.{mpi}", "-n", "1"]
-    profile = Profile(str(library_for(launch, str(program))))
+    profile = ProfileFile(str(library_for(launch, str(program))))
     found = profile.environment(os.getpid())
     command = [*launch, "env", *(f"{name}={text}" for name, text in found.items())]
     said = subprocess.run(

@@ -35,6 +35,7 @@ BENCHMARKS = sorted(path.parent.name for path in ROOT.glob("benchmarks/*/benchma
 XML = sorted([*ROOT.glob("benchmarks/**/*.xml"), *ROOT.glob("platforms/*/platform.xml")])
 NETWORK = ["qperf", "qperf", "qperf", "sockperf", "sockperf", "iperf3", "osu", "osu"]
 RDMA = ["qperf", "qperf", "qperf", "perftest", "perftest"]
+COMPUTE = ["likwid", "blas", "fft"]
 #: What JUBE 2.5.1 and 2.7.1 both understand, of what the specs need: element → attributes.
 UNDERSTOOD: dict[str, set[str]] = {
     "jube": set(),
@@ -145,8 +146,8 @@ def test_alone_and_in_the_suite_a_benchmark_is_the_same(benchmark: str) -> None:
 @pytest.mark.parametrize(
     ("tags", "expected"),
     [
-        ("", [*NETWORK, "stream", "chase", "likwid"]),
-        ("compute", ["likwid"]),
+        ("", [*NETWORK, "stream", "chase", *COMPUTE]),
+        ("compute", COMPUTE),
         ("network rdma", [*["qperf"] * 3, *RDMA, *NETWORK[3:]]),
         ("rdma memory", [*RDMA, "stream", "chase", "likwid"]),
         ("models", ["models"]),
@@ -175,6 +176,8 @@ def test_tags_select_steps_and_no_tag_means_all(tmp_path: Path, tags: str, expec
         ("osu", 2, 9),
         ("stream", 1, 4),
         ("likwid", 1, 3),
+        ("blas", 1, 2),
+        ("fft", 1, 1),
         ("himeno", 1, 2),
         ("models", 1, 5),
     ],
@@ -208,7 +211,7 @@ def assert_of_second(scripts: Mapping[str, str], count: int) -> None:
 @pytest.mark.slow
 def test_a_second_platform_is_used_for_the_whole_suite(tmp_path: Path, second: Path) -> None:
     run_jube("jube.yml", tmp_path / "runs", "--include-path", second)
-    assert_of_second(job_scripts(tmp_path / "runs/000000"), 11)
+    assert_of_second(job_scripts(tmp_path / "runs/000000"), 13)
     assert "second" in (tmp_path / "runs/000000/workpackages.xml").read_text()
 
 
@@ -231,6 +234,8 @@ SMALL_JOBS = {
     "stream": 1,
     "chase": 1,
     "likwid": 1,
+    "blas": 1,
+    "fft": 1,
     "hpcc": 1,
     "himeno": 1,
     "hpcg": 1,
@@ -363,17 +368,17 @@ def test_jubes_own_platform_makes_right_job_scripts_of_the_whole_suite(tmp_path:
     path = slurm(tmp_path / "bin", "#!/bin/sh\ntouch ready\necho Submitted batch job 1\n")
     run_jube("jube.yml", tmp_path / "runs", "--include-path", FOREIGN, PATH=path, NPC_CORES="20")
     scripts = job_scripts(tmp_path / "runs/000000")
-    assert len(scripts) == 11
+    assert len(scripts) == 13
     for name, script in scripts.items():
         assert not re.search(r"#[A-Z_]{3,}#", script), name
         assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
         step = name.partition("_")[2]
-        alone = step in ("stream", "chase", "likwid")
+        alone = step in ("stream", "chase", *COMPUTE)
         assert f"#SBATCH --nodes={1 if alone else 2}\n#SBATCH --ntasks={1 if alone else 2}\n" in script
         assert f"#SBATCH --cpus-per-task={20 if alone else 1}\n" in script
         (line,) = (line for line in script.splitlines() if "srun " in line)
         before, after = line.split("srun ")
-        assert ("npc sample" in before) == (step in ("osu", "stream", "chase", "likwid"))
+        assert ("npc sample" in before) == (step == "osu" or alone)
         assert ("/npb --servercmd" in after) == (step in ("qperf", "sockperf", "iperf3"))
 
 
@@ -431,11 +436,12 @@ def test_a_tool_that_is_not_there_is_unavailable_and_the_others_go_on(tmp_path: 
     assert record.benchmark == "likwid"
     assert record.status.startswith("unavailable: likwid-bench: not found in PATH")
     usable = [each for each in read_csv(tmp_path / "runs/000000/records.csv") if each.ok]
-    assert {each.benchmark for each in usable} == {"models"}
+    assert {each.benchmark for each in usable} == {"models", "blas", "fft"}
     assert all((tmp_path / "runs/000000" / each.raw).is_file() for each in usable)
-    assert assert_same_numbers("models", tmp_path / "runs", usable) == 5
+    of_models = [each for each in usable if each.benchmark == "models"]
+    assert assert_same_numbers("models", tmp_path / "runs", of_models) == 5
     tables = results(tmp_path / "runs")
-    assert set(tables) == {"models", "likwid"}, "no table of what was not asked for"
+    assert set(tables) == {"models", *COMPUTE}, "no table of what was not asked for"
     assert tables["likwid"][0]["peak best [MFLOP/s]"] == ""
 
 

@@ -100,13 +100,14 @@ def test_launchers_put_a_rank_on_each_socket_of_a_node_that_they_are_shown(tmp_p
         for word in ("--mca", name if name == "ras" else f"ras_simulator_{name}", value)
     ]
     command = ["mpirun", *settings, "-n", "4", "--display-devel-map", "--do-not-launch", "true"]
-    shown = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60).stdout
+    shown = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)
     all_of, none_of = "/".join(["BB"] * 10), "/".join([".."] * 10)
     each = [f"[{all_of}][{none_of}]", f"[{none_of}][{all_of}]"]
-    assert re.findall(r"Binding: (\[.*\])", shown) == 2 * each
+    assert re.findall(r"Binding: (\[.*\])", shown.stdout) == 2 * each, (shown.returncode, shown.stderr)
     if MPICH.exists():
         env |= {"HWLOC_SYNTHETIC": synthetic, "HYDRA_TOPO_DEBUG": "1"}
         shown = subprocess.run(
             [MPICH, "-n", "2", "true"], env=env, capture_output=True, text=True, check=True, timeout=60
-        ).stdout
-        assert sorted(re.findall(r"binding: (\d+)", shown)) == ["0" * 20 + "1" * 20, "1" * 20 + "0" * 20]
+        )
+        halves = ["0" * 20 + "1" * 20, "1" * 20 + "0" * 20]
+        assert sorted(re.findall(r"binding: (\d+)", shown.stdout)) == halves

@@ -1,4 +1,4 @@
-"""Nights on a real Slurm cluster: clean ones, a slow link, a failed job, a crash, a full disk, two at once.
+"""Nights on a real Slurm cluster: clean ones, a slow link, the figures of the paper, every node in its turn.
 
 Nodes are shaped to a rate, so that a healthy night is as the one before, and every night measures another
 pair, as a scheduler would have it.
@@ -6,33 +6,23 @@ pair, as a scheduler would have it.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import random
 import re
 import shutil
-import signal
-import subprocess
-import time
-from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-import psutil
 import pytest
 
-from npc.records.history import History, night_name, of_night
-from npc.records.journal import Journal, JournalEntry
-from npc.records.record import Record, replace
 from npc.records.run import read_run
 from npc.statistics.suspect import whom_of
 from tests.lab import in_process
 from tests.lab.cluster import Cluster, until
 from tests.lab.jube_job import NPC
-from tests.made.nights import CLIENT, NODE, TINY, some_steps
+from tests.lab.night_site import EARLIER, Site, whole, write_earlier
+from tests.made.nights import CLIENT, NODE, some_steps
 from tests.paths import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.slurm]
@@ -42,8 +32,6 @@ LINK_MBIT, SLOW_MBIT = 200.0, 60.0
 #: leaves out the next night's nodes: these nights are seconds apart, and what disturbs the machine for long
 #: is no node's fault.
 CLEAN = ("n1,n2", "n5,n6")
-#: Whom the nights before them measured: every node with several others.
-EARLIER = ("n1,n3", "n2,n5", "n4,n6", "n1,n5", "n2,n4", "n3,n5", "n2,n6", "n1,n4", "n3,n4")
 #: A night of the paper (Bartelheimer, Zhu, Neuwirth 2023) in small: one launch of each.
 PAPER = {
     "NPC_SAMPLES": "1",
@@ -73,42 +61,6 @@ fma = true
 [interfaces.eth0]
 link = "1 GbE"
 """
-#: Once is enough of each pair where a night asks all of them.
-ONCE = {"NPC_PAIRS_RUNS": "1"}
-
-
-class Site:
-    """The platform, the benchmark and the folders of some nights."""
-
-    def __init__(self, cluster: Cluster, folder: Path) -> None:
-        self.cluster, self.folder = cluster, folder
-        (folder / "tiny.xml").write_text(TINY)
-        self.history = folder / "history/slurm"
-
-    def words(self, nodes: str, client: str = CLIENT) -> list[str | Path]:
-        return [
-            NPC, "nightly", "--platform", "slurm", "--benchmark", self.folder / "tiny.xml",
-            "--set", f"tiny_client={client}", "--set", f"nodelist={nodes}", "--limit", "100s",
-            "--history", self.folder / "history", "--output", self.folder / "runs", "--json",
-        ]  # fmt: skip
-
-    def night(self, nodes: str, *options: str, client: str = CLIENT) -> tuple[int, dict[str, Any]]:
-        """A night's exit code and its verdict.json."""
-        ended = self.cluster.run("head", [*self.words(nodes, client), *options], env=ONCE, timeout=180)
-        assert ended.stdout, ended.stderr
-        return ended.returncode, json.loads(ended.stdout)
-
-    def start(self, nodes: str, client: str = CLIENT) -> subprocess.Popen[str]:
-        return self.cluster.popen(
-            "head", self.words(nodes, client), text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
-
-    def records(self) -> list[Record]:
-        return list(History(self.history).records())
-
-    def nights(self) -> list[JournalEntry]:
-        return Journal(self.history).entries()
 
 
 @pytest.fixture(scope="module")
@@ -122,40 +74,6 @@ def cluster() -> Iterator[Cluster]:
 @pytest.fixture
 def site(cluster: Cluster, tmp_path: Path) -> Site:
     return Site(cluster, tmp_path)
-
-
-def write_earlier(site: Site, earlier: Sequence[str] = EARLIER) -> None:
-    """The nights of the days before, in the history: the records of a real one again, on other nodes and with
-    a spread of 1 %."""
-    measured, by_lot = site.records(), random.Random(1)
-    for days, nodes in enumerate(earlier, 1):
-        back = timedelta(days=days)
-        made = []
-        for record in measured:
-            moved = dict(zip(record.hosts, nodes.split(","), strict=False))
-            params = {name: moved.get(text, text) for name, text in record.params.items()}
-            time = datetime.fromisoformat(record.time) - back
-            made.append(
-                replace(
-                    record,
-                    time=time.isoformat(timespec="seconds"),
-                    hosts=tuple(moved.values()),
-                    params=params,
-                    value=record.value and record.value * by_lot.gauss(1, 0.01),
-                )
-            )
-        begun = datetime.fromisoformat(measured[0].time) - back
-        History(site.history).append(of_night(made, night_name(begun)))
-
-
-def whole(site: Site) -> list[Record]:
-    """The history's records; fails if a row is there twice, or not whole."""
-    found = site.records()
-    places = [(record.run, record.raw, dict(record.params), record.sample) for record in found]
-    assert len(places) == len({repr(place) for place in places}), "a measurement is in the history twice"
-    for path in site.history.glob("*.csv"):
-        assert path.read_bytes().endswith(b"\n")
-    return found
 
 
 def expect_pictures(site: Site, nights: int) -> None:
@@ -301,46 +219,6 @@ def test_a_node_that_sends_slowly_is_asked_and_named_although_no_median_shows_it
     assert all("work/launches/heatmap.png" in log for log in logs)
 
 
-def test_a_node_that_dies_in_a_night_is_its_first_line_and_nothing_waits_for_it(site: Site) -> None:
-    """A band that nothing meets has the night measure again and ask the pairs: without the dead node."""
-    assert site.night("n3,n4")[0] == 0
-    write_earlier(site, ["n5,n6"])
-    platform = site.folder / "slurm"
-    shutil.copytree(ROOT / "platforms/slurm", platform)
-    (platform / "platform.toml").write_text('[bands]\n"iperf3 tcp bandwidth *" = { low = 1e30 }\n')
-    dies = site.cluster.popen(
-        "head",
-        [
-            NPC, "nightly", "--platform", platform, "--benchmark", "iperf3", "--set", "samples=3",
-            "--set", "nodelist=n1,n2", "--limit", "150s", "--history", site.folder / "history",
-            "--output", site.folder / "runs",
-        ],
-        text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ONCE,
-    )  # fmt: skip
-
-    def launched() -> bool:
-        logs = (site.folder / "runs").glob("*/first/0*/*_iperf3/work/launches/launches.jsonl")
-        return any(len(log.read_text().splitlines()) > 1 for log in logs)
-
-    until(launched, "the first launch of three has ended", 60)
-    site.cluster.kill_node("n2")
-    try:
-        printed, words = dies.communicate(timeout=200)
-    finally:
-        site.cluster.start_slurmd("n2")
-        site.cluster.await_idle(limit_s=60)
-    told = json.loads((site.history / "verdict.json").read_text())
-    assert dies.returncode == 14, words
-    first = printed.partition("\n")[0]
-    assert re.fullmatch(r"slurm, night \S+: FAIL \(.*\); lost node n2: .*", first), printed
-    assert "ok" in {record.status for record in site.records() if record.run == told["run"]}
-    assert list(told["lost"]) == ["n2"]
-    assert "not measured again: n1, n2: n2 is " in "\n".join(told["notes"])
-    assert set(told["pairs"]["nodes"]) == {"n1", "n3", "n4", "n5", "n6"}, told["pairs"]
-    assert not told["pairs"]["problem"]
-    assert [part.part.kind for part in site.nights()[-1].parts.values()] == ["first", "pairs"]
-
-
 def test_every_node_has_its_turn_and_who_has_not_is_listed_with_the_reason(site: Site) -> None:
     """Two nights on other nodes each: n5 is drained, n6 dead in the first one, n1 drained in the second."""
 
@@ -418,116 +296,3 @@ def test_every_node_has_its_turn_and_who_has_not_is_listed_with_the_reason(site:
     assert [line.split()[2] for line in left_out] == ["n1:", "n2:", "n5:", "n6:"], once.stderr
     runs = [read_run(run) for run in sorted((site.folder / "all").glob("0*"))]
     assert [{host for record in run for host in record.hosts} for run in runs] == [{"n3", "n4"}] * 2
-
-
-def test_a_job_that_fails_is_a_result(site: Site) -> None:
-    assert site.night("n1,n2")[0] == 0
-    code, told = site.night("n1,n2", client="qperf HOSTNAME -t 1 no_such_test")
-    assert (code, told["verdict"]) == (11, "MISSING")
-    assert "no_such_test" in repr(told["failures"]["qperf"])
-    code, told = site.night("n1,n9")
-    assert (code, told["verdict"]) == (11, "MISSING")
-    assert "Invalid node name specified" in repr(told["failures"]["qperf"]), "sbatch's own words"
-    assert {record.run for record in whole(site)} == {night.name for night in site.nights()}
-
-
-def test_a_night_ends_by_its_limit_and_leaves_no_job_behind(site: Site) -> None:
-    began = time.monotonic()
-    code, told = site.night("n1,n2", "--limit", "30s", client=CLIENT.replace("-t 1", "-t 50"))
-    assert time.monotonic() - began < 120
-    assert (code, told["verdict"]) == (11, "MISSING")
-    assert {record.status.partition(":")[0] for record in whole(site)} == {"failed"}
-    assert any("did not end in" in note and "cancelled: job" in note for note in told["notes"])
-    assert told["lost"] == {}, "a job that is cancelled loses no node"
-    left = ["squeue", "--noheader", "--format=%i %T"]
-    until(lambda: site.cluster.run("head", left).stdout == "", "its job has been cancelled", 30)
-
-
-def test_a_night_that_is_told_to_end_has_the_interrupted_launch_in_its_history(site: Site) -> None:
-    stopped = site.start("n1,n2", CLIENT.replace("-t 1", "-t 50"))
-
-    def measures() -> bool:
-        found = (process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"]))
-        return any(words[:1] == ["qperf"] and "50" in words for words in found)
-
-    until(measures, "its launch runs", 60)
-    os.kill(stopped.pid, signal.SIGTERM)
-    _, words = stopped.communicate(timeout=120)
-    assert stopped.returncode == 143 and "stopped: what was measured is kept" in words, words
-    (status,) = {record.status for record in whole(site)}
-    assert status.startswith("failed: interrupted by SIGTERM"), status
-    assert site.cluster.run("head", ["squeue", "--noheader"]).stdout == "", "its job has ended"
-
-
-def test_a_night_that_is_killed_loses_nothing_and_the_next_one_says_so(site: Site) -> None:
-    killed = site.start("n1,n2")
-    running = ["squeue", "--noheader", "--states=RUNNING", "--nodelist=n1", "--format=%i"]
-    until(lambda: site.cluster.run("head", running).stdout.strip() != "", "its job runs", 60)
-    (cut,) = site.nights()
-    os.kill(killed.pid, signal.SIGKILL)
-    killed.wait()
-    assert not site.records()
-
-    code, told = site.night("n3,n4")
-    assert code == 0
-    assert any("died (process" in note for note in told["notes"]), told["notes"]
-    assert f"the night {cut.name} was cut off: 1 records recovered, verdict PASS" in told["notes"]
-    assert {(record.run, record.hosts, record.status) for record in whole(site)} == {
-        (cut.name, ("n1", "n2"), "ok"),
-        (told["run"], ("n3", "n4"), "ok"),
-    }
-    assert [(night.ended, night.cut) for night in site.nights()] == [(True, True), (True, False)]
-    of_cut = json.loads((site.history / f"verdicts/{cut.name}.json").read_text())
-    assert (of_cut["run"], of_cut["verdict"]) == (cut.name, "PASS")
-
-
-def test_of_two_nights_started_at_once_one_runs(site: Site) -> None:
-    both = [site.start("n1,n2"), site.start("n1,n2")]
-    ends = [(process.communicate(timeout=180), process.returncode) for process in both]
-    assert sorted(code for _, code in ends) == [0, 1], ends
-    ((_, words),) = (told for told, code in ends if code == 1)
-    assert "another night is running" in words and "Traceback" not in words
-    assert len(whole(site)) == len(site.nights()) == 1
-
-
-def test_a_full_disk_leaves_whole_rows_and_the_next_night_makes_up_for_it(site: Site) -> None:
-    """The history's own file system is a small one that is full when the records come."""
-    disk = site.folder / "history/slurm"
-    disk.mkdir(parents=True)
-    on_head = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", disk]
-    site.cluster.run("head", on_head, check=True)
-    site.history = site.cluster.network.path("head", disk)
-    assert site.night("n1,n2")[0] == 0
-    before = whole(site)
-    fill_last_page(site.history, before[0])
-
-    full = site.start("n3,n4")
-    until(lambda: bool(site.nights()[1:] and site.nights()[1].parts), "it measures", 60)
-    (site.history / ".cache.sqlite").unlink()  # or it would make room: it can be done without
-    with (site.history / "filler").open("wb", buffering=0) as filler, contextlib.suppress(OSError):
-        while True:
-            filler.write(bytes(4096))
-    _, words = full.communicate(timeout=180)
-    assert full.returncode == 1
-    assert "No space left on device" in words and "the next one goes on from there" in words
-    assert "Traceback" not in words
-    assert len(whole(site)) == len(before) + 2, "nothing of the night, and nothing by half"
-
-    (site.history / "filler").unlink()
-    code, told = site.night("n5,n6")
-    cut = site.nights()[1]
-    assert code == 0
-    assert f"the night {cut.name} was cut off: 1 records recovered, verdict PASS" in told["notes"]
-    assert {record.hosts for record in whole(site)} == {("n1", "n2"), ("n3", "n4"), ("n5", "n6")}
-
-
-def fill_last_page(history: Path, record: Record) -> None:
-    """Make the month's file end with a page of the file system, by two records of an earlier night."""
-    (month,) = history.glob("*.csv")
-    earlier = replace(record, run="earlier", raw="")
-    size = month.stat().st_size
-    History(history).append([earlier])
-    row = month.stat().st_size - size
-    left = -(month.stat().st_size + row) % 4096
-    History(history).append([replace(earlier, raw="x" * left)])
-    assert month.stat().st_size % 4096 == 0

@@ -30,6 +30,9 @@ SMALL = {
     # the arrays stay four times the caches, or no number were valid
     "NPC_STREAM_CFLAGS": "-O3 -march=native -fopenmp -DNTIMES=2",
     "NPC_LIKWID_SIDE_SAMPLES": "0",
+    "NPC_BLAS_SIZES": "64",
+    "NPC_FFT_SIZES": "1d:2048",
+    "NPC_FFT_PLANNER": "estimate",
     "NPC_HPCC_N": "1200",
     "NPC_PATTERNS_MAX_SIZE": "8192",
     "NPC_PATTERNS_SIZES": "8",

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 import parsers
-from npc.records.mpi_profile import Calls, Pair, operation, profile_of, read_profile
+from npc.records.mpi_profile import CallTotals, Pair, operation, profile_of, read_profile
 from observe.mpi.digest import digest
-from observe.mpi.profile import Calls as Counted
-from observe.mpi.profile import Peer, RankProfile, Snapshot, Variable
+from observe.mpi.profile import Calls, Peer, RankProfile, Snapshot, Variable
 from observe.observation import Observation, read_observation, to_document, to_text
 from tests.made.profiles import Job
 
@@ -47,7 +46,7 @@ def test_calls_are_added_up_over_the_ranks_by_name_communicator_and_size() -> No
         (each.call, each.members): each for each in found.calls if each.size_class != 4 or each.bytes > 50
     }
     reduced = made["MPI_Allreduce", 4]
-    assert reduced == Calls("", "MPI_Allreduce", 4, 4, 12, pytest.approx(9.0, rel=1e-4), 96)
+    assert reduced == CallTotals("", "MPI_Allreduce", 4, 4, 12, pytest.approx(9.0, rel=1e-4), 96)
     assert made["MPI_Bcast", 2][3:5] == (13, 2)
     assert made["MPI_Send", 4][3:] == (10, 5, pytest.approx(5e-5), 5000)
     assert found.peers.rows == (Pair(0, 1, 5000, 5), Pair(0, 3, 50, 5))
@@ -67,8 +66,8 @@ def test_messages_are_counted_under_every_mpi(tmp_path: Path) -> None:
 def test_what_goes_nowhere_is_no_message_and_both_ways_of_an_exchange_are_two(tmp_path: Path) -> None:
     """Each of two ranks exchanges 600 B with the other one 5 times, and sends to MPI_PROC_NULL 3 times."""
     calls = [
-        Counted("", "MPI_Sendrecv", "world", 11, 5, 1.0, 5 * 1200),
-        Counted("", "MPI_Send", "world", 0, 3, 0.0, 0),
+        Calls("", "MPI_Sendrecv", "world", 11, 5, 1.0, 5 * 1200),
+        Calls("", "MPI_Send", "world", 0, 3, 0.0, 0),
     ]
     profiles = [
         replace(each, calls=calls, peers=[Peer(1 - each.rank, 5 * 600, 5)]) for each in Job(2).profiles()

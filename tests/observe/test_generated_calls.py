@@ -15,7 +15,7 @@ import pytest
 from observe.mpi.build import library_for
 from observe.mpi.generate import Call, read_calls, sources
 from observe.mpi.profile import RankProfile
-from observe.mpi.rank_file import read_profile
+from observe.mpi.rank_file import read_rank_file
 
 PROGRAMS = Path(__file__).with_name("programs")
 LIBRARY = Path("observe/mpi/library").resolve()
@@ -121,7 +121,7 @@ def _profiles(folder: Path, mpi: str, ranks: int, *program: str | Path) -> list[
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     (folder / "stdout").write_text(done.stdout)
-    return [read_profile(folder / str(rank)) for rank in range(ranks)]
+    return [read_rank_file(folder / str(rank)) for rank in range(ranks)]
 
 
 def _counted(profile: RankProfile) -> dict[str, tuple[int, int]]:
@@ -358,7 +358,7 @@ def test_a_program_with_a_graph_of_processes_is_not_harmed(tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
     assert "npc observe: Open MPI's monitoring stays off" in done.stderr
     assert "MPI user: 784 B in 44 messages" in done.stderr
-    profiles = [read_profile(file) for file in sorted((output / "raw").rglob("*.mpi"))]
+    profiles = [read_rank_file(file) for file in sorted((output / "raw").rglob("*.mpi"))]
     assert [profile.finalized for profile in profiles] == [True] * 4
 
 

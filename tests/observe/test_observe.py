@@ -18,11 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import parsers
+from npc.jobs.launcher import UnknownProgram, program_index
 from npc.jobs.session import members
 from npc.records.record import Record, read_csv
 from observe.counters import RECEIVED, SENT, passed, read_counters
 from observe.flop_counters import NoCounters, counted_flop
-from observe.launcher import UnknownProgram, program_index
 from observe.monitoring import read_calls, read_flows
 from observe.observation import Counted, Node, Observation, read_observation, to_document
 from parsers.observed import rank_cpus

@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from observe.mpi.profile import RankProfile
-from observe.mpi.rank_file import read_profile
+from observe.mpi.rank_file import read_rank_file
 from tests.lab.npb_job import MPI_ENVIRONMENT
 
 PROGRAMS: Final = Path(__file__).with_name("programs")
@@ -39,7 +39,7 @@ class Run:
         self.said = done.stdout
         self.terminal = done.stderr
         self.document = json.loads((folder / "raw/0000.observed.json").read_text())["profile"]
-        profiles = [read_profile(path) for path in folder.glob("raw/0000.ranks/*.mpi")]
+        profiles = [read_rank_file(path) for path in folder.glob("raw/0000.ranks/*.mpi")]
         self.ranks: dict[int, RankProfile] = {profile.rank: profile for profile in profiles}
 
     def residuals(self, rank: int) -> list[float]:

@@ -14,7 +14,7 @@ import pytest
 
 from observe.mpi.asked import settings
 from observe.mpi.profile import RankProfile
-from observe.mpi.rank_file import read_profile
+from observe.mpi.rank_file import read_rank_file
 from observe.mpi.variables import ROWS
 from tests.lab.in_process import npc
 from tests.lab.mpis import MPIS, Mpi
@@ -62,7 +62,7 @@ def observed(folder: Path, mpi: Mpi, *options: str, killed: bool = False) -> dic
          mpi.launcher, "-n", "2", program, str(ROUNDS), str(int(killed))],
         capture_output=True, text=True, timeout=120, env={**os.environ, **mpi.environment},
     )  # fmt: skip
-    profiles = [read_profile(path) for path in folder.glob("run/raw/0000.ranks/*.mpi")]
+    profiles = [read_rank_file(path) for path in folder.glob("run/raw/0000.ranks/*.mpi")]
     assert len(profiles) == 2, done.stderr
     return {profile.rank: profile for profile in profiles}
 

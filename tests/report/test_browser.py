@@ -14,8 +14,10 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, Request,
 from observe.mpi.profile import RankProfile
 from report.command import report
 from tests.made.inside import observed_runs
+from tests.made.on_node import PROBES, STACKS, hotspots, put
 from tests.made.profiles import Job
 from tests.made.run_folder import everything, make_history, make_pairs, make_run
+from tests.made.scaling_study import put_study
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +34,7 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = [
         folder / "run",
         folder / "pairs",
-        observed_runs(folder / "observed", _profiles()),
+        observed(folder / "observed"),
         "--history",
         folder / "history",
         "--output",
@@ -41,6 +43,11 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ended = CliRunner().invoke(report, [str(word) for word in words])
     assert ended.exit_code == 0, ended.output
     return folder / "page.html"
+
+
+def observed(folder: Path) -> Path:
+    """A program that was looked into, with a study of it."""
+    return put_study(put(observed_runs(folder, _profiles()), hotspots=hotspots(STACKS), probes=PROBES))
 
 
 def _profiles() -> list[RankProfile]:
@@ -230,6 +237,45 @@ def test_tables_are_sorted_by_keyboard(shown: Watched) -> None:
     assert last is not None
 
 
+#: Of the function that has the focus in a flame graph.
+_FOCUSED = "document.activeElement.dataset.tip.split('\\n')[0]"
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_flame_graph_is_walked_zoomed_and_searched_by_keyboard(shown: Watched, width: int) -> None:
+    page, keyboard = shown.page, shown.page.keyboard
+    page.set_viewport_size({"width": width, "height": 844})
+    flame, tools = shown.find("svg.flame"), shown.find(".flame-tools")
+    flame.locator("svg.bar").first.focus()
+    walk = ("ArrowDown", "main"), ("ArrowDown", "solve"), ("ArrowDown", "stencil"), ("ArrowRight", "sin")
+    for key, name in (*walk, ("ArrowUp", "solve"), ("ArrowRight", "MPI_Allreduce"), ("ArrowLeft", "solve")):
+        keyboard.press(key)
+        assert page.evaluate(_FOCUSED) == name
+    assert shown.find(".flame-said .said").inner_text() == (
+        "solve · app (the program) · 54 % of all samples, 1.5 % its own · ranks: 36 % to 72 %"
+    )
+    bar = {name: flame.locator(f"svg.bar[data-tip^={name}] > rect") for name in ("solve", "sin", "MPI_")}
+    whole = box(flame.locator("rect").first)
+    assert box(bar["solve"])["width"] == pytest.approx(0.54 * whole["width"], abs=7)
+    keyboard.press("Enter")
+    assert box(bar["solve"])["width"] == pytest.approx(whole["width"], abs=7)
+    assert box(bar["sin"])["width"] == pytest.approx(0.075 / 0.54 * whole["width"], abs=7)
+    assert bar["MPI_"].bounding_box() is None
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    keyboard.press("Escape")
+    assert box(bar["MPI_"])["width"] == pytest.approx(0.21 * whole["width"], abs=7)
+    bar["sin"].click()
+    assert box(bar["sin"])["width"] == pytest.approx(whole["width"], abs=7)
+    field, status = tools.locator("input"), shown.find(".flame-said [role=status]")
+    field.fill("mpi")
+    expect(status).to_have_text("2 bars, 21 % of all samples")  # one within the other counts once
+    keyboard.press("Enter")
+    assert page.evaluate(_FOCUSED) == "MPI_Allreduce" and bar["MPI_"].is_visible()
+    tools.locator("button").click()
+    expect(status).to_have_text("all is shown")
+    assert not shown.find(".bar.found").count()
+
+
 def test_a_mark_leads_to_its_record_and_says_what_it_is(shown: Watched) -> None:
     mark = shown.find("#sizes svg.chart .mark[data-record]").nth(5)
     mark.scroll_into_view_if_needed()
@@ -310,6 +356,7 @@ def small_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = [
         folder / "run",
         folder / "pairs",
+        observed(folder / "observed"),
         "--history",
         folder / "history",
         "--output",
@@ -409,6 +456,8 @@ def test_without_javascript_everything_can_still_be_read(browser: Browser, page_
         page.goto(page_file.as_uri())
         assert not page.locator("#theme").is_visible()
         assert page.locator("svg.chart").count() >= 10
+        assert box(page.locator("svg.bar[data-tip^=stencil] rect"))["width"] > 300
+        assert not page.locator(".flame-tools").is_visible()
         link = page.locator("#summary tbody a").first
         record = link.get_attribute("data-record")
         link.click()

@@ -24,13 +24,12 @@ from npc.records.history import History, of_night
 from npc.records.record import Record, replace, save_csv, write_csv
 from npc.records.run import read_run
 from npc.statistics.medians import false_discovery
+from npc.statistics.rank_sum import rank_test, shift_interval
 from report.compare.difference import (
     Observation,
     RunNoise,
     compare_samples,
     design_effect,
-    rank_test,
-    shift_interval,
     spread_of_runs,
 )
 from report.compare.earlier import EarlierRuns

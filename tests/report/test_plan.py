@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from npc import catalogue
 from npc.cli import entry_points
 from npc.jobs.checkout import settings
+from npc.machine.programs import Remembered, remember
 from npc.parameters import TAGS
 from npc.records.run import read_run
 from report.compare.difference import ENOUGH_RUNS
@@ -78,7 +79,7 @@ def test_sizes_are_the_defaults_of_the_specs() -> None:
     for name, sizes in wanted.items():
         for setting, default in sizes.items():
             assert found[name][setting].split(", ")[0] == default or (
-                not default and "cache" in found[name][setting]
+                not default and re.search("cache|thread", found[name][setting])
             )
 
 
@@ -277,6 +278,20 @@ def test_the_command_names_lines_that_exist(goal: str) -> None:
     assert all(line in shown for line in (*document["lines"], document["jube"], *document["notes"]))
 
 
+def test_a_plan_says_what_the_platform_remembers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "platforms/localhost"
+    folder.mkdir(parents=True)
+    (folder / "platform.toml").touch()
+    monkeypatch.chdir(tmp_path)
+    assert "Remembered" not in npc("slow", "--time", "30m").stdout
+    known = Remembered(program="himeno", setting="binding core", by="npc study", run="/home/me/study")
+    remember(folder, known)
+    shown = npc("slow", "--time", "30m").stdout
+    assert "\n\nRemembered of this platform:\n  himeno: binding core (npc study, /home/me/study)\n" in shown
+    document = json.loads(npc("slow", "--time", "30m", "--json").stdout)
+    assert [each["setting"] for each in document["remembered"]] == ["binding core"]
+
+
 def test_bad_input_is_a_usage_error() -> None:
     for words, message in (
         (("win",), "'win' is not one of"),
@@ -316,7 +331,7 @@ def test_the_lines_of_a_plan_really_run(tmp_path: Path) -> None:
     typed(first, "--output", tmp_path / "runs")
     typed(plan.jube, "--hide-animation", "--outpath", tmp_path / "jube", where=ROOT)
     run = tmp_path / "runs" / "000000"
-    assert steps(run) == steps(tmp_path / "jube" / "000000") == ["likwid"]
+    assert steps(run) == steps(tmp_path / "jube" / "000000") == ["likwid", "blas", "fft"]
     assert any(record.ok for record in read_run(run))
     observe, roofline, advise, report = after
     typed(observe)

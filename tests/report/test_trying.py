@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from npc.machine.programs import Remembered, read_programs, remember
 from npc.records.launch import Launch, LaunchLog, command_of, read_launches
 from npc.records.record import replace, save_csv
 from npc.records.run import read_run
@@ -62,6 +63,39 @@ def measured(folder: Path, argv: Sequence[str], **launch: object) -> Path:
     ]  # fmt: skip
     save_csv(sweep, folder / "records.csv")
     return folder
+
+
+# --- what is remembered -------------------------------------------------------------------------------
+
+
+def test_what_the_platform_remembers_is_not_proposed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, folder = measured(tmp_path / "run", ["mpirun", "osu_latency"]), tmp_path / "platforms/fuchs"
+    folder.mkdir(parents=True)
+    (folder / "platform.toml").touch()
+    monkeypatch.chdir(tmp_path)
+    assert [rule.name for rule, _ in advise(gather([run])).hints] == ["eager_limit"]
+    known = Remembered(
+        program="osu osu_latency", nodes=1, setting="OMPI_MCA_btl_tcp_eager_limit=5120", times=2.5, low=2.1,
+        high=2.7, against="without it", time="2026-11-23T10:00", by="npc advise --try", rule="eager_limit",
+    )  # fmt: skip
+    another = Remembered(program="osu osu_latency", setting="no fork")
+    for each in (known, another, Remembered(program="himeno", setting="binding core")):
+        remember(folder, each)
+    advice = advise(gather([run]))
+    assert not advice.hints
+    assert [(rule.name, found) for rule, _, found in advice.remembered] == [("eager_limit", known)]
+    assert advice.settings == (another,)
+    shown = in_process.npc("advise", run).stdout
+    assert "\nRemembered of fuchs, and not proposed again:\n" in shown
+    assert f"  {known.words}; it answers rule eager_limit\n  osu osu_latency: no fork (by hand)\n" in shown
+    assert "Nothing was found" not in shown
+    document = json.loads(in_process.npc("advise", run, "--json").stdout)
+    assert [each["rule"] for each in document["remembered"]] == ["eager_limit", ""]
+    assert choose(advice, "eager_limit")[0].name == "eager_limit"  # to measure it again
+    (folder / "programs.toml").write_text("[")
+    assert "programs.toml" in advise(gather([run])).lacking
 
 
 # --- the change, and the order ------------------------------------------------------------------------
@@ -256,6 +290,10 @@ def test_an_eager_limit_that_makes_a_difference_and_one_that_makes_none(
     assert "btl_tcp_eager_limit 512" in before and "OMPI_MCA_btl_tcp_eager_limit=5120" in before
     assert "messages of 1K to 4K: better" in after and "the hint says at most 2.7" in after
     assert "Nothing was changed for good; to keep it, have jobs say it: OMPI_MCA_btl_vader" in after
+    (kept,) = read_programs(output)
+    assert f"Remembered in {output}/programs.toml, not for the platform (there is no platform fuchs" in after
+    assert (kept.program, kept.nodes, kept.rule) == ("osu osu_latency", 1, "eager_limit")
+    assert kept.times and kept.low and kept.high and 2 < kept.low <= kept.times <= kept.high
     document = json.loads((output / "tried.json").read_text())
     pairs = {pair["size"]: pair for pair in document["pairs"]}
     assert document["answer"] == pairs[2048]["verdict"] == "better" and pairs[2048]["high"] < 0.5

@@ -275,6 +275,7 @@ def sound() -> dict[str, Any]:
     }  # fmt: skip
     environment["variables"] = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     environment["kernel"]["perf_event_paranoid"] = 0
+    environment["tools"]["perf"] = {"path": "/usr/bin/perf", "version": "6.1.187"}
     return environment
 
 
@@ -302,6 +303,7 @@ FINDINGS: list[tuple[str, str, str, Callable[[dict[str, Any]], object]]] = [
     ("smt", "note", "16 hardware threads on 8 cores", lambda e: e["cpu"].update(threads=16)),
     ("no_counters", "note", "no performance counters", lambda e: e["cpu"].update(flags=["avx2"])),
     ("virtual_machine", "note", "kvm", lambda e: e["virtualisation"].update(hypervisor="kvm")),
+    ("perf", "note", "there is no perf", lambda e: e["tools"].update(perf=None)),
     ("clock_source", "warning", "hpet (there are: tsc, hpet)",
      lambda e: e["kernel"].update(clock_source="hpet")),
 ]  # fmt: skip
@@ -318,6 +320,21 @@ def test_each_check_finds_its_own_alone(
     (finding,) = preflight(environment, QUIET)
     assert (finding.name, finding.level) == (name, level)
     assert seen in finding.seen
+
+
+@pytest.mark.parametrize(("paranoid", "shown"), [(2, "this user's programs, not the system"), (3, "nothing")])
+def test_what_perf_does_not_show_is_told(
+    sound: dict[str, Any], paranoid: int, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = copy.deepcopy(sound)
+    environment["kernel"]["perf_event_paranoid"] = paranoid
+    environment["tools"]["likwid-perfctr"] = None
+    assert os.geteuid() != 0 or preflight(environment, QUIET) == []
+    monkeypatch.setattr("npc.machine.perf.is_privileged", lambda: False)
+    (finding,) = preflight(environment, QUIET)
+    assert finding.name == "perf"
+    assert finding.seen.startswith(f"perf shows {shown}")
+    assert "sysctl kernel.perf_event_paranoid=1" in finding.do
 
 
 def test_a_low_memlock_does_not_matter_without_rdma(sound: dict[str, Any]) -> None:

@@ -1,0 +1,107 @@
+"""A study on two nodes of a real Slurm cluster: Himeno's best placement of six."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cron.study.judgement import tied
+from npc.records.study import read_study
+from tests.lab.cluster import Cluster
+from tests.lab.jube_job import NPC
+from tests.paths import ROOT
+
+pytestmark = [pytest.mark.slow, pytest.mark.slurm, pytest.mark.measures]
+
+#: Of the nodes' links: a halo of Himeno's takes many times as long as its cells.
+LINK_MBIT = 10.0
+HIMENO = ("XS", "-n", "30")
+SAYS = r"^ cpu : (\S+) sec"
+#: A rank that waits gives up its core, or more ranks than cores took minutes.
+YIELD = {"NPC_ENV": "export OMPI_MCA_mpi_yield_when_idle=1"}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(nodes=2) as two:
+        for node in two.nodes:
+            two.shape(node, LINK_MBIT)
+        yield two
+
+
+def test_the_best_placement_of_himeno_is_found_among_six(cluster: Cluster, tmp_path: Path) -> None:
+    """Two ranks on one node are the best: the other placements have their halos on slow links, or more ranks
+    than cores. An independent measurement says the same."""
+    himeno = tmp_path / "himeno"
+    source = ROOT / "benchmarks/himeno/himeno.c"
+    subprocess.run(["mpicc", "-O2", "-fopenmp-simd", source, "-o", himeno], check=True, timeout=60)
+    platform = shutil.copytree(ROOT / "platforms/slurm", tmp_path / "slurm")  # what was best is kept in it
+    words = ["--platform", platform, "--nodes", "1,2", "--ranks", "2,4,6", "--seconds", SAYS]
+    words += ["--runs", "6", "--seed", "3"]
+    words += ["--expect", "1 node 2 ranks >= 1.5 x 2 nodes 2 ranks", "--output", tmp_path / "study"]
+    ended = cluster.run(
+        "head", [NPC, "study", *words, "--", himeno, *HIMENO], timeout=280, cwd=tmp_path, env=YIELD
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    study = read_study(tmp_path / "study")
+    assert len(study.best) == 6 and len(study.ran) == 36
+    assert study.best[0].condition == "1 node, 2 ranks, 1 thread", ended.stdout
+    assert not tied(study.best)
+    second = study.best[1]
+    assert second.loses_low and 0 < second.loses_low < second.loses
+    assert [each.held for each in study.expectations] == ["held"]
+    assert "best: 1 node, 2 ranks, 1 thread; the second best, " in ended.stdout
+    where = placed(tmp_path / "study")
+    for condition in study.conditions:
+        hosts = ("n1", "n2")[: condition.nodes]
+        assert where[condition.name] == dict.fromkeys(hosts, condition.ranks // condition.nodes)
+    alone = by_hand(cluster, himeno, tmp_path)
+    assert min(alone, key=lambda name: alone[name]) == "1 node, 2 ranks, 1 thread", alone
+
+
+def placed(folder: Path) -> dict[str, dict[str, int]]:
+    """Where the ranks of each condition ran, as observed: ranks by host, the same in every run."""
+    found: dict[str, dict[str, int]] = {}
+    for log in folder.glob("runs/*/*/work/launches/launches.jsonl"):
+        for line in log.read_text().splitlines()[1:]:
+            launch = json.loads(line)
+            observed = json.loads((log.parent / launch["raw"]).with_suffix(".observed.json").read_text())
+            ranks = {node["host"]: node["ranks"] for node in observed["nodes"]}
+            assert found.setdefault(launch["case"], ranks) == ranks
+    return found
+
+
+BY_HAND = """#!/bin/bash
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
+for ranks in 2 4 6; do
+    echo "place 1 $ranks"
+    mpirun --host n1:8 --oversubscribe -n $ranks {himeno}
+    echo "place 2 $ranks"
+    mpirun --host n1:$((ranks / 2)),n2:$((ranks / 2)) --oversubscribe -n $ranks {himeno}
+done
+"""
+
+
+def by_hand(cluster: Cluster, himeno: Path, folder: Path) -> dict[str, float]:
+    """Himeno's own seconds in each placement, in one job without NPC; by condition."""
+    script = folder / "by_hand.sh"
+    script.write_text(BY_HAND.format(himeno=" ".join([str(himeno), *HIMENO])))
+    words = ["sbatch", "--wait", "-N2", "--ntasks-per-node=2", f"--output={folder}/by_hand.out", script]
+    done = cluster.run("head", words, timeout=200, cwd=folder)
+    text = (folder / "by_hand.out").read_text()
+    assert done.returncode == 0, done.stderr + text
+    times: dict[str, float] = {}
+    for part in text.split("place ")[1:]:
+        nodes, ranks = part.split("\n", 1)[0].split()
+        seconds = re.search(SAYS, part, re.MULTILINE)
+        assert seconds, part
+        name = f"{nodes} node{'s' if nodes != '1' else ''}, {ranks} ranks, 1 thread"
+        times[name] = float(seconds[1])
+    assert len(times) == 6
+    return times

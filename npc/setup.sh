@@ -32,6 +32,11 @@ case "$root" in
         fail "the checkout's path has a space or another character that shells read: move it ($root)" ;;
 esac
 
+# Probes of the kernel are tested where it offers them; distributions mount it, bare machines may not.
+if [ $level = tests ] && [ "$(id -u)" = 0 ] && [ -d /sys/kernel/tracing ] && [ ! -d /sys/kernel/tracing/events ]; then
+    mount -t tracefs tracefs /sys/kernel/tracing 2> /dev/null || say "no tracefs: probes are not tested here"
+fi
+
 # What the set-up depends on; the checkout's place is part of it because the scripts in .venv/bin name it.
 key="$root $(cat pyproject.toml npc/setup.sh npc/machine/tools.py npc/machine/tools.ini | sha256sum | cut -d' ' -f1)${NPC_APT_EXTRA:+ $NPC_APT_EXTRA}"
 

@@ -39,6 +39,7 @@ _INTEL: Final[dict[int, Core]] = {
     **dict.fromkeys((0x4E, 0x5E, 0x8E, 0x9E, 0xA5, 0xA6), Core("skylake", 14)),
     0x55: Core("skylake-avx512", 14),  # Cascade Lake and Cooper Lake have the same core
     **dict.fromkeys((0x6A, 0x6C), Core("icelake-server", 19)),
+    0xA7: Core("rocketlake", 19),
     **dict.fromkeys((0x8F, 0xCF), Core("sapphirerapids", 19)),  # Emerald Rapids has the same core
 }
 #: (family, first model, last model) of AMD's.

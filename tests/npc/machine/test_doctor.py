@@ -279,6 +279,13 @@ def sound() -> dict[str, Any]:
     return environment
 
 
+@pytest.fixture(autouse=True)
+def sound_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Probes can be attached, and llvm-mca knows the processor: what preflight asks of this machine itself."""
+    monkeypatch.setattr("npc.machine.bpftrace.refusal", lambda types=False: "")
+    monkeypatch.setattr("npc.machine.llvm.model_of", lambda processor: None)
+
+
 def test_nothing_is_found_on_a_sound_machine(sound: dict[str, Any]) -> None:
     assert preflight(sound, QUIET) == []
 

@@ -1,0 +1,145 @@
+"""Where a program's memory went, by structure, page and thread: the key `memory` of ``*.observed.json``.
+
+Counts are accesses where every one was counted, and first accesses of a page in an interval where they were
+sampled. Sizes are bytes, times seconds since the rank's start. A structure is a variable, or all allocations
+of one place in the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+#: The key of an observation.
+MEMORY: Final = "memory"
+
+#: counting: every access of code that was built for it. sampling: first accesses of an interval.
+MemoryMode = Literal["counting", "sampling"]
+StructureKind = Literal["global", "heap", "mapped", "stack", "small", "other"]
+#: By the threads whose accesses to a page overlap in time (Beniamine 2016, §4.2): one alone; several that
+#: only read; several of which some write the same words; several of which some write, each other words.
+Sharing = Literal["private", "read-shared", "write-shared", "false-shared"]
+SHARINGS: Final[tuple[Sharing, ...]] = ("private", "read-shared", "write-shared", "false-shared")
+
+
+class Density(NamedTuple):
+    """Accesses to a structure by thread (rows) and by bins of `pages` pages each (columns), aggregated as far
+    as the eye needs. threads: the numbers of the rows. first: which thread first touched most pages of the
+    bin; −1: nobody."""
+
+    pages: int
+    threads: tuple[int, ...]
+    reads: tuple[tuple[int, ...], ...]
+    writes: tuple[tuple[int, ...], ...]
+    first: tuple[int, ...]
+
+
+class Structure(NamedTuple):
+    """A variable, the allocations of one place, a stack.
+
+    name: of the variable (``B``, ``malloc#3`` where none is known); where: ``matmul.c:12`` or empty; bytes:
+    at most at a time; allocations: how many (1 of a global). pages: that were touched, and of these by
+    sharing. threads: how many touched it. first_thread touched most of its pages first: `first_share` of
+    them.
+    """
+
+    name: str
+    kind: StructureKind
+    where: str
+    bytes: int
+    allocations: int
+    reads: int
+    writes: int
+    pages: int
+    sharing: Mapping[Sharing, int]
+    threads: int
+    first_thread: int
+    first_share: float
+    density: Density | None = None
+
+
+class SharedLine(NamedTuple):
+    """A cache line that threads contend for though they use different words of it (false sharing), or the
+    same ones (`kind` write-shared). offset: of the line in its structure, bytes. words: of each thread what
+    it uses, as text (``thread 1 writes counts[1]``). reads, writes: accesses of all threads."""
+
+    structure: str
+    where: str
+    offset: int
+    kind: Sharing
+    threads: tuple[int, ...]
+    reads: int
+    writes: int
+    words: tuple[str, ...]
+
+
+class SharingInterval(NamedTuple):
+    """A part of the run: touched pages of a structure by sharing."""
+
+    begin: float
+    end: float
+    structure: str
+    sharing: Mapping[Sharing, int]
+
+
+class NumaUse(NamedTuple):
+    """Of a structure on a node with several NUMA nodes. pages: by the node on which they lie. remote: share
+    of the accesses from CPUs of another node than the page's; interleaved, local: that share at best if
+    pages were spread evenly, and if each lay where most of its accesses come from."""
+
+    structure: str
+    pages: Mapping[int, int]
+    remote: float
+    interleaved: float
+    local: float
+
+
+class MemoryHint(NamedTuple):
+    """What looks wrong, what was seen, and what to do. rule: its short name (``false sharing``, ``first
+    touch``); gain: of what at most, as text, where it can be told."""
+
+    rule: str
+    structure: str
+    evidence: str
+    do: str
+    gain: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankMemory:
+    """One rank's. reads, writes: of all structures. seconds: of the run as observed, which is never the timed
+    one. threads: seen. guarded: sampling, the share of the pages that was looked at in an interval at a time.
+    """
+
+    rank: int
+    host: str
+    seconds: float
+    threads: int
+    reads: int
+    writes: int
+    structures: tuple[Structure, ...] = ()
+    lines: tuple[SharedLine, ...] = ()
+    intervals: tuple[SharingInterval, ...] = ()
+    numa: tuple[NumaUse, ...] = ()
+    numa_reason: str = ""
+    guarded: float = 1.0
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryUse:
+    """status: ``ok`` or why there is nothing. source: what looked (``instrumented by gcc 12.2``, ``mprotect
+    every 0.1 s``). page_bytes, line_bytes: of the machine. ranks: those that are kept in detail, of
+    `ranks_seen`. slowdown: run time over that without looking, None where it is not known."""
+
+    status: str
+    mode: MemoryMode = "counting"
+    source: str = ""
+    page_bytes: int = 4096
+    line_bytes: int = 64
+    ranks_seen: int = 0
+    ranks: tuple[RankMemory, ...] = ()
+    hints: tuple[MemoryHint, ...] = ()
+    slowdown: float | None = None
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,97 @@
+/* What is kept of a process's memory while it runs: one file, in memory without a name, that observe.rank holds.
+ *
+ * Both libraries write it: count.c every access, sample.c the first accesses of an interval. Whatever ends the
+ * process, what is in the file is whole: chunks are taken by one atomic addition to `used`, belong to one thread
+ * each, and an entry counts once its first field is not zero. observe/memory/table.py has the same layout.
+ *
+ * All times are CLOCK_MONOTONIC in ns since `began`; addresses and pages are those of the process (page: address
+ * divided by page_bytes). Threads are numbered from 0 in the order in which they were first seen. */
+#ifndef NPC_MEMORY_TABLE_H
+#define NPC_MEMORY_TABLE_H
+
+#include <stdint.h>
+
+#define NPC_MEMORY_MAGIC "NPCMEM\n"
+enum { NPC_MEMORY_VERSION = 1, NPC_LINE_BYTES = 64, NPC_PAGE_BYTES = 4096, NPC_LINES = 64, NPC_CALLERS = 6 };
+
+enum npc_mode { NPC_COUNTING = 1, NPC_SAMPLING = 2 };
+
+struct npc_table {
+    char magic[8];
+    uint32_t version, mode;        /* npc_mode */
+    uint32_t page_bytes, threads;  /* threads: seen so far */
+    uint64_t began;                /* CLOCK_MONOTONIC, ns */
+    uint64_t ended;                /* since `began`; 0: the process did not come to its end */
+    uint64_t used;                 /* bytes of the file in use, with this header */
+    uint64_t lost;                 /* accesses or allocations that there was no room for */
+    uint64_t inside;               /* ns that the library itself took, as far as it knows; 0: unknown */
+    uint64_t process;
+    uint64_t spare[8];
+};
+
+enum npc_chunk_kind {
+    NPC_PAGES = 1,      /* npc_page, of one thread */
+    NPC_OBJECTS = 2,    /* npc_object */
+    NPC_THREADS = 3,    /* npc_thread */
+    NPC_TOUCHES = 4,    /* npc_touch (sampling) */
+    NPC_INTERVALS = 5,  /* npc_interval (sampling) */
+    NPC_MAPS = 6,       /* text of /proc/self/maps, at the process's end or as late as it was to be had */
+    NPC_PLACES = 7,     /* npc_place: on which NUMA node pages lie */
+};
+
+struct npc_chunk {
+    uint32_t kind, thread;
+    uint64_t bytes;  /* of the entries that follow, used or not; a multiple of 8 */
+};
+
+/* Counting: what one thread did to one page. Counts of lines stop at their largest value. */
+struct npc_page {
+    uint64_t page;                 /* 0: not used */
+    uint64_t reads, writes;        /* accesses */
+    uint64_t first, last;          /* ns of the first and (to the tick of a coarse clock) the last access */
+    uint64_t read_words[8], written_words[8];  /* a bit for each 8 bytes */
+    uint32_t line_reads[NPC_LINES], line_writes[NPC_LINES];
+};
+
+enum npc_object_kind { NPC_HEAP = 1, NPC_MAPPED = 2, NPC_STACK = 3 };
+
+/* An allocation. callers: return addresses from the inside out, 0 where there are no more. */
+struct npc_object {
+    uint64_t address;              /* 0: not used */
+    uint64_t bytes;
+    uint64_t born, freed;          /* ns; freed 0: never */
+    uint32_t kind, thread;         /* npc_object_kind; by whom */
+    uint64_t callers[NPC_CALLERS];
+};
+
+struct npc_thread {
+    uint64_t tid;                  /* 0: not used */
+    uint64_t born, ended;          /* ns; ended 0: never */
+    uint64_t stack_low, stack_high;
+    uint64_t start;                /* address of what the thread runs; 0: main */
+    uint32_t number, cpu;          /* cpu: where it was first seen */
+};
+
+/* Sampling: the first access of a thread to a page in an interval, as far as it could be seen. */
+struct npc_touch {
+    uint64_t address;              /* 0: not used; the byte, as the processor told it */
+    uint64_t ip;
+    uint64_t time;
+    uint32_t interval;
+    uint16_t thread, cpu;
+    uint32_t written, spare;       /* written: 1 where it was a write */
+};
+
+struct npc_interval {
+    uint64_t number;               /* from 1; 0: not used */
+    uint64_t begin, end;           /* ns */
+    uint64_t tracked, guarded;     /* pages there were, and of these whose accesses were to be seen */
+};
+
+struct npc_place {
+    uint64_t page;                 /* 0: not used */
+    int32_t node, spare;           /* −1: not in memory */
+    uint64_t time;
+};
+
+#endif

@@ -149,7 +149,7 @@ def test_switches_are_those_of_getrusage(two_ranks: tuple[dict[str, NodeProbe], 
         )
         for rank in (0, 1)
     )
-    # before its exec the process was Python's, and it ends after it has told
+    # it is loaded before its main begins, and it ends after it has told
     for counted, told in zip(ours, theirs, strict=True):
         assert counted[0] == pytest.approx(told[0], abs=8)
         assert counted[1] == pytest.approx(told[1], abs=8)

@@ -25,23 +25,25 @@ SHARINGS: Final[tuple[Sharing, ...]] = ("private", "read-shared", "write-shared"
 
 class Density(NamedTuple):
     """Accesses to a structure by thread (rows) and by bins of `pages` pages each (columns), aggregated as far
-    as the eye needs. threads: the numbers of the rows. first: which thread first touched most pages of the
-    bin; −1: nobody."""
+    as the eye needs. Bins begin at the structure's first touched page; several allocations follow one after
+    the other. threads: the first thread of each row, which stands for `group` threads from this one on, as
+    far as they touched it. first: which thread first touched most pages of the bin; −1: nobody."""
 
     pages: int
     threads: tuple[int, ...]
     reads: tuple[tuple[int, ...], ...]
     writes: tuple[tuple[int, ...], ...]
     first: tuple[int, ...]
+    group: int = 1
 
 
 class Structure(NamedTuple):
     """A variable, the allocations of one place, a stack.
 
-    name: of the variable (``B``, ``malloc#3`` where none is known); where: ``matmul.c:12`` or empty; bytes:
-    at most at a time; allocations: how many (1 of a global). pages: that were touched, and of these by
-    sharing. threads: how many touched it. first_thread touched most of its pages first: `first_share` of
-    them.
+    name: of the variable (``B``, ``malloc#3`` where none is known), once in a rank; where: ``matmul.c:12``
+    or empty; bytes: at most at a time; allocations: how many (1 of a global). pages: that were touched, and
+    of these by sharing. threads: how many touched it. first_thread touched most of its pages first:
+    `first_share` of them. lines, words: cache lines that were touched, and their words of 8 bytes.
     """
 
     name: str
@@ -57,6 +59,8 @@ class Structure(NamedTuple):
     first_thread: int
     first_share: float
     density: Density | None = None
+    lines: int = 0
+    words: int = 0
 
 
 class SharedLine(NamedTuple):
@@ -97,13 +101,16 @@ class NumaUse(NamedTuple):
 
 class MemoryHint(NamedTuple):
     """What looks wrong, what was seen, and what to do. rule: its short name (``false sharing``, ``first
-    touch``); gain: of what at most, as text, where it can be told."""
+    touch``); gain: of what at most, as text, where it can be told. rank: where it was seen most; ranks: how
+    many show it."""
 
     rule: str
     structure: str
     evidence: str
     do: str
     gain: str = ""
+    rank: int = 0
+    ranks: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +138,8 @@ class RankMemory:
 class MemoryUse:
     """status: ``ok`` or why there is nothing. source: what looked (``instrumented by gcc 12.2``, ``mprotect
     every 0.1 s``). page_bytes, line_bytes: of the machine. ranks: those that are kept in detail, of
-    `ranks_seen`. slowdown: run time over that without looking, None where it is not known."""
+    `ranks_seen`; rest: the structures of all others, summed up. slowdown: run time over that without
+    looking, None where it is not known."""
 
     status: str
     mode: MemoryMode = "counting"
@@ -140,6 +148,7 @@ class MemoryUse:
     line_bytes: int = 64
     ranks_seen: int = 0
     ranks: tuple[RankMemory, ...] = ()
+    rest: tuple[Structure, ...] = ()
     hints: tuple[MemoryHint, ...] = ()
     slowdown: float | None = None
     notes: tuple[str, ...] = ()

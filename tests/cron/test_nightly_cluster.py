@@ -159,7 +159,8 @@ def test_a_night_makes_the_figures_and_tables_of_the_paper(site: Site) -> None:
     assert document["theoretical"] == {"peak single": 320e9, "peak double": 160e9}
     # 34 FLOP an inner cell of 64 × 64 × 128, halved; a plane of 64 × 128 floats sent, and one received
     planes_alone = 34 * 62 * 62 * 126 / 2 / (2 * 4 * 64 * 128)
-    assert set(marks) == {1, 2}, [(each.nodes, each.status) for each in read_run(run) if each.case == "himeno"]
+    told_of = [(each.nodes, each.status) for each in read_run(run) if each.case == "himeno"]
+    assert set(marks) == {1, 2}, told_of
     assert marks[1]["intensity"] is None
     assert planes_alone / 1.35 < marks[2]["intensity"]["median"] < planes_alone
     # the link carries both directions at a time, so half of the bytes are in its way; messages are of 32 KiB

@@ -56,7 +56,7 @@ def test_a_truncated_text_gives_only_numbers_of_the_whole(tool: str, path: Path,
     argv, text = command_and_text(text)
     whole = parsers.parse(tool, text, argv)
     usable, printed = numbers(whole, ok=True), numbers(whole, ok=False)
-    number = min(200, 200_000 // len(text) + 10)
+    number = min(80, 100_000 // len(text) + 10)
     ends = range(len(text)) if len(text) < number else random.Random(0).sample(range(len(text)), number)
     for end in ends:
         part = parsers.parse(tool, text[:end], argv)

@@ -121,16 +121,6 @@ def read_lines(text: str) -> dict[int, str]:
     return {int(line[1], 16): " ".join(line[2].partition("#")[0].split()) for line in lines}
 
 
-def source_line(path: Path, address: int) -> str:
-    """``file.c:12`` where the program has debugging information, else empty."""
-    try:
-        said = _run(("addr2line", "-e", str(path), hex(address))).strip()
-    except NotRead:
-        return ""
-    name, _, line = said.partition(" ")[0].rpartition(":")
-    return f"{Path(name).name}:{line}" if line.isdecimal() and line != "0" else ""
-
-
 def _run(command: Sequence[str]) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, errors="replace")

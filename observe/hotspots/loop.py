@@ -16,10 +16,10 @@ from typing import Any, Final, NamedTuple
 
 from npc.machine.llvm import Model, NoModel, model_of
 from npc.records.hotspots import Hotspot, LoopBound
+from observe.elf import ElfFile
 from observe.hotspots import instructions
 from observe.hotspots.dependencies import Latency, chain, through_memory
-from observe.hotspots.disassembly import Instruction, NotRead, disassemble, source_line
-from observe.hotspots.elf import ElfFile
+from observe.hotspots.disassembly import Instruction, NotRead, disassemble
 from observe.hotspots.machine_model import needs_of
 from observe.hotspots.paths import Loop, NoLoop, hottest_loop
 
@@ -54,20 +54,22 @@ def bound(sampled: Sampled, processor: Mapping[str, Any]) -> LoopBound:
         raise NotRead(f"{sampled.path} is no file with machine code here")
     if sampled.range is None:
         raise NotRead(f"{sampled.path} does not say where its function begins and ends (no unwind table)")
-    if sampled.build_id and _build_id(sampled.path) != sampled.build_id:
-        raise NotRead(f"{sampled.path} is no longer the program that ran (its build id is another)")
     clock = processor.get("clock_hz")
     if not clock:
         raise NoModel(f"the clock was not measured: {processor.get('clock_reason', 'on no rank')}")
+    file = _read(sampled.path)
+    if sampled.build_id and file.build_id != sampled.build_id:
+        raise NotRead(f"{sampled.path} is no longer the program that ran (its build id is another)")
     model = model_of(processor)
     loop = hottest_loop(disassemble(sampled.path, *sampled.range), sampled.counts)
-    source = source_line(sampled.path, loop.code[0].address)
+    line = file.line(loop.code[0].address)
+    source = f"{Path(line.file).name}:{line.number}" if line else ""
     return bound_of(loop, model, float(clock), str(processor.get("clock", "")), source)
 
 
-def _build_id(path: Path) -> str:
+def _read(path: Path) -> ElfFile:
     try:
-        return ElfFile(path).build_id
+        return ElfFile(path)
     except (OSError, ValueError) as error:
         raise NotRead(str(error)) from None
 

@@ -9,7 +9,7 @@ has its stack below it, leaf first, one of a hardware event its address on the s
                 10a2 main+0x42 (/tmp/app)
 
 Addresses are places in the file or in memory, by perf's version and the kind of sample; with the mappings
-both become virtual addresses of the file. Only the standard library.
+both become virtual addresses of the file.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from observe.hotspots.elf import ElfFile
+if TYPE_CHECKING:
+    from observe.elf import ElfFile
+
 
 KERNEL: Final = "[kernel]"
 #: Code that a program makes while it runs, where it leaves no map of it (/tmp/perf-PID.map).
@@ -112,6 +114,8 @@ class Stacks:
         if not module.startswith("/"):
             return None
         if module not in self._files:
+            from observe.elf import ElfFile  # after the rank's end: it is more than the standard library
+
             try:
                 self._files[module] = ElfFile(Path(module))
             except (OSError, ValueError):

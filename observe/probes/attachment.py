@@ -21,10 +21,9 @@ from observe.probes.bpftrace import Bpftrace, Maps, Watched
 from observe.probes.catalogue import FUNCTION, NEEDS_TYPES, USDT, Wanted
 from observe.probes.counting import NoCounter, Point
 from observe.probes.guard import Guard, Judgement
-from observe.probes.places import Place, find
+from observe.probes.places import NoFunction, Place, find
 from observe.probes.rows import calls, rows_of
 from observe.probes.settings import Settings
-from observe.probes.symbols import NoFunction
 
 #: A bpftrace that has not attached, or ended, by then is given up.
 _ATTACH_S, _END_S = 30.0, 10.0

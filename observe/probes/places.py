@@ -1,30 +1,29 @@
 """Where a probe of functions lies: the file, the symbols and the offsets in it, as a rank would load them.
 
-Static probes (USDT) are notes of the section ``.note.stapsdt`` (SystemTap's sys/sdt.h, version 3). Only the
-standard library.
+A name is that of the symbol (``daxpy_``, ``_ZN4mesh4stepEv``), of the function in Fortran (``daxpy``), or the
+demangled one of C++ with or without its arguments (``mesh::step``), which takes c++filt of binutils.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
 import re
 import shutil
-import struct
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from observe.elf import FUNCTION as CODE
+from observe.elf import IFUNC, ElfFile, Symbol
 from observe.probes.catalogue import FUNCTION, Wanted
-from observe.probes.symbols import NoFunction, functions, functions_of
 
-_HEADER: Final = struct.Struct("<16sHHIQQQIHHHHHH")
-_SEGMENT: Final = struct.Struct("<IIQQQQQQ")
-_SECTION: Final = struct.Struct("<IIQQQQIIQQ")
-_LOAD, _NOTE = 1, 7
-_STAPSDT: Final = 3
 _LIMIT_S: Final = 20.0
+_MOST_NAMED: Final = 5
+
+
+class NoFunction(ValueError):
+    """There is no such function to attach to; the message says why, and what there is."""
 
 
 class Place(NamedTuple):
@@ -37,7 +36,8 @@ class Place(NamedTuple):
 
 
 def find(wanted: Wanted, program: str) -> Place:
-    """Where what is wanted lies, for a rank that runs `program` with this process's environment. Raises
+    """Where what is wanted lies, for a rank that runs `program` with this process's environment: in the
+    library that was named, else in the program or the first of its libraries that has it. Raises
     `NoFunction`."""
     started = shutil.which(program)
     if wanted.library:
@@ -47,76 +47,87 @@ def find(wanted: Wanted, program: str) -> Place:
     else:
         raise NoFunction(f"{program}: no such program")
     try:
-        if wanted.kind == FUNCTION:
-            found = (
-                functions_of(files[0], wanted.name) if wanted.library else functions(files[0], wanted.name)
-            )
-            file = found[0].file
-            return Place(file, tuple(each.symbol for each in found), tuple(each.offset for each in found))
-        for file in files:
-            if offsets := static_probe(file, wanted.name):
-                return Place(os.path.realpath(file), (), offsets)
+        return (
+            _functions(files, wanted.name) if wanted.kind == FUNCTION else _static_probe(files, wanted.name)
+        )
     except OSError as error:
         raise NoFunction(f"{error.filename}: {error.strerror}") from None
+
+
+def _functions(files: Sequence[str], name: str) -> Place:
+    """All functions of this name (versions of a library's function, overloads in C++) in the first file that
+    has some. Raises NoFunction, and OSError where a file cannot be read."""
+    reasons = []
+    for file in files:
+        try:
+            return _functions_of(file, name)
+        except NoFunction as error:
+            reasons.append(str(error))
+    if chosen := next((reason for reason in reasons if "IFUNC" in reason), ""):
+        raise NoFunction(chosen)
+    more = f"; nor has one of its {len(reasons) - 1} shared libraries any" if len(reasons) > 1 else ""
+    raise NoFunction(reasons[0] + more)
+
+
+def _static_probe(files: Sequence[str], name: str) -> Place:
+    for file in files:
+        if offsets := _read(file).static_probe(name):
+            return Place(os.path.realpath(file), (), offsets)
     raise NoFunction(
-        f"no static probe {wanted.name} in {' or '.join(files[:3])}{' …' if len(files) > 3 else ''}: "
+        f"no static probe {name} in {' or '.join(files[:3])}{' …' if len(files) > 3 else ''}: "
         f"bpftrace -l 'usdt:{files[0]}:*' shows what there is"
     )
 
 
-def static_probe(file: str, name: str) -> tuple[int, ...]:
-    """Offsets in the file of a static probe ``PROVIDER:NAME``; empty where it has none. Raises OSError."""
-    with Path(file).open("rb") as stream:
-        try:
-            content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-        except ValueError:  # empty
-            return ()
-    with content:
-        if content[:6] != b"\x7fELF\x02\x01":
-            return ()
-        header = _HEADER.unpack_from(content)
-        segments = _table(content, _SEGMENT, header[5], header[9], header[10])
-        loaded = [each for each in segments if each[0] == _LOAD]
-        sections = _table(content, _SECTION, header[6], header[11], header[12])
-        names = sections[header[13]][4] if header[13] < len(sections) else 0
-        base = _base(content, sections, names)
-        found = set()
-        for section in sections:
-            for probe, address, noted in _notes(content, section):
-                # what was linked again for other addresses (prelink) has moved with its .stapsdt.base
-                moved = address + (base - noted if base and noted else 0)
-                if probe == name:
-                    found |= {each[2] + moved - each[3] for each in loaded if 0 <= moved - each[3] < each[5]}
-    return tuple(sorted(found))
+def _read(file: str) -> ElfFile:
+    try:
+        return ElfFile(Path(file))
+    except ValueError as error:
+        raise NoFunction(f"{error}: name the program or library that has it") from None
 
 
-def _notes(content: mmap.mmap, section: tuple[int, ...]) -> Iterator[tuple[str, int, int]]:
-    """(PROVIDER:NAME, address, address of .stapsdt.base as the note has it) of a section's static probes."""
-    kind, place, end = section[1], section[4], section[4] + section[5]
-    while kind == _NOTE and place + 12 <= end:
-        name_size, size, note = struct.unpack_from("<3I", content, place)
-        text = place + 12 + (name_size + 3) // 4 * 4
-        if note == _STAPSDT and content[place + 12 : place + 19] == b"stapsdt":
-            address, base, _semaphore = struct.unpack_from("<3Q", content, text)
-            provider, name, *_ = content[text + 24 : text + size].split(b"\0")
-            yield f"{provider.decode()}:{name.decode()}", address, base
-        place = text + (size + 3) // 4 * 4
+def _functions_of(file: str, name: str) -> Place:
+    elf = _read(file)
+    code = [each for each in elf.symbols if each.kind in (CODE, IFUNC)]
+
+    def named(is_it: Callable[[str], bool]) -> list[Symbol]:
+        """Of each address the first symbol."""
+        return list({each.address: each for each in reversed(code) if is_it(each.name)}.values())[::-1]
+
+    for wanted in (name, f"{name}_", f"{name}__"):  # Fortran's compilers append underscores
+        if found := named(wanted.__eq__):
+            return _placed(found, elf, file)
+    mangled = sorted({each.name for each in code if each.name.startswith("_Z")})
+    plain = {symbol for symbol, plain in _demangled(mangled) if name in (plain, plain.partition("(")[0])}
+    if found := named(plain.__contains__):
+        return _placed(found, elf, file)
+    if elf.is_stripped:
+        raise NoFunction(f"{file} is stripped, and {name} is not among what it offers to other files")
+    parts = re.compile(rf"(?:.*_MOD_)?{re.escape(name)}_{{0,2}}(?:\..*)?", re.IGNORECASE)
+    like = dict.fromkeys(each.name for each in code if parts.fullmatch(each.name))
+    hint = f" (it has {', '.join([*like][:_MOST_NAMED])})" if like else ", or the compiler has inlined it"
+    raise NoFunction(f"{file} has no function {name}{hint}")
 
 
-def _base(content: mmap.mmap, sections: list[tuple[int, ...]], names: int) -> int:
-    """The address of the section .stapsdt.base; 0 without."""
-    wanted = b".stapsdt.base\0"
-    for section in sections:
-        begin = names + section[0]
-        if content[begin : begin + len(wanted)] == wanted:
-            return section[3]
-    return 0
+def _demangled(symbols: Sequence[str]) -> Iterable[tuple[str, str]]:
+    lines = _said(["c++filt"], "\n".join(symbols)).splitlines() if symbols else []
+    return zip(symbols, lines, strict=True) if len(lines) == len(symbols) else ()
 
 
-def _table(
-    content: mmap.mmap, entry: struct.Struct, begin: int, size: int, number: int
-) -> list[tuple[int, ...]]:
-    return [entry.unpack_from(content, begin + place * size) for place in range(number)]
+def _placed(found: Iterable[Symbol], elf: ElfFile, file: str) -> Place:
+    symbols, offsets = [], []
+    for each in found:
+        if each.kind == IFUNC:
+            raise NoFunction(
+                f"{file} chooses {each.name} among variants when it is loaded (IFUNC): name the variant that "
+                "runs here, as perf shows it"
+            )
+        offset = elf.offset(each.address)
+        if offset is None:
+            raise NoFunction(f"{file}: the code of {each.name} is not in the file")
+        symbols.append(each.name)
+        offsets.append(offset)
+    return Place(os.path.realpath(file), tuple(symbols), tuple(offsets))
 
 
 def _library(library: str, program: str | None) -> str:
@@ -138,10 +149,10 @@ def _linked(program: str) -> list[str]:
     return re.findall(r"=> (/\S+) \(0x", _said(["ldd", program]))
 
 
-def _said(words: list[str]) -> str:
+def _said(words: list[str], text: str = "") -> str:
     try:
         ended = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_LIMIT_S, check=False
+            words, input=text, capture_output=True, text=True, timeout=_LIMIT_S, check=False
         )
     except (OSError, subprocess.SubprocessError):
         return ""

@@ -14,9 +14,10 @@ from statistics import median
 
 import pytest
 
+from observe.probes.catalogue import read_wanted
 from observe.probes.counting import Counters, NoCounter, Point
 from observe.probes.guard import Guard, Judgement
-from observe.probes.symbols import NoFunction, functions
+from observe.probes.places import NoFunction, Place, find
 from tests.lab.uprobes import DEFINED, may_lack_uprobes, needs_uprobes
 from tests.paths import ROOT
 
@@ -52,6 +53,10 @@ def held(*command: str | Path) -> Iterator[tuple[int, int, int]]:
         os.close(output)
 
 
+def function(program: Path, name: str) -> Place:
+    return find(read_wanted(f"function:{name}"), str(program))
+
+
 @dataclass
 class Ended:
     judgement: Judgement
@@ -62,10 +67,10 @@ class Ended:
 
 def guarded(calls: Path, *arguments: str, budget: float | None = 0.02) -> Ended:
     """Run the program with a probe on its function; judged_s: until the guard came to its last word."""
-    (function,) = functions(str(calls), "called")
-    point = Point("uprobe", function.file, function.offset)
+    place = function(calls, "called")
+    point = Point("uprobe", place.file, *place.offsets)
     script = 'BEGIN { printf("there\\n"); } '
-    script += f"uprobe:{function.file}:called {{ @[pid] = count(); }}"
+    script += f"uprobe:{place.file}:called {{ @[pid] = count(); }}"
     probe: subprocess.Popen[bytes] | None = None
     guard = Guard({point: PRICE}, budget)
     judged = 0.0
@@ -149,8 +154,8 @@ def test_a_program_whose_probe_is_refused_is_not_two_percent_slower(calls: Path)
 
 
 def test_children_and_threads_count_for_their_rank(calls: Path) -> None:
-    (function,) = functions(str(calls), "called")
-    counters = Counters(Point("uprobe", function.file, function.offset))
+    place = function(calls, "called")
+    counters = Counters(Point("uprobe", place.file, *place.offsets))
     both = f"{calls} 30 0; {calls} 12 0"
     with held("/bin/sh", "-c", both) as (process, release, _output):
         counters.open(process, from_exec=True)
@@ -162,8 +167,8 @@ def test_children_and_threads_count_for_their_rank(calls: Path) -> None:
 
 
 def test_a_definition_that_a_killed_process_left_is_removed(calls: Path) -> None:
-    (function,) = functions(str(calls), "called")
-    point = Point("uprobe", function.file, function.offset)
+    place = function(calls, "called")
+    point = Point("uprobe", place.file, *place.offsets)
     process = os.fork()
     if process == 0:
         Counters(point)
@@ -180,12 +185,12 @@ def test_what_cannot_be_counted_says_why(calls: Path, tmp_path: Path) -> None:
     with pytest.raises(NoCounter, match="no uprobe"):
         Counters(Point("uprobe", str(tmp_path / "nothing"), 16))
     with pytest.raises(NoFunction, match="or the compiler has inlined it"):
-        functions(str(calls), "nothing")
+        function(calls, "nothing")
     stripped = tmp_path / "stripped"
     subprocess.run(["strip", calls, "-o", stripped], check=True)
     with pytest.raises(NoFunction, match="is stripped"):
-        functions(str(stripped), "called")
+        function(stripped, "called")
     with pytest.raises(NoFunction, match="IFUNC"):
-        functions(str(calls), "memcpy")
+        function(calls, "memcpy")
     with pytest.raises(NoFunction, match="no ELF file"):
-        functions(__file__, "called")
+        function(calls, f"called@{__file__}")

@@ -19,9 +19,9 @@ from npc.machine.llvm import Model, NoModel, core_of, find_tools, model_of
 from npc.machine.processor import clock_hz, node_processor
 from npc.records.hotspots import HOTSPOTS, Hotspot, Hotspots, LoopBound
 from npc.records.observed import read_part
+from observe.elf import ElfFile
 from observe.hotspots.dependencies import Latency, chain, through_memory
 from observe.hotspots.disassembly import Instruction, NotRead, disassemble, read_instructions, read_lines
-from observe.hotspots.elf import ElfFile
 from observe.hotspots.instructions import bytes_moved, effects, flop, is_masked, obstacle, precision
 from observe.hotspots.loop import Sampled, bound, with_loop
 from observe.hotspots.loop_lines import loop_lines
@@ -296,7 +296,7 @@ def test_files_that_cannot_be_read_are_said(tmp_path: Path) -> None:
     for sampled, processor, said in (
         (Sampled(Path("[vdso]"), "", None, Counter()), clocked, "[vdso] is no file with machine code here"),
         (Sampled(PROGRAM, "", None, Counter()), clocked, "where its function begins and ends"),
-        (Sampled(PROGRAM, "ab12", (0, 9), Counter()), clocked, "is no 64-bit ELF file"),
+        (Sampled(PROGRAM, "ab12", (0, 9), Counter()), clocked, "is no ELF file"),
         (
             Sampled(PROGRAM, "", (0, 9), Counter()),
             {**SKYLAKE, "clock_reason": "a seal"},

@@ -16,10 +16,9 @@ from npc.records.node_probes import NodeProbe, ProbeRow, Probes
 from observe.probes.bpftrace import Bpftrace
 from observe.probes.catalogue import FUNCTION, NAMED, RANKS, USDT, Wanted, program, read_wanted
 from observe.probes.node_file import read_probes
-from observe.probes.places import find
+from observe.probes.places import NoFunction, find
 from observe.probes.rows import calls, rows_of
 from observe.probes.settings import settings_of
-from observe.probes.symbols import NoFunction
 from observe.probes.table import probes
 from parsers.observed import parse
 

@@ -21,7 +21,9 @@ from npc.machine import processes
 from npc.machine.bpftrace import refusal
 from npc.records.node_probes import PROBES, NodeProbe, ProbeRow, Probes
 from npc.records.observed import read_part
-from observe.probes.symbols import functions
+from observe.elf import ElfFile
+from observe.probes.catalogue import read_wanted
+from observe.probes.places import find
 from tests.lab.npb_job import MPI_ENVIRONMENT
 from tests.paths import ROOT
 
@@ -176,9 +178,8 @@ def test_a_static_probe_of_a_library_and_of_helpers(tmp_path: Path) -> None:
 
 
 def functions_of_python() -> bool:
-    from observe.probes.places import static_probe
-
-    return Path("/usr/bin/python3").exists() and bool(static_probe("/usr/bin/python3", "python:gc__start"))
+    python = Path("/usr/bin/python3")
+    return python.exists() and bool(ElfFile(python).static_probe("python:gc__start"))
 
 
 # --- killed -----------------------------------------------------------------------------------------------
@@ -239,12 +240,12 @@ def ours(folder: Path, name: str = "") -> list[int]:
 
 def breakpoint_in(process: int, events: Path) -> bool:
     """Whether the program's function begins with the processor's breakpoint."""
-    (function,) = functions(str(events), "called")
+    place = find(read_wanted("function:called"), str(events))
     try:
         maps = Path(f"/proc/{process}/maps").read_text().splitlines()
         first = next(line for line in maps if str(events) in line)
         with Path(f"/proc/{process}/mem").open("rb") as memory:
-            memory.seek(int(first.split("-")[0], 16) + function.offset)
+            memory.seek(int(first.split("-")[0], 16) + place.offsets[0])
             return memory.read(1) == b"\xcc"
     except (OSError, StopIteration):
         return False

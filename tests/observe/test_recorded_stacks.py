@@ -23,8 +23,8 @@ from npc.machine.perf import find_perf
 from npc.machine.processes import read
 from npc.records.hotspots import HOTSPOTS, Hotspots
 from npc.records.observed import read_part
+from observe.elf import ElfFile
 from observe.hotspots import recorder
-from observe.hotspots.elf import ElfFile
 from observe.hotspots.stacks import Stacks
 from tests.lab.in_process import npc
 from tests.lab.npb_job import MPI_ENVIRONMENT

@@ -1,0 +1,357 @@
+"""What an ELF file tells of the addresses in it: functions, also without symbols, variables, probes, lines.
+
+pyelftools reads headers, notes and DWARF. The tables of symbols and of unwinding are unpacked here: entry by
+entry, as that library does it, a large one takes seconds. Functions are those of the unwind table
+(``.eh_frame``), which stripped files have, too: where one begins and ends is read there and not guessed.
+Sources: System V ABI, chapters 4 and 5; Linux Standard Base 5.0, 10.6 (``.eh_frame``, ``.eh_frame_hdr``);
+SystemTap's sys/sdt.h, version 3 (static probes); DWARF 5, 2.17 (ranges of code) and 6.2 (lines).
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import site
+import struct
+import sys
+import zlib
+from bisect import bisect_right
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if sys.flags.no_site:  # beside a rank, which Python starts without the folder of other people's packages
+    site.main()
+
+from elftools.common.exceptions import DWARFError, ELFError
+from elftools.dwarf.ranges import BaseAddressEntry
+from elftools.elf.elffile import ELFFile
+
+if TYPE_CHECKING:
+    from elftools.dwarf.compileunit import CompileUnit
+    from elftools.dwarf.die import DIE
+    from elftools.dwarf.dwarfinfo import DWARFInfo
+
+VARIABLE: Final = 1
+FUNCTION: Final = 2
+#: A function that is chosen among variants when the file is loaded.
+IFUNC: Final = 10
+_SYMBOL: Final = struct.Struct("<IBBHQQ")
+#: Encodings of ``.eh_frame_hdr`` as GNU ld, gold, mold and lld write it (LSB 5.0, 10.5.1): version, pointer
+#: as PC-relative sdata4, count as udata4, the table's entries as sdata4 relative to the header.
+_SEARCHABLE: Final = bytes((1, 0x1B, 0x03, 0x3B))
+#: Where distributions keep the debugging information of stripped files, by build id.
+_DEBUG: Final = Path("/usr/lib/debug/.build-id")
+#: With more debugging information than that a reader of DWARF in Python takes longer than anybody waits.
+_MOST_DEBUG: Final = 512 << 20
+#: What reading a damaged file may raise.
+_DAMAGED: Final = (
+    ELFError, DWARFError, struct.error, zlib.error,
+    AssertionError, KeyError, OverflowError, TypeError, ValueError,
+)  # fmt: skip
+#: DW_OP_addr with an address of 8 bytes, as an expression of a location (DWARF 5, 2.6 and 7.7).
+_AT_ADDRESS: Final = struct.Struct("<BBQ")
+#: Where an entry says of which other one it is the rest.
+_SAME: Final = ("DW_AT_specification", "DW_AT_abstract_origin")
+_NAMELESS: Final = {"DW_TAG_pointer_type": "pointer"}
+
+
+class Function(NamedTuple):
+    """Addresses of a function as its file numbers them: the first, and the one after the last."""
+
+    first: int
+    after: int
+
+
+class Symbol(NamedTuple):
+    """kind: `VARIABLE`, `FUNCTION`, `IFUNC`; size: bytes, 0 where the file does not tell."""
+
+    name: str
+    kind: int
+    address: int
+    size: int
+
+
+class Line(NamedTuple):
+    """A place in a source: the path as the compiler wrote it, and the line's number."""
+
+    file: str
+    number: int
+
+
+class Type(NamedTuple):
+    """Of a variable, or of an array's elements: its name, empty where it has none; bytes."""
+
+    name: str
+    size: int
+
+
+class ElfFile:
+    """A program or library for 64-bit little-endian processors. Raises OSError, and ValueError where the file
+    is none of those or damaged."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with path.open("rb") as stream:
+            if os.fstat(stream.fileno()).st_size == 0:
+                raise ValueError(f"{path} is empty")
+            self._bytes = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        if self._bytes[:4] != b"\x7fELF":
+            raise ValueError(f"{path} is no ELF file")
+        if self._bytes[4:6] != b"\2\1":
+            raise ValueError(f"{path} is no 64-bit little-endian ELF file")
+        try:
+            self._elf = ELFFile(self._bytes)  # type: ignore[arg-type]
+            #: (address, offset in the file, bytes) of what is loaded.
+            self._loads = [
+                (each["p_vaddr"], each["p_offset"], each["p_filesz"])
+                for each in self._elf.iter_segments("PT_LOAD")
+            ]
+            self.build_id = self._read_build_id()
+            self._starts, self._frames = self._read_unwind_table()
+        except _DAMAGED as error:
+            raise ValueError(f"{path} is damaged: {error}") from None
+
+    def address(self, offset: int) -> int:
+        """The virtual address, as a disassembler shows it, of what lies at `offset` of the file."""
+        places = (begin + offset - at for begin, at, size in self._loads if 0 <= offset - at < size)
+        return next(places, offset)
+
+    def offset(self, address: int) -> int | None:
+        """Where in the file an address is; None for what is not in it."""
+        places = (at + address - begin for begin, at, size in self._loads if 0 <= address - begin < size)
+        return next(places, None)
+
+    def function(self, address: int) -> Function | None:
+        """The function at `address` by the unwind table; None where it has none."""
+        place = bisect_right(self._starts, address) - 1
+        if place < 0:
+            return None
+        first = self._starts[place]
+        entry = self._frames[place] + 8  # after its length and the pointer to what entries share
+        at = self.offset(entry)
+        if at is None or at + 8 > len(self._bytes):
+            return None
+        begins, length = struct.unpack_from("<iI", self._bytes, at)
+        # The encoding stands in what entries share; that it is PC-relative in 4 bytes shows here as well.
+        if entry + begins != first or address >= first + length:
+            return None
+        return Function(first, first + length)
+
+    def symbol(self, first: int) -> Function | None:
+        """The function whose symbol is at `first`: of hand-written code, which the unwind table may not have;
+        None where the file has none that tells its size."""
+        sizes = (each.size for each in self.symbols if each.address == first and each.size)
+        return next((Function(first, first + size) for size in sizes), None)
+
+    def name(self, address: int) -> str:
+        """The symbol of the function at `address`; empty where none reaches it: a name is never guessed."""
+        starts, functions = self._by_address
+        place = bisect_right(starts, address) - 1
+        if place < 0 or address >= functions[place].address + max(functions[place].size, 1):
+            return ""
+        return functions[place].name
+
+    @cached_property
+    def symbols(self) -> tuple[Symbol, ...]:
+        """All that are defined, those of ``.symtab`` first. Raises ValueError where they cannot be read."""
+        try:
+            return tuple(self._read_symbols())
+        except _DAMAGED as error:
+            raise ValueError(f"{self._path} is damaged: {error}") from None
+
+    @property
+    def is_stripped(self) -> bool:
+        """Whether it tells no more symbols than it offers to other files."""
+        return not any(self._elf.iter_sections("SHT_SYMTAB"))
+
+    def static_probe(self, name: str) -> tuple[int, ...]:
+        """Offsets in the file of a static probe (USDT) ``PROVIDER:NAME``; empty where it has none. Raises
+        ValueError where they cannot be read."""
+        try:
+            return tuple(sorted(self._read_static_probe(name)))
+        except _DAMAGED as error:
+            raise ValueError(f"{self._path} is damaged: {error}") from None
+
+    def line(self, address: int) -> Line | None:
+        """The source line of the code at an address; None where the debugging information does not tell."""
+        place = bisect_right(self._units, address, key=lambda each: each[0]) - 1
+        if place < 0 or address >= self._units[place][1]:
+            return None
+        addresses, lines = self._lines(self._units[place][2])
+        place = bisect_right(addresses, address) - 1
+        return lines[place] if place >= 0 else None
+
+    def element(self, address: int) -> Type | None:
+        """The type of the variable at an address, of an array that of its elements; None where the debugging
+        information does not tell."""
+        if self._dwarf is None or self._dwarf.debug_info_sec is None:
+            return None
+        section = self._dwarf.debug_info_sec
+        place = section.stream.getvalue().find(_AT_ADDRESS.pack(9, 3, address))  # type: ignore[attr-defined]
+        if place < 0:
+            return None
+        try:
+            unit = self._dwarf.get_CU_containing(place)
+            entries = (each for each in unit.iter_DIEs() if each.offset <= place < each.offset + each.size)
+            return next(map(_type_of, entries), None)
+        except _DAMAGED:
+            return None
+
+    def _read_static_probe(self, name: str) -> set[int]:
+        section = self._elf.get_section_by_name(".stapsdt.base")
+        base = section["sh_addr"] if section is not None else 0
+        found: set[int] = set()
+        for notes in self._elf.iter_sections("SHT_NOTE"):
+            for note in notes.iter_notes():  # type: ignore[attr-defined]
+                if note["n_name"] != "stapsdt":
+                    continue
+                address, noted, _semaphore = struct.unpack_from("<3Q", note["n_descdata"])
+                provider, probe, *_ = note["n_descdata"][24:].split(b"\0")
+                # what was linked again for other addresses (prelink) has moved with its .stapsdt.base
+                offset = self.offset(address + (base - noted if base and noted else 0))
+                if f"{provider.decode()}:{probe.decode()}" == name and offset is not None:
+                    found.add(offset)
+        return found
+
+    def _read_build_id(self) -> str:
+        for segment in self._elf.iter_segments("PT_NOTE"):
+            for note in segment.iter_notes():  # type: ignore[attr-defined]
+                if note["n_name"] == "GNU" and note["n_type"] == "NT_GNU_BUILD_ID":
+                    return str(note["n_desc"])
+        return ""
+
+    def _read_unwind_table(self) -> tuple[list[int], list[int]]:
+        """Where functions begin, in order, and the entry of each; empty for a table of another kind."""
+        for segment in self._elf.iter_segments("PT_GNU_EH_FRAME"):
+            begin, address = segment["p_offset"], segment["p_vaddr"]
+            if self._bytes[begin : begin + 4] == _SEARCHABLE:
+                (number,) = struct.unpack_from("<I", self._bytes, begin + 8)
+                cells = struct.unpack_from(f"<{2 * number}i", self._bytes, begin + 12)
+                return [address + cell for cell in cells[::2]], [address + cell for cell in cells[1::2]]
+        return [], []
+
+    def _read_symbols(self) -> Iterator[Symbol]:
+        for kind in ("SHT_SYMTAB", "SHT_DYNSYM"):
+            for section in self._elf.iter_sections(kind):
+                # a file of debugging symbols alone has no names for what it offers
+                names = self._elf.get_section(section["sh_link"])
+                if names["sh_type"] == "SHT_NOBITS":
+                    continue
+                text, entries = names.data(), section.data()
+                entries = entries[: len(entries) // _SYMBOL.size * _SYMBOL.size]
+                for place, info, _, index, address, size in _SYMBOL.iter_unpack(entries):
+                    if index and info & 15 in (VARIABLE, FUNCTION, IFUNC):
+                        name = text[place : text.find(b"\0", place)].decode(errors="replace")
+                        yield Symbol(name, info & 15, address, size)
+
+    @cached_property
+    def _by_address(self) -> tuple[list[int], list[Symbol]]:
+        functions = sorted(
+            (each for each in self.symbols if each.kind != VARIABLE), key=lambda each: each[2:]
+        )
+        return [each.address for each in functions], functions
+
+    @cached_property
+    def _dwarf(self) -> DWARFInfo | None:
+        """The debugging information, of this file or of the one beside it with the same build id."""
+        for path in (self._path, _DEBUG / self.build_id[:2] / f"{self.build_id[2:]}.debug"):
+            try:
+                elf = self._elf if path == self._path else ELFFile(path.open("rb"))
+                sizes = (each.data_size for each in elf.iter_sections() if each.name.startswith(".debug_"))
+                if elf.has_dwarf_info(strict=True) and sum(sizes) < _MOST_DEBUG:
+                    return elf.get_dwarf_info(relocate_dwarf_sections=False, follow_links=False)
+            except (OSError, *_DAMAGED):
+                continue
+        return None
+
+    @cached_property
+    def _units(self) -> list[tuple[int, int, CompileUnit]]:
+        """First address, the one after the last, and the compilation unit of each piece of code."""
+        found: list[tuple[int, int, CompileUnit]] = []
+        if self._dwarf is not None:
+            try:
+                for unit in self._dwarf.iter_CUs():
+                    found += ((first, after, unit) for first, after in _ranges(self._dwarf, unit))
+            except _DAMAGED:  # what was read before is right
+                pass
+        return sorted(found, key=lambda each: each[:2])
+
+    def _lines(self, unit: CompileUnit) -> tuple[list[int], list[Line | None]]:
+        """Where lines begin in a unit, and these; None after the end of a piece of code."""
+        if unit.cu_offset not in self._line_tables:
+            self._line_tables[unit.cu_offset] = self._read_lines(unit)
+        return self._line_tables[unit.cu_offset]
+
+    @cached_property
+    def _line_tables(self) -> dict[int, tuple[list[int], list[Line | None]]]:
+        return {}
+
+    def _read_lines(self, unit: CompileUnit) -> tuple[list[int], list[Line | None]]:
+        assert self._dwarf is not None
+        try:
+            program = self._dwarf.line_program_for_CU(unit)
+            if program is None:
+                return [], []
+            states = [each.state for each in program.get_entries() if each.state]
+            files = list(_files(unit, program.header))
+        except _DAMAGED:
+            return [], []
+        states.sort(key=lambda state: (state.address, not state.end_sequence))
+        return [state.address for state in states], [
+            Line(files[state.file], state.line)
+            if state.line and not state.end_sequence and state.file < len(files)
+            else None
+            for state in states
+        ]
+
+
+def _ranges(dwarf: DWARFInfo, unit: CompileUnit) -> Iterator[tuple[int, int]]:
+    """First addresses and those after the last of a unit's code."""
+    top = unit.get_top_DIE().attributes
+    base = top["DW_AT_low_pc"].value if "DW_AT_low_pc" in top else 0
+    if "DW_AT_ranges" in top:
+        lists = dwarf.range_lists()
+        for each in lists.get_range_list_at_offset(top["DW_AT_ranges"].value, unit) if lists else ():
+            if isinstance(each, BaseAddressEntry):
+                base = each.base_address
+            else:
+                start = 0 if each.is_absolute else base
+                yield start + each.begin_offset, start + each.end_offset
+    elif "DW_AT_high_pc" in top:
+        high = top["DW_AT_high_pc"]
+        yield base, high.value if high.form == "DW_FORM_addr" else base + high.value
+
+
+def _files(unit: CompileUnit, header: Any) -> Iterator[str]:
+    """The paths of a line program's files, by their numbers."""
+    top = unit.get_top_DIE().attributes
+    home = os.fsdecode(top["DW_AT_comp_dir"].value) if "DW_AT_comp_dir" in top else ""
+    folders = [os.fsdecode(each) for each in header["include_directory"]]
+    if header["version"] < 5:  # folder 0 is the unit's, and files begin at 1
+        folders.insert(0, "")
+        yield ""
+    for each in header["file_entry"]:
+        folder = folders[each.dir_index] if each.dir_index < len(folders) else ""
+        yield os.path.normpath(Path(home, folder, os.fsdecode(each.name)))
+
+
+def _type_of(variable: DIE) -> Type | None:
+    """Of a variable's entry: of an array the elements', without names for the same and without const."""
+    entry, name = variable, ""
+    for _ in range(32):  # a damaged file may have a circle
+        if "DW_AT_type" not in entry.attributes:
+            origin = next((each for each in _SAME if each in entry.attributes), None)
+            if origin is None:
+                return None
+            entry = entry.get_DIE_from_attribute(origin)
+            continue
+        entry = entry.get_DIE_from_attribute("DW_AT_type")
+        if "DW_AT_data_location" in entry.attributes:  # Fortran's descriptor: the elements are elsewhere
+            return None
+        if not name and "DW_AT_name" in entry.attributes:
+            name = os.fsdecode(entry.attributes["DW_AT_name"].value)
+        if entry.tag != "DW_TAG_array_type" and "DW_AT_byte_size" in entry.attributes:
+            return Type(name or _NAMELESS.get(str(entry.tag), ""), entry.attributes["DW_AT_byte_size"].value)
+    return None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from npc.records.memory_use import MEMORY
+
 if TYPE_CHECKING:
     from observe.asked import Asked, Companion
 
@@ -26,4 +28,8 @@ def companions_of(asked: Asked, folder: Path, name: str) -> dict[str, Companion]
         from observe.probes.companion import RankProbes
 
         found[PROBES] = RankProbes(folder, name, settings)
+    if settings := asked.companions.get(MEMORY):
+        from observe.memory.companion import RankMemoryTable
+
+        found[MEMORY] = RankMemoryTable(folder, name, settings)
     return found

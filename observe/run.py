@@ -161,7 +161,8 @@ def _copy(source: IO[bytes], terminal: IO[bytes] | None, path: Path) -> None:
 
 def profiling_library(command: Sequence[str], place: int) -> str:
     """The library to put before the program, empty where there is none: then it is said why."""
-    from observe.mpi.build import Unavailable, library_for
+    from observe.built import Unavailable
+    from observe.mpi.build import library_for
 
     try:
         return str(library_for(command[:place], command[place]))

@@ -15,8 +15,9 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
+from observe.built import Unavailable
 from observe.costs.kept import NoCost, kept
-from observe.mpi.build import Unavailable, find_compiler, mpi_of
+from observe.mpi.build import find_compiler, mpi_of
 from observe.mpi.place import ProfileFile
 
 _SOURCE: Final = Path(__file__).with_suffix(".c")

@@ -11,19 +11,25 @@ import numpy.typing as npt
 MAGIC: Final = b"NPCMEM\n\0"
 COUNTING: Final = 1
 SAMPLING: Final = 2
+#: Header and chunks begin at multiples of it.
+CHUNK_BYTES: Final = 4096
+#: ns of a slot of scale 0 (`npc_page`).
+SLOT_NS: Final = 1 << 20
 
 HEADER: Final = np.dtype(
     [
         ("magic", "S8"), ("version", "<u4"), ("mode", "<u4"), ("page_bytes", "<u4"), ("threads", "<u4"),
         ("began", "<u8"), ("ended", "<u8"), ("used", "<u8"), ("lost", "<u8"), ("inside", "<u8"),
-        ("process", "<u8"), ("spare", "<u8", 8),
+        ("process", "<u8"), ("tick", "<u8"), ("slot", "<u8"), ("small", "<u8"), ("others", "<u8"),
+        ("spare", "<u8", 4),
     ]
 )  # fmt: skip
 _CHUNK: Final = np.dtype([("kind", "<u4"), ("thread", "<u4"), ("bytes", "<u8")])
 PAGE: Final = np.dtype(
     [
         ("page", "<u8"), ("reads", "<u8"), ("writes", "<u8"), ("first", "<u8"), ("last", "<u8"),
-        ("read_words", "<u8", 8), ("written_words", "<u8", 8),
+        ("read_words", "<u8", 8), ("written_words", "<u8", 8), ("often", "<u8", 8),
+        ("read_slots", "<u8"), ("written_slots", "<u8"), ("slot_scale", "<u4"), ("spare", "<u4"),
         ("line_reads", "<u4", 64), ("line_writes", "<u4", 64),
     ]
 )  # fmt: skip
@@ -72,18 +78,24 @@ class Table(NamedTuple):
 
 def read_table(path: Path) -> Table:
     """Raises ValueError for a file that is none, OSError."""
-    data = path.read_bytes()
-    if len(data) < HEADER.itemsize or not data.startswith(MAGIC[:7]):
-        raise ValueError(f"{path}: no table of a program's memory")
-    header = np.frombuffer(data, HEADER, 1)[0]
+    with path.open("rb") as stream:
+        begin = stream.read(HEADER.itemsize)
+        if len(begin) < HEADER.itemsize or not begin.startswith(MAGIC):
+            raise ValueError(f"{path}: no table of a program's memory")
+        header = np.frombuffer(begin, HEADER)[0]
+        stream.seek(0)
+        data = stream.read(int(header["used"]))  # the file is larger by far
     found: dict[int, list[Entries]] = {kind: [] for kind in _KINDS}
     pages: dict[int, list[Entries]] = {}
     maps = ""
-    place, end = HEADER.itemsize, min(int(header["used"]), len(data))
-    while place + _CHUNK.itemsize <= end:
+    place, end = CHUNK_BYTES, len(data)
+    while place + CHUNK_BYTES <= end:
         chunk = np.frombuffer(data, _CHUNK, 1, place)[0]
+        kind, size = int(chunk["kind"]), min(int(chunk["bytes"]), end - place - _CHUNK.itemsize)
+        if kind == 0:  # taken and never used
+            place += CHUNK_BYTES
+            continue
         place += _CHUNK.itemsize
-        kind, size = int(chunk["kind"]), min(int(chunk["bytes"]), end - place)
         if kind == _MAPS:
             maps = data[place : place + size].rstrip(b"\0").decode(errors="replace")
         elif kind in _KINDS:

@@ -1,30 +1,26 @@
 """Builds the profiling library for a program's MPI, once, by the site's own compiler wrapper.
 
-The library is kept in the user's cache folder (``XDG_CACHE_HOME``, else ``~/.cache``) by its sources, the MPI
-and the compiler. It is not linked with the MPI, of which it has the handles and constants of mpi.h: MPICH's
-serves Intel MPI, MVAPICH and Cray MPICH as well (the MPICH ABI), and Open MPI 4's serves Open MPI 5.
+The library is kept (`observe.built`) by its sources, the MPI and the compiler. It is not linked with the MPI,
+of which it has the handles and constants of mpi.h: MPICH's serves Intel MPI, MVAPICH and Cray MPICH as well
+(the MPICH ABI), and Open MPI 4's serves Open MPI 5.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from npc.locks import Held, only_one
+from observe.built import Unavailable, built, compile_library, run
 from observe.mpi.generate import TABLE, sources
 
 SOURCES: Final = Path(__file__).with_name("library")
 OPEN_MPI: Final = "Open MPI"
 MPICH: Final = "MPICH"
-_LIMIT_S: Final = 120.0
 _FLAGS: Final = ("-std=gnu11", "-O1", "-fPIC", "-shared", "-Wl,--as-needed", "-Wl,-z,lazy")
 _LIBRARIES: Final = ("-ldl", "-lpthread", "-lm")
 #: Names of libmpi: Open MPI's and MPICH's, Debian's MPICH, Cray's.
@@ -51,10 +47,6 @@ mpi4py.rc.initialize = mpi4py.rc.finalize = False
 from mpi4py import MPI
 print(*(line.split()[-1] + " => " + line.split()[-1] for line in open("/proc/self/maps")), sep="\\n")
 """
-
-
-class Unavailable(RuntimeError):
-    """There is no library for this program; the message says why."""
 
 
 class Compiler(NamedTuple):
@@ -97,7 +89,7 @@ def mpi_of(program: str) -> Path | None:
         return None
     if _static(Path(found)):
         raise Unavailable(f"{program} is linked statically, so nothing can stand between it and MPI")
-    return _libmpi(_run(["ldd", found]).stdout) or (_of_python(found) if _is_python(found) else None)
+    return _libmpi(run(["ldd", found]).stdout) or (_of_python(found) if _is_python(found) else None)
 
 
 def _libmpi(listed: str) -> Path | None:
@@ -114,7 +106,7 @@ def _is_python(program: str) -> bool:
 
 def _of_python(interpreter: str) -> Path | None:
     """The MPI that mpi4py brings; None without mpi4py."""
-    return _libmpi(_run([interpreter, "-c", _MPI4PY]).stdout)
+    return _libmpi(run([interpreter, "-c", _MPI4PY]).stdout)
 
 
 def _static(program: Path) -> bool:
@@ -140,7 +132,7 @@ def find_compiler(mpi: Path | None, launcher: str) -> Compiler:
         if mpi is None:
             return compiler
         if compiler.family == family:
-            offered = _run([sys.executable, "-S", "-c", _OFFERED, str(mpi)], " ".join(compiler.declared))
+            offered = run([sys.executable, "-S", "-c", _OFFERED, str(mpi)], " ".join(compiler.declared))
             # a program may look for what its MPI lacks, and shall not find it in the profiling library
             return compiler._replace(declared=compiler.declared.intersection(offered.stdout.split()))
         seen.append(f"{path} is {compiler.family}'s")
@@ -172,7 +164,7 @@ def _candidates(mpi: Path | None, launcher: str) -> Iterator[str]:
 def _examine(path: str) -> Compiler | None:
     """What mpi.h says; None if it does not compile one."""
     text = "#include <mpi.h>\nnpc_open OPEN_MPI OMPI_MAJOR_VERSION\nnpc_mpich MPICH_NUMVERSION\n"
-    said = _run([path, "-E", "-P", "-x", "c", "-"], text)
+    said = run([path, "-E", "-P", "-x", "c", "-"], text)
     if said.returncode:
         return None
     open_mpi = re.search(r"^npc_open 1 (\d+)", said.stdout, re.M)
@@ -186,7 +178,7 @@ def _examine(path: str) -> Compiler | None:
 
 
 def _version_of(mpi: Path) -> str:
-    said = _run([sys.executable, "-S", "-c", _VERSION, str(mpi)])
+    said = run([sys.executable, "-S", "-c", _VERSION, str(mpi)])
     if said.returncode or not said.stdout.strip():
         raise Unavailable(f"{mpi} does not say its version")
     return said.stdout.strip()
@@ -204,53 +196,17 @@ def _family_of(version: str) -> str:
 def _built(compiler: Compiler) -> Path:
     made = sources(compiler.declared)
     files = sorted((*SOURCES.glob("*.[ch]"), TABLE))
-    digest = hashlib.sha256()
-    for text in (compiler.path, compiler.version, *(path.read_text(encoding="utf-8") for path in files)):
-        digest.update(text.encode())
-    for name in sorted(made):
-        digest.update(made[name].encode())
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "npc" / "mpi"
-    library = cache / digest.hexdigest()[:24] / "libnpcmpi.so"
-    if library.exists():
-        return library
-    try:
-        library.parent.mkdir(parents=True, exist_ok=True)
-        with only_one(library.with_suffix(".lock"), limit_s=2 * _LIMIT_S, wait_s=_LIMIT_S):
-            if not library.exists():
-                _compile(compiler, made, library)
-    except Held as other:
-        raise Unavailable(
-            f"another process has been building {library.parent} for too long: {other}"
-        ) from None
-    except OSError as error:
-        raise Unavailable(f"cannot write into {library.parent}: {error.strerror}") from None
-    return library
+    texts = [compiler.path, compiler.version, *(path.read_text(encoding="utf-8") for path in files)]
+    return built(
+        "mpi", "libnpcmpi.so", (*texts, *(made[name] for name in sorted(made))),
+        lambda library: _compile(compiler, made, library),
+    )  # fmt: skip
 
 
 def _compile(compiler: Compiler, made: dict[str, str], library: Path) -> None:
     with tempfile.TemporaryDirectory(dir=library.parent) as folder:
         for name, text in made.items():
             Path(folder, name).write_text(text, encoding="utf-8")
-        out = Path(folder, library.name)
         units = [*sorted(SOURCES.glob("*.c")), *sorted(Path(folder).glob("*.c"))]
-        command = [compiler.path, *_FLAGS, f"-I{folder}", f"-I{SOURCES}", *map(str, units), "-o", str(out)]
-        said = _run([*command, *_LIBRARIES])
-        if said.returncode:
-            first = next((line for line in said.stderr.splitlines() if "error" in line), said.stderr.strip())
-            raise Unavailable(f"{compiler.path} does not build the profiling library: {first}")
-        out.replace(library)
-
-
-def _run(command: Sequence[str], text: str = "") -> subprocess.CompletedProcess[str]:
-    try:
-        return subprocess.run(
-            command,
-            input=text,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_LIMIT_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return subprocess.CompletedProcess(command, 127, "", str(error))
+        command = [compiler.path, *_FLAGS, f"-I{folder}", f"-I{SOURCES}", *map(str, units), *_LIBRARIES]
+        compile_library(command, library, "the profiling library")

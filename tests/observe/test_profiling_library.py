@@ -14,7 +14,8 @@ from typing import NamedTuple
 import pytest
 
 from observe.asked import Asked
-from observe.mpi.build import Unavailable, library_for, mpi_of
+from observe.built import Unavailable
+from observe.mpi.build import library_for, mpi_of
 from observe.mpi.place import ProfileFile, keep
 from observe.mpi.profile import Peer, RankProfile
 from observe.mpi.rank_file import read_profiles, read_rank_file

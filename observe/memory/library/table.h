@@ -1,8 +1,9 @@
 /* What is kept of a process's memory while it runs: one file, in memory without a name, that observe.rank holds.
  *
  * Both libraries write it: count.c every access, sample.c the first accesses of an interval. Whatever ends the
- * process, what is in the file is whole: chunks are taken by one atomic addition to `used`, belong to one thread
- * each, and an entry counts once its first field is not zero. observe/memory/table.py has the same layout.
+ * process, what is in the file is whole: a chunk is taken by one atomic step of `used`, belongs to one thread, and
+ * an entry counts once its first field is not zero. Header and chunks are whole NPC_CHUNK_BYTES; a piece that
+ * begins with zeros was taken and never used. observe/memory/table.py has the same layout.
  *
  * All times are CLOCK_MONOTONIC in ns since `began`; addresses and pages are those of the process (page: address
  * divided by page_bytes). Threads are numbered from 0 in the order in which they were first seen. */
@@ -13,6 +14,7 @@
 
 #define NPC_MEMORY_MAGIC "NPCMEM\n"
 enum { NPC_MEMORY_VERSION = 1, NPC_LINE_BYTES = 64, NPC_PAGE_BYTES = 4096, NPC_LINES = 64, NPC_CALLERS = 6 };
+enum { NPC_CHUNK_BYTES = 4096, NPC_SMALL = 16384, NPC_OFTEN = 1021, NPC_SLOT_NS = 1 << 20 };
 
 enum npc_mode { NPC_COUNTING = 1, NPC_SAMPLING = 2 };
 
@@ -25,8 +27,12 @@ struct npc_table {
     uint64_t used;                 /* bytes of the file in use, with this header */
     uint64_t lost;                 /* accesses or allocations that there was no room for */
     uint64_t inside;               /* ns that the library itself took, as far as it knows; 0: unknown */
-    uint64_t process;
-    uint64_t spare[8];
+    uint64_t process;              /* whose table it is; 0: nobody's yet */
+    /* A coarse clock, by observe/memory/companion.py: ns, and the present slot of npc_page (scale · 64 + bit). */
+    uint64_t tick, slot;
+    uint64_t small;                /* allocations below a page that were not kept, NPC_SMALL were */
+    uint64_t others;               /* processes that found the table taken */
+    uint64_t spare[4];
 };
 
 enum npc_chunk_kind {
@@ -44,12 +50,17 @@ struct npc_chunk {
     uint64_t bytes;  /* of the entries that follow, used or not; a multiple of 8 */
 };
 
-/* Counting: what one thread did to one page. Counts of lines stop at their largest value. */
+/* Counting: what one thread did to one page; reads and writes are accesses, an access counts on every page and
+ * line that it touches, and counts of lines stop at their largest value. A page has one entry of a thread. The slots are
+ * parts of the run, NPC_SLOT_NS << slot_scale each, the first from `began`. */
 struct npc_page {
     uint64_t page;                 /* 0: not used */
-    uint64_t reads, writes;        /* accesses */
-    uint64_t first, last;          /* ns of the first and (to the tick of a coarse clock) the last access */
+    uint64_t reads, writes;
+    uint64_t first, last;          /* ns of the first and (by the coarse clock, or 0) the last access */
     uint64_t read_words[8], written_words[8];  /* a bit for each 8 bytes */
+    uint64_t often[8];             /* words that every NPC_OFTENth access of the thread met */
+    uint64_t read_slots, written_slots;        /* a bit for each slot */
+    uint32_t slot_scale, spare;
     uint32_t line_reads[NPC_LINES], line_writes[NPC_LINES];
 };
 

@@ -1,0 +1,78 @@
+"""Libraries in C that are built on the user's machine, once, by the site's own compiler.
+
+They are kept in the user's cache folder (``XDG_CACHE_HOME``, else ``~/.cache``) by what they are made of.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from npc.locks import Held, only_one
+
+_LIMIT_S: Final = 120.0
+
+
+class Unavailable(RuntimeError):
+    """There is no library for this program; the message says why."""
+
+
+def built(kind: str, name: str, made_of: Iterable[str], build: Callable[[Path], None]) -> Path:
+    """The library ``CACHE/npc/KIND/DIGEST/NAME``; where there is none yet, `build` writes it to the path that
+    it is given, in a folder of its own. made_of: texts that decide what comes out, sources and compiler.
+
+    Raises `Unavailable`, which `build` may raise as well.
+    """
+    digest = hashlib.sha256()
+    for text in made_of:
+        digest.update(text.encode())
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "npc" / kind
+    library = cache / digest.hexdigest()[:24] / name
+    if library.exists():
+        return library
+    try:
+        library.parent.mkdir(parents=True, exist_ok=True)
+        with only_one(library.with_suffix(".lock"), limit_s=2 * _LIMIT_S, wait_s=_LIMIT_S):
+            if not library.exists():
+                build(library)
+    except Held as other:
+        raise Unavailable(
+            f"another process has been building {library.parent} for too long: {other}"
+        ) from None
+    except OSError as error:
+        raise Unavailable(f"cannot write into {library.parent}: {error.strerror}") from None
+    return library
+
+
+def compile_library(command: Sequence[str], library: Path, what: str) -> None:
+    """Run a compiler's command, whose ``-o FILE`` is left to this, and put the file in its place.
+
+    Raises `Unavailable`. what: of the library, for the message.
+    """
+    partial = library.with_name(f"{library.name}.partial")
+    said = run([*command, "-o", str(partial)])
+    if said.returncode:
+        partial.unlink(missing_ok=True)
+        first = next((line for line in said.stderr.splitlines() if "error" in line), said.stderr.strip())
+        raise Unavailable(f"{command[0]} does not build {what}: {first}")
+    partial.replace(library)
+
+
+def run(command: Sequence[str], text: str = "") -> subprocess.CompletedProcess[str]:
+    """What the command says; exit code 127 where it cannot be run or takes too long."""
+    try:
+        return subprocess.run(
+            command,
+            input=text,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_LIMIT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return subprocess.CompletedProcess(command, 127, "", str(error))

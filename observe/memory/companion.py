@@ -1,0 +1,151 @@
+"""Has a library inside a rank keep where its memory goes, and reduces that once the rank has ended.
+
+The library (library/) writes a table, library/table.h's: memory without a name, which `observe.rank` holds,
+so that whatever ends the rank, the table is there, and nothing is left behind. It may be gigabytes; it stays
+on the node, where observe/memory/reduce.py makes a small file of it. Only the standard library, since
+`observe.rank` has no other.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from npc.machine.processes import RANK, die_with_parent, read, told
+from npc.records.memory_use import MEMORY
+from observe.asked import Companion
+
+#: The program's environment names the table by this.
+TABLE: Final = "NPC_MEMORY_TABLE"
+#: Settings that go to the library as ``NPC_MEMORY_NAME``.
+_PASSED_ON: Final = ("interval", "budget")
+_LOCAL_RANKS: Final = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_TASKS_PER_NODE")
+#: `npc_table`: magic, began; then tick and slot, which are written here.
+_MAGIC: Final = b"NPCMEM\n\0"
+_BEGAN: Final = struct.Struct("<Q")
+_BEGAN_AT: Final = 24
+_TICK: Final = struct.Struct("<QQ")
+_TICK_AT: Final = 72
+#: NPC_SLOT_NS, and slots of a mask.
+_SLOT_NS: Final = 1 << 20
+_SLOTS: Final = 64
+#: Between two ticks: a thousandth of the time so far, and that within these, s.
+_FASTEST_S: Final = 0.001
+_SLOWEST_S: Final = 0.01
+#: Reading a table of gigabytes.
+_REDUCE_S: Final = 600.0
+_REDUCE: Final = Path(__file__).with_name("reduce.py")
+
+
+class RankMemoryTable(Companion):
+    """A `Companion`. settings: ``mode`` (``count`` or ``sample``), ``library``: what is put before the
+    program; ``interval`` in seconds and ``budget`` (sampling); ``source``, in words."""
+
+    def __init__(self, folder: Path, name: str, settings: Mapping[str, Any]) -> None:
+        self._target = folder / f"{name}.{MEMORY}"
+        self._settings = settings
+        self._table = -1
+        self._clock: tuple[int, int] | None = None  # the process that ticks, and whose child it is
+        self._reason = self._make()
+
+    @property
+    def files(self) -> tuple[int, ...]:
+        return (self._table,) if self._table >= 0 else ()
+
+    def begin(self, process: int) -> None:
+        """Start the coarse clock of a library that counts."""
+        if self._reason or self._settings["mode"] != "count":
+            return
+        clock = os.fork()
+        if clock == 0:
+            try:
+                die_with_parent(signal.SIGKILL)
+                _tick(self._table, process)
+            finally:
+                os._exit(0)
+        self._clock = clock, os.getpid()
+
+    def become(self) -> None:
+        if self._reason:
+            return
+        library, others = str(self._settings["library"]), os.environ.get("LD_PRELOAD")
+        os.environ["LD_PRELOAD"] = f"{library}:{others}" if others else library
+        os.environ[TABLE] = f"/proc/{os.getppid()}/fd/{self._table}"
+        for name in _PASSED_ON:
+            if self._settings.get(name) is not None:
+                os.environ[f"NPC_MEMORY_{name.upper()}"] = str(self._settings[name])
+
+    def end(self) -> dict[str, Any]:
+        if self._clock is not None and self._clock[1] == os.getpid():
+            os.kill(self._clock[0], signal.SIGKILL)
+            os.waitpid(self._clock[0], 0)
+        if not self._reason and os.pread(self._table, len(_MAGIC), 0) != _MAGIC:
+            self._reason = self._nothing()
+        return self._reduced()
+
+    def _make(self) -> str:
+        """A file in the node's memory, empty and as large as a table may become: a quarter of what memory is
+        free, shared by the node's ranks. Why there is none."""
+        library = Path(self._settings["library"])
+        if not library.exists():  # the dynamic linker would say so for every process
+            return f"{library} is not on {os.uname().nodename}"
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        try:
+            self._table = os.memfd_create("npc-memory")
+            os.ftruncate(self._table, max(64 << 20, free // 4 // (told(_LOCAL_RANKS) or 1) >> 20 << 20))
+        except OSError as error:  # RLIMIT_FSIZE counts for it as well
+            return f"no table in memory: {error.strerror}"
+        return ""
+
+    def _nothing(self) -> str:
+        if self._settings["mode"] == "count":
+            return "the program was not built by npc cc, npc c++ or npc fc, so nothing in it counts"
+        return "the program has not loaded the library: it is linked statically, or set-user-ID"
+
+    def _reduced(self) -> dict[str, Any]:
+        """Keep ``HOST.RANK.memory``, which says what came of it, also where nothing did."""
+        about: dict[str, Any] = {
+            "rank": told(RANK) or 0,
+            "host": socket.gethostname(),
+            "source": self._settings.get("source", ""),
+            **({"reason": self._reason} if self._reason else {}),
+        }
+        table = "-" if self._reason else f"/proc/self/fd/{self._table}"
+        try:
+            said = subprocess.run(
+                [sys.executable, str(_REDUCE), table, str(self._target), json.dumps(about)],
+                pass_fds=self.files, capture_output=True, text=True, errors="replace", timeout=_REDUCE_S,
+                check=False,
+            )  # fmt: skip
+            if said.returncode and not self._reason:
+                last = said.stderr.strip().splitlines()
+                self._reason = f"the table could not be read: {last[-1] if last else said.returncode}"
+        except (OSError, subprocess.TimeoutExpired) as error:
+            self._reason = f"the table could not be read: {error}"
+        if self._reason:
+            return {"status": f"unavailable: {self._reason}"}
+        return {"status": "ok", "file": self._target.name}
+
+
+def _tick(table: int, process: int) -> None:
+    """Write the coarse clock into the table until the rank has ended: ns since it began, and the slot.
+
+    A slot is NPC_SLOT_NS << scale long, the smallest scale at which the run so far has 64 of them at most.
+    """
+    page = mmap.mmap(table, mmap.PAGESIZE)
+    while read(process) is not None:
+        (began,) = _BEGAN.unpack_from(page, _BEGAN_AT)
+        past = time.monotonic_ns() - began if began else 0
+        scale = max(0, (past // _SLOT_NS // _SLOTS).bit_length())
+        _TICK.pack_into(page, _TICK_AT, past, scale * _SLOTS + (past // _SLOT_NS >> scale))
+        time.sleep(min(_SLOWEST_S, max(_FASTEST_S, past / 1e12)))

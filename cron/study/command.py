@@ -163,8 +163,14 @@ def run(
     Exit codes: 0 all runs worked, 1 none did, 2 usage, 5 jobs have not ended by the limit, 6 some failed,
     130 and 143 stopped.
     """
+    import time
+
     from cron.study.making import begin
-    from cron.study.plan import Factors, conditions_of, hertz_of, rate_of
+    from cron.study.plan import Factors, conditions_of, expectation_of, hertz_of, rate_of
+    from npc import __version__
+    from npc.jobs.checkout import checkout, platform_folder
+    from npc.records.launch import now
+    from npc.records.study import Study
 
     try:
         factors = Factors(
@@ -173,11 +179,15 @@ def run(
             network=[rate_of(word) for word in network],
         )  # fmt: skip
         plan, notes = conditions_of(factors)
-        place = begin(
-            platform=platform, plan=plan, notes=notes, expected=expected, runs=runs, name=name,
-            tool=tool, says=says, observe=observe, interface=interface, timeout_s=timeout_s, seed=seed,
-            given=given, limit_s=limit, output=output, command=command,
+        folder = platform_folder(checkout(), platform)
+        asked = Study(
+            command=command, program=name, platform=folder.name, started=now(),
+            seed=time.time_ns() % 2**31 if seed is None else seed, runs=runs, conditions=tuple(plan),
+            tool=tool, timeout_s=timeout_s, says=says, settings=given, version=__version__,
+            observed=observe, interface=interface, notes=tuple(notes),
+            expectations=tuple(expectation_of(text, plan) for text in expected),
         )  # fmt: skip
+        place = begin(asked, folder, output, limit)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     sys.exit(_go_on(place.folder, limit))
@@ -251,7 +261,8 @@ def _go_on(folder: Path, limit: float | None) -> int:
 
     from cron.study.outputs import lines_of
     from cron.study.remembering import keep_best
-    from cron.study.running import LOCK, Place, go_on
+    from cron.study.running import LOCK, go_on
+    from cron.study.starters import Place
     from npc import locks
     from npc.jobs.checkout import checkout
     from npc.records.study import read_study

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,14 +13,12 @@ from typing import Final
 import click
 
 from cron.study.plan import expectation_of, with_free_cores
-from cron.study.running import Place, environment_of, keep_platform, starters_of
-from cron.study.starters import Starters
-from npc import __version__
-from npc.jobs.checkout import checkout, environment_of_settings, platform_folder
+from cron.study.running import environment_of, keep_platform
+from cron.study.starters import Place, Starters, ask_platform
+from npc.jobs.checkout import checkout, environment_of_settings
 from npc.jobs.launcher import program_index
 from npc.jobs.sample import fill_in
 from npc.machine.tools import search_path
-from npc.records.launch import now
 from npc.records.study import STUDY, Condition, Study, write_study
 
 #: Programs whose reports have a parser.
@@ -30,80 +27,50 @@ _KNOWN: Final = {"xhpcg": "hpcg", "xhpl": "hpl", "hpcc": "hpcc", "himeno": "hime
 _OBSERVED: Final = "observed"
 
 
-def begin(
-    *,
-    platform: str,
-    plan: Sequence[Condition],
-    notes: Sequence[str],
-    expected: Sequence[str],
-    runs: int,
-    name: str,
-    tool: str,
-    says: str,
-    observe: bool,
-    interface: str,
-    timeout_s: float,
-    seed: int | None,
-    given: Sequence[str],
-    limit_s: float | None,
-    output: Path | None,
-    command: Sequence[str],
-) -> Place:
-    """Write a study's folder. Raises ValueError and click.UsageError for what cannot be run, before anything
-    is written, and click.ClickException where the folder cannot be."""
+def begin(asked: Study, platform: Path, output: Path | None, limit_s: float | None) -> Place:
+    """Write the folder of a study that says what is asked for. Raises ValueError and click.UsageError for
+    what cannot be run, before anything is written, and click.ClickException where the folder cannot be."""
     home = checkout()
-    source = platform_folder(home, platform)
-    environment_of_settings(home, source, given)
+    environment_of_settings(home, platform, asked.settings)
     try:
-        if says and not re.compile(says).groups:
-            raise ValueError(f"--seconds {says!r}: put the number in a group, as in 'time: ([0-9.]+) s'")
+        if asked.says and not re.compile(asked.says).groups:
+            raise ValueError(
+                f"--seconds {asked.says!r}: put the number in a group, as in 'time: ([0-9.]+) s'"
+            )
     except re.error as error:
-        raise ValueError(f"--seconds {says!r}: {error}") from None
-    program = program_of(command)
+        raise ValueError(f"--seconds {asked.says!r}: {error}") from None
+    program = program_of(asked.command)
     file = shutil.which(program, path=search_path()) or ""
-    called = name or Path(program).name
-    folder = (output or Path(f"study-{called}")).absolute()
-    if (folder / STUDY).exists():
-        raise click.UsageError(
-            f"{folder} holds a study already: npc study resume {folder}, or another --output"
-        )
-    study = Study(
-        command=tuple(_absolute(word) if word == program else word for word in command),
+    called = asked.program or Path(program).name
+    study = replace(
+        asked,
+        command=tuple(_absolute(word) if word == program else word for word in asked.command),
         program=called,
-        platform=source.name,
-        started=now(),
-        seed=time.time_ns() % 2**31 if seed is None else seed,
-        runs=runs,
-        conditions=tuple(plan),
         folder=str(Path.cwd()),
         file=str(Path(file).absolute()) if file else "",
         sha256=sha256_of(file),
-        tool=tool or _KNOWN.get(Path(program).name, _OBSERVED),
-        timeout_s=timeout_s,
-        says=says,
-        settings=tuple(given),
-        version=__version__,
-        observed=observe,
-        measured=measured_in(plan),
-        interface=interface,
-        expectations=tuple(expectation_of(text, plan) for text in expected),
-        notes=tuple(notes),
+        tool=asked.tool or _KNOWN.get(Path(program).name, _OBSERVED),
     )
-    place = Place(folder, home, limit_s)
-    write_folder(study, place, source)
+    place = Place((output or Path(f"study-{called}")).absolute(), home, limit_s)
+    write_folder(study, place, platform)
     return place
 
 
 def write_folder(study: Study, place: Place, platform: Path) -> None:
     """Write a new study's folder, without what the platform cannot run.
 
-    Raises ValueError where nothing is left, or an expectation is about what is not.
+    Raises ValueError where nothing is left, or an expectation is about what is not, click.UsageError where
+    there is a study already.
     """
+    if (place.folder / STUDY).exists():
+        raise click.UsageError(
+            f"{place.folder} holds a study already: npc study resume {place.folder}, or another --output"
+        )
     there = place.folder.exists()
     try:
         place.folder.mkdir(parents=True, exist_ok=True)
         keep_platform(platform, place.folder)
-        starters = starters_of(place, study, environment_of(place, study))
+        starters = ask_platform(place, study, environment_of(place, study))
         write_study(_fitting(study, starters), place.folder)
     except OSError as error:
         raise click.ClickException(f"cannot write into {place.folder}: {error.strerror}") from None

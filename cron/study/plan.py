@@ -123,16 +123,13 @@ def with_free_cores(plan: Sequence[Condition], cores: int) -> tuple[list[Conditi
 
     cores: CPUs of a node, 0 where nobody knows.
     """
-    fits = [
-        not each.memory or not cores or each.ranks_per_node * each.threads + math.ceil(each.memory) <= cores
-        for each in plan
-    ]
-    left = [each for each, there in zip(plan, fits, strict=True) if there]
-    notes = [
-        f"left out: {each.name}: of {cores} CPUs none is free for what takes bandwidth away"
-        for each, there in zip(plan, fits, strict=True)
-        if not there
-    ]
+    left, notes = [], []
+    for each in plan:
+        taken = each.ranks_per_node * each.threads + math.ceil(each.memory or 0.0)
+        if not each.memory or not cores or taken <= cores:
+            left.append(each)
+        else:
+            notes.append(f"left out: {each.name}: of {cores} CPUs none is free for what takes bandwidth away")
     return left, notes
 
 
@@ -211,9 +208,7 @@ def _wanted(match: re.Match[str]) -> tuple[str, Any]:
 
 
 def _value(condition: Condition, name: str) -> object:
-    if name in ("nodes", "ranks", "threads", "binding"):
-        return getattr(condition, name)
-    if name in ("memory", "network", "frequency_hz"):
+    if name in ("nodes", "ranks", "threads", "binding", "memory", "network", "frequency_hz"):
         return getattr(condition, name)
     return condition.variables.get(name)
 

@@ -9,16 +9,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-import click
-
 from cron.study.making import sha256_of, write_folder
-from cron.study.running import PLATFORMS, Place
+from cron.study.starters import PLATFORMS, Place
 from npc import __version__
 from npc.columns import columns
 from npc.machine.environment import ENVIRONMENT
 from npc.machine.facts import of_machine
 from npc.records.launch import now
-from npc.records.study import STUDY, Expectation, Study, read_study
+from npc.records.study import Expectation, Study, read_study
 from npc.statistics.medians import false_discovery
 from npc.statistics.rank_sum import rank_test, ratio_interval
 
@@ -32,8 +30,6 @@ def prepare(
     """The folder of the second study, with nothing measured yet. Raises ValueError, click.ClickException."""
     first = read_study(folder)
     again = (output or folder.with_name(f"{folder.name}-again")).absolute()
-    if (again / STUDY).exists():
-        raise click.UsageError(f"{again} holds a study already: npc study resume {again}")
     source = platform or folder / PLATFORMS / first.platform
     there = Path(first.folder)
     study = replace(

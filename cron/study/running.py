@@ -13,16 +13,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
-
-import click
 
 from cron.characterise import Characterisation, alone_on, next_id, run_and_wait
 from cron.study.judgement import judged
 from cron.study.launches import CASES, RUNS, missing_of, runs_of, write_cases
-from cron.study.starters import Starters, ask_platform
+from cron.study.starters import PLATFORMS, Place, ask_platform
 from npc.jobs import wait
 from npc.jobs.checkout import checkout, environment_of_settings, paths_from_here
 from npc.jobs.progress import Display
@@ -34,23 +32,8 @@ from npc.records.record import Record, save_csv
 from npc.records.run import RECORDS, read_run
 from npc.records.study import Study, read_study, write_study
 
-PLATFORMS: Final = "platforms"
-STARTERS: Final = "starters"
 #: In a study's folder: held by who runs it.
 LOCK: Final = ".study.lock"
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a study is made: its folder, the checkout, how long to wait for jobs."""
-
-    folder: Path
-    home: Path
-    limit_s: float | None = None
-
-    def platform(self, study: Study) -> Path:
-        """The study's own copy of its platform."""
-        return self.folder / PLATFORMS / study.platform
 
 
 def keep_platform(platform: Path, folder: Path) -> None:
@@ -92,7 +75,7 @@ def _make(place: Place, study: Study, missing: Mapping[str, int], env: Mapping[s
     """One JUBE run with all launches that are missing; an exit code where it did not come to its end."""
     outpath = place.folder / RUNS
     outpath.mkdir(exist_ok=True)
-    starters = starters_of(place, study, env)
+    starters = ask_platform(place, study, env)
     number = next_id(outpath)
     cases = place.folder / CASES / f"{number:06d}"
     shutil.rmtree(cases, ignore_errors=True)  # of a run that JUBE never began
@@ -120,17 +103,6 @@ def _programs(study: Study) -> Iterator[str]:
     yield from (of_rates[name] for name in study.measured)
     if any(each.memory for each in study.conditions):
         yield "competitor"
-
-
-def starters_of(place: Place, study: Study, env: Mapping[str, str]) -> Starters:
-    """How the platform starts programs, as this study's copy of it says."""
-    with Stop().listening() as stop:
-        try:
-            return ask_platform(
-                place.home, place.platform(study), study.conditions, place.folder / STARTERS, env, stop
-            )
-        except FileNotFoundError as error:
-            raise click.ClickException(wait.missing(error)) from None
 
 
 def _finish_open_runs(place: Place, env: Mapping[str, str]) -> int | None:

@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import click
 
 from cron.study.plan import placement_of
-from npc.jobs import jube
+from npc.jobs import jube, wait
 from npc.jobs.stop import Stop
 from npc.jobs.workpackages import NoRun, Workpackage, find_run, read_workpackages
-from npc.records.study import Condition
+from npc.records.study import Study
+
+PLATFORMS: Final = "platforms"
+STARTERS: Final = "starters"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a study is made: its folder, the checkout, how long to wait for jobs."""
+
+    folder: Path
+    home: Path
+    limit_s: float | None = None
+
+    def platform(self, study: Study) -> Path:
+        """The study's own copy of its platform."""
+        return self.folder / PLATFORMS / study.platform
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,20 +44,21 @@ class Starters:
     one_machine: bool
 
 
-def ask_platform(
-    home: Path, platform: Path, plan: Sequence[Condition], outpath: Path, env: Mapping[str, str], stop: Stop
-) -> Starters:
-    """Ask JUBE. Raises click.ClickException where it does not tell, FileNotFoundError without JUBE."""
-    placements = list(dict.fromkeys(map(placement_of, plan)))
+def ask_platform(place: Place, study: Study, env: Mapping[str, str]) -> Starters:
+    """Ask JUBE, by this study's copy of the platform. Raises click.ClickException where it does not tell."""
+    placements = list(dict.fromkeys(map(placement_of, study.conditions)))
     asked = ",".join("/".join(map(str, placement)) for placement in placements)
+    outpath, platform = place.folder / STARTERS, place.platform(study)
     outpath.mkdir(parents=True, exist_ok=True)
     log = outpath / "jube.log"
-    words = ["run", str(home / "cron/study/starters.xml"), "--hide-animation", "--outpath", str(outpath)]
-    words += ["--include-path", str(platform)]
-    with log.open("wb") as stream:
-        code = jube.call(
-            words, cwd=home, env={**env, "NPC_STUDY_PLACEMENTS": asked}, log=stream, stop=stop
-        )  # fmt: skip
+    words = ["run", str(place.home / "cron/study/starters.xml"), "--hide-animation"]
+    words += ["--outpath", str(outpath), "--include-path", str(platform)]
+    env = {**env, "NPC_STUDY_PLACEMENTS": asked}
+    try:
+        with log.open("wb") as stream, Stop().listening() as stop:
+            code = jube.call(words, cwd=place.home, env=env, log=stream, stop=stop)
+    except FileNotFoundError as error:
+        raise click.ClickException(wait.missing(error)) from None
     try:
         found = {_placement(each): each for each in read_workpackages(find_run(outpath))}
     except (NoRun, KeyError, ValueError):

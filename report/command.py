@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from npc import status_line
+from npc.files import write_whole
 from npc.parameters import PathParameter
+from roofline.command_line import failure, picture_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = 1
 PAGE: Final = "report.html"
-_USAGE: Final = 2
 #: What ``--history`` without a value means: that folder here, else in the checkout.
 _USUAL: Final = "history"
 
@@ -65,7 +66,7 @@ def report(
 
     if not runs and not history:
         raise click.UsageError("name a run (runs/000003), a records.csv, or --history FOLDER")
-    path = output or _beside(runs)
+    path = output or picture_folder(runs) / PAGE
     try:
         named = read_runs(runs)
         trials = [run for run in named if (run.folder / TRIED_FILE).exists()]
@@ -77,19 +78,23 @@ def report(
         read = read_history(history, platforms, status_line.show) if history else None
     except FileNotFoundError as error:
         missing = f"{error.filename}: no such file; name a run (runs/000003) or a records.csv"
-        raise _failure(missing if error.filename else str(error)) from None
+        raise failure(missing if error.filename else str(error)) from None
     except OSError as error:
-        raise _failure(f"{error.filename}: {error.strerror}") from None
+        raise failure(f"{error.filename}: {error.strerror}") from None
     except (InvalidTopology, NoHistory) as error:
-        raise _failure(str(error)) from None
+        raise failure(str(error)) from None
     except (ValueError, csv.Error) as error:
-        raise _failure(f"no records: {error}") from None
+        raise failure(f"no records: {error}") from None
     made = Report(found, path.parent, read, fabric, trials)
     sections, absent = build(made, status_line.show)
     status_line.show("writing the page")
     page = render(made, sections, absent)
     status_line.show("")
-    _write(page, path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, page)
+    except OSError as error:
+        raise failure(f"cannot write {path}: {error.strerror}; choose another place by --output") from None
     if as_json:
         click.echo(json.dumps(_document(made, sections, absent, path, page), indent=1))
     else:
@@ -106,29 +111,6 @@ def _nothing(runs: Sequence[Run]) -> str:
         return "there are no records" if runs else "the history has no nights"
     reason, times = statuses.most_common(1)[0]
     return f"no record is usable; {times} of {sum(statuses.values())}: {reason}"
-
-
-def _beside(runs: Sequence[Path]) -> Path:
-    """Where the page goes if nobody says."""
-    from pathlib import Path
-
-    from npc.records.run import records_file
-
-    if len(runs) != 1:
-        return Path(PAGE)
-    file = records_file(runs[0])
-    return (file if file.is_dir() else file.parent) / PAGE
-
-
-def _write(page: str, path: Path) -> None:
-    """Write the whole page or leave the old one."""
-    from npc.files import write_whole
-
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, page)
-    except OSError as error:
-        raise _failure(f"cannot write {path}: {error.strerror}; choose another place by --output") from None
 
 
 def _document(
@@ -169,8 +151,3 @@ def _document(
         "absent": dict(absent),
         "charts": made.charts,
     }
-
-
-def _failure(message: str) -> SystemExit:
-    click.echo(f"npc report: {message}", err=True)
-    return SystemExit(_USAGE)

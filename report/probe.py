@@ -79,10 +79,9 @@ def _numbers(seen: Sequence[Seen]) -> Iterator[Cell]:
     timed, seconds = sum(each.row.timed or 0 for each in seen), sum(each.seconds for each in seen)
     known = [each.row.bytes for each in seen if each.row.bytes is not None]
     yield count(sum(each.row.events for each in seen))
-    yield quantity(seconds, "s") if timed else Cell("", sort="", kind="number")
-    yield quantity(seconds / timed, "s") if timed else Cell("", sort="", kind="number")
-    yield quantity(_percentile(seen, timed), "s") if timed else Cell("", sort="", kind="number")
-    yield quantity(sum(known), "B") if any(known) else Cell("", sort="", kind="number")
+    for each in (seconds, seconds / timed, _percentile(seen, timed)) if timed else (None, None, None):
+        yield quantity(each, "s")
+    yield quantity(sum(known) or None, "B")
 
 
 def _percentile(seen: Sequence[Seen], timed: int) -> float:

@@ -7,7 +7,18 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from npc.figures.chart import CYCLE, Axis, Chart, Mark, Tick, Trace, linear_ticks, log_ticks, quantity_axis
-from npc.page.blocks import Block, Cell, Table, chart_figure, count, percent, plural, quantity
+from npc.page.blocks import (
+    NOTHING,
+    Block,
+    Cell,
+    Figure,
+    Table,
+    chart_figure,
+    count,
+    percent,
+    plural,
+    quantity,
+)  # fmt: skip
 from npc.records.series import OBSERVED
 from npc.records.study import Condition, Study
 from npc.records.units import format_quantity
@@ -46,41 +57,37 @@ def scaling(report: Report, run: Run, study: Study) -> Iterator[Block]:
     fewest = min(point.cpus for point in every)
     first = min((point for point in every if point.cpus == fewest), key=lambda point: point.seconds)
     cpus = _cpu_axis([point.cpus for point in every])
+
+    def traces_of(value: Callable[[Point], float]) -> list[Trace]:
+        each = enumerate(lines.items())
+        return [_trace(kind, points, number, value, run) for number, (kind, points) in each]
+
+    def figure(name: str, shows: str, reading: str, y: Axis, traces: Sequence[Trace], table: Table) -> Figure:
+        text = f"{shows} The table below has the numbers."
+        chart = Chart(report.ident(), f"{name}: {study.program}", text, cpus, y, tuple(traces), 340)
+        return chart_figure(chart, shows, reading, table)
+
     ideal = [(float(n), first.seconds * first.cpus / n) for n in sorted({point.cpus for point in every})]
     took = [*(point.seconds for point in every), ideal[-1][1]]
-    traces = [
-        _trace(kind, points, number, lambda point: point.seconds, run)
-        for number, (kind, points) in enumerate(lines.items())
-    ]
-    traces.append(Trace("ideal, from the best with fewest CPUs", "grey", (tuple(ideal),), dashes=(7.0, 3.0)))
-    shows = f"Time of {study.program} over CPUs (ranks × threads)."
-    chart = Chart(
-        report.ident(), f"Scaling: {study.program}", f"{shows} The table below has the numbers.", cpus,
-        quantity_axis("time", took, "s"), tuple(traces), 340,
-    )  # fmt: skip
-    yield chart_figure(
-        chart,
-        shows,
+    line = Trace("ideal, from the best with fewest CPUs", "grey", (tuple(ideal),), dashes=(7.0, 3.0))
+    yield figure(
+        "Scaling",
+        f"Time of {study.program} over CPUs (ranks × threads).",
         "marks on the dashed line lose nothing with more CPUs. Marks above it do.",
+        quantity_axis("time", took, "s"),
+        [*traces_of(lambda point: point.seconds), line],
         _times(run, study, every, first),
     )
-    ratios = [
-        _trace(kind, points, number, lambda point: _efficiency(point, first), run)
-        for number, (kind, points) in enumerate(lines.items())
-    ]
-    pop = _pop_traces(run, every)
-    values = [mark.y for trace in (*ratios, *pop) for mark in trace.marks]
-    axis = share_axis("efficiency", max([1.0, *values]))
-    shows = f"Efficiency of {study.program}: what of each CPU is left, against {first.condition.name}."
-    chart = Chart(
-        report.ident(), f"Efficiency: {study.program}", f"{shows} The table below has the numbers.",
-        cpus, axis, (*ratios, *pop), 340,
-    )  # fmt: skip
-    reading = (
+    shares = [*traces_of(lambda point: _efficiency(point, first)), *_pop_traces(run, every)]
+    yield figure(
+        "Efficiency",
+        f"Efficiency of {study.program}: what of each CPU is left, against {first.condition.name}.",
         "1 is all of it. Where parallel efficiency (POP, of the ranks as npc observe saw them) falls, too, "
-        "the loss is inside MPI: load balance, or communication. Where it stays, the ranks compute longer."
+        "the loss is inside MPI: load balance, or communication. Where it stays, the ranks compute longer.",
+        share_axis("efficiency", max([1.0, *(mark.y for trace in shares for mark in trace.marks)])),
+        shares,
+        _efficiencies(run, study, every, first),
     )
-    yield chart_figure(chart, shows, reading, _efficiencies(run, study, every, first))
 
 
 def times_of(run: Run, condition: str) -> list[str]:
@@ -183,14 +190,12 @@ def spread(low: float | None, high: float | None) -> Cell:
 
 def _efficiencies(run: Run, study: Study, points: Sequence[Point], first: Point) -> Table:
     pop = _pop(run)
-    nothing = Cell("", sort="", kind="number")
     rows = []
     for point in points:
         known = [pop.get((point.condition.name, kind)) for kind in _POP]
         rows.append((
             Cell(point.condition.name), count(point.cpus), percent(_efficiency(point, first)),
-            *(Cell(f"{100 * each[0]:.3g} %", (each[1],), each[0], kind="number") if each else nothing
-              for each in known),
+            *(percent(each[0])._replace(records=(each[1],)) if each else NOTHING for each in known),
         ))  # fmt: skip
     names = ("condition", "CPUs", "efficiency", *(f"POP: {kind}" for kind in _POP))
     note = f"Against {first.condition.name}. POP: parallel = load balance × communication."

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from npc.machine.platform import PRECISION_BITS, Platform
-from npc.page.blocks import Cell, Table, count
-from npc.records.units import format_quantity
+from npc.page.blocks import Cell, Table, count, percent, quantity
 from npc.statistics.medians import Summary
 from roofline.applications import Application
 
@@ -78,11 +77,11 @@ def peak_table(shares: Sequence[PeakShare]) -> Table:
                 count(each.ranks) if each.ranks else Cell(""),
                 Cell(each.precision),
                 count(len(each.nights)),
-                _flops(found.mean),
-                _flops(found.peak),
-                _percent(found.share),
-                _percent(found.deviation, 2),
-                _percent(found.median.median),
+                quantity(found.mean, "FLOP/s"),
+                quantity(found.peak, "FLOP/s"),
+                percent(found.share, 4),
+                percent(found.deviation, 2),
+                percent(found.median.median, 4),
                 Cell("" if low is None or high is None else f"[{100 * low:.4g}, {100 * high:.4g}] %"),
             )
         )
@@ -91,11 +90,3 @@ def peak_table(shares: Sequence[PeakShare]) -> Table:
         "deviation", "median of peak", "95 % interval",
     )  # fmt: skip
     return Table("Share of the theoretical peak", names, tuple(rows))
-
-
-def _flops(value: float) -> Cell:
-    return Cell(format_quantity(value, "FLOP/s"), sort=value, kind="number")
-
-
-def _percent(share: float | None, digits: int = 4) -> Cell:
-    return Cell("" if share is None else f"{100 * share:.{digits}g} %", sort=share or "", kind="number")

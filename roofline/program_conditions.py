@@ -6,10 +6,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from npc.records.study import Condition, Run, Study
 from npc.statistics.propagation import Input, pooled, trimmed_mean
+
+if TYPE_CHECKING:
+    from npc.statistics.arrays import Floats
 
 Resource = Literal["cpu", "memory", "mpi", "io"]
 #: The resources, and the key of `Run.rates` that says what each gave.
@@ -40,9 +43,12 @@ class Conditions:
     left_out: Mapping[str, str]
 
     @property
-    def inputs(self) -> tuple[Input, ...]:
-        """The times, then the rates of each resource."""
-        return sum(self.rates, self.times)
+    def inputs(self) -> tuple[Floats, Floats, Floats]:
+        """Values, variances and degrees of freedom of the times, then of the rates of each resource."""
+        import numpy as np
+
+        values, variances, dof = np.array(sum(self.rates, self.times), dtype=float).T
+        return values, variances, dof
 
     def without(self, place: int) -> Conditions:
         """These without one condition."""

@@ -63,14 +63,6 @@ class Solution:
     seconds: Floats
     misfit: Misfit
 
-    @property
-    def inputs(self) -> tuple[Floats, Floats, Floats]:
-        """Values, variances and degrees of freedom of times and rates."""
-        import numpy as np
-
-        values, variances, dof = np.array(self.conditions.inputs, dtype=float).T
-        return values, variances, dof
-
     def number(
         self,
         function: Callable[[Floats], Floats],
@@ -85,7 +77,7 @@ class Solution:
         """
         import numpy as np
 
-        at, variances, dof = self.inputs
+        at, variances, dof = self.conditions.inputs
         slopes = derivatives(lambda rows: function(rows)[:, None], at)[0]
         parts = slopes**2 * variances
         off = self.misfit.variance * (float(np.sum(slopes[: len(self.conditions.names)] ** 2)) + new)
@@ -151,7 +143,7 @@ def constrained(conditions: Conditions) -> Floats:
     import numpy as np
     from scipy.optimize import nnls
 
-    x, seconds = design(conditions, np.array([[each.value for each in conditions.inputs]]))
+    x, seconds = design(conditions, conditions.inputs[0][None])
     beta: Floats = nnls(x[0] / seconds[0][:, None], np.ones(len(conditions.names)))[0]
     return beta
 
@@ -173,7 +165,7 @@ def misfit(conditions: Conditions) -> Misfit:
     """
     import numpy as np
 
-    at, variances, dof = np.array(conditions.inputs, dtype=float).T
+    at, variances, dof = conditions.inputs
     count = len(conditions.names)
     left = count - 1 - len(conditions.resources)
     if left < 1:
@@ -212,16 +204,23 @@ def _same_as_others(conditions: Conditions) -> list[Resource]:
 
     if len(conditions.resources) < 2 and len(conditions.names) > 1:
         return []
-    x = design(conditions, np.array([[each.value for each in conditions.inputs]]))[0][0]
+    x = design(conditions, conditions.inputs[0][None])[0][0]
     found: list[Resource] = []
     for place, name in enumerate(conditions.resources):
-        own, others = x[:, place + 1], np.delete(x, place + 1, axis=1)
-        left = (own - others @ (np.linalg.pinv(others) @ own)) / own
         # the reference's own error makes all x larger or smaller alike
         error = math.sqrt(float(np.mean([rate.variance for rate in conditions.rates[place][1:]])))
-        if math.sqrt(float(np.mean(left**2))) < max(_OWN, SURELY * error / 2):
+        if _own(x, place + 1) < max(_OWN, SURELY * error / 2):
             found.append(name)
     return found
+
+
+def _own(x: Floats, place: int) -> float:
+    """The relative part of a column that is not made of the others, as the root of its mean square."""
+    import numpy as np
+
+    own, others = x[:, place], np.delete(x, place, axis=1)
+    left = (own - others @ (np.linalg.pinv(others) @ own)) / own
+    return math.sqrt(float(np.mean(left**2)))
 
 
 def _shares(found: Solution, confounded: tuple[Resource, ...], level: float) -> Iterator[Share]:
@@ -289,19 +288,14 @@ def _overlap(found: Solution, level: float) -> Number | None:
         part: Floats = gamma / (1 + gamma)
         return part
 
-    columns = largest(found.inputs[0][None])[0][0]
-    others, most = columns[:, :-1], columns[:, -1]
-    own = (most - others @ (np.linalg.pinv(others) @ most)) / most
-    if math.sqrt(float(np.mean(own**2))) < _LARGEST_OWN:
+    if _own(largest(conditions.inputs[0][None])[0][0], -1) < _LARGEST_OWN:
         return None
     return found.number(overlap, level)
 
 
 def _held_out(conditions: Conditions) -> Iterator[tuple[str, float]]:
     """Each condition but the reference with measured / predicted by the fit without it, where that can be."""
-    import numpy as np
-
-    x, seconds = design(conditions, np.array([[each.value for each in conditions.inputs]]))
+    x, seconds = design(conditions, conditions.inputs[0][None])
     for place in range(1, len(conditions.names)):
         others = conditions.without(place)
         if len(others.names) > len(others.resources) and not _same_as_others(others):
@@ -344,7 +338,7 @@ def _percent(number: Number) -> str:
 
 def _remarks(found: Solution) -> Iterator[str]:
     """What to know beside the numbers, a sentence each."""
-    conditions, runs = found.conditions, found.inputs[2]
+    conditions, runs = found.conditions, found.conditions.inputs[2]
     if not conditions.resources:
         yield "No resource was varied: the plan says nothing about the shares."
     elif not runs.any():

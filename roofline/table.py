@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from npc.columns import columns
-from npc.page.blocks import Cell, Table, count
+from npc.page.blocks import Cell, Table, count, percent
 from npc.records.series import test_name
 from npc.records.units import PREFIXES, format_quantity, format_size
 from npc.statistics.medians import MIN_SAMPLES, Summary
@@ -131,10 +131,7 @@ def format_roofline(roofline: Roofline) -> str:
 
 def ceilings_table(roofline: Roofline, records: Records = lambda _: ()) -> Table:
     """The ceilings as measured, and the theoretical peaks of the platform."""
-    rows = [
-        (*_row(each, records(each)), Cell(share_text(each), sort=each.share or "", kind="number"))
-        for each in _with_latency(roofline)
-    ]
+    rows = [(*_row(each, records(each)), percent(each.share)) for each in _with_latency(roofline)]
     for name, peak in roofline.theoretical.items():
         value = Cell(format_quantity(peak, "FLOP/s", _DIGITS), sort=peak, kind="number")
         rows.append(
@@ -176,12 +173,12 @@ def applications_table(roofline: Roofline, records: Records = lambda _: ()) -> T
                 count(each.nodes),
                 count(each.ranks) if each.ranks else Cell(""),
                 Cell(_rate(each), records(each), each.flops.median, kind="number"),
-                _percentage(share),
+                percent(share, 4),
                 *(
                     Cell("" if x is None else f"{intensity_text(x)} FLOP/byte", sort=x or "", kind="number")
                     for x in (network, each.memory_intensity)
                 ),
-                _percentage(each.inside),
+                percent(each.inside, 4),
                 count(len(each.nights)),
                 count(len(each.runs)),
             )
@@ -191,10 +188,6 @@ def applications_table(roofline: Roofline, records: Records = lambda _: ()) -> T
         "nights", "runs",
     )  # fmt: skip
     return Table("Applications", names, tuple(rows))
-
-
-def _percentage(share: float | None) -> Cell:
-    return Cell("" if share is None else f"{100 * share:.4g} %", sort=share or "", kind="number")
 
 
 def _with_latency(roofline: Roofline) -> list[Ceiling]:

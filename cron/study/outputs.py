@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from statistics import median
 
 from cron.study.judgement import runs_needed, tied
 from npc.columns import columns
 from npc.records.record import OK
 from npc.records.study import Expectation, Placement, ProgramModel, Study
+from npc.records.units import between
 from npc.statistics.rank_sum import ratio_interval
 
 
@@ -61,14 +62,8 @@ def _model(model: ProgramModel | None) -> Iterator[str]:
 
 def _row(each: Placement, study: Study) -> tuple[str, ...]:
     interval = f"{each.low:.4g} to {each.high:.4g}" if each.low is not None else "needs 6 runs"
-    loses = "" if each is study.best[0] else _loss(each)
+    loses = "" if each is study.best[0] else each.loss
     return each.condition, str(len(study.seconds(each.condition))), f"{each.seconds:.4g}", interval, loses
-
-
-def _loss(each: Placement) -> str:
-    if each.loses_low is None or each.loses_high is None:
-        return f"{each.loses:.1%}"
-    return f"{each.loses:.1%} ({each.loses_low:.1%} to {each.loses_high:.1%})"
 
 
 def _best(best: tuple[Placement, ...]) -> Iterator[str]:
@@ -76,7 +71,7 @@ def _best(best: tuple[Placement, ...]) -> Iterator[str]:
         return
     same, second = tied(best), best[1]
     if not same:
-        yield f"best: {best[0].condition}; the second best, {second.condition}, is {_loss(second)} slower"
+        yield f"best: {best[0].condition}; the second best, {second.condition}, is {second.loss} slower"
     elif any(each.loses_low is None for each in same):
         yield f"not told apart: {len(best)} placements need at least {runs_needed(len(best))} runs each"
     else:
@@ -93,22 +88,21 @@ def _changed(study: Study) -> Iterator[str]:
             continue
         usual = [other for other in study.conditions if other.usual and other.same_work(each)]
         before = study.seconds(usual[0].name) if usual else []
-        told = _ratio(before, seconds) if before else ""
+        told = ratio_text(before, seconds) if before else ""
         rows.append((each.name, str(len(seconds)), f"{median(seconds):.4g}", told))
     if rows:
         yield ""
         yield from columns([("condition", "runs", "seconds", "times the usual"), *rows], right=(1, 2))
 
 
-def _ratio(before: list[float], after: list[float]) -> str:
+def ratio_text(before: Sequence[float], after: Sequence[float]) -> str:
+    """How many times as long it takes, with the interval."""
     low, ratio, high = ratio_interval(before, after)
-    return f"{ratio:.3f}" if low is None else f"{ratio:.3f} ({low:.3f} to {high:.3f})"
+    return f"{ratio:.3f}{between(low, high, '.3f')}"
 
 
 def _verdict(each: Expectation) -> str:
     if each.ratio is None:
         return each.held
-    interval = (
-        f"{each.low:.3g} to {each.high:.3g}" if each.low is not None else "too few runs for an interval"
-    )
-    return f"{each.held}: {each.left} has {each.ratio:.3g} times the speed of {each.right} ({interval})"
+    interval = between(each.low, each.high, ".3g") or " (too few runs for an interval)"
+    return f"{each.held}: {each.left} has {each.ratio:.3g} times the speed of {each.right}{interval}"

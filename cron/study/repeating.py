@@ -10,6 +10,7 @@ from statistics import median
 from typing import Any, Final
 
 from cron.study.making import sha256_of, write_folder
+from cron.study.outputs import ratio_text
 from cron.study.starters import PLATFORMS, Place
 from npc import __version__
 from npc.columns import columns
@@ -18,7 +19,7 @@ from npc.machine.facts import of_machine
 from npc.records.launch import now
 from npc.records.study import Expectation, Study, read_study
 from npc.statistics.medians import false_discovery
-from npc.statistics.rank_sum import rank_test, ratio_interval
+from npc.statistics.rank_sum import rank_test
 
 #: Conditions differ below this share of false ones among those that are called so.
 _DISCOVERY: Final = 0.05
@@ -90,10 +91,8 @@ def _times(first: Study, second: Study) -> Iterator[str]:
     chances = false_discovery([rank_test(then, new) for _, then, new in both])
     rows = [("condition", "seconds then", "now", "now over then", "")]
     for (name, then, new), chance in zip(both, chances, strict=True):
-        low, ratio, high = ratio_interval(then, new)
-        interval = "" if low is None else f" ({low:.3f} to {high:.3f})"
         differs = "differs" if chance <= _DISCOVERY else ""
-        rows.append((name, f"{median(then):.4g}", f"{median(new):.4g}", f"{ratio:.3f}{interval}", differs))
+        rows.append((name, f"{median(then):.4g}", f"{median(new):.4g}", ratio_text(then, new), differs))
     yield from columns(rows, right=(1, 2))
     number = sum(chance <= _DISCOVERY for chance in chances)
     yield f"{number} of {len(both)} conditions differ by their launches; days of one machine may, too"

@@ -58,6 +58,10 @@ class Cell(NamedTuple):
         )
 
 
+#: In the place of a number that there is not.
+NOTHING: Final = Cell("", sort="", kind="number")
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """A table that can be sorted. folded: shown on request. idents: ids of its rows, where numbers lead to
@@ -180,14 +184,21 @@ def flame_figure(flame: FlameGraph, shows: str, reading: str, *tables: Table) ->
     return Figure(flame.ident, flame.title, shows, reading, draw_flame(flame), (), shades, "code of", tables)
 
 
-def percent(share: float) -> Cell:
-    """A share as a percentage."""
-    return Cell(f"{100 * share:.3g} %", sort=float(share), kind="number")
+def number(value: float | None, form: str, records: Sequence[str] = ()) -> Cell:
+    """A number as ``{value:form}``, which sorts by its value and leads to its records; empty for None."""
+    return NOTHING if value is None else Cell(f"{value:{form}}", records, float(value), kind="number")
 
 
-def quantity(value: float, unit: str, records: Sequence[str] = ()) -> Cell:
-    """A number in its unit, which sorts by its value and leads to its records."""
-    return Cell(format_quantity(value, unit, _DIGITS), records, float(value), kind="number")
+def percent(share: float | None, digits: int = 3) -> Cell:
+    """A share as a percentage; empty for None."""
+    return NOTHING if share is None else number(share, "")._replace(text=f"{100 * share:.{digits}g} %")
+
+
+def quantity(value: float | None, unit: str, records: Sequence[str] = ()) -> Cell:
+    """A number in its unit, which sorts by its value and leads to its records; empty for None."""
+    if value is None:
+        return NOTHING
+    return number(value, "", records)._replace(text=format_quantity(value, unit, _DIGITS))
 
 
 def interval(summary: Summary, unit: str) -> Cell:

@@ -15,6 +15,7 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from npc.files import write_whole
+from npc.records.units import between
 
 SCHEMA: Final = 1
 STUDY: Final = "study.json"
@@ -120,6 +121,11 @@ class Placement(NamedTuple):
     loses: float
     loses_low: float | None
     loses_high: float | None
+
+    @property
+    def loss(self) -> str:
+        """``8.0% (5.0% to 11.2%)``."""
+        return f"{self.loses:.1%}{between(self.loses_low, self.loses_high, '.1%')}"
 
 
 class Expectation(NamedTuple):

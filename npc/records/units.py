@@ -97,6 +97,11 @@ def format_size(size_bytes: int) -> str:
     return str(size_bytes)
 
 
+def between(low: float | None, high: float | None, form: str) -> str:
+    """`` (1.2 to 3.4)``, to stand behind what lies between them; nothing where an end is not known."""
+    return "" if low is None or high is None else f" ({low:{form}} to {high:{form}})"
+
+
 def format_quantity(value: float, unit: str, digits: int = 4) -> str:
     """A number for people: engineering prefix, ``digits`` significant digits: ``27.22 µs``.
 

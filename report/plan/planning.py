@@ -80,11 +80,11 @@ class Plan:
     question: str
     model: str
     machine: Machine
-    tags: tuple[str, ...]
-    left_out: tuple[str, ...]
+    tags: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     steps: tuple[Step, ...]
     samples: int
-    runs: int
+    runs: int = 1
     seconds: float
     budget_s: float
     characterise: str
@@ -106,13 +106,10 @@ def make_model_plan(name: str, machine: Machine, budget_s: float) -> Plan:
         layers.append("rdma" if machine.rdma else "tcp")
     jobs = jobs_of(asked.of, layers, cluster=not machine.one_machine)
     steps = tuple(map(_step, jobs))
-
-    def needed(samples: int) -> float:
-        return _seconds(steps, samples, machine.missing)
-
-    if needed(1) > budget_s:
-        raise TooLittleTime(f"a single launch of each test takes {format_duration(needed(1))}")
-    samples = max(n for n in range(1, MOST_SAMPLES + 1) if needed(n) <= budget_s)
+    needed = {n: _seconds(steps, n, machine.missing) for n in range(1, MOST_SAMPLES + 1)}
+    if needed[1] > budget_s:
+        raise TooLittleTime(f"a single launch of each test takes {format_duration(needed[1])}")
+    samples = max(n for n in needed if needed[n] <= budget_s)
     folder = f"model-{name}"
     lines = [shlex.join(job.words(machine.platform, folder, samples=str(samples))) for job in jobs]
     lines.append(f"npc fit {folder}/0* --output {folder}/fit.json --plot {folder}/fit.png")
@@ -123,12 +120,9 @@ def make_model_plan(name: str, machine: Machine, budget_s: float) -> Plan:
         question=asked.question,
         model=asked.model,
         machine=machine,
-        tags=(),
-        left_out=(),
         steps=steps,
         samples=samples,
-        runs=1,
-        seconds=needed(samples),
+        seconds=needed[samples],
         budget_s=budget_s,
         characterise=lines[0],
         jube=" && ".join(_jube(job, machine, folder, samples) for job in jobs),

@@ -6,10 +6,10 @@ these at its end. One more section is a module and its name below.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from npc.page.blocks import Text
+from npc.page.blocks import Block, Text
 
 if TYPE_CHECKING:
     from report.runs import Report, Run
@@ -37,6 +37,19 @@ SECTIONS: Final = (
 
 class Absent(Exception):
     """There is nothing for this section; the message says why, and what would change that."""
+
+
+def present(blocks: Iterable[Block], otherwise: str) -> Iterator[Block]:
+    """The blocks of a section. Raises `Absent` with `otherwise` where there are none."""
+    found = list(blocks)
+    if not found:
+        raise Absent(otherwise)
+    return iter(found)
+
+
+def of_runs(report: Report, blocks_of: Callable[[Report, Run], Iterable[Block]]) -> Iterator[Block]:
+    """What a section shows of each run. Raises `Absent` where there are no runs."""
+    return (block for run in runs_of(report) for block in blocks_of(report, run))
 
 
 def runs_of(report: Report) -> list[Run]:

@@ -11,12 +11,12 @@ from npc.figures.allocation import Allocation, maps
 from npc.figures.chart import Cell as GridCell
 from npc.figures.chart import Grid
 from npc.machine.fabric import ELSEWHERE, Topology, natural, places
-from npc.page.blocks import Block, Cell, Figure, Table, Text, amounts_figure, count, grid_figure
+from npc.page.blocks import Block, Cell, Figure, Table, Text, amounts_figure, count, grid_figure, number
 from npc.records.series import Series
 from report.history import HistoryView
 from report.nodes import Hosts, Node, Nodes
 from report.runs import Report, Run
-from report.sections import Absent
+from report.sections import present
 
 TITLE = "Nodes: allocation and health"
 #: Nodes in a row of the map.
@@ -41,9 +41,7 @@ def build(report: Report) -> Iterator[Block]:
     parts = [*(block for run in report.runs for block in _of_run(report, run))]
     if report.history:
         parts += list(_of_history(report, report.history))
-    if not parts:
-        raise Absent("no record names a host")
-    yield from parts
+    return present(parts, "no record names a host")
 
 
 def _of_run(report: Report, run: Run) -> Iterator[Block]:
@@ -206,10 +204,9 @@ def _table(title: str, nodes: Sequence[Node]) -> Table:
     rows = []
     for node in nodes:
         records = (node.record,) if node.record else ()
-        ratio = Cell("", (), "", kind="number")
-        if node.ratio is not None:
-            kind = "number bad" if node.ratio < _LOOK else "number"
-            ratio = Cell(f"{node.ratio:.4g}", records, node.ratio, kind=kind)
+        ratio = number(node.ratio, ".4g", records)
+        if node.ratio is not None and node.ratio < _LOOK:
+            ratio = ratio._replace(kind="number bad")
         numbers = map(count, (node.series, node.rows, node.failed))
         place = [Cell(node.place)] if node.place else []
         rows.append((Cell(node.name), *place, ratio, *numbers, Cell(node.worst)))

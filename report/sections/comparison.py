@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npc.page.blocks import Block, Cell, Table, Text
-from npc.records.units import format_quantity
+from npc.page.blocks import NOTHING, Block, Cell, Table, Text, quantity
 from report.compare.earlier import EarlierRuns
 from report.compare.outputs import cells, headline, remarks
 from report.compare.pairs import Choice, Half, Pair, compare_sides
@@ -78,10 +77,10 @@ def _row(pair: Pair, a: Run, b: Run) -> tuple[Cell, ...]:
 def _half(pair: Pair, half: Half | None, run: Run) -> Cell:
     """A side's median, which leads to its series."""
     if half is None:
-        return Cell("", sort="", kind="number")
+        return NOTHING
     records = [
         series.ident
         for series in run.behind(half.raw, half.size, pair.params)
         if (series.name, series.first.metric) == (pair.test, pair.metric)
     ]
-    return Cell(format_quantity(half.median, pair.unit, 4), records, half.median, kind="number")
+    return quantity(half.median, pair.unit, records)

@@ -17,6 +17,7 @@ from npc.figures import nights
 from npc.figures.chart import Axis, Chart, Trace, time_axis
 from npc.figures.svg import sparkline
 from npc.page.blocks import (
+    NOTHING,
     Block,
     Cell,
     Figure,
@@ -142,8 +143,7 @@ def _table(order: Sequence[HistorySeries]) -> Table:
 
 def _row(series: HistorySeries, several: bool) -> tuple[Cell, ...]:
     judged, last = series.judged, series.nights[series.last]
-    usual, effect = judged.get("reference"), judged.get("effect")
-    missing = Cell("", sort="", kind="number")
+    effect = judged.get("effect")
     anchor = (series.anchor(series.last),)
     return (
         Cell(_name(series, several)),
@@ -151,9 +151,9 @@ def _row(series: HistorySeries, several: bool) -> tuple[Cell, ...]:
         _verdict(series.verdict)._replace(sort=_RANK.get(series.verdict, 6)),
         quantity(last.median, series.unit, anchor)
         if last.n
-        else missing._replace(text="none", records=anchor),
-        missing if usual is None else quantity(usual, series.unit),
-        missing if effect is None else Cell(f"{100 * effect:+.1f} %", sort=effect, kind="number"),
+        else NOTHING._replace(text="none", records=anchor),
+        quantity(judged.get("reference"), series.unit),
+        NOTHING if effect is None else Cell(f"{100 * effect:+.1f} %", sort=effect, kind="number"),
         Cell(str(judged.get("since") or "")),
         count(len(series.measured)),
         Cell("", picture=_spark(series)),
@@ -231,11 +231,7 @@ def _course(series: HistorySeries, most: int) -> nights.Course:
     )  # fmt: skip
     begun = _moment(series, str(series.judged.get("since") or ""))
     label = f"another level since {series.judged.get('since')}, {series.judged.get('direction') or 'changed'}"
-    return nights.Course(
-        "",
-        course,
-        [] if begun is None else [(begun, label)],
-    )
+    return nights.Course("", course, [] if begun is None else [(begun, label)])
 
 
 def _levels(judged: Mapping[str, Any], x: Axis, y: Axis, unit: str) -> Iterator[tuple[Trace, str]]:
@@ -314,10 +310,9 @@ def _last_nights(report: Report, history: HistoryView, rest: Sequence[HistorySer
 def _night(report: Report, history: HistoryView, series: HistorySeries, place: int) -> tuple[Cell, ...]:
     """What the files have of a series in a night."""
     night, unit = series.nights[place], series.unit
-    none = Cell("none", sort="", kind="number")
     return (
         Cell(_day(night.time), sort=night.time),
-        quantity(night.median, unit) if night.n else none,
+        quantity(night.median, unit) if night.n else NOTHING._replace(text="none"),
         Cell(_range(night, unit) if night.n else "", kind="number"),
         count(night.n),
         Cell(night.run, href=report.link(night.file)),

@@ -15,6 +15,7 @@ from npc.page.blocks import (
     Text,
     count,
     flame_figure,
+    number,
     percent,
     plural,
     quantity,
@@ -23,7 +24,7 @@ from npc.records.hotspots import Hotspot, Hotspots
 from report.observed import OnNode, overhead_lines
 from report.programs import programs
 from report.runs import Report, Run
-from report.sections import Absent
+from report.sections import present
 from roofline.kernels import kernel_lines
 
 TITLE = "Hotspots"
@@ -51,10 +52,8 @@ _NOTE = (
 
 def build(report: Report) -> Iterator[Block]:
     """Program by program the newest run."""
-    blocks = list(programs(report, lambda launch: launch.hotspots, _program))
-    if not blocks:
-        raise Absent("the stacks of no program were taken (npc observe --hotspots -- mpirun …)")
-    yield from blocks
+    blocks = programs(report, lambda launch: launch.hotspots, _program)
+    return present(blocks, "the stacks of no program were taken (npc observe --hotspots -- mpirun …)")
 
 
 def _program(report: Report, run: Run, launch: OnNode, found: Hotspots) -> Iterator[Block]:
@@ -105,7 +104,7 @@ def hotspots_table(found: Hotspots, records: tuple[str, ...] = ()) -> Table:
             Cell("" if each.evidence == once else each.evidence),
             _speedup(each, 2.0),
             _speedup(each, math.inf),
-            *(_metric(each, name) for name in metrics),
+            *(number(each.metrics.get(name), ".4g") for name in metrics),
         )
         for each in found.hotspots
     )
@@ -119,11 +118,6 @@ def _speedup(each: Hotspot, factor: float) -> Cell:
     return Cell(f"× {gain:.3g}" if math.isfinite(gain) else "× ∞", sort=gain, kind="number")
 
 
-def _metric(each: Hotspot, name: str) -> Cell:
-    value = each.metrics.get(name)
-    return Cell("") if value is None else Cell(f"{value:.4g}", sort=float(value), kind="number")
-
-
 def loops_table(found: Hotspots) -> Iterator[Block]:
     """The hottest loop of each function at rest, and of those without one the reason."""
     rows = tuple(
@@ -131,9 +125,9 @@ def loops_table(found: Hotspots) -> Iterator[Block]:
             Cell(each.function), Cell(loop.source or loop.address), percent(loop.share),
             quantity(loop.flops, "FLOP/s") if loop.flop else Cell("no FLOP", sort=0.0, kind="number"),
             Cell("dependencies" if loop.holds == "dependencies" else "execution ports"),
-            _number(loop.flop), _number(loop.bytes), count(loop.instructions), _number(loop.port_cycles),
-            _number(loop.chain_cycles), quantity(loop.clock_hz, "Hz"), Cell(loop.model),
-            Cell("; ".join(loop.notes)),
+            number(loop.flop, ".4g"), number(loop.bytes, ".4g"), count(loop.instructions),
+            number(loop.port_cycles, ".4g"), number(loop.chain_cycles, ".4g"), quantity(loop.clock_hz, "Hz"),
+            Cell(loop.model), Cell("; ".join(loop.notes)),
         )
         for each in found.hotspots
         if (loop := each.loop)
@@ -145,7 +139,3 @@ def loops_table(found: Hotspots) -> Iterator[Block]:
     )
     if reasons:
         yield Listing("Hotspots without the bound of a loop", reasons)
-
-
-def _number(value: float) -> Cell:
-    return Cell(f"{value:.4g}", sort=float(value), kind="number")

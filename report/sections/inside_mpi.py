@@ -36,7 +36,7 @@ from npc.records.mpi_summary import summary
 from npc.records.units import format_quantity, format_size
 from report.observed import Observed, newest
 from report.runs import Report, Run
-from report.sections import Absent, runs_of
+from report.sections import of_runs, present
 
 TITLE = "Inside MPI"
 #: Programs that are drawn, the newest run of each; counters of a program that are drawn.
@@ -56,10 +56,8 @@ _COUNTERS = "rows are {kind}, time goes to the right; darker is more. Grey is no
 
 def build(report: Report) -> Iterator[Block]:
     """Program by program the newest run."""
-    blocks = [block for run in runs_of(report) for block in _of_run(report, run)]
-    if not blocks:
-        raise Absent("no program was run by npc observe with its MPI looked into (npc observe -- mpirun …)")
-    yield from blocks
+    none = "no program was run by npc observe with its MPI looked into (npc observe -- mpirun …)"
+    return present(of_runs(report, _of_run), none)
 
 
 def _of_run(report: Report, run: Run) -> Iterator[Block]:

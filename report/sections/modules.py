@@ -18,7 +18,7 @@ from npc.page.blocks import Block, Cell, Table, Text, count, grid_figure, interv
 from npc.records.units import METRICS, format_quantity
 from npc.statistics.medians import summarise
 from report.runs import Repeats, Report, Run
-from report.sections import Absent, runs_of
+from report.sections import of_runs, present
 from report.sections.pairs import PairTest, tests_of_pairs
 
 TITLE = "Modules"
@@ -32,13 +32,8 @@ _READING = (
 
 def build(report: Report) -> Iterator[Block]:
     """Run by run and test by test the matrix of the modules and its numbers."""
-    blocks = [block for run in runs_of(report) for block in _of_run(report, run)]
-    if not blocks:
-        raise Absent(
-            "no pairs of nodes were measured over several modules "
-            "(cron/pairs/benchmark.xml on platforms/modular)"
-        )
-    yield from blocks
+    none = "no pairs of nodes were measured over several modules"
+    return present(of_runs(report, _of_run), f"{none} (cron/pairs/benchmark.xml on platforms/modular)")
 
 
 def _of_run(report: Report, run: Run) -> Iterator[Block]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -23,7 +23,7 @@ from report.observed import OnNode, overhead_lines
 from report.probe import Seen, probe_blocks
 from report.programs import programs
 from report.runs import Report, Run
-from report.sections import Absent
+from report.sections import present
 
 TITLE = "On the node"
 #: Rows of ranks.
@@ -44,10 +44,8 @@ _SUMS: Final[Mapping[str, tuple[str, str, str]]] = {
 
 def build(report: Report) -> Iterator[Block]:
     """Program by program the newest run."""
-    blocks = list(programs(report, lambda launch: launch.probes, _program))
-    if not blocks:
-        raise Absent("no program had probes on its nodes (npc observe --probe syscalls -- mpirun …)")
-    yield from blocks
+    blocks = programs(report, lambda launch: launch.probes, _program)
+    return present(blocks, "no program had probes on its nodes (npc observe --probe syscalls -- mpirun …)")
 
 
 def _program(report: Report, _run: Run, launch: OnNode, probes: Probes) -> Iterator[Block]:
@@ -93,14 +91,19 @@ def _statuses(probes: Probes) -> Iterator[str]:
 # --- by rank -----------------------------------------------------------------------------------------------
 
 
-def _sum(probes: Probes, title: str) -> Counter[int] | dict[int, float]:
+def _seen(probes: Probes, probe: str) -> Iterator[Seen]:
+    """The rows of ranks that a probe has."""
+    for node in probes.nodes:
+        yield from (Seen(node, row) for row in node.rows if node.probe == probe and row.rank >= 0)
+
+
+def _sum(probes: Probes, title: str) -> dict[int, float]:
     """A column of the table of ranks: rank → seconds or events; empty where no probe tells it."""
     probe, name, kind = _SUMS[title]
     found: defaultdict[int, float] = defaultdict(float)
-    for node in probes.nodes:
-        for row in node.rows if node.probe == probe else ():
-            if row.rank >= 0 and name in ("", row.name):
-                found[row.rank] += row.events if kind == "events" else Seen(node, row).seconds
+    for each in _seen(probes, probe):
+        if name in ("", each.row.name):
+            found[each.row.rank] += each.row.events if kind == "events" else each.seconds
     return dict(found)
 
 
@@ -187,14 +190,9 @@ def _causes(profile: Profile, probes: Probes, rank: int, awaited: float) -> Iter
 
 def _more_calls(probes: Probes, rank: int, others: int) -> tuple[Seen, float] | None:
     """The system call in which a rank is longest beyond the mean of the others, and by how much."""
-    own: dict[str, Seen] = {}
     rest: defaultdict[str, float] = defaultdict(float)
-    for node in probes.nodes:
-        for row in node.rows if node.probe == "syscalls" else ():
-            if row.rank == rank:
-                own[row.name] = Seen(node, row)
-            elif row.rank >= 0:
-                rest[row.name] += Seen(node, row).seconds / others
-    more = {name: seen.seconds - rest[name] for name, seen in own.items()}
-    name = max(more, key=lambda each: more[each], default="")
-    return (own[name], more[name]) if name else None
+    for each in _seen(probes, "syscalls"):
+        rest[each.row.name] += each.seconds / others * (each.row.rank != rank)
+    own = [each for each in _seen(probes, "syscalls") if each.row.rank == rank]
+    more = [(each, each.seconds - rest[each.row.name]) for each in own]
+    return max(more, key=lambda pair: pair[1], default=None)

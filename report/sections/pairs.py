@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 from npc.figures.pairs import Pair, Pairs
 from npc.machine.fabric import Topology
-from npc.page.blocks import Block, Cell, Figure, Listing, Table, Text, count, grid_figure, quantity
+from npc.page.blocks import Block, Cell, Figure, Listing, Table, Text, count, grid_figure, number, quantity
 from npc.records.series import test_name
 from npc.records.units import METRICS, format_quantity, format_size
 from npc.statistics.suspect import whom_of
 from report.runs import Repeats, Report, Run, better
-from report.sections import Absent, runs_of
+from report.sections import of_runs, present
 
 TITLE = "Pairs of nodes"
 #: More nodes than this are drawn as groups of neighbours; by leaf switch where a topology is given.
@@ -46,10 +46,8 @@ class PairTest(NamedTuple):
 
 def build(report: Report) -> Iterator[Block]:
     """Run by run the matrix of each test, and the verdicts that lie with it."""
-    blocks = [block for run in runs_of(report) for block in _of_run(report, run)]
-    if not blocks:
-        raise Absent("no test was measured on pairs of three nodes or more (npb --pairs all, or sample:8)")
-    yield from blocks
+    none = "no test was measured on pairs of three nodes or more (npb --pairs all, or sample:8)"
+    return present(of_runs(report, _of_run), none)
 
 
 def _of_run(report: Report, run: Run) -> Iterator[Block]:
@@ -140,8 +138,7 @@ def _table(title: str, pairs: Pairs) -> Table:
         value = (
             quantity(median(each), pairs.unit, records) if each else Cell("failed", records, "", kind="bad")
         )
-        share = Cell("", sort="") if ratio is None else Cell(f"{ratio:.4g}", sort=ratio, kind="number")
-        rows.append((Cell(pair[0]), Cell(pair[1]), value, share, count(len(each))))
+        rows.append((Cell(pair[0]), Cell(pair[1]), value, number(ratio, ".4g"), count(len(each))))
     left = len(pairs.ratios) - len(rows)
     return Table(
         f"Numbers: {title}",

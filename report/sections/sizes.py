@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from npc.figures.chart import Axis
-from npc.page.blocks import Block, Cell, Figure, Table, Text, beside, chart_figure, quantity
+from npc.page.blocks import NOTHING, Block, Cell, Figure, Table, Text, beside, chart_figure, quantity
 from npc.records.units import METRICS, format_size
 from report.runs import Report, Run
 from report.sections import Absent, left_out, runs_of
@@ -107,8 +107,7 @@ def _table(run: Run, sweeps: Sequence[Sweep], title: str) -> Table:
         cells = [Cell(format_size(size), sort=float(size))]
         for sweep in sweeps:
             summary = sweep.points.get(size)
-            missing = Cell("", sort="", kind="number")
-            cells.append(quantity(summary.median, unit, _records(run, sweep, size)) if summary else missing)
+            cells.append(quantity(summary.median, unit, _records(run, sweep, size)) if summary else NOTHING)
         rows.append(tuple(cells))
     columns = ("size", *(sweep.name for sweep in sweeps))
     return Table(f"Numbers: {title}", columns, tuple(rows), folded=True)

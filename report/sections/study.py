@@ -23,19 +23,19 @@ from npc.page.blocks import (
     Text,
     chart_figure,
     count,
+    number,
     percent,
     quantity,
 )
 from npc.records.study import ProgramModel, Study
-from npc.records.units import format_quantity
+from npc.records.units import between, format_quantity
 from npc.statistics.medians import summarise
 from report.runs import Report, Run
 from report.scaling import scaling, spread, times_of
-from report.sections import Absent, runs_of
+from report.sections import present, runs_of
 
 TITLE = "Studies"
 _RATE_UNITS: Final = {"cpu": "Hz", "memory": "B/s", "network": "B/s", "io": "B/s"}
-_NOTHING: Final = Cell("", sort="", kind="number")
 _SHARES: Final = {
     "cpu": "processor", "memory": "memory", "mpi": "MPI", "io": "I/O", "rest": "not told apart",
 }  # fmt: skip
@@ -44,12 +44,10 @@ _COLOURS: Final = {"cpu": "orange", "memory": "blue", "mpi": "vermillion", "io":
 
 def build(report: Report) -> Iterator[Block]:
     """Run by run the study in its folder."""
-    blocks = [
+    blocks = (
         block for run in runs_of(report) for study in run.studies for block in _study(report, run, study)
-    ]
-    if not blocks:
-        raise Absent("no study of a program is among the runs (npc study -- mpirun …)")
-    yield from blocks
+    )
+    return present(blocks, "no study of a program is among the runs (npc study -- mpirun …)")
 
 
 def _study(report: Report, run: Run, study: Study) -> Iterator[Block]:
@@ -80,7 +78,7 @@ def _expectations(study: Study) -> Iterator[Block]:
         (
             Cell(each.text),
             Cell(each.held, kind=tones.get(each.held, "")),
-            Cell("" if each.ratio is None else f"{each.ratio:.3g}", sort=each.ratio or "", kind="number"),
+            number(each.ratio, ".3g"),
             _interval(each.low, each.high, ".3g"),
             Cell(each.time[:19].replace("T", " "), kind="stamp"),
         )
@@ -97,13 +95,11 @@ def _placements(run: Run, study: Study) -> Iterator[Block]:
     best, *others = study.best
     if others:
         second = others[0]
-        loses = f"the second best, {second.condition}, is {second.loses:.1%} slower"
-        if second.loses_low is None or second.loses_high is None:
+        loses = f"the second best, {second.condition}, is {second.loss} slower"
+        if second.loses_low is None:
             loses += "; too few runs for an interval"
         elif second.loses_low <= 0:
-            loses += f" ({second.loses_low:.1%} to {second.loses_high:.1%}): the two cannot be told apart"
-        else:
-            loses += f" ({second.loses_low:.1%} to {second.loses_high:.1%})"
+            loses += ": the two cannot be told apart"
         yield Text(
             f"Best placement: {best.condition}, {format_quantity(best.seconds, 's', 4)}; {loses}.", "good"
         )
@@ -134,16 +130,16 @@ def _conditions(run: Run, study: Study) -> Table:
     for each in study.conditions:
         ran = [one for one in study.ran if one.condition == each.name]
         seconds = study.seconds(each.name)
-        whole = summarise(seconds) if seconds else None
+        low, high = summarise(seconds)[2:4] if seconds else (None, None)
         reasons = "; ".join(dict.fromkeys(one.status for one in ran if one.seconds is None))
         measured = [[one.rates[name] for one in ran if name in one.rates] for name in rates]
         rows.append((
             Cell(each.name), *map(count, (each.nodes, each.ranks, each.threads)),
             Cell(each.binding or "usual"),
             Cell(f"{len(seconds)} of {len(ran)}", sort=len(seconds)),
-            quantity(whole.median, "s", times_of(run, each.name)) if whole else _NOTHING,
-            spread(whole.low, whole.high) if whole else Cell(""),
-            *(quantity(median(values), _RATE_UNITS.get(name, "1")) if values else _NOTHING
+            quantity(median(seconds) if seconds else None, "s", times_of(run, each.name)),
+            spread(low, high) if seconds else Cell(""),
+            *(quantity(median(values) if values else None, _RATE_UNITS.get(name, "1"))
               for name, values in zip(rates, measured, strict=True)),
             Cell(reasons),
         ))  # fmt: skip
@@ -186,19 +182,13 @@ def _model(report: Report, study: Study, model: ProgramModel) -> Iterator[Block]
         yield table
     lines = [line for line in (model.note,) if line]
     if model.overlap is not None:
-        spread = (
-            "" if model.overlap_low is None or model.overlap_high is None
-            else f" ({model.overlap_low:.1%} to {model.overlap_high:.1%})"
-        )  # fmt: skip
-        lines.append(f"overlap of the parts: {model.overlap:.1%}{spread}; 0: one after the other")
+        around = between(model.overlap_low, model.overlap_high, ".1%")
+        lines.append(f"overlap of the parts: {model.overlap:.1%}{around}; 0: one after the other")
     lines += [f"{name}: left out, {reason}" for name, reason in model.left_out.items()]
     if lines:
         yield Listing("About this model", tuple(map(Cell, lines)))
     if model.held_out:
-        checked = tuple(
-            (Cell(name), Cell(f"{ratio:.3f}", sort=ratio, kind="number"))
-            for name, ratio in model.held_out.items()
-        )
+        checked = tuple((Cell(name), number(ratio, ".3f")) for name, ratio in model.held_out.items())
         names = ("condition left out", "measured / predicted without it")
         yield Table("How well it predicts what it has not seen", names, checked, folded=True)
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from npc.page.blocks import Block, Cell, Listing, Table, Text, plural, quantity
+from npc.page.blocks import Block, Cell, Listing, Table, Text, percent, plural, quantity
 from npc.statistics.medians import MIN_SAMPLES
 from npc.statistics.suspect import whom_of
 from npc.validity.disturbance import remark
@@ -216,10 +216,10 @@ def _headline(report: Report) -> Table | None:
 def _estimate(run: Run, estimate: Estimate) -> list[Cell]:
     share = getattr(estimate, "share", None)
     return [
-        quantity(estimate.value, estimate.unit, run.records_of(estimate))._replace(kind="number"),
+        quantity(estimate.value, estimate.unit, run.records_of(estimate)),
         Cell(interval_text(estimate), sort="", kind="number"),
         samples(estimate),
-        Cell("" if share is None else f"{100 * share:.3g} %", sort=share if share else "", kind="number"),
+        percent(share),
     ]
 
 

@@ -13,10 +13,12 @@ import mmap
 import os
 import site
 import struct
+import subprocess
 import sys
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -37,6 +39,7 @@ VARIABLE: Final = 1
 FUNCTION: Final = 2
 #: A function that is chosen among variants when the file is loaded.
 IFUNC: Final = 10
+_LIMIT_S: Final = 20.0
 _SYMBOL: Final = struct.Struct("<IBBHQQ")
 #: Encodings of ``.eh_frame_hdr`` as GNU ld, gold, mold and lld write it (LSB 5.0, 10.5.1): version, pointer
 #: as PC-relative sdata4, count as udata4, the table's entries as sdata4 relative to the header.
@@ -52,6 +55,9 @@ _DAMAGED: Final = (
 )  # fmt: skip
 #: DW_OP_addr with an address of 8 bytes, as an expression of a location (DWARF 5, 2.6 and 7.7).
 _AT_ADDRESS: Final = struct.Struct("<BBQ")
+#: Entries of DWARF that have code, and those that only hold such.
+_CODE: Final = ("DW_TAG_subprogram", "DW_TAG_lexical_block", "DW_TAG_inlined_subroutine")
+_AROUND: Final = ("DW_TAG_namespace", "DW_TAG_module")
 #: Where an entry says of which other one it is the rest.
 _SAME: Final = ("DW_AT_specification", "DW_AT_abstract_origin")
 _NAMELESS: Final = {"DW_TAG_pointer_type": "pointer"}
@@ -87,12 +93,22 @@ class Type(NamedTuple):
     size: int
 
 
+class _Unit(NamedTuple):
+    """Of a compilation unit where its lines begin, these, None after the end of a piece of code, and its
+    files by their numbers."""
+
+    addresses: Sequence[int] = ()
+    lines: Sequence[Line | None] = ()
+    files: Sequence[str] = ()
+
+
 class ElfFile:
     """A program or library for 64-bit little-endian processors. Raises OSError, and ValueError where the file
     is none of those or damaged."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._units: dict[int, _Unit] = {}
         with path.open("rb") as stream:
             if os.fstat(stream.fileno()).st_size == 0:
                 raise ValueError(f"{path} is empty")
@@ -149,9 +165,7 @@ class ElfFile:
         """The symbol of the function at `address`; empty where none reaches it: a name is never guessed."""
         starts, functions = self._by_address
         place = bisect_right(starts, address) - 1
-        if place < 0 or address >= functions[place].address + max(functions[place].size, 1):
-            return ""
-        return functions[place].name
+        return functions[place].name if place >= 0 and address < sum(functions[place][2:]) else ""
 
     @cached_property
     def symbols(self) -> tuple[Symbol, ...]:
@@ -176,12 +190,23 @@ class ElfFile:
 
     def line(self, address: int) -> Line | None:
         """The source line of the code at an address; None where the debugging information does not tell."""
-        place = bisect_right(self._units, address, key=lambda each: each[0]) - 1
-        if place < 0 or address >= self._units[place][1]:
-            return None
-        addresses, lines = self._lines(self._units[place][2])
-        place = bisect_right(addresses, address) - 1
-        return lines[place] if place >= 0 else None
+        return next(iter(self.lines(address, inlined=False)), None)
+
+    def lines(self, address: int, inlined: bool = True) -> tuple[Line, ...]:
+        """The source line of the code at an address, and behind it, where that is of an inlined function,
+        the line where it is called, and so on. Empty where the debugging information does not tell."""
+        place = bisect_right(self._pieces, address, key=lambda each: each[0]) - 1
+        if place < 0 or address >= self._pieces[place][1]:
+            return ()
+        unit = self._pieces[place][2]
+        if unit.cu_offset not in self._units:
+            self._units[unit.cu_offset] = self._read_unit(unit)
+        read = self._units[unit.cu_offset]
+        place = bisect_right(read.addresses, address) - 1
+        line = read.lines[place] if place >= 0 else None
+        if line is None:
+            return ()
+        return (line, *(reversed(list(self._calls(unit, address, read.files))) if inlined else ()))
 
     def element(self, address: int) -> Type | None:
         """The type of the variable at an address, of an array that of its elements; None where the debugging
@@ -248,9 +273,8 @@ class ElfFile:
 
     @cached_property
     def _by_address(self) -> tuple[list[int], list[Symbol]]:
-        functions = sorted(
-            (each for each in self.symbols if each.kind != VARIABLE), key=lambda each: each[2:]
-        )
+        sized = (each for each in self.symbols if each.size and each.kind != VARIABLE)
+        functions = sorted(sized, key=lambda each: each[2:])
         return [each.address for each in functions], functions
 
     @cached_property
@@ -267,61 +291,98 @@ class ElfFile:
         return None
 
     @cached_property
-    def _units(self) -> list[tuple[int, int, CompileUnit]]:
+    def _pieces(self) -> list[tuple[int, int, CompileUnit]]:
         """First address, the one after the last, and the compilation unit of each piece of code."""
         found: list[tuple[int, int, CompileUnit]] = []
         if self._dwarf is not None:
             try:
                 for unit in self._dwarf.iter_CUs():
-                    found += ((first, after, unit) for first, after in _ranges(self._dwarf, unit))
+                    found += ((*piece, unit) for piece in _ranges(self._dwarf, unit, unit.get_top_DIE()))
             except _DAMAGED:  # what was read before is right
                 pass
         return sorted(found, key=lambda each: each[:2])
 
-    def _lines(self, unit: CompileUnit) -> tuple[list[int], list[Line | None]]:
-        """Where lines begin in a unit, and these; None after the end of a piece of code."""
-        if unit.cu_offset not in self._line_tables:
-            self._line_tables[unit.cu_offset] = self._read_lines(unit)
-        return self._line_tables[unit.cu_offset]
-
-    @cached_property
-    def _line_tables(self) -> dict[int, tuple[list[int], list[Line | None]]]:
-        return {}
-
-    def _read_lines(self, unit: CompileUnit) -> tuple[list[int], list[Line | None]]:
+    def _read_unit(self, unit: CompileUnit) -> _Unit:
         assert self._dwarf is not None
         try:
             program = self._dwarf.line_program_for_CU(unit)
             if program is None:
-                return [], []
+                return _Unit()
             states = [each.state for each in program.get_entries() if each.state]
             files = list(_files(unit, program.header))
         except _DAMAGED:
-            return [], []
+            return _Unit()
         states.sort(key=lambda state: (state.address, not state.end_sequence))
-        return [state.address for state in states], [
-            Line(files[state.file], state.line)
-            if state.line and not state.end_sequence and state.file < len(files)
-            else None
-            for state in states
-        ]
+        lines = [None if each.end_sequence else _line(files, each.file, each.line) for each in states]
+        return _Unit([each.address for each in states], lines, files)
+
+    def _calls(self, unit: CompileUnit, address: int, files: Sequence[str]) -> Iterator[Line]:
+        """Where the functions are called that the compiler has put into others, outermost first."""
+        assert self._dwarf is not None
+        with suppress(*_DAMAGED):
+            entry: DIE | None = unit.get_top_DIE()
+            while entry is not None:
+                inside = (
+                    each
+                    for each in _blocks(entry)
+                    for first, after in _ranges(self._dwarf, unit, each)
+                    if first <= address < after
+                )
+                entry = next(inside, None)
+                if entry is not None and entry.tag == "DW_TAG_inlined_subroutine":
+                    at = [entry.attributes[f"DW_AT_call_{what}"].value for what in ("file", "line")]
+                    if line := _line(files, *at):
+                        yield line
 
 
-def _ranges(dwarf: DWARFInfo, unit: CompileUnit) -> Iterator[tuple[int, int]]:
-    """First addresses and those after the last of a unit's code."""
-    top = unit.get_top_DIE().attributes
-    base = top["DW_AT_low_pc"].value if "DW_AT_low_pc" in top else 0
-    if "DW_AT_ranges" in top:
+def demangled(symbols: Sequence[str]) -> dict[str, str]:
+    """What C++ calls its symbols (``_ZN4mesh4stepEv``), by binutils' c++filt; empty where that is missing."""
+    if not symbols:
+        return {}
+    try:
+        ended = subprocess.run(
+            ["c++filt"],
+            input="\n".join(symbols),
+            capture_output=True,
+            text=True,
+            timeout=_LIMIT_S,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    lines = ended.stdout.splitlines()
+    return dict(zip(symbols, lines, strict=True)) if len(lines) == len(symbols) else {}
+
+
+def _line(files: Sequence[str], file: int, number: int) -> Line | None:
+    return Line(files[file], number) if number and file < len(files) else None
+
+
+def _blocks(entry: DIE) -> Iterator[DIE]:
+    """The functions and blocks in an entry, also those in its namespaces and modules."""
+    for each in entry.iter_children():
+        if each.tag in _CODE:
+            yield each
+        elif each.tag in _AROUND:
+            yield from _blocks(each)
+
+
+def _ranges(dwarf: DWARFInfo, unit: CompileUnit, entry: DIE) -> Iterator[tuple[int, int]]:
+    """First addresses and those after the last of an entry's code."""
+    tells = entry.attributes
+    if "DW_AT_ranges" in tells:
+        top = unit.get_top_DIE().attributes
+        base = top["DW_AT_low_pc"].value if "DW_AT_low_pc" in top else 0
         lists = dwarf.range_lists()
-        for each in lists.get_range_list_at_offset(top["DW_AT_ranges"].value, unit) if lists else ():
+        for each in lists.get_range_list_at_offset(tells["DW_AT_ranges"].value, unit) if lists else ():
             if isinstance(each, BaseAddressEntry):
                 base = each.base_address
             else:
                 start = 0 if each.is_absolute else base
                 yield start + each.begin_offset, start + each.end_offset
-    elif "DW_AT_high_pc" in top:
-        high = top["DW_AT_high_pc"]
-        yield base, high.value if high.form == "DW_FORM_addr" else base + high.value
+    elif "DW_AT_high_pc" in tells:
+        first, high = tells["DW_AT_low_pc"].value, tells["DW_AT_high_pc"]
+        yield first, high.value if high.form == "DW_FORM_addr" else first + high.value
 
 
 def _files(unit: CompileUnit, header: Any) -> Iterator[str]:

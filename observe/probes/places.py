@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from observe.elf import FUNCTION as CODE
-from observe.elf import IFUNC, ElfFile, Symbol
+from observe.elf import IFUNC, ElfFile, Symbol, demangled
 from observe.probes.catalogue import FUNCTION, Wanted
 
 _LIMIT_S: Final = 20.0
@@ -98,7 +98,9 @@ def _functions_of(file: str, name: str) -> Place:
         if found := named(wanted.__eq__):
             return _placed(found, elf, file)
     mangled = sorted({each.name for each in code if each.name.startswith("_Z")})
-    plain = {symbol for symbol, plain in _demangled(mangled) if name in (plain, plain.partition("(")[0])}
+    plain = {
+        symbol for symbol, plain in demangled(mangled).items() if name in (plain, plain.partition("(")[0])
+    }
     if found := named(plain.__contains__):
         return _placed(found, elf, file)
     if elf.is_stripped:
@@ -107,11 +109,6 @@ def _functions_of(file: str, name: str) -> Place:
     like = dict.fromkeys(each.name for each in code if parts.fullmatch(each.name))
     hint = f" (it has {', '.join([*like][:_MOST_NAMED])})" if like else ", or the compiler has inlined it"
     raise NoFunction(f"{file} has no function {name}{hint}")
-
-
-def _demangled(symbols: Sequence[str]) -> Iterable[tuple[str, str]]:
-    lines = _said(["c++filt"], "\n".join(symbols)).splitlines() if symbols else []
-    return zip(symbols, lines, strict=True) if len(lines) == len(symbols) else ()
 
 
 def _placed(found: Iterable[Symbol], elf: ElfFile, file: str) -> Place:
@@ -149,10 +146,10 @@ def _linked(program: str) -> list[str]:
     return re.findall(r"=> (/\S+) \(0x", _said(["ldd", program]))
 
 
-def _said(words: list[str], text: str = "") -> str:
+def _said(words: list[str]) -> str:
     try:
         ended = subprocess.run(
-            words, input=text, capture_output=True, text=True, timeout=_LIMIT_S, check=False
+            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_LIMIT_S, check=False
         )
     except (OSError, subprocess.SubprocessError):
         return ""

@@ -12,6 +12,10 @@ from observe.elf import FUNCTION, VARIABLE, ElfFile, Symbol, Type
 
 SOURCE = """
 struct pair { int index; double value; };
+static inline __attribute__((always_inline)) double twice(double value)
+{
+    return value + value;
+}
 static const short few[7] = {1, 2};
 double table[10][20];
 struct pair pairs[50];
@@ -22,7 +26,7 @@ int called(int x)
 }
 int main(int count, char **words)
 {
-    table[count & 7][1] = pairs[1].value;
+    table[count & 7][1] = twice(pairs[1].value);
     pointer = &number;
     return called(**words);
 }
@@ -47,16 +51,16 @@ def symbols(file: ElfFile) -> dict[str, Symbol]:
     return {each.name: each for each in file.symbols}
 
 
-def test_every_instruction_has_the_line_that_addr2line_tells(program: Path) -> None:
+def test_every_instruction_has_the_lines_that_addr2line_tells(program: Path) -> None:
     file = ElfFile(program)
     for name in ("called", "main"):
         symbol = symbols(file)[name]
         inside = range(symbol.address, symbol.address + symbol.size)
-        told = said("addr2line", "-e", program, *map(hex, inside)).splitlines()
-        found = [file.line(address) for address in inside]
-        assert [f"{line.file}:{line.number}" for line in found if line] == [
-            each.partition(" ")[0] for each in told
-        ]
+        told = said("addr2line", "-a", "-i", "-e", program, *map(hex, inside)).split("\n0x")
+        for address, each in zip(inside, told, strict=True):
+            lines = [line.partition(" ")[0] for line in each.split("\n")[1:] if line]
+            assert [f"{line.file}:{line.number}" for line in file.lines(address)] == lines
+            assert file.line(address) == file.lines(address)[0]
     assert file.line(0) is None
     assert file.line(1 << 40) is None
 

@@ -18,7 +18,7 @@ what went over the path (Treibig, Hager, arXiv 0905.0792). Some cores load and s
 another kernel is faster than the loads beyond both intervals, the ceiling's note says so. STREAM's triad is
 a second ceiling of MEM: what compiled code with write allocates reaches. The other kernels are kept beside.
 
-Latency: of each memory level, from the pointer chase, and what that of main memory leaves of its bandwidth
+Latency: of each memory level, from the memory ladder, and what that of main memory leaves of its bandwidth
 where loads wait for each other (`roofline.latency`).
 
 Network: one ceiling a tool, test, number of nodes and interface, of one direction; the whole curve over the
@@ -44,6 +44,7 @@ from npc.records.series import Series, neutral_case, placement, share_taken, tes
 from npc.records.units import METRICS, format_quantity, format_size
 from npc.statistics.medians import MIN_SAMPLES, summarise
 from npc.validity.disturbance import in_words
+from npc.validity.rules.memory import ENOUGH_HUGE
 from roofline.kernels import PRODUCTS, kernel_rates, measured_text
 from roofline.model import message_seconds
 from roofline.result import Ceiling, Curve, Estimate, Kind, Point, Roofline
@@ -55,8 +56,6 @@ _ABOVE_NOMINAL: Final[Mapping[Kind, str]] = {
     "network": "above its nominal limit, which cannot be: one of the two has a wrong unit",
 }
 _LEVEL: Final = re.compile(r"L[1-9]|MEM")
-#: The least part of the memory in huge pages for which the rest does not matter.
-_HUGE: Final = 0.9
 
 E = TypeVar("E", bound=Estimate)
 #: Benchmark, case, nodes and parameters as JSON: what the samples of one measurement share.
@@ -353,7 +352,7 @@ def _dependent(loads: Iterable[Estimate]) -> Ceiling | None:
         "high": rate(load.low),
     }  # fmt: skip
     note = f"on {cpus} CPUs at once, each with one line of {line} B after another"
-    if float(load.params.get("huge_pages", 1)) < _HUGE:
+    if float(load.params.get("huge_pages", 1)) < ENOUGH_HUGE:
         note += ", and with the walks of the page table, for there were no huge pages"
     return Ceiling(kind="memory", level="MEM", note=note, **told)
 

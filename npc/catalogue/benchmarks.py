@@ -180,12 +180,23 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
     ), (
         Test("*", "bandwidth", "memory", quantity="STREAM", level="MEM"),
     )),
-    Benchmark("chase", (
-        # a second for each 700 MB of the largest working set, which is little with usual caches
-        Step(name="chase", tags=("memory",), commands=("cc",), jobs=1, launches=1, seconds=1.6, nodes=(1,),
-             measures="latency of caches and memory", sizes=(("chase_max_size", "4 × last-level cache"),)),
+    Benchmark("memory", (
+        # the mean of its parts; two touch the largest working set, 1 GiB in 0.7 s
+        Step(name="memory", tags=("memory",), commands=("cc",), jobs=1, launches=5, seconds=0.3, nodes=(1,),
+             measures="memory latency, idle, loaded, between cores",
+             sizes=(("memory_max_size", "4 × last-level cache"),)),
     ), (
         Test("load", "latency", "memory", quantity="memory latency"),
+        Test("numa", "latency", "memory", quantity="memory latency between NUMA nodes"),
+        Test("loaded", "latency", "memory", quantity="loaded memory latency"),
+        Test("loaded", "bandwidth", "memory", quantity="streams beside loads", level="MEM"),
+        Test("core_to_core", "latency", "memory", quantity="core-to-core latency"),
+        Test("sharing", "latency", "memory", quantity="increment by two threads"),
+        Test("align", "latency", "memory", quantity="latency of a load by its alignment"),
+        Test("stride", "bandwidth", "memory", quantity="strided access"),
+        Test("touch", "bandwidth", "memory", quantity="bandwidth by first touch", level="MEM"),
+        Test("product", "time", "memory", quantity="plain matrix product"),
+        Test("clock", "clock"),
     )),
     Benchmark("likwid", (
         Step(name="likwid", tags=("compute", "memory"), commands=("likwid-bench",), jobs=1, launches=6,

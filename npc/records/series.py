@@ -57,7 +57,7 @@ _QUALIFIERS: Final = frozenset((
     "communicator", "counted", "direction", "group", "kind", "layer", "level", "part", "percentile", "port",
     "precision", "region", "server", "side", "statistic", "validation",
 ))  # fmt: skip
-#: Among them: ``attempt`` of npb --pairs, which measures the worst pairs once more; of the pointer chase
+#: Among them: ``attempt`` of npb --pairs, which measures the worst pairs once more; of the memory ladder
 #: the ``cpus`` it may use, the bytes of a cache ``line`` and the share of ``huge_pages``; the ``kernel`` that
 #: LIKWID's counters looked at; HPCG's ``kernels``, reference or optimised, and whether it is ``official``,
 #: having run as long as its rules demand; of npc observe the ``node`` whose port it is, one of the hosts, the

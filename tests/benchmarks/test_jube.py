@@ -146,10 +146,10 @@ def test_alone_and_in_the_suite_a_benchmark_is_the_same(benchmark: str) -> None:
 @pytest.mark.parametrize(
     ("tags", "expected"),
     [
-        ("", [*NETWORK, "stream", "chase", *COMPUTE]),
+        ("", [*NETWORK, "stream", "memory", *COMPUTE]),
         ("compute", COMPUTE),
         ("network rdma", [*["qperf"] * 3, *RDMA, *NETWORK[3:]]),
-        ("rdma memory", [*RDMA, "stream", "chase", "likwid"]),
+        ("rdma memory", [*RDMA, "stream", "memory", "likwid"]),
         ("models", ["models"]),
         ("apps", ["hpcc", "himeno", "hpcg", *["patterns"] * 3]),
     ],
@@ -232,7 +232,7 @@ SMALL_JOBS = {
     "perftest": 2,
     "osu": 2,
     "stream": 1,
-    "chase": 1,
+    "memory": 1,
     "likwid": 1,
     "blas": 1,
     "fft": 1,
@@ -373,7 +373,7 @@ def test_jubes_own_platform_makes_right_job_scripts_of_the_whole_suite(tmp_path:
         assert not re.search(r"#[A-Z_]{3,}#", script), name
         assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
         step = name.partition("_")[2]
-        alone = step in ("stream", "chase", *COMPUTE)
+        alone = step in ("stream", "memory", *COMPUTE)
         assert f"#SBATCH --nodes={1 if alone else 2}\n#SBATCH --ntasks={1 if alone else 2}\n" in script
         assert f"#SBATCH --cpus-per-task={20 if alone else 1}\n" in script
         (line,) = (line for line in script.splitlines() if "srun " in line)

@@ -55,7 +55,7 @@ COSTS = {
     "osu": 200.0,
     "stream": 20.0,
     "likwid": 20.0,
-    "chase": 20.0,
+    "memory": 20.0,
 }
 
 
@@ -72,7 +72,7 @@ def test_a_budget_measures_what_waits_longest_and_names_what_is_left_out(tmp_pat
         assert part.words == (*WORDS, "--benchmark", part.name.removeprefix("first-"))
         seen.append(part.name)
         tonight.spent_s += COSTS[part.name.removeprefix("first-")]
-    assert seen == ["first-osu", "first-chase", "first-iperf3", "first-likwid", "first-stream"]
+    assert seen == ["first-osu", "first-iperf3", "first-likwid", "first-memory", "first-stream"]
     last = f"measured last in night {nights[-1].name}"
     assert tonight.told() == [
         f"budget: 6 min of 6 min 10 s node time spent; left out: qperf ({last}), sockperf ({last})"
@@ -105,7 +105,7 @@ def test_a_benchmark_that_always_fails_does_not_come_first_every_night(tmp_path:
     for each in nights:
         journal.note(each.name, "measured", part="first", exit=0, costs={"osu": [50.0, 1]}, unmeasured={})
     first = next(agenda(tmp_path, [*journal.entries()], budget_s=1e6).parts())
-    assert first.name == "first-chase"
+    assert first.name == "first-iperf3"
 
 
 def test_a_night_without_time_leaves_out_the_rest(tmp_path: Path) -> None:
@@ -114,6 +114,7 @@ def test_a_night_without_time_leaves_out_the_rest(tmp_path: Path) -> None:
         tonight.over = part.name == "first-likwid"
     assert [each.benchmark for each in tonight.postponed()] == [
         "likwid",
+        "memory",
         "osu",
         "qperf",
         "sockperf",

@@ -249,7 +249,7 @@ def test_memory_from_end_to_end_without_a_terminal(tmp_path: Path) -> None:
     ended = finish(NPC, "characterise", "--tag", "memory", "--output", tmp_path)
     assert ended.returncode == 0, ended.stderr
     run = tmp_path / "000000"
-    expect_run(run, {"stream", "chase", "likwid"})
+    expect_run(run, {"stream", "memory", "likwid"})
     assert re.search(rf"^run: {run} +\d+ s$", ended.stdout, re.MULTILINE)
     assert "MEM load" in ended.stdout, "the ceilings are shown"
     assert "MEM dependent loads" in ended.stdout and "L1 latency" in ended.stdout

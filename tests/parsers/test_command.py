@@ -93,7 +93,7 @@ def test_a_failure_beside_a_result_is_shown_and_is_no_error() -> None:
 @pytest.mark.parametrize(
     ("arguments", "stdin", "code", "message"),
     [
-        (["nosuch", QPERF], None, 2, "there is no parser 'nosuch'; there are: babelstream, blas, chase"),
+        (["nosuch", QPERF], None, 2, "there is no parser 'nosuch'; there are: babelstream, blas, fft"),
         (["commands", QPERF], None, 2, "there is no parser 'commands'"),
         (["qperf"], None, 2, "Missing argument"),
         (["qperf", "/nonexistent/x.txt"], None, 2, "/nonexistent/x.txt: No such file or directory"),

@@ -505,7 +505,7 @@ def test_working_sets_are_no_messages(tmp_path: Path) -> None:
     found = [
         record
         for size in (16384, 1 << 24)
-        for benchmark, case in (("chase", "load"), ("osu", "osu_bcast"))
+        for benchmark, case in (("memory", "load"), ("osu", "osu_bcast"))
         for record in records(benchmark, case, 1e-9 * size, metric="latency", size=size)
     ]
     save_csv(found, tmp_path / "records.csv")

@@ -20,7 +20,7 @@ from tests.made.observed import launch
 def load(name: str, seconds: float, size: int, pages: str = "huge", huge: str = "1.000") -> Iterator[Record]:
     params = {"pages": pages, "huge_pages": huge, "cpus": "20", "line": "64", "thread_cpus": "0"}
     params |= {"level": name} if name else {}
-    return records("chase", "load", seconds, metric="latency", size=size, params=params)
+    return records("memory", "load", seconds, metric="latency", size=size, params=params)
 
 
 def latency(size: int, seconds: float, benchmark: str = "osu", case: str = "osu_latency") -> Iterator[Record]:

@@ -377,7 +377,7 @@ def test_the_main_job_waits_for_its_jobs_and_collects_and_draws(cluster: Cluster
     run = tmp_path / "000000"
     records = read_run(run)
     assert {(record.benchmark, record.status) for record in records} == {
-        (name, "ok") for name in ("stream", "chase", "likwid")
+        (name, "ok") for name in ("stream", "memory", "likwid")
     }
     assert {record.platform for record in records} == {"slurm"}
     assert {record.job for record in records} == {

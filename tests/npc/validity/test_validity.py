@@ -455,6 +455,15 @@ def test_working_sets_are_no_messages() -> None:
     assert not found(*levels, *streams)
 
 
+@pytest.mark.parametrize(
+    ("pages", "had", "noted"), [("huge", "0.420", True), ("huge", "0.998", False), ("small", "0.000", False)]
+)
+def test_huge_pages_that_were_not_had_are_noted(pages: str, had: str, noted: bool) -> None:
+    params = {"pages": pages, "huge_pages": had}
+    load = record("memory", "load", "latency", 1e-7, size=2**27, params=params)
+    assert ("huge_pages" in found(load)) == noted
+
+
 # -- placement and load --------------------------------------------------------------------------------
 
 

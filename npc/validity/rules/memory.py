@@ -1,0 +1,30 @@
+"""Working sets that were to lie in huge pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from npc.records.record import Record
+from npc.validity.rule import Circumstances, rule
+
+#: The least part of the memory in huge pages for which the rest does not matter.
+ENOUGH_HUGE: Final = 0.9
+
+
+@rule(
+    "huge_pages",
+    "huge pages that were asked for and not had",
+    "madvise(2), MADV_HUGEPAGE; Linux, Documentation/admin-guide/mm/transhuge.rst",
+    level="note",
+)
+def without_huge_pages(records: Sequence[Record], _: Circumstances) -> Iterator[tuple[int, str]]:
+    """The memory ladder: its large sets then also wait for walks of the page table."""
+    for place, record in enumerate(records):
+        params = record.params
+        if params.get("pages") == "huge" and float(params.get("huge_pages", 1)) < ENOUGH_HUGE:
+            yield (
+                place,
+                f"{params['huge_pages']} of the memory lay in huge pages: they are off "
+                "(/sys/kernel/mm/transparent_hugepage/enabled) or memory is fragmented",
+            )

@@ -13,25 +13,50 @@ SOURCES: Final = Path(__file__).with_name("library")
 #: Of both libraries.
 _COMMON: Final = ("runtime", "allocations")
 _FLAGS: Final = (
-    "-std=gnu11", "-O2", "-g1", "-Wall", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-builtin-malloc",
-    "-Wl,--as-needed", "-Wl,-z,now",
+    "-std=gnu11", "-O2", "-g1", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-builtin", "-Wl,--as-needed",
+    "-Wl,-z,now",
 )  # fmt: skip
 _LIBRARIES: Final = ("-ldl", "-lpthread")
 
 
 def memory_library(mode: Literal["count", "sample"]) -> Path:
-    """What is put before the program, and before the compilers' own run-time library, to keep its memory.
+    """What is put before the program to keep its memory.
 
-    Raises `Unavailable`.
+    That of counting stands in a folder where compilers take it for ThreadSanitizer's own: libtsan.so, and the
+    object file that gcc links programs with. Raises `Unavailable`.
     """
-    compiler = shlex.split(os.environ.get("CC", "")) or ["cc"]
+    compiler = site_compiler("CC", ("cc", "gcc"))
     version = run([*compiler, "-dumpfullversion", "-dumpmachine"])
     if version.returncode:
         raise Unavailable(f"{compiler[0]} does not run: set CC, or install a C compiler")
     units = sorted({SOURCES / f"{name}.c" for name in _COMMON} | {*SOURCES.glob(f"{mode}*.c")})
+    name = f"libnpc-memory-{mode}.so"
+    command = [*compiler, *_FLAGS, f"-I{SOURCES}", *map(str, units), f"-Wl,-soname,{name}", *_LIBRARIES]
+
+    def build(library: Path) -> None:
+        if mode == "count":
+            _stand_in(compiler, library)
+        compile_library(command, library, "the library that looks at memory")
+
     texts = [path.read_text(encoding="utf-8") for path in (*units, *sorted(SOURCES.glob("*.h")))]
-    command = [*compiler, *_FLAGS, f"-I{SOURCES}", *map(str, units), *_LIBRARIES]
-    return built(
-        "memory", f"libnpc-memory-{mode}.so", (*command, version.stdout, *texts),
-        lambda library: compile_library(command, library, "the library that looks at memory"),
-    )  # fmt: skip
+    return built("memory", name, (*command, version.stdout, *texts), build)
+
+
+def _stand_in(compiler: list[str], library: Path) -> None:
+    """Beside the library, what gcc looks for where it links a program with -fsanitize=thread."""
+    other = library.with_name("libtsan.so")
+    other.unlink(missing_ok=True)
+    other.symlink_to(library.name)
+    empty = [*compiler, "-c", "-x", "c", os.devnull]
+    compile_library(empty, library.with_name("libtsan_preinit.o"), "an empty object file")
+
+
+def site_compiler(variable: str, names: tuple[str, ...]) -> list[str]:
+    """The words of the environment's variable, but for `npc cc` itself, which make exports; else the first
+    of these that there is, or the first."""
+    from shutil import which
+
+    words = shlex.split(os.environ.get(variable, ""))
+    if words and Path(words[0]).name != "npc":
+        return words
+    return [next((name for name in names if which(name)), names[0])]

@@ -57,6 +57,11 @@ void *npc_reserve(size_t bytes)
     return begin == -1 ? NULL : (void *)begin;
 }
 
+void npc_release(void *begin, size_t bytes)
+{
+    syscall(SYS_munmap, begin, bytes);
+}
+
 void *npc_take(enum npc_chunk_kind kind, uint32_t thread, uint64_t *bytes)
 {
     uint64_t whole = (*bytes + sizeof(struct npc_chunk) + NPC_CHUNK_BYTES - 1) / NPC_CHUNK_BYTES * NPC_CHUNK_BYTES;

@@ -50,8 +50,10 @@ bool npc_is_half_full(void);
 /* Sees to it that the calling thread has its entry; its number. */
 uint32_t npc_enter_thread(void);
 
-/* Zeroed memory that is not the program's, never given back; NULL. Safe in a signal's handler. */
+/* Zeroed memory that is not the program's, NULL where there is none; and giving it back. Safe in a signal's
+ * handler. */
 void *npc_reserve(size_t bytes);
+void npc_release(void *begin, size_t bytes);
 
 /* Writes /proc/self/maps anew if that is long ago. */
 void npc_refresh_maps(void);

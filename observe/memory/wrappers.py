@@ -1,0 +1,98 @@
+"""``npc cc``, ``npc c++``, ``npc fc``: the site's compilers, with code that counts its accesses to memory.
+
+The compiler's own instrumentation for ThreadSanitizer calls a function before each access; at the link, the
+counting library (library/count.c) has these functions in the place of ThreadSanitizer's. Where nobody observes
+it, the program runs as without, only slower; it needs the library where that is, in the user's cache folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import TYPE_CHECKING, Final
+
+import click
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: Headers and programs that know ThreadSanitizer shall do as without it.
+_BOTH: Final = ("-g", "-U__SANITIZE_THREAD__")
+#: Fences need no instrumentation here; gcc warns that they have none.
+_GCC: Final = ("-fsanitize=thread", "-Wno-tsan")
+#: The front end alone is told, and not the linker, which would take ThreadSanitizer's library by its path.
+_CLANG: Final = ("-Xclang", "-fsanitize=thread", "-Wno-unused-command-line-argument")
+#: gcc would expand short ones after it has instrumented the code.
+_KEPT_CALLS: Final = ("-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset")
+
+
+def _command(name: str, what: str, variable: str, names: tuple[str, ...], c_like: bool) -> click.Command:
+    @click.option("--with", "other", metavar="COMPILER", help="Another compiler, such as mpicc.")
+    @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+    def compile_counted(other: str | None, arguments: tuple[str, ...]) -> None:
+        from observe.built import Unavailable
+        from observe.memory.build import memory_library, site_compiler
+
+        words = [other] if other else site_compiler(variable, names)
+        try:
+            if "-static" in arguments:
+                raise Unavailable("-static: a program that counts needs the shared library")
+            given = flags(words, memory_library("count"), c_like)
+            os.execvp(words[0], [*words, *given, *arguments])
+        except (Unavailable, OSError) as error:
+            reason = f"{words[0]}: {error.strerror}" if isinstance(error, OSError) else error
+            click.echo(f"npc {name}: {reason}", err=True)
+            sys.exit(127)
+
+    compile_counted.__doc__ = f"""Compile and link {what} that counts its accesses to memory.
+
+    ARGUMENTS are the compiler's. Build the program as usual, with this as its compiler, and run it by
+    `npc observe --memory=count`. The compiler is ${variable}, or else {names[0]}; gcc or clang, or a wrapper
+    of theirs such as mpicc.
+
+    Exit code: the compiler's; 127 if it could not be started.
+
+    \b
+    npc {name} -O2 -fopenmp -o app app.c
+    npc {name} --with mpicc -O2 -o app app.c
+    make {variable}="npc {name}"
+    """
+    return click.command(
+        name,
+        context_settings={
+            "ignore_unknown_options": True,
+            "allow_interspersed_args": False,
+            "help_option_names": ["--help"],
+        },
+    )(compile_counted)
+
+
+def flags(compiler: list[str], library: Path, c_like: bool) -> list[str]:
+    """What goes before the compiler's own arguments, whether it compiles or links. Raises `Unavailable`."""
+    from observe.built import Unavailable, run
+
+    version = run([*compiler, "--version"])
+    if version.returncode == 127:
+        raise Unavailable(f"{compiler[0]}: no such compiler")
+    folder = str(library.parent)
+    wrapped = [f"-Wl,--wrap={name}" for name in wrapped_calls()]
+    common = [*_BOTH, *(_KEPT_CALLS if c_like else ()), f"-Wl,-rpath,{folder}", *wrapped]
+    if "clang" in version.stdout:
+        linked = f"-Wl,--push-state,--no-as-needed,{library},--pop-state"
+        return [*_CLANG, *common, linked]
+    if "Free Software Foundation" in version.stdout:
+        return [*_GCC, *common, f"-B{folder}"]
+    raise Unavailable(f"{compiler[0]} is neither gcc nor clang, whose code alone can count its accesses")
+
+
+def wrapped_calls() -> list[str]:
+    """The C library's functions that library/count_calls.c stands before."""
+    from observe.memory.build import SOURCES
+
+    return re.findall(r"WRAPPED\((\w+)\)\(", (SOURCES / "count_calls.c").read_text(encoding="utf-8"))
+
+
+cc: Final = _command("cc", "C", "CC", ("gcc", "cc", "clang"), c_like=True)
+cxx: Final = _command("c++", "C++", "CXX", ("g++", "c++", "clang++"), c_like=True)
+fc: Final = _command("fc", "Fortran", "FC", ("gfortran",), c_like=False)

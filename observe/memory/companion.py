@@ -44,6 +44,7 @@ _FASTEST_S: Final = 0.001
 _SLOWEST_S: Final = 0.01
 #: Reading a table of gigabytes.
 _REDUCE_S: Final = 600.0
+_MOST_FILES: Final = 65536
 _REDUCE: Final = Path(__file__).with_name("reduce.py")
 
 
@@ -70,10 +71,18 @@ class RankMemoryTable(Companion):
         if clock == 0:
             try:
                 die_with_parent(signal.SIGKILL)
+                self._alone()
                 _tick(self._table, process)
             finally:
                 os._exit(0)
         self._clock = clock, os.getpid()
+
+    def _alone(self) -> None:
+        """Keep none of what `observe.rank` has open, which others wait to see closed, nor its signals."""
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+            signal.signal(number, signal.SIG_IGN)
+        os.closerange(0, self._table)
+        os.closerange(self._table + 1, _MOST_FILES)
 
     def become(self) -> None:
         if self._reason:
@@ -143,9 +152,14 @@ def _tick(table: int, process: int) -> None:
     A slot is NPC_SLOT_NS << scale long, the smallest scale at which the run so far has 64 of them at most.
     """
     page = mmap.mmap(table, mmap.PAGESIZE)
-    while read(process) is not None:
-        (began,) = _BEGAN.unpack_from(page, _BEGAN_AT)
-        past = time.monotonic_ns() - began if began else 0
-        scale = max(0, (past // _SLOT_NS // _SLOTS).bit_length())
+    started = looked = time.monotonic_ns()
+    while True:
+        (began,), now = _BEGAN.unpack_from(page, _BEGAN_AT), time.monotonic_ns()
+        past = now - began if began else 0
+        scale = (past // _SLOT_NS // _SLOTS).bit_length()
         _TICK.pack_into(page, _TICK_AT, past, scale * _SLOTS + (past // _SLOT_NS >> scale))
-        time.sleep(min(_SLOWEST_S, max(_FASTEST_S, past / 1e12)))
+        if now - looked > 1e9:
+            looked = now
+            if read(process) is None:
+                return
+        time.sleep(min(_SLOWEST_S, max(_FASTEST_S, (now - started) / 1e12)))

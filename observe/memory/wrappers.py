@@ -1,8 +1,8 @@
 """``npc cc``, ``npc c++``, ``npc fc``: the site's compilers, with code that counts its accesses to memory.
 
 The compiler's own instrumentation for ThreadSanitizer calls a function before each access; at the link, the
-counting library (library/count.c) has these functions in the place of ThreadSanitizer's. Where nobody observes
-it, the program runs as without, only slower; it needs the library where that is, in the user's cache folder.
+counting library (library/count.c) has these functions in the place of ThreadSanitizer's. Where nobody
+observes it, the program runs as without, only slower; it needs the library in the user's cache folder.
 """
 
 from __future__ import annotations

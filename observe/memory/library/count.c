@@ -13,7 +13,7 @@ static const uintptr_t LEVEL_MASK = ((uintptr_t)1 << LEVEL) - 1;
 /* What cannot be counted goes here; its page is 0, which no program has. */
 static struct npc_page waste;
 /* Recent entries are found by the place in the code: it is mostly the same page that one instruction meets. */
-enum { RECENT = 32 };
+enum { RECENT = 64 };
 static __thread struct counter {
     struct npc_page *recent[RECENT]; /* single words, so that a signal's handler finds and leaves them whole */
     struct npc_page ***top;

@@ -1,0 +1,182 @@
+"""Programs with known accesses, built by npc cc, c++ and fc: what is counted, however they live and end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from observe.memory.build import memory_library
+from observe.memory.companion import RankMemoryTable
+from observe.memory.table import COUNTING, Table, read_table
+from tests.paths import ROOT
+
+PROGRAMS = ROOT / "tests/observe/programs"
+PAGE = 4096
+
+
+def build(compiler: str, name: str, folder: Path, *options: str) -> Path:
+    """The program, built by an npc command."""
+    program = folder / Path(name).stem
+    command = [sys.executable, "-m", "npc", compiler, *options, PROGRAMS / name, "-o", program, "-pthread"]
+    subprocess.run(command, check=True, cwd=ROOT)
+    return program
+
+
+class Counted(NamedTuple):
+    code: int
+    out: str
+    err: str
+    table: Table
+
+
+def count(program: Path, *arguments: str) -> Counted:
+    """Run it as `observe.rank` does, and read the table."""
+    settings = {"mode": "count", "library": str(memory_library("count"))}
+    companion = RankMemoryTable(program.parent, "host.0", settings)
+    with subprocess.Popen(
+        [program, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=companion.become,
+    ) as process:
+        companion.begin(process.pid)
+        out, err = process.communicate(timeout=60)
+    table = read_table(Path(f"/proc/self/fd/{companion.files[0]}"))
+    companion.end()
+    os.close(companion.files[0])
+    return Counted(process.returncode, out, err, table)
+
+
+def counts_of(table: Table, thread: int, page: int) -> tuple[int, int]:
+    """Reads and writes of a thread to a page."""
+    entries = table.pages.get(thread, table.pages[0][:0])
+    found = entries[entries["page"] == page]
+    assert len(found) <= 1
+    return (int(found["reads"].sum()), int(found["writes"].sum()))
+
+
+def of_all(table: Table, address: int, bytes_: int) -> tuple[int, int]:
+    """Reads and writes of all threads to the pages of a range."""
+    pages = range(address // PAGE, (address + bytes_ - 1) // PAGE + 1)
+    each = [counts_of(table, thread, page) for thread in table.pages for page in pages]
+    return (sum(reads for reads, _ in each), sum(writes for _, writes in each))
+
+
+@pytest.fixture(scope="module")
+def counts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build("cc", "memory_counts.c", tmp_path_factory.mktemp("counts"), "-O2")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("end", "code"), [("exit", 0), ("_exit", 3), ("kill", -9)])
+def test_every_access_of_every_thread_is_counted(counts: Path, end: str, code: int) -> None:
+    threads, reads, writes, pages = 3, 700, 500, 12
+    ended = count(counts, *map(str, (threads, reads, writes, pages)), end)
+    assert ended.code == code, ended.err
+    table = ended.table
+    assert (table.header["mode"], table.header["lost"], table.header["threads"]) == (COUNTING, 0, threads + 1)
+    assert (table.header["ended"] > 0) == (end != "kill")
+    address, *tids = ended.out.split()
+    first_page = int(address, 16) // PAGE
+    number = {int(thread["tid"]): int(thread["number"]) for thread in table.threads}
+    for page in range(pages):
+        first = {}
+        for thread, tid in enumerate(map(int, tids)):
+            entries = table.pages[number[tid]]
+            (entry,) = entries[entries["page"] == first_page + page]
+            own = page % threads == thread
+            assert (entry["reads"], entry["writes"]) == (reads, writes if own else 0)
+            assert list(entry["read_words"]) == [1 << thread] + 7 * [0]
+            assert list(entry["written_words"]) == [own << thread] + 7 * [0]
+            assert (entry["line_reads"][0], entry["line_writes"][0]) == (reads, writes if own else 0)
+            assert not entry["line_reads"][1:].any() and not entry["line_writes"][1:].any()
+            assert (entry["written_slots"] != 0) == own
+            assert entry["read_slots"] != 0
+            first[entry["first"]] = thread
+        assert first[min(first)] == page % threads
+    workers = table.threads[1:]
+    assert len(set(workers["start"])) == 1 and workers["start"][0] != 0
+    assert np.all(workers["ended"] > workers["born"])
+    assert str(counts) in table.maps
+
+
+@pytest.mark.slow
+def test_new_and_atomic_operations(tmp_path: Path) -> None:
+    ended = count(build("c++", "memory_new.cpp", tmp_path, "-O2"))
+    array, copy, four, right, total = ended.out.split()
+    assert (ended.code, right, float(total)) == (0, "right", 3 * sum(range(1024)))
+    # 8192 bytes are written once and read three times, and once more by memcpy
+    assert of_all(ended.table, int(array, 16), 8192) == (4 * 1024, 1024)
+    assert of_all(ended.table, int(copy, 16), 16384) == (0, 1024)  # by memcpy, half of it
+    # 2 x 1000 times: four operations that read and write, a load, and exchanges; those that fail read
+    reads, writes = of_all(ended.table, int(four, 16), 1)
+    assert reads >= writes + 2000 >= 2000 * 5
+    objects = {int(each["address"]): each for each in ended.table.objects}
+    made = objects[int(array, 16)]
+    assert (made["bytes"], int(array, 16) % PAGE) == (8192, 0)
+    assert made["freed"] > made["born"] > 0
+    assert any(in_file(ended.table, caller, "memory_new") for caller in made["callers"][:2])
+
+
+def in_file(table: Table, address: int, name: str) -> bool:
+    """Whether an address lies in what is mapped of a file."""
+    for line in table.maps.splitlines():
+        begin, _, end = line.split()[0].partition("-")
+        if line.endswith(f"/{name}") and int(begin, 16) <= address < int(end, 16):
+            return True
+    return False
+
+
+@pytest.mark.slow
+def test_allocate(tmp_path: Path) -> None:
+    ended = count(build("fc", "memory_allocate.f90", tmp_path, "-O2"))
+    address, total = ended.out.split()
+    assert (ended.code, float(total)) == (0, 2048 * 2049)
+    assert of_all(ended.table, int(address), 16384) == (4096, 2048)
+    (made,) = ended.table.objects[ended.table.objects["address"] == int(address)]
+    assert made["bytes"] == 16384
+    assert in_file(ended.table, made["callers"][0], "memory_allocate")
+
+
+@pytest.mark.slow
+def test_a_program_lives_as_without(tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    source = PROGRAMS / "memory_lives.c"
+    subprocess.run(["gcc", "-O1", "-w", source, "-o", plain, "-pthread"], check=True)
+    without = subprocess.run([plain], capture_output=True, text=True, timeout=60, check=False)
+    program = build("cc", "memory_lives.c", tmp_path, "-O1", "-w")
+    alone = subprocess.run([program], capture_output=True, text=True, timeout=60, check=False)
+    ended = count(program)
+    assert without.returncode == 7, without.stderr
+    assert (alone.returncode, alone.stdout) == (ended.code, ended.out) == (7, without.stdout)
+    fork, vfork, threads, handler = (int(ended.err, 16) // PAGE + mark for mark in range(4))
+    assert counts_of(ended.table, 0, fork) == (1, 1)  # the child's thousand are its own
+    assert counts_of(ended.table, 0, vfork) == (0, 0)
+    assert of_all(ended.table, threads * PAGE, 1) == (202, 200)  # and main has looked
+    assert counts_of(ended.table, 0, handler) == (2, 1)
+    assert ended.table.header["threads"] == 201
+    stack = ended.table.threads[0]
+    own = ended.table.pages[0]["page"] * PAGE
+    deep = own[(own >= stack["stack_low"]) & (own < stack["stack_high"])]
+    assert len(deep) >= 60 * 64 // 4
+    assert ended.table.header["lost"] == 0
+
+
+def test_what_cannot_be_built_is_said(tmp_path: Path) -> None:
+    for words in (["--with", "no-such-compiler", "-c", "x.c"], ["-static", "x.c"]):
+        said = subprocess.run(
+            [sys.executable, "-m", "npc", "cc", *words],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            check=False,
+        )
+        assert said.returncode == 127
+        assert len(said.stderr.splitlines()) == 1, said.stderr

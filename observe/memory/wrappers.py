@@ -30,7 +30,11 @@ _KEPT_CALLS: Final = ("-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-built
 def _command(name: str, what: str, variable: str, names: tuple[str, ...], c_like: bool) -> click.Command:
     @click.option("--with", "other", metavar="COMPILER", help="Another compiler, such as mpicc.")
     @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-    def compile_counted(other: str | None, arguments: tuple[str, ...]) -> None:
+    @click.pass_context
+    def compile_counted(ctx: click.Context, other: str | None, arguments: tuple[str, ...]) -> None:
+        if arguments == ("-h",):  # no option of its own, which click would find in -shared
+            click.echo(ctx.get_help())
+            return
         from observe.built import Unavailable
         from observe.memory.build import memory_library, site_compiler
 

@@ -1,0 +1,107 @@
+"""What each thread did to each page, the same way for a program that was counted and one that was sampled."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from observe.memory.table import PAGE, SAMPLING, SLOT_NS, Entries, Table
+
+#: Parts of the run that a mask of times has.
+SLOTS: Final = 64
+#: A sampled page is seen once an interval: in fewer intervals a second thread that shares it is missed.
+_INTERVALS_A_SLOT: Final = 4
+
+Flags = npt.NDArray[np.bool_]
+Integers = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+
+
+class Accesses(NamedTuple):
+    """pages: `observe.memory.table.PAGE`, an entry for each thread that touched a page, in the order of the
+    pages; threads: of each entry; slot_ns: of a bit of ``read_slots`` and ``written_slots``."""
+
+    pages: Entries
+    threads: Integers
+    slot_ns: int
+
+    @property
+    def used(self) -> Words:
+        """Words that a thread read or wrote, (entries, 8)."""
+        return np.asarray(self.pages["read_words"] | self.pages["written_words"])
+
+    @property
+    def slots(self) -> Words:
+        """Parts of the run in which a thread touched the page."""
+        return np.asarray(self.pages["read_slots"] | self.pages["written_slots"])
+
+
+def accesses_of(table: Table) -> Accesses:
+    """Of a process's table."""
+    if int(table.header["mode"]) == SAMPLING:
+        return _sampled(table)
+    number = [len(part) for part in table.pages.values()]
+    pages = np.concatenate([np.empty(0, PAGE), *table.pages.values()])
+    threads = np.repeat(np.fromiter(table.pages, np.int64, len(number)), number)
+    return _in_order(pages, threads, *_same_scale(pages))
+
+
+def _in_order(pages: Entries, threads: Integers, slot_ns: int) -> Accesses:
+    order = np.lexsort((threads, pages["page"]))
+    pages = pages[order]
+    pages["last"] = np.maximum(pages["last"], pages["first"])  # a short life has no tick of the coarse clock
+    return Accesses(pages, threads[order], slot_ns)
+
+
+def _same_scale(pages: Entries) -> tuple[int]:
+    """Fold masks of an earlier scale, two parts into one, until all are of the last; ns of a part."""
+    scale = int(pages["slot_scale"].max(initial=0))
+    for _ in range(scale):
+        old = pages["slot_scale"] < scale
+        for name in ("read_slots", "written_slots"):
+            pages[name][old] = fold(pages[name][old])
+        pages["slot_scale"][old] += 1
+    return (SLOT_NS << scale,)
+
+
+def fold(slots: Words) -> Words:
+    """Bits 2k and 2k + 1 into bit k (interleaved bits: Warren, Hacker's Delight, 7-2)."""
+    folded = np.bitwise_and(slots | slots >> np.uint64(1), np.uint64(0x5555555555555555))
+    for shift, mask in (
+        (1, 0x3333333333333333), (2, 0x0F0F0F0F0F0F0F0F), (4, 0x00FF00FF00FF00FF), (8, 0x0000FFFF0000FFFF),
+        (16, 0x00000000FFFFFFFF),
+    ):  # fmt: skip
+        folded = np.bitwise_and(folded | folded >> np.uint64(shift), np.uint64(mask))
+    return folded
+
+
+def _sampled(table: Table) -> Accesses:
+    """An access is one that was seen; the words are those that it met."""
+    touches = table.touches
+    intervals = table.intervals
+    end = int(max(touches["time"].max(initial=0), intervals["end"].max(initial=0)))
+    longest = int((intervals["end"] - intervals["begin"]).max(initial=0)) if len(intervals) else 0
+    slot_ns = max(-(-(end + 1) // SLOTS), _INTERVALS_A_SLOT * longest, 1)
+    page_bytes = int(table.header["page_bytes"])
+    key = np.empty(len(touches), [("page", "<u8"), ("thread", "<u2")])
+    key["page"], key["thread"] = touches["address"] // page_bytes, touches["thread"]
+    found, place = np.unique(key, return_inverse=True)
+    pages = np.zeros(len(found), PAGE)
+    pages["page"], pages["first"] = found["page"], np.iinfo(np.uint64).max
+    np.minimum.at(pages["first"], place, touches["time"])
+    np.maximum.at(pages["last"], place, touches["time"])
+    offset = touches["address"] % page_bytes
+    bits = np.left_shift(np.uint64(1), offset // 8 % 64)
+    slots = np.left_shift(np.uint64(1), touches["time"] // np.uint64(slot_ns))
+    for written, (number, words, lines, times) in enumerate(
+        (("reads", "read_words", "line_reads", "read_slots"),
+         ("writes", "written_words", "line_writes", "written_slots"))
+    ):  # fmt: skip
+        mine = touches["written"] == written
+        np.add.at(pages[number], place[mine], 1)
+        np.bitwise_or.at(pages[words], (place[mine], offset[mine] // 512), bits[mine])
+        np.add.at(pages[lines], (place[mine], offset[mine] // 64), 1)
+        np.bitwise_or.at(pages[times], place[mine], slots[mine])
+    return _in_order(pages, found["thread"].astype(np.int64), slot_ns)

@@ -1,0 +1,243 @@
+"""What looks wrong with a program's memory, the evidence, and what to do.
+
+Hints follow Tabarnac's (Beniamine 2016, 4.1.3: the weight of structures, first touch against use, sharing,
+what is only read may be copied), and add what words and cache lines tell.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from npc.records.memory_use import (
+    Density,
+    MemoryHint,
+    MemoryMode,
+    NumaUse,
+    RankMemory,
+    SharedLine,
+    Structure,
+)
+
+FALSE_SHARING: Final = "false sharing"
+SHARED_LINES: Final = "shared lines"
+FIRST_TOUCH: Final = "first touch"
+WRITE_SHARED: Final = "write-shared pages"
+READ_ONLY: Final = "read-only data"
+UNUSED: Final = "unused words"
+HEAVIEST: Final = "heaviest structure"
+#: What a structure must have of all accesses for a change to be worth anybody's time: what takes 5 % of the
+#: time and is gone makes a program 5 % faster.
+_WORTH: Final = 0.05
+#: Of a contended line: a line that moves takes 10 to 75 times as long as a hit in the first cache (4 cycles;
+#: 40 to 300, Beniamine 2016, table 3.1), so 0.1 % of the accesses may be 1 to 8 % of the time.
+_LINE_WORTH: Final = 0.001
+#: One thread touched nearly all pages first, and does little of what is done to them.
+_ALL_FIRST: Final = 0.9
+_OF_THE_FIRST: Final = 0.5
+#: Below so many pages the place of a structure matters to nobody: 16 pages are in every second cache.
+_FEW_PAGES: Final = 16
+#: Written by so small a part of the accesses it is set up and then read (Tabarnac: mostly read).
+_SELDOM_WRITTEN: Final = 0.05
+#: Pages that several threads write: at a border between two threads' parts there is one.
+_MANY_SHARED: Final = 0.1
+#: Half of each line that comes from memory is for nothing.
+_USED_WORDS: Final = 4.0
+_HEAVY: Final = 0.5
+_WORDS_OF_A_LINE: Final = 8
+#: Words of a line that are named in a hint.
+_MOST_NAMED: Final = 3
+
+#: What to do.
+_DO: Final = {
+    FALSE_SHARING: (
+        "give each thread's part a cache line of its own (alignas(64), padding to 64 bytes), or let threads "
+        "work on variables of their own and add them up in the end"
+    ),
+    FIRST_TOUCH: (
+        "let the threads that use it set it up (the same parallel loop and schedule, threads bound: "
+        "OMP_PROC_BIND=true), or interleave its pages (numactl --interleave=all)"
+    ),
+    SHARED_LINES: (
+        "let threads change copies of their own and join these seldom (a reduction), or change it less often"
+    ),
+    UNUSED: (
+        "put side by side what is used together: a structure of arrays in place of an array of structures, "
+        "smaller types, loops in the order of the memory"
+    ),
+    WRITE_SHARED: (
+        "let each thread have connected parts of whole pages (schedule(static) in place of dynamic), "
+        "so that pages can lie where they are used"
+    ),
+    READ_ONLY: "where memory allows it, give each NUMA node a copy (numa_alloc_onnode, or a rank a node)",
+    HEAVIEST: "begin here: where it lies and in which order it is used counts most",
+}
+#: What harms most comes first.
+_ORDER: Final = tuple(_DO)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """weight: part of the rank's accesses."""
+
+    hint: MemoryHint
+    weight: float
+
+
+def hints_of(ranks: Sequence[RankMemory], mode: MemoryMode = "counting") -> tuple[MemoryHint, ...]:
+    """Of all ranks: the same of several once, where it weighs most; what harms most first."""
+    found: defaultdict[tuple[str, str], list[_Found]] = defaultdict(list)
+    for rank in ranks:
+        for each in _of_rank(rank, mode):
+            found[each.hint.rule, each.hint.structure].append(each)
+    told = []
+    for same in found.values():
+        most = max(same, key=lambda each: each.weight)
+        told.append(_Found(most.hint._replace(ranks=len(same)), most.weight))
+    told.sort(key=lambda each: (_ORDER.index(each.hint.rule), -each.weight))
+    return tuple(each.hint for each in told)
+
+
+def _of_rank(rank: RankMemory, mode: MemoryMode) -> Iterator[_Found]:
+    total = rank.reads + rank.writes
+    if not total:
+        return
+    for hint, share in (*_contended(rank, total, mode), *_of_structures(rank, total, mode)):
+        yield _Found(hint._replace(rank=rank.rank), share)
+
+
+def _hint(rule: str, structure: str, evidence: str, gain: str = "") -> MemoryHint:
+    return MemoryHint(rule, structure, evidence, _DO[rule], gain)
+
+
+def _of_structures(rank: RankMemory, total: int, mode: MemoryMode) -> Iterator[tuple[MemoryHint, float]]:
+    numa = {each.structure: each for each in rank.numa}
+    for number, each in enumerate(rank.structures):
+        share = (each.reads + each.writes) / total
+        if share < _WORTH or each.kind in ("stack", "other", "small"):
+            continue
+        lies = numa.get(each.name)
+        heaviest = number == 0 and len(rank.structures) > 1
+        for found in (
+            _first_touch(each, lies),
+            _write_shared(each),
+            _read_only(each, lies),
+            _unused(each, mode),
+            _heaviest(each, share) if heaviest else None,
+        ):
+            if found:
+                yield found, share
+
+
+def _contended(rank: RankMemory, total: int, mode: MemoryMode) -> Iterator[tuple[MemoryHint, float]]:
+    by_structure: defaultdict[tuple[str, str], list[SharedLine]] = defaultdict(list)
+    for line in rank.lines:
+        by_structure[line.kind, line.structure].append(line)
+    for (kind, structure), lines in by_structure.items():
+        share = sum(line.reads + line.writes for line in lines) / total
+        if share < _LINE_WORTH:
+            continue
+        threads = len({thread for line in lines for thread in line.threads})
+        evidence = (
+            f"{share:.1%} of all accesses are to {len(lines)} cache line{'s' * (len(lines) != 1)} of it that "
+            f"{threads} threads use: {'; '.join(lines[0].words[:_MOST_NAMED])}"
+        )
+        if mode == "sampling":
+            evidence += "; sampled accesses are no proof: count them (npc cc, --memory=count)"
+        gain = (
+            f"{share:.1%} of the accesses, each up to 19 times as fast: 4 cycles in the own cache, 75 where "
+            "another core has changed the line (Levinthal 2009)"
+        )
+        yield (
+            _hint(FALSE_SHARING if kind == "false-shared" else SHARED_LINES, structure, evidence, gain),
+            share,
+        )
+
+
+def _first_touch(each: Structure, numa: NumaUse | None) -> MemoryHint | None:
+    """One thread touches first what many use: on several NUMA nodes all lies on that thread's."""
+    if each.threads < 2 or each.pages < _FEW_PAGES or each.first_share < _ALL_FIRST or each.density is None:
+        return None
+    if numa and numa.remote <= numa.local + _WORTH:
+        return None
+    own = _part_of(each.density, each.first_thread)
+    if own >= _OF_THE_FIRST:
+        return None
+    evidence = (
+        f"thread {each.first_thread} touched {each.first_share:.0%} of its {each.pages} pages first and "
+        f"makes {own:.0%} of the accesses; {each.threads} threads use it"
+    )
+    if numa is None:
+        gain = "nothing on one NUMA node; on more, accesses from other nodes become local"
+        return _hint(FIRST_TOUCH, each.name, evidence, gain)
+    gain = (
+        f"of its accesses {numa.remote:.0%} are remote: {numa.local:.0%} where each page lies where it is "
+        f"used most, {numa.interleaved:.0%} where pages are interleaved"
+    )
+    return _hint(FIRST_TOUCH, each.name, evidence, gain)
+
+
+def _part_of(density: Density, thread: int) -> float:
+    """Of all accesses those of a thread, or of its row."""
+    rows = [sum(reads) + sum(writes) for reads, writes in zip(density.reads, density.writes, strict=True)]
+    mine = [
+        row
+        for row, first in zip(rows, density.threads, strict=True)
+        if first <= thread < first + density.group
+    ]
+    return sum(mine) / max(sum(rows), 1)
+
+
+def _write_shared(each: Structure) -> MemoryHint | None:
+    same = each.sharing.get("write-shared", 0)
+    pages = same + each.sharing.get("false-shared", 0)
+    if pages < _FEW_PAGES or pages < _MANY_SHARED * each.pages:
+        return None
+    evidence = (
+        f"{pages} of its {each.pages} pages were written while another thread used them ({same} of them in "
+        f"the same words); {each.threads} threads use it"
+    )
+    return _hint(WRITE_SHARED, each.name, evidence)
+
+
+def _read_only(each: Structure, numa: NumaUse | None) -> MemoryHint | None:
+    """A copy for each NUMA node makes all reads local, where hardly anything is written."""
+    pages = each.sharing.get("read-shared", 0)
+    writes = each.writes / (each.reads + each.writes)
+    if pages < _FEW_PAGES or pages < _OF_THE_FIRST * each.pages or writes > _SELDOM_WRITTEN:
+        return None
+    if numa and numa.remote < _WORTH:
+        return None
+    evidence = (
+        f"{writes:.1%} of its accesses are writes, and threads read {pages} of its {each.pages} pages at the "
+        "same time"
+    )
+    gain = "nothing on one NUMA node; on n nodes up to (n − 1)/n of its accesses become local"
+    if numa:
+        gain = f"{numa.remote:.0%} of its accesses, which are remote, become local"
+    return _hint(READ_ONLY, each.name, evidence, gain)
+
+
+def _unused(each: Structure, mode: MemoryMode) -> MemoryHint | None:
+    """Sampled, most words are never seen."""
+    if mode == "sampling" or each.pages < _FEW_PAGES or not each.lines:
+        return None
+    used = each.words / each.lines
+    if used > _USED_WORDS:
+        return None
+    evidence = f"of the 8 words of each of its {each.lines} cache lines in use {used:.2g} are ever touched"
+    gain = f"{_WORDS_OF_A_LINE / used:.2g} times less of it through caches and memory"
+    return _hint(UNUSED, each.name, evidence, gain)
+
+
+def _heaviest(each: Structure, share: float) -> MemoryHint | None:
+    if share < _HEAVY:
+        return None
+    reads = each.reads / (each.reads + each.writes)
+    evidence = (
+        f"{share:.0%} of all accesses, {reads:.0%} of them reads, by {each.threads} "
+        f"thread{'s' * (each.threads != 1)}"
+    )
+    return _hint(HEAVIEST, each.name, evidence)

@@ -1,0 +1,421 @@
+"""What lies where in a process's memory: variables, the allocations of one place in the source, stacks.
+
+A global variable is a symbol of the program or of one of its libraries. An allocation is named by the source
+line that it was made from: the variable on the left of ``= malloc(…)``, ``new``, ``allocate(x(…))``, as
+Tabarnac names it (Beniamine 2016, 4.1.1), where the callers of wrappers count in the place of these.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import groupby
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from npc.records.memory_use import StructureKind
+from observe.elf import VARIABLE, ElfFile, Line, Symbol, demangled
+from observe.memory.table import Entries, Table
+
+PAGE_BYTES: Final = 4096
+EXTENT: Final = np.dtype([("begin", "<u8"), ("end", "<u8"), ("structure", "<i8"), ("kind", "<i8")])
+_HEAP, _MAPPED, _STACK = 1, 2, 3
+#: Of several that claim the same words the first: what was made inside of something that was mapped is meant.
+_CLAIMS: Final[Mapping[StructureKind, int]] = {"heap": 0, "global": 1, "mapped": 2, "stack": 3, "other": 4}
+#: Headers of the C++ library, whose lines are inlined into those of the program.
+_LIBRARY_SOURCE: Final = re.compile(r"/include/c\+\+/|/bits/|/gcc/")
+_NAME: Final = r"[A-Za-z_](?:\w|->|\.(?=[A-Za-z_])|::|\[[^\]=;]*\]|%)*"
+_ASSIGNED: Final = re.compile(rf"({_NAME})\s*=(?!=)")
+#: Functions that tell an address through a pointer: posix_memalign(&x, …), MPI_Alloc_mem(n, info, &x).
+_POINTED: Final = re.compile(
+    rf"\b(?:posix_memalign|MPI_Alloc_mem|MPI_Win_allocate\w*)\s*\(.*?&\s*({_NAME})", re.S
+)
+_GROWS: Final = re.compile(
+    rf"({_NAME})\.(?:resize|reserve|assign|push_back|emplace_back|insert|append)\s*\(", re.S
+)
+#: Of C++: ``std::vector<double> x(n)``, with arguments of the template inside of others.
+_CONSTRUCTED: Final = re.compile(r">\s*(?:const\s*)?([A-Za-z_]\w*)\s*[({]")
+_ALLOCATE: Final = re.compile(r"\ballocate\s*\((.*)", re.I | re.S)
+_RETURNED: Final = re.compile(r"\breturn\b")
+#: Lines behind an allocation in which a wrapper may return it, and lines of one statement.
+_WRAPPER_LINES: Final = 20
+_STATEMENT_LINES: Final = 12
+#: Files that are not the program's own.
+_SYSTEM: Final = ("/usr/", "/lib")
+_FORTRAN: Final = (".f", ".for", ".f77", ".f90", ".f95", ".f03", ".f08")
+
+
+class Module(NamedTuple):
+    """A program or library as it is loaded. bias: address in memory less address in the file."""
+
+    path: str
+    begin: int
+    end: int
+    bias: int
+    elf: ElfFile | None
+
+
+class Structure(NamedTuple):
+    """As of `npc.records.memory_use.Structure`. element: bytes of an array's elements, 0 where that is not
+    known. address: of a variable, 0 of others."""
+
+    name: str
+    kind: StructureKind
+    where: str
+    bytes: int
+    allocations: int
+    element: int = 0
+    address: int = 0
+
+
+class Layout(NamedTuple):
+    """structures: with unique names. extents: `EXTENT`, where they lie, in the order of their beginnings;
+    kind: the smaller, the more it counts where several claim the same words. small: the largest allocation of
+    each structure is below a page."""
+
+    structures: list[Structure]
+    extents: Entries
+    small: set[int]
+
+
+class Place(NamedTuple):
+    """Where an allocation was made. variable: empty where the source does not tell."""
+
+    variable: str
+    where: str
+
+
+class _Region(NamedTuple):
+    begin: int
+    end: int
+    offset: int
+    path: str
+
+
+def layout(table: Table, touched: Entries) -> Layout:
+    """touched: pages that were, in order; globals that lie in no such page are left out."""
+    regions = list(_regions(table.maps))
+    modules = _modules(regions)
+    found: list[tuple[Structure, Entries, bool]] = []  # with its extents, and whether it is small
+    found += _allocated(table.objects, modules)
+    found += _variables(modules, touched)
+    found += _stacks(table.threads)
+    found += _regions_left(regions)
+    structures = _unique([each for each, _, _ in found])
+    extents = np.concatenate(
+        [np.empty(0, EXTENT), *(_extents(number, *each) for number, each in enumerate(found))]
+    )
+    extents = extents[np.argsort(extents["begin"], kind="stable")]
+    return Layout(structures, extents, {number for number, each in enumerate(found) if each[2]})
+
+
+def _extents(number: int, structure: Structure, spans: Entries, _small: bool) -> Entries:
+    extents = np.empty(len(spans), EXTENT)
+    extents["begin"], extents["end"] = spans[:, 0], spans[:, 1]
+    extents["structure"], extents["kind"] = number, _CLAIMS[structure.kind]
+    return extents
+
+
+def _unique(structures: Sequence[Structure]) -> list[Structure]:
+    """The same name at several places goes with its place, and what has none is numbered."""
+    numbers: Counter[str] = Counter()
+    named = []
+    for each in structures:
+        if not each.name:
+            kind = "mmap" if each.kind == "mapped" else "malloc"
+            numbers[kind] += 1
+            each = each._replace(name=f"{kind}#{numbers[kind]}")
+        named.append(each)
+    often = Counter(each.name for each in named)
+    taken: Counter[str] = Counter()
+    result = []
+    for each in named:
+        name = f"{each.name}@{each.where}" if often[each.name] > 1 and each.where else each.name
+        taken[name] += 1
+        result.append(each._replace(name=name if taken[name] == 1 else f"{name}#{taken[name]}"))
+    return result
+
+
+# --- modules -----------------------------------------------------------------------------------------------
+
+
+def _regions(maps: str) -> Iterator[_Region]:
+    """Of /proc/PID/maps (proc_pid_maps(5))."""
+    for line in maps.splitlines():
+        found = re.match(r"([0-9a-f]+)-([0-9a-f]+) \S+ ([0-9a-f]+) \S+ \d+ *(.*)", line)
+        if found:
+            yield _Region(int(found[1], 16), int(found[2], 16), int(found[3], 16), found[4])
+
+
+def _modules(regions: Sequence[_Region]) -> list[Module]:
+    modules = []
+    for path, mapped in groupby(
+        sorted(
+            (each for each in regions if each.path.startswith("/")), key=lambda each: (each.path, each.begin)
+        ),
+        key=lambda each: each.path,
+    ):
+        parts = list(mapped)
+        elf = elf_file(path)
+        first = parts[0]
+        bias = first.begin - (elf.address(first.offset) if elf else first.offset)
+        modules.append(Module(path, first.begin, parts[-1].end, bias, elf))
+    return sorted(modules, key=lambda each: each.begin)
+
+
+@lru_cache(maxsize=1024)
+def elf_file(path: str) -> ElfFile | None:
+    """None for what is none, or has gone since."""
+    try:
+        return ElfFile(Path(path))
+    except (OSError, ValueError):
+        return None
+
+
+def _module_of(modules: Sequence[Module], address: int) -> Module | None:
+    return next((each for each in modules if each.begin <= address < each.end), None)
+
+
+# --- variables ---------------------------------------------------------------------------------------------
+
+
+def _variables(modules: Iterable[Module], touched: Entries) -> Iterator[tuple[Structure, Entries, bool]]:
+    for module in modules:
+        if module.elf is None:
+            continue
+        try:
+            known = [each for each in module.elf.symbols if each.kind == VARIABLE and each.size]
+        except ValueError:  # a damaged file has no names
+            continue
+        if not known:
+            continue
+        begins = np.array([each.address + module.bias for each in known], np.uint64)
+        ends = begins + np.array([each.size for each in known], np.uint64)
+        places = np.searchsorted(touched, begins // PAGE_BYTES)
+        last = np.searchsorted(touched, (ends - np.uint64(1)) // PAGE_BYTES, "right")
+        by_address: dict[int, Symbol] = {}
+        for number in np.flatnonzero(places < last):
+            by_address.setdefault(known[number].address, known[number])  # other names for the same come later
+        plain = demangled([each.name for each in by_address.values()])
+        for symbol in by_address.values():
+            own = not module.path.startswith(_SYSTEM)  # reading types takes time
+            element = module.elf.element(symbol.address) if own else None
+            begin = symbol.address + module.bias
+            yield (
+                Structure(
+                    _variable(plain.get(symbol.name, symbol.name)), "global", Path(module.path).name,
+                    symbol.size, 1, element.size if element else 0, begin,
+                ),
+                np.array([[begin, begin + symbol.size]], np.uint64),
+                False,
+            )  # fmt: skip
+
+
+def _variable(name: str) -> str:
+    """As the source has it: ``counts.0`` is a static variable in a function of C, ``__mesh_MOD_x`` one of a
+    Fortran module, ``x_`` a common block, and libraries give versions to names (``environ@@GLIBC_2.2.5``)."""
+    name = name.partition("@")[0]
+    if found := re.fullmatch(r"__(\w+)_MOD_(\w+)", name):
+        return f"{found[1]}::{found[2]}"
+    name = re.sub(r"\.\d+$", "", name)
+    return name[:-1] if re.fullmatch(r"[a-z]\w*_", name) else name
+
+
+def _stacks(threads: Entries) -> Iterator[tuple[Structure, Entries, bool]]:
+    for each in threads:
+        low, high = int(each["stack_low"]), int(each["stack_high"])
+        if low < high:
+            name = f"stack of thread {int(each['number'])}"
+            yield (Structure(name, "stack", "", high - low, 1), np.array([[low, high]], np.uint64), False)
+
+
+def _regions_left(regions: Sequence[_Region]) -> Iterator[tuple[Structure, Entries, bool]]:
+    """By their files: what has no symbol, or came from an allocation that nobody saw."""
+    spans: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+    for each in regions:
+        name = "heap" if each.path == "[heap]" else each.path.strip("[]") if each.path.startswith("[") else ""
+        spans[name or Path(each.path).name or "anonymous memory"].append((each.begin, each.end))
+    for name, parts in spans.items():
+        size = sum(end - begin for begin, end in parts)
+        kind = "rest of " if name != "anonymous memory" else ""
+        yield (Structure(f"{kind}{name}", "other", "", size, len(parts)), np.array(parts, np.uint64), False)
+
+
+# --- allocations -------------------------------------------------------------------------------------------
+
+
+def _allocated(objects: Entries, modules: Sequence[Module]) -> Iterator[tuple[Structure, Entries, bool]]:
+    """All of one place are one."""
+    kinds = objects["kind"]
+    objects = objects[(objects["bytes"] > 0) & ((kinds == _HEAP) | (kinds == _MAPPED))]
+    if not len(objects):
+        return
+    key = np.column_stack([objects["kind"].astype(np.uint64), objects["callers"]])
+    unique, place = np.unique(key, axis=0, return_inverse=True)
+    place = place.reshape(-1)
+    members: defaultdict[tuple[int, Place], list[int]] = defaultdict(list)
+    for number, where in enumerate(_places([row[1:] for row in unique.tolist()], modules)):
+        members[int(unique[number][0]), where].append(number)
+    born = np.full(len(unique), np.iinfo(np.int64).max)
+    np.minimum.at(born, place, objects["born"].astype(np.int64))
+    for (kind, where), numbers in sorted(
+        members.items(), key=lambda each: min(born[number] for number in each[1])
+    ):
+        mine = objects[np.isin(place, numbers)]
+        structure = Structure(
+            where.variable, "mapped" if kind == _MAPPED else "heap", where.where, _at_most(mine), len(mine)
+        )
+        spans = np.column_stack([mine["address"], mine["address"] + mine["bytes"]])
+        yield structure, _joined(spans), bool(mine["bytes"].max() < PAGE_BYTES)
+
+
+def _at_most(objects: Entries) -> int:
+    """Bytes that lived at the same time."""
+    forever = np.iinfo(np.uint64).max
+    freed = np.where(objects["freed"] == 0, forever, objects["freed"])
+    times = np.concatenate([objects["born"], freed])
+    change = np.concatenate([objects["bytes"].astype(np.int64), -objects["bytes"].astype(np.int64)])
+    order = np.lexsort((change, times))  # what is freed goes first
+    return int(np.cumsum(change[order]).max())
+
+
+def _joined(spans: Entries) -> Entries:
+    """Spans in order, those that overlap or touch as one."""
+    spans = spans[np.argsort(spans[:, 0], kind="stable")]
+    reach = np.maximum.accumulate(spans[:, 1])
+    first = np.concatenate([[True], spans[1:, 0] > reach[:-1]])
+    return np.column_stack([spans[first, 0], reach[np.concatenate([first[1:], [True]])]])
+
+
+def _places(stacks: Sequence[Sequence[int]], modules: Sequence[Module]) -> list[Place]:
+    """Of each list of callers. A line that allocates several variables has as many calls, in their order."""
+    chosen = [_frame(callers, modules) for callers in stacks]
+    calls: defaultdict[str, set[int]] = defaultdict(set)
+    for names, where, address in chosen:
+        if len(names) > 1:
+            calls[where].add(address)
+    places = []
+    for names, where, address in chosen:
+        order = sorted(calls[where])
+        if len(names) > 1 and len(order) == len(names):
+            names = (names[order.index(address)],)
+        places.append(Place(", ".join(names), where))
+    return places
+
+
+def _frame(callers: Sequence[int], modules: Sequence[Module]) -> tuple[tuple[str, ...], str, int]:
+    """The variables that the line of the call names, the line, and the address: of the innermost caller that
+    keeps what it has got. A wrapper returns it."""
+    unnamed: tuple[tuple[str, ...], str, int] | None = None
+    for address, line in _lines(callers, modules):
+        names, is_wrapper = names_at(line)
+        found = (names, f"{Path(line.file).name}:{line.number}", address)
+        if names and not is_wrapper:
+            return found
+        if unnamed is None or is_wrapper:
+            unnamed = ((), *found[1:])
+        if not is_wrapper:
+            break
+    return unnamed or ((), _offset(callers, modules), next(iter(callers), 0))
+
+
+def _lines(callers: Sequence[int], modules: Sequence[Module]) -> Iterator[tuple[int, Line]]:
+    """The lines of the calls, from the inside out, without those of the C++ library's headers."""
+    for address in callers:
+        module = _module_of(modules, address) if address else None
+        if module is None or module.elf is None:
+            continue
+        for line in module.elf.lines(address - 1 - module.bias):  # what is returned to is behind the call
+            if not _LIBRARY_SOURCE.search(line.file):
+                yield address, line
+
+
+def _offset(callers: Sequence[int], modules: Sequence[Module]) -> str:
+    """``app+0x1234`` of the innermost caller in the program, else in a library; else its address."""
+    found = [(module, each) for each in callers if each and (module := _module_of(modules, each))]
+    own = [each for each in found if ".so" not in Path(each[0].path).name]
+    for module, address in own or found:
+        return f"{Path(module.path).name}+{address - module.bias:#x}"
+    return f"{callers[0]:#x}" if callers and callers[0] else ""
+
+
+def names_at(line: Line) -> tuple[tuple[str, ...], bool]:
+    """The variables that are allocated in a line of a source, and whether the function returns them: then it
+    is a wrapper and its callers tell. Nothing where the source is not there."""
+    lines = _source(line.file)
+    if not 0 < line.number <= len(lines):
+        return (), False
+    if Path(line.file).suffix.lower() in _FORTRAN:
+        return _fortran_names(lines, line.number), False
+    statement = _statement(lines, line.number)
+    names: list[str] = []
+    for part in statement.split(";"):
+        for pattern in (_POINTED, _ASSIGNED, _GROWS, _CONSTRUCTED):
+            if found := pattern.search(part):
+                names.append(re.sub(r"^this->", "", found[1]))
+                break
+    behind = "\n".join(lines[line.number : line.number + _WRAPPER_LINES])
+    function = re.split(r"^}", behind, maxsplit=1, flags=re.M)[0]
+    returns = [re.search(rf"\breturn\b[^;]*\b{re.escape(name)}\s*\)?\s*;", function) for name in names]
+    return tuple(names), bool(_RETURNED.search(statement)) if not names else all(returns)
+
+
+def _statement(lines: Sequence[str], number: int) -> str:
+    """The statement that a line belongs to, without comments: it may begin some lines earlier."""
+    text = _without_comments(lines[number - 1])
+    for earlier in range(number - 2, max(number - _STATEMENT_LINES, -1), -1):
+        above = _without_comments(lines[earlier]).strip()
+        if above.endswith((";", "{", "}", ":")) or above.startswith("#"):
+            break
+        text = f"{above}\n{text}"
+    return text
+
+
+def _without_comments(line: str) -> str:
+    return re.sub(r"/\*.*?\*/|//.*", "", line)
+
+
+def _fortran_names(lines: Sequence[str], number: int) -> tuple[str, ...]:
+    text = lines[number - 1].partition("!")[0]
+    for line in lines[number : number + _STATEMENT_LINES]:
+        if not text.rstrip().endswith("&"):
+            break
+        text = text.rstrip()[:-1] + line.partition("!")[0].strip().removeprefix("&")
+    if found := _ALLOCATE.search(text):
+        items = [each.strip() for each in split_outside(found[1])]
+        return tuple(
+            each.partition("(")[0].strip()
+            for each in items
+            if "(" in each and "=" not in each.partition("(")[0]
+        )
+    found = _ASSIGNED.search(text)
+    return (found[1],) if found else ()
+
+
+def split_outside(text: str) -> list[str]:
+    """Parts between commas that are in no parentheses, to the parenthesis that closes them all."""
+    parts: list[str] = []
+    depth = begin = 0
+    for place, letter in enumerate(text):
+        if letter == "(":
+            depth += 1
+        elif letter == ")":
+            depth -= 1
+            if depth < 0:
+                return [*parts, text[begin:place]]
+        elif letter == "," and depth == 0:
+            parts.append(text[begin:place])
+            begin = place + 1
+    return [*parts, text[begin:]]
+
+
+@lru_cache(maxsize=256)
+def _source(path: str) -> tuple[str, ...]:
+    try:
+        return tuple(Path(path).read_text(encoding="utf-8", errors="replace").splitlines())
+    except OSError:
+        return ()

@@ -1,0 +1,205 @@
+"""Which structure each access was to: pages are divided among the structures that lie in them."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from observe.memory.accesses import Accesses, Flags, Integers, Words
+from observe.memory.names import PAGE_BYTES, Layout, Structure
+from observe.memory.table import Entries
+
+_WORD: Final = 8
+_WORDS: Final = PAGE_BYTES // _WORD
+_ALL: Final = np.uint64(0xFFFFFFFFFFFFFFFF)
+#: Blocks of the heap below a page, where one line has several that a thread used.
+SMALL_BLOCKS: Final = "small heap blocks"
+
+
+class Pieces(NamedTuple):
+    """What a thread did to the part of a page that is of one structure, in the order of structures, pages and
+    threads. lines: of the page, a bit each, that count for this structure; read_words, written_words: of
+    these, (pieces, 8)."""
+
+    entry: Integers  # of Accesses.pages
+    structure: Integers
+    page: Words
+    thread: Integers
+    reads: Integers
+    writes: Integers
+    first: Words
+    last: Words
+    read_words: Words
+    written_words: Words
+    read_slots: Words
+    written_slots: Words
+    lines: Words
+
+    def take(self, which: Integers | Flags) -> Pieces:
+        """Some of them."""
+        return Pieces(*(column[which] for column in self))  # type: ignore[arg-type]
+
+
+class _Claims(NamedTuple):
+    """A structure's words in a page: `page` is its number among those that were touched."""
+
+    page: Integers
+    structure: Integers
+    words: Words
+
+
+def pieces_of(accesses: Accesses, layout: Layout) -> tuple[Pieces, list[Structure]]:
+    """The pieces, and the structures that they are of: those of the layout, and small blocks together."""
+    structures = [
+        *layout.structures,
+        Structure(SMALL_BLOCKS, "small", "", 0, 0),
+        Structure("unknown", "other", "", 0, 0),
+    ]
+    pages, page_of_entry = np.unique(accesses.pages["page"], return_inverse=True)
+    claims = _claims(pages, layout.extents)
+    number = np.bincount(claims.page, minlength=len(pages))
+    begin = np.concatenate([[0], np.cumsum(number)])[:-1]
+    # an entry beside each claim of its page
+    of_entry = number[page_of_entry]
+    entry = np.repeat(np.arange(len(page_of_entry)), of_entry)
+    claim = (
+        np.arange(len(entry))
+        - np.repeat(np.cumsum(of_entry) - of_entry, of_entry)
+        + begin[page_of_entry][entry]
+    )
+    used = accesses.used
+    touched = used[entry] & claims.words[claim]
+    some = touched.any(axis=1)
+    entry, structure, touched = entry[some], claims.structure[claim[some]], touched[some]
+    alone = np.bincount(entry, minlength=len(used))[entry] == 1
+    alone &= (touched == used[entry]).all(axis=1)
+    whole = _pieces(accesses, entry[alone], structure[alone], np.full(int(alone.sum()), _ALL))
+    lines = _lines_of(entry[~alone], structure[~alone], touched[~alone], used, layout, len(structures))
+    parts = _pieces(accesses, *lines)
+    both = Pieces(*(np.concatenate(columns) for columns in zip(whole, parts, strict=True)))
+    both = both.take(np.lexsort((both.thread, both.page, both.structure)))
+    return both, structures
+
+
+def _claims(pages: Entries, extents: Entries) -> _Claims:
+    """By page and structure; words that several claim go to those whose kind comes first."""
+    begin, end = extents["begin"], extents["end"]
+    low = np.searchsorted(pages, begin // PAGE_BYTES)
+    high = np.searchsorted(pages, (end + np.uint64(PAGE_BYTES - 1)) // PAGE_BYTES)
+    number = np.maximum(high - low, 0)
+    extent = np.repeat(np.arange(len(extents)), number)
+    page = np.arange(len(extent)) - np.repeat(np.cumsum(number) - number, number) + low[extent]
+    at = pages[page] * np.uint64(PAGE_BYTES)
+    first = np.where(begin[extent] > at, begin[extent] - at, 0) // _WORD
+    last = (
+        np.where(
+            end[extent] < at + np.uint64(PAGE_BYTES), end[extent] - at + np.uint64(_WORD - 1), PAGE_BYTES
+        )
+        // _WORD
+    )
+    words = _mask(first.astype(np.int64), last.astype(np.int64))
+    structure, kind = extents["structure"][extent], extents["kind"][extent]
+    order = np.lexsort((structure, kind, page))
+    page, structure, kind, words = page[order], structure[order], kind[order], words[order]
+    starts = starts_of(page, structure)
+    if not len(starts):
+        return _Claims(page, structure, words)
+    words = np.bitwise_or.reduceat(words, starts, axis=0)
+    page, structure = page[starts], structure[starts]
+    kind = kind[starts]
+    for better in np.unique(kind)[:-1]:  # what a kind that comes first claims, others do not
+        taken = np.zeros((len(pages), words.shape[1]), np.uint64)
+        mine = kind == better
+        np.bitwise_or.at(taken, page[mine], words[mine])
+        later = kind > better
+        words[later] &= ~taken[page[later]]
+    return _Claims(page, structure, words)
+
+
+def _mask(first: Integers, last: Integers) -> Words:
+    """Bits first … last − 1 of a page's words, (n, 8)."""
+    begin = np.arange(0, _WORDS, 64)
+
+    def below(end: Integers) -> Words:
+        bits = np.clip(end[:, None] - begin, 0, 64)
+        part = np.left_shift(np.uint64(1), np.minimum(bits, 63).astype(np.uint64)) - np.uint64(1)
+        return np.where(bits == 64, _ALL, part)
+
+    return np.asarray(below(last) & ~below(first))
+
+
+def starts_of(*keys: Integers | Words) -> Integers:
+    """Where groups of equal keys begin, in order."""
+    if not len(keys[0]):
+        return np.empty(0, np.int64)
+    new = np.zeros(len(keys[0]), np.bool_)
+    new[0] = True
+    for key in keys:
+        new[1:] |= key[1:] != key[:-1]
+    return np.flatnonzero(new)
+
+
+def _lines_of(
+    entry: Integers, structure: Integers, touched: Words, used: Words, layout: Layout, number: int
+) -> tuple[Integers, Integers, Words]:
+    """Lines of pages that several structures lie in, each for one of them: (entry, structure, lines). Small
+    blocks that share one are counted together; else it goes to whose words in it are most."""
+    small = np.isin(np.arange(number), list(layout.small))
+    words = np.bitwise_count(touched.view(np.uint8)).reshape(-1, 64)
+    order = np.lexsort((entry,))
+    entry, structure, words = entry[order], structure[order], words[order]
+    starts = starts_of(entry)
+    if not len(starts):
+        return entry, structure, np.empty(0, np.uint64)
+    claimants = np.add.reduceat((words > 0).astype(np.int64), starts, axis=0)
+    all_small = np.minimum.reduceat(
+        ((words == 0) | small[structure][:, None]).astype(np.int64), starts, axis=0
+    )
+    most = np.maximum.reduceat(words, starts, axis=0)
+    group = np.repeat(np.arange(len(starts)), np.diff([*starts, len(entry)]))
+    best = (words == most[group]) & (words > 0)
+    # of several with as many words the first
+    before = np.cumsum(best, axis=0) - best
+    best &= before == before[starts][group]
+    together = (claimants > 1) & (all_small == 1)
+    mine = best & ~together[group]
+    left = np.bitwise_count(used[entry[starts]].view(np.uint8)).reshape(-1, 64) > 0
+    nobody = left & (claimants == 0)
+    parts = [
+        (entry, structure, _bits(mine)),
+        (entry[starts], np.full(len(starts), number - 2), _bits(together)),
+        (entry[starts], np.full(len(starts), number - 1), _bits(nobody)),
+    ]
+    keep = [lines > 0 for _, _, lines in parts]
+    return (
+        np.concatenate([part[0][which] for part, which in zip(parts, keep, strict=True)]),
+        np.concatenate([part[1][which] for part, which in zip(parts, keep, strict=True)]),
+        np.concatenate([part[2][which] for part, which in zip(parts, keep, strict=True)]),
+    )
+
+
+def _bits(flags: Flags) -> Words:
+    """(n, 64) flags as a word each."""
+    return np.packbits(flags, axis=1, bitorder="little").view(np.uint64).reshape(-1)
+
+
+def flags(bits: Words) -> Flags:
+    """The reverse of `_bits`: (n, 64)."""
+    return np.unpackbits(bits.view(np.uint8).reshape(-1, 8), axis=1, bitorder="little").astype(np.bool_)
+
+
+def _pieces(accesses: Accesses, entry: Integers, structure: Integers, lines: Words) -> Pieces:
+    """Of entries and the lines of them that count."""
+    pages = accesses.pages[entry]
+    chosen = flags(lines)
+    bytes_of = np.where(chosen, np.uint8(255), np.uint8(0)).view(np.uint64).reshape(-1, 8)
+    part = lines != _ALL
+    reads, writes = pages["reads"].astype(np.int64), pages["writes"].astype(np.int64)
+    reads[part] = (pages["line_reads"][part] * chosen[part]).sum(axis=1, dtype=np.int64)
+    writes[part] = (pages["line_writes"][part] * chosen[part]).sum(axis=1, dtype=np.int64)
+    return Pieces(
+        entry, structure, pages["page"], accesses.threads[entry], reads, writes, pages["first"],
+        pages["last"], pages["read_words"] & bytes_of, pages["written_words"] & bytes_of, pages["read_slots"],
+        pages["written_slots"], lines,
+    )  # fmt: skip

@@ -1,0 +1,78 @@
+"""On which NUMA nodes pages lie, from where they are used, and how much of that is remote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from npc.machine import sysfs
+from npc.records.memory_use import NumaUse
+from observe.memory.owners import Pieces, starts_of
+from observe.memory.table import Entries
+
+_NODES: Final = Path("/sys/devices/system/node")
+
+
+def node_of_cpus(system: Path = _NODES) -> dict[int, int]:
+    """CPU → NUMA node, of this machine; empty where it does not tell."""
+    found = {}
+    for node in sorted(sysfs.parse_cpus(sysfs.text(system / "online") or "")):
+        for cpu in sysfs.parse_cpus(sysfs.text(system / f"node{node}/cpulist") or ""):
+            found[cpu] = node
+    return found
+
+
+def numa_uses(
+    pieces: Pieces, names: Mapping[int, str], places: Entries, threads: Entries, nodes: Mapping[int, int]
+) -> tuple[list[NumaUse], str]:
+    """Of some structures (number → name), and why there is nothing to say.
+
+    A thread is taken to stay on the node where it was first seen: what is bound does. nodes: of CPUs. The
+    nodes that pages might lie on are those of all CPUs.
+    """
+    number = len(set(nodes.values()))
+    if number < 2:
+        return (
+            [],
+            "this machine has one NUMA node: no access is remote"
+            if number
+            else "the system tells no NUMA nodes",
+        )
+    lies = places[places["node"] >= 0]
+    if not len(lies):
+        return [], "where pages lie could not be read"
+    lies = lies[np.lexsort((lies["time"], lies["page"]))]
+    last = np.concatenate([lies["page"][1:] != lies["page"][:-1], [True]])
+    lies = lies[last]
+    at = np.minimum(np.searchsorted(lies["page"], pieces.page), len(lies) - 1)
+    known = lies["page"][at] == pieces.page
+    home = {int(each["number"]): nodes.get(int(each["cpu"]), -1) for each in threads}
+    near = np.array([home.get(int(thread), -1) for thread in pieces.thread], np.int64)
+    known &= near >= 0
+    lies_on = lies["node"][at].astype(np.int64)
+    amount = pieces.reads + pieces.writes
+    found = []
+    for structure, name in names.items():
+        mine = np.flatnonzero((pieces.structure == structure) & known)
+        total = int(amount[mine].sum())
+        if not total:
+            continue
+        remote = int(amount[mine][lies_on[mine] != near[mine]].sum())
+        first = np.unique(pieces.page[mine], return_index=True)[1]
+        homes, count = np.unique(lies_on[mine][first], return_counts=True)
+        spread = {int(node): int(each) for node, each in zip(homes, count, strict=True)}
+        best = sum(_most_by_page(pieces, mine, near, amount))
+        found.append(NumaUse(name, spread, remote / total, 1 - 1 / number, 1 - best / total))
+    return found, "" if found else "of no page that was used it is known where it lies"
+
+
+def _most_by_page(pieces: Pieces, mine: Entries, near: Entries, amount: Entries) -> Iterator[int]:
+    """Of each page the accesses from the node with most."""
+    order = mine[np.lexsort((near[mine], pieces.page[mine]))]
+    starts = starts_of(pieces.page[order], near[order])
+    sums = np.add.reduceat(amount[order], starts)
+    of_page = starts_of(pieces.page[order][starts])
+    yield from np.maximum.reduceat(sums, of_page).tolist()

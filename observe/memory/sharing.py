@@ -1,0 +1,241 @@
+"""Which pages threads share, and the cache lines that they contend for.
+
+Two threads share a page where they touched it in the same part of the run (Beniamine 2016, 6.1.3: accesses
+whose intervals intersect): what one thread sets up and others use later is nobody's at the same time. Of
+those that share, a word that one of them wrote and another one used makes the page write-shared; where some
+wrote and no word was used by two, it is false-shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from npc.records.memory_use import SHARINGS, SharedLine, Sharing, SharingInterval
+from observe.memory.accesses import SLOTS, Accesses, Flags, Integers
+from observe.memory.names import PAGE_BYTES, Structure
+from observe.memory.owners import Pieces, starts_of
+from observe.memory.table import Entries
+
+LINE_BYTES: Final = 64
+_WORD: Final = 8
+PRIVATE, READ_SHARED, WRITE_SHARED, FALSE_SHARED = range(4)
+#: A thread takes part in the contention for a line if it has this part of the accesses of the one with most:
+#: others set it up, or look at the end.
+_TAKES_PART: Final = 0.01
+#: And so many accesses: a line that moves between cores takes some 100 ns (Levinthal 2009: 75 to 300 cycles),
+#: so a thousand take a tenth of a millisecond. Sampled, an access is the first of an interval.
+_LEAST_ACCESSES: Final = 1000
+_LEAST_TOUCHES: Final = 3
+_MOST_LINES: Final = 20
+_MOST_WORDS: Final = 8
+#: Parts of the run in the picture.
+_INTERVALS: Final = 32
+_MOST_PAIRS: Final = 1 << 20
+
+Classes = npt.NDArray[np.int8]
+
+
+class Shared(NamedTuple):
+    """Of the pieces: where the groups of one page and structure begin, the class of each group
+    (`SHARINGS` by number), and which pieces overlap another one."""
+
+    starts: Integers
+    classes: Classes
+    overlaps: Flags
+
+
+def shared_pages(pieces: Pieces) -> Shared:
+    """By the threads of each structure's page."""
+    starts = starts_of(pieces.structure, pieces.page)
+    number = len(pieces.page)
+    group = np.repeat(np.arange(len(starts)), np.diff([*starts, number]))
+    used = pieces.read_words | pieces.written_words
+    slots = pieces.read_slots | pieces.written_slots
+    overlaps = np.zeros(number, np.bool_)
+    shared, written, same = (np.zeros(len(starts), np.bool_) for _ in range(3))
+    widest = int(np.diff([*starts, number]).max(initial=0))
+    for apart in range(1, widest):
+        pairs = np.flatnonzero(group[:-apart] == group[apart:])
+        for begin in range(0, len(pairs), _MOST_PAIRS):
+            one = pairs[begin : begin + _MOST_PAIRS]
+            one = one[(slots[one] & slots[one + apart]) != 0]
+            other = one + apart
+            overlaps[one] = overlaps[other] = True
+            shared[group[one]] = True
+            mine, others = pieces.written_words[one], pieces.written_words[other]
+            changed = (pieces.written_slots[one] & slots[other]) | (slots[one] & pieces.written_slots[other])
+            written[group[one[changed != 0]]] = True
+            both = ((mine & used[other]) | (others & used[one])).any(axis=1) & (changed != 0)
+            same[group[one[both]]] = True
+    classes = np.full(len(starts), PRIVATE, np.int8)
+    classes[shared] = READ_SHARED
+    classes[written] = FALSE_SHARED
+    classes[same] = WRITE_SHARED
+    return Shared(starts, classes, overlaps)
+
+
+def counted(classes: Classes) -> dict[Sharing, int]:
+    """Pages by sharing; only what there is."""
+    number = np.bincount(classes, minlength=len(SHARINGS))
+    return {name: int(each) for name, each in zip(SHARINGS, number, strict=True) if each}
+
+
+def intervals(
+    pieces: Pieces, shared: Shared, names: Mapping[int, str], slot_ns: int, end_s: float
+) -> Iterator[SharingInterval]:
+    """Of some structures (number → name) over the run: pages that were touched in each part of it. A page is
+    of the class that it is of as a whole, where several threads touched it in that part."""
+    slots = pieces.read_slots | pieces.written_slots
+    group = np.repeat(np.arange(len(shared.starts)), np.diff([*shared.starts, len(slots)]))
+    last = SLOTS - _leading_zeros(int(np.bitwise_or.reduce(slots, initial=np.uint64(0))))
+    each = -(-last // _INTERVALS) if last else 1
+    structure = pieces.structure[shared.starts]
+    for begin in range(0, last, each):
+        mask = np.uint64(((1 << each) - 1) << begin & (1 << SLOTS) - 1)
+        here = (slots & mask) != 0
+        threads = np.bincount(group[here], minlength=len(structure))
+        wrote = np.bincount(group[here & ((pieces.written_slots & mask) != 0)], minlength=len(structure)) > 0
+        classes = np.where(
+            (threads < 2) | (shared.classes == PRIVATE), PRIVATE, np.where(wrote, shared.classes, READ_SHARED)
+        )
+        ends = min((begin + each) * slot_ns / 1e9, end_s) if end_s else (begin + each) * slot_ns / 1e9
+        for number, name in names.items():
+            mine = classes[(structure == number) & (threads > 0)]
+            if len(mine):
+                yield SharingInterval(begin * slot_ns / 1e9, ends, name, counted(mine))
+
+
+def _leading_zeros(bits: int) -> int:
+    return SLOTS - bits.bit_length()
+
+
+# --- lines -------------------------------------------------------------------------------------------------
+
+
+class _Line(NamedTuple):
+    """Of a line that threads contend for: its address, entries that take part, and the words of each that it
+    uses much (a bit each)."""
+
+    address: int
+    entries: Integers
+    words: tuple[int, ...]
+    written: tuple[int, ...]
+    accesses: int
+    kind: Sharing
+
+
+def contended_lines(
+    accesses: Accesses,
+    pieces: Pieces,
+    shared: Shared,
+    structures: Sequence[Structure],
+    extents: Entries,
+    sampled: bool,
+) -> list[SharedLine]:
+    """Those with most accesses, most first. extents: of the layout.
+
+    Of false sharing a word's user is a thread that comes back to it: that a thread zeroed all counters of a
+    line before others began to count does not make these counters shared."""
+    overlapping = np.unique(pieces.entry[shared.overlaps])
+    found = sorted(_lines(accesses, overlapping, sampled), key=lambda line: -line.accesses)
+    owners = _owners(pieces, {int(entry) for line in found[:_MOST_LINES] for entry in line.entries})
+    return [_told(line, accesses, owners, structures, extents) for line in found[:_MOST_LINES]]
+
+
+def _lines(accesses: Accesses, entries: Integers, sampled: bool) -> Iterator[_Line]:
+    pages = accesses.pages[entries]
+    starts = starts_of(pages["page"])
+    if not len(starts):
+        return
+    least = _LEAST_TOUCHES if sampled else _LEAST_ACCESSES
+    reads, writes = pages["line_reads"].astype(np.int64), pages["line_writes"].astype(np.int64)
+    both = reads + writes
+    group = np.repeat(np.arange(len(starts)), np.diff([*starts, len(pages)]))
+    takes_part = both >= np.maximum(least, _TAKES_PART * np.maximum.reduceat(both, starts, axis=0))[group]
+    writers = np.add.reduceat((takes_part & (writes > 0)).astype(np.int64), starts, axis=0)
+    members = np.add.reduceat(takes_part.astype(np.int64), starts, axis=0)
+    used = (pages["read_words"] | pages["written_words"]).view(np.uint8).reshape(-1, LINE_BYTES)
+    wrote = np.ascontiguousarray(pages["written_words"]).view(np.uint8).reshape(-1, LINE_BYTES)
+    often = np.ascontiguousarray(pages["often"]).view(np.uint8).reshape(-1, LINE_BYTES)
+    ends = [*starts[1:], len(pages)]
+    for number, line in np.argwhere((members > 1) & (writers > 0)):
+        here = np.arange(starts[number], ends[number])
+        here = here[takes_part[here, line]]
+        words = [int(often[each, line] or used[each, line]) for each in here]
+        written = [int(wrote[each, line]) & mine for each, mine in zip(here, words, strict=True)]
+        once = twice = 0
+        for mine in words:
+            twice |= once & mine
+            once |= mine
+        if not any(written):
+            continue
+        kind: Sharing = "write-shared" if any(each & twice for each in written) else "false-shared"
+        address = int(pages["page"][here[0]]) * PAGE_BYTES + int(line) * LINE_BYTES
+        yield _Line(address, entries[here], tuple(words), tuple(written), int(both[here, line].sum()), kind)
+
+
+def _owners(pieces: Pieces, wanted: set[int]) -> dict[tuple[int, int], int]:
+    """(entry, line of the page) → structure."""
+    found: dict[tuple[int, int], int] = {}
+    for place in np.flatnonzero(np.isin(pieces.entry, list(wanted))):
+        lines = int(pieces.lines[place])
+        for line in range(PAGE_BYTES // LINE_BYTES):
+            if lines >> line & 1:
+                found.setdefault((int(pieces.entry[place]), line), int(pieces.structure[place]))
+    return found
+
+
+def _told(
+    line: _Line,
+    accesses: Accesses,
+    owners: Mapping[tuple[int, int], int],
+    structures: Sequence[Structure],
+    extents: Entries,
+) -> SharedLine:
+    row = line.address % PAGE_BYTES // LINE_BYTES
+    found = [owners.get((int(entry), row), len(structures) - 1) for entry in line.entries]
+    number = max(set(found), key=found.count)
+    structure = structures[number]
+    mine = extents[extents["structure"] == number]
+    mine = mine[(mine["begin"] < line.address + LINE_BYTES) & (mine["end"] > line.address)]
+    begin = int(mine["begin"][0]) if len(mine) else line.address
+    words = []
+    for entry, used, written in zip(line.entries, line.words, line.written, strict=True):
+        thread = int(accesses.threads[entry])
+        does = "writes" if written else "reads"
+        what = _elements(structure, begin, line.address, written or used)
+        words.append(f"thread {thread} {does} {what}")
+    entries = accesses.pages[line.entries]
+    return SharedLine(
+        structure.name, structure.where, max(line.address - begin, 0), line.kind,
+        tuple(int(accesses.threads[entry]) for entry in line.entries),
+        int(entries["line_reads"][:, row].sum(dtype=np.int64)),
+        int(entries["line_writes"][:, row].sum(dtype=np.int64)),
+        tuple(words[:_MOST_WORDS]),
+    )  # fmt: skip
+
+
+def _elements(structure: Structure, begin: int, line: int, words: int) -> str:
+    """``counts[1]``, ``counts[4…7]``; bytes where the size of an element is not known."""
+    runs: list[tuple[int, int]] = []
+    for word in range(LINE_BYTES // _WORD):
+        if words >> word & 1:
+            first = line + word * _WORD - begin
+            if runs and runs[-1][1] == first:
+                first = runs.pop()[0]
+            runs.append((first, line + (word + 1) * _WORD - begin))
+    parts = []
+    for first, after in runs:
+        first = max(first, 0)
+        if 0 < structure.element < structure.bytes:
+            low, high = first // structure.element, (after - 1) // structure.element
+            parts.append(f"{structure.name}[{low}]" if low == high else f"{structure.name}[{low}…{high}]")
+        elif structure.element and structure.bytes == structure.element:
+            parts.append(structure.name)
+        else:
+            parts.append(f"{structure.name}, bytes {first} to {after - 1}")
+    return ", ".join(dict.fromkeys(parts))

@@ -16,6 +16,8 @@ _FLAGS: Final = (
     "-std=gnu11", "-O2", "-g1", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-builtin", "-Wl,--as-needed",
     "-Wl,-z,now",
 )  # fmt: skip
+#: Atomic operations of 16 bytes, which the baseline of x86-64 lacks and every processor since 2005 has.
+_MACHINE: Final = {"x86_64": ("-mcx16",)}
 _LIBRARIES: Final = ("-ldl", "-lpthread")
 
 
@@ -26,12 +28,13 @@ def memory_library(mode: Literal["count", "sample"]) -> Path:
     object file that gcc links programs with. Raises `Unavailable`.
     """
     compiler = site_compiler("CC", ("cc", "gcc"))
-    version = run([*compiler, "-dumpfullversion", "-dumpmachine"])
+    version = run([*compiler, "--version"])
     if version.returncode:
         raise Unavailable(f"{compiler[0]} does not run: set CC, or install a C compiler")
     units = sorted({SOURCES / f"{name}.c" for name in _COMMON} | {*SOURCES.glob(f"{mode}*.c")})
     name = f"libnpc-memory-{mode}.so"
-    command = [*compiler, *_FLAGS, f"-I{SOURCES}", *map(str, units), f"-Wl,-soname,{name}", *_LIBRARIES]
+    flags = (*_FLAGS, *_MACHINE.get(os.uname().machine, ()), f"-Wl,-soname,{name}")
+    command = [*compiler, *flags, f"-I{SOURCES}", *map(str, units), *_LIBRARIES]
 
     def build(library: Path) -> None:
         if mode == "count":

@@ -22,7 +22,10 @@ _BOTH: Final = ("-g", "-U__SANITIZE_THREAD__")
 #: Fences need no instrumentation here; gcc warns that they have none.
 _GCC: Final = ("-fsanitize=thread", "-Wno-tsan")
 #: The front end alone is told, and not the linker, which would take ThreadSanitizer's library by its path.
-_CLANG: Final = ("-Xclang", "-fsanitize=thread", "-Wno-unused-command-line-argument")
+_CLANG: Final = (
+    "-Xclang", "-fsanitize=thread", "-mllvm", "-tsan-instrument-read-before-write=1",
+    "-Wno-unused-command-line-argument",
+)  # fmt: skip
 #: gcc would expand short ones after it has instrumented the code.
 _KEPT_CALLS: Final = ("-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset")
 

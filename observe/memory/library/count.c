@@ -396,10 +396,7 @@ ATOMIC(16, uint16_t)
 ATOMIC(32, uint32_t)
 ATOMIC(64, uint64_t)
 
-#if defined __x86_64__
-#pragma GCC target("cx16") /* the System V ABI's baseline lacks it, and every processor has it */
-#endif
-#if defined __x86_64__ || defined __GCC_HAVE_SYNC_COMPARE_AND_SWAP_16
+#if defined __GCC_HAVE_SYNC_COMPARE_AND_SWAP_16
 /* By compare and exchange: the C library's own way would take a lock that the program does not know of. */
 typedef unsigned __int128 wide;
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,11 +21,11 @@ PROGRAMS = ROOT / "tests/observe/programs"
 PAGE = 4096
 
 
-def build(compiler: str, name: str, folder: Path, *options: str) -> Path:
+def build(compiler: str, name: str, folder: Path, *options: str, **environ: str) -> Path:
     """The program, built by an npc command."""
     program = folder / Path(name).stem
     command = [sys.executable, "-m", "npc", compiler, *options, PROGRAMS / name, "-o", program, "-pthread"]
-    subprocess.run(command, check=True, cwd=ROOT)
+    subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, **environ})
     return program
 
 
@@ -71,12 +72,23 @@ def of_all(table: Table, address: int, bytes_: int) -> tuple[int, int]:
 
 @pytest.fixture(scope="module")
 def counts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build("cc", "memory_counts.c", tmp_path_factory.mktemp("counts"), "-O2")
+    return build("cc", "memory_counts.c", tmp_path_factory.mktemp("counts"), "-O2", CC="gcc")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("end", "code"), [("exit", 0), ("_exit", 3), ("kill", -9)])
 def test_every_access_of_every_thread_is_counted(counts: Path, end: str, code: int) -> None:
+    check_counts(counts, end, code)
+
+
+@pytest.mark.slow
+@pytest.mark.optional_skip("clang: gcc's code is counted in the other tests")
+@pytest.mark.skipif(shutil.which("clang") is None, reason="no clang: apt-get install clang")
+def test_clang_counts_the_same(tmp_path: Path) -> None:
+    check_counts(build("cc", "memory_counts.c", tmp_path, "-O2", CC="clang"), "exit", 0)
+
+
+def check_counts(counts: Path, end: str, code: int) -> None:
     threads, reads, writes, pages = 3, 700, 500, 12
     ended = count(counts, *map(str, (threads, reads, writes, pages)), end)
     assert ended.code == code, ended.err

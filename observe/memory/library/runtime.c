@@ -20,6 +20,8 @@ enum { LARGEST_CHUNK = 1 << 16 };
 enum { FEWEST_BYTES = 1 << 20 };
 
 struct npc_table *npc_head;
+struct npc_reserved npc_reserved[NPC_RESERVED];
+int npc_reserved_count;
 __thread struct npc_self npc_self __attribute__((tls_model("initial-exec")));
 
 static uint64_t file_bytes, maps_due;
@@ -54,6 +56,9 @@ void *npc_reserve(size_t bytes)
     /* the system call, since mmap is intercepted, and may be by others as well */
     long begin = syscall(SYS_mmap, NULL, bytes, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, (off_t)0);
+    int at = begin == -1 ? NPC_RESERVED : __atomic_fetch_add(&npc_reserved_count, 1, __ATOMIC_RELAXED);
+    if (at < NPC_RESERVED)
+        npc_reserved[at] = (struct npc_reserved){(uintptr_t)begin, (uintptr_t)begin + bytes};
     return begin == -1 ? NULL : (void *)begin;
 }
 

@@ -54,6 +54,12 @@ uint32_t npc_enter_thread(void);
  * handler. */
 void *npc_reserve(size_t bytes);
 void npc_release(void *begin, size_t bytes);
+/* What was reserved first, and how often. */
+enum { NPC_RESERVED = 32 };
+extern struct npc_reserved {
+    uintptr_t low, high;
+} npc_reserved[NPC_RESERVED];
+extern int npc_reserved_count;
 
 /* Writes /proc/self/maps anew if that is long ago. */
 void npc_refresh_maps(void);

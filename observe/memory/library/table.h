@@ -32,7 +32,18 @@ struct npc_table {
     uint64_t tick, slot;
     uint64_t small;                /* allocations below a page that were not kept, NPC_SMALL were */
     uint64_t others;               /* processes that found the table taken */
-    uint64_t spare[4];
+    uint64_t obstacles;            /* npc_obstacle, a bit each */
+    uint64_t spare[3];
+};
+
+/* Sampling: why accesses were not seen, or not all the time. */
+enum npc_obstacle {
+    NPC_NO_CATCHING = 1,    /* no Syscall User Dispatch: Linux 5.11 on x86-64 */
+    NPC_MANY_STACKS = 2,    /* the program runs on many stacks of its own making */
+    NPC_OTHER_THREADS = 4,  /* threads that were made past pthread_create */
+    NPC_KERNEL_RINGS = 8,   /* io_uring or aio: the kernel reaches memory without a call */
+    NPC_UNKNOWN_CALLS = 16, /* a thread slept in a call whose reach is not known */
+    NPC_UNSETTLED = 32,     /* a thread was for too long in a call, or had SIGSEGV or SIGSYS blocked */
 };
 
 enum npc_chunk_kind {

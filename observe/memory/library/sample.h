@@ -1,0 +1,101 @@
+/* Sampling: what its parts share. How it works stands in sample.c. */
+#ifndef NPC_MEMORY_SAMPLE_H
+#define NPC_MEMORY_SAMPLE_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <ucontext.h>
+
+#include "runtime.h"
+
+#pragma GCC visibility push(hidden)
+
+/* Memory that a system call may reach. */
+struct reach {
+    uintptr_t low, high;
+    bool written;
+};
+enum { REACHES = 12, NESTED = 4, THREADS = 1024, HANDLER_STACK = 1 << 16 };
+
+/* A system call in progress. sp: of the frame it was made from. */
+struct call {
+    uintptr_t sp;
+    int reaches;
+    struct reach reach[REACHES];
+};
+
+/* A thread whose accesses and system calls are seen. */
+struct watched {
+    char selector;          /* read by the kernel at each of its system calls */
+    bool leaving;           /* it has had its last own code */
+    int tid;                /* 0: a free place */
+    uint32_t number;
+    uint64_t settled;       /* the last round in which no system call of it was on its way unseen */
+    uint64_t spent;         /* ns of this interval that faults and calls took */
+    uintptr_t stack_low, stack_high, sp;
+    uintptr_t own_low, own_high; /* the stack that the program has for signals */
+    int depth;
+    struct call calls[NESTED];
+    struct call slept;      /* in which it slept when the round began */
+    uintptr_t last_address, last_ip;
+    uint64_t last_opening;
+    struct npc_room room;   /* of touches */
+    void *handler_stack, *thread_pointer;
+};
+
+extern __thread struct watched *npc_watched __attribute__((tls_model("initial-exec")));
+extern uint64_t npc_call_cost;
+
+/* A system call that is never caught, since it is made from the library's text. −errno where it fails. */
+#define NPC_CALL(number, ...) npc_call6(number, NPC_SIX(__VA_ARGS__, 0, 0, 0, 0, 0, 0, 0))
+#define NPC_SIX(a, b, c, d, e, f, ...) (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f)
+#ifdef __x86_64__
+static inline long npc_call6(long number, long a, long b, long c, long d, long e, long f)
+{
+    register long r10 __asm__("r10") = d;
+    register long r8 __asm__("r8") = e;
+    register long r9 __asm__("r9") = f;
+    __asm__ volatile("syscall" : "+a"(number) : "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                     : "rcx", "r11", "memory");
+    return number;
+}
+#endif
+
+/* sample.c: no page is closed when it returns, and none is until `npc_let`. Pairs may nest. */
+void npc_hold(void);
+void npc_let(void);
+/* Opens everything until the next interval. */
+void npc_open_all(void);
+/* Opens what is closed in a range: for a system call, or (for good in this interval) for one that changes it. */
+void npc_open_reach(uintptr_t low, uintptr_t high, bool for_good);
+/* Makes a call that changes what is mapped, which is the program's alone from then on in this interval. */
+long npc_change(long number, const long *arguments, const struct reach *reach, int count);
+/* Notes on which stack the calling thread is. */
+void npc_note_stack(uintptr_t sp);
+/* Notes that the calling thread has had a system call read or write a range. */
+void npc_note_reach(const struct reach *reach, uint64_t bytes, uintptr_t ip);
+void npc_wait_for_closing(void);
+bool npc_is_over_budget(void);
+uint64_t npc_round(void);
+
+/* sample_calls.c: what a system call reaches; false where that is not known. */
+bool npc_reaches_of(long number, const long *arguments, struct call *call);
+/* Copies from the program's memory; false where there is none. */
+bool npc_copy_in(void *to, uintptr_t from, size_t bytes);
+/* The instruction pointer to go on at after a fault in npc_copy_in; 0: it was elsewhere. */
+uintptr_t npc_copy_failed(uintptr_t ip);
+void npc_on_fault(int signal, siginfo_t *info, void *context);
+void npc_on_call(int signal, siginfo_t *info, void *context);
+
+/* sample_signals.c: the program's own actions for the two signals. */
+enum { KERNEL_SET_BYTES = 8 };
+int npc_swap_action(int signal, const struct sigaction *action, struct sigaction *old);
+void npc_to_program(int signal, siginfo_t *info, void *context);
+void npc_strip(uint64_t *set);
+bool npc_install_handlers(void);
+void npc_check_handlers(void);
+
+#pragma GCC visibility pop
+#endif

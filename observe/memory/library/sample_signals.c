@@ -1,0 +1,375 @@
+/* The program's signals beside the library's two: SIGSEGV (a closed page) and SIGSYS (a caught call).
+ *
+ * Both must reach the library in each thread at any time: a blocked one would end the process. So the program's
+ * actions for them are kept here and called, and they are left out of every mask that the program sets. */
+#ifdef __x86_64__
+#define _GNU_SOURCE
+#include "sample.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/* The kernel's, with which handlers return past the catching of calls (its bytes are those that unwinders know). */
+struct kernel_action {
+    void *handler;
+    unsigned long flags;
+    void *restorer;
+    uint64_t mask;
+};
+enum { HAS_RESTORER = 0x04000000 };
+void npc_return_from_handler(void);
+__asm__(".text\n.hidden npc_return_from_handler\n.globl npc_return_from_handler\n"
+        ".type npc_return_from_handler, @function\n    nop\n"
+        "npc_return_from_handler:\n    .byte 0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05\n"
+        ".size npc_return_from_handler, . - npc_return_from_handler\n");
+
+#define REAL(name) static __typeof__(name) *real; if (real == NULL) real = (__typeof__(name) *)dlsym(RTLD_NEXT, #name)
+
+static struct sigaction program_segv, program_sys;
+static bool installed;
+
+static const uint64_t ours = 1ull << (SIGSEGV - 1) | 1ull << (SIGSYS - 1);
+
+void npc_strip(uint64_t *set)
+{
+    *set &= ~ours;
+}
+
+static sigset_t stripped(const sigset_t *set)
+{
+    sigset_t copy = *set;
+    if (installed) {
+        sigdelset(&copy, SIGSEGV);
+        sigdelset(&copy, SIGSYS);
+    }
+    return copy;
+}
+
+/* ---- the library's handlers ---- */
+
+static struct kernel_action our_action(int signal)
+{
+    struct kernel_action action = {0};
+    action.restorer = (void *)npc_return_from_handler;
+    action.flags = SA_SIGINFO | SA_NODEFER | SA_RESTART | HAS_RESTORER;
+    if (signal == SIGSEGV) {
+        action.handler = (void *)npc_on_fault;
+        action.flags |= SA_ONSTACK;   /* the stack may be what was closed */
+        action.mask = ~ours;
+    } else {
+        action.handler = (void *)npc_on_call;
+    }
+    return action;
+}
+
+static void keep_program_action(const struct kernel_action *old, struct sigaction *program)
+{
+    *program = (struct sigaction){0};
+    program->sa_sigaction = (void (*)(int, siginfo_t *, void *))old->handler;
+    program->sa_flags = (int)(old->flags & ~(unsigned long)HAS_RESTORER);
+    __builtin_memcpy(&program->sa_mask, &old->mask, sizeof old->mask);
+}
+
+static bool install(int signal, struct sigaction *program)
+{
+    struct kernel_action action = our_action(signal), old = {0};
+    if (NPC_CALL(SYS_rt_sigaction, signal, NULL, &old, KERNEL_SET_BYTES) != 0)
+        return false;
+    if (old.handler == action.handler)
+        return true;
+    keep_program_action(&old, program);
+    return NPC_CALL(SYS_rt_sigaction, signal, &action, NULL, KERNEL_SET_BYTES) == 0;
+}
+
+bool npc_install_handlers(void)
+{
+    installed = install(SIGSEGV, &program_segv) && install(SIGSYS, &program_sys);
+    return installed;
+}
+
+void npc_check_handlers(void)
+{
+    install(SIGSEGV, &program_segv);
+    install(SIGSYS, &program_sys);
+}
+
+/* ---- the program's ---- */
+
+int npc_swap_action(int signal, const struct sigaction *action, struct sigaction *old)
+{
+    struct sigaction *program = signal == SIGSEGV ? &program_segv : &program_sys, before = *program;
+    if (action != NULL)
+        *program = *action;
+    if (old != NULL)
+        *old = before;
+    return 0;
+}
+
+/* As the kernel would have done it. */
+void npc_to_program(int signal, siginfo_t *info, void *given)
+{
+    ucontext_t *context = given;
+    struct sigaction *kept = signal == SIGSEGV ? &program_segv : &program_sys, action = *kept;
+    bool sent = info->si_code <= 0;
+    if (action.sa_handler == SIG_IGN && sent)
+        return;
+    if (action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN) {
+        struct kernel_action standard = {0};
+        NPC_CALL(SYS_rt_sigaction, signal, &standard, NULL, KERNEL_SET_BYTES);
+        if (sent || signal == SIGSYS) /* else the instruction faults again */
+            NPC_CALL(SYS_rt_tgsigqueueinfo, NPC_CALL(SYS_getpid, 0), NPC_CALL(SYS_gettid, 0), signal, info);
+        return;
+    }
+    uint64_t mask, more;
+    __builtin_memcpy(&mask, &context->uc_sigmask, sizeof mask);
+    __builtin_memcpy(&more, &action.sa_mask, sizeof more);
+    mask |= more;
+    npc_strip(&mask);
+    if (action.sa_flags & (int)SA_RESETHAND)
+        kept->sa_handler = SIG_DFL;
+    NPC_CALL(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof mask);
+    if (action.sa_flags & SA_SIGINFO)
+        action.sa_sigaction(signal, info, context);
+    else
+        action.sa_handler(signal);
+}
+
+/* ---- what the program calls ---- */
+
+NPC_EXPORT int sigaction(int signal, const struct sigaction *restrict action, struct sigaction *restrict old)
+{
+    REAL(sigaction);
+    if (installed && (signal == SIGSEGV || signal == SIGSYS))
+        return npc_swap_action(signal, action, old);
+    if (action == NULL)
+        return real(signal, NULL, old);
+    struct sigaction copy = *action;
+    copy.sa_mask = stripped(&action->sa_mask);
+    return real(signal, &copy, old);
+}
+
+NPC_EXPORT sighandler_t signal(int number, sighandler_t handler)
+{
+    REAL(signal);
+    if (!installed || (number != SIGSEGV && number != SIGSYS))
+        return real(number, handler);
+    struct sigaction action = {0}, old;
+    action.sa_handler = handler;
+    action.sa_flags = SA_RESTART;
+    npc_swap_action(number, &action, &old);
+    return old.sa_handler;
+}
+
+#define STRIPPED(set) sigset_t copy_of_set; if (set != NULL) { copy_of_set = stripped(set); set = &copy_of_set; }
+
+NPC_EXPORT int sigprocmask(int how, const sigset_t *restrict set, sigset_t *restrict old)
+{
+    REAL(sigprocmask);
+    STRIPPED(set)
+    return real(how, set, old);
+}
+
+NPC_EXPORT int pthread_sigmask(int how, const sigset_t *restrict set, sigset_t *restrict old)
+{
+    REAL(pthread_sigmask);
+    STRIPPED(set)
+    return real(how, set, old);
+}
+
+NPC_EXPORT int sigsuspend(const sigset_t *set)
+{
+    REAL(sigsuspend);
+    STRIPPED(set)
+    return real(set);
+}
+
+NPC_EXPORT int ppoll(struct pollfd *list, nfds_t number, const struct timespec *limit, const sigset_t *set)
+{
+    REAL(ppoll);
+    STRIPPED(set)
+    return real(list, number, limit, set);
+}
+
+NPC_EXPORT int pselect(int number, fd_set *restrict in, fd_set *restrict out, fd_set *restrict other,
+                       const struct timespec *restrict limit, const sigset_t *restrict set)
+{
+    REAL(pselect);
+    STRIPPED(set)
+    return real(number, in, out, other, limit, set);
+}
+
+NPC_EXPORT int epoll_pwait(int queue, struct epoll_event *events, int most, int limit, const sigset_t *set)
+{
+    REAL(epoll_pwait);
+    STRIPPED(set)
+    return real(queue, events, most, limit, set);
+}
+
+/* Without a stack of its own for signals the program has the library's. */
+NPC_EXPORT int sigaltstack(const stack_t *restrict stack, stack_t *restrict old)
+{
+    REAL(sigaltstack);
+    stack_t before, ours_again;
+    if (npc_watched == NULL)
+        return real(stack, old);
+    if (stack != NULL && !(stack->ss_flags & SS_DISABLE))
+        npc_hold(); /* it is not to be closed; from the next interval on its thread is asked for it */
+    int failed = 0;
+    if (stack != NULL && (stack->ss_flags & SS_DISABLE)) {
+        ours_again = (stack_t){.ss_sp = npc_watched->handler_stack, .ss_size = HANDLER_STACK};
+        failed = real(&ours_again, &before);
+        npc_watched->own_low = npc_watched->own_high = 0;
+    } else {
+        failed = real(stack, &before);
+        if (!failed && stack != NULL) {
+            npc_watched->own_low = (uintptr_t)stack->ss_sp;
+            npc_watched->own_high = npc_watched->own_low + stack->ss_size;
+        }
+    }
+    if (stack != NULL && !(stack->ss_flags & SS_DISABLE))
+        npc_let();
+    if (!failed && old != NULL)
+        *old = before.ss_sp == npc_watched->handler_stack
+                   ? (stack_t){.ss_flags = SS_DISABLE | (before.ss_flags & SS_ONSTACK)}
+                   : before;
+    return failed;
+}
+
+/* ---- the C library blocks all signals within these ---- */
+
+NPC_EXPORT int posix_spawn(pid_t *restrict pid, const char *restrict path,
+                           const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *restrict attributes,
+                           char *const arguments[restrict], char *const environment[restrict])
+{
+    REAL(posix_spawn);
+    npc_hold();
+    int failed = real(pid, path, actions, attributes, arguments, environment);
+    npc_let();
+    return failed;
+}
+
+NPC_EXPORT int posix_spawnp(pid_t *restrict pid, const char *restrict path,
+                            const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *restrict attributes,
+                            char *const arguments[restrict], char *const environment[restrict])
+{
+    REAL(posix_spawnp);
+    npc_hold();
+    int failed = real(pid, path, actions, attributes, arguments, environment);
+    npc_let();
+    return failed;
+}
+
+NPC_EXPORT FILE *popen(const char *command, const char *mode)
+{
+    REAL(popen);
+    npc_hold();
+    FILE *stream = real(command, mode);
+    npc_let();
+    return stream;
+}
+
+NPC_EXPORT int system(const char *command)
+{
+    REAL(system);
+    npc_hold();
+    int status = real(command);
+    npc_let();
+    return status;
+}
+
+NPC_EXPORT int pthread_kill(pthread_t thread, int number)
+{
+    REAL(pthread_kill);
+    if (pthread_equal(thread, pthread_self()))
+        return real(thread, number); /* its handler may jump away */
+    npc_hold();
+    int failed = real(thread, number);
+    npc_let();
+    return failed;
+}
+
+/* ---- another process's memory, which may be closed by the library there ---- */
+
+/* /proc/PID/mem goes past the pages' protection. Bytes moved, from `done` on. */
+static ssize_t move_rest(pid_t process, const struct iovec *local, unsigned long locals, const struct iovec *remote,
+                         unsigned long remotes, size_t done, bool writes)
+{
+    char path[32];
+    size_t at_local = done, at_remote = done;
+    snprintf(path, sizeof path, "/proc/%d/mem", (int)process);
+    int file = open(path, (writes ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
+    if (file < 0)
+        return (ssize_t)done;
+    while (locals > 0 && remotes > 0) {
+        if (at_local >= local->iov_len) {
+            at_local -= local->iov_len;
+            local++, locals--;
+            continue;
+        }
+        if (at_remote >= remote->iov_len) {
+            at_remote -= remote->iov_len;
+            remote++, remotes--;
+            continue;
+        }
+        size_t bytes = local->iov_len - at_local;
+        if (bytes > remote->iov_len - at_remote)
+            bytes = remote->iov_len - at_remote;
+        char *here = (char *)local->iov_base + at_local;
+        off_t there = (off_t)((uintptr_t)remote->iov_base + at_remote);
+        ssize_t moved = writes ? pwrite(file, here, bytes, there) : pread(file, here, bytes, there);
+        if (moved <= 0)
+            break;
+        at_local += (size_t)moved;
+        at_remote += (size_t)moved;
+        done += (size_t)moved;
+    }
+    close(file);
+    return (ssize_t)done;
+}
+
+static ssize_t move_all(ssize_t moved, pid_t process, const struct iovec *local, unsigned long locals,
+                        const struct iovec *remote, unsigned long remotes, bool writes)
+{
+    size_t here = 0, there = 0;
+    int error = errno;
+    if (moved < 0 && error != EFAULT)
+        return moved;
+    for (unsigned long at = 0; at < locals; at++)
+        here += local[at].iov_len;
+    for (unsigned long at = 0; at < remotes; at++)
+        there += remote[at].iov_len;
+    size_t done = moved < 0 ? 0 : (size_t)moved;
+    if (done >= (here < there ? here : there))
+        return moved;
+    ssize_t all = move_rest(process, local, locals, remote, remotes, done, writes);
+    errno = error;
+    return all > 0 ? all : moved;
+}
+
+NPC_EXPORT ssize_t process_vm_readv(pid_t process, const struct iovec *local, unsigned long locals,
+                                    const struct iovec *remote, unsigned long remotes, unsigned long flags)
+{
+    REAL(process_vm_readv);
+    return move_all(real(process, local, locals, remote, remotes, flags), process, local, locals, remote, remotes,
+                    false);
+}
+
+NPC_EXPORT ssize_t process_vm_writev(pid_t process, const struct iovec *local, unsigned long locals,
+                                     const struct iovec *remote, unsigned long remotes, unsigned long flags)
+{
+    REAL(process_vm_writev);
+    return move_all(real(process, local, locals, remote, remotes, flags), process, local, locals, remote, remotes,
+                    true);
+}
+#endif

@@ -1,0 +1,151 @@
+"""Programs under the sampling library: what is seen of known accesses, and that nothing else changes."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+from observe.memory.build import memory_library
+from observe.memory.companion import RankMemoryTable
+from observe.memory.table import SAMPLING, Table, read_table
+from tests.paths import ROOT
+
+PROGRAMS: Final = ROOT / "tests/observe/programs"
+PAGE: Final = 4096
+PAGES: Final = 24
+
+
+class Sampled(NamedTuple):
+    code: int
+    out: str
+    err: str
+    table: Table
+
+
+def sample(*command: str | Path, folder: Path, interval: float = 0.01, budget: float = 0.1) -> Sampled:
+    """Run a command as `observe.rank` does, and read the table."""
+    settings = {
+        "mode": "sample", "library": str(memory_library("sample")), "interval": interval, "budget": budget,
+    }  # fmt: skip
+    companion = RankMemoryTable(folder, "host.0", settings)
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=companion.become
+    ) as process:
+        companion.begin(process.pid)
+        out, err = process.communicate(timeout=60)
+    table = read_table(Path(f"/proc/self/fd/{companion.files[0]}"))
+    os.close(companion.files[0])
+    return Sampled(process.returncode, out, err, table)
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("touch")
+    for name in ("touch_known", "touch_anything"):
+        command = ["cc", "-O1", "-g", PROGRAMS / f"{name}.c", "-o", folder / name, "-pthread", "-ldl"]
+        subprocess.run(command, check=True)
+    return folder
+
+
+@pytest.mark.slow
+def test_what_threads_touch_in_an_interval_is_seen_page_by_page(programs: Path) -> None:
+    # each page in each interval, whatever that costs
+    ended = sample(programs / "touch_known", "600", folder=programs, interval=0.05, budget=10)
+    assert ended.code == 0, ended.err
+    table = ended.table
+    assert (table.header["mode"], table.header["lost"]) == (SAMPLING, 0)
+    read_only, written, both, idle, data, reader, writer = (int(word, 16) for word in ended.out.split())
+    by_start = {int(thread["start"]): int(thread["number"]) for thread in table.threads}
+    whole = table.intervals[(table.intervals["guarded"] > 0) & (table.intervals["begin"] > 50_000_000)]
+    whole = whole[whole["end"] - whole["begin"] > 30_000_000][:-1]
+    assert len(whole) >= 5, table.intervals
+    assert (whole["guarded"] == whole["tracked"]).mean() > 0.5
+    assert (whole["tracked"] >= 4 * PAGES + 8).all()
+
+    def seen(address: int, pages: int, number: int) -> set[tuple[int, int, bool]]:
+        """(page of the range, thread, whether it was written)."""
+        touches = table.touches[table.touches["interval"] == number]
+        touches = touches[(touches["address"] >= address) & (touches["address"] < address + pages * PAGE)]
+        assert ((touches["time"] > 0) & (touches["ip"] > 0)).all()
+        return {
+            (int(touch["address"] - address) // PAGE, int(touch["thread"]), bool(touch["written"]))
+            for touch in touches
+        }
+
+    shared = set()
+    for number in whole["number"]:
+        assert seen(read_only, PAGES, number) == {(page, by_start[reader], False) for page in range(PAGES)}
+        assert seen(written, PAGES, number) == {(page, by_start[writer], True) for page in range(PAGES)}
+        assert seen(data, 8, number) >= {(page, by_start[writer], True) for page in range(1, 8)}
+        assert seen(idle, PAGES, number) == set()
+        here = seen(both, PAGES, number)
+        assert {page for page, _, _ in here} == set(range(PAGES))
+        shared |= here
+    # who shares a page is found over several intervals, and who writes it
+    assert {entry[:2] for entry in shared} == {
+        (page, by_start[t]) for page in range(PAGES) for t in (reader, writer)
+    }
+    assert {thread for _, thread, is_write in shared if is_write} == {by_start[writer]}
+    exact = table.touches[table.touches["thread"] == by_start[reader]]["address"]
+    exact = exact[(exact >= read_only) & (exact < read_only + PAGES * PAGE)]
+    assert set(map(int, exact)) == {read_only + page * PAGE + 8 * page for page in range(PAGES)}
+    places = table.places[table.places["page"] == written // PAGE]
+    assert len(places) == 0 or (places["node"] >= 0).all()
+
+
+PARTS: Final = {
+    "calls": 3, "children": 3, "threads": 3, "locks": 3, "large_pages": 3, "stacks": 3, "signals": 3,
+    "faults": 3, "jumps": 3, "mappings": 3, "shared": 3, "coroutines": 3, "loads": 3, "dies": -11,
+    "aborts": -6, "killed": -9,
+}  # fmt: skip
+
+
+@pytest.fixture
+def no_core() -> Iterator[None]:
+    limits = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_CORE, limits)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_core")
+@pytest.mark.parametrize("part", PARTS)
+def test_a_program_does_what_it_does_alone(programs: Path, part: str) -> None:
+    command = [programs / "touch_anything", part]
+    alone = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert alone.returncode == PARTS[part], alone.stdout
+    ended = sample(*command, folder=programs)
+    assert (ended.code, ended.out, ended.err) == (alone.returncode, alone.stdout, alone.stderr)
+    assert (ended.table.header["ended"] > 0) == (PARTS[part] > 0)
+    if part not in ("threads", "dies"):  # with threads that come and go at each moment nothing is closed
+        assert ended.table.intervals["guarded"].max() > 0
+        assert len(ended.table.touches) > 0
+
+
+@pytest.mark.slow
+def test_python_is_a_program_too(programs: Path) -> None:
+    script = """if True:
+        import json, subprocess, sys, threading, time
+        began, rounds = time.monotonic(), 0
+        def work(found):
+            while time.monotonic() - began < 0.4:
+                found.append(json.dumps([list(range(100)), {"a": 1}]))
+        found = [[], []]
+        threads = [threading.Thread(target=work, args=(part,)) for part in found]
+        [thread.start() for thread in threads]
+        print(subprocess.run([sys.executable, "-c", "print(6 * 7)"], capture_output=True, text=True).stdout)
+        [thread.join() for thread in threads]
+        print(len(set(found[0] + found[1])))
+        sys.exit(4)
+    """
+    ended = sample(sys.executable, "-c", script, folder=programs, interval=0.02)
+    assert (ended.code, ended.out, ended.err) == (4, "42\n\n1\n", "")
+    assert len(set(ended.table.touches["thread"])) >= 2

@@ -21,6 +21,7 @@ SECTIONS: Final = (
     "comparison",
     "sizes",
     "roofline",
+    "node_memory",
     "inside_mpi",
     "hotspots",
     "on_node",

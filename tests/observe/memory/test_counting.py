@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -12,6 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from npc.records.memory_use import MEMORY
+from observe.asked import Asked
 from observe.memory.build import memory_library
 from observe.memory.companion import RankMemoryTable
 from observe.memory.table import COUNTING, Table, read_table
@@ -179,6 +182,22 @@ def test_a_program_lives_as_without(tmp_path: Path) -> None:
     deep = own[(own >= stack["stack_low"]) & (own < stack["stack_high"])]
     assert len(deep) >= 60 * 64 // 4
     assert ended.table.header["lost"] == 0
+
+
+@pytest.mark.slow
+def test_the_ranks_of_an_mpi_program(tmp_path: Path) -> None:
+    program = build("cc", "memory_counts.c", tmp_path, "--with", "mpicc", "-DWITH_MPI")
+    asked = Asked(companions={MEMORY: {"mode": "count", "library": str(memory_library("count"))}}).to_text()
+    around = [sys.executable, "-S", str(ROOT / "observe/rank.py"), str(tmp_path), asked]
+    said = subprocess.run(
+        ["mpirun", "-n", "2", *around, str(program), "2", "10", "5", "4", "exit"],
+        capture_output=True, text=True, timeout=60, check=False,
+        env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
+    )  # fmt: skip
+    assert said.returncode == 0, said.stderr
+    ranks = [json.loads(path.read_text(encoding="utf-8")) for path in tmp_path.glob("*.json")]
+    assert sorted(rank["rank"] for rank in ranks) == [0, 1]
+    assert [rank[MEMORY]["status"] for rank in ranks] == ["ok", "ok"]
 
 
 def test_what_cannot_be_built_is_said(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Programs that `npc observe` watched: inside their MPI, on their nodes, and where their time went."""
+"""Programs that `npc observe` watched: inside MPI, on their nodes, where their time and memory went."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from npc.records.hotspots import HOTSPOTS, Hotspots
+from npc.records.memory_use import MEMORY, MemoryUse
 from npc.records.mpi_profile import PROFILE, Profile
 from npc.records.node_probes import OVERHEAD, PROBES, Overhead, Probes
 from npc.records.observed import part_of, read_document
@@ -47,12 +48,14 @@ class Observed(Launched):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnNode(Launched):
-    """One with probes on its nodes or with stacks. profile: of its MPI, as far as there is one."""
+    """One with probes on its nodes, with stacks, or whose memory was looked at. profile: of its MPI, as far
+    as there is one."""
 
     profile: Profile | None
     probes: Probes | None
     hotspots: Hotspots | None
     overhead: Overhead | None
+    memory: MemoryUse | None = None
 
 
 AnyLaunch = TypeVar("AnyLaunch", bound=Launched)
@@ -61,9 +64,9 @@ AnyLaunch = TypeVar("AnyLaunch", bound=Launched)
 def read_observed(
     records: Iterable[Record], folder: Path, idents: Mapping[int, str]
 ) -> tuple[list[Observed], list[OnNode]]:
-    """The launches of a run with profiles of their ranks, and those with probes or stacks, the newest first,
-    without what cannot be read. folder: what raw files are relative to. idents: ``id(record)`` → the id of
-    its series."""
+    """The launches of a run with profiles of their ranks, and those whose nodes or memory were looked at, the
+    newest first, without what cannot be read. folder: what raw files are relative to. idents:
+    ``id(record)`` → the id of its series."""
     inside: list[Observed] = []
     on_node: list[OnNode] = []
     for record, document in _documents(records, folder):
@@ -80,13 +83,12 @@ def read_observed(
             "ident": idents[id(record)],
         }
         probes, hotspots = _part(document, PROBES, Probes), _part(document, HOTSPOTS, Hotspots)
+        memory = _part(document, MEMORY, MemoryUse)
         if profile:
             inside.append(Observed(**fields, profile=profile))
-        if probes or hotspots:
-            overhead = _part(document, OVERHEAD, Overhead)
-            on_node.append(
-                OnNode(**fields, profile=profile, probes=probes, hotspots=hotspots, overhead=overhead)
-            )
+        if probes or hotspots or memory:
+            fields |= {"profile": profile, "probes": probes, "hotspots": hotspots, "memory": memory}
+            on_node.append(OnNode(**fields, overhead=_part(document, OVERHEAD, Overhead)))
     return inside, on_node
 
 

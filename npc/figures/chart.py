@@ -99,8 +99,8 @@ class Trace:
 
     A line is a sequence of places; several lines are pieces that do not touch. dashes, width: in points.
     shape: circle, square, triangle, diamond, cross, triangle down, plus. under, over: drawn before and after
-    it and switched with it. hover: only there to be pointed at, so not printed. tip: what
-    its lines say.
+    it and switched with it. hover: only there to be pointed at, so not printed. solid: its bands hide what is
+    behind them. tip: what its lines say.
     """
 
     name: str
@@ -118,6 +118,7 @@ class Trace:
     under: tuple[Trace, ...] = ()
     over: tuple[Trace, ...] = ()
     hover: bool = False
+    solid: bool = False
     tip: str = ""
 
 
@@ -269,8 +270,11 @@ def _digits(ticks: Sequence[float]) -> int:
 # --- grids -----------------------------------------------------------------------------------------------
 
 State = Literal["", "failed"]
+#: Of no count or amount, then from little to most: cividis, which people with any common colour blindness and
+#: a print in grey keep in order (Nuñez, Anderton, Renslow, PLOS ONE 13(7), 2018).
+DEPTH_COLOURS: Final = ("#d9d9d9", "#fde737", "#c8b866", "#948e77", "#666970", "#35456c", "#00224e")
 #: Colours of counts and amounts above zero.
-DEPTHS: Final = 6
+DEPTHS: Final = len(DEPTH_COLOURS) - 1
 #: Of the classes of a logarithmic scale each is so many times as wide as the one before.
 _FACTORS: Final = (2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1e3, 1e6)
 #: Widths of the classes of a linear one, up to a power of ten.

@@ -184,7 +184,7 @@ def _trace(axes: Axes, trace: Trace) -> None:
     for line in trace.lines:
         axes.plot(*zip(*line, strict=True), color=colour, lw=trace.width, ls=_dashes(trace), zorder=3)
     for band in trace.bands:
-        axes.fill(*zip(*band, strict=True), color=colour, alpha=0.13, lw=0)
+        axes.fill(*zip(*band, strict=True), color=colour, alpha=0.9 if trace.solid else 0.13, lw=0)
     if trace.marks and not trace.hover:
         _marks(axes, trace, colour)
     for part in trace.over:

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple
 
 from markupsafe import Markup
 
 from npc.figures.chart import Chart, Grid
 from npc.figures.flame import FlameGraph
-from npc.figures.svg import Legend, depth_words, draw, draw_flame, draw_grid, legend, shade_words
+from npc.figures.svg import (
+    Legend,
+    density_legend,
+    depth_words,
+    draw,
+    draw_density,
+    draw_flame,
+    draw_grid,
+    legend,
+    shade_words,
+)
 from npc.records.record import Record
 from npc.records.series import share_taken
 from npc.records.units import format_quantity
 from npc.statistics.medians import Summary
 from npc.validity.disturbance import taken
+
+if TYPE_CHECKING:
+    from npc.figures.memory_use import DensityMap
 
 #: More records of one number are not named one by one.
 _MOST_RECORDS: Final = 6
@@ -182,6 +195,13 @@ def flame_figure(flame: FlameGraph, shows: str, reading: str, *tables: Table) ->
     """The figure of a flame graph, with its colours."""
     shades = tuple(flame.kinds)
     return Figure(flame.ident, flame.title, shows, reading, draw_flame(flame), (), shades, "code of", tables)
+
+
+def density_figure(density: DensityMap, shows: str, reading: str, *tables: Table) -> Figure:
+    """The figure of accesses by thread and page, with its colours and the switch of who was first."""
+    picture, switch, shades = draw_density(density), density_legend(density), tuple(density.scale.words())
+    scale = "accesses by a thread to a page"
+    return Figure(density.ident, density.title, shows, reading, picture, switch, shades, scale, tables)
 
 
 def number(value: float | None, form: str, records: Sequence[str] = ()) -> Cell:

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 from markupsafe import Markup
 
 import npc
+from npc.figures.chart import DEPTH_COLOURS
 from npc.page.blocks import Block
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
@@ -46,6 +47,7 @@ def render(
     style, script = (
         (TEMPLATES / name).read_text(encoding="utf-8").strip() for name in ("page.css", "page.js")
     )
+    style += "\n" + " ".join(f".n{number} {{ --h: {of} }}" for number, of in enumerate(DEPTH_COLOURS))
     environment = Environment(
         loader=FileSystemLoader([template.parent, TEMPLATES]),
         autoescape=True,
@@ -66,9 +68,9 @@ def render(
 
 
 def policy(style: str, script: str) -> str:
-    """The content security policy: nothing but this style and this script."""
+    """The content security policy: nothing but this style, this script, and pictures within the page."""
     allowed = " ".join(
         f"{kind}-src 'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}';"
         for kind, text in (("style", style), ("script", script))
     )
-    return f"default-src 'none'; {allowed} base-uri 'none'; form-action 'none'"
+    return f"default-src 'none'; {allowed} img-src data:; base-uri 'none'; form-action 'none'"

@@ -25,6 +25,7 @@ SECTIONS: Final = (
     "inside_mpi",
     "hotspots",
     "on_node",
+    "memory",
     "study",
     "models",
     "history",

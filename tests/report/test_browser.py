@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, Request,
 from observe.mpi.profile import RankProfile
 from report.command import report
 from tests.made.inside import observed_runs
+from tests.made.memory_use import memory_use, rank_memory
 from tests.made.on_node import PROBES, STACKS, hotspots, put
 from tests.made.profiles import Job
 from tests.made.run_folder import everything, make_history, make_pairs, make_run
@@ -47,7 +48,12 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def observed(folder: Path) -> Path:
     """A program that was looked into, with a study of it."""
-    return put_study(put(observed_runs(folder, _profiles()), hotspots=hotspots(STACKS), probes=PROBES))
+    parts = {
+        "hotspots": hotspots(STACKS),
+        "probes": PROBES,
+        "memory": memory_use(rank_memory(pages=16, moments=8)),
+    }
+    return put_study(put(observed_runs(folder, _profiles()), **parts))
 
 
 def _profiles() -> list[RankProfile]:
@@ -120,13 +126,13 @@ def box(locator: Locator) -> dict[str, float]:
 def test_every_chart_is_really_drawn(shown: Watched) -> None:
     charts = shown.find("svg.chart")
     assert charts.count() >= 10
-    seen = {"line": 0, "mark": 0, "cell": 0}
+    seen = {"line": 0, "mark": 0, "cell": 0, "band": 0}
     for number in range(charts.count()):
         chart = charts.nth(number)
         frame = box(chart)
         assert frame["width"] > 100 and frame["height"] > 50
         drawn = chart.evaluate(
-            """svg => [...svg.querySelectorAll(".line, .mark, .cell")].map(each => {
+            """svg => [...svg.querySelectorAll(".line, .mark, .cell, .solid")].map(each => {
                  const box = each.getBBox(), at = each.getBoundingClientRect(), own = getComputedStyle(each);
                  const length = each.getTotalLength ? each.getTotalLength() : 0;
                  return {kind: each.classList[0], length, x: at.x, y: at.y,
@@ -274,6 +280,23 @@ def test_a_flame_graph_is_walked_zoomed_and_searched_by_keyboard(shown: Watched,
     tools.locator("button").click()
     expect(status).to_have_text("all is shown")
     assert not shown.find(".bar.found").count()
+
+
+def test_a_map_of_pages_has_its_colours_and_says_what_is_pointed_at(shown: Watched, tmp_path: Path) -> None:
+    from PIL import Image
+
+    page, picture = shown.page, shown.find("#memory svg.density").first
+    picture.screenshot(path=tmp_path / "map.png")
+    with Image.open(tmp_path / "map.png") as image:
+        colours = {colour for _, colour in image.convert("RGB").getcolors(maxcolors=2**24) or ()}
+    assert {(0, 0x22, 0x4E), (0xFD, 0xE7, 0x37), (0xD5, 0x30, 0x1E)} <= colours
+    picture.locator(".spot").last.hover()
+    assert (shown.find("#tip").text_content() or "").startswith("thread 1\n")
+    first = picture.locator(".trace.first").first
+    switch = shown.find("#memory figure:has(svg.density) .legend button").first
+    switch.focus()
+    page.keyboard.press("Enter")
+    assert not first.is_visible() and switch.get_attribute("aria-pressed") == "false"
 
 
 def test_a_mark_leads_to_its_record_and_says_what_it_is(shown: Watched) -> None:

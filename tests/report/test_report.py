@@ -41,6 +41,7 @@ from tests.lab.in_process import npc
 from tests.lab.jube_job import NPC
 from tests.made.inside import observed_runs
 from tests.made.measured import records
+from tests.made.memory_use import memory_use, rank_memory
 from tests.made.observed import launch
 from tests.made.on_node import PROBES, STACKS, hotspots, put
 from tests.made.profiles import Job
@@ -109,10 +110,11 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     job.collective("MPI_Allreduce")
     job.message(0, 2)
     observed = observed_runs(folder / "observed", job.profiles())
+    memory = memory_use(rank_memory(pages=16, moments=8))
     return {
         "run": make_run(folder / "run"),
         "pairs": make_pairs(folder / "pairs"),
-        "observed": put_study(put(observed, hotspots=hotspots(STACKS), probes=PROBES)),
+        "observed": put_study(put(observed, hotspots=hotspots(STACKS), probes=PROBES, memory=memory)),
         "history": make_history(folder / "history"),
     }
 

@@ -1,0 +1,361 @@
+"""Pictures of a program's memory: what is large and what is used, who touches which page, sharing over time.
+
+After the figures of Tabarnac and Moca (Beniamine, Analyzing the memory behavior of parallel scientific
+applications, 2016, sections 4.1.3 and 6.2.2). Here reads and writes have a picture each, and the thread that
+touched a page first is marked in it, so that both are seen to fit or not.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from npc.figures.chart import Axis, Chart, Scale, Tick, Trace, linear_ticks, log_scale
+from npc.records.memory_use import Density, Sharing, SharingInterval, Structure
+from npc.records.units import format_quantity
+
+#: Rows of threads and columns of pages at most; columns are those of all panels.
+MOST_ROWS: Final = 256
+MOST_COLUMNS: Final = 256
+#: Structures with bars, and letters of a name beside them.
+_MOST_BARS: Final = 24
+_LETTERS: Final = 14
+_BAR: Final = 26
+_BAR_POINTS: Final = 8.0
+#: Bars below this part of the longest one are not drawn.
+_LEAST_BAR: Final = 0.01
+_BARS: Final = {"size": "grey", "reads": "blue", "writes": "vermillion"}
+#: Each kind of sharing: its colour, and what it means.
+SHARING_COLOURS: Final[dict[Sharing, str]] = {
+    "private": "grey",
+    "read-shared": "sky",
+    "write-shared": "orange",
+    "false-shared": "vermillion",
+}
+
+Amounts = npt.NDArray[np.float64]
+Depths = npt.NDArray[np.uint8]
+
+
+# --- who touches which page --------------------------------------------------------------------------------
+
+
+class Panel(NamedTuple):
+    """Reads or writes. depths: the number of the colour of each row and column. mean: that of the mean of all
+    threads in each column, one row. tips: what is known of each column in words."""
+
+    name: str
+    depths: Depths
+    mean: Depths
+    tips: tuple[str, ...]
+
+
+class FirstTouch(NamedTuple):
+    """Columns from `begin` up to before `end` that were touched first by a thread of one row."""
+
+    begin: int
+    end: int
+    row: int
+    tip: str
+
+
+@dataclass(frozen=True, slots=True)
+class DensityMap:
+    """Accesses of each thread (rows) to each page (columns, `pages` in all). names, tips: of the rows. scale:
+    of accesses by a thread to a page. ident, title, text: as of a chart."""
+
+    ident: str
+    title: str
+    text: str
+    names: tuple[str, ...]
+    tips: tuple[str, ...]
+    panels: tuple[Panel, ...]
+    first: tuple[FirstTouch, ...]
+    columns: int
+    pages: int
+    scale: Scale
+
+    def ticks(self) -> tuple[Tick, ...]:
+        """Of the axis of pages, in a panel."""
+        values = linear_ticks(0, self.pages, 9 // len(self.panels) + 1)
+        return tuple(Tick(value, f"{value:.0f}") for value in values if value == int(value))
+
+
+class ThreadAccesses(NamedTuple):
+    """A row of a density in numbers. first: pages of the bins that it touched first. busiest: first and last
+    page of the bin with most accesses."""
+
+    name: str
+    reads: int
+    writes: int
+    first: int
+    busiest: tuple[int, int]
+
+
+def density_map(density: Density, ident: str, title: str) -> DensityMap | None:
+    """The picture; None where no access was seen. What finds no room is put together with its neighbours."""
+    kinds = {name: np.array(rows, dtype=float) for name, rows in _kinds(density).items()}
+    kinds = {name: amounts for name, amounts in kinds.items() if amounts.any()}
+    if not kinds:
+        return None
+    bins = len(density.first)
+    across = -(-bins // (MOST_COLUMNS // len(kinds)))
+    down = -(-len(density.threads) // MOST_ROWS)
+    threads = density.threads[::down]
+    names = tuple(_row_names(density, down))
+    columns = range(0, bins, across)
+    pages = [density.pages * (min(column + across, bins) - column) for column in columns]
+    held = [min(row + down, len(density.threads)) - row for row in range(0, len(density.threads), down)]
+    each = np.outer(held, pages).astype(float) * density.group  # of how many threads and pages a place is
+    whole = {name: _merged(amounts, down, across) for name, amounts in kinds.items()}
+    means = {name: amounts / each for name, amounts in whole.items()}
+    scale = log_scale(np.concatenate([amounts.ravel() for amounts in means.values()]).tolist(), "")
+    first = [_most_common(density.first[column : column + across]) for column in columns]
+    wide = density.pages * across
+    touched = tuple(_first_touches(first, threads, wide, names))
+    numbers = thread_accesses(density)
+    told = " and ".join(f"{format_quantity(amounts.sum(), '', 4)} {name}" for name, amounts in kinds.items())
+    return DensityMap(
+        ident,
+        title,
+        f"{told}. {_first_words(first, touched, names)}",
+        names,
+        tuple(_tip(numbers[row * down : (row + 1) * down], name) for row, name in enumerate(names)),
+        tuple(_panel(name, whole[name], means[name], each, wide, scale) for name in whole),
+        touched,
+        len(first),
+        bins * density.pages,
+        scale,
+    )
+
+
+def thread_accesses(density: Density) -> list[ThreadAccesses]:
+    """The rows of a density in numbers."""
+    firsts = Counter(_row(density.threads, thread) for thread in density.first)
+    found = []
+    for row, name in enumerate(_row_names(density, 1)):
+        reads, writes = density.reads[row], density.writes[row]
+        every = [a + b for a, b in zip(reads, writes, strict=True)]
+        most = max(range(len(every)), key=every.__getitem__, default=0)
+        busiest = (most * density.pages, (most + 1) * density.pages - 1)
+        found.append(ThreadAccesses(name, sum(reads), sum(writes), firsts[row] * density.pages, busiest))
+    return found
+
+
+def _kinds(density: Density) -> dict[str, Sequence[Sequence[int]]]:
+    return {"reads": density.reads, "writes": density.writes}
+
+
+def _row_names(density: Density, step: int) -> Iterator[str]:
+    """The threads of each row, or of each `step` rows."""
+    last = len(density.threads) - 1
+    for row in range(0, last + 1, step):
+        begin = density.threads[row]
+        end = density.threads[min(row + step - 1, last)] + density.group - 1
+        yield f"thread {begin}" if begin == end else f"threads {begin}–{end}"
+
+
+def _row(threads: Sequence[int], thread: int) -> int:
+    """The row of a thread; −1 where it has none."""
+    return bisect_right(threads, thread) - 1 if thread >= 0 else -1
+
+
+def _merged(amounts: Amounts, down: int, across: int) -> Amounts:
+    """The sums of so many rows and columns that follow each other."""
+    rows = np.add.reduceat(amounts, np.arange(0, amounts.shape[0], down), axis=0)
+    return np.asarray(np.add.reduceat(rows, np.arange(0, amounts.shape[1], across), axis=1))
+
+
+def _most_common(threads: Sequence[int]) -> int:
+    known = [thread for thread in threads if thread >= 0]
+    return Counter(known).most_common(1)[0][0] if known else -1
+
+
+def _panel(name: str, amounts: Amounts, means: Amounts, each: Amounts, pages: int, scale: Scale) -> Panel:
+    sums, users = amounts.sum(axis=0), (amounts > 0).sum(axis=0).tolist()
+    tips = []
+    for column, total in enumerate(sums.tolist()):
+        by = f" by {users[column]} of {len(amounts)} rows" if total else ""
+        where = _pages(column * pages, (column + 1) * pages - 1)
+        tips.append(f"{where}\n{format_quantity(total, '', 4)} {name}{by}")
+    return Panel(name, _depths(means, scale), _depths([sums / each.sum(axis=0)], scale), tuple(tips))
+
+
+def _depths(rows: Iterable[Amounts], scale: Scale) -> Depths:
+    return np.array([[scale.depth(amount) for amount in row.tolist()] for row in rows], np.uint8)
+
+
+def _first_touches(
+    first: Sequence[int], threads: Sequence[int], pages: int, names: Sequence[str]
+) -> Iterator[FirstTouch]:
+    """Columns of one row that follow each other, as one."""
+    end = 0
+    for row, run in groupby(_row(threads, thread) for thread in first):
+        begin, end = end, end + len(list(run))
+        if row >= 0:
+            where = _pages(begin * pages, end * pages - 1)
+            yield FirstTouch(begin, end, row, f"{where}\nfirst touched by {names[row]}")
+
+
+def _first_words(first: Sequence[int], touched: Sequence[FirstTouch], names: Sequence[str]) -> str:
+    """Who touched how much of it first, as far as somebody did."""
+    sums: Counter[int] = Counter()
+    for each in touched:
+        sums[each.row] += each.end - each.begin
+    if not sums:
+        return "Who touched it first was not seen."
+    row, most = sums.most_common(1)[0]
+    if len(sums) == 1:
+        return f"All of it was first touched by {names[row]}."
+    kind = "groups of threads" if any("–" in name for name in names) else "threads"
+    share = 100 * most / sum(thread >= 0 for thread in first)
+    return f"First touched by {len(sums)} {kind}, {share:.3g} % of it by {names[row]}."
+
+
+def _tip(rows: Sequence[ThreadAccesses], name: str) -> str:
+    reads, writes, first = (
+        sum(each) for each in zip(*((row.reads, row.writes, row.first) for row in rows), strict=True)
+    )
+    lines = [name, f"{format_quantity(reads, '', 4)} reads, {format_quantity(writes, '', 4)} writes"]
+    if reads or writes:
+        lines.append(f"most in {_pages(*max(rows, key=lambda row: row.reads + row.writes).busiest)}")
+    if first:
+        lines.append(f"touched some {first} pages first")
+    return "\n".join(lines)
+
+
+def _pages(begin: int, end: int) -> str:
+    return f"page {begin}" if begin == end else f"pages {begin} to {end}"
+
+
+# --- what is large, and what is used -----------------------------------------------------------------------
+
+
+def structure_bars(structures: Sequence[Structure], ident: str, title: str) -> Chart:
+    """Of each structure its part of all bytes, and of all accesses, reads and writes one behind the other;
+    those with the longest bars. Raises ValueError where there is none."""
+    size = sum(each.bytes for each in structures) or 1
+    accesses = sum(each.reads + each.writes for each in structures) or 1
+
+    def longest(each: Structure) -> float:
+        return max(each.bytes / size, (each.reads + each.writes) / accesses)
+
+    if not structures:
+        raise ValueError("no structures")
+    first, *rest = sorted(structures, key=longest, reverse=True)[:_MOST_BARS]
+    least = _LEAST_BAR * longest(first)
+    shown = [first, *(each for each in rest if longest(each) >= least)]
+    bars: dict[str, list[Trace]] = {"size": [], "reads": [], "writes": []}
+    for place, each in enumerate(shown):
+        y = len(shown) - place - 0.5
+        read, written = each.reads / accesses, each.writes / accesses
+        for name, at, begin, share, words in (
+            ("size", y + 0.19, 0.0, each.bytes / size, f"{format_quantity(each.bytes, 'B', 4)}, {{}} bytes"),
+            ("reads", y - 0.19, 0.0, read, f"{format_quantity(each.reads, '', 4)} reads, {{}} accesses"),
+            (
+                "writes",
+                y - 0.19,
+                read,
+                written,
+                f"{format_quantity(each.writes, '', 4)} writes, {{}} accesses",
+            ),
+        ):
+            if share > least:
+                tip = f"{each.name} {each.where}\n{words.format(f'{_part(share)} of all')}"
+                line = (begin, at), (begin + share, at)
+                bars[name].append(Trace(name, _BARS[name], (line,), width=_BAR_POINTS, tip=tip))
+    high = 1.03 * longest(first) or 1.0
+    largest = "; ".join(
+        f"{each.name} {_part(each.bytes / size)} of the bytes, "
+        f"{_part((each.reads + each.writes) / accesses)} of the accesses"
+        for each in shown[:4]
+    )
+    return Chart(
+        ident,
+        title,
+        f"{largest}.",
+        Axis("part of all bytes, and of all accesses", 0, high, False, tuple(_percents(high))),
+        Axis("", 0, len(shown), False, tuple(_names(shown))),
+        tuple(replace(bar, over=tuple(others)) for bar, *others in filter(None, bars.values())),
+        height=60 + _BAR * len(shown),
+    )
+
+
+def _percents(high: float) -> Iterator[Tick]:
+    return (Tick(value, f"{100 * value:.3g} %") for value in linear_ticks(0, high))
+
+
+def _names(shown: Sequence[Structure]) -> Iterator[Tick]:
+    return (Tick(len(shown) - place - 0.5, _cut(each.name)) for place, each in enumerate(shown))
+
+
+def _part(share: float) -> str:
+    return f"{100 * share:.3g} %" if share >= 1e-4 or not share else "less than 0.01 %"
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= _LETTERS else f"{name[: _LETTERS - 1]}…"
+
+
+# --- sharing over time -------------------------------------------------------------------------------------
+
+
+class Moment(NamedTuple):
+    """Touched pages by sharing in a part of the run."""
+
+    begin: float
+    end: float
+    pages: dict[Sharing, int]
+
+
+def moments(intervals: Iterable[SharingInterval], structure: str = "") -> list[Moment]:
+    """The intervals of a structure, or of all together."""
+    found: dict[tuple[float, float], Counter[Sharing]] = {}
+    for each in intervals:
+        if structure in ("", each.structure):
+            found.setdefault((each.begin, each.end), Counter()).update(each.sharing)
+    return [Moment(*when, dict(pages)) for when, pages in sorted(found.items())]
+
+
+def sharing_chart(found: Sequence[Moment], seconds: float, ident: str, title: str, height: int) -> Chart:
+    """Pages by sharing, one kind above the other, over the seconds of the run. Raises ValueError where there
+    is none."""
+    if not found:
+        raise ValueError("no intervals")
+    most = max(sum(each.pages.values()) for each in found)
+    floors = [0.0] * len(found)
+    traces = []
+    for kind, colour in SHARING_COLOURS.items():
+        heights = [floor + each.pages.get(kind, 0) for floor, each in zip(floors, found, strict=True)]
+        if heights != floors:
+            above = [(at, y) for each, y in zip(found, heights, strict=True) for at in (each.begin, each.end)]
+            below = [(at, y) for each, y in zip(found, floors, strict=True) for at in (each.begin, each.end)]
+            traces.append(Trace(kind, colour, bands=((*above, *reversed(below)),), solid=True))
+        floors = heights
+    sums: Counter[Sharing] = Counter()
+    for each in found:
+        sums.update(each.pages)
+    whole = sum(sums.values()) or 1
+    told = ", ".join(f"{_part(sums[kind] / whole)} {kind}" for kind in SHARING_COLOURS if sums[kind])
+    high = max(1.05 * most, 1.0)
+    return Chart(
+        ident,
+        title,
+        f"Of the pages touched in an interval: {told}.",
+        Axis("seconds since the begin", 0, seconds, False, _ticks(seconds, "s", 9)),
+        Axis("touched pages", 0, high, False, _ticks(high, "", height // 40)),
+        tuple(traces),
+        height,
+    )
+
+
+def _ticks(high: float, unit: str, most: int) -> tuple[Tick, ...]:
+    values = [value for value in linear_ticks(0, high, most) if unit or value == int(value)]
+    return tuple(Tick(value, format_quantity(value, unit, 3)) for value in values)

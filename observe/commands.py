@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from npc.parameters import PathParameter, program_first
 
@@ -101,12 +102,31 @@ if TYPE_CHECKING:
     "function:NAME[@LIBRARY], usdt:PROVIDER:NAME[@LIBRARY]. May be repeated.",
 )
 @click.option(
+    "--memory",
+    is_flag=False,
+    flag_value="auto",
+    metavar="[count|sample]",
+    type=click.Choice(["auto", "count", "sample"]),
+    help="Look where its memory goes: count every access of a program that npc cc has built, else sample. "
+    "Nothing else is measured in such a run.",
+)
+@click.option(
+    "--interval",
+    metavar="SECONDS",
+    type=click.FloatRange(0.01, 60),
+    help="Between two looks at all pages with --memory=sample (0.1).",
+)
+@click.option(
+    "--note", metavar="TEXT", help="What to know of the run, such as how its problem was scaled down."
+)
+@click.option(
     "--overhead",
     "budget",
     default="2%",
     show_default=True,
     metavar="PERCENT|none",
-    help="How much of the run time a probe may take: what would take more is refused, or attached in turns.",
+    help="How much of the run time a probe may take: what would take more is refused, or attached in turns; "
+    "with --memory=sample how much that may take (10%).",
 )
 @click.option(
     "--check-observer",
@@ -134,7 +154,9 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print observed.json instead of the table.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, callback=program_first)
+@click.pass_context
 def observe(
+    ctx: click.Context,
     output: Path | None,
     program: str,
     name: str,
@@ -154,6 +176,9 @@ def observe(
     rate: float | None,
     call_graph: str | None,
     probes: tuple[str, ...],
+    memory: str | None,
+    interval: float | None,
+    note: str | None,
     budget: str,
     pairs: int | None,
     background_s: float,
@@ -176,6 +201,7 @@ def observe(
     npc observe --mpit all --snapshots 0.5 -- mpirun -n 8 ./app
     npc observe --hotspots -- mpirun -n 8 ./app
     npc observe --hotspots --check-observer 10 -- mpirun -n 8 ./app
+    npc observe --memory --note 'grid 64, not 512' -- ./app
     npc observe --probe syscalls --probe function:daxpy@libblas.so.3 -- mpirun -n 8 ./app
     """
     from pathlib import Path
@@ -185,10 +211,13 @@ def observe(
     from npc.jobs.launcher import UnknownProgram, program_index
     from npc.jobs.sample import LAUNCH, job_hosts
     from npc.records.launch import RAW, Launch, LaunchLog, last_words, now
+    from npc.records.memory_use import MEMORY
     from npc.records.record import OK, save_csv
     from npc.records.run import RECORDS
     from observe.asked import Asked
+    from observe.built import Unavailable
     from observe.companions import HOTSPOTS, PROBES
+    from observe.memory.asked import memory_settings
     from observe.mpi.asked import settings
     from observe.outputs import show
     from observe.overhead import read_budget
@@ -222,6 +251,10 @@ def observe(
         read = settings(mpit, sde, snapshots_s)
         if read and not profile:
             raise ValueError("--mpit, --sde and --snapshots are the profile's: not with --no-profile")
+        if interval is not None and memory is None:
+            raise ValueError("--interval goes with --memory")
+        if memory and (hotspots or probes or counters or read or flops or seconds or flop or report):
+            raise ValueError("--memory slows the program down: nothing else is measured in such a run")
         if not hotspots and (rate is not None or call_graph is not None):
             raise ValueError("--rate and --call-graph go with --hotspots")
         if counters is not None and not (re.fullmatch(r"\w+", counters) or EVENT.fullmatch(counters)):
@@ -238,6 +271,13 @@ def observe(
         companions[PROBES] = {**watched, "costs": costs_of_probes()}
     if hotspots:
         companions[HOTSPOTS] = {"rate": rate or 99.0, "call_graph": call_graph or "fp"}
+    if memory:
+        mpi = profile = False  # their times would be those of a program that is looked at
+        limit = allowed if ctx.get_parameter_source("budget") is ParameterSource.COMMANDLINE else 0.1
+        try:
+            companions[MEMORY] = memory_settings(memory, command[place], interval, limit)
+        except (Unavailable, ValueError) as error:
+            raise click.UsageError(f"--memory: {error}") from None
     asked = Asked(
         background_s=background_s,
         counters=counters or "",
@@ -246,13 +286,15 @@ def observe(
         companions=companions,
     )
     inside = os.environ.get(LAUNCH) if output is None else None
+    if inside and memory:
+        raise click.UsageError("--memory slows the program down: not below npc sample, which measures it")
     if inside and pairs:
         raise click.UsageError("--check-observer makes launches of its own: not below npc sample")
     if inside:
         code = run(command, place, Path(inside), mpi, asked, keep=False)
         keep_observation(Path(inside), command, place, asked, {})
         sys.exit(code)
-    tool = tool or KNOWN.get(Path(command[place]).name, "")
+    tool = "" if memory else tool or KNOWN.get(Path(command[place]).name, "")
     folder = output or Path("observed")
     try:
         log = LaunchLog(folder, tool or "observed", 1)
@@ -268,7 +310,7 @@ def observe(
         append_report(report, began, stem.with_suffix(".out"))
     said = stem.with_suffix(".out").read_text(encoding="utf-8", errors="replace")
     reported = reported_by(said, pattern, scale, duration, flop)
-    observation = keep_observation(stem, command, place, asked, reported)
+    observation = keep_observation(stem, command, place, asked, reported, note or "")
     status = OK if code == 0 else f"failed: exit code {code}: {last_words(stem.with_suffix('.err'))}"
     hosts = tuple(node.host for node in observation.nodes) or job_hosts()
     raw = f"{RAW}/0000.out" if tool else f"{RAW}/0000.{OBSERVED}"

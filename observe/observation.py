@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from npc.machine.sysfs import parse_cpus
 from npc.records.hotspots import HOTSPOTS, Hotspots
+from npc.records.memory_use import MEMORY, MemoryUse
 from npc.records.mpi_profile import PROFILE
 from npc.records.node_probes import PROBES, Overhead, Probes
 from npc.records.units import format_quantity
@@ -24,7 +25,7 @@ from observe.mpi.digest import collectives_of, digest, flows_of, sizes_of, witho
 from observe.mpi.profile import RankProfile
 
 SCHEMA: Final = 3
-_LONG: Final = (PROFILE, PROBES, HOTSPOTS)
+_LONG: Final = (PROFILE, PROBES, HOTSPOTS, MEMORY)
 #: Foreign traffic below this part of what was measured changes no digit that anybody looks at.
 _NOTICED: Final = 0.01
 #: How far MPI's own count may be exceeded before it is somebody else's, or the program's own that is not
@@ -97,8 +98,8 @@ class Observation:
 
     reported: what the program said of itself, by metric (`npc.records.units.METRICS`): flops, flop. counted:
     what the hardware counted, None where nobody asked. profile: what went on inside MPI
-    (`observe.mpi.digest`), None without the ranks' profiles. probes, hotspots, overhead: of the node, where
-    somebody asked.
+    (`observe.mpi.digest`), None without the ranks' profiles. probes, hotspots, overhead, memory: of the node,
+    where somebody asked.
     """
 
     command: tuple[str, ...]
@@ -112,6 +113,7 @@ class Observation:
     probes: Probes | None = None
     hotspots: Hotspots | None = None
     overhead: Overhead | None = None
+    memory: MemoryUse | None = None
 
 
 def read_observation(

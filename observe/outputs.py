@@ -14,6 +14,7 @@ from npc.records.mpi_summary import summary
 from npc.records.units import METRICS, format_quantity
 from observe.check_observer import table
 from observe.hotspots.table import hotspots
+from observe.memory.outputs import memory
 from observe.mpi.counters import counters
 from observe.observation import Observation
 from observe.overhead import overhead
@@ -52,6 +53,8 @@ def show(observation: Observation, folder: Path, silent: Sequence[str]) -> None:
         say(f"{ran.operation} of {ran.ranks} ranks, {ran.calls} calls: {ran.name} (by its messages)")
     for line in hotspots(observation.hotspots) if observation.hotspots else ():
         say(line)
+    for line in memory(observation.memory) if observation.memory else ():
+        say(line)
     for line in probes(observation.probes) if observation.probes else ():
         say(line)
     for line in overhead(observation.overhead) if observation.overhead else ():
@@ -63,4 +66,9 @@ def show(observation: Observation, folder: Path, silent: Sequence[str]) -> None:
         say(f"note: {option} catches no number above 0 in what the program printed")
     for note in (*observation.notes, *(profile.notes if profile else ())):
         say(f"note: {note}")
-    say(f"kept in {folder}; under the ceilings: npc roofline RUN {folder}")
+    after = (
+        f"its pictures: npc report {folder}"
+        if observation.memory
+        else f"under the ceilings: npc roofline RUN {folder}"
+    )
+    say(f"kept in {folder}; {after}")

@@ -25,6 +25,8 @@ from npc.machine.processes import die_with_parent
 from npc.records.node_probes import MeasuredOverhead, Overhead
 from observe.asked import Asked
 from observe.hotspots.merge import read_hotspots
+from observe.memory.merge import read_memory
+from observe.memory.outputs import save_tables
 from observe.mpi.rank_file import read_profiles
 from observe.observation import Observation, read_observation, to_text
 from observe.overhead import overhead_of
@@ -197,9 +199,15 @@ def append_report(pattern: str, began: float, path: Path) -> None:
 
 
 def keep_observation(
-    stem: Path, command: Sequence[str], place: int, asked: Asked, reported: Mapping[str, float]
+    stem: Path,
+    command: Sequence[str],
+    place: int,
+    asked: Asked,
+    reported: Mapping[str, float],
+    note: str = "",
 ) -> Observation:
-    """Read what the ranks left, and keep it as ``STEM.observed.json``. place: of the program's word."""
+    """Read what the ranks left, and keep it as ``STEM.observed.json``. place: of the program's word; note: of
+    who asked."""
     hosts = job_hosts() if os.environ.get("SLURM_JOB_NODELIST") else ()
     ranks = stem.with_name(f"{stem.name}.{RANKS}")
     profiles, unread = read_profiles(ranks)
@@ -208,11 +216,14 @@ def keep_observation(
     overhead, unknown = overhead_of(asked, command[:place], command[place], ranks, profiles, probes)
     observation = replace(
         observation,
-        notes=(*observation.notes, *unread, *odd, *unknown),
+        notes=(*filter(None, [note]), *observation.notes, *unread, *odd, *unknown),
         hotspots=read_hotspots(ranks),
         probes=probes,
         overhead=overhead if overhead.estimated else None,
+        memory=read_memory(ranks),
     )
+    if observation.memory:
+        save_tables(observation.memory, stem)
     stem.with_name(f"{stem.name}.{OBSERVED}").write_text(to_text(observation), encoding="utf-8")
     return observation
 
@@ -220,6 +231,7 @@ def keep_observation(
 def keep_measured(stem: Path, observation: Observation, measured: MeasuredOverhead) -> Observation:
     """The observation with what was measured of watching, kept as ``STEM.observed.json``."""
     overhead = replace(observation.overhead or Overhead(), measured=measured)
-    observation = replace(observation, overhead=overhead)
+    memory = observation.memory and replace(observation.memory, slowdown=1 + measured.median)
+    observation = replace(observation, overhead=overhead, memory=memory)
     write_whole(stem.with_name(f"{stem.name}.{OBSERVED}"), to_text(observation))
     return observation

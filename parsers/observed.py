@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from npc.machine.sysfs import format_cpus, parse_cpus
 from npc.records.hotspots import HOTSPOTS, Hotspots
+from npc.records.memory_use import MEMORY, MemoryUse
 from npc.records.mpi_profile import Profile, operation, profile_of
 from npc.records.node_probes import OVERHEAD, PROBES, NodeProbe, Overhead, ProbeRow, Probes
 from npc.records.observed import SCHEMAS, part_of
@@ -94,6 +95,10 @@ def _layout(cpus: Sequence[str]) -> str:
 
 
 def _readings(document: dict[str, Any]) -> Iterator[Reading]:
+    memory = part_of(document, MEMORY, MemoryUse)
+    if memory:  # all else is that of a program which was slowed down
+        yield from _memory(memory, str(document["ranks"]))
+        return
     for metric, value in document["reported"].items():
         yield Reading(OBSERVED, metric, value)
     for node in document["nodes"]:
@@ -123,6 +128,17 @@ def _readings(document: dict[str, Any]) -> Iterator[Reading]:
     overhead = part_of(document, OVERHEAD, Overhead)
     if overhead:
         yield from _overhead(overhead)
+
+
+def _memory(memory: MemoryUse, ranks: str) -> Iterator[Reading]:
+    """Accesses of all ranks as far as they were seen, or why there are none."""
+    params = {"layer": "memory", "part": "accesses", "side": memory.mode, "ranks": ranks}
+    if memory.status != OK:
+        yield Reading(OBSERVED, "events", None, None, memory.status, params)
+        return
+    for kind in ("reads", "writes"):
+        number = sum(getattr(each, kind) for each in (*memory.ranks, *memory.rest))
+        yield Reading(OBSERVED, "events", number, None, OK, params | {"kind": kind})
 
 
 def _overhead(found: Overhead) -> Iterator[Reading]:

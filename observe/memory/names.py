@@ -121,7 +121,8 @@ def _extents(number: int, structure: Structure, spans: Entries, _small: bool) ->
 
 
 def _unique(structures: Sequence[Structure]) -> list[Structure]:
-    """The same name at several places goes with its place, and what has none is numbered."""
+    """What has no name is numbered. Of several with the same name the largest keeps it (a pointer is called
+    as what it points to), the others go with their places."""
     numbers: Counter[str] = Counter()
     named = []
     for each in structures:
@@ -130,14 +131,13 @@ def _unique(structures: Sequence[Structure]) -> list[Structure]:
             numbers[kind] += 1
             each = each._replace(name=f"{kind}#{numbers[kind]}")
         named.append(each)
-    often = Counter(each.name for each in named)
     taken: Counter[str] = Counter()
-    result = []
-    for each in named:
-        name = f"{each.name}@{each.where}" if often[each.name] > 1 and each.where else each.name
+    for number in sorted(range(len(named)), key=lambda number: -named[number].bytes):
+        each = named[number]
+        name = f"{each.name}@{each.where}" if each.name in taken and each.where else each.name
         taken[name] += 1
-        result.append(each._replace(name=name if taken[name] == 1 else f"{name}#{taken[name]}"))
-    return result
+        named[number] = each._replace(name=name if taken[name] == 1 else f"{name}#{taken[name]}")
+    return named
 
 
 # --- modules -----------------------------------------------------------------------------------------------

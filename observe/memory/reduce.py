@@ -81,13 +81,15 @@ def rank_memory(
     pieces, structures = pieces_of(accesses, layout)
     shared = sharing.shared_pages(pieces)
     amount = np.bincount(pieces.structure, pieces.reads + pieces.writes, len(structures)).astype(np.int64)
-    lines = sharing.contended_lines(accesses, pieces, shared, structures, layout.extents, sampled)
+    contended = sharing.contended_lines(accesses, pieces, shared, sampled)
+    shared = sharing.without_false_sharing(pieces, shared, contended)
+    lines = sharing.told_lines(contended, accesses, pieces, structures, layout.extents)
     order = [int(number) for number in np.argsort(-amount, kind="stable") if amount[number]]
-    contended = {line.structure for line in lines}
+    with_lines = {line.structure for line in lines}
     kept = [
         number
         for place, number in enumerate(order)
-        if structures[number].name in contended
+        if structures[number].name in with_lines
         or (place < _MOST_STRUCTURES and amount[number] >= _LEAST_SHARE * amount.sum())
     ]
     told = [_structure(number, structures[number], pieces, shared, layout.extents, place < _MOST_PICTURES)

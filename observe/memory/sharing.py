@@ -1,9 +1,10 @@
 """Which pages threads share, and the cache lines that they contend for.
 
 Two threads share a page where they touched it in the same part of the run (Beniamine 2016, 6.1.3: accesses
-whose intervals intersect): what one thread sets up and others use later is nobody's at the same time. Of
-those that share, a word that one of them wrote and another one used makes the page write-shared; where some
-wrote and no word was used by two, it is false-shared.
+whose intervals intersect), and where one of them wrote, in several such parts: what one thread sets up for
+another, and looks at in the end, is nobody's at the same time. Of those that share, a word that one of them
+wrote and another one used makes the page write-shared; where some wrote and no word was used by two, it is
+false-shared.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ _TAKES_PART: Final = 0.01
 #: so a thousand take a tenth of a millisecond. Sampled, an access is the first of an interval.
 _LEAST_ACCESSES: Final = 1000
 _LEAST_TOUCHES: Final = 3
+#: Parts of the run in which two threads touched a page and one wrote: fewer may be where it was handed over,
+#: when it had been set up, and in the end.
+_TOGETHER: Final = 3
 _MOST_LINES: Final = 20
 _MOST_WORDS: Final = 8
 #: Parts of the run in the picture.
@@ -65,11 +69,12 @@ def shared_pages(pieces: Pieces) -> Shared:
             one = one[(slots[one] & slots[one + apart]) != 0]
             other = one + apart
             overlaps[one] = overlaps[other] = True
-            shared[group[one]] = True
+            wrote = (pieces.written_slots[one] & slots[other]) | (slots[one] & pieces.written_slots[other])
+            changed = np.bitwise_count(wrote) >= _TOGETHER
+            shared[group[one[changed | (slots[one] & slots[other] & ~wrote != 0)]]] = True
+            written[group[one[changed]]] = True
             mine, others = pieces.written_words[one], pieces.written_words[other]
-            changed = (pieces.written_slots[one] & slots[other]) | (slots[one] & pieces.written_slots[other])
-            written[group[one[changed != 0]]] = True
-            both = ((mine & used[other]) | (others & used[one])).any(axis=1) & (changed != 0)
+            both = ((mine & used[other]) | (others & used[one])).any(axis=1) & changed
             same[group[one[both]]] = True
     classes = np.full(len(starts), PRIVATE, np.int8)
     classes[shared] = READ_SHARED
@@ -116,7 +121,7 @@ def _leading_zeros(bits: int) -> int:
 # --- lines -------------------------------------------------------------------------------------------------
 
 
-class _Line(NamedTuple):
+class Contended(NamedTuple):
     """Of a line that threads contend for: its address, entries that take part, and the words of each that it
     uses much (a bit each)."""
 
@@ -128,25 +133,44 @@ class _Line(NamedTuple):
     kind: Sharing
 
 
-def contended_lines(
+def contended_lines(accesses: Accesses, pieces: Pieces, shared: Shared, sampled: bool) -> list[Contended]:
+    """Those with most accesses first.
+
+    A word's user is a thread that comes back to it: that a thread zeroed all counters of a line before others
+    began to count does not make these counters shared."""
+    overlapping = np.unique(pieces.entry[shared.overlaps])
+    return sorted(_lines(accesses, overlapping, sampled), key=lambda line: -line.accesses)
+
+
+def without_false_sharing(pieces: Pieces, shared: Shared, lines: Sequence[Contended]) -> Shared:
+    """The classes of pages once more, where words of lines that are falsely shared are nobody's in common."""
+    false = [line.address for line in lines if line.kind == "false-shared"]
+    some = np.isin(pieces.page, [address // PAGE_BYTES for address in false])
+    if not some.any():
+        return shared
+    again = pieces.take(some)
+    for address in false:
+        here = again.page == address // PAGE_BYTES
+        for words in (again.read_words, again.written_words):
+            words.view(np.uint8)[here, address % PAGE_BYTES // LINE_BYTES] = 0
+    classes = shared.classes.copy()
+    classes[some[shared.starts]] = shared_pages(again).classes
+    return shared._replace(classes=classes)
+
+
+def told_lines(
+    found: Sequence[Contended],
     accesses: Accesses,
     pieces: Pieces,
-    shared: Shared,
     structures: Sequence[Structure],
     extents: Entries,
-    sampled: bool,
 ) -> list[SharedLine]:
-    """Those with most accesses, most first. extents: of the layout.
-
-    Of false sharing a word's user is a thread that comes back to it: that a thread zeroed all counters of a
-    line before others began to count does not make these counters shared."""
-    overlapping = np.unique(pieces.entry[shared.overlaps])
-    found = sorted(_lines(accesses, overlapping, sampled), key=lambda line: -line.accesses)
+    """The first of them with their structures. extents: of the layout."""
     owners = _owners(pieces, {int(entry) for line in found[:_MOST_LINES] for entry in line.entries})
     return [_told(line, accesses, owners, structures, extents) for line in found[:_MOST_LINES]]
 
 
-def _lines(accesses: Accesses, entries: Integers, sampled: bool) -> Iterator[_Line]:
+def _lines(accesses: Accesses, entries: Integers, sampled: bool) -> Iterator[Contended]:
     pages = accesses.pages[entries]
     starts = starts_of(pages["page"])
     if not len(starts):
@@ -175,7 +199,9 @@ def _lines(accesses: Accesses, entries: Integers, sampled: bool) -> Iterator[_Li
             continue
         kind: Sharing = "write-shared" if any(each & twice for each in written) else "false-shared"
         address = int(pages["page"][here[0]]) * PAGE_BYTES + int(line) * LINE_BYTES
-        yield _Line(address, entries[here], tuple(words), tuple(written), int(both[here, line].sum()), kind)
+        yield Contended(
+            address, entries[here], tuple(words), tuple(written), int(both[here, line].sum()), kind
+        )
 
 
 def _owners(pieces: Pieces, wanted: set[int]) -> dict[tuple[int, int], int]:
@@ -190,7 +216,7 @@ def _owners(pieces: Pieces, wanted: set[int]) -> dict[tuple[int, int], int]:
 
 
 def _told(
-    line: _Line,
+    line: Contended,
     accesses: Accesses,
     owners: Mapping[tuple[int, int], int],
     structures: Sequence[Structure],

@@ -92,7 +92,8 @@ def test_pages_that_threads_write_in_turns_are_write_shared():
     made = Made()
     words = _array(made)
     for thread in range(4):
-        made.write(thread, 30 * MS, words[thread::4], times=10)
+        for time in (30, 35, 40):
+            made.write(thread, time * MS, words[thread::4], times=10)
     rules = _rules(rank_memory(made.table(), 0, "here", nodes={0: 0}))
     assert "64 of its 64 pages" in rules["write-shared pages"].evidence
     assert "(0 of them in the same words)" in rules["write-shared pages"].evidence

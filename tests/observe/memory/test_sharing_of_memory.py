@@ -44,8 +44,9 @@ def _pages(made: Made) -> Counter[str]:
                 {word for each in accesses if each.thread == who and each.written for word in each.addresses}
                 for who in (one, other)
             ]
-            shared |= bool(slots[0] & slots[1])
-            here = bool(writes[0] & slots[1] or writes[1] & slots[0])
+            meetings = writes[0] & slots[1] | writes[1] & slots[0]
+            here = len(meetings) >= 3
+            shared |= here or bool(slots[0] & slots[1] - meetings)
             written |= here
             same |= here and bool(changed[0] & words[1] or changed[1] & words[0])
         found[
@@ -62,15 +63,15 @@ def _seen(memory: RankMemory) -> Counter[str]:
 
 
 accesses = st.tuples(
-    st.integers(0, 3),
-    st.integers(0, 200 * MS),
-    st.integers(0, 3 * PAGE_BYTES // 8 - 1).map(lambda word: HEAP + 8 * word),
+    st.integers(0, 2),
+    st.integers(0, 9).map(lambda part: 5 * MS * part),
+    st.integers(0, PAGE_BYTES // 8).map(lambda word: HEAP + 16 * word),
     st.booleans(),
 )
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(accesses, min_size=1, max_size=60))
+@given(st.lists(accesses, min_size=1, max_size=90))
 def test_every_page_has_the_class_that_its_accesses_give_it(drawn):
     made = Made(objects=[(HEAP, 3 * PAGE_BYTES, 0, 0, CODE)])
     for thread, time, address, written in drawn:

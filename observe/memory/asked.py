@@ -1,0 +1,54 @@
+"""What `npc observe --memory` asks of the companion in each rank."""
+
+from __future__ import annotations
+
+import mmap
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from observe.memory.build import memory_library
+
+#: The library that programs of ``npc cc`` are linked with.
+_COUNTS: Final = b"libnpc-memory-count.so"
+_INTERVAL_S: Final = 0.1
+#: Of sampling without a limit, as parts of the run time: the most that the library takes for one.
+_NO_LIMIT: Final = 10.0
+
+
+def memory_settings(
+    mode: str, program: str, interval: float | None, budget: float | None
+) -> Mapping[str, Any]:
+    """mode: ``count``, ``sample``, or ``auto`` for what the program was built for. interval: s; budget: of
+    the run time, None without a limit. Raises `observe.built.Unavailable`, and ValueError for an interval of
+    what counts."""
+    if mode == "auto":
+        mode = "count" if interval is None and is_counting(program) else "sample"
+    if mode == "count":
+        if interval is not None:
+            raise ValueError("--interval goes with --memory=sample: counting sees every access")
+        return {
+            "mode": mode,
+            "library": str(memory_library("count")),
+            "source": "every access of code by npc cc",
+        }
+    every = interval or _INTERVAL_S
+    return {
+        "mode": mode,
+        "library": str(memory_library("sample")),
+        "interval": every,
+        "budget": _NO_LIMIT if budget is None else budget,
+        "source": f"first accesses of a page, every {every:g} s",
+    }
+
+
+def is_counting(program: str) -> bool:
+    """Whether it was built by ``npc cc``."""
+    try:
+        with Path(shutil.which(program) or program).open("rb") as stream:
+            content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError):  # not there, not readable, empty
+        return False
+    with content:
+        return content.find(_COUNTS) >= 0

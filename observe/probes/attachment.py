@@ -13,13 +13,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import fsum, inf
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from npc.machine.bpftrace import Unavailable, refusal
 from npc.records.node_probes import NodeProbe, ProbeRow, ProbeStatus
 from observe.probes.bpftrace import Bpftrace, Maps, Watched
 from observe.probes.catalogue import FUNCTION, NEEDS_TYPES, USDT, Wanted
-from observe.probes.counting import NoCounter, Point
+from observe.probes.counting import Counters, NoCounter, Point
 from observe.probes.guard import Guard, Judgement
 from observe.probes.places import NoFunction, Place, find
 from observe.probes.rows import calls, rows_of
@@ -64,22 +64,17 @@ class Attachment:
     def __init__(self, wanted: Wanted, node: Node) -> None:
         self.wanted, self._node = wanted, node
         self.tracer: Bpftrace | None = None
+        self._tracers: list[Bpftrace] = []  # all there were
         self._place: Place | None = None
         self._filled: dict[str, str] = {}
         self._guard: Guard | None = None
         self._judgement: Judgement | None = None
         self._ranks: dict[int, int] = {}
-        self._past: Maps = {}
-        self._known: set[int] = set()
-        self._full = False
-        self._lost = 0
-        self._started = 0.0
-        self._attached: float | None = None
-        self._times: list[tuple[float, float]] = []
         self._detaching = False
         self._notes: list[str] = []
         self.unavailable = ""
         self._ended_early = ""
+        self._price = node.settings["costs"].get(_COSTS.get(wanted.kind, ""))
         try:
             if reason := refusal(types=wanted.kind in NEEDS_TYPES):
                 raise Unavailable(reason)
@@ -97,7 +92,7 @@ class Attachment:
     @property
     def is_attaching(self) -> bool:
         """Whether the ranks have to wait for it."""
-        return self.tracer is not None and self._attached is None and not self._waits_for_judgement
+        return self.tracer is not None and not self.tracer.attached and not self._waits_for_judgement
 
     def add(self, rank: int, process: int) -> None:
         """A rank's process is about to become the program."""
@@ -110,37 +105,33 @@ class Attachment:
 
     def step(self, watched: Iterable[Watched]) -> float:
         """Do what is due; after how many seconds to come again. watched: the processes of all ranks."""
-        if (
-            self.tracer is not None
-            and self._attached is None
-            and time.monotonic() > self._started + _ATTACH_S
-        ):
-            self.tracer.said.append(f"bpftrace has not attached within {_ATTACH_S:g} s")
-            self.tracer.kill()
+        tracer = self.tracer
+        if tracer is not None and not tracer.attached and time.monotonic() > tracer.started + _ATTACH_S:
+            tracer.said.append(f"bpftrace has not attached within {_ATTACH_S:g} s")
+            tracer.kill()
         if self._guard is None or not self._ranks or self.unavailable:
             return inf
         step = self._guard.step()
         if step.do == "attach":
-            if self.tracer is None:
+            if tracer is None:
                 try:
                     self._attach(watched)
                 except (Unavailable, OSError) as error:
                     self.unavailable = str(error)
-            elif self._attached is not None:
+            elif tracer.attached:
                 self._guard.attached()
-        elif step.do == "detach" and self.tracer is not None:
+        elif step.do == "detach" and tracer is not None:
             self._detaching = True
-            self.tracer.interrupt()
+            tracer.interrupt()
         return step.next_s
 
     def read(self) -> bool:
         """Take in what its bpftrace has printed; whether that goes on."""
         assert self.tracer is not None
+        before = self.tracer.attached
         goes_on = self.tracer.read()
-        if self.tracer.attached and self._attached is None:
-            self._attached = time.time()
-            if self._guard is not None and self._ranks:
-                self._guard.attached()
+        if self.tracer.attached and not before and self._guard is not None and self._ranks:
+            self._guard.attached()
         if not goes_on:
             self._close()
         return goes_on
@@ -165,11 +156,13 @@ class Attachment:
         last one's end."""
         now = ended or time.time()
         lasted = max(now - begun, 1e-9) if begun else 0.0
-        rows = self._with_counts(rows_of(self.wanted, self._maps()))
+        rows = self._with_counts(rows_of(self.wanted, _sum(each.maps for each in self._tracers)))
         judgement = self._judgement
         share = min(1.0, self._time_on(begun, now) / lasted) if begun else 0.0
         status, reason = self._status(judgement)
-        cost, rate = self._cost(rows, lasted)
+        events = self._events(rows)
+        cost = None if self._price is None else events * self._price
+        rate = events / lasted if lasted else None
         costs = self._node.settings["costs"]
         return NodeProbe(
             probe=self.wanted.what,
@@ -186,7 +179,7 @@ class Attachment:
 
     @property
     def _waits_for_judgement(self) -> bool:
-        return self._guard is not None and self.wanted.kind in (FUNCTION, USDT)
+        return self._guard is not None and self._place is not None
 
     def _prepare(self) -> None:
         """Find what it watches, and let the guard judge where there is a budget."""
@@ -196,37 +189,32 @@ class Attachment:
             self._filled = _attach_points(self.wanted, self._place)
         elif kind == "io":
             self._filled = _io_calls()
-        price = settings["costs"].get(_COSTS.get(kind, ""))
         if settings["overhead"] is None or kind not in _COSTS:
             return
-        if price is None:
+        if self._price is None:
             self._notes.append("not guarded: what an event costs is not known on this machine")
-        elif self._place is not None:
-            points = {Point("uprobe", self._place.file, offset): price for offset in self._place.offsets}
-            self._guard = Guard(points, settings["overhead"])
-        elif kind in _COUNTED:
-            point = Point("tracepoint", tracepoint=_COUNTED[kind])
-            self._guard = Guard({point: price}, settings["overhead"])
+            return
+        points: list[Point | str] = [_COUNTED[kind]] if kind in _COUNTED else []
+        if self._place is not None:
+            points += [Point(self._place.file, offset) for offset in self._place.offsets]
+        if points:
+            at_once = self._place is None
+            self._guard = Guard(Counters(*points), self._price, settings["overhead"], at_once)
 
     def _attach(self, known: Iterable[Watched]) -> None:
-        self._started, self._attached = time.monotonic(), None
         self.tracer = self._node.tracer(self.wanted.kind, self.wanted.what, known, self._filled)
+        self._tracers.append(self.tracer)
 
     def _close(self) -> None:
         """Its bpftrace has ended."""
         tracer = self.tracer
         assert tracer is not None
         tracer.close(_END_S)
-        if self._attached is None:
+        if not tracer.attached:
             self.unavailable = tracer.problem
         elif not self._detaching:
             self._ended_early = f"ended before the program: {tracer.problem}"
-        if self._attached is not None:
-            self._times.append((self._attached, time.time()))
-        self._past, self._full = self._maps(), self._full or tracer.is_full
-        self._known |= {each.rank for each in tracer.watched}
-        self._lost += tracer.lost
-        self.tracer, self._attached = None, None
+        self.tracer = None
         if self._guard is not None and self._judgement is None:
             if self._detaching:
                 self._guard.detached()
@@ -234,12 +222,9 @@ class Attachment:
                 self._judgement = self._guard.end()
         self._detaching = False
 
-    def _maps(self) -> Maps:
-        return _sum(self._past, self.tracer.maps) if self.tracer else self._past
-
     def _time_on(self, begun: float, now: float) -> float:
         """Seconds from the first rank's begin to now that it was attached."""
-        times = [*self._times, *([(self._attached, now)] if self._attached is not None else ())]
+        times = ((each.attached, each.ended or now) for each in self._tracers if each.attached)
         return fsum(max(0.0, min(until, now) - max(since, begun)) for since, until in times)
 
     def _status(self, judgement: Judgement | None) -> tuple[ProbeStatus, str]:
@@ -255,9 +240,8 @@ class Attachment:
         if self._guard is None or self._place is None:
             return rows
         counted: Counter[int] = Counter()
-        for by_process in self._guard.counts().values():
-            for process, number in by_process.items():
-                counted[self._ranks[process]] += number
+        for process, number in self._guard.counts().items():
+            counted[self._ranks[process]] += number
         timed = {row.rank: row for row in rows}
         for rank, number in counted.items():
             untimed = ProbeRow(rank, self.wanted.name, 0, 0 if self.wanted.kind == FUNCTION else None)
@@ -266,46 +250,44 @@ class Attachment:
                 timed[rank] = row._replace(events=max(number, row.events))
         return tuple(timed[rank] for rank in sorted(timed))
 
-    def _cost(self, rows: Iterable[ProbeRow], lasted: float) -> tuple[float | None, float | None]:
-        """Seconds that the events took of the rank that lost most, and events a second of that one."""
+    def _events(self, rows: Iterable[ProbeRow]) -> int:
+        """Of the rank that has most."""
         events: Counter[int] = Counter()
         for row in rows:
             if row.rank >= 0:
                 events[row.rank] += row.events
-        most = max(events.values(), default=0)
-        price = self._node.settings["costs"].get(_COSTS.get(self.wanted.kind, ""))
-        return None if price is None else most * price, most / lasted if lasted else None
+        return max(events.values(), default=0)
 
     def _remarks(self, rows: Iterable[ProbeRow], ranks: Iterable[int]) -> Iterable[str]:
         yield from self._notes
-        tracer = self.tracer
-        if self._full or (tracer and tracer.is_full):
+        attached = [each for each in self._tracers if each.attached]
+        if any(each.is_full for each in self._tracers):
             yield f"more than {self._node.keys} entries: what came later is missing"
-        if lost := self._lost + (tracer.lost if tracer else 0):
+        if lost := sum(each.lost for each in self._tracers):
             yield f"bpftrace lost {lost} messages"
-        known = self._known | {each.rank for each in tracer.watched} if tracer else self._known
-        unseen = sorted(set(ranks) - known)
-        if unseen and (self._attached or self._times):
+        unseen = sorted(set(ranks) - {each.rank for tracer in attached for each in tracer.watched})
+        if unseen and attached:
             yield f"not seen: rank {', '.join(map(str, unseen[:8]))}{' …' if len(unseen) > 8 else ''}"
         untimed = sum(row.events - row.timed for row in rows if row.timed is not None)
-        if self.wanted.kind == FUNCTION and untimed and self._times:
+        if self.wanted.kind == FUNCTION and untimed and attached:
             yield (
                 f"{untimed} calls have no time of their own: within others of the same function, without a "
                 "return, or while only their number was counted"
             )
 
 
-def _sum(one: Maps, other: Maps) -> Maps:
-    found = {name: dict(entries) for name, entries in one.items()}
-    for name, entries in other.items():
-        known = found.setdefault(name, {})
-        for key, value in entries.items():
-            known[key] = _added(known[key], value) if key in known else value
+def _sum(maps: Iterable[Maps]) -> Maps:
+    """Of what each of several bpftraces counted."""
+    found: Maps = {}
+    for one in maps:
+        for name, entries in one.items():
+            known = found.setdefault(name, {})
+            for key, value in entries.items():
+                if isinstance(value, dict):
+                    known[key] = dict(Counter(known.get(key, {})) + Counter(value))
+                else:
+                    known[key] = known.get(key, 0) + value
     return found
-
-
-def _added(one: Any, other: Any) -> Any:
-    return dict(Counter(one) + Counter(other)) if isinstance(one, dict) else one + other
 
 
 def _io_calls() -> dict[str, str]:

@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -35,9 +36,9 @@ class Watched(NamedTuple):
 class Bpftrace:
     """A bpftrace with one program, from its start on.
 
-    The owner waits for `output` to be readable and calls `read`, which says whether it still runs. maps: of
-    the last whole snapshot; watched: the processes of ranks that it has told of; said: what it said that was
-    no result.
+    The owner waits for `output` to be readable and calls `read`, which says whether it still runs. attached,
+    ended: Unix time, 0 before it is; maps: of the last whole snapshot; watched: the processes of ranks that
+    it has told of; said: what it said that was no result.
     """
 
     def __init__(
@@ -54,7 +55,8 @@ class Bpftrace:
         """file: where its program is written to. token: by which the run's ranks announce themselves;
         seconds: between two snapshots; keys: entries that a map may have. Raises `Unavailable`."""
         self.keys = keys
-        self.attached = False
+        self.started = time.monotonic()
+        self.attached = self.ended = 0.0
         self.maps: Maps = {}
         self.watched: list[Watched] = list(known)
         self.said: list[str] = []
@@ -85,11 +87,6 @@ class Bpftrace:
         self.output = self._process.stdout.fileno()
         os.set_blocking(self.output, False)
 
-    @property
-    def process(self) -> int:
-        """Its process."""
-        return self._process.pid
-
     def read(self) -> bool:
         """Take in what it has printed; whether it goes on."""
         try:
@@ -113,6 +110,7 @@ class Bpftrace:
 
     def close(self, timeout_s: float) -> None:
         """Wait for its end, and bring it about if it takes longer."""
+        self.ended = time.time()
         try:
             self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -157,7 +155,7 @@ class Bpftrace:
 
     def _hear(self, words: list[str]) -> None:
         if words[0] == "attached":
-            self.attached = True
+            self.attached = time.time()
         elif words[0] == "rank":
             self.watched.append(Watched(int(words[1]) - 1, int(words[2])))
         elif words[0] == "snapshot":

@@ -15,7 +15,7 @@ import struct
 from collections.abc import Iterable
 from itertools import count
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from npc.machine.processes import read
 
@@ -36,41 +36,40 @@ _ROOT: Final = (
 _NO_TRACING: Final = "no tracefs: mount -t tracefs tracefs /sys/kernel/tracing"
 _NO_UPROBES: Final = "this kernel has no uprobes: it needs CONFIG_UPROBE_EVENTS=y"
 
-Kind = Literal["uprobe", "uretprobe", "tracepoint"]
-
 
 class NoCounter(RuntimeError):
     """Events cannot be counted here; the message says why, and what would allow it."""
 
 
 class Point(NamedTuple):
-    """Where a probe is attached: at `offset` of `file`, at entry or return, or at a tracepoint
-    (``raw_syscalls:sys_enter``)."""
+    """Where the code is that a uprobe is attached to."""
 
-    kind: Kind
-    file: str = ""
-    offset: int = 0
-    tracepoint: str = ""
+    file: str
+    offset: int
 
 
 class Counters:
-    """Counts the events of processes at one point, each with those of the threads and processes that it
-    starts.
+    """Counts the events of processes at points of code, or at a tracepoint (``raw_syscalls:sys_enter``), each
+    process with the threads and processes that it starts.
 
     A uprobe is defined once for all of them in tracefs: the kernel then takes its breakpoint out of one
     process after the other in less than a millisecond, where uprobes of their own need a tenth of a second
     each.
     """
 
-    def __init__(self, point: Point) -> None:
+    def __init__(self, *points: Point | str) -> None:
         """Raises NoCounter."""
-        self._point = point
-        self._name = point.tracepoint or _defined(point)
-        self._identifier = _identifier(self._name)
+        self._defined: list[str] = []
+        self._held: list[int] = []
+        self._events: list[tuple[str, int]] = []
         self._files: dict[int, list[int]] = {}
         self._before: dict[int, int] = {}
-        # the last one to close waits until no processor can be within the breakpoint any more
-        self._held = [] if point.tracepoint or _is_loaded(point.file) else [self._one(0, 0)]
+        try:
+            for point in points:
+                self._add(point)
+        except NoCounter:
+            self.end()
+            raise
 
     def open(self, process: int, from_exec: bool = False) -> None:
         """Count; from_exec: from the moment when the process becomes another program. A process that has
@@ -79,15 +78,14 @@ class Counters:
         self._before.setdefault(process, 0)
         opened = self._files.setdefault(process, [])
         for thread in [process] if from_exec else _threads(process):
-            try:
-                opened.append(self._one(thread, _INHERIT | flags))
-            except ProcessLookupError:
-                continue
+            with contextlib.suppress(ProcessLookupError):
+                opened += [_opened(what, number, thread, _INHERIT | flags) for what, number in self._events]
 
     def read(self) -> dict[int, int]:
         """Events by process, since its counting began, without the times when nobody counted."""
         return {
-            process: before + sum(_value(file) for file in self._files.get(process, ()))
+            process: before
+            + sum(int.from_bytes(os.read(file, 8), "little") for file in self._files.get(process, ()))
             for process, before in self._before.items()
         }
 
@@ -104,45 +102,57 @@ class Counters:
         self.close()
         for file in self._held:
             os.close(file)
-        self._held = []
-        if not self._point.tracepoint:
+        for name in self._defined:
             with contextlib.suppress(OSError):
-                _write(f"-:{self._name.replace(':', '/')}")
+                _write(f"-:{name}")
+        self._held, self._defined = [], []
 
-    def _one(self, thread: int, flags: int) -> int:
-        attributes = ctypes.create_string_buffer(_ATTRIBUTES)  # struct perf_event_attr (linux/perf_event.h)
-        struct.pack_into(
-            "=IIQQQQQ", attributes, 0, _TRACEPOINT, _ATTRIBUTES, self._identifier, 0, 0, 0, flags
-        )
-        descriptor: int = _LIBC.syscall(_number(), attributes, thread, -1, -1, _CLOSE_ON_EXEC)
-        if descriptor >= 0:
-            return descriptor
-        number = ctypes.get_errno()
-        if number == errno.ESRCH:
-            raise ProcessLookupError(thread)
-        raise NoCounter(_reason(self._point, number))
+    def _add(self, point: Point | str) -> None:
+        if isinstance(point, str):
+            self._events.append((point, _identifier(point)))
+            return
+        what = f"{point.file} at {point.offset:#x}"
+        self._defined.append(_defined(point))
+        number = _identifier(self._defined[-1].replace("/", ":"))
+        self._events.append((what, number))
+        if not _is_loaded(point.file):
+            # the last one to close waits until no processor can be within the breakpoint any more
+            self._held.append(_opened(what, number, 0, 0))
 
 
-def _value(file: int) -> int:
-    return int.from_bytes(os.read(file, 8), "little")
+def _opened(what: str, identifier: int, thread: int, flags: int) -> int:
+    """A descriptor that counts an event of a thread. Raises NoCounter, ProcessLookupError."""
+    attributes = ctypes.create_string_buffer(_ATTRIBUTES)  # struct perf_event_attr (linux/perf_event.h)
+    struct.pack_into("=IIQQQQQ", attributes, 0, _TRACEPOINT, _ATTRIBUTES, identifier, 0, 0, 0, flags)
+    machine = os.uname().machine
+    if machine not in _NUMBER:
+        raise NoCounter(f"events cannot be counted on {machine}")
+    descriptor: int = _LIBC.syscall(_NUMBER[machine], attributes, thread, -1, -1, _CLOSE_ON_EXEC)
+    if descriptor >= 0:
+        return descriptor
+    number = ctypes.get_errno()
+    if number == errno.ESRCH:
+        raise ProcessLookupError(thread)
+    if number in (errno.EACCES, errno.EPERM):
+        raise NoCounter(_ROOT)
+    raise NoCounter(f"events of {what} cannot be counted: {os.strerror(number)}")
 
 
 def _defined(point: Point) -> str:
-    """Define an event for a uprobe; its name, ``npc:u12345_0``."""
+    """Define an event for a uprobe; its name, ``npc/u12345_0``."""
     if re.search(r"\s", point.file):
         raise NoCounter(f"the kernel takes no uprobe in a file whose path has blanks: {point.file}")
     remove_stale()
     name = f"{_GROUP}/u{os.getpid()}_{next(_NUMBERS)}"
-    kind = "r" if point.kind == "uretprobe" else "p"
     try:
-        _write(f"{kind}:{name} {point.file}:{point.offset:#x}")
+        _write(f"p:{name} {point.file}:{point.offset:#x}")
     except PermissionError:
         raise NoCounter(_ROOT) from None
     except FileNotFoundError:
         raise NoCounter(_NO_TRACING if _tracing() is None else _NO_UPROBES) from None
     except OSError as error:
         raise NoCounter(f"{point.file} at {point.offset:#x}: no uprobe: {error.strerror}") from None
-    return name.replace("/", ":")
+    return name
 
 
 def remove_stale() -> None:
@@ -150,7 +160,7 @@ def remove_stale() -> None:
     root = _tracing()
     with contextlib.suppress(OSError):
         for line in (root / "uprobe_events").read_text().splitlines() if root else ():
-            match = re.match(rf"[pr]:({_GROUP}/u(\d+)_\d+) ", line)
+            match = re.match(rf"p:({_GROUP}/u(\d+)_\d+) ", line)
             if match and not Path("/proc", match[2]).exists():
                 _write(f"-:{match[1]}")
 
@@ -179,13 +189,6 @@ def _threads(process: int) -> Iterable[int]:
         return []
 
 
-def _number() -> int:
-    machine = os.uname().machine
-    if machine not in _NUMBER:
-        raise NoCounter(f"events cannot be counted on {machine}")
-    return _NUMBER[machine]
-
-
 def _tracing() -> Path | None:
     return next((root for root in _TRACING if (root / "events").is_dir()), None)
 
@@ -200,10 +203,3 @@ def _identifier(tracepoint: str) -> int:
         raise NoCounter(f"this kernel has no tracepoint {tracepoint}") from None
     except OSError:
         raise NoCounter(_ROOT) from None
-
-
-def _reason(point: Point, number: int) -> str:
-    if number in (errno.EACCES, errno.EPERM):
-        return _ROOT
-    what = point.tracepoint or f"{point.file} at {point.offset:#x}"
-    return f"events of {what} cannot be counted: {os.strerror(number)}"

@@ -25,13 +25,13 @@ standard library.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, sqrt
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple
 
-from observe.probes.counting import Counters, NoCounter, Point
+from observe.probes.counting import Counters
 
 #: A first judgement takes so long from the first event on, and a second at most.
 _BELIEVED_S: Final = 0.1
@@ -69,51 +69,34 @@ class Step(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """`npc.records.node_probes.NodeProbe` has the same words. share: of the time since the first rank began
-    that the probe was attached; cost: seconds of the rank that lost most, counting included; rate: events a
-    second of a rank: the one that was judged, else the mean of the busiest rank; a lower bound where
-    `at_least`."""
+    """`npc.records.node_probes.NodeProbe` has the same words. cost: seconds of the rank that lost most,
+    counting included; rate: events a second of a rank: the one that was judged, else the mean of the busiest
+    rank."""
 
     status: Status
     reason: str
-    share: float
     cost: float
     rate: float
-    at_least: bool
-
-
-class Counting(Protocol):
-    """As `observe.probes.counting.Counters`."""
-
-    def open(self, process: int, from_exec: bool = False) -> None:
-        """Count a process's events."""
-
-    def read(self) -> dict[int, int]:
-        """Events by process."""
-
-    def close(self) -> None:
-        """Count no longer for now."""
-
-    def end(self) -> None:
-        """Count no longer."""
 
 
 @dataclass(slots=True)
 class _Rank:
-    """A process. lost: seconds that its events took. The window that is judged began at `since`, after
-    `events_before` events that took `lost_before` seconds."""
+    """A process. The window that is judged began at `since`, after `before` events."""
 
     process: int
     began: float
+    since: float
     events: int = 0
-    lost: float = 0.0
-    since: float = 0.0
-    events_before: int = 0
-    lost_before: float = 0.0
+    before: int = 0
     waited_before: float | None = None
 
+    @property
+    def recent(self) -> int:
+        """Events in the window."""
+        return self.events - self.before
+
     def begin_window(self, now: float) -> None:
-        self.since, self.events_before, self.lost_before = now, self.events, self.lost
+        self.since, self.before = now, self.events
         self.waited_before = None  # many windows see no event, and to read it takes longer than to count
 
     def window(self, now: float) -> float:
@@ -126,30 +109,22 @@ class _Rank:
 
 
 class Guard:
-    """Judges one probe on one node. prices: seconds of one event by the point where it is counted; of a
-    function whose entry and return are probed the point is its entry, the price that of both. budget: 0.02
-    allows 2 % of the run time; None: no limit, the probe is attached at once, and its events are counted."""
+    """Judges one probe on one node. counters: of its events; price: seconds of one event; of a function whose
+    entry and return are probed its entry is counted, and the price is that of both. budget: 0.02 allows 2 %
+    of the run time. at_once: it is attached without being judged before."""
 
     def __init__(
         self,
-        prices: Mapping[Point, float],
-        budget: float | None,
-        counters: Callable[[Point], Counting] = Counters,
+        counters: Counters,
+        price: float,
+        budget: float,
+        at_once: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Raises `observe.probes.counting.NoCounter`."""
-        self._prices, self._budget, self._clock = dict(prices), budget, clock
-        self._counters: dict[Point, Counting] = {}
-        try:
-            for point in prices:
-                self._counters[point] = counters(point)
-        except NoCounter:
-            for each in self._counters.values():
-                each.end()
-            raise
+        self._counters, self._price, self._budget, self._clock = counters, price, budget, clock
         self._ranks: dict[int, _Rank] = {}
-        self._judged = budget is not None and any(point.kind != "tracepoint" for point in prices)
-        self._state: _State = "counting" if self._judged else "due"
+        self._at_once = at_once
+        self._state: _State = "due" if at_once else "counting"
         self._status: Status = "attached"
         self._reason = ""
         self._due = 0.0
@@ -158,21 +133,20 @@ class Guard:
         self._turn_s = inf
         self._turn_began = 0.0
         self._turn_load = 0.0
-        self._on = 0.0
+        self._was_attached = False
         self._rate, self._at_least = 0.0, False
 
     def add(self, process: int, from_exec: bool = True) -> None:
         """A rank's process; from_exec: it is about to become the program. Raises NoCounter."""
         now = self._opened = self._clock()
-        self._ranks[process] = _Rank(process, now, since=now)
+        self._ranks[process] = _Rank(process, now, now)
         if self._state not in ("pausing", "off"):
-            for counter in self._counters.values():
-                counter.open(process, from_exec)
+            self._counters.open(process, from_exec)
 
-    def counts(self) -> dict[Point, dict[int, int]]:
+    def counts(self) -> dict[int, int]:
         """Events by process while somebody counted: from its first instruction to its last, unless the probe
         was refused, stopped or sampled."""
-        return {point: counter.read() for point, counter in self._counters.items()}
+        return self._counters.read()
 
     def step(self) -> Step:
         """Look at the counters, and say what is to be done."""
@@ -199,14 +173,13 @@ class Guard:
     def attached(self) -> None:
         """The probe is attached, as `step` has asked for."""
         self._look()
-        self._state, self._turn_began = "attached", self._clock()
+        self._state, self._turn_began, self._was_attached = "attached", self._clock(), True
 
     def detached(self) -> None:
         """It is taken away, as `step` has asked for."""
         now = self._clock()
-        self._on += now - self._turn_began
         self._look()
-        self._close()
+        self._counters.close()
         if self._status == "stopped":
             self._state = "off"
         else:
@@ -216,34 +189,28 @@ class Guard:
         """The program has ended, and the probe with it."""
         now = self._clock()
         self._look()
-        if self._state in ("attached", "detaching"):
-            self._on += now - self._turn_began
-        for counter in self._counters.values():
-            counter.end()
+        self._counters.end()
         self._state = "off"
         ranks = self._ranks.values()
-        lasted = now - min((rank.began for rank in ranks), default=now)
-        share = min(self._on / lasted, 1.0) if lasted > 0 else 0.0
-        if not share and self._reason and self._status == "attached":
+        if not self._was_attached and self._reason and self._status == "attached":
             self._status = "refused"
-        elif not share and not self._reason:
+        elif not self._was_attached and not self._reason:
             judged = any(rank.events for rank in ranks)
             self._reason = (
                 "it ended before its rate could be judged" if judged else "nothing made such an event"
             )
         if self._status == "attached":
             self._rate = max(
-                (rank.events / (now - rank.began) for rank in ranks if now > rank.began), default=0.0
+                (each.events / (now - each.began) for each in ranks if now > each.began), default=0.0
             )
-        cost = max((rank.lost for rank in ranks), default=0.0)
-        return Judgement(self._status, self._reason, share, cost, self._rate, self._at_least)
+        cost = self._price * max((rank.events for rank in ranks), default=0)
+        return Judgement(self._status, self._reason, cost, self._rate)
 
     def _judge(self, now: float) -> Literal["", "attach"]:
         """From what was counted: attach, count no more, or go on counting."""
-        assert self._budget is not None
         judging: list[tuple[float, _Rank]] = []
         for rank in self._ranks.values():
-            if rank.events > rank.events_before:
+            if rank.recent:
                 judging.append((self._load(rank, now), rank))
             else:
                 rank.begin_window(now)
@@ -251,20 +218,20 @@ class Guard:
             return ""
         load, worst = max(judging, key=lambda each: each[0])
         watched = now - min(rank.since for _, rank in judging)
-        events = worst.events - worst.events_before
+        events = worst.recent
         error = 3 / sqrt(events)
         in_turns = self._status == "sampled"
         limit = self._budget / _LEAST_SHARE if in_turns else self._budget
         enough = not self._moments or events >= _ENOUGH
         if (enough and load * (1 - error) > limit) or (watched > _DECIDED_S and load > limit):
             self._note_rate(worst, now)
-            self._close()
+            self._counters.close()
             self._moments += 1
             self._reason = self._too_much(load)
             if self._moments == 1:
                 self._state, self._due = "pausing", now + _BETWEEN_S
             elif self._budget / load < _LEAST_SHARE:
-                self._status, self._state = "stopped" if self._on else "refused", "off"
+                self._status, self._state = "stopped" if self._was_attached else "refused", "off"
             else:
                 self._sample(load, now)
             return ""
@@ -278,18 +245,17 @@ class Guard:
     def _resume(self, now: float) -> Literal["", "attach"]:
         """The first attachment, the second moment of counting, or a turn, which begins with counting, too."""
         if self._state == "pausing":
-            for counter in self._counters.values():
-                for process in self._ranks:
-                    counter.open(process)
+            for process in self._ranks:
+                self._counters.open(process)
             # to put a breakpoint in takes longer than a look
             self._look()
             now = self._opened = self._clock()
-        if self._judged:
-            self._state = "counting"
-            for rank in self._ranks.values():
-                rank.begin_window(now)
-            return ""
-        return self._attach(now)
+        if self._at_once:
+            return self._attach(now)
+        self._state = "counting"
+        for rank in self._ranks.values():
+            rank.begin_window(now)
+        return ""
 
     def _attach(self, now: float) -> Literal["attach"]:
         self._state = "attaching"
@@ -298,9 +264,9 @@ class Guard:
         return "attach"
 
     def _watch(self, now: float) -> Literal["", "detach"]:
-        if self._budget is None or not self._ranks:
+        if not self._ranks:
             return ""
-        worst = max(self._ranks.values(), key=lambda rank: rank.lost - rank.lost_before)
+        worst = max(self._ranks.values(), key=lambda rank: rank.recent)
         left = min(self._left(rank, now) for rank in self._ranks.values())
         turn_s = now - self._turn_began
         load = self._load(worst, now) if left < 0 or turn_s >= self._turn_s else 0.0
@@ -322,7 +288,6 @@ class Guard:
 
     def _sample(self, load: float, now: float) -> None:
         """Wait until a turn is affordable."""
-        assert self._budget is not None
         longest = max(_FIRST_TURN_S, self._budget / load * _LONGEST_ROUND_S)
         self._turn_s = min(_FIRST_TURN_S if self._turn_s == inf else self._turn_s, longest)
         left = min((self._left(rank, now) for rank in self._ranks.values()), default=0.0)
@@ -332,43 +297,35 @@ class Guard:
 
     def _load(self, rank: _Rank, now: float) -> float:
         """λ·c in the window that is judged."""
-        window, lost = rank.window(now), rank.lost - rank.lost_before
+        window, lost = rank.window(now), self._price * rank.recent
         return lost / max(window - lost, _LEAST_LEFT * window) if window > 0 else 0.0
 
     def _note_rate(self, rank: _Rank, now: float) -> None:
         """What the reason of a judgement says."""
-        window, lost = rank.window(now), rank.lost - rank.lost_before
+        window, lost = rank.window(now), self._price * rank.recent
         left = max(window - lost, _LEAST_LEFT * window, 1e-6)
-        self._rate, self._at_least = (rank.events - rank.events_before) / left, left > window - lost
+        self._rate, self._at_least = rank.recent / left, left > window - lost
 
     def _left(self, rank: _Rank, now: float) -> float:
         """Seconds of a rank that may still be taken."""
-        assert self._budget is not None
-        return self._budget * max(now - rank.began - rank.lost, 0.0) + _GRACE_S - rank.lost
+        lost = self._price * rank.events
+        return self._budget * max(now - rank.began - lost, 0.0) + _GRACE_S - lost
 
     def _too_much(self, load: float) -> str:
-        assert self._budget is not None
         least = "at least " if self._at_least else ""
-        price = max(self._prices.values())
         effect = f"{100 * load:.2g} % slower" if load < 1 else f"{1 + load:.2g} times slower"
         return (
-            f"{least}{self._rate:,.0f} events a second of {1e6 * price:.2g} µs each would make it {least}"
-            f"{effect}, and {100 * self._budget:g} % are allowed (--overhead)"
+            f"{least}{self._rate:,.0f} events a second of {1e6 * self._price:.2g} µs each would make it "
+            f"{least}{effect}, and {100 * self._budget:g} % are allowed (--overhead)"
         )
 
     def _is_judging(self) -> bool:
-        return any(rank.events > rank.events_before for rank in self._ranks.values())
+        return any(rank.recent for rank in self._ranks.values())
 
     def _look(self) -> None:
-        read = self.counts()
+        counted = self.counts()
         for process, rank in self._ranks.items():
-            counts = {point: each.get(process, 0) for point, each in read.items()}
-            rank.events = sum(counts.values())
-            rank.lost = sum(self._prices[point] * number for point, number in counts.items())
-
-    def _close(self) -> None:
-        for counter in self._counters.values():
-            counter.close()
+            rank.events = counted.get(process, 0)
 
 
 def waited_for_cpu(process: int) -> float:

@@ -8,11 +8,8 @@ from math import exp
 
 import pytest
 
-from observe.probes.counting import Point
 from observe.probes.guard import Guard, Judgement
 
-FUNCTION = Point("uprobe", "/app", 0x11A0)
-SYSTEM_CALL = Point("tracepoint", tracepoint="raw_syscalls:sys_enter")
 COST = 13e-6
 #: No process has this number (proc(5), pid_max).
 NOBODY = 2**22 + 1
@@ -30,6 +27,7 @@ class Program:
         self.counted = self.attached = False
         self.events = 0
         self.made = self.seen = 0
+        self.since = self.on = 0.0
 
     def run(self, until: float) -> None:
         """Go on to a moment of the wall clock."""
@@ -70,26 +68,33 @@ class Program:
         self.close()
 
     @property
+    def share(self) -> float:
+        """Of the time, with the probe."""
+        return self.on / self.now
+
+    @property
     def slower(self) -> float:
         return self.now / self.done - 1
 
 
-def observed(program: Program, budget: float | None, point: Point = FUNCTION) -> Judgement:
+def observed(program: Program, budget: float, at_once: bool = False) -> Judgement:
     """Run it as the companion does, with a probe that takes its time to come and to go."""
-    guard = Guard({point: COST}, budget, lambda _point: program, lambda: program.now)
+    guard = Guard(program, COST, budget, at_once, lambda: program.now)
     guard.add(NOBODY)
     while program.done < program.lasts_s:
         step = guard.step()
         if step.do == "attach":
             program.run(program.now + 0.15)
-            program.attached = True
+            program.attached, program.since = True, program.now
             guard.attached()
         elif step.do == "detach":
             program.run(program.now + 0.1)
             program.attached = False
+            program.on += program.now - program.since
             guard.detached()
         else:
             program.run(program.now + min(step.next_s, 1.0))
+    program.on += (program.now - program.since) * program.attached
     return guard.end()
 
 
@@ -107,7 +112,7 @@ def test_a_function_called_now_and_then_is_attached() -> None:
     program = Program(lambda t: 500, 5.0)
     judgement = observed(program, 0.02)
     assert (judgement.status, judgement.reason) == ("attached", "")
-    assert judgement.share > 0.9
+    assert program.share > 0.9
     assert program.events == program.made  # not one is missing in what was counted
     assert judgement.cost == pytest.approx(program.events * COST)
     assert judgement.rate == pytest.approx(500, rel=0.3)
@@ -118,9 +123,9 @@ def test_near_the_limit_it_is_attached_in_turns_within_the_budget() -> None:
         program = Program(lambda t, load=load: load / COST, 30.0)
         judgement = observed(program, 0.02)
         assert judgement.status == "sampled"
-        assert 0.3 * 0.02 / load < judgement.share < 1.1 * 0.02 / load, load
+        assert 0.3 * 0.02 / load < program.share < 1.1 * 0.02 / load, load
         assert program.slower < 0.025
-        assert program.seen / program.made == pytest.approx(judgement.share, rel=0.15)
+        assert program.seen / program.made == pytest.approx(program.share, rel=0.15)
 
 
 def test_a_burst_at_the_beginning_alone_refuses_nothing() -> None:
@@ -133,7 +138,7 @@ def test_a_phase_that_calls_more_stops_the_probe() -> None:
     judgement = observed(program, 0.02)
     assert judgement.status == "stopped"
     assert "taken away after 3" in judgement.reason
-    assert 0.2 < judgement.share < 0.4
+    assert 0.2 < program.share < 0.4
     assert program.slower < 0.03
 
 
@@ -143,21 +148,21 @@ def test_what_begins_late_is_judged_when_it_begins() -> None:
     assert program.slower < 0.01
     program = Program(lambda t: 0, 1.0)
     judgement = observed(program, 0.02)
-    assert (judgement.status, judgement.share, judgement.rate) == ("attached", 0.0, 0.0)
+    assert (judgement.status, program.share, judgement.rate) == ("attached", 0.0, 0.0)
     assert judgement.reason == "nothing made such an event"
 
 
 def test_tracepoints_are_attached_at_once_and_watched() -> None:
     program = Program(lambda t: 500, 2.0)
-    assert observed(program, 0.02, SYSTEM_CALL).status == "attached"
+    assert observed(program, 0.02, at_once=True).status == "attached"
     assert program.attached
     program = Program(lambda t: 5e5, 10.0)
-    assert observed(program, 0.02, SYSTEM_CALL).status == "stopped"
+    assert observed(program, 0.02, at_once=True).status == "stopped"
 
 
-def test_without_a_budget_nothing_is_refused() -> None:
+def test_with_a_budget_without_bounds_nothing_is_refused() -> None:
     program = Program(lambda t: 1e5, 1.0)
-    judgement = observed(program, None)
+    judgement = observed(program, 1e9)
     assert judgement.status == "attached"
     assert judgement.cost / program.lost == pytest.approx(1, rel=0.2)
 

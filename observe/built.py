@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 from npc.locks import Held, only_one
+from npc.machine.command import run
 
 _LIMIT_S: Final = 120.0
 
@@ -60,19 +60,3 @@ def compile_library(command: Sequence[str], library: Path, what: str) -> None:
         first = next((line for line in said.stderr.splitlines() if "error" in line), said.stderr.strip())
         raise Unavailable(f"{command[0]} does not build {what}: {first}")
     partial.replace(library)
-
-
-def run(command: Sequence[str], text: str = "") -> subprocess.CompletedProcess[str]:
-    """What the command says; exit code 127 where it cannot be run or takes too long."""
-    try:
-        return subprocess.run(
-            command,
-            input=text,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_LIMIT_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return subprocess.CompletedProcess(command, 127, "", str(error))

@@ -13,7 +13,6 @@ import mmap
 import os
 import site
 import struct
-import subprocess
 import sys
 import zlib
 from bisect import bisect_right
@@ -30,6 +29,8 @@ from elftools.common.exceptions import DWARFError, ELFError
 from elftools.dwarf.ranges import BaseAddressEntry
 from elftools.elf.elffile import ELFFile
 
+from npc.machine.command import run
+
 if TYPE_CHECKING:
     from elftools.dwarf.compileunit import CompileUnit
     from elftools.dwarf.die import DIE
@@ -39,7 +40,6 @@ VARIABLE: Final = 1
 FUNCTION: Final = 2
 #: A function that is chosen among variants when the file is loaded.
 IFUNC: Final = 10
-_LIMIT_S: Final = 20.0
 _SYMBOL: Final = struct.Struct("<IBBHQQ")
 #: Encodings of ``.eh_frame_hdr`` as GNU ld, gold, mold and lld write it (LSB 5.0, 10.5.1): version, pointer
 #: as PC-relative sdata4, count as udata4, the table's entries as sdata4 relative to the header.
@@ -337,20 +337,7 @@ class ElfFile:
 
 def demangled(symbols: Sequence[str]) -> dict[str, str]:
     """What C++ calls its symbols (``_ZN4mesh4stepEv``), by binutils' c++filt; empty where that is missing."""
-    if not symbols:
-        return {}
-    try:
-        ended = subprocess.run(
-            ["c++filt"],
-            input="\n".join(symbols),
-            capture_output=True,
-            text=True,
-            timeout=_LIMIT_S,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return {}
-    lines = ended.stdout.splitlines()
+    lines = run(["c++filt"], "\n".join(symbols)).stdout.splitlines() if symbols else []
     return dict(zip(symbols, lines, strict=True)) if len(lines) == len(symbols) else {}
 
 

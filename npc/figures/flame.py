@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
+from npc.machine.libraries import MPI
 from npc.records.hotspots import Frame, Hotspots
 
 Kind = Literal["program", "mpi", "math", "openmp", "libc", "kernel", "other"]
@@ -25,16 +26,10 @@ KINDS: Final[dict[Kind, str]] = {
     "kernel": "system",
     "other": "other libraries and unknown code",
 }
-#: Names of files by kind; the first that fits. Of MPI also what Open MPI, MPICH and Intel MPI stand on.
+#: Names of files by kind; the first that fits. NCCL counts as MPI's network.
 _NAMES: Final[tuple[tuple[Kind, re.Pattern[str]], ...]] = (
     ("kernel", re.compile(r"\[(kernel|guest\.kernel|vdso|vsyscall).*|.*\.ko(\.\w+)?")),
-    (
-        "mpi",
-        re.compile(
-            r"(libmpi|libpmpi|libopen-|libmpich|libfabric|libpmix|libprrte|libpsm|libuc[mpst]|libibverbs|"
-            r"librdmacm|libmlx|libefa|libhfi|libportals|libcoll|libhcoll|libsharp|libnccl|mca_|libnpc).*"
-        ),
-    ),
+    ("mpi", re.compile(rf"{MPI.pattern}|libnccl.*")),
     (
         "math",
         re.compile(

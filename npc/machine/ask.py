@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Sequence
 
 import click
+
+from npc.machine.command import last_words, run
 
 
 class NoAnswer(click.ClickException):
@@ -14,15 +15,8 @@ class NoAnswer(click.ClickException):
 
 def ask(command: Sequence[str], timeout_s: float = 30.0) -> str:
     """What a program prints. Raises `NoAnswer`."""
-    name = command[0]
-    try:
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
-    except subprocess.TimeoutExpired:
-        raise NoAnswer(f"{name} did not answer within {timeout_s:g} s") from None
-    except OSError as error:
-        missing = isinstance(error, FileNotFoundError)
-        raise NoAnswer(f"there is no {name} here" if missing else f"{name}: {error.strerror}") from None
+    ended = run(command, timeout_s=timeout_s)
     if ended.returncode:
-        words = (ended.stderr or ended.stdout).strip().splitlines() or [f"exit code {ended.returncode}"]
-        raise NoAnswer(f"{name}: {words[-1].removeprefix(f'{name}: ')}")
+        name, words = command[0], last_words(ended)
+        raise NoAnswer(f"{name}: {words.removeprefix(f'{name}: ')}")
     return ended.stdout

@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Final
+
+from npc.machine.command import MISSING, last_words, run
 
 #: From here on, `pid` and `tid` are those of bpftrace's own PID namespace, while tracepoints tell those of
 #: the kernel's; these stand in its structures, too.
@@ -28,18 +29,12 @@ class Unavailable(Exception):
 
 def version() -> tuple[int, ...]:
     """bpftrace's. Raises `Unavailable` where there is none, or no right to use it."""
-    path = shutil.which("bpftrace")
-    if path is None:
+    said = run(["bpftrace", "--version"], timeout_s=_PATIENCE_S)
+    if said.returncode == MISSING:
         raise Unavailable("no bpftrace: apt-get install bpftrace (dnf install bpftrace)")
-    try:
-        said = subprocess.run(
-            [path, "--version"], capture_output=True, text=True, timeout=_PATIENCE_S, check=False
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise Unavailable(f"bpftrace does not start: {error}") from None
     found = re.search(r"v?(\d+)\.(\d+)", said.stdout)
     if found is None:
-        raise Unavailable(f"bpftrace says no version: {(said.stdout + said.stderr).strip()[:200]}")
+        raise Unavailable(f"bpftrace says no version: {last_words(said)}")
     return tuple(map(int, found.groups()))
 
 

@@ -9,6 +9,7 @@ each has its own name, so that nobody takes the reference BLAS for another.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +22,11 @@ NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "MKL": ("libmkl_rt.so*",),
     "FFTW": ("libfftw3.so*",),
 }
+#: File names of MPI and of what Open MPI, MPICH and Intel MPI stand on.
+MPI: Final = re.compile(
+    r"(libp?mpi|libopen-(pal|rte)|libmpich|libfabric|libpmix|libprrte|libpsm|libuc[mpst]|libibverbs|librdmacm|"
+    r"libmlx|libefa|libhfi|libportals|libcoll|libhcoll|libsharp|lib\w+-(fi|rdmav\d+)\.so|mca_|libnpc).*"
+)
 #: Folders below the system's, builds with threads first.
 _BUILDS: Final = ("*-pthread", "*-openmp", "", "*-serial")
 _SYSTEM: Final = ("/usr/local/lib", "/usr/local/lib64", "/usr/lib/*-linux-gnu", "/usr/lib64", "/usr/lib")

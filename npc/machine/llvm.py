@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+
+from npc.machine.command import run
 
 _TIMEOUT_S: Final = 10.0
 _TOOL: Final = re.compile(r"llvm-mca(?:-\d+(?:\.\d+)?)?")
@@ -68,11 +69,10 @@ class Model(NamedTuple):
 def model_of(processor: Mapping[str, Any]) -> Model:
     """The model of a processor (`npc.machine.processor.node_processor`). Raises NoModel."""
     core = core_of(processor)
-    tools = find_tools()
-    if not tools:
+    tool, version = newest_tool()
+    if not tool:
         raise NoModel("llvm-mca is not installed here (Debian: apt install llvm)")
-    version, tool = tools[0]
-    if _major(version) < core.since:
+    if _numbers(version)[0] < core.since:
         raise NoModel(
             f"llvm-mca {version} has no model of {_described(processor)}, {core.name}: LLVM "
             f"{core.since} or newer has (Debian: apt install llvm-{core.since})"
@@ -104,35 +104,21 @@ def core_of(processor: Mapping[str, Any]) -> Core:
 
 
 @lru_cache(maxsize=1)
-def find_tools() -> tuple[tuple[str, str], ...]:
-    """(version, path) of every llvm-mca in PATH, the newest first."""
-    found: dict[str, str] = {}
+def newest_tool() -> tuple[str, str]:
+    """Path and version of the newest llvm-mca in PATH; empty ones without."""
+    found = [("", "")]
     for folder in map(Path, os.environ.get("PATH", "").split(os.pathsep)):
         for path in folder.glob("llvm-mca*") if folder.is_dir() else ():
-            version = _version(path) if _TOOL.fullmatch(path.name) and os.access(path, os.X_OK) else ""
-            if version:
-                found.setdefault(version, str(path))
-    return tuple(sorted(found.items(), key=lambda each: _numbers(each[0]), reverse=True))
-
-
-def _version(path: Path) -> str:
-    try:
-        done = subprocess.run(
-            [path, "--version"], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    said = _VERSION.search(done.stdout)
-    return said[1] if said else ""
+            if _TOOL.fullmatch(path.name) and (
+                said := _VERSION.search(run([path, "--version"], timeout_s=_TIMEOUT_S).stdout)
+            ):
+                found.append((str(path), said[1]))
+    return max(found, key=lambda each: _numbers(each[1]))
 
 
 def _described(processor: Mapping[str, Any]) -> str:
     number = f"family {processor.get('family', '?')} model {processor.get('model', '?')}"
     return f"{processor.get('name') or processor.get('vendor') or 'this processor'} ({number})"
-
-
-def _major(version: str) -> int:
-    return _numbers(version)[0]
 
 
 def _numbers(version: str) -> tuple[int, ...]:

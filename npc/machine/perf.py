@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from npc.machine.command import run
 
 #: What installs perf on Debian; Ubuntu calls it linux-tools-generic, others perf.
 PACKAGE: Final = "linux-perf"
@@ -46,19 +47,7 @@ def find_perf(root: Path = Path("/")) -> Perf:
     others = sorted((path for pattern in _PATHS for path in root.glob(pattern)), reverse=True)
     said = ""
     for path in [*filter(None, (given,)), *map(str, others)]:
-        try:
-            asked = subprocess.run(
-                [path, "version", "--build-options"],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=_TIMEOUT_S,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            said = said or f"{path}: {error}"
-            continue
+        asked = run([path, "version", "--build-options"], timeout_s=_TIMEOUT_S)
         version = re.search(r"perf version (\S+)", asked.stdout)
         if asked.returncode == 0 and version:
             compresses = re.search(r"zstd: \[ *on", asked.stdout) is not None

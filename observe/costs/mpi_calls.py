@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Final
 
+from npc.machine.command import last_words, run
 from observe.built import Unavailable
 from observe.costs.kept import NoCost, kept
 from observe.mpi.build import find_compiler, mpi_of
@@ -22,7 +22,6 @@ from observe.mpi.place import ProfileFile
 
 _SOURCE: Final = Path(__file__).with_suffix(".c")
 _CALLS, _BLOCKS = 2000, 41
-_LIMIT_S: Final = 60.0
 #: What would make the program a part of the job that this process is in.
 _OF_THE_JOB: Final = re.compile(
     r"(?:PMI|PMIX|OMPI_COMM|OMPI_UNIVERSE|PRTE|SLURM|HYDRA|MPIR|MV2_COMM|PALS|I_MPI_HYDRA)_?\w*"
@@ -64,19 +63,7 @@ def _measured(library: str, launcher: Sequence[str], program: str) -> float:
 
 def _run(command: Sequence[str], settings: Mapping[str, str]) -> str:
     environment = {name: text for name, text in os.environ.items() if not _OF_THE_JOB.fullmatch(name)}
-    try:
-        said = subprocess.run(
-            command,
-            env={**environment, **settings},
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_LIMIT_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise NoCost(f"{Path(command[0]).name}: {error}") from None
+    said = run(command, environment={**environment, **settings})
     if said.returncode:
-        words = [line for line in said.stderr.splitlines() if line.strip()]
-        raise NoCost(f"{Path(command[0]).name}: exit code {said.returncode}: {words[-1] if words else ''}")
+        raise NoCost(f"{Path(command[0]).name}: exit code {said.returncode}: {last_words(said)}")
     return said.stdout

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -20,6 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import IO, Final
 
+from npc.machine.bpftrace import refusal, version
 from observe.costs.kept import NoCost, kept
 
 _EVENTS: Final = Path(__file__).with_name("events.py")
@@ -85,16 +84,13 @@ def costs() -> dict[str, float]:
     """Seconds of one event: ``function`` (entry and return, with its duration), ``entry`` (of a function or
     static probe, counted), ``syscall``, ``fault``, ``switch``; ``apparent``: the duration that an empty
     function seems to have. The first time on a machine it takes some seconds. Raises NoCost."""
-    if os.geteuid():
-        raise NoCost("probes need root")
-    bpftrace = shutil.which("bpftrace")
-    if bpftrace is None:
-        raise NoCost("no bpftrace: npc doctor says how to get it")
-    said = subprocess.run([bpftrace, "--version"], capture_output=True, text=True, check=False)
-    return kept("probes", {"tool": said.stdout.strip(), "program": _PROGRAM}, lambda: _measured(bpftrace))
+    if reason := refusal():
+        raise NoCost(reason)
+    key = {"tool": ".".join(map(str, version())), "program": _PROGRAM}
+    return kept("probes", key, _measured)
 
 
-def _measured(bpftrace: str) -> Mapping[str, float]:
+def _measured() -> Mapping[str, float]:
     plain, probed = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
     apparent = []
     with subprocess.Popen(
@@ -103,7 +99,7 @@ def _measured(bpftrace: str) -> Mapping[str, float]:
         try:
             for _ in range(_TURNS):
                 _make(maker, plain)
-                with _probes(bpftrace, maker.pid) as said:
+                with _probes(maker.pid) as said:
                     _await_uprobes(maker)
                     _make(maker, probed)
                 apparent.append(_seen(said))
@@ -146,13 +142,13 @@ def _await_uprobes(maker: subprocess.Popen[str]) -> None:
 
 
 @contextlib.contextmanager
-def _probes(bpftrace: str, process: int) -> Iterator[list[str]]:
+def _probes(process: int) -> Iterator[list[str]]:
     """All probes attached; the list has what they printed once they are gone."""
     libc = _LIBC.search(Path(f"/proc/{process}/maps").read_text())
     if libc is None:
         raise NoCost("no C library to measure a uprobe in")
     program = _PROGRAM.format(process=process, ready=_READY, libc=libc[1], bin_ns=_BIN_NS)
-    command = [bpftrace, "-f", "json", "-B", "line", "-e", program]
+    command = ["bpftrace", "-f", "json", "-B", "line", "-e", program]
     printed: list[str] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as tracer:
         assert tracer.stdout is not None

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final, Literal
 
+from npc.machine.libraries import MPI
 from observe.hotspots.stacks import KERNEL
 
 if TYPE_CHECKING:
@@ -34,10 +35,6 @@ _BUSY_IPC: Final = 2.0
 _LEAST_SAMPLES: Final = 30
 
 _MPI_FUNCTION: Final = re.compile(r"P?MPIX?_[A-Z]\w*")
-_MPI_MODULE: Final = re.compile(
-    r"lib(mpi|mpich|mpifort|mpicxx|open-(pal|rte)|prrte|pmix|psm2?|fabric|ibverbs|mlx\d|efa|rdmacm"
-    r"|uc[tpsm]|sharp)\b.*|mca_\w+\.so|lib\w+-(fi|rdmav\d+)\.so.*|libuct_\w+\.so.*|libmpi_\w+\.so.*"
-)
 _FILE_CALL: Final = re.compile(
     r"_*(GI_+|libc_)*(p?(read|write)v?(64)?2?|f(data)?sync|sync_file_range|open(at)?(64)?|close|l?seek(64)?"
     r"|f?truncate(64)?|copy_file_range|sendfile(64)?|getdents(64)?|unlink(at)?|rename(at2?)?|msync|io_submit"
@@ -70,7 +67,7 @@ def kind_of(stack: list[tuple[str, str]]) -> Kind:
 
 def is_mpi(function: str, module: str) -> bool:
     """Whether a frame is MPI's: its interface, or a library of it or below it."""
-    return bool(_MPI_FUNCTION.fullmatch(function) or _MPI_MODULE.fullmatch(PurePath(module).name))
+    return bool(_MPI_FUNCTION.fullmatch(function) or MPI.fullmatch(PurePath(module).name))
 
 
 def bound_of(

@@ -7,12 +7,13 @@ AT&T syntax is what assemblers take without a doubt; Intel syntax says how many 
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Final
+
+from npc.machine.command import MISSING, last_words, run
 
 _TIMEOUT_S: Final = 20.0
 #: More code than that is no function that anybody wrote.
@@ -122,15 +123,10 @@ def read_lines(text: str) -> dict[int, str]:
 
 
 def _run(command: Sequence[str]) -> str:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, errors="replace")
-    except FileNotFoundError:
-        raise NotRead(f"{command[0]} is not installed here (Debian: apt install binutils)") from None
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise NotRead(f"{' '.join(command)}: {error}") from None
+    done = run(command, timeout_s=_TIMEOUT_S)
     if done.returncode:
-        words = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise NotRead(f"{' '.join(command)}: {words[-1]}")
+        hint = " (Debian: apt install binutils)" if done.returncode == MISSING else ""
+        raise NotRead(f"{last_words(done)}{hint}")
     return done.stdout
 
 

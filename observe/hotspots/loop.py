@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -120,24 +121,18 @@ def _assembler_text(instruction: Instruction) -> str:
 def _latencies(code: Sequence[Instruction], whole: Sequence[float], model: Model) -> list[Latency]:
     """The model's latency of an instruction that loads and computes is from its address; from its other
     operands it is that of the same with a register in the place of memory."""
-    texts = {
-        place: text
-        for place, each in enumerate(code)
-        if each.memory and not each.stores and (text := _with_register(each))
-    }
-    try:
-        short = (
-            dict(zip(texts, needs_of(list(texts.values()), model).latencies, strict=True)) if texts else {}
-        )
-    except NoModel:  # one of them has no such form
-        short = {place: _one_latency(text, model) for place, text in texts.items()}
-    return [Latency(min(short.get(place, latency), latency), latency) for place, latency in enumerate(whole)]
+    found = []
+    for each, latency in zip(code, whole, strict=True):
+        text = _with_register(each) if each.memory and not each.stores else ""
+        found.append(Latency(min(_latency(text, model), latency) if text else latency, latency))
+    return found
 
 
-def _one_latency(text: str, model: Model) -> float:
+@lru_cache
+def _latency(text: str, model: Model) -> float:
     try:
         return needs_of([text], model).latencies[0]
-    except NoModel:
+    except NoModel:  # it has no such form
         return _LEAST
 
 

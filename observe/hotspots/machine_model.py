@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from npc.machine.command import last_words, run
 from npc.machine.llvm import Model, NoModel
 
 _TIMEOUT_S: Final = 60.0
@@ -27,7 +26,13 @@ def needs_of(code: Sequence[str], model: Model) -> Needs:
         model.tool, "-mtriple=x86_64-unknown-linux", f"-mcpu={model.core}", "--json", "--instruction-info",
         "--iterations=1",
     )  # fmt: skip
-    needs = read_needs(_ask(arguments, "\n".join(code) + "\n"))
+    done = run(arguments, "\n".join(code) + "\n", _TIMEOUT_S)
+    if "is not a recognized processor" in done.stderr:
+        raise NoModel(f"{model.tool} does not know the processor {model.core}")
+    if done.returncode:
+        errors = [line for line in done.stderr.splitlines() if "error:" in line]
+        raise NoModel(f"llvm-mca cannot read the loop: {[*errors, last_words(done)][0]}")
+    needs = read_needs(done.stdout)
     if len(needs.latencies) != len(code):
         raise NoModel(f"{model.name} reads {len(code)} instructions as {len(needs.latencies)}")
     return needs
@@ -41,19 +46,3 @@ def read_needs(text: str) -> Needs:
         return Needs(float(region["SummaryView"]["BlockRThroughput"]), latencies)
     except (ValueError, KeyError, IndexError, TypeError) as error:
         raise NoModel(f"llvm-mca printed what is not understood here ({error!r})") from None
-
-
-def _ask(arguments: Iterable[str], code: str) -> str:
-    command = list(arguments)
-    try:
-        done = subprocess.run(command, input=code, capture_output=True, text=True, timeout=_TIMEOUT_S)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise NoModel(f"{command[0]}: {error}") from None
-    if "is not a recognized processor" in done.stderr:
-        raise NoModel(f"{command[0]} does not know the processor {command[2].partition('=')[2]}")
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if "error:" in line] or done.stderr.splitlines()
-        raise NoModel(
-            f"{Path(command[0]).name} cannot read the loop: {lines[0] if lines else done.returncode}"
-        )
-    return done.stdout

@@ -7,7 +7,8 @@ import shlex
 from pathlib import Path
 from typing import Final, Literal
 
-from observe.built import Unavailable, built, compile_library, run
+from npc.machine.command import run
+from observe.built import Unavailable, built, compile_library
 
 SOURCES: Final = Path(__file__).with_name("library")
 #: Of both libraries.

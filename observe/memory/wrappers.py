@@ -77,7 +77,8 @@ def _command(name: str, what: str, variable: str, names: tuple[str, ...], c_like
 
 def flags(compiler: list[str], library: Path, c_like: bool) -> list[str]:
     """What goes before the compiler's own arguments, whether it compiles or links. Raises `Unavailable`."""
-    from observe.built import Unavailable, run
+    from npc.machine.command import run
+    from observe.built import Unavailable
 
     version = run([*compiler, "--version"])
     if version.returncode == 127:

@@ -15,7 +15,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from observe.built import Unavailable, built, compile_library, run
+from npc.machine.command import run
+from observe.built import Unavailable, built, compile_library
 from observe.mpi.generate import TABLE, sources
 
 SOURCES: Final = Path(__file__).with_name("library")

@@ -9,16 +9,15 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from npc.machine.command import run
 from observe.elf import FUNCTION as CODE
 from observe.elf import IFUNC, ElfFile, Symbol, demangled
 from observe.probes.catalogue import FUNCTION, Wanted
 
-_LIMIT_S: Final = 20.0
 _MOST_NAMED: Final = 5
 
 
@@ -132,7 +131,7 @@ def _library(library: str, program: str | None) -> str:
     if "/" in library:
         return str(Path(library).absolute())
     pattern = re.compile(rf"(lib)?{re.escape(library)}(\.so[\d.]*)?")
-    known = _said([shutil.which("ldconfig") or "/sbin/ldconfig", "-p"])
+    known = run([shutil.which("ldconfig") or "/sbin/ldconfig", "-p"]).stdout
     files: list[str] = _linked(program) if program else []
     files += re.findall(r"=> (/\S+)$", known, re.MULTILINE)
     for path in files:
@@ -143,14 +142,4 @@ def _library(library: str, program: str | None) -> str:
 
 def _linked(program: str) -> list[str]:
     """The libraries that a program is linked with; none for a script."""
-    return re.findall(r"=> (/\S+) \(0x", _said(["ldd", program]))
-
-
-def _said(words: list[str]) -> str:
-    try:
-        ended = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_LIMIT_S, check=False
-        )
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return ended.stdout
+    return re.findall(r"=> (/\S+) \(0x", run(["ldd", program]).stdout)

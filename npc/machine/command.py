@@ -1,0 +1,44 @@
+"""Running a tool: what it prints, and how it ended, whatever goes wrong. Only the standard library."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+#: Exit codes of what cannot be run, as a shell has them, and of what took too long, as timeout(1) has it.
+MISSING, TOO_LONG = 127, 124
+
+
+def run(
+    command: Sequence[str | Path],
+    text: str = "",
+    timeout_s: float = 120.0,
+    environment: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """text: what it reads. One that cannot be run, or takes longer, has an exit code for that, and the reason
+    as its error output."""
+    try:
+        return subprocess.run(
+            command,
+            input=text,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            env=environment,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        said, code = f"no answer within {timeout_s:g} s", TOO_LONG
+    except FileNotFoundError:
+        said, code = "not installed here", MISSING
+    except OSError as error:
+        said, code = error.strerror or str(error), MISSING
+    return subprocess.CompletedProcess(command, code, "", f"{Path(command[0]).name}: {said}")
+
+
+def last_words(ended: subprocess.CompletedProcess[str]) -> str:
+    """The last line of what a tool said of its failure."""
+    lines = [line for line in (ended.stderr or ended.stdout).splitlines() if line.strip()]
+    return lines[-1].strip() if lines else f"{Path(ended.args[0]).name}: exit code {ended.returncode}"

@@ -18,5 +18,5 @@ def ask(command: Sequence[str], timeout_s: float = 30.0) -> str:
     ended = run(command, timeout_s=timeout_s)
     if ended.returncode:
         name, words = command[0], last_words(ended)
-        raise NoAnswer(f"{name}: {words.removeprefix(f'{name}: ')}")
+        raise NoAnswer(words if name in words else f"{name}: {words}")
     return ended.stdout

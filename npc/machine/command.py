@@ -18,6 +18,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """text: what it reads. One that cannot be run, or takes longer, has an exit code for that, and the reason
     as its error output."""
+    name = Path(command[0]).name
     try:
         return subprocess.run(
             command,
@@ -30,12 +31,12 @@ def run(
             check=False,
         )
     except subprocess.TimeoutExpired:
-        said, code = f"no answer within {timeout_s:g} s", TOO_LONG
+        said, code = f"{name} did not answer within {timeout_s:g} s", TOO_LONG
     except FileNotFoundError:
-        said, code = "not installed here", MISSING
+        said, code = f"there is no {name} here", MISSING
     except OSError as error:
-        said, code = error.strerror or str(error), MISSING
-    return subprocess.CompletedProcess(command, code, "", f"{Path(command[0]).name}: {said}")
+        said, code = f"{name}: {error.strerror}", MISSING
+    return subprocess.CompletedProcess(command, code, "", said)
 
 
 def last_words(ended: subprocess.CompletedProcess[str]) -> str:

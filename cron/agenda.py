@@ -25,10 +25,10 @@ from cron.rotation import NODES, NodeNights, NodeState, Work, choose, couples, e
 from cron.verdict import Coverage, Postponed, Unmeasured
 from npc.jobs import slurm
 from npc.jobs.checkout import benchmark_file, checkout, default_of, settings, steps
-from npc.machine.environment import ENVIRONMENT
 from npc.machine.fabric import expand, natural, short_name
 from npc.machine.facts import odd_ones, read_environments
 from npc.records.journal import JournalEntry, Part
+from npc.records.launch import ENVIRONMENT
 from npc.records.record import OK
 from npc.records.units import format_duration
 

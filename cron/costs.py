@@ -40,7 +40,7 @@ def account_of(run: Path | None) -> Account:
         return account
     with contextlib.suppress(NoRun):
         workpackages = read_workpackages(run)
-        jobs = _jobs(workpackages)
+        jobs = jobs_of(workpackages)
         places: dict[str, set[str]] = {}
         for each in workpackages:
             named, nodes = each.batch_job(), each.parameters.get("nodelist", "")
@@ -57,7 +57,8 @@ def account_of(run: Path | None) -> Account:
     return account
 
 
-def _jobs(workpackages: Sequence[Workpackage]) -> dict[int, slurm.Job]:
+def jobs_of(workpackages: Sequence[Workpackage]) -> dict[int, slurm.Job]:
+    """The jobs of workpackages by number, as far as Slurm answers and knows them."""
     jobs = [job for each in workpackages if (job := each.batch_job())]
     found: dict[int, slurm.Job] = {}
     for cluster in {job.cluster for job in jobs}:

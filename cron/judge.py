@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -129,9 +129,24 @@ def replay(
     Each is what `judge` says of the history that ends there, with the acceptances made before that night.
     processes: that share the nights.
     """
-    past = panel, platform, acceptances, bands, topology
+    made = [sum(moment(each.time) <= moment(time) for each in acceptances) for time in panel.times]
+
+    def verdicts(chosen: Collection[int]) -> Iterator[NightVerdict]:
+        for count, nights in groupby(range(len(panel.runs)), made.__getitem__):
+            # Who accepts a state makes nights of the past the new normal: they are gone through anew.
+            baselines = baselines_of(acceptances[:count])
+            mine = list(nights)
+            through = go_through(panel.until(mine[-1]), baselines)
+            for t, past in zip(mine, islice(through, mine[0], None), strict=True):
+                if t in chosen:
+                    yield _night_verdict(panel.until(t), past, platform, baselines, bands, topology)
+
+    def send(pipe: Connection, chosen: Collection[int]) -> None:
+        for night in verdicts(chosen):
+            pipe.send(night)
+
     if processes == 1:
-        yield from _replay(*past, range(len(panel.runs)))
+        yield from verdicts(range(len(panel.runs)))
         return
     context = get_context("fork")  # the panel need not be sent
     workers, pipes = [], []
@@ -139,7 +154,7 @@ def replay(
         for number in range(processes):
             mine, theirs = context.Pipe(duplex=False)
             nights = range(number, len(panel.runs), processes)
-            workers.append(context.Process(target=_send, args=(theirs, *past, nights), daemon=True))
+            workers.append(context.Process(target=send, args=(theirs, nights), daemon=True))
             pipes.append(mine)
             workers[-1].start()
             theirs.close()
@@ -148,31 +163,6 @@ def replay(
     finally:
         for worker in workers:
             worker.terminate()
-
-
-def _send(pipe: Connection, *past: Any) -> None:
-    for night in _replay(*past):
-        pipe.send(night)
-
-
-def _replay(
-    panel: Panel,
-    platform: str,
-    acceptances: Sequence[Acceptance],
-    bands: Sequence[Band],
-    topology: Topology | None,
-    chosen: Collection[int],
-) -> Iterator[NightVerdict]:
-    """The verdicts on the chosen nights."""
-    made = [sum(moment(each.time) <= moment(time) for each in acceptances) for time in panel.times]
-    for count, nights in groupby(range(len(panel.runs)), made.__getitem__):
-        # Who accepts a state makes nights of the past the new normal: they are gone through anew.
-        baselines = baselines_of(acceptances[:count])
-        mine = list(nights)
-        through = go_through(panel.until(mine[-1]), baselines)
-        for t, past in zip(mine, islice(through, mine[0], None), strict=True):
-            if t in chosen:
-                yield _night_verdict(panel.until(t), past, platform, baselines, bands, topology)
 
 
 def _night_verdict(

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Final, NamedTuple
 
 from cron.characterise import LOCK
+from cron.costs import jobs_of
 from npc import locks
 from npc.jobs import session, slurm
 from npc.jobs.checkout import checkout
@@ -136,13 +137,12 @@ def dead_nodes(part: Part, night: Path) -> dict[str, str]:
     """Nodes of a part's jobs that Slurm calls dead now, with its words; none where Slurm does not answer."""
     hosts = {host for record in records_of(part, night) for host in record.hosts}
     with contextlib.suppress(NoRun, slurm.Silent, FileNotFoundError):
-        jobs = [job for each in read_workpackages(find_run(night / part.name)) if (job := each.batch_job())]
-        if not jobs:
+        workpackages = read_workpackages(find_run(night / part.name))
+        if not any(each.batch_job() for each in workpackages):
             return {}
-        for cluster in {job.cluster for job in jobs}:
-            found = slurm.ask({job.number for job in jobs if job.cluster == cluster}, cluster)
+        for job in jobs_of(workpackages).values():
             with contextlib.suppress(ValueError):  # a list so long that squeue cut it
-                hosts.update(host for job in found.values() for host in expand(job.nodes))
+                hosts.update(expand(job.nodes))
         nodes = _slurm_nodes(hosts).items()
         return {host: f"Slurm says {node}" for host, node in nodes if node and node.dead}
     return {}

@@ -49,6 +49,14 @@ def write_whole(path: Path, text: str) -> None:
         os.fsync(stream.fileno())
 
 
+def read_json(path: Path) -> Any:
+    """The value of a JSON file; None where there is none, or none that could be read."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
 def read_lines(path: Path) -> Iterator[Any]:
     """The values of all whole lines that are JSON; none of a file that does not exist."""
     try:

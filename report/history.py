@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import npc
 from npc.figures.allocation import NodesHad
+from npc.files import read_json
 from npc.records.history import History, InvalidHistory, Point
 from npc.records.journal import Journal
 from npc.records.record import OK, Record, moment
@@ -303,10 +304,7 @@ def _by_night(folders: Iterable[Path]) -> Mapping[tuple[Series, str], str]:
 
 def _read_verdict(path: Path) -> Mapping[str, Any]:
     """A night's verdict; empty where there is none, or none that could be read."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
+    document = read_json(path)
     good = isinstance(document, dict) and document.get("schema") == _SCHEMA
     return document if good and isinstance(document.get("series"), list) else {}
 

@@ -20,9 +20,10 @@ from urllib.parse import quote
 from npc import catalogue
 from npc.catalogue.row import Layer
 from npc.document import below
+from npc.files import read_json
 from npc.machine.platform import InvalidPlatform, Platform
 from npc.page.blocks import several
-from npc.records.launch import Launch
+from npc.records.launch import ENVIRONMENT, Launch
 from npc.records.record import Record, replace
 from npc.records.run import read_run, records_file
 from npc.records.series import Series, circumstances, identity, neutral_case, qualifiers, test_name
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from report.observed import Observed, OnNode
     from roofline.result import Ceiling, Estimate, Roofline
 
-ENVIRONMENT: Final = "environment.json"
 _VERDICT: Final = frozenset({"healthy", "judged", "nodes", "rule", "suspects", "undecided"})
 
 
@@ -141,7 +141,7 @@ class Run:
     @cached_property
     def environment(self) -> Mapping[str, Any]:
         """The run's ``environment.json``, else that of the node of its first record; empty without one."""
-        whole = _read_json(self.folder / ENVIRONMENT)
+        whole = read_json(self.folder / ENVIRONMENT)
         if isinstance(whole, dict):
             return whole
         return next((each for each in self.circumstances.environments.values() if each), {})
@@ -242,7 +242,7 @@ class Run:
         folders |= {file.parent for folder in own for file in folder.glob("*/verdict.json")}
         found = []
         for folder in sorted(folders):
-            entries = _read_json(folder / "verdict.json")
+            entries = read_json(folder / "verdict.json")
             if isinstance(entries, list) and all(map(_is_verdict, entries)):
                 found.append((folder, entries))
         return found
@@ -473,10 +473,3 @@ def _is_verdict(entry: Any) -> bool:
     """Whether it is an entry of npb's ``verdict.json``."""
     verdict = entry.get("verdict") if isinstance(entry, dict) else None
     return isinstance(verdict, dict) and verdict.keys() >= _VERDICT
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None

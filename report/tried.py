@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,17 +11,18 @@ import msgspec
 
 from npc.columns import columns
 from npc.document import plain
+from npc.files import read_json
 from npc.machine.programs import Remembered
 from npc.machine.programs import keep as remembered_in
 from npc.page.blocks import plural
-from npc.records.launch import now
+from npc.records.launch import ENVIRONMENT, now
 from npc.records.record import Record
 from npc.records.units import format_duration, format_quantity, format_size
 from npc.validity.disturbance import in_words, remark
 from report.advice.rule import Trial
 from report.advice.trying import Answer, Experiment, answer, compared, mpi_of, times, word_of
 from report.compare.pairs import Half, Pair
-from report.runs import ENVIRONMENT, Run, shown
+from report.runs import Run, shown
 
 SCHEMA: Final = 1
 TRIED_FILE: Final = "tried.json"
@@ -110,10 +110,7 @@ def said(found: Answer, of: str, gain: float | None) -> list[str]:
 
 def _other_mpi(experiment: Experiment, folder: Path) -> str:
     """The MPI that was there while it was tried, where another one was there when the hint was measured."""
-    try:
-        now = mpi_of(json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8")))
-    except (OSError, ValueError):
-        return ""
+    now = mpi_of(read_json(folder / ENVIRONMENT) or {})
     return now if experiment.library and now != experiment.library else ""
 
 

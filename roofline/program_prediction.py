@@ -11,8 +11,9 @@ condition took apart is not known: it lies between the ratios of what is in it, 
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -85,19 +86,12 @@ class Prediction:
 
 def ratios_of(here: Roofline, there: Roofline, nodes: int) -> dict[Resource, Ratio]:
     """What two characterisations tell, as far as both have the same test. nodes: of the program."""
-    found: dict[Resource, Ratio] = {}
-    for name, pair in {
+    pairs: dict[Resource, tuple[Ceiling, Ceiling] | None] = {
         "cpu": _pair(here, there, _COMPUTE),
         "memory": _pair(here, there, _MEMORY),
         "mpi": _network(here, there, nodes),
-    }.items():
-        if pair is not None:
-            found[_resource(name)] = _ratio(*pair, a_thread=name == "cpu")
-    return found
-
-
-def _resource(name: str) -> Resource:
-    return next(each for each in RATES if each == name)
+    }
+    return {name: _ratio(*pair, a_thread=name == "cpu") for name, pair in pairs.items() if pair is not None}
 
 
 def _pair(here: Roofline, there: Roofline, names: Sequence[str]) -> tuple[Ceiling, Ceiling] | None:
@@ -239,7 +233,7 @@ def scaled(
         for slower in (least, most):
             scale = np.where(chosen, slower, 0.0)
             errors = list(zip(((found.seconds * scale) ** 2 * variances).tolist(), dof, strict=True))
-            sum_of = _total(conditions, scale)
+            sum_of = functools.partial(_weighted, conditions, scale)
             ends.append(found.number(sum_of, level, new * value**2, errors))
         return Number(value, max(min(value, ends[0].low), 0.0), max(value, ends[1].high))
 
@@ -257,14 +251,10 @@ def scaled(
 _SAME: Final = Ratio(1.0, 0.0, math.inf, "taken as here")
 
 
-def _total(conditions: Conditions, slower: Floats) -> Callable[[Floats], Floats]:
-    """Seconds of all parts, each so many times as long, as a function of rows of inputs."""
-
-    def total(rows: Floats) -> Floats:
-        seconds: Floats = free(conditions, rows) @ slower
-        return seconds
-
-    return total
+def _weighted(conditions: Conditions, slower: Floats, rows: Floats) -> Floats:
+    """Seconds of all parts, each so many times as long, for each row of inputs."""
+    seconds: Floats = free(conditions, rows) @ slower
+    return seconds
 
 
 def _sources(ratios: Iterable[Ratio]) -> str:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import Any, Final
+from typing import Final
 
 from cron.study.making import sha256_of, write_folder
 from cron.study.outputs import ratio_text
 from cron.study.starters import PLATFORMS, Place
 from npc import __version__
 from npc.columns import columns
-from npc.machine.environment import ENVIRONMENT
+from npc.files import read_json
 from npc.machine.facts import of_machine
-from npc.records.launch import now
+from npc.records.launch import ENVIRONMENT, now
 from npc.records.study import Expectation, Study, read_study
 from npc.statistics.medians import false_discovery
 from npc.statistics.rank_sum import rank_test
@@ -66,9 +65,7 @@ def differences(before: Path, after: Path) -> Iterator[str]:
 
 def _facts(folder: Path, study: Study) -> dict[str, str]:
     """What may be the reason: the machine, the program, NPC, the platform's files."""
-    seen: dict[str, Any] = {}
-    if (folder / ENVIRONMENT).exists():
-        seen = json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))
+    seen = read_json(folder / ENVIRONMENT) or {}
     facts = {name: text for name, text in of_machine(seen).items() if name != "NPC"}
     commit = of_machine(seen).get("NPC", study.version)
     facts |= {"program": study.sha256[:16], "NPC": commit, "platform": study.platform, "folder": study.folder}

@@ -26,8 +26,8 @@ from npc.jobs.checkout import checkout, environment_of_settings, paths_from_here
 from npc.jobs.progress import Display
 from npc.jobs.stop import Stop
 from npc.jobs.workpackages import NoRun, read_workpackages
-from npc.machine.environment import ENVIRONMENT
 from npc.machine.tools import search_path
+from npc.records.launch import ENVIRONMENT
 from npc.records.record import Record, save_csv
 from npc.records.run import RECORDS, read_run
 from npc.records.study import Study, read_study, write_study

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -67,13 +68,7 @@ def save(
     side. upper: a second x axis, at the top. Raises OSError, and ValueError for a suffix that Matplotlib does
     not know.
     """
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=inches, dpi=DPI, layout="constrained")
-        FigureCanvasAgg(figure)  # not pyplot: no window, no display, no global state
+    with _figure(inches, layout="constrained") as figure:
         if heights:
             every = figure.subplots(len(panels), 1, sharex=True, height_ratios=heights)
         elif columns:
@@ -127,6 +122,21 @@ def save(
             _notes(axes, chart.traces)
         for path in paths:
             _write(figure, path)
+
+
+@contextlib.contextmanager
+def _figure(
+    inches: tuple[float, float], *, style: Mapping[str, Any] = _STYLE, **settings: Any
+) -> Iterator[Figure]:
+    """An empty figure, drawn in a style; not by pyplot: no window, no display, no global state."""
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(dict(style)):
+        figure = Figure(figsize=inches, **{"dpi": DPI, **settings})
+        FigureCanvasAgg(figure)
+        yield figure
 
 
 def _lay_out(figure: Figure) -> None:
@@ -300,12 +310,9 @@ def save_grid(
     White is normal, red worse, blue better (ColorBrewer's RdBu, which people with any common colour blindness
     tell apart); grey has no ratio. least: the colours span this factor either way at least.
     """
-    import matplotlib
     import numpy as np
     from matplotlib import colormaps
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.colors import LogNorm
-    from matplotlib.figure import Figure
 
     ratios = np.full((len(grid.rows), len(grid.columns)), np.nan)
     for cell in grid.cells:
@@ -313,11 +320,9 @@ def save_grid(
     known = ratios[ratios > 0]
     factor = float(np.exp(np.quantile(np.abs(np.log(known)), _IN_RANGE))) if len(known) else 1.0
     factor = min(max(factor, least), _MOST_FACTOR)
-    with matplotlib.rc_context({"text.parse_math": False}):
-        width, height = (min(max(5.0, 0.14 * len(side) + 3.0), 13.0) for side in (grid.columns, grid.rows))
-        inches = (10.5, 12.0) if below else (width + 1.2, height)
-        figure = Figure(figsize=inches, dpi=130, layout="constrained")
-        FigureCanvasAgg(figure)
+    width, height = (min(max(5.0, 0.14 * len(side) + 3.0), 13.0) for side in (grid.columns, grid.rows))
+    inches = (10.5, 12.0) if below else (width + 1.2, height)
+    with _figure(inches, style={"text.parse_math": False}, dpi=130, layout="constrained") as figure:
         axes, *strip = (
             figure.subplots(2, 1, height_ratios=(4, 1)).tolist() if below else [figure.add_subplot()]
         )
@@ -375,13 +380,10 @@ def save_counts(maps: Sequence[Grid], path: Path, *, title: str, unit: str) -> N
     The colours are cividis, which people with any common colour blindness and a print in grey keep in order
     (Nuñez, Anderton, Renslow, PLOS ONE 13(7), 2018). unit: of the counts. Raises OSError.
     """
-    import matplotlib
     import numpy as np
     from matplotlib import colormaps
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import BoundaryNorm, ListedColormap
-    from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
     rows, columns = max(len(each.rows) for each in maps), max(len(each.columns) for each in maps)
@@ -399,9 +401,7 @@ def save_counts(maps: Sequence[Grid], path: Path, *, title: str, unit: str) -> N
         BoundaryNorm(np.arange(-0.5, most + 1), most + 1),
         ListedColormap(["0.88", *shades]).with_extremes(bad="white"),
     )
-    with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=page, dpi=DPI)
-        FigureCanvasAgg(figure)
+    with _figure(page) as figure:
 
         def place(left: float, top: float, wide: float, high: float) -> Axes:
             return figure.add_axes(

@@ -31,7 +31,6 @@ from npc.records.launch import now
 
 #: Raised whenever a field is renamed or changes its meaning; new fields do not raise it.
 SCHEMA: Final = 1
-ENVIRONMENT: Final = "environment.json"
 
 #: Variables that change what MPI, OpenMP, UCX, libfabric, the loader or NPC do, or tell of the job.
 _VARIABLES: Final = re.compile(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from npc.document import below
+from npc.files import read_json
 from npc.page.blocks import plural
 from npc.records.units import format_quantity
 
@@ -85,10 +84,9 @@ def read_environments(files: Iterable[Path]) -> dict[str, Mapping[str, Any]]:
     """What each host says of itself, by its name; a file that cannot be read says nothing."""
     found = {}
     for file in files:
-        with contextlib.suppress(OSError, ValueError):
-            seen = json.loads(file.read_text(encoding="utf-8"))
-            if name := _text(seen, "host", "name"):
-                found[name] = seen
+        seen = read_json(file) or {}
+        if name := _text(seen, "host", "name"):
+            found[name] = seen
     return found
 
 

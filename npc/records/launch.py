@@ -24,6 +24,8 @@ from typing import IO, Any, Final
 from npc.records.record import OK
 
 LAUNCHES: Final = "launches.jsonl"
+#: What the node of the launches is like (`npc.machine.environment`).
+ENVIRONMENT: Final = "environment.json"
 RAW: Final = "raw"
 #: ``mpirun`` draws a line of hyphens above and below what it has to say itself; Open MPI's has 74, and stands
 #: behind what a rank left without a line end.

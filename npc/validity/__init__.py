@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -60,6 +61,16 @@ def find_lies(records: Sequence[Record], circumstances: Circumstances) -> list[F
         if each.level == "invalid":
             usable -= {finding.place for finding in of_rule}
     return sorted(found, key=lambda finding: finding.place)
+
+
+def grouped(records: Sequence[Record], findings: Sequence[Finding]) -> list[list[Finding]]:
+    """Findings of one rule about one benchmark, together where they differ in their numbers only."""
+    groups: dict[tuple[str, ...], list[Finding]] = {}
+    for finding in findings:
+        words = re.sub(r"[0-9.]+ ?[kMGTPnµm]?", "N", finding.reason)
+        key = finding.rule.name, records[finding.place].benchmark, words
+        groups.setdefault(key, []).append(finding)
+    return list(groups.values())
 
 
 def judged(records: Sequence[Record], findings: Sequence[Finding]) -> list[Record]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +12,7 @@ import click
 from npc.machine.platform import InvalidPlatform, find_platform
 from npc.records.record import Record, to_row
 from npc.records.run import read_run, records_file
-from npc.validity import INVALID, Finding, find_lies
+from npc.validity import INVALID, Finding, find_lies, grouped
 from npc.validity.rule import Rule
 from npc.validity.run import circumstances_of, platform_of
 
@@ -72,18 +71,14 @@ def to_document(records: Sequence[Record], findings: Sequence[Finding]) -> dict[
 
 def show(records: Sequence[Record], findings: Sequence[Finding]) -> None:
     """Findings that differ in their numbers only are one, under the words of the first."""
-    groups: dict[tuple[str, ...], list[Finding]] = {}
-    for finding in findings:
-        record = records[finding.place]
-        words = re.sub(r"[0-9.]+ ?[kMGTPnµm]?", "N", finding.reason)
-        groups.setdefault((finding.rule.name, record.benchmark, words), []).append(finding)
-    for (name, benchmark, _), alike in groups.items():
+    for alike in grouped(records, findings):
         first = alike[0]
+        benchmark = records[first.place].benchmark
         cases = list(dict.fromkeys(records[finding.place].case for finding in alike))
         tests = ", ".join(cases[:4]) + (", …" if len(cases) > 4 else "")
         many = f"{len(alike)} × " if len(alike) > 1 else ""
         click.echo(f"{first.rule.level}: {many}{benchmark} {tests}: {first.reason}")
-        click.echo(f"    rule {name} ({first.rule.title}); {first.rule.source}")
+        click.echo(f"    rule {first.rule.name} ({first.rule.title}); {first.rule.source}")
         click.echo(f"    {records[first.place].raw}")
     invalid = {finding.place for finding in findings if finding.rule.level == "invalid"}
     usable = sum(record.ok and place not in invalid for place, record in enumerate(records))

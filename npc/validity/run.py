@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
+from npc.files import read_json
 from npc.machine.platform import Platform, find_platform, read_platform
 from npc.records.build import Origin, record_of_failure
-from npc.records.launch import LAUNCHES, RAW, Launch, now, read_launches
+from npc.records.launch import ENVIRONMENT, LAUNCHES, RAW, Launch, now, read_launches
 from npc.records.record import Record, replace
 from npc.records.series import CACHED
 from npc.validity import find_lies, judged
@@ -17,8 +17,6 @@ from npc.validity.disturbance import marked
 from npc.validity.rule import Circumstances
 from npc.validity.rules.cache import caches_of_small
 from npc.validity.rules.load import loaded
-
-_ENVIRONMENT: Final = "environment.json"
 
 
 def platform_of(records: Sequence[Record], name: str = "") -> Platform | None:
@@ -82,11 +80,7 @@ def _environment(raw: Path, run: Path) -> Mapping[str, Any]:
     if (run / LAUNCHES).exists():  # a folder of launches alone: its job's is beside it
         folders.append(run.resolve().parent)
     for folder in folders:
-        try:
-            found = json.loads((folder / _ENVIRONMENT).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            continue
-        if isinstance(found, dict):
+        if isinstance(found := read_json(folder / ENVIRONMENT), dict):
             return found
     return {}
 

@@ -20,14 +20,13 @@ import parsers
 from npc.jobs.workpackages import WORKPACKAGES, read_workpackages
 from npc.records import series
 from npc.records.build import Origin, record_of_failure, records_of, unread
-from npc.records.launch import LAUNCHES, Launch, Launches, read_launches
+from npc.records.launch import ENVIRONMENT, LAUNCHES, Launch, Launches, read_launches
 from npc.records.reading import Reading
 from npc.records.record import Record
 from npc.records.series import RANK_CPUS
 from npc.validity.run import judge_run, platform_of
 from parsers.observed import rank_cpus, watching
 
-ENVIRONMENT: Final = "environment.json"
 #: What `npc observe` leaves beside a launch's output.
 OBSERVED: Final = ".observed.json"
 

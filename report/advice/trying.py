@@ -25,7 +25,7 @@ from npc.document import below
 from npc.jobs.sample import Case, job_hosts, sample_all, turns
 from npc.jobs.stop import Stop
 from npc.machine.fabric import short_name
-from npc.records.launch import Launch, LaunchLog, batch_job, command_of, read_launches
+from npc.records.launch import ENVIRONMENT, Launch, LaunchLog, batch_job, command_of, read_launches
 from npc.records.record import Record
 from npc.records.run import RECORDS, read_run
 from npc.records.series import identity
@@ -35,7 +35,7 @@ from report.advice import Advice
 from report.advice.rule import Hint, Rule, Trial
 from report.compare.pairs import Choice, Pair, compare_sides
 from report.compare.sides import Side
-from report.runs import ENVIRONMENT, Run, program_of, shown
+from report.runs import Run, program_of, shown
 
 #: The setting by which records of a trial are none of the platform's usual ones: ``no``, or what was changed.
 TRIED: Final = "tried"

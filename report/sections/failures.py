@@ -9,7 +9,7 @@ from pathlib import Path
 from npc.page.blocks import Block, Cell, Table, Text, count, plural, several
 from npc.records.launch import last_words
 from npc.records.record import Record
-from npc.validity import Finding
+from npc.validity import Finding, grouped
 from npc.validity.rule import Rule
 from report.runs import Report, Run, hosts_of
 from report.sections import runs_of
@@ -110,13 +110,8 @@ def _raw(report: Report, run: Run, records: Sequence[Record]) -> tuple[Cell, Cel
 
 
 def _notes(report: Report, run: Run, notes: Sequence[Finding], where: str) -> Table:
-    groups: dict[tuple[str, str, str], list[Finding]] = {}
-    for finding in notes:
-        record = run.records[finding.place]
-        words = re.sub(r"[0-9.]+ ?[kMGTPnµm]?", "N", finding.reason)
-        groups.setdefault((finding.rule.name, record.benchmark, words), []).append(finding)
     rows = []
-    for alike in groups.values():
+    for alike in grouped(run.records, notes):
         rule = alike[0].rule
         rows.append(
             (

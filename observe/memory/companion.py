@@ -8,6 +8,7 @@ on the node, where observe/memory/reduce.py makes a small file of it. Only the s
 
 from __future__ import annotations
 
+import ctypes
 import json
 import mmap
 import os
@@ -17,16 +18,22 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+from npc.machine.load import cgroup_memory_bytes
 from npc.machine.processes import RANK, die_with_parent, read, told
 from npc.records.memory_use import MEMORY
 from observe.asked import Companion
 
 #: The program's environment names the table by this.
 TABLE: Final = "NPC_MEMORY_TABLE"
+#: What a program is started by that was not built to count.
+VALGRIND: Final = ("valgrind", "--tool=lackey")
+#: A table of a hundred thousand pages.
+_LEAST_BYTES: Final = 64 << 20
 #: Settings that go to the library as ``NPC_MEMORY_NAME``.
 _PASSED_ON: Final = ("interval", "budget")
 _LOCAL_RANKS: Final = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_TASKS_PER_NODE")
@@ -42,6 +49,8 @@ _SLOTS: Final = 64
 #: Between two ticks: a thousandth of the time so far, and that within these, s.
 _FASTEST_S: Final = 0.001
 _SLOWEST_S: Final = 0.01
+#: The rest of a trace; children that the program has left behind may keep it open.
+_READ_S: Final = 10.0
 #: Reading a table of gigabytes.
 _REDUCE_S: Final = 600.0
 _MOST_FILES: Final = 65536
@@ -49,14 +58,17 @@ _REDUCE: Final = Path(__file__).with_name("reduce.py")
 
 
 class RankMemoryTable(Companion):
-    """A `Companion`. settings: ``mode`` (``count`` or ``sample``), ``library``: what is put before the
-    program; ``interval`` in seconds and ``budget`` (sampling); ``source``, in words."""
+    """A `Companion`. settings: ``mode`` (``count``, ``sample``, or ``valgrind``: the program is started by
+    `VALGRIND`), ``library``: what is put before the program; ``interval`` in seconds and ``budget``
+    (sampling); ``source``, in words."""
 
     def __init__(self, folder: Path, name: str, settings: Mapping[str, Any]) -> None:
         self._target = folder / f"{name}.{MEMORY}"
         self._settings = settings
         self._table = -1
-        self._clock: tuple[int, int] | None = None  # the process that ticks, and whose child it is
+        self._trace: tuple[int, int] | None = None  # a pipe, from Valgrind to its reader
+        self._owner = os.getpid()
+        self._clock = self._reader = 0
         self._reason = self._make()
 
     @property
@@ -64,25 +76,33 @@ class RankMemoryTable(Companion):
         return (self._table,) if self._table >= 0 else ()
 
     def begin(self, process: int) -> None:
-        """Start the coarse clock of a library that counts."""
-        if self._reason or self._settings["mode"] != "count":
+        """Start the coarse clock of what is counted, and the reader of Valgrind's trace."""
+        if self._reason or self._settings["mode"] == "sample":
             return
-        clock = os.fork()
-        if clock == 0:
-            try:
-                die_with_parent(signal.SIGKILL)
-                self._alone()
-                _tick(self._table, process)
-            finally:
-                os._exit(0)
-        self._clock = clock, os.getpid()
+        self._clock = self._started(lambda: _tick(self._table, process))
+        if self._trace is not None:
+            self._reader = self._started(self._read_trace)
 
-    def _alone(self) -> None:
-        """Keep none of what `observe.rank` has open, which others wait to see closed, nor its signals."""
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
-            signal.signal(number, signal.SIG_IGN)
-        os.closerange(0, self._table)
-        os.closerange(self._table + 1, _MOST_FILES)
+    def _started(self, work: Callable[[], None]) -> int:
+        """A process that does this, with none of what `observe.rank` has open, which others wait to see
+        closed, and deaf to its signals."""
+        child = os.fork()
+        if child:
+            return child
+        try:
+            die_with_parent(signal.SIGKILL)
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+                signal.signal(number, signal.SIG_IGN)
+            kept = sorted({-1, self._table, *(self._trace[:1] if self._trace else ()), _MOST_FILES})
+            for first, after in pairwise(kept):
+                os.closerange(first + 1, after)
+            work()
+        finally:
+            os._exit(0)
+
+    def _read_trace(self) -> None:
+        assert self._trace is not None
+        ctypes.CDLL(self._settings["library"]).npc_read_trace(self._trace[0], self._table)
 
     def become(self) -> None:
         if self._reason:
@@ -90,17 +110,32 @@ class RankMemoryTable(Companion):
         library, others = str(self._settings["library"]), os.environ.get("LD_PRELOAD")
         os.environ["LD_PRELOAD"] = f"{library}:{others}" if others else library
         os.environ[TABLE] = f"/proc/{os.getppid()}/fd/{self._table}"
+        if self._trace is not None:
+            options = f"--trace-mem=yes --log-fd={self._trace[1]} --child-silent-after-fork=yes"
+            os.environ["VALGRIND_OPTS"] = f"{os.environ.get('VALGRIND_OPTS', '')} {options}"
+            os.environ["NPC_MEMORY_TRACED"] = "1"
+            os.set_inheritable(self._trace[1], True)
         for name in _PASSED_ON:
             if self._settings.get(name) is not None:
                 os.environ[f"NPC_MEMORY_{name.upper()}"] = str(self._settings[name])
 
     def end(self) -> dict[str, Any]:
-        if self._clock is not None and self._clock[1] == os.getpid():
-            os.kill(self._clock[0], signal.SIGKILL)
-            os.waitpid(self._clock[0], 0)
+        if self._owner == os.getpid():
+            self._stop()
         if not self._reason and os.pread(self._table, len(_MAGIC), 0) != _MAGIC:
             self._reason = self._nothing()
         return self._reduced()
+
+    def _stop(self) -> None:
+        if self._trace is not None:
+            os.close(self._trace[1])  # mostly the last one: then the reader comes to the trace's end
+        for process, patience_s in ((self._reader, _READ_S), (self._clock, 0.0)):
+            if process:
+                deadline = time.monotonic() + patience_s
+                while not os.waitpid(process, os.WNOHANG)[0]:
+                    if time.monotonic() >= deadline:
+                        os.kill(process, signal.SIGKILL)
+                    time.sleep(0.001)
 
     def _make(self) -> str:
         """A file in the node's memory, empty and as large as a table may become: a quarter of what memory is
@@ -108,10 +143,12 @@ class RankMemoryTable(Companion):
         library = Path(self._settings["library"])
         if not library.exists():  # the dynamic linker would say so for every process
             return f"{library} is not on {os.uname().nodename}"
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        ranks = told(_LOCAL_RANKS) or 1
         try:
             self._table = os.memfd_create("npc-memory")
-            os.ftruncate(self._table, max(64 << 20, free // 4 // (told(_LOCAL_RANKS) or 1) >> 20 << 20))
+            os.ftruncate(self._table, max(_LEAST_BYTES, _free_bytes() // 4 // ranks >> 12 << 12))
+            if self._settings["mode"] == "valgrind":
+                self._trace = os.pipe()
         except OSError as error:  # RLIMIT_FSIZE counts for it as well
             return f"no table in memory: {error.strerror}"
         return ""
@@ -119,6 +156,8 @@ class RankMemoryTable(Companion):
     def _nothing(self) -> str:
         if self._settings["mode"] == "count":
             return "the program was not built by npc cc, npc c++ or npc fc, so nothing in it counts"
+        if self._settings["mode"] == "valgrind":
+            return "Valgrind has not run the program"
         return "the program has not loaded the library: it is linked statically, or set-user-ID"
 
     def _reduced(self) -> dict[str, Any]:
@@ -144,6 +183,13 @@ class RankMemoryTable(Companion):
         if self._reason:
             return {"status": f"unavailable: {self._reason}"}
         return {"status": "ok", "file": self._target.name}
+
+
+def _free_bytes() -> int:
+    """Memory that this process may still take: of the node, and by the limits of its cgroups."""
+    lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    return min(free, cgroup_memory_bytes() or sys.maxsize)
 
 
 def _tick(table: int, process: int) -> None:

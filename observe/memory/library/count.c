@@ -10,6 +10,9 @@
 enum { LEVEL = 18, PAGE_SHIFT = 12 };
 static const uintptr_t LEVEL_MASK = ((uintptr_t)1 << LEVEL) - 1;
 
+/* Within Valgrind, count_trace.c. */
+extern bool npc_traced;
+
 /* What cannot be counted goes here; its page is 0, which no program has. */
 static struct npc_page waste;
 /* Recent entries are found by the place in the code: it is mostly the same page that one instruction meets. */
@@ -42,7 +45,7 @@ static struct npc_page **find_entry(uintptr_t page, bool make)
 static NPC_RARE struct npc_page *new_entry(uintptr_t page)
 {
     struct npc_page *entry = NULL;
-    if (npc_head == NULL || npc_self.over)
+    if (npc_head == NULL || npc_self.over || npc_traced)
         return &waste;
     if (npc_self.inside > 0) { /* a signal's handler, while the library was at work */
         npc_lose();
@@ -189,6 +192,22 @@ void npc_count_reads(const void *address, size_t bytes)
 void npc_count_writes(const void *address, size_t bytes)
 {
     count_range((uintptr_t)address, bytes, true);
+}
+
+/* ---- for the reader of a trace ---- */
+
+void npc_count_access(uintptr_t address, size_t bytes, bool write)
+{
+    count_unaligned(address, bytes, write);
+}
+
+void npc_count_for(struct npc_thread *thread)
+{
+    npc_self.thread = thread;
+    npc_self.number = thread->number;
+    npc_thread_begins();
+    tick = &npc_head->tick;
+    slot = &npc_head->slot;
 }
 
 /* ---- threads and the process ---- */

@@ -242,8 +242,10 @@ void npc_refresh_maps(void)
 {
     uint64_t now = npc_now(), due = __atomic_load_n(&maps_due, __ATOMIC_RELAXED);
     /* after one second, two, four: what was loaded since must not be unknown if the process is killed */
-    if (now >= due && __atomic_compare_exchange_n(&maps_due, &due, 2 * now + 1000000000u, false, __ATOMIC_RELAXED,
-                                                  __ATOMIC_RELAXED))
+    if (now < due || npc_head->process != (uint64_t)getpid())
+        return;
+    if (__atomic_compare_exchange_n(&maps_due, &due, 2 * now + 1000000000u, false, __ATOMIC_RELAXED,
+                                    __ATOMIC_RELAXED))
         write_maps();
 }
 
@@ -256,26 +258,28 @@ static void in_child(void)
     npc_forked();
 }
 
-static bool open_table(void)
+bool npc_map(int descriptor)
 {
     struct stat status;
+    file_bytes = fstat(descriptor, &status) == 0 ? (uint64_t)status.st_size : 0;
+    for (; file_bytes >= FEWEST_BYTES; file_bytes = file_bytes / 2 / NPC_CHUNK_BYTES * NPC_CHUNK_BYTES) {
+        void *begin = mmap(NULL, file_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, descriptor, 0);
+        if (begin != MAP_FAILED) {
+            npc_head = begin;
+            return true;
+        } /* else less of it: RLIMIT_AS */
+    }
+    return false;
+}
+
+static bool open_table(void)
+{
     const char *path = getenv("NPC_MEMORY_TABLE");
     int descriptor = path != NULL ? open(path, O_RDWR | O_CLOEXEC) : -1;
-    void *begin = MAP_FAILED;
-    if (descriptor < 0)
-        return false;
-    file_bytes = fstat(descriptor, &status) == 0 ? (uint64_t)status.st_size : 0;
-    while (file_bytes >= FEWEST_BYTES) {
-        begin = mmap(NULL, file_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, descriptor, 0);
-        if (begin != MAP_FAILED)
-            break;
-        file_bytes = file_bytes / 2 / NPC_CHUNK_BYTES * NPC_CHUNK_BYTES; /* RLIMIT_AS */
-    }
-    close(descriptor);
-    if (begin == MAP_FAILED)
-        return false;
-    npc_head = begin;
-    return true;
+    bool done = descriptor >= 0 && npc_map(descriptor);
+    if (descriptor >= 0)
+        close(descriptor);
+    return done;
 }
 
 bool npc_claim(enum npc_mode mode)
@@ -303,7 +307,7 @@ bool npc_claim(enum npc_mode mode)
         npc_head->began = monotonic();
         npc_head->used = NPC_CHUNK_BYTES;
         for (size_t at = 0; at < sizeof npc_head->magic; at++)
-            npc_head->magic[at] = NPC_MEMORY_MAGIC[at];
+            __atomic_store_n(npc_head->magic + at, NPC_MEMORY_MAGIC[at], __ATOMIC_RELEASE);
         pthread_key_create(&at_end, leave);
         pthread_atfork(NULL, NULL, in_child);
         npc_refresh_maps();

@@ -28,6 +28,9 @@ extern __thread struct npc_self npc_self __attribute__((tls_model("initial-exec"
  * another process has it. A program that this process becomes by exec takes it over. */
 bool npc_claim(enum npc_mode mode);
 
+/* Maps a table without claiming it: that of another process. */
+bool npc_map(int descriptor);
+
 /* ns since `began`. */
 uint64_t npc_now(void);
 
@@ -61,7 +64,7 @@ extern struct npc_reserved {
 } npc_reserved[NPC_RESERVED];
 extern int npc_reserved_count;
 
-/* Writes /proc/self/maps anew if that is long ago. */
+/* Writes /proc/self/maps anew if that is long ago, and the table this process's. */
 void npc_refresh_maps(void);
 
 /* What each library has of its own. In a thread before what it runs, and past its end (keys' destructors); in the

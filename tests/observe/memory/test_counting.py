@@ -16,7 +16,7 @@ import pytest
 from npc.records.memory_use import MEMORY
 from observe.asked import Asked
 from observe.memory.build import memory_library
-from observe.memory.companion import RankMemoryTable
+from observe.memory.companion import VALGRIND, RankMemoryTable
 from observe.memory.table import COUNTING, Table, read_table
 from tests.paths import ROOT
 
@@ -39,12 +39,14 @@ class Counted(NamedTuple):
     table: Table
 
 
-def count(program: Path, *arguments: str) -> Counted:
+def count(program: Path, *arguments: str, mode: str = "count") -> Counted:
     """Run it as `observe.rank` does, and read the table."""
-    settings = {"mode": "count", "library": str(memory_library("count"))}
+    settings = {"mode": mode, "library": str(memory_library("count"))}
     companion = RankMemoryTable(program.parent, "host.0", settings)
+    before = VALGRIND if mode == "valgrind" else ()
     with subprocess.Popen(
-        [program, *arguments],
+        [*before, program, *arguments],
+        close_fds=False,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -182,6 +184,21 @@ def test_a_program_lives_as_without(tmp_path: Path) -> None:
     deep = own[(own >= stack["stack_low"]) & (own < stack["stack_high"])]
     assert len(deep) >= 60 * 64 // 4
     assert ended.table.header["lost"] == 0
+
+
+@pytest.mark.slow
+def test_valgrind_counts_what_was_not_built_to(tmp_path: Path) -> None:
+    """The same program by gcc alone; lackey does not tell the threads."""
+    plain = tmp_path / "plain"
+    subprocess.run(["gcc", "-O2", "-g", PROGRAMS / "memory_counts.c", "-o", plain, "-pthread"], check=True)
+    threads, reads, writes, pages = 3, 70, 50, 12
+    ended = count(plain, *map(str, (threads, reads, writes, pages)), "_exit", mode="valgrind")
+    assert (ended.code, ended.err) == (3, "")
+    assert list(ended.table.pages) == [0]
+    assert ended.table.header["threads"] == threads + 1
+    address = int(ended.out.split()[0], 16)
+    for page in range(pages):
+        assert counts_of(ended.table, 0, address // PAGE + page) == (threads * reads, writes)
 
 
 @pytest.mark.slow

@@ -1,0 +1,67 @@
+/* Counting what Valgrind's lackey tells of a program that was not built for it (--trace-mem=yes). Within Valgrind
+ * this library keeps allocations and threads only; observe/memory/companion.py has it read the trace in a process
+ * of its own, which writes into the same table. The trace does not say which thread it was: all is the first's. */
+#define _GNU_SOURCE
+#include "runtime.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void npc_count_access(uintptr_t address, size_t bytes, bool write);
+void npc_count_for(struct npc_thread *thread);
+
+bool npc_traced;
+
+__attribute__((constructor)) static void begin(void)
+{
+    const char *preloaded = getenv("LD_PRELOAD"); /* Valgrind's own stand first; its launcher has none */
+    if (getenv("NPC_MEMORY_TRACED") == NULL || preloaded == NULL || strstr(preloaded, "vgpreload_core") == NULL)
+        return;
+    npc_traced = true;
+    npc_own_blocks = npc_claim(NPC_COUNTING);
+}
+
+/* A line of the trace: " L 1ffeffe7e0,8", S for a store, M for both; I is an instruction, and others are words. */
+static void count_line(char *line)
+{
+    char *end, kind = line[1];
+    if (line[0] != ' ' || (kind != 'L' && kind != 'S' && kind != 'M') || line[2] != ' ')
+        return;
+    uintptr_t address = strtoull(line + 3, &end, 16);
+    size_t bytes = *end == ',' ? strtoull(end + 1, NULL, 10) : 0;
+    for (size_t at = 0; at < bytes; at += 64) { /* long ones are those of wide vectors */
+        size_t part = bytes - at < 64 ? bytes - at : 64;
+        if (kind != 'S')
+            npc_count_access(address + at, part, false);
+        if (kind != 'L')
+            npc_count_access(address + at, part, true);
+    }
+}
+
+/* Reads a trace to its end into the table, from the moment on when its process has claimed it. */
+NPC_EXPORT int npc_read_trace(int trace, int table)
+{
+    static char text[1 << 16];
+    static struct npc_thread first;
+    size_t kept = 0;
+    ssize_t more;
+    if (!npc_map(table))
+        return 1;
+    npc_count_for(&first);
+    while ((more = read(trace, text + kept, sizeof text - kept)) > 0 || (more < 0 && errno == EINTR)) {
+        char *line = text, *end;
+        kept += more > 0 ? (size_t)more : 0;
+        bool claimed = __atomic_load_n(&npc_head->magic[0], __ATOMIC_ACQUIRE) != 0;
+        for (; (end = memchr(line, '\n', kept - (size_t)(line - text))) != NULL; line = end + 1) {
+            *end = '\0';
+            if (claimed)
+                count_line(line);
+        }
+        kept -= (size_t)(line - text);
+        memmove(text, line, kept);
+        kept = kept == sizeof text ? 0 : kept; /* no line of the trace is that long */
+    }
+    return 0;
+}

@@ -121,12 +121,13 @@ class RankMemoryTable(Companion):
 
     def end(self) -> dict[str, Any]:
         if self._owner == os.getpid():
-            self._stop()
+            self.stop()
         if not self._reason and os.pread(self._table, len(_MAGIC), 0) != _MAGIC:
             self._reason = self._nothing()
         return self._reduced()
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
+        """End the processes beside the rank: now the table is whole."""
         if self._trace is not None:
             os.close(self._trace[1])  # mostly the last one: then the reader comes to the trace's end
         for process, patience_s in ((self._reader, _READ_S), (self._clock, 0.0)):

@@ -54,8 +54,8 @@ def count(program: Path, *arguments: str, mode: str = "count") -> Counted:
     ) as process:
         companion.begin(process.pid)
         out, err = process.communicate(timeout=60)
+    companion.stop()
     table = read_table(Path(f"/proc/self/fd/{companion.files[0]}"))
-    companion.end()
     os.close(companion.files[0])
     return Counted(process.returncode, out, err, table)
 

@@ -78,7 +78,7 @@ def read_observed(
             "nodes": record.nodes,
             "ranks": len(profile.ranks) if profile else int(document.get("ranks") or 0),
             "time": record.time,
-            "seconds": record.value,
+            "seconds": record.value if record.metric == "time" else _seconds(document),
             "raw": record.raw,
             "ident": idents[id(record)],
         }
@@ -120,12 +120,9 @@ def overhead_lines(found: Overhead | None) -> Iterator[str]:
 
 
 def _documents(records: Iterable[Record], folder: Path) -> Iterator[tuple[Record, dict[str, Any]]]:
-    """The observations that can be read, each with the record of its time."""
-    times = [
-        record
-        for record in records
-        if record.ok and record.case == OBSERVED and record.metric == "time" and "part" not in record.params
-    ]
+    """The observations that can be read, each with the record of its time; of one in which the program's
+    memory was looked at, and no time was measured, with that of its accesses."""
+    times = [record for record in records if record.ok and record.case == OBSERVED and _is_first(record)]
     for record in sorted(times, key=lambda record: record.time, reverse=True)[:_MOST]:
         try:
             document = read_document(folder / record.raw)
@@ -133,6 +130,16 @@ def _documents(records: Iterable[Record], folder: Path) -> Iterator[tuple[Record
             continue
         if record.value:
             yield record, document
+
+
+def _seconds(document: Mapping[str, Any]) -> float:
+    return max((float(node["seconds"]) for node in document["nodes"]), default=0.0)
+
+
+def _is_first(record: Record) -> bool:
+    if record.metric == "time":
+        return "part" not in record.params
+    return record.params.get("layer") == "memory" and record.params.get("kind") == "reads"
 
 
 Part = TypeVar("Part")

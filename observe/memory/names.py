@@ -386,7 +386,7 @@ def _fortran_names(lines: Sequence[str], number: int) -> tuple[str, ...]:
             break
         text = text.rstrip()[:-1] + line.partition("!")[0].strip().removeprefix("&")
     if found := _ALLOCATE.search(text):
-        items = [each.strip() for each in split_outside(found[1])]
+        items = [each.rpartition("::")[2].strip() for each in split_outside(found[1])]
         return tuple(
             each.partition("(")[0].strip()
             for each in items

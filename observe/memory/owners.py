@@ -77,7 +77,9 @@ def pieces_of(accesses: Accesses, layout: Layout) -> tuple[Pieces, list[Structur
     whole = _pieces(accesses, entry[alone], structure[alone], np.full(int(alone.sum()), _ALL))
     lines = _lines_of(entry[~alone], structure[~alone], touched[~alone], used, layout, len(structures))
     parts = _pieces(accesses, *lines)
-    both = Pieces(*(np.concatenate(columns) for columns in zip(whole, parts, strict=True)))
+    nobody = np.setdiff1d(np.arange(len(used)), entry)
+    rest = _pieces(accesses, nobody, np.full(len(nobody), len(structures) - 1), np.full(len(nobody), _ALL))
+    both = Pieces(*(np.concatenate(columns) for columns in zip(whole, parts, rest, strict=True)))
     both = both.take(np.lexsort((both.thread, both.page, both.structure)))
     return both, structures
 

@@ -34,6 +34,15 @@ _MOST_PICTURES: Final = 12
 _BINS: Final = 128
 _ROWS: Final = 64
 _OTHERS: Final = "all others"
+#: Bits of `npc_obstacle` in library/table.h.
+_OBSTACLES: Final = (
+    "accesses inside system calls were not seen: no Syscall User Dispatch (Linux 5.11 on x86-64 and later)",
+    "the program runs on stacks of its own making, whose accesses were seen in part",
+    "threads that were made past pthread_create were not seen",
+    "io_uring or aio: what the kernel reads and writes without a call was not seen",
+    "a thread slept in a system call whose reach is not known: pages were open meanwhile",
+    "a thread was long in a call, or had SIGSEGV or SIGSYS blocked: pages were open meanwhile",
+)
 
 
 class RankFile(msgspec.Struct, kw_only=True):
@@ -125,6 +134,12 @@ def _notes(table: Table, about: Mapping[str, object]) -> tuple[str, ...]:
     notes = [str(each) for each in given] if isinstance(given, list) else []
     if lost := int(table.header["lost"]):
         notes.append(f"{lost} accesses or allocations had no room in the table and are missing")
+    obstacles = int(table.header["obstacles"])
+    notes += [text for bit, text in enumerate(_OBSTACLES) if obstacles >> bit & 1]
+    if small := int(table.header["small"]):
+        notes.append(f"{small} allocations below a page were not kept apart: their accesses are the heap's")
+    if others := int(table.header["others"]):
+        notes.append(f"{others} other processes of the rank were not looked at")
     if not int(table.header["ended"]):
         notes.append("the process did not come to its end")
     return tuple(notes)

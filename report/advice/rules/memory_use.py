@@ -1,0 +1,31 @@
+"""What npc observe --memory says of a program's structures, as advice."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from report.advice.rule import Judgement, hint, rule
+from report.observed import newest
+from report.runs import Run
+
+#: That a structure has most accesses is no fault.
+_NO_FAULT: Final = ("heaviest structure",)
+
+
+@rule("memory_use")
+def memory_use(run: Run) -> Judgement:
+    """False sharing, first touch and the like, of the newest look at each program's memory."""
+    programs = newest(each for each in run.on_node if each.memory and each.memory.status == "ok")
+    if not programs:
+        return "no program whose memory was looked at (npc observe --memory)"
+    found = []
+    for program in programs:
+        for each in program.memory.hints if program.memory else ():
+            if each.rule in _NO_FAULT:
+                continue
+            most = f"; at most: {each.gain}" if each.gain else ""
+            seen = f"{program.name}: {each.rule} in {each.structure}: {each.evidence}{most}"
+            found.append(
+                hint("memory_use", seen, None, (program.raw,), do=each.do, application=program.program)
+            )
+    return found

@@ -1,0 +1,92 @@
+"""npc observe --memory of a program with planted faults: they are named with their variables."""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from npc.records.memory_use import MEMORY, MemoryUse
+from npc.records.observed import read_part
+from npc.records.record import read_csv
+from report.advice import advise, gather
+from tests.paths import ROOT
+
+PROGRAM = ROOT / "tests/observe/programs/memory_planted.c"
+N = 1 << 16
+ROUNDS = 12
+
+
+def npc(*words: str | Path, code: int = 0) -> str:
+    """What it said on the terminal."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "npc", *words], capture_output=True, text=True, timeout=60, cwd=ROOT
+    )
+    assert ended.returncode == code, ended.stderr
+    return ended.stdout + ended.stderr
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("planted") / "planted"
+    npc("cc", "-O2", "-pthread", PROGRAM, "-o", path)
+    return path
+
+
+@pytest.mark.slow
+def test_planted_faults_are_named_with_their_variables(program: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "seen"
+    said = npc("observe", "--memory", "--note", "N 2^16, not 2^26", "--output", folder, "--", program)
+    assert "false sharing: counts: " in said
+    assert "thread 1 writes counts[0]; thread 2 writes counts[1]" in said
+    assert "first touch: field: thread 0 touched 100% of its 128 pages first" in said
+    assert "note: N 2^16, not 2^26" in said
+
+    memory = read_part(folder / "raw/0000.observed.json", MEMORY, MemoryUse)
+    assert memory is not None
+    assert (memory.mode, memory.status) == ("counting", "ok")
+    (rank,) = memory.ranks
+    structures = {each.name: each for each in rank.structures}
+    # what the source does: in each round a read and a write by the threads, and one write to set it up
+    assert (structures["field"].reads, structures["field"].writes) == (ROUNDS * N, (ROUNDS + 1) * N)
+    assert (structures["own"].reads, structures["own"].writes) in ((0, ROUNDS * N), (ROUNDS * N, ROUNDS * N))
+    assert structures["own"].allocations == 2
+    assert structures["own"].sharing == {"private": structures["own"].pages}
+    assert structures["counts"].sharing == {"false-shared": 1}
+    source = PROGRAM.read_text(encoding="utf-8").splitlines()
+    kept = next(number for number, line in enumerate(source, 1) if "xmalloc(N" in line)
+    assert structures["field"].where == f"memory_planted.c:{kept}"
+
+    with (folder / "raw/0000.memory-structures.csv").open(encoding="utf-8") as stream:
+        rows = {row["name"]: row for row in csv.DictReader(stream)}
+    assert int(rows["field"]["writes"]) == (ROUNDS + 1) * N
+    assert "counts[1]" in (folder / "raw/0000.memory-lines.csv").read_text(encoding="utf-8")
+
+    records = list(read_csv(folder / "records.csv"))
+    assert {(each.metric, each.params["layer"]) for each in records} == {("events", "memory")}
+    hints = [hint for rule, hint in advise(gather([folder])).hints if rule.name == "memory_use"]
+    assert [hint.seen.split(" in ")[0].split(": ")[1] for hint in hints] == ["false sharing", "first touch"]
+
+
+@pytest.mark.slow
+def test_a_program_that_was_not_built_for_it_says_so(tmp_path: Path) -> None:
+    said = npc("observe", "--memory=count", "--output", tmp_path / "seen", "--", "/bin/true")
+    assert "memory: unavailable: the program was not built by npc cc" in said
+    (record,) = read_csv(tmp_path / "seen/records.csv")
+    assert record.status.startswith("unavailable: ")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--memory", "--hotspots"], "nothing else is measured"),
+        (["--interval", "0.2"], "--interval goes with --memory"),
+        (["--memory=count", "--interval", "0.2"], "counting sees every access"),
+    ],
+)
+def test_what_does_not_go_together_is_said(options: list[str], reason: str, tmp_path: Path) -> None:
+    said = npc("observe", *options, "--output", tmp_path / "seen", "--", "/bin/true", code=2)
+    assert reason in said

@@ -4,7 +4,9 @@
 #define TRIPS 200
 #define TRIP_ROUNDS 31
 #define TRIP_WARM 5
-#define PAIR_S 0.05 /* a pair ends after it, if it has three rounds */
+#define LOOK 20 /* trips between two looks at the clock */
+#define PAIR_S 0.05 /* a pair ends after it, with what it has */
+#define ALL_S 10 /* and all pairs after it: CPUs that are not free take milliseconds a trip */
 #define PAIRS 256 /* all pairs up to 23 CPUs; of more a sample, the same every time */
 #define INCREMENTS 300000
 #define READS 7 /* of the memory by all threads */
@@ -69,38 +71,40 @@ static void *answer(void *of)
 /* Seconds one way: median and least of the rounds. */
 static struct times bounce(int one, int other)
 {
-    double seconds[TRIP_ROUNDS];
+    double seconds[TRIP_WARM + TRIP_ROUNDS], began, end;
     int rounds = 0;
     long turn = 0;
     atomic_store(&ball.turn, 0);
     pin(one);
     pthread_t thread = start(other, answer, NULL);
-    double began = now();
-    for (int round = -TRIP_WARM; round < TRIP_ROUNDS; round++) {
-        double begin = now();
-        for (int trip = 0; trip < TRIPS; trip++, turn += 2) {
-            atomic_store_explicit(&ball.turn, turn + 1, memory_order_release);
-            wait_for(turn + 2);
+    end = began = now();
+    while (rounds < TRIP_WARM + TRIP_ROUNDS && end < began + PAIR_S) {
+        double begin = end;
+        int trips = 0;
+        while (trips < TRIPS && end < began + PAIR_S) {
+            for (int i = 0; i < LOOK; i++, trips++, turn += 2) {
+                atomic_store_explicit(&ball.turn, turn + 1, memory_order_release);
+                wait_for(turn + 2);
+            }
+            end = now();
         }
-        if (round >= 0)
-            seconds[rounds++] = (now() - begin) / (2 * TRIPS);
-        if (rounds >= 3 && now() - began > PAIR_S)
-            break;
+        seconds[rounds++] = (end - begin) / (2 * trips);
     }
     atomic_store(&ball.turn, -1);
     pthread_join(thread, NULL);
-    double middle = median(seconds, rounds);
-    return (struct times){middle, seconds[0], (size_t)rounds * TRIPS};
+    int warm = rounds > TRIP_WARM ? TRIP_WARM : rounds - 1;
+    double middle = median(seconds + warm, rounds - warm);
+    return (struct times){middle, seconds[warm], (size_t)(rounds - warm) * TRIPS};
 }
 
 int cores(void)
 {
     uint64_t all = (uint64_t)machine.number * (uint64_t)(machine.number - 1) / 2, counter = 0;
     struct order order = order_of(all);
-    uint64_t wanted = all < PAIRS ? all : PAIRS;
-    printf("Pairs = %llu of %llu\n", (unsigned long long)wanted, (unsigned long long)all);
+    uint64_t wanted = all < PAIRS ? all : PAIRS, done = 0;
+    double began = now();
     printf("%8s %8s %14s %12s %12s\n", "CPU", "CPU", "Relation", "Median ns", "Least ns");
-    for (uint64_t i = 0; i < wanted; i++) {
+    for (uint64_t i = 0; i < wanted && now() < began + ALL_S; i++, done++) {
         uint64_t left = wanted < all ? place_of(&order, &counter) : i;
         int one = 0;
         while (left >= (uint64_t)(machine.number - 1 - one))
@@ -111,6 +115,7 @@ int cores(void)
                1e9 * way.least);
         fflush(stdout);
     }
+    printf("Pairs = %llu of %llu\n", (unsigned long long)done, (unsigned long long)all);
     return 0;
 }
 

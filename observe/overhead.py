@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from npc.records.node_probes import Overhead, Probes
 from npc.records.units import format_quantity
@@ -84,44 +84,28 @@ def _of_calls(
     return max(calls[rank.rank] * seconds / rank.seconds for rank in profiles if rank.rank in calls)
 
 
-def _of_samples(seen: Sequence[Mapping[str, object]], call_graph: str) -> float | None:
-    taken = [(samples, lasted) for samples, lasted in _samples(seen) if lasted > 0]
+def _of_samples(seen: Sequence[Mapping[str, Any]], call_graph: str) -> float | None:
+    taken = [(int(rank[HOTSPOTS].get("samples") or 0), _lasted(rank)) for rank in seen if rank.get(HOTSPOTS)]
     if not any(samples for samples, _ in taken):
         return None
     seconds = stacks.cost(call_graph)
-    return max(samples * seconds / lasted for samples, lasted in taken)
+    return max((samples * seconds / lasted for samples, lasted in taken if lasted > 0), default=None)
 
 
-def _samples(seen: Sequence[Mapping[str, object]]) -> Iterator[tuple[int, float]]:
-    """Samples of each rank, and how long it ran."""
-    for rank in seen:
-        stacks_of_rank = rank.get(HOTSPOTS)
-        if isinstance(stacks_of_rank, dict):
-            yield int(stacks_of_rank.get("samples") or 0), _lasted(rank)
-
-
-def _of_probes(probes: Probes | None, seen: Sequence[Mapping[str, object]]) -> float | None:
+def _of_probes(probes: Probes | None, seen: Sequence[Mapping[str, Any]]) -> float | None:
     """Of the node where all probes together took most; each of the rank that it took most of."""
     shares = []
-    for host in {node.host for node in probes.nodes} if probes else ():
-        costs = (
-            [node.cost for node in probes.nodes if node.host == host and node.cost is not None]
-            if probes
-            else []
-        )
+    nodes = [node for node in probes.nodes if node.cost is not None] if probes else []
+    for host in {node.host for node in nodes}:
         lasted = max((_lasted(rank) for rank in seen if rank["host"] == host), default=0.0)
-        if costs and lasted > 0:
-            shares.append(sum(costs) / lasted)
+        if lasted > 0:
+            shares.append(sum(node.cost or 0.0 for node in nodes if node.host == host) / lasted)
     return max(shares, default=None)
 
 
-def _lasted(rank: Mapping[str, object]) -> float:
-    moments = []
-    for name in ("begin", "end"):
-        reading = rank[name]
-        assert isinstance(reading, dict)
-        moments.append(float(reading["time"]))
-    return moments[1] - moments[0]
+def _lasted(rank: Mapping[str, Any]) -> float:
+    began, ended = (float(rank[name]["time"]) for name in ("begin", "end"))
+    return ended - began
 
 
 def overhead(found: Overhead) -> Iterator[str]:
@@ -129,8 +113,9 @@ def overhead(found: Overhead) -> Iterator[str]:
     if found.estimated:
         parts = ", ".join(f"{name} {percent(share)}" for name, share in found.estimated.items())
         whole = percent(sum(found.estimated.values()))
+        whole = whole if whole.startswith("less") else f"about {whole}"
         limit = f"; probes may take {percent(found.budget)} (--overhead)" if found.budget is not None else ""
-        yield f"watching took about {whole} of the run time, as estimated ({parts}){limit}"
+        yield f"watching took {whole} of the run time, as estimated ({parts}){limit}"
 
 
 def percent(share: float) -> str:

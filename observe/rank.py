@@ -21,7 +21,6 @@ import signal
 import socket
 import sys
 import time
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,6 +33,7 @@ from observe.asked import read_asked
 from observe.companions import companions_of
 from observe.counters import read_counters
 from observe.mpi.place import ProfileFile
+from observe.own_session import PASSED_ON, leave_launcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 
 #: Marks a rank that has not finished.
 RUNNING: Final = "running"
-_MOST_FILES: Final = 65536
-_PASSED_ON: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 def main(arguments: list[str]) -> int:
@@ -97,7 +95,7 @@ def main(arguments: list[str]) -> int:
         except OSError as error:
             print(f"{program[0]}: {error.strerror}", file=sys.stderr)
             os._exit(127)
-    for passed_on in _PASSED_ON:
+    for passed_on in PASSED_ON:
         signal.signal(passed_on, lambda received, _frame: os.kill(child, received))
     for companion in companions.values():
         companion.begin(child)
@@ -107,7 +105,7 @@ def main(arguments: list[str]) -> int:
     files = {each for companion in companions.values() for each in companion.files}
     done = _stand_by(child, finish, files | ({profile.file} if profile is not None else set()))
     status = os.waitpid(child, 0)[1]
-    for passed_on in _PASSED_ON:
+    for passed_on in PASSED_ON:
         signal.signal(passed_on, signal.SIG_IGN)  # what was read has to reach the disk
     finish(status)
     os.write(done, b"!")
@@ -130,15 +128,7 @@ def _stand_by(child: int, finish: Callable[..., None], files: set[int]) -> int:
         os.close(reading)
         return writing
     try:
-        os.setsid()
-        for passed_on in _PASSED_ON:
-            signal.signal(passed_on, signal.SIG_IGN)
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        for stream in range(3):
-            os.dup2(nowhere, stream)
-        opened = sorted({0, 1, 2, reading, _MOST_FILES} | files)
-        for first, after in pairwise(opened):
-            os.closerange(first + 1, after)
+        leave_launcher({reading, *files})
         if not os.read(reading, 1):
             _wait_for_end(child)
             finish(signal.SIGKILL, killed=True)

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 #: Where MPI launchers tell a process, before MPI is asked, which rank it is, and of how many.
 RANK: Final = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "MV2_COMM_WORLD_RANK")
 RANKS: Final = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "MV2_COMM_WORLD_SIZE")
+_LOCAL_RANKS: Final = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_TASKS_PER_NODE")
 
 _PR_SET_PDEATHSIG: Final = 1
 #: A thread of the kernel (PF_KTHREAD in include/linux/sched.h).
@@ -64,6 +65,11 @@ def told(variables: Iterable[str]) -> int | None:
     """The number that the first of these variables of the environment gives; None where none does."""
     texts = (os.environ.get(name, "") for name in variables)
     return next((int(text) for text in texts if text.isdecimal()), None)
+
+
+def local_ranks() -> int:
+    """How many ranks this node has, as far as launchers tell, else as many as it may have."""
+    return told(_LOCAL_RANKS) or min(told(RANKS) or 1, os.cpu_count() or 1)
 
 
 def die_with_parent(signum: int) -> None:

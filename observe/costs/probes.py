@@ -10,7 +10,6 @@ import contextlib
 import json
 import re
 import subprocess
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -20,8 +19,8 @@ from typing import IO, Final
 
 from npc.machine.bpftrace import refusal, version
 from observe.costs.kept import NoCost, kept
+from observe.costs.maker import Maker
 
-_EVENTS: Final = Path(__file__).with_name("events.py")
 #: Events of a block, by the kind that `events` makes.
 _NUMBER: Final = {"call_once": 500, "call_twice": 500, "system_call": 4000, "fault": 2000, "switch": 1000}
 _BLOCKS, _TURNS = 5, 3
@@ -93,18 +92,13 @@ def costs() -> dict[str, float]:
 def _measured() -> Mapping[str, float]:
     plain, probed = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
     apparent = []
-    with subprocess.Popen(
-        [sys.executable, "-S", str(_EVENTS)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as maker:
-        try:
-            for _ in range(_TURNS):
-                _make(maker, plain)
-                with _probes(maker.pid) as said:
-                    _await_uprobes(maker)
-                    _make(maker, probed)
-                apparent.append(_seen(said))
-        finally:
-            maker.kill()
+    with Maker() as maker:
+        for _ in range(_TURNS):
+            _make(maker, plain)
+            with _probes(maker.pid) as said:
+                _await_uprobes(maker)
+                _make(maker, probed)
+            apparent.append(_seen(said))
     cost = {kind: max(median(probed[kind]) - median(plain[kind]), 0.0) for kind in _NUMBER}
     return {
         "function": cost["call_twice"],
@@ -116,26 +110,16 @@ def _measured() -> Mapping[str, float]:
     }
 
 
-def _make(maker: subprocess.Popen[str], seconds: Mapping[str, list[float]]) -> None:
+def _make(maker: Maker, seconds: Mapping[str, list[float]]) -> None:
     for _ in range(_BLOCKS):
         for kind, number in _NUMBER.items():
-            seconds[kind].append(_one(maker, kind, number))
+            seconds[kind].append(maker.make(kind, number))
 
 
-def _one(maker: subprocess.Popen[str], kind: str, number: int) -> float:
-    assert maker.stdin is not None
-    assert maker.stdout is not None
-    print(kind, number, file=maker.stdin, flush=True)
-    line = maker.stdout.readline()
-    if not line:
-        raise NoCost(f"{_EVENTS} ended: exit code {maker.wait()}")
-    return float(line)
-
-
-def _await_uprobes(maker: subprocess.Popen[str]) -> None:
+def _await_uprobes(maker: Maker) -> None:
     """bpftrace says that it is there before its uprobes are."""
     limit = time.monotonic() + _PATIENCE_S
-    while min(_one(maker, kind, _FEW) for kind in ("call_once", "call_twice")) < _TRAP_S:
+    while min(maker.make(kind, _FEW) for kind in ("call_once", "call_twice")) < _TRAP_S:
         if time.monotonic() > limit:
             raise NoCost("the uprobes of bpftrace have no effect")
         time.sleep(_LOOK_S)

@@ -9,7 +9,6 @@ compared, which nobody else has interrupted. At F samples a second of c seconds 
 from __future__ import annotations
 
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -18,8 +17,8 @@ from typing import Final
 from npc.machine.perf import find_perf, sight
 from npc.machine.sysfs import number
 from observe.costs.kept import NoCost, kept
+from observe.costs.maker import Maker
 
-_EVENTS: Final = Path(__file__).with_name("events.py")
 _RATE: Final = 10_000
 _MAX_RATE: Final = Path("/proc/sys/kernel/perf_event_max_sample_rate")
 #: Steps of a block, some milliseconds; blocks of a turn, of which a tenth is faster than the one that counts.
@@ -43,29 +42,21 @@ def cost(call_graph: str) -> float:
 def _measured(perf: str, call_graph: str) -> float:
     rate = min(_RATE, number(_MAX_RATE) or _RATE)
     plain, sampled = [], []
-    with (
-        subprocess.Popen(
-            [sys.executable, "-S", str(_EVENTS)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        ) as worker,
-        tempfile.TemporaryDirectory() as folder,
-    ):
-        try:
-            for _ in range(_TURNS):
-                plain += _blocks(worker)
-                file = Path(folder, "data")
-                words = ["record", "-q", "-e", "cpu-clock", "-F", str(rate), "--call-graph", call_graph]
-                words += ["-p", str(worker.pid), "-o", str(file), "--no-buildid-cache"]
-                with subprocess.Popen(
-                    [perf, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-                ) as recorder:
-                    try:
-                        _wait_for(recorder, file)
-                        sampled += _blocks(worker)
-                    finally:
-                        recorder.kill()
-                file.unlink()
-        finally:
-            worker.kill()
+    with Maker() as worker, tempfile.TemporaryDirectory() as folder:
+        for _ in range(_TURNS):
+            plain += [worker.make("work", _STEPS) for _ in range(_BLOCKS)]
+            file = Path(folder, "data")
+            words = ["record", "-q", "-e", "cpu-clock", "-F", str(rate), "--call-graph", call_graph]
+            words += ["-p", str(worker.pid), "-o", str(file), "--no-buildid-cache"]
+            with subprocess.Popen(
+                [perf, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            ) as recorder:
+                try:
+                    _wait_for(recorder, file)
+                    sampled += [worker.make("work", _STEPS) for _ in range(_BLOCKS)]
+                finally:
+                    recorder.kill()
+            file.unlink()
     fast = [sorted(each)[int(_FAST * len(each))] for each in (plain, sampled)]
     return max(1 - fast[0] / fast[1], 0.0) / rate
 
@@ -77,17 +68,3 @@ def _wait_for(recorder: subprocess.Popen[bytes], file: Path) -> None:
             raise NoCost("perf record does not begin")
         time.sleep(_SETTLED_S / 10)
     time.sleep(_SETTLED_S)
-
-
-def _blocks(worker: subprocess.Popen[str]) -> list[float]:
-    """Seconds of a step in each block."""
-    assert worker.stdin is not None
-    assert worker.stdout is not None
-    seconds = []
-    for _ in range(_BLOCKS):
-        print("work", _STEPS, file=worker.stdin, flush=True)
-        line = worker.stdout.readline()
-        if not line:
-            raise NoCost(f"{_EVENTS} ended: exit code {worker.wait()}")
-        seconds.append(float(line))
-    return seconds

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from npc.machine.perf import Perf, Sight, find_perf, sight
-from npc.machine.processes import RANKS, Process, die_with_parent, read, told
+from npc.machine.processes import Process, die_with_parent, local_ranks, read, told
 from npc.machine.processor import node_processor
 from observe.asked import Companion
 from observe.hotspots.bounds import EVENTS
@@ -43,7 +43,6 @@ _LARGEST: Final = {"fp": "64M", "lbr": "64M", "dwarf": "512M"}
 _GRANTED_PAGES: Final = 129
 _MOST_PAGES: Final = 128
 _FEWEST_PAGES: Final = {"fp": 1, "lbr": 1, "dwarf": 16}
-_LOCAL_RANKS: Final = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_TASKS_PER_NODE")
 _LOCAL_RANK: Final = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 _PMU: Final = ("cpu", "armv")
 
@@ -176,8 +175,7 @@ class HotspotRecorder(Companion):
 
     def _pages(self) -> int:
         """Of the ring buffer of each CPU: as many, by powers of two, as all of a node's ranks can have."""
-        ranks = told(_LOCAL_RANKS) or min(told(RANKS) or 1, os.cpu_count() or 1)
-        room = max(_GRANTED_PAGES // ranks - 1, _FEWEST_PAGES[self._call_graph])
+        room = max(_GRANTED_PAGES // local_ranks() - 1, _FEWEST_PAGES[self._call_graph])
         return min(1 << (room.bit_length() - 1), _MOST_PAGES)
 
     def _stop(self) -> None:

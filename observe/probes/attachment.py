@@ -161,7 +161,7 @@ class Attachment:
         share = min(1.0, self._time_on(begun, now) / lasted) if begun else 0.0
         status, reason = self._status(judgement)
         events = self._events(rows)
-        cost = None if self._price is None else events * self._price
+        cost = None if self._price is None or self.unavailable else events * self._price
         rate = events / lasted if lasted else None
         costs = self._node.settings["costs"]
         return NodeProbe(

@@ -13,19 +13,18 @@ import contextlib
 import json
 import os
 import selectors
-import signal
 import socket
 import struct
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 from npc.machine.bpftrace import Unavailable
-from npc.machine.processes import RANKS, read, told
+from npc.machine.processes import local_ranks, read
 from npc.records.node_probes import NodeProbe
+from observe.own_session import leave_launcher
 from observe.probes.attachment import Attachment, Node
 from observe.probes.bpftrace import Bpftrace
 from observe.probes.catalogue import RANKS as FOLLOWER
@@ -43,12 +42,8 @@ _CREDENTIALS: Final = struct.Struct("iII")
 _RANKS_A_SECOND: Final = 16
 #: Entries of a map: bpftrace's own default, or more.
 _KEYS, _KEYS_A_RANK = 4096, 256
-#: Where launchers tell how many ranks this node has.
-_LOCAL_RANKS: Final = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
 #: Writing may take this part of the time.
 _WRITING: Final = 0.02
-_MOST_FILES: Final = 65536
-_IGNORED: Final = ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGPIPE")
 
 
 @dataclass
@@ -67,11 +62,11 @@ class _Rank:
 
 def keep(listening: socket.socket, folder: Path, name: str, settings: Settings, cpus: Iterable[int]) -> None:
     """Attach what was asked for and stay until all ranks have ended. name: of the rank that started this."""
-    _leave_launcher(listening.fileno())
+    leave_launcher([listening.fileno()])
     running = folder / f"{name}.{UNFINISHED}"
     with contextlib.suppress(OSError):
         running.touch()
-    local = told(_LOCAL_RANKS) or min(told(RANKS) or 1, os.cpu_count() or 1)
+    local = local_ranks()
     seconds, keys = max(1, local // _RANKS_A_SECOND), max(_KEYS, _KEYS_A_RANK * local)
     node = Node(socket.gethostname(), folder / name, settings, seconds, keys, tuple(sorted(cpus)))
     os.sched_setaffinity(0, node.cpus)
@@ -86,18 +81,6 @@ def keep(listening: socket.socket, folder: Path, name: str, settings: Settings, 
         raise
     finally:
         running.unlink(missing_ok=True)
-
-
-def _leave_launcher(kept: int) -> None:
-    """Be in a session of one's own, without what a launcher might wait for."""
-    os.setsid()
-    for name in _IGNORED:
-        signal.signal(signal.Signals[name], signal.SIG_IGN)
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for stream in range(3):
-        os.dup2(nowhere, stream)
-    for first, after in pairwise(sorted({2, kept, _MOST_FILES})):
-        os.closerange(first + 1, after)
 
 
 class _Keeper:

@@ -39,13 +39,13 @@ def test_a_cost_is_measured_once_for_a_machine_and_a_version(
     assert kept("probes", {"tool": "v2"}, measure) == {"function": 2e-5}
     monkeypatch.setattr(keeping, "machine", lambda: {"kernel": "another", "processor": "one"})
     assert kept("probes", {"tool": "v1"}, measure) == {"function": pytest.approx(3e-5)}
-    (first, *_) = [json.loads(path.read_text()) for path in cache.glob("*.json")]
+    (first, *_) = [json.loads(path.read_text()) for path in cache.glob("*/*.json")]
     assert set(first) == {"kernel", "processor", "tool", "seconds"}
 
 
 def test_a_damaged_cache_is_measured_again(cache: Path) -> None:
     kept("probes", {}, lambda: {"function": 1.0})
-    (path,) = cache.glob("*.json")
+    (path,) = cache.glob("*/*.json")
     for text in ("", "[]", '{"seconds": 3}', '{"seconds": {"function": "x"}}'):
         path.write_text(text)
         assert kept("probes", {}, lambda: {"function": 2.0}) == {"function": 2.0}
@@ -65,7 +65,7 @@ def test_the_cost_of_a_call_is_what_a_program_loses_by_it(cache: Path, tmp_path:
     found = costs()
     assert 0 < found["syscall"] < found["entry"] < found["function"] < 1e-3
     assert 0 < found["apparent"] < found["function"]
-    (kept_one,) = cache.glob("probes-*.json")
+    (kept_one,) = cache.glob("*/probes.json")
     changed = kept_one.stat().st_mtime_ns
     assert costs() == found
     assert kept_one.stat().st_mtime_ns == changed
@@ -96,5 +96,5 @@ def test_the_cost_of_a_sample_is_some_microseconds(cache: Path) -> None:
     found = stacks.cost("fp")
     assert 2e-7 < found < 2e-4
     assert stacks.cost("fp") == found
-    (kept_one,) = cache.glob("stacks-*.json")
+    (kept_one,) = cache.glob("*/stacks.json")
     assert json.loads(kept_one.read_text())["tool"].startswith("perf ")

@@ -205,7 +205,7 @@ def test_the_estimate_of_the_profile_is_calls_times_what_one_costs(
     assert said.returncode == 0, said.stderr
     document = json.loads((folder / "raw/0000.observed.json").read_text())
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "npc/costs"
-    costs = [json.loads(path.read_text())["seconds"]["call"] for path in cache.glob("mpi-*.json")]
+    costs = [json.loads(path.read_text())["seconds"]["call"] for path in cache.glob("*/mpi.json")]
     shares = [
         [sum(calls for calls, _, _ in rank["calls"].values()) * cost / rank["seconds"] for cost in costs]
         for rank in document["profile"]["ranks"]

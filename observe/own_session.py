@@ -1,0 +1,25 @@
+"""A process that outlives the launcher's ranks. Only the standard library, as in `observe.rank`."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Final
+
+#: What launchers send to their ranks.
+PASSED_ON: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_MOST_FILES: Final = 65536
+
+
+def leave_launcher(kept: Iterable[int]) -> None:
+    """Be in a session of one's own, without what a launcher might wait for. kept: descriptors."""
+    os.setsid()
+    for each in PASSED_ON:
+        signal.signal(each, signal.SIG_IGN)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):
+        os.dup2(nowhere, stream)
+    for first, after in pairwise(sorted({0, 1, 2, _MOST_FILES, *kept})):
+        os.closerange(first + 1, after)

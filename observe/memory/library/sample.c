@@ -306,8 +306,16 @@ static void add_stack(struct watched *self, uintptr_t sp)
     other_stack++;
 }
 
-void npc_note_stack(uintptr_t sp)
+void npc_note_own_stack(struct watched *self, const stack_t *stack)
 {
+    bool own = !(stack->ss_flags & SS_DISABLE) && stack->ss_sp != self->handler_stack;
+    self->own_low = own ? (uintptr_t)stack->ss_sp : 0;
+    self->own_high = own ? (uintptr_t)stack->ss_sp + stack->ss_size : 0;
+}
+
+void npc_note_stack(uintptr_t sp, const stack_t *own)
+{
+    npc_note_own_stack(npc_watched, own);
     if (is_known_stack(npc_watched, sp))
         return;
     uint64_t mask = block_signals();
@@ -434,12 +442,13 @@ void npc_thread_begins(void)
         self->number = npc_self.number;
         self->stack_low = npc_self.thread->stack_low;
         self->stack_high = npc_self.thread->stack_high;
-        self->own_low = self->own_high = self->settled = self->sp = 0;
+        self->settled = self->sp = 0;
         self->depth = self->slept.reaches = 0;
         self->leaving = false;
         memset(&self->room, 0, sizeof self->room);
         stack_t stack = {.ss_sp = self->handler_stack, .ss_size = HANDLER_STACK}, old = {0};
         NPC_CALL(SYS_sigaltstack, NULL, &old);
+        npc_note_own_stack(self, &old);
         if (self->handler_stack != NULL && old.ss_flags & SS_DISABLE)
             NPC_CALL(SYS_sigaltstack, &stack, NULL);
         if (self->handler_stack != NULL && self->stack_high != 0 && dispatch(self))

@@ -72,8 +72,9 @@ void npc_open_all(void);
 void npc_open_reach(uintptr_t low, uintptr_t high, bool for_good);
 /* Makes a call that changes what is mapped, which is the program's alone from then on in this interval. */
 long npc_change(long number, const long *arguments, const struct reach *reach, int count);
-/* Notes on which stack the calling thread is. */
-void npc_note_stack(uintptr_t sp);
+/* Notes on which stack the calling thread is, and which it has for signals. */
+void npc_note_stack(uintptr_t sp, const stack_t *own);
+void npc_note_own_stack(struct watched *self, const stack_t *own);
 /* Notes that the calling thread has had a system call read or write a range. */
 void npc_note_reach(const struct reach *reach, uint64_t bytes, uintptr_t ip);
 void npc_wait_for_closing(void);

@@ -334,6 +334,7 @@ static long set_stack(const long *argument, ucontext_t *context)
     if (!failed && argument[0] != 0) {
         npc_open_reach((uintptr_t)stack.ss_sp, (uintptr_t)stack.ss_sp + stack.ss_size, true);
         context->uc_stack = stack;
+        npc_note_own_stack(npc_watched, &stack);
     }
     return failed;
 }
@@ -442,7 +443,7 @@ void npc_on_call(int signal, siginfo_t *info, void *given)
     if (self != NULL && info->si_code == SI_TKILL && info->si_pid == (pid_t)NPC_CALL(SYS_getpid, 0)) {
         uint64_t mask;
         __builtin_memcpy(&mask, &context->uc_sigmask, sizeof mask);
-        npc_note_stack(sp);
+        npc_note_stack(sp, &context->uc_stack);
         if (!(mask >> (SIGSEGV - 1) & 1))
             __atomic_store_n(&self->settled, npc_round(), __ATOMIC_RELEASE);
         return;
@@ -454,7 +455,7 @@ void npc_on_call(int signal, siginfo_t *info, void *given)
     const long argument[6] = {(long)registers[REG_RDI], (long)registers[REG_RSI], (long)registers[REG_RDX],
                               (long)registers[REG_R10], (long)registers[REG_R8], (long)registers[REG_R9]};
     long number = (long)registers[REG_RAX];
-    npc_note_stack(sp);
+    npc_note_stack(sp, &context->uc_stack);
     self->spent += npc_call_cost;
     __atomic_store_n(&self->settled, npc_round(), __ATOMIC_RELEASE);
     if (npc_is_over_budget() || !make(self, number, argument, context, sp)) {

@@ -220,25 +220,18 @@ NPC_EXPORT int epoll_pwait(int queue, struct epoll_event *events, int most, int 
 NPC_EXPORT int sigaltstack(const stack_t *restrict stack, stack_t *restrict old)
 {
     REAL(sigaltstack);
-    stack_t before, ours_again;
+    stack_t before, given;
     if (npc_watched == NULL)
         return real(stack, old);
-    if (stack != NULL && !(stack->ss_flags & SS_DISABLE))
-        npc_hold(); /* it is not to be closed; from the next interval on its thread is asked for it */
-    int failed = 0;
-    if (stack != NULL && (stack->ss_flags & SS_DISABLE)) {
-        ours_again = (stack_t){.ss_sp = npc_watched->handler_stack, .ss_size = HANDLER_STACK};
-        failed = real(&ours_again, &before);
-        npc_watched->own_low = npc_watched->own_high = 0;
-    } else {
-        failed = real(stack, &before);
-        if (!failed && stack != NULL) {
-            npc_watched->own_low = (uintptr_t)stack->ss_sp;
-            npc_watched->own_high = npc_watched->own_low + stack->ss_size;
-        }
-    }
-    if (stack != NULL && !(stack->ss_flags & SS_DISABLE))
-        npc_let();
+    npc_hold(); /* it must not be closed */
+    if (stack != NULL)
+        given = stack->ss_flags & SS_DISABLE
+                    ? (stack_t){.ss_sp = npc_watched->handler_stack, .ss_size = HANDLER_STACK}
+                    : *stack;
+    int failed = real(stack == NULL ? NULL : &given, &before);
+    if (!failed && stack != NULL)
+        npc_note_own_stack(npc_watched, &given);
+    npc_let();
     if (!failed && old != NULL)
         *old = before.ss_sp == npc_watched->handler_stack
                    ? (stack_t){.ss_flags = SS_DISABLE | (before.ss_flags & SS_ONSTACK)}

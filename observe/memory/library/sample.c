@@ -13,8 +13,8 @@
  * caught in a call; or asleep in one, and in which stands in /proc/PID/task/TID/syscall; or, if it computes, by a
  * signal that it answers. A thread that only computes is in no call that a signal could cut short.
  *
- * What it costs is bounded: a fault's and a call's price is measured at the start; when a thread has paid the
- * budget's share of an interval, everything is opened until the next. The number of pages follows, which are then
+ * What it costs is bounded: a fault's and a call's price is measured; when all threads together have paid the
+ * budget's share of an interval (since threads wait for each other), everything is opened until the next. The number of pages follows, which are then
  * a random sample of all; npc_interval has both numbers. */
 #define _GNU_SOURCE
 #include "sample.h"
@@ -44,7 +44,7 @@ enum { TEXT_BYTES = 1 << 21, TIMER_STACK = 1 << 18, AROUND_STACK = 1 << 16, OTHE
 enum { FAULT_WRITES = 2, FAULT_FETCHES = 16 };  /* of a page fault's error code */
 enum state { GONE, OPEN, READABLE, CLOSED };    /* GONE: the program has changed it, hands off */
 
-static const uint64_t settling_ns = 300000, step_ns = 100000, places_ns = 1000000000;
+static const uint64_t settling_ns = 300000, step_ns = 100000, places_ns = 1000000000, longest_ns = 100000;
 
 struct region {
     uintptr_t low, high;
@@ -71,7 +71,8 @@ static int lock;
 static bool armed;             /* calls are caught; pages may be closed */
 static int holds;              /* nothing may be armed */
 static uint64_t openings, opened, closing_round;
-static uint64_t fault_cost, most_ns, interval_ns;
+static uint64_t spent;         /* ns that faults and calls of all threads took in this interval */
+static uint64_t fault_cost, most_ns, interval_ns; /* fault_cost: beside the handler */
 static uint32_t interval;
 static int timer_tid;
 static bool measuring;
@@ -80,10 +81,19 @@ static uint64_t seed;
 
 /* ---- small things ---- */
 
+static void wait_a_little(int tries)
+{
+    struct timespec moment = {0, 20000};
+    if (tries < 100)
+        __builtin_ia32_pause();
+    else
+        NPC_CALL(SYS_nanosleep, &moment, NULL);
+}
+
 static void take_lock(void)
 {
-    while (__atomic_exchange_n(&lock, 1, __ATOMIC_ACQUIRE))
-        NPC_CALL(SYS_sched_yield, 0);
+    for (int tries = 0; __atomic_exchange_n(&lock, 1, __ATOMIC_ACQUIRE); tries++)
+        wait_a_little(tries);
 }
 
 static void give_lock(void)
@@ -222,13 +232,18 @@ void npc_let(void)
 
 void npc_wait_for_closing(void)
 {
-    while (__atomic_load_n(&lock, __ATOMIC_SEQ_CST))
-        NPC_CALL(SYS_sched_yield, 0);
+    for (int tries = 0; __atomic_load_n(&lock, __ATOMIC_SEQ_CST); tries++)
+        wait_a_little(tries);
 }
 
 bool npc_is_over_budget(void)
 {
-    return npc_watched->spent > most_ns;
+    return __atomic_load_n(&spent, __ATOMIC_RELAXED) > most_ns;
+}
+
+void npc_spend(uint64_t time)
+{
+    __atomic_fetch_add(&spent, time, __ATOMIC_RELAXED);
 }
 
 static void open_reach(uintptr_t low, uintptr_t high, bool for_good)
@@ -369,6 +384,7 @@ void npc_note_reach(const struct reach *reach, uint64_t bytes, uintptr_t ip)
 static bool open_for(struct watched *self, uintptr_t address, const greg_t *registers)
 {
     bool writes = registers[REG_ERR] & FAULT_WRITES, again = false;
+    uint64_t begin = npc_now();
     uintptr_t sp = (uintptr_t)registers[REG_RSP], ip = (uintptr_t)registers[REG_RIP];
     take_lock();
     int at = armed ? first_page(address / PAGE) : page_count;
@@ -391,7 +407,9 @@ static bool open_for(struct watched *self, uintptr_t address, const greg_t *regi
         self->last_opening = again ? openings : self->last_opening;
         self->last_address = address;
         self->last_ip = ip;
-        self->spent += armed ? fault_cost : 0;
+        /* what the handler took, locks and other processors' share of it included, unless it did not run */
+        uint64_t took = npc_now() - begin;
+        npc_spend(!armed ? 0 : fault_cost + (took < longest_ns ? took : longest_ns));
         if (npc_is_over_budget() && !measuring)
             open_all();
     }
@@ -648,7 +666,6 @@ static bool settle(void)
     page_count = region_count = 0;
     armed = true;
     for (int at = 0; at < THREADS; at++) {
-        watched[at].spent = 0;
         watched[at].slept.reaches = 0;
         if (watched[at].tid != 0)
             __atomic_store_n(&watched[at].selector, CATCH, __ATOMIC_SEQ_CST);
@@ -941,13 +958,7 @@ static void *keep_time(void *unused)
         take_lock();
         bool early = !armed && opened != 0;
         open_all();
-        uint64_t most = 0, sum = 0;
-        for (int at = 0; at < THREADS; at++) {
-            sum += watched[at].spent;
-            if (watched[at].spent > most)
-                most = watched[at].spent;
-            watched[at].spent = 0;
-        }
+        uint64_t sum = __atomic_exchange_n(&spent, 0, __ATOMIC_RELAXED);
         give_lock();
         struct npc_interval *entry = npc_entry(&interval_room, NPC_INTERVALS, 0, sizeof *entry);
         if (entry != NULL) {
@@ -960,8 +971,10 @@ static void *keep_time(void *unused)
         paid = own_time() - paid;
         npc_head->inside += sum + paid;
         if (closed > 0) {
-            most += paid;
-            wanted = early && most > most_ns ? wanted / 2 : most < most_ns / 2 ? wanted * 2 : wanted * most_ns / (most + 1);
+            sum += paid;
+            wanted = early && sum > most_ns ? wanted / 2
+                     : sum < most_ns / 2    ? wanted * 2
+                                            : wanted * most_ns / (sum + 1);
         }
         /* a program with many threads or mappings pays for fewer intervals */
         begin = npc_now();
@@ -993,13 +1006,14 @@ static void measure_costs(void)
     pages[0] = (uintptr_t)page / PAGE;
     page_count = region_count = 1;
     armed = true;
+    fault_cost = spent = 0;
     uint64_t begin = npc_now();
     for (int at = 0; at < TIMES; at++) {
         states[0] = CLOSED;
         protect((uintptr_t)page, (uintptr_t)page + PAGE, PROT_NONE);
         (void)*page;
     }
-    fault_cost = (npc_now() - begin) / TIMES + 1;
+    fault_cost = (npc_now() - begin - spent) / TIMES + 1; /* what the kernel took of it */
     npc_watched->selector = CATCH;
     begin = npc_now();
     for (int at = 0; at < TIMES; at++)

@@ -33,7 +33,6 @@ struct watched {
     int tid;                /* 0: a free place */
     uint32_t number;
     uint64_t settled;       /* the last round in which no system call of it was on its way unseen */
-    uint64_t spent;         /* ns of this interval that faults and calls took */
     uintptr_t stack_low, stack_high, sp;
     uintptr_t own_low, own_high; /* the stack that the program has for signals */
     int depth;
@@ -79,6 +78,7 @@ void npc_note_own_stack(struct watched *self, const stack_t *own);
 void npc_note_reach(const struct reach *reach, uint64_t bytes, uintptr_t ip);
 void npc_wait_for_closing(void);
 bool npc_is_over_budget(void);
+void npc_spend(uint64_t time);
 uint64_t npc_round(void);
 
 /* sample_calls.c: what a system call reaches; false where that is not known. */

@@ -456,7 +456,7 @@ void npc_on_call(int signal, siginfo_t *info, void *given)
                               (long)registers[REG_R10], (long)registers[REG_R8], (long)registers[REG_R9]};
     long number = (long)registers[REG_RAX];
     npc_note_stack(sp, &context->uc_stack);
-    self->spent += npc_call_cost;
+    npc_spend(npc_call_cost);
     __atomic_store_n(&self->settled, npc_round(), __ATOMIC_RELEASE);
     if (npc_is_over_budget() || !make(self, number, argument, context, sp)) {
         npc_open_all();

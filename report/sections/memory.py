@@ -67,10 +67,10 @@ _COURSE = (
 _AS_ABOVE = "as the one above."
 _BELOW = " The table below has the numbers."
 _STRUCTURES: Final = (
-    "structure", "kind", "allocated at", "bytes", "allocations", "reads", "writes", "of all accesses",
+    "structure", "kind", "where", "bytes", "allocations", "reads", "writes", "of all accesses",
     "threads", "pages", "of these shared", "first touched by", "used of touched lines",
 )  # fmt: skip
-_LINES: Final = ("cache line", "allocated at", "kind", "threads", "reads", "writes", "who uses what")
+_LINES: Final = ("cache line", "where", "kind", "threads", "reads", "writes", "who uses what")
 _LINES_NOTE = (
     "A write takes the line away from the caches of the other threads. False-shared: they use other words "
     "of it, so a line for each of them ends it."
@@ -109,14 +109,10 @@ def _program(report: Report, _run: Run, launch: OnNode, found: MemoryUse) -> Ite
 def _lines(found: MemoryUse, rank: RankMemory) -> Iterator[str]:
     """How it was looked at, and how far the numbers can be believed."""
     if found.mode == "counting":
-        sizes = f"pages of {found.page_bytes} and cache lines of {found.line_bytes} B"
-        yield f"every access of the program's own code was counted ({found.source}), by {sizes}"
+        yield f"{found.source}, by pages of {found.page_bytes} and cache lines of {found.line_bytes} B"
     else:
         part = f", of {100 * rank.guarded:.3g} % of the pages at a time" if rank.guarded < 1 else ""
-        yield (
-            f"sampled ({found.source}): numbers are first accesses to a page in an interval{part}; they say "
-            "who shares what, and not how often"
-        )
+        yield f"{found.source}{part}: numbers say who shares what, and not how often"
     slower = f", {found.slowdown:.3g} times as long as without" if found.slowdown else ""
     yield (
         f"so observed it ran {rank.seconds:.4g} s{slower}: take the pattern from here and times from other "
@@ -130,13 +126,21 @@ def _lines(found: MemoryUse, rank: RankMemory) -> Iterator[str]:
 def _hints(hints: Sequence[MemoryHint]) -> Block:
     if not hints:
         return Text("Nothing looks wrong, by the rules of docs/memory.md.", "good")
-    return Listing("What looks wrong, and what to do", tuple(Cell(_hint(each)) for each in hints), "note")
+    by_rule: dict[tuple[str, str], list[MemoryHint]] = {}
+    for each in hints:
+        by_rule.setdefault((each.rule, each.do), []).append(each)
+    return Listing("What looks wrong, and what to do", tuple(map(_hint, by_rule.values())), "note")
 
 
-def _hint(each: MemoryHint) -> str:
-    where = f" (rank {each.rank} and {each.ranks - 1} more)" if each.ranks > 1 else ""
-    gain = f" Gain at most: {each.gain}." if each.gain else ""
-    return f"{each.rule}, {each.structure}{where}: {each.evidence}. To do: {each.do}.{gain}"
+def _hint(same: Sequence[MemoryHint]) -> Cell:
+    """Hints of one rule, with what to do once."""
+    seen = []
+    for each in same:
+        ranks = f" (rank {each.rank} and {each.ranks - 1} more)" if each.ranks > 1 else ""
+        seen.append(f"{each.structure}{ranks}: {each.evidence}")
+    gains = "; ".join(dict.fromkeys(each.gain for each in same if each.gain))
+    gain = f" Gain at most: {gains}." if gains else ""
+    return Cell(f"{same[0].rule}. {'. '.join(seen)}. To do: {same[0].do}.{gain}")
 
 
 def _ranks(found: MemoryUse) -> Iterator[Block]:

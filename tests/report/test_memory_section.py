@@ -196,10 +196,10 @@ def test_the_section_says_what_is_wrong_and_how_it_was_looked_at(tmp_path: Path)
     blocks = built(tmp_path / "run", memory_use(rank_memory(2, 8)))
     seen, wrong = (block for block in blocks if isinstance(block, Listing))
     how, slower, *_ = (cell.text for cell in seen.items)
-    assert how.startswith("every access of the program's own code was counted (instrumented by gcc 12.2)")
+    assert how.startswith("every access of code by npc cc, by pages of 4096 and cache lines of 64 B")
     assert slower.startswith("so observed it ran 4 s, 12 times as long as without: take the pattern")
     assert wrong.items[0].text == (
-        "false sharing, counts: 2 threads write other words of one cache line 400 M times. To do: give each "
+        "false sharing. counts: 2 threads write other words of one cache line 400 M times. To do: give each "
         "thread's counter a line of its own: alignas(64). Gain at most: 17 s of waiting for the line."
     )
     titles = [block.title.partition(":")[0] for block in blocks if isinstance(block, Figure)]
@@ -208,6 +208,14 @@ def test_the_section_says_what_is_wrong_and_how_it_was_looked_at(tmp_path: Path)
         "Threads and pages of bins", "Sharing over time", "Sharing of bins over time",
         "Sharing of counts over time",
     ]  # fmt: skip
+
+
+def test_hints_of_one_rule_say_once_what_to_do(tmp_path: Path) -> None:
+    same = HINTS[1]._replace(structure="A", evidence="thread 0 touched all of it")
+    blocks = built(tmp_path / "run", memory_use(rank_memory(2, 8), hints=(HINTS[1], same)))
+    (wrong,) = [block for block in blocks if isinstance(block, Listing)][1:]
+    (line,) = [cell.text for cell in wrong.items]
+    assert line.count(HINTS[1].do) == 1 and "A: thread 0 touched all of it." in line
 
 
 def test_tables_have_the_numbers_of_every_picture(tmp_path: Path) -> None:
@@ -249,10 +257,9 @@ def test_ranks_stand_side_by_side_and_the_busiest_is_drawn(tmp_path: Path) -> No
 
 def test_sampled_numbers_are_not_called_accesses(tmp_path: Path) -> None:
     rank = replace(rank_memory(2, 8), guarded=0.25)
-    text = str(
-        built(tmp_path / "run", memory_use(rank, mode="sampling", source="mprotect every 0.1 s", hints=()))
-    )
-    assert "first accesses to a page in an interval, of 25 % of the pages at a time" in text
+    use = memory_use(rank, mode="sampling", source="first accesses, every 0.1 s", hints=())
+    text = str(built(tmp_path / "run", use))
+    assert "first accesses, every 0.1 s, of 25 % of the pages at a time: numbers say who shares" in text
     assert "Nothing looks wrong" in text and "every access" not in text
 
 

@@ -9,10 +9,16 @@ from typing import Final
 
 import click
 
+from npc.parameters import PathParameter
 from npc.records.record import Record, replace
 from npc.records.run import read_run, records_file
 
 USAGE: Final = 2
+RECORDS: Final = click.argument("records", nargs=-1, required=True, type=PathParameter())
+OUTPUT: Final = click.option(
+    "--output", type=PathParameter(file_okay=False), metavar="DIR",
+    help="Folder of the pictures; by default beside the records, or here if there are several.",
+)  # fmt: skip
 
 
 def read_records(paths: Sequence[Path]) -> list[Record]:

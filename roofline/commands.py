@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from npc.parameters import PathParameter
-from roofline.command_line import cannot_write, failure, picture_folder, read_records
+from roofline.command_line import OUTPUT, RECORDS, cannot_write, failure, picture_folder, read_records
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,11 +19,8 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("records", nargs=-1, required=True, type=PathParameter())
-@click.option(
-    "--output", type=PathParameter(), metavar="DIR",
-    help="Folder of the pictures; by default beside the records, or here if there are several.",
-)  # fmt: skip
+@RECORDS
+@OUTPUT
 @click.option(
     "--platform", "platform_name", metavar="NAME",
     help="Platform whose nominal limits are compared: a name in platforms/ or a platform.toml. "

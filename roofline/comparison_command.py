@@ -6,23 +6,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from npc.parameters import PathParameter
-from roofline.command_line import cannot_write, failure, picture_folder, read_records
+from roofline.command_line import OUTPUT, RECORDS, cannot_write, failure, picture_folder, read_records
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 @click.command()
-@click.argument("records", nargs=-1, required=True, type=PathParameter())
+@RECORDS
 @click.option(
     "--case", "cases", multiple=True, metavar="PATTERN",
     help="Tests to show: osu_allreduce, 'imb/*'; may be repeated. By default what measures a link.",
 )  # fmt: skip
-@click.option(
-    "--output", type=PathParameter(file_okay=False), metavar="DIR",
-    help="Folder of the pictures; by default beside the records, or here if there are several.",
-)  # fmt: skip
+@OUTPUT
 @click.option("--json", "as_json", is_flag=True, help="Print every point instead of the table.")
 def sweep(records: tuple[Path, ...], cases: tuple[str, ...], output: Path | None, as_json: bool) -> None:
     """Bandwidth and latency over message size, a line for each tool, test and MPI of RECORDS.

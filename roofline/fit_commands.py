@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from npc.parameters import PathParameter
-from roofline.command_line import failure, read_records
+from roofline.command_line import RECORDS, failure, read_records
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,7 @@ _OPERATIONS: Final = ("send", "bcast", "allreduce", "alltoall", "barrier")
 
 
 @click.command()
-@click.argument("records", nargs=-1, required=True, type=PathParameter())
+@RECORDS
 @click.option(
     "--output", type=PathParameter(dir_okay=False), metavar="FILE",
     help="Write the fits as JSON, for npc predict.",

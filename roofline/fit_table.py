@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from npc.columns import columns
-from npc.page.blocks import Cell, Table
+from npc.page.blocks import Cell, Table, plural
 from npc.statistics.medians import MIN_SAMPLES
 from npc.validity.disturbance import remark
 from roofline.cross_validation import BURST
@@ -74,11 +74,14 @@ def format_predictions(predicted: Iterable[Predicted], said: Sequence[str]) -> s
 
 def source_text(source: Source) -> str:
     """``osu_latency on fuchs (2 nodes: a, b)``, with the parameters that tell it from others."""
-    params = json.loads(source.params)
-    varied = "".join(f", {name} {text}" for name, text in params.items() if text)
     hosts = ", ".join(source.hosts[:3]) + (" …" if len(source.hosts) > 3 else "")
-    nodes = f"{source.nodes} node{'s' if source.nodes > 1 else ''}"
-    return f"{source.name} on {source.platform} ({nodes}{': ' + hosts if hosts else ''}{varied})"
+    return short_source_text(source, f" on {source.platform}", f": {hosts}" if hosts else "")
+
+
+def short_source_text(source: Source, where: str = "", hosts: str = "") -> str:
+    """The same without platform and hosts, which a page has elsewhere."""
+    params = "".join(f", {name} {text}" for name, text in json.loads(source.params).items() if text)
+    return f"{source.name}{where} ({plural(source.nodes, 'node')}{hosts}{params})"
 
 
 def _heading(fit: Fit) -> str:

@@ -71,12 +71,8 @@ def rows_of(
 
 def calls_grid(profile: Profile, rows: Sequence[Row], ident: str, title: str) -> Grid:
     """Row × call: seconds, as the mean of the row's ranks; the first column is all of MPI."""
-    total = sum(each.seconds for each in profile.ranks)
-    seconds: defaultdict[str, float] = defaultdict(float)
-    for rank in profile.ranks:
-        for name, made in rank.calls.items():
-            seconds[name] += made.seconds
-    longest = sorted((name for name in seconds if seconds[name] >= _LEAST * total), key=lambda n: -seconds[n])
+    seconds = profile.by_call
+    longest = [name for name in seconds if seconds[name] >= _LEAST * profile.total]
     names = [_ALL, *longest[:_MOST_CALLS]]
     cells = [
         Cell(place, column, None, tip, amount=amount)

@@ -155,10 +155,7 @@ def platform_folder(home: Path, name: str) -> Path:
     for folder in (home / "platforms" / name, Path(name)):
         if (folder / "platform.xml").exists():
             return folder.resolve()
-    known = sorted(path.parent.name for path in (home / "platforms").glob("*/platform.xml"))
-    raise click.UsageError(
-        f"--platform {name}: no such platform; there are {', '.join(known)}, or name a folder"
-    )
+    raise _unknown("platform", name, home, "a folder")
 
 
 def benchmark_file(home: Path, name: str) -> Path:
@@ -166,7 +163,9 @@ def benchmark_file(home: Path, name: str) -> Path:
     for file in (home / "benchmarks" / name / "benchmark.xml", Path(name)):
         if file.is_file():
             return file.resolve()
-    known = sorted(path.parent.name for path in (home / "benchmarks").glob("*/benchmark.xml"))
-    raise click.UsageError(
-        f"--benchmark {name}: no such benchmark; there are {', '.join(known)}, or name a JUBE file"
-    )
+    raise _unknown("benchmark", name, home, "a JUBE file")
+
+
+def _unknown(what: str, name: str, home: Path, other: str) -> click.UsageError:
+    known = sorted(path.parent.name for path in (home / f"{what}s").glob(f"*/{what}.xml"))
+    return click.UsageError(f"--{what} {name}: no such {what}; there are {', '.join(known)}, or name {other}")

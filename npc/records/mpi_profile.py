@@ -6,6 +6,7 @@ newer version adds is passed over.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -313,8 +314,21 @@ class Profile:
     @property
     def share(self) -> float | None:
         """The part of the ranks' time inside MPI; None where no rank's time is known."""
-        total = sum(each.seconds for each in self.ranks)
-        return sum(each.mpi for each in self.ranks) / total if total else None
+        return sum(each.mpi for each in self.ranks) / self.total if self.total else None
+
+    @property
+    def total(self) -> float:
+        """The time of all ranks."""
+        return sum(each.seconds for each in self.ranks)
+
+    @property
+    def by_call(self) -> Mapping[str, float]:
+        """Seconds of all ranks in each call, that with the most first."""
+        seconds: defaultdict[str, float] = defaultdict(float)
+        for rank in self.ranks:
+            for call, made in rank.calls.items():
+                seconds[call] += made.seconds
+        return dict(sorted(seconds.items(), key=lambda entry: -entry[1]))
 
     @property
     def hosts(self) -> Mapping[int, str]:

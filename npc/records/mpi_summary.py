@@ -34,17 +34,12 @@ def summary(profile: Profile) -> list[str]:
 
 def _calls(profile: Profile) -> str:
     """The calls in which ranks were longest and the sizes at which; shares of all ranks' time."""
-    total = sum(each.seconds for each in profile.ranks)
-    seconds: defaultdict[str, float] = defaultdict(float)
-    for rank in profile.ranks:
-        for call, made in rank.calls.items():
-            seconds[call] += made.seconds
-    first = sorted(seconds.items(), key=lambda entry: -entry[1])[:_MOST_CALLS]
+    total = profile.total
     parts = [
         f"{call} {_share(spent, total)}{_size(profile, call)}"
-        for call, spent in first
+        for call, spent in profile.by_call.items()
         if spent > _LEAST * total
-    ]
+    ][:_MOST_CALLS]
     ranks = f"{len(profile.ranks)} rank{'s' * (len(profile.ranks) != 1)}"
     inside = _share(sum(rank.mpi for rank in profile.ranks), total)
     words = f"inside MPI: {inside} of the time of {ranks}, {_seconds(profile.seconds)} each"
@@ -108,7 +103,7 @@ def _imbalance(profile: Profile, found: Efficiency) -> Iterator[str]:
 
 def _waiting(profile: Profile, waits: Waits) -> Iterator[str]:
     """How much is waiting for other ranks; the collective and the message that cost most."""
-    total = sum(each.seconds for each in profile.ranks)
+    total = profile.total
     kinds = {
         "the last rank of collectives": sum(each.waited or 0.0 for each in waits.collectives),
         "late senders": sum(each.waited for each in waits.messages if each.kind == "late sender"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -11,12 +10,17 @@ from npc.page.blocks import Block, Cell, Table, Text, beside, chart_figure
 from report.runs import Report, Run
 from report.sections import Absent, left_out, runs_of
 from roofline.fit_plot import describe, error_text
-from roofline.fit_table import believed_tables, collectives_table, parameter_rows, share_cell
+from roofline.fit_table import (
+    believed_tables,
+    collectives_table,
+    parameter_rows,
+    share_cell,
+    short_source_text,
+)
 from roofline.table import quantity_texts, size_text
 
 if TYPE_CHECKING:
     from roofline.fits import Fit, Fits
-    from roofline.sweeps import Source
 
 TITLE = "Communication models"
 _SHOWS = "Measured times of one message over its size (marks), and Hockney's model T(m) = α + β·m (lines)."
@@ -56,23 +60,17 @@ def _of_run(report: Report, run: Run, fits: Fits) -> Iterator[Block]:
     if drawn:
         yield chart_figure(_chart(report, run, drawn, where), _SHOWS, _READING, _errors(run, drawn))
     yield _parameters(run, fits.fits, where)
-    yield from believed_tables(fits, _name, where)
+    yield from believed_tables(fits, short_source_text, where)
     if fits.collectives:
-        yield collectives_table(fits, _name, where)
+        yield collectives_table(fits, short_source_text, where)
     if fits.skipped:
         rows = tuple((Cell(name), Cell(reason)) for name, reason in fits.skipped.items())
         note = f"This measures the rest: {'; '.join(fits.rest)}." if fits.rest else ""
         yield Table(f"Not fitted{where}", ("sweep", "why"), rows, folded=True, note=note)
 
 
-def _name(source: Source) -> str:
-    nodes = f"{source.nodes} node{'s' if source.nodes > 1 else ''}"
-    params = "".join(f", {name} {text}" for name, text in json.loads(source.params).items() if text)
-    return f"{source.name} ({nodes}{params})"
-
-
 def _titled(fit: Fit) -> str:
-    return f"{fit.name}: {_name(fit.source)}"
+    return f"{fit.name}: {short_source_text(fit.source)}"
 
 
 def _records(run: Run, fit: Fit, size: float | None = None) -> list[str]:

@@ -102,7 +102,7 @@ def late_senders(run: Run) -> Judgement:
         assert waits is not None
         late = [wait for wait in waits.messages if wait.kind == "late sender"]
         waited = sum(wait.waited for wait in late)
-        if waited < _WORTH * _total(each.profile):
+        if waited < _WORTH * each.profile.total:
             continue
         gain = _at_most(each.profile, {rank.rank: _waited(waits, rank) for rank in each.profile.ranks})
         if gain is None or gain < 1 + _WORTH:
@@ -278,12 +278,8 @@ def _region(profile: Profile) -> str:
     return worst if worst and efficiency and regions[worst].gain > efficiency.gain / 2 else ""
 
 
-def _total(profile: Profile) -> float:
-    return sum(rank.seconds for rank in profile.ranks)
-
-
 def _share(seconds: float, profile: Profile) -> str:
-    return _percent(seconds / _total(profile))
+    return _percent(seconds / profile.total)
 
 
 def _percent(share: float) -> str:

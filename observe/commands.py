@@ -105,10 +105,10 @@ if TYPE_CHECKING:
     "--memory",
     is_flag=False,
     flag_value="auto",
-    metavar="[count|sample]",
-    type=click.Choice(["auto", "count", "sample"]),
-    help="Look where its memory goes: count every access of a program that npc cc has built, else sample. "
-    "Nothing else is measured in such a run.",
+    metavar="[count|sample|valgrind]",
+    type=click.Choice(["auto", "count", "sample", "valgrind"]),
+    help="Look where its memory goes: count every access of a program that npc cc has built, else sample; "
+    "valgrind counts those of any program, of small runs. Nothing else is measured in such a run.",
 )
 @click.option(
     "--interval",
@@ -218,6 +218,7 @@ def observe(
     from observe.built import Unavailable
     from observe.companions import HOTSPOTS, PROBES
     from observe.memory.asked import memory_settings
+    from observe.memory.companion import VALGRIND
     from observe.mpi.asked import settings
     from observe.outputs import show
     from observe.overhead import read_budget
@@ -294,6 +295,9 @@ def observe(
         code = run(command, place, Path(inside), mpi, asked, keep=False)
         keep_observation(Path(inside), command, place, asked, {})
         sys.exit(code)
+    watched_command = command
+    if memory and companions[MEMORY]["mode"] == "valgrind":
+        watched_command = (*command[:place], *VALGRIND, *command[place:])
     tool = "" if memory else tool or KNOWN.get(Path(command[place]).name, "")
     folder = output or Path("observed")
     try:
@@ -304,7 +308,7 @@ def observe(
         raise click.ClickException(f"cannot write into {folder}: {error.strerror}") from None
     stem = (folder / RAW / "0000").absolute()
     started, before, began = now(), time.monotonic(), time.time()
-    code = run(command, place, stem, mpi, asked, keep=True)
+    code = run(watched_command, place, stem, mpi, asked, keep=True)
     lasted = time.monotonic() - before
     if report:
         append_report(report, began, stem.with_suffix(".out"))

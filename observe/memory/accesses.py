@@ -39,23 +39,29 @@ class Accesses(NamedTuple):
 
 
 def accesses_of(table: Table) -> Accesses:
-    """Of a process's table."""
+    """Of a process's table; its pages are taken out of it, since they may have gigabytes."""
     if int(table.header["mode"]) == SAMPLING:
         return _sampled(table)
     number = [len(part) for part in table.pages.values()]
-    pages = np.concatenate([np.empty(0, PAGE), *table.pages.values()])
     threads = np.repeat(np.fromiter(table.pages, np.int64, len(number)), number)
-    return _in_order(pages, threads, *_same_scale(pages))
-
-
-def _in_order(pages: Entries, threads: Integers, slot_ns: int) -> Accesses:
-    order = np.lexsort((threads, pages["page"]))
-    pages = pages[order]
+    order = np.lexsort((threads, np.concatenate([np.empty(0, np.uint64), *_column(table, "page")])))
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    pages = np.empty(len(order), PAGE)
+    begin = 0
+    for thread in list(table.pages):
+        part = table.pages.pop(thread)
+        pages[place[begin : begin + len(part)]] = part
+        begin += len(part)
     pages["last"] = np.maximum(pages["last"], pages["first"])  # a short life has no tick of the coarse clock
-    return Accesses(pages, threads[order], slot_ns)
+    return Accesses(pages, threads[order], _same_scale(pages))
 
 
-def _same_scale(pages: Entries) -> tuple[int]:
+def _column(table: Table, name: str) -> list[Entries]:
+    return [part[name] for part in table.pages.values()]
+
+
+def _same_scale(pages: Entries) -> int:
     """Fold masks of an earlier scale, two parts into one, until all are of the last; ns of a part."""
     scale = int(pages["slot_scale"].max(initial=0))
     for _ in range(scale):
@@ -63,7 +69,7 @@ def _same_scale(pages: Entries) -> tuple[int]:
         for name in ("read_slots", "written_slots"):
             pages[name][old] = fold(pages[name][old])
         pages["slot_scale"][old] += 1
-    return (SLOT_NS << scale,)
+    return SLOT_NS << scale
 
 
 def fold(slots: Words) -> Words:
@@ -104,4 +110,4 @@ def _sampled(table: Table) -> Accesses:
         np.bitwise_or.at(pages[words], (place[mine], offset[mine] // 512), bits[mine])
         np.add.at(pages[lines], (place[mine], offset[mine] // 64), 1)
         np.bitwise_or.at(pages[times], place[mine], slots[mine])
-    return _in_order(pages, found["thread"].astype(np.int64), slot_ns)
+    return Accesses(pages, found["thread"].astype(np.int64), slot_ns)  # np.unique has put them in order

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from observe.built import Unavailable
 from observe.memory.build import memory_library
+from observe.memory.companion import VALGRIND
 
 #: The library that programs of ``npc cc`` are linked with.
 _COUNTS: Final = b"libnpc-memory-count.so"
@@ -20,14 +22,25 @@ _NO_LIMIT: Final = 10.0
 def memory_settings(
     mode: str, program: str, interval: float | None, budget: float | None
 ) -> Mapping[str, Any]:
-    """mode: ``count``, ``sample``, or ``auto`` for what the program was built for. interval: s; budget: of
-    the run time, None without a limit. Raises `observe.built.Unavailable`, and ValueError for an interval of
-    what counts."""
+    """mode: ``count``, ``sample``, ``valgrind``; ``auto``: what the program was built for. interval: s;
+    budget: of the run time, None without a limit. Raises `observe.built.Unavailable`, and ValueError for what
+    does not go together."""
+    counts = is_counting(program)
     if mode == "auto":
-        mode = "count" if interval is None and is_counting(program) else "sample"
+        mode = "count" if counts else "sample"
+    if mode != "sample" and interval is not None:
+        raise ValueError("--interval goes with --memory=sample: counting sees every access")
+    if mode == "sample" and counts:
+        raise ValueError(f"{program} was built by npc cc and counts: build it as usual to sample it")
+    if mode == "valgrind":
+        if shutil.which(VALGRIND[0]) is None:
+            raise Unavailable("no valgrind: apt-get install valgrind")
+        return {
+            "mode": mode,
+            "library": str(memory_library("count")),
+            "source": "every access, by Valgrind's lackey, of all threads as one",
+        }
     if mode == "count":
-        if interval is not None:
-            raise ValueError("--interval goes with --memory=sample: counting sees every access")
         return {
             "mode": mode,
             "library": str(memory_library("count")),

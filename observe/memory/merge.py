@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -47,7 +47,10 @@ def merge(files: Sequence[RankFile]) -> MemoryUse:
     left = [each for each in memories if each.rank not in {kept_one.rank for kept_one in kept}]
     first = told[0][0]
     missing = f"{len(files) - len(told)} of {len(files)} ranks left nothing: {'; '.join(reasons)}"
-    notes = dict.fromkeys(f"rank {each.rank}: {note}" for each in memories for note in each.notes)
+    notes: defaultdict[str, list[int]] = defaultdict(list)
+    for each in memories:
+        for note in each.notes:
+            notes[note].append(each.rank)
     found = MemoryUse(
         status=OK,
         mode=first.mode,
@@ -57,9 +60,16 @@ def merge(files: Sequence[RankFile]) -> MemoryUse:
         ranks=tuple(kept),
         rest=_summed(left),
         hints=hints_of(memories, first.mode),
-        notes=(*([missing] if len(told) < len(files) else []), *list(notes)[:_MOST_NOTES]),
+        notes=(*([missing] if len(told) < len(files) else []), *_of_ranks(notes, len(files))),
     )
     return _small_enough(found)
+
+
+def _of_ranks(notes: Mapping[str, Sequence[int]], ranks: int) -> Iterator[str]:
+    """Each note once."""
+    for note, where in list(notes.items())[:_MOST_NOTES]:
+        more = f" and {len(where) - 1} more" if len(where) > 1 else ""
+        yield f"rank {where[0]}{more}: {note}" if ranks > 1 else note
 
 
 def _in_detail(ranks: Sequence[RankMemory]) -> list[RankMemory]:

@@ -54,7 +54,7 @@ def memory(found: MemoryUse) -> Iterator[str]:
             yield f"    brings at most: {hint.gain}"
     if not found.hints:
         yield "  no hint: nothing looks wrong by the rules of docs/memory.md"
-    for note in (*rank.notes, *found.notes):
+    for note in found.notes:
         yield f"  note: {note}"
 
 

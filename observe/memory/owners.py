@@ -12,6 +12,9 @@ from observe.memory.table import Entries
 
 _WORD: Final = 8
 _WORDS: Final = PAGE_BYTES // _WORD
+_TAKEN: Final = (
+    "page", "reads", "writes", "first", "last", "read_words", "written_words", "read_slots", "written_slots",
+)  # fmt: skip
 _ALL: Final = np.uint64(0xFFFFFFFFFFFFFFFF)
 #: Blocks of the heap below a page, where one line has several that a thread used.
 SMALL_BLOCKS: Final = "small heap blocks"
@@ -193,15 +196,18 @@ def flags(bits: Words) -> Flags:
 
 def _pieces(accesses: Accesses, entry: Integers, structure: Integers, lines: Words) -> Pieces:
     """Of entries and the lines of them that count."""
-    pages = accesses.pages[entry]
-    chosen = flags(lines)
-    bytes_of = np.where(chosen, np.uint8(255), np.uint8(0)).view(np.uint64).reshape(-1, 8)
-    part = lines != _ALL
+    pages = {name: accesses.pages[name][entry] for name in _TAKEN}  # not whole entries: these are large
     reads, writes = pages["reads"].astype(np.int64), pages["writes"].astype(np.int64)
-    reads[part] = (pages["line_reads"][part] * chosen[part]).sum(axis=1, dtype=np.int64)
-    writes[part] = (pages["line_writes"][part] * chosen[part]).sum(axis=1, dtype=np.int64)
+    part = np.flatnonzero(lines != _ALL)
+    if len(part):
+        chosen = flags(lines[part])
+        for sums, name in ((reads, "line_reads"), (writes, "line_writes")):
+            sums[part] = (accesses.pages[name][entry[part]] * chosen).sum(axis=1, dtype=np.int64)
+        bytes_of = np.where(chosen, np.uint8(255), np.uint8(0)).view(np.uint64).reshape(-1, 8)
+        pages["read_words"][part] &= bytes_of
+        pages["written_words"][part] &= bytes_of
     return Pieces(
         entry, structure, pages["page"], accesses.threads[entry], reads, writes, pages["first"],
-        pages["last"], pages["read_words"] & bytes_of, pages["written_words"] & bytes_of, pages["read_slots"],
+        pages["last"], pages["read_words"], pages["written_words"], pages["read_slots"],
         pages["written_slots"], lines,
     )  # fmt: skip

@@ -38,7 +38,9 @@ _MOST_LINES: Final = 20
 _MOST_WORDS: Final = 8
 #: Parts of the run in the picture.
 _INTERVALS: Final = 32
-_MOST_PAIRS: Final = 1 << 20
+_MOST_PAIRS: Final = 1 << 16
+#: Entries whose lines are looked at at a time.
+_MOST_ENTRIES: Final = 1 << 14
 
 Classes = npt.NDArray[np.int8]
 
@@ -171,11 +173,22 @@ def told_lines(
 
 
 def _lines(accesses: Accesses, entries: Integers, sampled: bool) -> Iterator[Contended]:
+    """In parts of whole pages, of threads that have enough accesses to a page for one of its lines."""
+    least = _LEAST_TOUCHES if sampled else _LEAST_ACCESSES
+    entries = entries[accesses.pages["reads"][entries] + accesses.pages["writes"][entries] >= least]
+    starts = starts_of(accesses.pages["page"][entries])
+    ends = np.append(starts[1:], len(entries))
+    begin = 0
+    while begin < len(starts):
+        after = int(np.searchsorted(ends, starts[begin] + _MOST_ENTRIES, "right"))
+        after = max(after, begin + 1)
+        yield from _lines_of(accesses, entries[starts[begin] : ends[after - 1]], least)
+        begin = after
+
+
+def _lines_of(accesses: Accesses, entries: Integers, least: int) -> Iterator[Contended]:
     pages = accesses.pages[entries]
     starts = starts_of(pages["page"])
-    if not len(starts):
-        return
-    least = _LEAST_TOUCHES if sampled else _LEAST_ACCESSES
     reads, writes = pages["line_reads"].astype(np.int64), pages["line_writes"].astype(np.int64)
     both = reads + writes
     group = np.repeat(np.arange(len(starts)), np.diff([*starts, len(pages)]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+import os
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -83,8 +85,8 @@ def read_table(path: Path) -> Table:
         if len(begin) < HEADER.itemsize or not begin.startswith(MAGIC):
             raise ValueError(f"{path}: no table of a program's memory")
         header = np.frombuffer(begin, HEADER)[0]
-        stream.seek(0)
-        data = stream.read(int(header["used"]))  # the file is larger by far
+        used = min(int(header["used"]), os.fstat(stream.fileno()).st_size)  # the file is larger by far
+        data = mmap.mmap(stream.fileno(), used, access=mmap.ACCESS_READ)
     found: dict[int, list[Entries]] = {kind: [] for kind in _KINDS}
     pages: dict[int, list[Entries]] = {}
     maps = ""

@@ -229,3 +229,9 @@ def test_tags_choose_the_steps_that_jube_runs() -> None:
     words = [*python, "-c", program, ROOT / "jube.yml", json.dumps(asked)]
     told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     assert [steps(ROOT / "jube.yml", tags) for tags in asked] == json.loads(told)
+
+
+def test_a_benchmark_that_had_another_name_in_past_nights_is_measured(tmp_path: Path) -> None:
+    former = {name.replace("memory", "chase"): seconds for name, seconds in COSTS.items()}
+    parts = [part.name for part in agenda(tmp_path, past(tmp_path, [former] * 3), budget_s=1e6).parts()]
+    assert parts[0] == "first-memory" and "first-chase" not in parts

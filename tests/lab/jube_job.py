@@ -26,7 +26,6 @@ SMALL = {
     "NPC_SOCKPERF_LATENCY_SIZES": "14",
     "NPC_SOCKPERF_THROUGHPUT_SIZES": "1K",
     "NPC_OSU_MAX_SIZE": "1024",
-    "NPC_MEMORY_MAX_SIZE": "16777216",
     "NPC_MODELS_MAX_SIZE": "1024",
     # the arrays stay four times the caches, or no number were valid
     "NPC_STREAM_CFLAGS": "-O3 -march=native -fopenmp -DNTIMES=2",

@@ -140,32 +140,25 @@ class ElfFile:
         return next(places, None)
 
     def function(self, address: int) -> Function | None:
-        """The function at `address` by the unwind table; None where it has none."""
+        """The function at `address` by the unwind table, or, since hand-written code may not be in it, by a
+        symbol that tells its size; None where neither has one."""
         place = bisect_right(self._starts, address) - 1
-        if place < 0:
-            return None
-        first = self._starts[place]
-        entry = self._frames[place] + 8  # after its length and the pointer to what entries share
-        at = self.offset(entry)
-        if at is None or at + 8 > len(self._bytes):
-            return None
-        begins, length = struct.unpack_from("<iI", self._bytes, at)
-        # The encoding stands in what entries share; that it is PC-relative in 4 bytes shows here as well.
-        if entry + begins != first or address >= first + length:
-            return None
-        return Function(first, first + length)
-
-    def symbol(self, first: int) -> Function | None:
-        """The function whose symbol is at `first`: of hand-written code, which the unwind table may not have;
-        None where the file has none that tells its size."""
-        sizes = (each.size for each in self.symbols if each.address == first and each.size)
-        return next((Function(first, first + size) for size in sizes), None)
+        if place >= 0:
+            first = self._starts[place]
+            entry = self._frames[place] + 8  # after its length and the pointer to what entries share
+            at = self.offset(entry)
+            if at is not None and at + 8 <= len(self._bytes):
+                begins, length = struct.unpack_from("<iI", self._bytes, at)
+                # That the encoding is PC-relative in 4 bytes stands in what entries share, and shows here.
+                if entry + begins == first and address < first + length:
+                    return Function(first, first + length)
+        symbol = self._symbol(address)
+        return Function(symbol.address, symbol.address + symbol.size) if symbol else None
 
     def name(self, address: int) -> str:
         """The symbol of the function at `address`; empty where none reaches it: a name is never guessed."""
-        starts, functions = self._by_address
-        place = bisect_right(starts, address) - 1
-        return functions[place].name if place >= 0 and address < sum(functions[place][2:]) else ""
+        symbol = self._symbol(address)
+        return symbol.name if symbol else ""
 
     @cached_property
     def symbols(self) -> tuple[Symbol, ...]:
@@ -271,9 +264,18 @@ class ElfFile:
                         name = text[place : text.find(b"\0", place)].decode(errors="replace")
                         yield Symbol(name, info & 15, address, size)
 
+    def _symbol(self, address: int) -> Symbol | None:
+        """Of the function that reaches over an address."""
+        starts, functions = self._by_address
+        place = bisect_right(starts, address) - 1
+        return functions[place] if place >= 0 and address < sum(functions[place][2:]) else None
+
     @cached_property
     def _by_address(self) -> tuple[list[int], list[Symbol]]:
-        sized = (each for each in self.symbols if each.size and each.kind != VARIABLE)
+        try:
+            sized = [each for each in self.symbols if each.size and each.kind != VARIABLE]
+        except ValueError:  # damaged
+            sized = []
         functions = sorted(sized, key=lambda each: each[2:])
         return [each.address for each in functions], functions
 

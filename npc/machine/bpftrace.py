@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from npc.machine.command import MISSING, last_words, run
+from npc.machine.processes import capabilities
 
 #: From here on, `pid` and `tid` are those of bpftrace's own PID namespace, while tracepoints tell those of
 #: the kernel's; these stand in its structures, too.
@@ -60,8 +61,7 @@ def refusal(types: bool = False) -> str:
 def _has_capabilities() -> bool:
     """Whether this process, or bpftrace by its file's capabilities, may use BPF and perf events."""
     wanted = 1 << 38 | 1 << 39  # CAP_PERFMON, CAP_BPF: include/uapi/linux/capability.h
-    found = re.search(r"^CapEff:\s*(\w+)", Path("/proc/self/status").read_text(), re.MULTILINE)
-    if found and int(found[1], 16) & wanted == wanted:
+    if capabilities() & wanted == wanted:
         return True
     try:
         return "security.capability" in os.listxattr(shutil.which("bpftrace") or "")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from npc.machine.command import run
+from npc.machine.processes import capabilities
 
 #: What installs perf on Debian; Ubuntu calls it linux-tools-generic, others perf.
 PACKAGE: Final = "linux-perf"
@@ -19,8 +20,8 @@ PACKAGE: Final = "linux-perf"
 _TIMEOUT_S: Final = 10.0
 _PATHS: Final = ("usr/lib/linux-tools*/*/perf", "usr/lib/linux-tools*/perf*", "usr/bin/perf_*")
 #: Capabilities that pass over kernel.perf_event_paranoid (capabilities(7)).
-_CAP_SYS_ADMIN: Final = 21
-_CAP_PERFMON: Final = 38
+_CAP_SYS_ADMIN: Final = 1 << 21
+_CAP_PERFMON: Final = 1 << 38
 
 
 class Perf(NamedTuple):
@@ -86,10 +87,4 @@ def sight_at(level: int | None, privileged: bool) -> Sight:
 
 def is_privileged(root: Path = Path("/")) -> bool:
     """Whether this process may do what the kernel forbids others."""
-    try:
-        status = (root / "proc/self/status").read_text()
-    except OSError:
-        return False
-    effective = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
-    bits = int(effective[1], 16) if effective else 0
-    return bool(bits >> _CAP_SYS_ADMIN & 1 or bits >> _CAP_PERFMON & 1)
+    return bool(capabilities(root) & (_CAP_SYS_ADMIN | _CAP_PERFMON))

@@ -67,6 +67,15 @@ def told(variables: Iterable[str]) -> int | None:
     return next((int(text) for text in texts if text.isdecimal()), None)
 
 
+def capabilities(root: Path = Path("/")) -> int:
+    """The bits of those that this process has in effect (proc(5), capabilities(7)); 0 where nobody tells."""
+    try:
+        lines = (root / "proc/self/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1], 16) for line in lines if line.startswith("CapEff:")), 0)
+
+
 def local_ranks() -> int:
     """How many ranks this node has, as far as launchers tell, else as many as it may have."""
     return told(_LOCAL_RANKS) or min(told(RANKS) or 1, os.cpu_count() or 1)

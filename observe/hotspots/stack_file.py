@@ -7,9 +7,9 @@ a node's first rank what `npc.machine.processor` says, else empty;
 ``frames``: [function, path of the module]; ``tree``: [parent, place in frames, samples, own], parents first,
 the first is the root; ``own``: [place in frames, samples at the top of the stack, {``mpi``, ``io``,
 ``network``: of these in MPI, in files, in sockets}, {event: times}]; ``addresses``: of the functions with
-most own samples ``function``, ``module``, ``build_id``, ``own``, ``start`` (of the symbol, or null),
-``range`` ([first, after the last] by the unwind table or its symbol, or null) and ``counts``: address, as a
-disassembler shows it → samples there. Only the standard library.
+most own samples ``function``, ``module``, ``build_id``, ``own``, ``range`` ([first, after the last], or null
+where the file does not tell) and ``counts``: address, as a disassembler shows it → samples there. Only the
+standard library.
 """
 
 from __future__ import annotations
@@ -118,17 +118,13 @@ def _pruned(nodes: list[list[int]], least: float) -> list[list[int]]:
 def _addresses(stacks: Stacks, place: int, own: int) -> dict[str, Any]:
     function, module = stacks.functions[place]
     counts = stacks.addresses[place]
-    start = stacks.starts.get(place)
     file = stacks.file(module)
     within = file.function(counts.most_common(1)[0][0]) if file is not None else None
-    if file is not None and within is None and start is not None:
-        within = file.symbol(start)
     return {
         "function": function,
         "module": module,
         "build_id": file.build_id if file is not None else "",
         "own": own,
-        "start": start,
         "range": [within.first, within.after] if within is not None else None,
         "counts": {hex(address): count for address, count in sorted(counts.items())},
     }

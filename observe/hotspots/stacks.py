@@ -53,14 +53,13 @@ class Code(NamedTuple):
 
     function: its symbol, or its address in hexadecimal, then `named` is false: where the function begins if
     the file's unwind table tells, else the very address. module: path of the file; address: virtual one of
-    the file, or in memory where there is no file. start: of the symbol, None without one.
+    the file, or in memory where there is no file.
     """
 
     function: str
     module: str
     address: int
     named: bool
-    start: int | None = None
 
 
 class Stacks:
@@ -68,7 +67,7 @@ class Stacks:
 
     counts: stack, outermost first, as places in `functions` (function, module) → samples of the clock. By
     such a place: addresses → samples there at the top of the stack; events: hardware event → how often it
-    happened; starts: of its symbol; unnamed: those without one. lost: samples that did not get out of the
+    happened; unnamed: those without a symbol. lost: samples that did not get out of the
     kernel in time.
     """
 
@@ -78,7 +77,6 @@ class Stacks:
         self.addresses: defaultdict[int, Counter[int]] = defaultdict(Counter)
         self.events: defaultdict[int, Counter[str]] = defaultdict(Counter)
         self.unnamed: set[int] = set()
-        self.starts: dict[int, int] = {}
         self.lost = 0
         self._numbers: dict[tuple[str, str], int] = {}
         self._mapped: defaultdict[int, dict[str, list[tuple[int, int, int]]]] = defaultdict(dict)
@@ -153,8 +151,6 @@ class Stacks:
             self.functions.append(key)
             if not code.named:
                 self.unnamed.add(number)
-            elif code.start is not None:
-                self.starts[number] = code.start
         return number
 
     def _codes(self, process: int, frames: list[str]) -> list[Code]:
@@ -203,7 +199,7 @@ class Stacks:
             before = file.function(address - 1) if file is not None else None
             named = address - int(offset or "0", 16) >= (before or function).first
         if named:
-            return Code(name, module, address, named, address - int(offset or "0", 16))
+            return Code(name, module, address, named)
         return Code(hex(function.first if function is not None else address), module, address, named)
 
     def _offset(self, process: int, module: str, place: int) -> int:

@@ -96,7 +96,6 @@ def test_stacks_are_counted_outermost_first(stacks: Stacks) -> None:
 def test_addresses_in_memory_and_in_the_file_are_one(stacks: Stacks) -> None:
     heavy = stacks.functions.index(("heavy", APP))
     assert stacks.addresses[heavy] == {0x126C: 2}
-    assert stacks.starts[heavy] == 0x126C - 0xAC
 
 
 def test_events_of_the_hardware_are_summed_by_function(stacks: Stacks) -> None:

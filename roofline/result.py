@@ -139,7 +139,7 @@ class MpiCeiling:
 def ranks_text(ranks: int, nodes: int) -> str:
     """``4 ranks on 2 nodes``; without the ranks where they are not known (0)."""
     where = "1 node" if nodes == 1 else f"{nodes} nodes"
-    return f"{ranks} ranks on {where}" if ranks else where
+    return f"{ranks} rank{'s' * (ranks != 1)} on {where}" if ranks else where
 
 
 class Operations(NamedTuple):

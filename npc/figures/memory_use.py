@@ -244,31 +244,30 @@ def structure_bars(structures: Sequence[Structure], ident: str, title: str) -> C
     size = sum(each.bytes for each in structures) or 1
     accesses = sum(each.reads + each.writes for each in structures) or 1
 
+    def parts(each: Structure) -> tuple[float, float, float]:
+        return each.bytes / size, each.reads / accesses, each.writes / accesses
+
     def longest(each: Structure) -> float:
-        return max(each.bytes / size, (each.reads + each.writes) / accesses)
+        held, read, written = parts(each)
+        return max(held, read + written)
 
     if not structures:
         raise ValueError("no structures")
     first, *rest = sorted(structures, key=longest, reverse=True)[:_MOST_BARS]
     least = _LEAST_BAR * longest(first)
-    shown = [first, *(each for each in rest if longest(each) >= least)]
+    shown = [first, *(each for each in rest if max(parts(each)) > least)]
     bars: dict[str, list[Trace]] = {"size": [], "reads": [], "writes": []}
     for place, each in enumerate(shown):
         y = len(shown) - place - 0.5
-        read, written = each.reads / accesses, each.writes / accesses
-        for name, at, begin, share, words in (
-            ("size", y + 0.19, 0.0, each.bytes / size, f"{format_quantity(each.bytes, 'B', 4)}, {{}} bytes"),
-            ("reads", y - 0.19, 0.0, read, f"{format_quantity(each.reads, '', 4)} reads, {{}} accesses"),
-            (
-                "writes",
-                y - 0.19,
-                read,
-                written,
-                f"{format_quantity(each.writes, '', 4)} writes, {{}} accesses",
-            ),
-        ):
+        held, read, written = parts(each)
+        amounts = (
+            ("size", y + 0.19, 0.0, held, format_quantity(each.bytes, "B", 4), "bytes"),
+            ("reads", y - 0.19, 0.0, read, f"{format_quantity(each.reads, '', 4)} reads", "accesses"),
+            ("writes", y - 0.19, read, written, f"{format_quantity(each.writes, '', 4)} writes", "accesses"),
+        )
+        for name, at, begin, share, words, of in amounts:
             if share > least:
-                tip = f"{each.name} {each.where}\n{words.format(f'{_part(share)} of all')}"
+                tip = f"{each.name} {each.where}\n{words}, {_part(share)} of all {of}"
                 line = (begin, at), (begin + share, at)
                 bars[name].append(Trace(name, _BARS[name], (line,), width=_BAR_POINTS, tip=tip))
     high = 1.03 * longest(first) or 1.0

@@ -237,7 +237,7 @@ def _contended(found: MemoryUse) -> Iterator[Block]:
     if rows:
         many = len(rows) > _UNFOLDED
         title = "Cache lines that threads contend for"
-        yield Table(title, _LINES, tuple(rows), filtered=many, note=_LINES_NOTE)
+        yield Table(title, _LINES, tuple(rows), many, many, _LINES_NOTE)
 
 
 def _maps(report: Report, found: MemoryUse, rank: RankMemory, name: str) -> Iterator[Block]:

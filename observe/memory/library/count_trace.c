@@ -5,13 +5,16 @@
 #include "runtime.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 void npc_count_access(uintptr_t address, size_t bytes, bool write);
 void npc_count_for(struct npc_thread *thread);
 
+enum { PIPE_BYTES = 1 << 20 };
 bool npc_traced;
 
 __attribute__((constructor)) static void begin(void)
@@ -45,13 +48,17 @@ NPC_EXPORT int npc_read_trace(int trace, int table)
 {
     static char text[1 << 16];
     static struct npc_thread first;
+    static const struct timespec pause = {.tv_nsec = 1000000};
     size_t kept = 0;
     ssize_t more;
     if (!npc_map(table))
         return 1;
     npc_count_for(&first);
+    fcntl(trace, F_SETPIPE_SZ, PIPE_BYTES);
     while ((more = read(trace, text + kept, sizeof text - kept)) > 0 || (more < 0 && errno == EINTR)) {
         char *line = text, *end;
+        if (more < (ssize_t)sizeof text / 2)
+            nanosleep(&pause, NULL); /* lackey writes line by line, and would wake this process for each */
         kept += more > 0 ? (size_t)more : 0;
         bool claimed = __atomic_load_n(&npc_head->magic[0], __ATOMIC_ACQUIRE) != 0;
         for (; (end = memchr(line, '\n', kept - (size_t)(line - text))) != NULL; line = end + 1) {

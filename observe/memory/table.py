@@ -23,7 +23,7 @@ HEADER: Final = np.dtype(
         ("magic", "S8"), ("version", "<u4"), ("mode", "<u4"), ("page_bytes", "<u4"), ("threads", "<u4"),
         ("began", "<u8"), ("ended", "<u8"), ("used", "<u8"), ("lost", "<u8"), ("inside", "<u8"),
         ("process", "<u8"), ("tick", "<u8"), ("slot", "<u8"), ("small", "<u8"), ("others", "<u8"),
-        ("obstacles", "<u8"), ("spare", "<u8", 3),
+        ("obstacles", "<u8"), ("library", "<u8", 2), ("spare", "<u8"),
     ]
 )  # fmt: skip
 _CHUNK: Final = np.dtype([("kind", "<u4"), ("thread", "<u4"), ("bytes", "<u8")])

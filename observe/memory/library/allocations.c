@@ -117,9 +117,6 @@ static struct slot *find_live(uintptr_t address)
 
 static __thread struct npc_room objects __attribute__((tls_model("initial-exec")));
 
-extern const char __ehdr_start[] __attribute__((visibility("hidden")));
-extern const char _end[] __attribute__((visibility("hidden")));
-
 /* Its entry is kept, and found again by its address; false where there is no room. */
 static NPC_RARE bool note(uintptr_t address, size_t bytes, enum npc_object_kind kind)
 {

@@ -16,12 +16,13 @@ extern bool npc_traced;
 /* What cannot be counted goes here; its page is 0, which no program has. */
 static struct npc_page waste;
 /* Recent entries are found by the place in the code: it is mostly the same page that one instruction meets. */
-enum { RECENT = 64 };
+enum { RECENT = 64, SECONDS = 16 };
 static __thread struct counter {
     struct npc_page *recent[RECENT]; /* single words, so that a signal's handler finds and leaves them whole */
     struct npc_page ***top;
     struct npc_room room;
     int32_t until_often;
+    uint32_t seconds, second[SECONDS]; /* which second levels there are, the first of them */
 } mine __attribute__((tls_model("initial-exec")));
 
 static struct { uint64_t tick, slot; } no_clock;
@@ -36,8 +37,12 @@ static struct npc_page **find_entry(uintptr_t page, bool make)
     if (mine.top == NULL || page >> 2 * LEVEL)
         return NULL;
     struct npc_page ***second = mine.top + (page >> LEVEL);
-    if (*second == NULL && make)
+    if (*second == NULL && make) {
         *second = npc_reserve(sizeof(struct npc_page *) << LEVEL);
+        if (mine.seconds < SECONDS)
+            mine.second[mine.seconds] = (uint32_t)(page >> LEVEL);
+        mine.seconds++;
+    }
     return *second == NULL ? NULL : *second + (page & LEVEL_MASK);
 }
 
@@ -225,6 +230,8 @@ static void unlock_spares(void)
 
 void npc_thread_begins(void)
 {
+    if (npc_traced)
+        return;
     lock_spares();
     struct spare *spare = spares;
     if (spare != NULL)
@@ -249,14 +256,18 @@ static void forget(void)
 void npc_thread_ends(void)
 {
     struct npc_page ***top = mine.top;
+    struct counter was = mine;
     forget();
     if (top == NULL)
         return;
-    for (size_t at = 0; at <= LEVEL_MASK; at++)
+    bool all = was.seconds <= SECONDS;
+    for (size_t each = 0; each < (all ? was.seconds : LEVEL_MASK + 1); each++) {
+        size_t at = all ? was.second[each] : each;
         if (top[at] != NULL) {
             npc_release(top[at], sizeof(struct npc_page *) << LEVEL);
             top[at] = NULL;
         }
+    }
     struct spare *spare = (struct spare *)top;
     lock_spares();
     spare->next = spares;

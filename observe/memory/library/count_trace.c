@@ -24,15 +24,25 @@ __attribute__((constructor)) static void begin(void)
         return;
     npc_traced = true;
     npc_own_blocks = npc_claim(NPC_COUNTING);
+    if (npc_own_blocks) {
+        npc_head->library_low = (uintptr_t)__ehdr_start;
+        npc_head->library_high = (uintptr_t)_end;
+    }
 }
 
-/* A line of the trace: " L 1ffeffe7e0,8", S for a store, M for both; I is an instruction, and others are words. */
+/* A line of the trace: "I  04015ab0,3" an instruction, " L 1ffeffe7e0,8" what it loads, S a store, M both; others
+ * are words. */
 static void count_line(char *line)
 {
-    char *end, kind = line[1];
-    if (line[0] != ' ' || (kind != 'L' && kind != 'S' && kind != 'M') || line[2] != ' ')
+    static bool own; /* the instruction is the library's */
+    char *end, kind = line[0] == 'I' ? 'I' : line[1];
+    if ((line[0] != ' ' && kind != 'I') || strchr("ILSM", kind) == NULL || line[2] != ' ')
         return;
     uintptr_t address = strtoull(line + 3, &end, 16);
+    if (kind == 'I')
+        own = address >= npc_head->library_low && address < npc_head->library_high;
+    if (kind == 'I' || own)
+        return;
     size_t bytes = *end == ',' ? strtoull(end + 1, NULL, 10) : 0;
     for (size_t at = 0; at < bytes; at += 64) { /* long ones are those of wide vectors */
         size_t part = bytes - at < 64 ? bytes - at : 64;

@@ -53,6 +53,10 @@ bool npc_is_half_full(void);
 /* Sees to it that the calling thread has its entry; its number. */
 uint32_t npc_enter_thread(void);
 
+/* The library itself, from its first byte to the one after its last (ld(1)). */
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+extern const char _end[] __attribute__((visibility("hidden")));
+
 /* Zeroed memory that is not the program's, NULL where there is none; and giving it back. Safe in a signal's
  * handler. */
 void *npc_reserve(size_t bytes);

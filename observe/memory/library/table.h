@@ -33,7 +33,8 @@ struct npc_table {
     uint64_t small;                /* allocations below a page that were not kept, NPC_SMALL were */
     uint64_t others;               /* processes that found the table taken */
     uint64_t obstacles;            /* npc_obstacle, a bit each */
-    uint64_t spare[3];
+    uint64_t library_low, library_high;  /* within Valgrind: whose instructions are not the program's */
+    uint64_t spare;
 };
 
 /* Sampling: why accesses were not seen, or not all the time. */

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from npc.records.memory_use import MEMORY
+from npc.records.memory_use import MEMORY, Structure
 from observe.asked import Asked
 from observe.memory.build import memory_library
-from observe.memory.companion import VALGRIND, RankMemoryTable
+from observe.memory.companion import RankMemoryTable
 from observe.memory.table import COUNTING, Table, read_table
 from tests.paths import ROOT
 
@@ -39,14 +39,12 @@ class Counted(NamedTuple):
     table: Table
 
 
-def count(program: Path, *arguments: str, mode: str = "count") -> Counted:
+def count(program: Path, *arguments: str) -> Counted:
     """Run it as `observe.rank` does, and read the table."""
-    settings = {"mode": mode, "library": str(memory_library("count"))}
+    settings = {"mode": "count", "library": str(memory_library("count"))}
     companion = RankMemoryTable(program.parent, "host.0", settings)
-    before = VALGRIND if mode == "valgrind" else ()
     with subprocess.Popen(
-        [*before, program, *arguments],
-        close_fds=False,
+        [program, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -188,17 +186,23 @@ def test_a_program_lives_as_without(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_valgrind_counts_what_was_not_built_to(tmp_path: Path) -> None:
-    """The same program by gcc alone; lackey does not tell the threads."""
+    """The same program by gcc alone, by the command; lackey does not tell the threads."""
     plain = tmp_path / "plain"
     subprocess.run(["gcc", "-O2", "-g", PROGRAMS / "memory_counts.c", "-o", plain, "-pthread"], check=True)
     threads, reads, writes, pages = 3, 70, 50, 12
-    ended = count(plain, *map(str, (threads, reads, writes, pages)), "_exit", mode="valgrind")
-    assert (ended.code, ended.err) == (3, "")
-    assert list(ended.table.pages) == [0]
-    assert ended.table.header["threads"] == threads + 1
-    address = int(ended.out.split()[0], 16)
-    for page in range(pages):
-        assert counts_of(ended.table, 0, address // PAGE + page) == (threads * reads, writes)
+    given = [plain, *map(str, (threads, reads, writes, pages)), "_exit"]
+    options = ["--memory=valgrind", "--json", "--background", "0", "--output", tmp_path / "observed"]
+    said = subprocess.run(
+        [sys.executable, "-m", "npc", "observe", *options, "--", *given],
+        capture_output=True, text=True, timeout=60, check=False, cwd=ROOT,
+    )  # fmt: skip
+    assert said.returncode == 3, said.stderr
+    assert (tmp_path / "observed/raw/0000.err").read_text(encoding="utf-8") == ""
+    (memory,) = json.loads((tmp_path / "observed/raw/0000.observed.json").read_text())[MEMORY]["ranks"]
+    assert memory["threads"] == threads + 1
+    found = {Structure(*each).name: Structure(*each) for each in memory["structures"]}["pages"]
+    assert (found.reads, found.writes, found.pages) == (threads * reads * pages, writes * pages, pages)
+    assert (found.threads, found.sharing) == (1, {"private": pages})
 
 
 @pytest.mark.slow

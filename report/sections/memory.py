@@ -54,11 +54,11 @@ _BARS = (
     "hot; one that is only read could have a copy on each NUMA node."
 )
 _MAP = (
-    "a row is a thread, a column a page; darker is more, on a logarithmic scale, grey is nothing. The strip "
-    "above is the mean of the threads. The red line is the thread that touched a page first, so on whose "
-    "NUMA node it lies: where the line is not on dark places, the page may be far from those that use it. "
-    "Threads that are dark in the same columns share these pages. Point at a row for its numbers, at the "
-    "strip for a column's."
+    "a row is a thread, a column a page, reads are on the left, writes on the right; darker is more, on a "
+    "logarithmic scale, grey is nothing. The strip above is the mean of the threads. The red line is the "
+    "thread that touched a page first, so on whose NUMA node it lies: where the line is not on dark places, "
+    "the page may be far from those that use it. Threads that are dark in the same columns share these "
+    "pages. Point at a row for its numbers, at the strip for a column's."
 )
 _COURSE = (
     "pages that were touched in an interval, by how threads share them. Write-shared: some threads write "

@@ -128,7 +128,7 @@ def _documents(records: Iterable[Record], folder: Path) -> Iterator[tuple[Record
             document = read_document(folder / record.raw)
         except (OSError, ValueError):
             continue
-        if record.value:
+        if record.value or record.metric != "time":  # a program may only write
             yield record, document
 
 

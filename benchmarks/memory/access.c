@@ -7,16 +7,17 @@
 
 int align(void)
 {
+    size_t page = (size_t)sysconf(_SC_PAGE_SIZE);
     struct {
         const char *kind;
         size_t offset;
-    } kinds[] = {{"aligned", 0}, {"in-line", 4}, {"line-crossing", machine.line - 4}, {"page-crossing", PAGE - 4}};
-    char *memory = get_memory((SLOTS + 1) * PAGE, 0);
-    touch(memory, (SLOTS + 1) * PAGE);
+    } kinds[] = {{"aligned", 0}, {"in-line", 4}, {"line-crossing", machine.line - 4}, {"page-crossing", page - 4}};
+    char *memory = get_memory((SLOTS + 1) * page, 0);
+    touch(memory, (SLOTS + 1) * page);
     printf("%14s %10s %10s %10s %10s\n", "Load", "Offset", "Median ns", "Least ns", "Cycles");
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         char *first = memory + kinds[i].offset;
-        chain(first, SLOTS, PAGE);
+        chain(first, SLOTS, page);
         void **place = (void **)first;
         struct times load = time_loads(&place);
         if (place == NULL) /* never: it keeps the loads */

@@ -130,9 +130,10 @@ int numa(void)
 
 /* -- beside streams -- */
 
-/* begin: where it streams, a part of its own each. delay_ns: pause after each block; below 0 is none but the end. */
+/* begin: where it streams first, each in another part. On lines of its own, for each thread counts its blocks there. delay_ns:
+ * pause after each block; below 0 nothing is read. */
 struct stream {
-    char *memory;
+    _Alignas(256) char *memory;
     size_t size, begin;
     _Atomic uint64_t blocks;
     uint64_t sum;
@@ -178,7 +179,7 @@ static uint64_t blocks_of(struct stream *streams, int number)
 int loaded(void)
 {
     const long delays[] = {-1, 20000, 5000, 2000, 1000, 500, 200, 0};
-    struct stream *streams = aligned_alloc(64, 64 * (sizeof *streams / 64 + 1) * CPU_SETSIZE);
+    struct stream *streams = aligned_alloc(256, sizeof *streams * CPU_SETSIZE);
     pthread_t threads[CPU_SETSIZE];
     int number = 0, home = node_of(machine.cpus[0]);
     size_t largest = machine.largest;
@@ -223,5 +224,6 @@ int loaded(void)
     atomic_store(&ended, 1);
     for (int i = 0; i < number; i++)
         pthread_join(threads[i], NULL);
+    free(streams);
     return place == NULL;
 }

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define KIB 1024ull
-#define PAGE 4096ull
+#define PAGE 4096ull /* the least that a page has */
 #define HUGE (2ull << 20)
 #define LEVELS 5 /* L1 to L4, by their numbers */
 #define SMALLEST (4 * KIB)

@@ -39,6 +39,9 @@ _GROWS: Final = re.compile(
 )
 #: Of C++: ``std::vector<double> x(n)``, with arguments of the template inside of others.
 _CONSTRUCTED: Final = re.compile(r">\s*(?:const\s*)?([A-Za-z_]\w*)\s*[({]")
+#: A constructor's members: ``Mesh(int n) : cells(n), edges(new int[n]) {``.
+_MEMBERS: Final = re.compile(r"\)\s*:\s*(\w+\s*[({].*)\{")
+_HEADER: Final = re.compile(r"\b(?:for|if|while|switch)\s*\(")
 _ALLOCATE: Final = re.compile(r"\ballocate\s*\((.*)", re.I | re.S)
 _RETURNED: Final = re.compile(r"\breturn\b")
 #: Lines behind an allocation in which a wrapper may return it, and lines of one statement.
@@ -353,7 +356,10 @@ def names_at(line: Line) -> tuple[tuple[str, ...], bool]:
         return _fortran_names(lines, line.number), False
     statement = _statement(lines, line.number)
     names: list[str] = []
-    for part in statement.split(";"):
+    if found := _MEMBERS.search(statement):
+        names = [each.strip().partition("(")[0].partition("{")[0] for each in split_outside(found[1])]
+        return tuple(names), False
+    for part in _without_headers(statement).split(";"):
         for pattern in (_POINTED, _ASSIGNED, _GROWS, _CONSTRUCTED):
             if found := pattern.search(part):
                 names.append(re.sub(r"^this->", "", found[1]))
@@ -372,6 +378,18 @@ def _statement(lines: Sequence[str], number: int) -> str:
         if above.endswith((";", "{", "}", ":")) or above.startswith("#"):
             break
         text = f"{above}\n{text}"
+    return text
+
+
+def _without_headers(text: str) -> str:
+    """Without what stands in parentheses behind for, if and the like, but where it allocates."""
+    place = 0
+    while found := _HEADER.search(text, place):
+        inside = ",".join(split_outside(text[found.end() :]))
+        if "alloc" in inside:
+            place = found.end()
+        else:
+            text = text[: found.start()] + text[found.end() + len(inside) + 1 :]
     return text
 
 

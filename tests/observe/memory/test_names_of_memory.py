@@ -29,6 +29,9 @@ MS = 1_000_000
         ("std::vector<std::pair<int, double>> v(n);", 1, ("v",)),
         ("field.resize(n);", 1, ("field",)),
         ("auto p = std::make_unique<double[]>(n);", 1, ("p",)),
+        ("for (int i = 0; i < n; i++)\n  list.push_back(i);", 2, ("list",)),
+        ("if ((p = malloc(n)) == NULL)\n  exit(1);", 1, ("p",)),
+        ("M(int n) : a(n), b(new int[n]) {}", 1, ("a", "b")),
         ("use(malloc(n));", 1, ()),
     ],
 )

@@ -51,7 +51,8 @@ if TYPE_CHECKING:
     "--counters",
     metavar="GROUP|EVENT",
     help="Count FLOP as well: by likwid-perfctr, FLOPS_DP or FLOPS_SP (likwid-perfctr -a), or in a program "
-    "with PAPI's high-level interface, PAPI_DP_OPS (papi_avail).",
+    "with PAPI's high-level interface, PAPI_DP_OPS (papi_avail); or bytes and idle CPUs by LIKWID's "
+    "MEM, L3, L2.",
 )
 @click.option(
     "--mpi/--no-mpi", default=True, show_default=True, help="Let Open MPI count messages and bytes."

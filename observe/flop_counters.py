@@ -1,4 +1,4 @@
-"""FLOP of a node from its hardware counters, by ``likwid-perfctr`` beside the program.
+"""FLOP of a node, or bytes of a level of its memory, by ``likwid-perfctr`` beside the program.
 
 likwid-perfctr(1) counts what happens on CPUs, whoever runs there, and joins the words of the program that it
 starts by blanks. So it stands beside the ranks and not around one: a rank of each node starts it with a
@@ -14,7 +14,7 @@ import subprocess
 import threading
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 #: Setting counters up takes tenths of a second, reading them less.
 _PATIENCE_S: Final = 30.0
@@ -22,6 +22,13 @@ _ANSWER: Final = "npc observe: counting\n"
 #: Metrics of LIKWID's groups FLOPS_DP, FLOPS_SP and FLOPS_HP: all FLOP of that precision.
 _RATES: Final = ("DP [MFLOP/s]", "SP [MFLOP/s]", "HP [MFLOP/s]")
 _TIME: Final = "Runtime (RDTSC) [s]"
+_UNHALTED: Final = "Runtime unhalted [s]"
+#: Bytes of its groups MEM, L3 and L2: between which level and the next one nearer to the core.
+_VOLUMES: Final = {
+    "Memory data volume [GBytes]": "MEM",
+    "L3 data volume [GBytes]": "L3",
+    "L2 data volume [GBytes]": "L2",
+}
 
 
 class NoCounters(Exception):
@@ -76,12 +83,13 @@ class FlopCounter:
             limit.cancel()
         return last
 
-    def result(self) -> dict[str, float | str]:
-        """End it: {"flop": what was counted}, or {"reason": why nothing was}."""
+    def result(self) -> dict[str, Any]:
+        """End it: {"flop": what was counted}, {"moved": of `moved_bytes`}, or {"reason": why nothing was}."""
         os.close(self._gate)
         try:
             text, _ = self._likwid.communicate(timeout=_PATIENCE_S)
-            return {"flop": counted_flop(text)}
+            moved = moved_bytes(text)
+            return {"moved": moved} if moved else {"flop": counted_flop(text)}
         except subprocess.TimeoutExpired:
             self._likwid.kill()
             self._likwid.wait()
@@ -92,8 +100,7 @@ class FlopCounter:
 
 def counted_flop(text: str) -> float:
     """FLOP over all CPUs in the table of metrics that ``likwid-perfctr -O`` prints. Raises `NoCounters`."""
-    table = text.partition("TABLE,Group 1 Metric,")[2].partition("\nTABLE,")[0]
-    rows = {name: cells for name, *cells in (line.split(",") for line in table.splitlines()[1:])}
+    rows = _metrics(text)
     rates = next((rows[name] for name in _RATES if name in rows), [])
     try:
         pairs = zip(filter(None, rates), filter(None, rows.get(_TIME, ())), strict=True)
@@ -103,3 +110,31 @@ def counted_flop(text: str) -> float:
     if not (rates and math.isfinite(flop)):
         raise NoCounters("LIKWID's table of this group has no MFLOP/s")
     return flop
+
+
+def moved_bytes(text: str) -> dict[str, Any] | None:
+    """``level`` (MEM, L3, L2), ``bytes`` over all CPUs, ``seconds``, and ``idle``, 1 − unhalted / RDTSC: the
+    mean part of the time in which a CPU was halted (unhalted time is in cycles of the nominal clock, so a
+    higher one hides some). None where the group tells no data volume. Counters of a socket's memory stand in
+    the column of one of its CPUs, 0 in those of the others."""
+    rows = _metrics(text)
+    for name, level in _VOLUMES.items():
+        try:
+            volume = math.fsum(1e9 * float(each) for each in rows.get(name, ()) if each)
+            seconds, unhalted = (
+                [float(each) for each in rows.get(key, ()) if each] for key in (_TIME, _UNHALTED)
+            )
+        except ValueError:
+            continue
+        if name in rows and math.isfinite(volume) and sum(seconds) > 0:
+            idle = None
+            if len(unhalted) == len(seconds):
+                idle = max(1 - math.fsum(unhalted) / math.fsum(seconds), 0.0)
+            return {"level": level, "bytes": volume, "seconds": max(seconds), "idle": idle}
+    return None
+
+
+def _metrics(text: str) -> dict[str, list[str]]:
+    """Rows of the table of metrics: name → a cell for each CPU, and empty ones."""
+    table = text.partition("TABLE,Group 1 Metric,")[2].partition("\nTABLE,")[0]
+    return {name: cells for name, *cells in (line.split(",") for line in table.splitlines()[1:])}

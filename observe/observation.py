@@ -85,11 +85,12 @@ class Messages:
 @dataclass(frozen=True, slots=True)
 class Counted:
     """FLOP of all nodes by `group`, LIKWID's or an event of PAPI's; None where they cannot be had, for
-    `reason`."""
+    `reason`. moved: of a group that counts bytes instead, by node: `observe.flop_counters.moved_bytes`."""
 
     group: str
     flop: float | None
     reason: str = ""
+    moved: Mapping[str, Mapping[str, Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,9 +198,14 @@ def _counted(by_host: Mapping[str, Sequence[Mapping[str, Any]]]) -> Counted | No
     group = every[0]["group"]
     for host, counted in sorted(found.items()):
         for each in counted or [{}]:
-            if "flop" not in each:
+            if "flop" not in each and "moved" not in each:
                 reason = each.get("reason", "nothing was counted")
                 return Counted(group, None, f"no counters of {group} on {host}: {reason}")
+    moved = {
+        host: each["moved"] for host, counted in sorted(found.items()) for each in counted if "moved" in each
+    }
+    if moved:
+        return Counted(group, None, "the group counts bytes", moved)
     return Counted(group, math.fsum(each["flop"] for each in every))
 
 

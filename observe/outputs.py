@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -45,7 +46,10 @@ def show(observation: Observation, folder: Path, silent: Sequence[str]) -> None:
     counted = observation.counted
     if counted is not None:
         found = format_quantity(counted.flop, "FLOP", 4) if counted.flop is not None else counted.reason
-        say(f"counted: {found}")
+        for host, moved in (counted.moved or {}).items():
+            say(f"counted on {host}: {moved_line(moved)}")
+        if not counted.moved:
+            say(f"counted: {found}")
     profile = profile_of({"profile": observation.profile})
     for line in (*summary(profile), *counters(profile)) if profile else ():
         say(line)
@@ -72,3 +76,10 @@ def show(observation: Observation, folder: Path, silent: Sequence[str]) -> None:
         else f"under the ceilings: npc roofline RUN {folder}"
     )
     say(f"kept in {folder}; {after}")
+
+
+def moved_line(moved: Mapping[str, Any]) -> str:
+    """``MEM 12 GB at 8 GB/s, its CPUs idle 3 % of the time``."""
+    volume, rate = moved["bytes"], moved["bytes"] / moved["seconds"]
+    idle = f", its CPUs idle {100 * moved['idle']:.3g} % of the time" if moved["idle"] is not None else ""
+    return f"{moved['level']} {format_quantity(volume, 'B', 4)} at {format_quantity(rate, 'B/s', 4)}{idle}"

@@ -156,6 +156,15 @@ def _counted(document: dict[str, Any], seconds: float | None) -> Iterator[Readin
         return
     params = {"counters": counted["group"]} | _PRECISIONS.get(counted["group"], {})
     flop = counted["flop"]
+    if counted.get("moved"):
+        for host, moved in counted["moved"].items():
+            where = params | {"layer": "hardware", "level": moved["level"], "node": host}
+            yield Reading(OBSERVED, "traffic", moved["bytes"], None, OK, where)
+            if moved["idle"] is not None:
+                yield Reading(
+                    OBSERVED, "efficiency", 1 - moved["idle"], None, OK, where | {"kind": "unhalted"}
+                )
+        return
     if flop is None:
         yield Reading(OBSERVED, "flop", None, None, f"unavailable: {counted['reason']}", params)
         return

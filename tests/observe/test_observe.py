@@ -22,7 +22,7 @@ from npc.jobs.launcher import UnknownProgram, program_index
 from npc.jobs.session import members
 from npc.records.record import Record, read_csv
 from observe.counters import RECEIVED, SENT, passed, read_counters
-from observe.flop_counters import NoCounters, counted_flop
+from observe.flop_counters import NoCounters, counted_flop, moved_bytes
 from observe.monitoring import read_calls, read_flows
 from observe.observation import Counted, Node, Observation, read_observation, to_document
 from parsers.observed import rank_cpus
@@ -224,6 +224,19 @@ DP [MFLOP/s] STAT,3000,1000,2000,1500,
 def test_counted_flop_are_those_of_all_hardware_threads() -> None:
     assert counted_flop(LIKWID_TABLES) == pytest.approx(4.5e9)
     assert counted_flop(LIKWID_TABLES.replace("DP [", "SP [")) == pytest.approx(4.5e9)
+
+
+def test_bytes_of_main_memory_are_those_of_all_sockets_with_the_idle_ratio(tmp_path: Path) -> None:
+    """Metrics as LIKWID's group MEM of Ice Lake names them; a socket counts at the first of its threads."""
+    metrics = "Runtime unhalted [s],1.2000,0.3000,,,\nMemory data volume [GBytes],12.5,0,,,\n"
+    text = LIKWID_TABLES.replace("FLOPS_DP", "MEM").replace("DP [MFLOP/s],2000,1000,,,\n", metrics)
+    moved = moved_bytes(text)
+    assert moved == {"level": "MEM", "bytes": 12.5e9, "seconds": 1.5, "idle": pytest.approx(0.5)}
+    assert moved_bytes(LIKWID_TABLES) is None
+    seen(tmp_path, "n1", 0, 1, (0, 0, 1), counted={"group": "MEM", "moved": moved})
+    text = json.dumps(to_document(read_observation(tmp_path, ["app"])))
+    found = {r.metric: (r.value, r.status) for r in parsers.parse("observed", text) if "counters" in r.params}
+    assert found == {"traffic": (12.5e9, "ok"), "efficiency": (pytest.approx(0.5), "ok")}
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,10 @@ def core_of(processor: Mapping[str, Any]) -> Core:
             )
     if found is None:
         raise NoModel(f"no model of LLVM's is known here for {_described(processor)}: nothing is guessed")
+    if processor.get("amx") and found.name != "sapphirerapids":
+        raise NoModel(
+            f"{_described(processor)} has no AMX, and this one has: a virtual machine hides its name"
+        )
     return found
 
 

@@ -21,7 +21,7 @@ CHAIN: Final = "a chain of additions on one core, after the run"
 
 
 def node_processor() -> dict[str, Any]:
-    """machine, vendor, family, model, name as /proc/cpuinfo has them; clock_hz and how it was measured.
+    """machine, vendor, family, model, name, amx as of `named`; clock_hz and how it was measured.
 
     Without clock_hz where it could not be measured, for `clock_reason`. Takes about 30 ms of one core.
     """
@@ -79,7 +79,8 @@ def _fastest(chain: Any) -> float:
 
 
 def named() -> dict[str, Any]:
-    """machine, and of the first CPU vendor, family, model and name as /proc/cpuinfo has them."""
+    """machine, and of the first CPU vendor, family, model and name as /proc/cpuinfo has them; amx: whether it
+    has AMX, by which a virtual machine gives away a newer processor than it says."""
     names = {"vendor_id": "vendor", "cpu family": "family", "model": "model", "model name": "name"}
     found: dict[str, Any] = {"machine": os.uname().machine}
     with contextlib.suppress(OSError):
@@ -87,4 +88,6 @@ def named() -> dict[str, Any]:
             key, _, value = (part.strip() for part in line.partition(":"))
             if key in names:
                 found[names[key]] = int(value) if value.isdecimal() else value
+            elif key == "flags":
+                found["amx"] = "amx_tile" in value.split()
     return found

@@ -166,5 +166,7 @@ def _notes(code: Sequence[Instruction], model: str) -> Iterable[str]:
         yield "under a mask: its FLOP are an upper bound"
     if any("gather" in each.mnemonic for each in code) and ", znver" in model:
         yield "LLVM's models of AMD's processors take a gather for one load: it takes far more cycles"
+    if model.endswith("sapphirerapids") and any(map(instructions.flop, code)):
+        yield "LLVM's model adds in 3 cycles, this core in 2 after another addition: the chain may be shorter"
     if again := through_memory(code):
         yield f"`{again}` reads what the loop has just stored: that wait is not in the bound"

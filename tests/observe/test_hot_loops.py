@@ -283,6 +283,7 @@ def test_processors_without_a_model_are_said() -> None:
             {"vendor": "AuthenticAMD", "family": 26, "model": 2},
             r"AuthenticAMD \(family 26 model 2\): nothing is guessed",
         ),
+        ({**SKYLAKE, "amx": True}, "a virtual machine hides its name"),
         ({"machine": "aarch64"}, "x86-64 only, not on aarch64"),
         ({}, r"family \? model \?"),
     ):

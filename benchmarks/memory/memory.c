@@ -3,7 +3,7 @@
  *     memory [-p huge|small|huge,small] [-n ORDER] PART [LARGEST]
  *
  * PART: ladder, numa, loaded (ladder.c); cores, sharing, touch (threads.c); align, stride, product (access.c). LARGEST: bytes of
- * the largest working set; default four times the last-level cache, beyond 1 GiB twice, so that nobody waits for it; at most a
+ * the largest working set; default four times the last-level cache, but at most 1 GiB, or twice the cache where that is more; at most a
  * quarter of the node's memory. ORDER: of the matrices. Each thread runs on one of the CPUs that this process may use, the only
  * or first one on the first; the caches are that CPU's.
  */

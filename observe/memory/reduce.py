@@ -36,7 +36,7 @@ _ROWS: Final = 64
 _OTHERS: Final = "all others"
 #: Bits of `npc_obstacle` in library/table.h.
 _OBSTACLES: Final = (
-    "accesses inside system calls were not seen: no Syscall User Dispatch (Linux 5.11 on x86-64 and later)",
+    "nothing was seen: no Syscall User Dispatch (Linux 5.11 on x86-64 and later)",
     "the program runs on stacks of its own making, whose accesses were seen in part",
     "threads that were made past pthread_create were not seen",
     "io_uring or aio: what the kernel reads and writes without a call was not seen",

@@ -119,13 +119,6 @@ static bool protect(uintptr_t low, uintptr_t high, int how)
     return NPC_CALL(SYS_mprotect, low, high - low, how) == 0;
 }
 
-/* False, for this interval at least. */
-static bool refuse(enum npc_obstacle why)
-{
-    __atomic_fetch_or(&npc_head->obstacles, (uint64_t)why, __ATOMIC_RELAXED);
-    return false;
-}
-
 static uint64_t chance(void)
 {
     seed ^= seed << 13;
@@ -310,7 +303,7 @@ static void add_stack(struct watched *self, uintptr_t sp)
     if (is_known_stack(self, sp))
         return;
     if (other_stack == OTHER_STACKS) {
-        refuse(NPC_MANY_STACKS);
+        npc_head->obstacles |= NPC_MANY_STACKS;
         holds++;
         open_all();
         return;
@@ -517,6 +510,16 @@ void npc_forked(void)
 }
 
 /* ---- nothing on its way ---- */
+
+/* False. It is an obstacle if it is in the way of one interval in ten. */
+static bool refuse(enum npc_obstacle why)
+{
+    static uint32_t refused[64];
+    uint32_t times = ++refused[__builtin_ctzll((uint64_t)why)];
+    if ((times > 2 && times > interval / 10) || interval == 0)
+        npc_head->obstacles |= (uint64_t)why;
+    return false;
+}
 
 static long read_file(const char *path, char *to, long most)
 {

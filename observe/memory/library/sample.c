@@ -39,7 +39,7 @@
 #define PR_SET_SYSCALL_USER_DISPATCH 59
 #endif
 enum { CATCH_NOTHING = 0, CATCH = 1 };  /* SYSCALL_DISPATCH_FILTER_ALLOW, _BLOCK */
-enum { PAGE = NPC_PAGE_BYTES, REGIONS = 4096, MOST_PAGES = 16384, FEWEST_PAGES = 16, AT_ONCE = 16, REFUSED = 256 };
+enum { PAGE = NPC_PAGE_BYTES, REGIONS = 4096, MOST_PAGES = 16384, FEWEST_PAGES = 32, GROUP = 16, AT_ONCE = 16 };
 enum { TEXT_BYTES = 1 << 21, TIMER_STACK = 1 << 18, AROUND_STACK = 1 << 16, OTHER_STACKS = 64 };
 enum { FAULT_WRITES = 2, FAULT_FETCHES = 16 };  /* of a page fault's error code */
 enum state { GONE, OPEN, READABLE, CLOSED };    /* GONE: the program has changed it, hands off */
@@ -56,7 +56,7 @@ __thread struct watched *npc_watched __attribute__((tls_model("initial-exec")));
 uint64_t npc_call_cost;
 
 static struct watched watched[THREADS];
-static struct region regions[REGIONS];
+static struct region regions[REGIONS + 1];
 static int region_count, page_count, most_pages;
 /* Of the interval, ascending: which page, its state, and the threads (modulo 64) of which was noted that they
  * read and wrote it. */
@@ -806,26 +806,28 @@ static bool find_regions(void)
     return true;
 }
 
-/* Lists `wanted` pages at most: all, or one in each of as many equal parts. The pages there are. */
+/* Lists `wanted` pages at most: all, or one group of neighbours in each of as many equal parts, since a single page
+ * costs two mappings, and a large page its size, as much as a group does. The pages there are. */
 static uint64_t list_pages(uint64_t wanted)
 {
     uint64_t all = 0, before = 0;
     int listed = 0, place = 0;
     for (int at = 0; at < region_count; at++)
         all += (regions[at].high - regions[at].low) / PAGE;
-    uint64_t parts = all < wanted ? all : wanted;
+    uint64_t unit = all <= wanted ? 1 : GROUP, units = all / unit, parts = all <= wanted ? all : wanted / GROUP;
     for (uint64_t part = 0; part < parts; part++) {
-        uint64_t low = part * all / parts, next = (part + 1) * all / parts;
-        uint64_t number = low + (next - low > 1 ? chance() % (next - low) : 0);
-        while (place < region_count && number >= before + (regions[place].high - regions[place].low) / PAGE) {
-            before += (regions[place].high - regions[place].low) / PAGE;
-            regions[place].end = listed;
-            if (++place < region_count)
-                regions[place].first = listed;
+        uint64_t low = part * units / parts, next = (part + 1) * units / parts;
+        uint64_t number = (low + (next - low > 1 ? chance() % (next - low) : 0)) * unit;
+        for (uint64_t end = number + unit; number < end; number++) {
+            while (number >= before + (regions[place].high - regions[place].low) / PAGE) {
+                before += (regions[place].high - regions[place].low) / PAGE;
+                regions[place].end = listed;
+                regions[++place].first = listed;
+            }
+            pages[listed] = regions[place].low / PAGE + number - before;
+            readers[listed] = writers[listed] = 0;
+            states[listed++] = OPEN;
         }
-        pages[listed] = regions[place].low / PAGE + number - before;
-        readers[listed] = writers[listed] = 0;
-        states[listed++] = OPEN;
     }
     for (; place < region_count; place++) {
         regions[place].end = listed;

@@ -26,8 +26,13 @@ _CLANG: Final = (
     "-Xclang", "-fsanitize=thread", "-mllvm", "-tsan-instrument-read-before-write=1",
     "-Wno-unused-command-line-argument",
 )  # fmt: skip
-#: gcc would expand short ones after it has instrumented the code.
+#: gcc would expand these calls after it has instrumented the code; and those that it makes itself, or for
+#: _FORTIFY_SOURCE, which comes with distributions' own flags.
 _KEPT_CALLS: Final = ("-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset")
+_KEPT_COPIES: Final = {"x86_64": ("-mstringop-strategy=libcall",)}
+_LAST: Final = ("-U_FORTIFY_SOURCE",)
+#: Each element is an access, as with gcc, which instruments before it vectorises. A later -O undoes them.
+_CLANG_LAST: Final = ("-fno-vectorize", "-fno-slp-vectorize")
 
 
 def _command(name: str, what: str, variable: str, names: tuple[str, ...], c_like: bool) -> click.Command:
@@ -45,8 +50,8 @@ def _command(name: str, what: str, variable: str, names: tuple[str, ...], c_like
         try:
             if "-static" in arguments:
                 raise Unavailable("-static: a program that counts needs the shared library")
-            given = flags(words, memory_library("count"), c_like)
-            os.execvp(words[0], [*words, *given, *arguments])
+            first, last = flags(words, memory_library("count"), c_like)
+            os.execvp(words[0], [*words, *first, *arguments, *last])
         except (Unavailable, OSError) as error:
             reason = f"{words[0]}: {error.strerror}" if isinstance(error, OSError) else error
             click.echo(f"npc {name}: {reason}", err=True)
@@ -75,8 +80,9 @@ def _command(name: str, what: str, variable: str, names: tuple[str, ...], c_like
     )(compile_counted)
 
 
-def flags(compiler: list[str], library: Path, c_like: bool) -> list[str]:
-    """What goes before the compiler's own arguments, whether it compiles or links. Raises `Unavailable`."""
+def flags(compiler: list[str], library: Path, c_like: bool) -> tuple[list[str], list[str]]:
+    """What goes before and after the compiler's own arguments, whether it compiles or links. Raises
+    `Unavailable`."""
     from npc.machine.command import run
     from observe.built import Unavailable
 
@@ -86,11 +92,12 @@ def flags(compiler: list[str], library: Path, c_like: bool) -> list[str]:
     folder = str(library.parent)
     wrapped = [f"-Wl,--wrap={name}" for name in wrapped_calls()]
     common = [*_BOTH, *(_KEPT_CALLS if c_like else ()), f"-Wl,-rpath,{folder}", *wrapped]
+    last = _LAST if c_like else ()
     if "clang" in version.stdout:
         linked = f"-Wl,--push-state,--no-as-needed,{library},--pop-state"
-        return [*_CLANG, *common, linked]
+        return [*_CLANG, *common, linked], [*last, *_CLANG_LAST]
     if "Free Software Foundation" in version.stdout:
-        return [*_GCC, *common, f"-B{folder}"]
+        return [*_GCC, *_KEPT_COPIES.get(os.uname().machine, ()), *common, f"-B{folder}"], [*last]
     raise Unavailable(f"{compiler[0]} is neither gcc nor clang, whose code alone can count its accesses")
 
 

@@ -124,7 +124,7 @@ def check_counts(counts: Path, end: str, code: int) -> None:
 
 @pytest.mark.slow
 def test_new_and_atomic_operations(tmp_path: Path) -> None:
-    ended = count(build("c++", "memory_new.cpp", tmp_path, "-O2"))
+    ended = count(build("c++", "memory_new.cpp", tmp_path, "-O2", "-D_FORTIFY_SOURCE=2"))
     array, copy, four, right, total = ended.out.split()
     assert (ended.code, right, float(total)) == (0, "right", 3 * sum(range(1024)))
     # 8192 bytes are written once and read three times, and once more by memcpy

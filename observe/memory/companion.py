@@ -156,7 +156,7 @@ class RankMemoryTable(Companion):
 
     def _nothing(self) -> str:
         if self._settings["mode"] == "count":
-            return "the program was not built by npc cc, npc c++ or npc fc, so nothing in it counts"
+            return "the program was not built by npc cc, npc c++ or npc fc (or --memory=sample, =valgrind)"
         if self._settings["mode"] == "valgrind":
             return "Valgrind has not run the program"
         return "the program has not loaded the library: it is linked statically, or set-user-ID"

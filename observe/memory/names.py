@@ -154,6 +154,15 @@ def _regions(maps: str) -> Iterator[_Region]:
             yield _Region(int(found[1], 16), int(found[2], 16), int(found[3], 16), found[4])
 
 
+def pages_of_table(maps: str) -> list[range]:
+    """Where the table itself was: what Valgrind sees of it is not the program's."""
+    return [
+        range(each.begin // PAGE_BYTES, each.end // PAGE_BYTES)
+        for each in _regions(maps)
+        if each.path.startswith("/memfd:npc-memory")
+    ]
+
+
 def _modules(regions: Sequence[_Region]) -> list[Module]:
     modules = []
     for path, mapped in groupby(

@@ -86,6 +86,11 @@ def rank_memory(
     """All that is told of a process. nodes: NUMA node of each CPU, by default of this machine."""
     sampled = int(table.header["mode"]) == SAMPLING
     accesses = accesses_of(table)
+    for own in names.pages_of_table(table.maps):
+        pages = accesses.pages["page"]
+        programs = (pages < own.start) | (pages >= own.stop)
+        if not programs.all():
+            accesses = accesses._replace(pages=accesses.pages[programs], threads=accesses.threads[programs])
     layout = names.layout(table, np.unique(accesses.pages["page"]))
     pieces, structures = pieces_of(accesses, layout)
     shared = sharing.shared_pages(pieces)

@@ -15,6 +15,7 @@ from observe.memory.table import (
     OBJECT,
     PAGE,
     PLACE,
+    SAMPLING,
     SLOT_NS,
     THREAD,
     TOUCH,
@@ -76,6 +77,27 @@ class Made:
         while self.end // (SLOT_NS << scale) >= 64:
             scale += 1
         return SLOT_NS << scale
+
+    def sampled(self, interval: int) -> Table:
+        """As one that samples leaves it: of each page, thread and interval of so many ns the first word."""
+        touches = np.zeros(len(self.accesses), TOUCH)
+        seen = set()
+        for each in sorted(self.accesses, key=lambda access: access.time):
+            key = (each.page, each.thread, each.time // interval)
+            if key in seen:
+                continue
+            entry = touches[len(seen)]
+            entry["address"], entry["time"] = each.addresses[0], each.time
+            entry["thread"], entry["written"], entry["interval"] = each.thread, each.written, key[2] + 1
+            seen.add(key)
+        counted = self.table()
+        intervals = np.zeros(self.end // interval + 1, INTERVAL)
+        intervals["number"] = np.arange(len(intervals)) + 1
+        intervals["begin"] = np.arange(len(intervals)) * interval
+        intervals["end"] = intervals["begin"] + interval
+        intervals["tracked"], intervals["guarded"] = 10, 5
+        counted.header["mode"] = SAMPLING
+        return counted._replace(pages={}, touches=touches[: len(seen)], intervals=intervals)
 
     def table(self) -> Table:
         """As a library that counts every access leaves it."""

@@ -145,6 +145,20 @@ def test_sharing_over_time_has_each_page_in_the_part_in_which_it_was_touched():
         assert begin <= moment < begin + 3
 
 
+def test_sampled_accesses_are_the_first_of_their_intervals():
+    made = Made(objects=[(HEAP, 2 * PAGE_BYTES, 0, 0, CODE)])
+    for part in range(1000):
+        made.write(0, part * MS, [HEAP, HEAP + 8])
+        made.read(part % 2, part * MS + 10, [HEAP + PAGE_BYTES])
+    memory = rank_memory(made.sampled(100 * MS), 0, "here", nodes={0: 0})
+    (structure,) = memory.structures
+    # in each of ten intervals thread 0 writes the first page, and both threads read the second one
+    assert (structure.writes, structure.reads, structure.pages) == (10, 20, 2)
+    assert structure.sharing == {"private": 1, "read-shared": 1}
+    assert structure.words == 2
+    assert (memory.guarded, memory.seconds) == (0.5, made.end / 1e9)
+
+
 @given(st.integers(0, 2**64 - 1))
 def test_two_parts_of_the_run_become_one(bits):
     truth = sum(1 << place for place in range(32) if bits >> 2 * place & 3)

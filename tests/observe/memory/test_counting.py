@@ -206,6 +206,19 @@ def test_valgrind_counts_what_was_not_built_to(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.measures
+def test_counting_costs_less_than_forty_times(tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    subprocess.run(["gcc", "-O2", PROGRAMS / "memory_loops.c", "-o", plain], check=True)
+    without = [
+        subprocess.run([plain], capture_output=True, text=True, check=True).stdout.split() for _ in range(5)
+    ]
+    counted = [count(build("cc", "memory_loops.c", tmp_path, "-O2")).out.split() for _ in range(3)]
+    for before, after in zip(zip(*without, strict=True), zip(*counted, strict=True), strict=True):
+        assert min(map(float, after)) < 40 * min(map(float, before))
+
+
+@pytest.mark.slow
 def test_the_ranks_of_an_mpi_program(tmp_path: Path) -> None:
     program = build("cc", "memory_counts.c", tmp_path, "--with", "mpicc", "-DWITH_MPI")
     asked = Asked(companions={MEMORY: {"mode": "count", "library": str(memory_library("count"))}}).to_text()

@@ -410,9 +410,37 @@ static bool open_for(struct watched *self, uintptr_t address, const greg_t *regi
     return again;
 }
 
+/* Asks a thread that computes to be seen. By SIGSEGV, since a signal that is pending swallows one of the same kind:
+ * a fault then comes again, a caught call would not. */
+static void call_thread(int process, int tid)
+{
+    siginfo_t info;
+    memset(&info, 0, sizeof info);
+    info.si_signo = SIGSEGV;
+    info.si_code = SI_QUEUE;
+    info.si_value.sival_ptr = &closing_round;
+    NPC_CALL(SYS_rt_tgsigqueueinfo, process, tid, SIGSEGV, &info);
+}
+
+static void be_seen(const ucontext_t *context)
+{
+    uint64_t mask, without;
+    memcpy(&mask, &context->uc_sigmask, sizeof mask);
+    without = mask;
+    npc_strip(&without);
+    npc_note_stack((uintptr_t)context->uc_mcontext.gregs[REG_RSP], &context->uc_stack);
+    if (mask == without)
+        __atomic_store_n(&npc_watched->settled, npc_round(), __ATOMIC_RELEASE);
+}
+
 void npc_on_fault(int signal, siginfo_t *info, void *given)
 {
     greg_t *registers = ((ucontext_t *)given)->uc_mcontext.gregs;
+    if (info->si_code == SI_QUEUE && info->si_value.sival_ptr == &closing_round) {
+        if (npc_watched != NULL)
+            be_seen(given);
+        return;
+    }
     if (info->si_code > 0 && npc_head != NULL) {
         if (info->si_code == SEGV_ACCERR && !(registers[REG_ERR] & FAULT_FETCHES) &&
             open_for(npc_watched, (uintptr_t)info->si_addr, registers))
@@ -693,7 +721,7 @@ static bool settle(void)
             }
             all = false;
             if (now >= called && !told)
-                NPC_CALL(SYS_tgkill, process, thread->tid, SIGSYS);
+                call_thread(process, thread->tid);
         }
         told = told || now >= called;
         if (!all && now >= given_up)

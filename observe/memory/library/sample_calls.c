@@ -440,14 +440,6 @@ void npc_on_call(int signal, siginfo_t *info, void *given)
     greg_t *registers = context->uc_mcontext.gregs;
     struct watched *self = npc_watched;
     uintptr_t sp = (uintptr_t)registers[REG_RSP];
-    if (self != NULL && info->si_code == SI_TKILL && info->si_pid == (pid_t)NPC_CALL(SYS_getpid, 0)) {
-        uint64_t mask;
-        __builtin_memcpy(&mask, &context->uc_sigmask, sizeof mask);
-        npc_note_stack(sp, &context->uc_stack);
-        if (!(mask >> (SIGSEGV - 1) & 1))
-            __atomic_store_n(&self->settled, npc_round(), __ATOMIC_RELEASE);
-        return;
-    }
     if (self == NULL || info->si_code != SYS_USER_DISPATCH) {
         npc_to_program(signal, info, given);
         return;

@@ -15,6 +15,7 @@ import pytest
 from observe.memory.build import memory_library
 from observe.memory.companion import RankMemoryTable
 from observe.memory.table import SAMPLING, Table, read_table
+from tests.lab.mpis import MPIS
 from tests.paths import ROOT
 
 PROGRAMS: Final = ROOT / "tests/observe/programs"
@@ -159,3 +160,36 @@ def test_python_is_a_program_too(programs: Path) -> None:
     ended = sample(sys.executable, "-c", script, folder=programs, interval=0.02)
     assert (ended.code, ended.out, ended.err) == (4, "42\n\n1\n", "")
     assert len(set(ended.table.touches["thread"])) >= 2
+
+
+#: Around a rank, as `observe.rank` is: the library, and what it has seen.
+_RANK: Final = """
+import subprocess, sys
+from pathlib import Path
+from observe.memory.companion import RankMemoryTable
+from observe.memory.table import read_table
+companion = RankMemoryTable(Path(), "host.0", {"mode": "sample", "library": sys.argv[1], "interval": 0.02})
+with subprocess.Popen(sys.argv[2:], close_fds=False, preexec_fn=companion.become) as process:
+    code = process.wait(timeout=60)
+seen = read_table(Path(f"/proc/self/fd/{companion.files[0]}"))
+sys.stderr.write(f"{seen.intervals['guarded'].max()} {len(seen.touches)}\\n")
+sys.exit(code)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["openmpi", "mpich"])
+def test_ranks_send_what_they_send_alone(name: str, tmp_path: Path) -> None:
+    # through memory that they share, and (process_vm_readv) out of each other's closed pages
+    mpi = MPIS[name]
+    program = tmp_path / "touch_ranks"
+    subprocess.run([mpi.compiler, "-O1", PROGRAMS / "touch_ranks.c", "-o", program], check=True)
+    ended = subprocess.run(
+        [mpi.launcher, "-n", "2", sys.executable, "-c", _RANK, memory_library("sample"), program],
+        env={**os.environ, **mpi.environment, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stdout) == (0, "0 bytes are wrong\n" * 2), ended.stderr
+    seen = [tuple(map(int, line.split())) for line in ended.stderr.splitlines() if line[:1].isdigit()]
+    assert len(seen) == 2
+    assert min(min(each) for each in seen) > 0

@@ -30,7 +30,7 @@ def machine() -> dict[str, str]:
 
 def kept(kind: str, key: Mapping[str, str], measure: Callable[[], Mapping[str, float]]) -> dict[str, float]:
     """Seconds by event, from the cache or as `measure` finds them. key: what they depend on besides the
-    machine. Raises NoCost."""
+    machine; `measure` may raise `observe.built.Unavailable`. Raises NoCost."""
     known = {**machine(), **key}
 
     def write(path: Path) -> None:

@@ -15,7 +15,6 @@ from statistics import median
 from typing import Final
 
 from npc.machine.command import last_words, run
-from observe.built import Unavailable
 from observe.costs.kept import NoCost, kept
 from observe.mpi.build import find_compiler, mpi_of
 from observe.mpi.place import ProfileFile
@@ -36,11 +35,8 @@ def cost(library: str, launcher: Sequence[str], program: str) -> float:
 
 
 def _measured(library: str, launcher: Sequence[str], program: str) -> float:
-    try:
-        mpi = mpi_of(program)
-        compiler = find_compiler(mpi, launcher[0] if launcher else "")
-    except Unavailable as error:
-        raise NoCost(str(error)) from None
+    mpi = mpi_of(program)
+    compiler = find_compiler(mpi, launcher[0] if launcher else "")
     with tempfile.TemporaryDirectory() as folder:
         timer = str(Path(folder, "mpi_calls"))
         _run([compiler.path, "-O1", "-w", str(_SOURCE), "-o", timer, "-ldl"], {})
@@ -48,8 +44,6 @@ def _measured(library: str, launcher: Sequence[str], program: str) -> float:
         profile = ProfileFile(library)
         try:
             printed = _run([timer, str(linked), str(_CALLS), str(_BLOCKS)], profile.environment(os.getpid()))
-        except Unavailable as error:
-            raise NoCost(str(error)) from None
         finally:
             os.close(profile.file)
     rows = [

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from npc.files import replacing
 from observe.hotspots.bounds import kind_of
 from observe.hotspots.stacks import KERNEL, NOWHERE, Stacks
 
@@ -71,9 +72,8 @@ def to_document(stacks: Stacks, about: dict[str, Any]) -> dict[str, Any]:
 
 def save(document: dict[str, Any], path: Path) -> None:
     """Write the file whole or not at all. Raises OSError."""
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_text(json.dumps(document, separators=(",", ":")), encoding="utf-8")
-    partial.replace(path)
+    with replacing(path, ".partial") as partial:
+        partial.write_text(json.dumps(document, separators=(",", ":")), encoding="utf-8")
 
 
 def _is_whole(stack: Sequence[tuple[str, str]]) -> bool:

@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from npc.files import replacing
 from npc.machine.bpftrace import Unavailable
 from npc.machine.processes import local_ranks, read
 from npc.records.node_probes import NodeProbe
@@ -245,7 +246,7 @@ def _write(node: Node, ranks: Iterable[int], results: Iterable[NodeProbe]) -> No
     probes = [asdict(result) for result in results]
     text = json.dumps({"host": node.host, "ranks": sorted(ranks), "probes": probes})
     path = node.stem.with_name(f"{node.stem.name}.{PROBES}")
-    partial = path.with_name(f"{path.name}.partial")
-    with contextlib.suppress(OSError):  # the next one may succeed; the reader says what is missing
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
+    with contextlib.suppress(OSError), replacing(path, ".partial") as partial:
+        partial.write_text(
+            text, encoding="utf-8"
+        )  # the next one may succeed; the reader says what is missing

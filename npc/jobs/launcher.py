@@ -41,11 +41,6 @@ _FOLLOWING: Final[dict[str, dict[str, int]]] = {
 }
 
 
-def is_launcher(word: str) -> bool:
-    """Whether a command that begins with this word starts its program by a launcher."""
-    return PurePath(word).name in _FOLLOWING
-
-
 class UnknownProgram(ValueError):
     """It cannot be told where the program begins; the message says how to tell it."""
 

@@ -154,17 +154,16 @@ def link_data_rate(link: str) -> float:
     )
 
 
-def find_platform(name: str, beside: Path | None = None) -> Path | None:
+def find_platform(name: str) -> Path | None:
     """The file of platform `name`: a path to it or to its folder, else ``platforms/NAME/platform.toml``.
 
-    Looked for in the current folder, then in `beside` (by default the checkout this package is in).
-    None if there is none.
+    Looked for in the current folder, then in the checkout this package is in. None if there is none.
     """
     given = Path(name)
     if given.suffix == ".toml" or "/" in name:
         file = given if given.suffix == ".toml" else given / PLATFORM_FILE
         return file if file.is_file() else None
-    for root in (Path(), beside or Path(__file__).parent.parent.parent):
+    for root in (Path(), Path(__file__).parent.parent.parent):
         path = root / PLATFORMS / name / PLATFORM_FILE
         if name not in ("", ".", "..") and path.is_file():
             return path

@@ -25,13 +25,26 @@ def node_of_cpus(system: Path = _NODES) -> dict[int, int]:
     return found
 
 
+def cpu_of_threads(threads: Entries, touches: Entries) -> dict[int, int]:
+    """Thread → where it was seen most, as far as its accesses tell (sampling), else where it was first."""
+    found = {int(each["number"]): int(each["cpu"]) for each in threads}
+    for thread in np.unique(touches["thread"]):
+        cpus, times = np.unique(touches["cpu"][touches["thread"] == thread], return_counts=True)
+        found[int(thread)] = int(cpus[times.argmax()])
+    return found
+
+
 def numa_uses(
-    pieces: Pieces, names: Mapping[int, str], places: Entries, threads: Entries, nodes: Mapping[int, int]
+    pieces: Pieces,
+    names: Mapping[int, str],
+    places: Entries,
+    cpus: Mapping[int, int],
+    nodes: Mapping[int, int],
 ) -> tuple[list[NumaUse], str]:
     """Of some structures (number → name), and why there is nothing to say.
 
-    A thread is taken to stay on the node where it was first seen: what is bound does. nodes: of CPUs. The
-    nodes that pages might lie on are those of all CPUs.
+    cpus: of threads, which are taken to stay there: what is bound does. nodes: of CPUs.
+    The nodes that pages might lie on are those of all CPUs.
     """
     number = len(set(nodes.values()))
     if number < 2:
@@ -49,7 +62,7 @@ def numa_uses(
     lies = lies[last]
     at = np.minimum(np.searchsorted(lies["page"], pieces.page), len(lies) - 1)
     known = lies["page"][at] == pieces.page
-    home = {int(each["number"]): nodes.get(int(each["cpu"]), -1) for each in threads}
+    home = {thread: nodes.get(cpu, -1) for thread, cpu in cpus.items()}
     near = np.array([home.get(int(thread), -1) for thread in pieces.thread], np.int64)
     known &= near >= 0
     lies_on = lies["node"][at].astype(np.int64)

@@ -23,7 +23,7 @@ from npc.records.memory_use import Density, MemoryMode, RankMemory, Structure
 from observe.memory import names, sharing
 from observe.memory.accesses import Integers, accesses_of
 from observe.memory.owners import Pieces, pieces_of, starts_of
-from observe.memory.placement import node_of_cpus, numa_uses
+from observe.memory.placement import cpu_of_threads, node_of_cpus, numa_uses
 from observe.memory.table import SAMPLING, Entries, Table, read_table
 
 #: Structures with a smaller part of the accesses are not told apart (Tabarnac: 0.01 %, Beniamine 2016,
@@ -114,7 +114,11 @@ def rank_memory(
     pictured = {number: structures[number].name for number in kept[:_MOST_PICTURES]}
     end_s = (int(table.header["ended"]) or int(accesses.pages["last"].max(initial=0))) / 1e9
     numa, reason = numa_uses(
-        pieces, pictured, table.places, table.threads, node_of_cpus() if nodes is None else nodes
+        pieces,
+        pictured,
+        table.places,
+        cpu_of_threads(table.threads, table.touches),
+        node_of_cpus() if nodes is None else nodes,
     )
     tracked, guarded = (int(table.intervals[name].sum()) for name in ("tracked", "guarded"))
     return RankMemory(

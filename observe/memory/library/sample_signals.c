@@ -190,8 +190,8 @@ NPC_EXPORT int pthread_sigmask(int how, const sigset_t *restrict set, sigset_t *
 NPC_EXPORT int sigsuspend(const sigset_t *set)
 {
     REAL(sigsuspend);
-    STRIPPED(set)
-    return real(set);
+    sigset_t copy = stripped(set);
+    return real(&copy);
 }
 
 NPC_EXPORT int ppoll(struct pollfd *list, nfds_t number, const struct timespec *limit, const sigset_t *set)

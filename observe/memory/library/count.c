@@ -282,8 +282,29 @@ void npc_forked(void)
     forget();
 }
 
+/* Where the pages lie that were accessed: now, since the first touch decides it. */
 void npc_ends(void)
 {
+    void *asked[512];
+    int count = 0;
+    const char *begin = (const char *)npc_head, *end = begin + npc_head->used;
+    if (!npc_has_nodes())
+        return;
+    for (const char *at = begin + NPC_CHUNK_BYTES; at + sizeof(struct npc_chunk) <= end;) {
+        const struct npc_chunk *chunk = (const struct npc_chunk *)at;
+        const struct npc_page *page = (const struct npc_page *)(chunk + 1);
+        if (chunk->kind == NPC_PAGES)
+            for (const char *last = (const char *)page + chunk->bytes; (const char *)(page + 1) <= last; page++) {
+                if (page->page != 0)
+                    asked[count++] = (void *)(page->page << PAGE_SHIFT);
+                if (count == 512) {
+                    npc_note_places(asked, count);
+                    count = 0;
+                }
+            }
+        at += chunk->kind == 0 ? NPC_CHUNK_BYTES : sizeof *chunk + chunk->bytes;
+    }
+    npc_note_places(asked, count);
 }
 
 /* ---- what the compiler calls ---- */

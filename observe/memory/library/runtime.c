@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -247,6 +248,45 @@ void npc_refresh_maps(void)
     if (__atomic_compare_exchange_n(&maps_due, &due, 2 * now + 1000000000u, false, __ATOMIC_RELAXED,
                                     __ATOMIC_RELAXED))
         write_maps();
+}
+
+/* ---- where pages lie ---- */
+
+bool npc_has_nodes(void)
+{
+    static int known; /* 1: there is one node, 2: several */
+    if (known == 0) {
+        char online[16] = "";
+        int descriptor = open("/sys/devices/system/node/online", O_RDONLY | O_CLOEXEC);
+        if (descriptor >= 0) {
+            known = read(descriptor, online, sizeof online - 1) > 0 && strcmp(online, "0\n") != 0 ? 2 : 1;
+            close(descriptor);
+        } else {
+            known = 1;
+        }
+    }
+    return known == 2;
+}
+
+void npc_note_places(void *const *addresses, int count)
+{
+    static __thread struct npc_room room __attribute__((tls_model("initial-exec")));
+    enum { AT_ONCE = 512 };
+    for (int nodes[AT_ONCE], some; count > 0; addresses += some, count -= some) {
+        some = count < AT_ONCE ? count : AT_ONCE;
+        if (syscall(SYS_move_pages, 0, some, addresses, NULL, nodes, 0) < 0)
+            return;
+        uint64_t now = npc_now();
+        for (int at = 0; at < some; at++) {
+            struct npc_place *place =
+                nodes[at] >= 0 ? npc_entry(&room, NPC_PLACES, 0, sizeof *place) : NULL;
+            if (place == NULL)
+                continue;
+            place->node = nodes[at];
+            place->time = now;
+            __atomic_store_n(&place->page, (uintptr_t)addresses[at] / NPC_PAGE_BYTES, __ATOMIC_RELEASE);
+        }
+    }
 }
 
 /* ---- begin and end ---- */

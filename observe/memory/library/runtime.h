@@ -68,6 +68,12 @@ extern struct npc_reserved {
 } npc_reserved[NPC_RESERVED];
 extern int npc_reserved_count;
 
+/* Whether pages can lie on several NUMA nodes. */
+bool npc_has_nodes(void);
+/* Records on which of them these pages of the process lie, as far as they are in memory (move_pages(2), which only
+ * asks where it is given no nodes). */
+void npc_note_places(void *const *addresses, int count);
+
 /* Writes /proc/self/maps anew if that is long ago, and the table this process's. */
 void npc_refresh_maps(void);
 

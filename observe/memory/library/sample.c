@@ -76,7 +76,7 @@ static uint64_t fault_cost, most_ns, interval_ns; /* fault_cost: beside the hand
 static uint32_t interval;
 static int timer_tid;
 static bool measuring;
-static struct npc_room interval_room, place_room;
+static struct npc_room interval_room;
 static uint64_t seed;
 
 /* ---- small things ---- */
@@ -345,13 +345,11 @@ static void note(struct watched *self, int at, uintptr_t address, uintptr_t ip, 
     struct npc_touch *touch = npc_entry(&self->room, NPC_TOUCHES, self->number, sizeof *touch);
     if (touch == NULL)
         return;
-    uint32_t cpu;
-    __builtin_ia32_rdtscp(&cpu);
     touch->ip = ip;
     touch->time = npc_now();
     touch->interval = interval;
     touch->thread = (uint16_t)self->number;
-    touch->cpu = (uint16_t)(cpu & 0xfff);
+    touch->cpu = (uint16_t)sched_getcpu();
     touch->written = written;
     __atomic_store_n(&touch->address, address, __ATOMIC_RELEASE);
 }
@@ -934,26 +932,15 @@ static uint64_t close_pages(bool again)
 
 /* ---- where pages lie ---- */
 
-/* On which NUMA nodes the pages are that were touched in this interval: move_pages(2) without nodes only asks. */
+/* Of the pages that were touched in this interval. */
 static void ask_places(void)
 {
     static void *asked[1024];
-    static int nodes[1024];
     int count = 0;
     for (int at = 0; at < page_count && count < 1024; at++)
         if (readers[at] | writers[at])
             asked[count++] = (void *)(pages[at] * PAGE);
-    if (count == 0 || NPC_CALL(SYS_move_pages, 0, count, asked, NULL, nodes, 0) < 0)
-        return;
-    uint64_t now = npc_now();
-    for (int at = 0; at < count; at++) {
-        struct npc_place *place = npc_entry(&place_room, NPC_PLACES, 0, sizeof *place);
-        if (place == NULL)
-            return;
-        place->node = nodes[at] < 0 ? -1 : nodes[at];
-        place->time = now;
-        __atomic_store_n(&place->page, (uintptr_t)asked[at] / PAGE, __ATOMIC_RELEASE);
-    }
+    npc_note_places(asked, count);
 }
 
 /* ---- intervals ---- */
@@ -986,7 +973,7 @@ static void *keep_time(void *unused)
                 close_pages(true);
             }
             sleep_until(end);
-            if (npc_now() - placed >= places_ns) {
+            if (placed == 0 || npc_now() - placed >= places_ns) {
                 ask_places();
                 placed = npc_now();
             }

@@ -20,9 +20,17 @@ from typing import IO, Final
 from npc.machine.bpftrace import refusal, version
 from observe.costs.kept import NoCost, kept
 from observe.costs.maker import Maker
+from observe.probes.catalogue import PUSHED
 
 #: Events of a block, by the kind that `events` makes.
-_NUMBER: Final = {"call_once": 500, "call_twice": 500, "system_call": 4000, "fault": 2000, "switch": 1000}
+_NUMBER: Final = {
+    "call_once": 500,
+    "call_twice": 500,
+    "call_pushed": 500,
+    "system_call": 4000,
+    "fault": 2000,
+    "switch": 1000,
+}
 _BLOCKS, _TURNS = 5, 3
 _PATIENCE_S: Final = 20.0
 #: A call that traps takes longer than this, one that does not far less; calls to find that out.
@@ -36,21 +44,7 @@ _BIN_NS: Final = 100
 _PROGRAM: Final = """
 BEGIN {{ @rank[(uint64){process}] = (uint64)1; printf("{ready}\\n"); }}
 uprobe:{libc}:toascii /@rank[(uint64)pid]/ {{ @once[@rank[(uint64)pid], (uint64)0] = count(); }}
-uprobe:{libc}:labs /@rank[(uint64)pid]/ {{
-    @calls[@rank[(uint64)pid], (uint64)0] = count();
-    if (@depth[(uint64)tid] == 0) {{ @begun[(uint64)tid] = nsecs; }}
-    @depth[(uint64)tid] = @depth[(uint64)tid] + 1;
-}}
-uretprobe:{libc}:labs /@depth[(uint64)tid]/ {{
-    @depth[(uint64)tid] = @depth[(uint64)tid] - 1;
-    if (@depth[(uint64)tid] == 0) {{
-        $taken = nsecs - @begun[(uint64)tid];
-        @durations[@rank[(uint64)pid], (uint64)0] = hist($taken);
-        @seconds[@rank[(uint64)pid], (uint64)0] = sum($taken);
-        @apparent = lhist($taken, 0, 100000, {bin_ns});
-    }}
-}}
-tracepoint:raw_syscalls:sys_enter /@rank[(uint64)pid]/ {{
+{calls}tracepoint:raw_syscalls:sys_enter /@rank[(uint64)pid]/ {{
     @called[(uint64)tid] = (uint64)args->id;
     @entered[(uint64)tid] = nsecs;
 }}
@@ -76,29 +70,51 @@ tracepoint:sched:sched_switch {{
     }}
 }}
 """
+_CALL: Final = """
+uprobe:{libc}:{name} /@rank[(uint64)pid]/ {{
+    @calls[@rank[(uint64)pid], (uint64)0] = count();
+    if (@depth[(uint64)tid] == 0) {{ @begun[(uint64)tid] = nsecs; }}
+    @depth[(uint64)tid] = @depth[(uint64)tid] + 1;
+}}
+uretprobe:{libc}:{name} /@depth[(uint64)tid]/ {{
+    @depth[(uint64)tid] = @depth[(uint64)tid] - 1;
+    if (@depth[(uint64)tid] == 0) {{
+        $taken = nsecs - @begun[(uint64)tid];
+        @durations[@rank[(uint64)pid], (uint64)0] = hist($taken);
+        @seconds[@rank[(uint64)pid], (uint64)0] = sum($taken);
+        @{apparent} = lhist($taken, 0, 100000, {bin_ns});
+    }}
+}}
+"""
+#: Functions whose return is probed as well, by the name of their durations. The kernel steps through the
+#: first instruction of the first one, with a trap; that of the other, a push, it does itself, which is far
+#: cheaper in virtual machines (arch/x86/kernel/uprobes.c).
+_CALLED: Final = {"apparent": "labs", PUSHED + "apparent": "bsearch"}
 _LIBC: Final = re.compile(r"\s(/\S*/libc(?:-[\d.]+)?\.so(?:\.6)?|/\S*/ld-musl\S*)$", re.MULTILINE)
 
 
 def costs() -> dict[str, float]:
     """Seconds of one event: ``function`` (entry and return, with its duration), ``entry`` (of a function or
     static probe, counted), ``syscall``, ``fault``, ``switch``; ``apparent``: the duration that an empty
-    function seems to have. The first time on a machine it takes some seconds. Raises NoCost."""
+    function seems to have; ``pushed_function``, ``pushed_apparent``: of those that begin with a push. The
+    first time on a machine it takes some seconds. Raises NoCost."""
     if reason := refusal():
         raise NoCost(reason)
-    key = {"tool": ".".join(map(str, version())), "program": _PROGRAM}
+    key = {"tool": ".".join(map(str, version())), "program": _PROGRAM + _CALL}
     return kept("probes", key, _measured)
 
 
 def _measured() -> Mapping[str, float]:
     plain, probed = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
-    apparent = []
+    apparent = defaultdict[str, list[float]](list)
     with Maker() as maker:
         for _ in range(_TURNS):
             _make(maker, plain)
             with _probes(maker.pid) as said:
                 _await_uprobes(maker)
                 _make(maker, probed)
-            apparent.append(_seen(said))
+            for name in _CALLED:
+                apparent[name].append(_seen(said, name))
     cost = {kind: max(median(probed[kind]) - median(plain[kind]), 0.0) for kind in _NUMBER}
     return {
         "function": cost["call_twice"],
@@ -106,7 +122,8 @@ def _measured() -> Mapping[str, float]:
         "syscall": cost["system_call"],
         "fault": cost["fault"],
         "switch": cost["switch"],
-        "apparent": median(apparent),
+        PUSHED + "function": cost["call_pushed"],
+        **{name: median(each) for name, each in apparent.items()},
     }
 
 
@@ -119,7 +136,7 @@ def _make(maker: Maker, seconds: Mapping[str, list[float]]) -> None:
 def _await_uprobes(maker: Maker) -> None:
     """bpftrace says that it is there before its uprobes are."""
     limit = time.monotonic() + _PATIENCE_S
-    while min(maker.make(kind, _FEW) for kind in ("call_once", "call_twice")) < _TRAP_S:
+    while min(maker.make(kind, _FEW) for kind in ("call_once", "call_twice", "call_pushed")) < _TRAP_S:
         if time.monotonic() > limit:
             raise NoCost("the uprobes of bpftrace have no effect")
         time.sleep(_LOOK_S)
@@ -131,7 +148,11 @@ def _probes(process: int) -> Iterator[list[str]]:
     libc = _LIBC.search(Path(f"/proc/{process}/maps").read_text())
     if libc is None:
         raise NoCost("no C library to measure a uprobe in")
-    program = _PROGRAM.format(process=process, ready=_READY, libc=libc[1], bin_ns=_BIN_NS)
+    calls = "".join(
+        _CALL.format(libc=libc[1], name=name, apparent=apparent, bin_ns=_BIN_NS)
+        for apparent, name in _CALLED.items()
+    )
+    program = _PROGRAM.format(process=process, ready=_READY, libc=libc[1], calls=calls)
     command = ["bpftrace", "-f", "json", "-B", "line", "-e", program]
     printed: list[str] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as tracer:
@@ -160,11 +181,11 @@ def _await(tracer: subprocess.Popen[str], output: IO[str]) -> None:
     raise NoCost(f"bpftrace did not attach within {_PATIENCE_S:g} s")
 
 
-def _seen(said: list[str]) -> float:
+def _seen(said: list[str], name: str) -> float:
     """The median duration of a function that does nothing."""
     for line in said:
         with contextlib.suppress(ValueError, KeyError, TypeError):
-            bins = json.loads(line)["data"]["@apparent"]
+            bins = json.loads(line)["data"][f"@{name}"]
             left = sum(each["count"] for each in bins) / 2
             for each in bins:
                 left -= each["count"]

@@ -18,7 +18,7 @@ from typing import Final
 from npc.machine.bpftrace import Unavailable, refusal
 from npc.records.node_probes import NodeProbe, ProbeRow, ProbeStatus
 from observe.probes.bpftrace import Bpftrace, Maps, Watched
-from observe.probes.catalogue import FUNCTION, NEEDS_TYPES, USDT, Wanted
+from observe.probes.catalogue import FUNCTION, NEEDS_TYPES, PUSHED, USDT, Wanted
 from observe.probes.counting import Counters, NoCounter, Point
 from observe.probes.guard import Guard, Judgement
 from observe.probes.places import NoFunction, Place, find
@@ -172,7 +172,7 @@ class Attachment:
             share=0.0 if self.unavailable else share,
             cost=judgement.cost if judgement else cost,
             rate=judgement.rate if judgement else rate,
-            apparent=costs.get("apparent", 0.0) if self.wanted.kind == FUNCTION else 0.0,
+            apparent=costs.get(f"{self._pushed}apparent", 0.0) if self.wanted.kind == FUNCTION else 0.0,
             rows=rows,
             notes=tuple(self._remarks(rows, ranks)),
         )
@@ -187,6 +187,7 @@ class Attachment:
         if kind in (FUNCTION, USDT):
             self._place = find(self.wanted, settings["program"])
             self._filled = _attach_points(self.wanted, self._place)
+            self._price = settings["costs"].get(self._pushed + _COSTS[kind])
         elif kind == "io":
             self._filled = _io_calls()
         if settings["overhead"] is None or kind not in _COSTS:
@@ -200,6 +201,15 @@ class Attachment:
         if points:
             at_once = self._place is None
             self._guard = Guard(Counters(*points), self._price, settings["overhead"], at_once)
+
+    @property
+    def _pushed(self) -> str:
+        """What a function costs depends on its first instruction (x86-64)."""
+        if self.wanted.kind != FUNCTION or self._place is None:
+            return ""
+        with Path(self._place.file).open("rb") as file:
+            file.seek(self._place.offsets[0])
+            return PUSHED if re.match(rb"\x41?[\x50-\x57]", file.read(2)) else ""
 
     def _attach(self, known: Iterable[Watched]) -> None:
         self.tracer = self._node.tracer(self.wanted.kind, self.wanted.what, known, self._filled)

@@ -14,6 +14,8 @@ _PROGRAMS: Final = Path(__file__).with_name("programs")
 #: Follows the ranks and watches nothing.
 RANKS: Final = "ranks"
 FUNCTION: Final = "function"
+#: Before the names of costs of functions that begin with a push.
+PUSHED: Final = "pushed_"
 USDT: Final = "usdt"
 #: Probes that are named alone, and what they tell.
 NAMED: Final = {

@@ -20,8 +20,8 @@ from tests.paths import ROOT
 pytestmark = [pytest.mark.slow, pytest.mark.slurm, pytest.mark.measures]
 
 #: Of the nodes' links: a halo of Himeno's takes many times as long as its cells.
-LINK_MBIT = 40.0
-HIMENO = ("XS", "-n", "150")
+LINK_MBIT = 300.0
+HIMENO = ("XS", "-n", "700")
 SAYS = r"^ cpu : (\S+) sec"
 #: A rank that waits gives up its core, or more ranks than cores took minutes.
 YIELD = {"NPC_ENV": "export OMPI_MCA_mpi_yield_when_idle=1"}

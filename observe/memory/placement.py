@@ -26,7 +26,7 @@ def node_of_cpus(system: Path = _NODES) -> dict[int, int]:
 
 
 def cpu_of_threads(threads: Entries, touches: Entries) -> dict[int, int]:
-    """Thread → where it was seen most, as far as its accesses tell (sampling), else where it was first."""
+    """Thread → where it was seen most, as far as its accesses tell (sampling), else where it last was."""
     found = {int(each["number"]): int(each["cpu"]) for each in threads}
     for thread in np.unique(touches["thread"]):
         cpus, times = np.unique(touches["cpu"][touches["thread"] == thread], return_counts=True)

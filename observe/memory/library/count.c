@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include "runtime.h"
 
+#include <sched.h>
 #include <stddef.h>
 
 /* Entries are found by page: two levels of 18 bits each (48 bits of address, 12 within a page). */
@@ -58,6 +59,8 @@ static NPC_RARE struct npc_page *new_entry(uintptr_t page)
     }
     npc_self.inside++;
     uint32_t number = npc_enter_thread();
+    if (npc_self.thread != NULL) /* a thread binds itself after its begin */
+        npc_self.thread->cpu = (uint32_t)sched_getcpu();
     struct npc_page **place = find_entry(page, true);
     if (place != NULL)
         entry = npc_entry(&mine.room, NPC_PAGES, number, sizeof *entry);

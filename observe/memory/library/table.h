@@ -92,7 +92,7 @@ struct npc_thread {
     uint64_t born, ended;          /* ns; ended 0: never */
     uint64_t stack_low, stack_high;
     uint64_t start;                /* address of what the thread runs; 0: main */
-    uint32_t number, cpu;          /* cpu: where it was first seen */
+    uint32_t number, cpu;          /* cpu: where it last met a page (counting), or began */
 };
 
 /* Sampling: the first access of a thread to a page in an interval, as far as it could be seen. */

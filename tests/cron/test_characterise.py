@@ -303,7 +303,7 @@ def test_a_tool_that_is_missing_costs_only_itself(tmp_path: Path) -> None:
     site = platform(tmp_path / "site", "a-site")
     ended = finish(
         NPC, "characterise", "--tag", "memory", "--platform", site, "--output", tmp_path / "runs",
-        PATH=path_without(tmp_path / "programs", "likwid-bench"),
+        PATH=path_without(tmp_path / "programs", "likwid-bench"), NPC_MEMORY_PARTS="cores",
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
     assert "likwid 2: unavailable: likwid-bench: not found in PATH" in ended.stderr

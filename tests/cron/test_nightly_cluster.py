@@ -131,12 +131,12 @@ def test_a_night_makes_the_figures_and_tables_of_the_paper(site: Site) -> None:
     shutil.copytree(ROOT / "platforms/slurm", platform)
     (platform / "platform.toml").write_text(LIMITS)
     file = some_steps(site.folder, "qperf", "sockperf", "osu", "stream", "himeno")
-    words = [NPC, "nightly", "--platform", platform, "--benchmark", file, "--no-pairs", "--limit", "200s"]
+    words = [NPC, "nightly", "--platform", platform, "--benchmark", file, "--no-pairs", "--limit", "400s"]
     words += ["--history", site.folder / "history", "--output", site.folder / "runs", "--json"]
     try:
         for node in site.cluster.nodes:
             site.cluster.shape(node, GIGABIT)
-        ended = site.cluster.run("head", words, env=PAPER, timeout=250)
+        ended = site.cluster.run("head", words, env=PAPER, timeout=280)
     finally:
         for node in site.cluster.nodes:
             site.cluster.shape(node, LINK_MBIT)

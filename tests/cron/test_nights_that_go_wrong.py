@@ -118,7 +118,8 @@ def test_a_night_that_is_told_to_end_has_the_interrupted_launch_in_its_history(s
     _, words = stopped.communicate(timeout=120)
     assert stopped.returncode == 143 and "stopped: what was measured is kept" in words, words
     (status,) = {record.status for record in whole(site)}
-    assert status.startswith("failed: interrupted by SIGTERM"), status
+    # Slurm tells all processes of the job at once, so the client may have ended before npb knows why
+    assert re.match("failed: (interrupted by SIGTERM|qperf was ended by signal 15)", status), status
     assert site.cluster.run("head", ["squeue", "--noheader"]).stdout == "", "its job has ended"
 
 

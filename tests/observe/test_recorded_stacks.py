@@ -121,7 +121,7 @@ def test_without_symbols_functions_are_where_they_begin(shares: Path, tmp_path: 
     samples = own(found)
     assert samples[hex(begins["heavy"])] > samples[hex(begins["light"])] > 0
     assert not {"heavy", "light", "main"} & set(samples)
-    assert found["unnamed"] > 0.9 * found["samples"]
+    assert found["unnamed"] > 0.7 * found["samples"]  # the rest is the kernel's, and the loader's
     (hottest, *_) = found["addresses"]
     first, after = hottest["range"]
     assert first == begins["heavy"]

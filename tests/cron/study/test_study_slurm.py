@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -79,17 +80,20 @@ def placed(folder: Path) -> dict[str, dict[str, int]]:
 
 BY_HAND = """#!/bin/bash
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
-for ranks in 2 4 6; do
-    echo "place 1 $ranks"
-    mpirun --host n1:8 --oversubscribe -n $ranks {himeno}
-    echo "place 2 $ranks"
-    mpirun --host n1:$((ranks / 2)),n2:$((ranks / 2)) --oversubscribe -n $ranks {himeno}
+for again in 1 2 3; do
+    for ranks in 2 4 6; do
+        echo "place 1 $ranks"
+        mpirun --host n1:8 --oversubscribe -n $ranks {himeno}
+        [ $again = 1 ] || continue # two nodes are far behind
+        echo "place 2 $ranks"
+        mpirun --host n1:$((ranks / 2)),n2:$((ranks / 2)) --oversubscribe -n $ranks {himeno}
+    done
 done
 """
 
 
 def by_hand(cluster: Cluster, himeno: Path, folder: Path) -> dict[str, float]:
-    """Himeno's own seconds in each placement, in one job without NPC; by condition."""
+    """Himeno's own seconds in each placement, the least, in one job without NPC; by condition."""
     script = folder / "by_hand.sh"
     script.write_text(BY_HAND.format(himeno=" ".join([str(himeno), *HIMENO])))
     words = ["sbatch", "--wait", "-N2", "--ntasks-per-node=2", f"--output={folder}/by_hand.out", script]
@@ -102,6 +106,6 @@ def by_hand(cluster: Cluster, himeno: Path, folder: Path) -> dict[str, float]:
         seconds = re.search(SAYS, part, re.MULTILINE)
         assert seconds, part
         name = f"{nodes} node{'s' if nodes != '1' else ''}, {ranks} ranks, 1 thread"
-        times[name] = float(seconds[1])
+        times[name] = min(float(seconds[1]), times.get(name, inf))
     assert len(times) == 6
     return times

@@ -69,7 +69,7 @@ def test_the_best_placement_of_himeno_is_found_among_six(cluster: Cluster, tmp_p
 def placed(folder: Path) -> dict[str, dict[str, int]]:
     """Where the ranks of each condition ran, as observed: ranks by host, the same in every run."""
     found: dict[str, dict[str, int]] = {}
-    for log in folder.glob("runs/*/*/work/launches/launches.jsonl"):
+    for log in folder.rglob("launches.jsonl"):
         for line in log.read_text().splitlines()[1:]:
             launch = json.loads(line)
             observed = json.loads((log.parent / launch["raw"]).with_suffix(".observed.json").read_text())

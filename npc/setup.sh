@@ -175,7 +175,7 @@ if can_apt; then
     extra=${NPC_APT_EXTRA-}
     # the Slurm cluster that tests run on; benchmarks that only a tag asks for; a second MPI; Fortran; a source with
     # a configure script; the guest with RDMA; a browser; man pages as text; a program that counts by PAPI
-    [ $level != tests ] || extra="$extra munge slurm-wlm iproute2 nuttcp netpipe-openmpi mpich libmpich-dev gfortran autoconf qemu-system-x86 busybox-static chromium groff-base libpapi-dev"
+    [ $level != tests ] || extra="$extra munge slurm-wlm iproute2 nuttcp netpipe-openmpi mpich libmpich-dev gfortran autoconf qemu-system-x86 busybox-static chromium groff-base libpapi-dev hwloc-nox clang"
     for package in $extra; do
         dpkg-query -W -f '${Status}' "$package" 2> /dev/null | grep -q 'ok installed' \
             || missing="$missing $package"

@@ -308,8 +308,8 @@ class Guard:
 
     def _left(self, rank: _Rank, now: float) -> float:
         """Seconds of a rank that may still be taken."""
-        lost = self._price * rank.events
-        return self._budget * max(now - rank.began - lost, 0.0) + _GRACE_S - lost
+        ran, lost = now - rank.began, self._price * rank.events
+        return self._budget * max(ran - lost, _LEAST_LEFT * ran) + _GRACE_S - lost
 
     def _too_much(self, load: float) -> str:
         least = "at least " if self._at_least else ""

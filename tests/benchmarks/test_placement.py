@@ -83,7 +83,6 @@ def test_what_cannot_be_is_said_in_one_line(tmp_path: Path, words: tuple[str, ..
 
 
 @pytest.mark.slow
-@pytest.mark.optional_skip("a tool that only this test uses")
 @pytest.mark.skipif(shutil.which("lstopo") is None, reason="no lstopo: apt-get install hwloc-nox")
 def test_launchers_put_a_rank_on_each_socket_of_a_node_that_they_are_shown(tmp_path: Path) -> None:
     """Open MPI 4 simulates nodes by a topology's file, Hydra takes one for the machine's own."""

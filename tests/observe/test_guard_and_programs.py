@@ -2,115 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
-import threading
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from observe.costs.probes import costs
-from observe.probes.catalogue import read_wanted
 from observe.probes.counting import Counters, NoCounter, Point
-from observe.probes.guard import Guard, Judgement
-from observe.probes.places import NoFunction, Place, find
+from observe.probes.places import NoFunction
+from tests.lab.guarded import build, function, guarded, held
 from tests.lab.uprobes import DEFINED, may_lack_uprobes, needs_uprobes
-from tests.paths import ROOT
-
-#: Seconds of one event, as it is on machines with few of them: the real ones are measured elsewhere.
-PRICE = 13e-6
 
 pytestmark = [pytest.mark.slow, needs_uprobes, may_lack_uprobes]
 
 
 @pytest.fixture(scope="module")
 def calls(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    program = tmp_path_factory.mktemp("calls") / "calls"
-    subprocess.run(["gcc", "-O1", ROOT / "tests/observe/programs/called.c", "-o", program], check=True)
-    return program
-
-
-@contextlib.contextmanager
-def held(*command: str | Path) -> Iterator[tuple[int, int, int]]:
-    """A process that waits to become a program: its number, what lets it go, what it prints."""
-    waiting, release = os.pipe()
-    output, printed = os.pipe()
-    process = os.fork()
-    if process == 0:
-        os.close(release)
-        os.read(waiting, 1)
-        os.dup2(printed, 1)
-        os.execv(command[0], [str(word) for word in command])
-    for end in (waiting, printed):
-        os.close(end)
-    try:
-        yield process, release, output
-    finally:
-        os.close(output)
-
-
-def function(program: Path, name: str) -> Place:
-    return find(read_wanted(f"function:{name}"), str(program))
-
-
-@dataclass
-class Ended:
-    judgement: Judgement
-    counted: int
-    seconds: float
-    judged_s: float
-    share: float
-
-
-def guarded(calls: Path, *arguments: str, budget: float = 0.02, price: float = PRICE) -> Ended:
-    """Run the program with a probe on its function; judged_s: until the guard came to its last word; share:
-    of the time with the probe."""
-    place = function(calls, "called")
-    point = Point(place.file, *place.offsets)
-    script = 'BEGIN { printf("there\\n"); } '
-    script += f"uprobe:{place.file}:called {{ @[pid] = count(); }}"
-    probe: subprocess.Popen[bytes] | None = None
-    guard = Guard(Counters(point), price, budget)
-    judged = attached = on = 0.0
-    with held(calls, *arguments) as (process, release, output):
-        began = time.monotonic()
-        guard.add(process)
-        os.close(release)
-        ended = threading.Event()
-        threading.Thread(target=lambda: (os.waitpid(process, 0), ended.set())).start()
-        step = guard.step()
-        while not ended.wait(min(step.next_s, 0.2)):
-            step = guard.step()
-            if step.next_s == float("inf") and not judged:
-                judged = time.monotonic() - began
-            if step.do == "attach":
-                probe = subprocess.Popen(
-                    ["bpftrace", "-B", "line", "-e", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-                )
-                assert probe.stdout is not None
-                while b"there" not in probe.stdout.readline():
-                    pass
-                guard.attached()
-                attached = time.monotonic()
-            elif step.do == "detach" and probe is not None:
-                probe.kill()
-                probe.communicate()
-                probe = None
-                guard.detached()
-                on += time.monotonic() - attached
-        counted = guard.counts()[process]
-        judgement = guard.end()
-        lasted = time.monotonic() - began
-        if probe is not None:
-            on += time.monotonic() - attached
-            probe.kill()
-            probe.communicate()
-        seconds = float(os.read(output, 100).split()[0])
-    return Ended(judgement, counted, seconds, judged, on / lasted)
+    return build(tmp_path_factory.mktemp("calls"))
 
 
 def test_a_function_called_ten_million_times_a_second_is_refused_within_a_second(calls: Path) -> None:
@@ -142,20 +50,6 @@ def test_no_limit_means_none(calls: Path) -> None:
     ended = guarded(calls, "40000", "40", budget=1e9)
     assert ended.judgement.status == "attached"
     assert ended.counted == 40000
-
-
-@pytest.mark.measures
-def test_a_program_whose_probe_is_refused_is_not_two_percent_slower(calls: Path) -> None:
-    price = costs()["function"]  # as on this machine
-    with_it, without = [], []
-    for turn in range(8):
-        if turn % 4 in (0, 3):
-            with_it.append(guarded(calls, "24000000", "40", price=price).seconds)
-        else:
-            said = subprocess.run([calls, "24000000", "40"], capture_output=True, check=True).stdout
-            without.append(float(said.split()[0]))
-    # what else runs only makes a run longer
-    assert min(with_it) < 1.02 * min(without), (with_it, without)
 
 
 def test_children_and_threads_count_for_their_rank(calls: Path) -> None:

@@ -469,7 +469,10 @@ def test_chains_hold_on_this_machine(programs: dict[str, Path]) -> None:
     ):  # fmt: skip
         predicted = bound(sampled(programs[program], function), processor)
         assert predicted.holds == "dependencies"
-        ran = subprocess.run([programs[program], function, "0.3"], capture_output=True, text=True, check=True)
-        seconds, calls = float(ran.stdout.split()[0]), int(ran.stdout.split()[-1])
-        measured = seconds / calls * elements * clock_hz()
-        assert measured == pytest.approx(predicted.chain_cycles, rel=off), function
+        measured = []
+        for _ in range(5):  # what else runs only makes it longer
+            words = [programs[program], function, "0.1"]
+            ran = subprocess.run(words, capture_output=True, text=True, check=True)
+            seconds, calls = float(ran.stdout.split()[0]), int(ran.stdout.split()[-1])
+            measured.append(seconds / calls * elements * clock_hz())
+        assert min(measured) == pytest.approx(predicted.chain_cycles, rel=off), (function, measured)

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -16,46 +15,11 @@ import pytest
 from npc.records.memory_use import MEMORY, Structure
 from observe.asked import Asked
 from observe.memory.build import memory_library
-from observe.memory.companion import RankMemoryTable
-from observe.memory.table import COUNTING, Table, read_table
+from observe.memory.table import COUNTING, Table
+from tests.lab.counted import PROGRAMS, build, count
 from tests.paths import ROOT
 
-PROGRAMS = ROOT / "tests/observe/programs"
 PAGE = 4096
-
-
-def build(compiler: str, name: str, folder: Path, *options: str, **environ: str) -> Path:
-    """The program, built by an npc command."""
-    program = folder / Path(name).stem
-    command = [sys.executable, "-m", "npc", compiler, *options, PROGRAMS / name, "-o", program, "-pthread"]
-    subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, **environ})
-    return program
-
-
-class Counted(NamedTuple):
-    code: int
-    out: str
-    err: str
-    table: Table
-
-
-def count(program: Path, *arguments: str) -> Counted:
-    """Run it as `observe.rank` does, and read the table."""
-    settings = {"mode": "count", "library": str(memory_library("count"))}
-    companion = RankMemoryTable(program.parent, "host.0", settings)
-    with subprocess.Popen(
-        [program, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=companion.become,
-    ) as process:
-        companion.begin(process.pid)
-        out, err = process.communicate(timeout=60)
-    companion.stop()
-    table = read_table(Path(f"/proc/self/fd/{companion.files[0]}"))
-    os.close(companion.files[0])
-    return Counted(process.returncode, out, err, table)
 
 
 def counts_of(table: Table, thread: int, page: int) -> tuple[int, int]:
@@ -85,7 +49,6 @@ def test_every_access_of_every_thread_is_counted(counts: Path, end: str, code: i
 
 
 @pytest.mark.slow
-@pytest.mark.optional_skip("clang: gcc's code is counted in the other tests")
 @pytest.mark.skipif(shutil.which("clang") is None, reason="no clang: apt-get install clang")
 def test_clang_counts_the_same(tmp_path: Path) -> None:
     check_counts(build("cc", "memory_counts.c", tmp_path, "-O2", CC="clang"), "exit", 0)
@@ -203,19 +166,6 @@ def test_valgrind_counts_what_was_not_built_to(tmp_path: Path) -> None:
     found = {Structure(*each).name: Structure(*each) for each in memory["structures"]}["pages"]
     assert (found.reads, found.writes, found.pages) == (threads * reads * pages, writes * pages, pages)
     assert (found.threads, found.sharing) == (1, {"private": pages})
-
-
-@pytest.mark.slow
-@pytest.mark.measures
-def test_counting_costs_less_than_forty_times(tmp_path: Path) -> None:
-    plain = tmp_path / "plain"
-    subprocess.run(["gcc", "-O2", PROGRAMS / "memory_loops.c", "-o", plain], check=True)
-    without = [
-        subprocess.run([plain], capture_output=True, text=True, check=True).stdout.split() for _ in range(5)
-    ]
-    counted = [count(build("cc", "memory_loops.c", tmp_path, "-O2")).out.split() for _ in range(3)]
-    for before, after in zip(zip(*without, strict=True), zip(*counted, strict=True), strict=True):
-        assert min(map(float, after)) < 40 * min(map(float, before))
 
 
 @pytest.mark.slow

@@ -29,7 +29,7 @@ from npc.machine import sysfs
 from npc.machine.processes import die_with_parent
 
 if TYPE_CHECKING:
-    from npc.machine.load import Beside
+    from npc.machine.around import Around
 
 #: Between asking a tool to end (SIGTERM) and killing it.
 GRACE_S: Final = 0.4
@@ -73,7 +73,7 @@ class Agent:
         self._outbox = bytearray()
         self._tool: Child | None = None
         self._role = ""
-        self._beside: Beside | None = None
+        self._around: Around | None = None
         self._tool_id = 0
         self._ending = False
         self._leaving: int | None = None
@@ -226,7 +226,7 @@ class Agent:
         with contextlib.suppress(OSError):
             # Off the tool's CPUs if there are others: even its rare wake-ups shall not be there.
             os.sched_setaffinity(0, (self._cpus - cpus) or self._cpus)
-        self._beside = _watch() if message["watch"] else None
+        self._around = _watch() if message["watch"] else None
         try:
             tool = self._tool = Child(message["argv"], cpus)
         except OSError as error:
@@ -315,12 +315,12 @@ class Agent:
 
     def _report(self, tool: Child | None, **message: Any) -> None:
         """Send a message with what the tool has printed since, the datagrams received here, and, since the
-        last message, what was computed here beside the tool."""
+        last message, what was seen here around the tool."""
         out, err = tool.new_output() if tool else (b"", b"")
-        message |= {"out": len(out), "datagrams": readiness.datagrams_received(), "load": None}
-        if self._beside:
-            message["load"] = self._beside.load(own=self._tool_processes())
-            self._beside = _watch() if self._tool else None
+        message |= {"out": len(out), "datagrams": readiness.datagrams_received(), "seen": None}
+        if self._around:
+            message["seen"] = self._around.seen(own=self._tool_processes())
+            self._around = _watch() if self._tool else None
         self._send(message, out + err)
 
     # -- leaving -------------------------------------------------------------------------------------
@@ -340,10 +340,10 @@ class Agent:
             self.exit_code = self._leaving
 
 
-def _watch() -> Beside:
-    from npc.machine.load import Beside  # not loaded by every node before MPI
+def _watch() -> Around:
+    from npc.machine.around import Around  # not loaded by every node before MPI
 
-    return Beside()
+    return Around()
 
 
 def start_process(rank: int) -> None:

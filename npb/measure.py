@@ -13,12 +13,13 @@ import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from npb import addresses
 from npb.launch_result import Blame, LaunchResult, how_it_ended, judge, unavailable
-from npb.nodes import CannotRun, Ended, HostLost, Load, Node, Running
+from npb.nodes import CannotRun, Ended, HostLost, Node, Running, Seen
 from npb.sweep import Step
+from npc.machine.around import join
 from npc.records.launch import now, tool_of
 from npc.records.series import INTERFACE
 
@@ -39,7 +40,7 @@ class Outcome:
     """A finished step.
 
     client: how its client ended, None if it never started. server_output: what the server printed meanwhile
-    on stdout and stderr. load: what computed on the node that was disturbed more.
+    on stdout and stderr. seen: around it, by field of its launch.
     """
 
     step: Step
@@ -50,7 +51,7 @@ class Outcome:
     client: Ended | None = None
     server_output: tuple[bytes, bytes] = (b"", b"")
     placement: dict[str, str] = field(default_factory=dict)
-    load: Load = None
+    seen: dict[str, Any] = field(default_factory=dict)
 
 
 def quits_server(client: Sequence[str]) -> bool:
@@ -72,22 +73,6 @@ def ends_by_itself(argv: Sequence[str]) -> bool | None:
     return None
 
 
-def beside(server: tuple[str, Load], client: tuple[str, Load]) -> Load:
-    """What computed during a step on the node where others took more, by what either node's agent saw.
-
-    On one node it is what the server's saw: to the client's, the server is another process. None where one of
-    them did not look.
-    """
-    (host, of_server), (other_host, of_client) = server, client
-    if of_server is None or of_client is None:
-        return None
-    if host == other_host:
-        return {**of_server, "cores": round(of_server["cores"] + of_client["cores"], 3)}
-    both = ((host, of_server), (other_host, of_client))
-    name, load = max(both, key=lambda each: sum(entry["cores"] for entry in each[1]["others"]))
-    return {**load, "others": [{**entry, "host": name} for entry in load["others"]]}
-
-
 class PairMeasurement:
     """A server node and a client node, and the server's life between steps."""
 
@@ -105,7 +90,7 @@ class PairMeasurement:
         self._client_running: Running | None = None
         self._server_output = (b"", b"")
         self._datagrams = 0
-        self._server_load: Load = None
+        self._server_seen: Seen = None
         self._one_shot: bool | None = None
         self._learn = steps > 1
         self.note = ""
@@ -211,8 +196,8 @@ class PairMeasurement:
         ended = await self._client_node.stop(client) if server_died else client.ended.result()
         self._client_running, outcome.client = None, ended
         datagrams, failure = await self._server_after(server, client_ok=ended.exit == 0 and not server_died)
-        outcome.load = beside(
-            (self._server_node.name, self._server_load), (self._client_node.name, ended.load)
+        outcome.seen = join(
+            [(self._server_node.name, self._server_seen), (self._client_node.name, ended.seen)]
         )
         result = judge(options.parser, outcome.argv, ended, datagrams)
         if ended.timed_out:
@@ -244,14 +229,14 @@ class PairMeasurement:
                 await self._await_server_end(LEARN_S)
                 self._one_shot = server.ended.done()
         if not server.ended.done():
-            out, err, total, self._server_load = await self._server_node.state()
+            out, err, total, self._server_seen = await self._server_node.state()
             self._server_output = (self._server_output[0] + out, self._server_output[1] + err)
             received, self._datagrams = total - self._datagrams, total
         if not server.ended.done():
             await self._after_step()
             return received, ""
         ended = server.ended.result()
-        self._server, self._server_load = None, ended.load
+        self._server, self._server_seen = None, ended.seen
         self._take_output(ended, True)
         received = ended.datagrams - self._datagrams
         if ended.exit == 0:

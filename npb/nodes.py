@@ -20,8 +20,8 @@ from npb.messages import BadMessage, Decoder, encode
 ANSWER_S: Final = 10.0
 
 
-#: What computed on a node: `npc.records.launch.Launch.load`.
-Load: TypeAlias = Mapping[str, Any] | None
+#: What a node saw around a tool: `npc.machine.around.Seen`, None where nobody looked.
+Seen: TypeAlias = Mapping[str, Any] | None
 
 
 class HostLost(ConnectionError):
@@ -48,7 +48,7 @@ class CannotRun(RuntimeError):
 class Ended:
     """The end of a tool: exit code (negative for a signal), wall time, and output not reported before.
 
-    load: as of `npc.records.launch.Launch`, on this node, None where nobody watched.
+    seen: on this node, around the tool.
     """
 
     exit: int
@@ -57,7 +57,7 @@ class Ended:
     out: bytes
     err: bytes
     datagrams: int
-    load: Load = None
+    seen: Seen = None
 
 
 @dataclass
@@ -82,7 +82,7 @@ class Node:
         self._replies: dict[int, asyncio.Future[tuple[dict[str, Any], bytes]]] = {}
         self._running: dict[int, asyncio.Future[Ended]] = {}
         self.lost: str | None = None
-        #: Whether it looks what others compute beside a tool.
+        #: Whether it looks around a tool (`npc.machine.around`).
         self.watch = False
 
     @property
@@ -144,12 +144,12 @@ class Node:
             raise CannotRun(message["error"])
         return Running(tuple(argv), message["cpus"], message["datagrams"], running)
 
-    async def state(self) -> tuple[bytes, bytes, int, Load]:
+    async def state(self) -> tuple[bytes, bytes, int, Seen]:
         """New stdout and stderr of the tool, the UDP datagrams that its host has received in all, and what
-        computed there since it was asked last."""
+        was seen there since it was asked last."""
         message, payload = await self._ask("state", next(self._numbers))
         out, err = payload[: message["out"]], payload[message["out"] :]
-        return out, err, message["datagrams"], message["load"]
+        return out, err, message["datagrams"], message["seen"]
 
     async def look_up(self, names: Sequence[str]) -> dict[str, list[str]]:
         """Addresses of names as this host resolves them."""
@@ -209,7 +209,7 @@ class Node:
             ended = self._running.pop(message["n"], None)
             if ended and not ended.done():
                 out, err = payload[: message["out"]], payload[message["out"] :]
-                told = {key: message[key] for key in ("exit", "seconds", "timed_out", "datagrams", "load")}
+                told = {key: message[key] for key in ("exit", "seconds", "timed_out", "datagrams", "seen")}
                 ended.set_result(Ended(**told, out=out, err=err))
         elif event == "interrupted":
             interrupted(message["signal"])

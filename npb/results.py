@@ -69,7 +69,7 @@ class Results:
             nodes=len(set(hosts)),
             hosts=tuple(hosts),
             raw=raw,
-            load=outcome.load,
+            **outcome.seen,
         )
         self._log.append(launch)
         self.launches.append(launch)

@@ -24,8 +24,10 @@ from typing import Final
 
 from npc.jobs import session
 from npc.jobs.stop import Stop
+from npc.machine.around import Around, join
 from npc.machine.ask import NoAnswer, ask
-from npc.machine.load import Beside, watch_s
+from npc.machine.fabric import short_name
+from npc.machine.load import watch_s
 from npc.records.launch import RAW, Launch, LaunchLog, last_words, now
 from npc.records.record import OK
 
@@ -129,6 +131,12 @@ def job_hosts() -> tuple[str, ...]:
         return (nodelist,)
 
 
+def this_host(hosts: Sequence[str]) -> str:
+    """The job's own name of this host."""
+    name = os.environ.get("SLURMD_NODENAME", os.uname().nodename)  # srun(1): the nodes may have other names
+    return next((host for host in hosts if short_name(host) == short_name(name)), name)
+
+
 def launch(
     argv: Sequence[str],
     stdout: Path,
@@ -184,6 +192,7 @@ def sample_all(
 ) -> list[Launch]:
     """Make all launches, or those before a stop, one after another; log and report each as it ends."""
     hosts = job_hosts()
+    here = this_host(hosts)
     pattern = re.compile(require.encode(), re.MULTILINE) if require else None
     done: list[Launch] = []
     for number, (case, sample) in enumerate(launches):
@@ -191,13 +200,13 @@ def sample_all(
             break
         argv = fill_in(command, case.values)
         raw = f"{RAW}/{number:04d}"
-        beside = Beside() if watch_s() else None
+        around = Around() if watch_s() else None
         started, before = now(), time.monotonic()
         code, status = launch(
             argv, log.folder / f"{raw}.out", log.folder / f"{raw}.err", timeout_s, pattern, stop
         )
         seconds = round(time.monotonic() - before, 6)
-        load = beside.load() if beside else None
+        seen = join([(here, around.seen())]) if around else {}
         made = Launch(
             id=number,
             argv=tuple(argv),
@@ -211,7 +220,7 @@ def sample_all(
             nodes=len(hosts),
             hosts=hosts,
             raw=f"{raw}.out",
-            load=load,
+            **seen,
         )
         log.append(made)
         done.append(made)

@@ -6,7 +6,7 @@ import os
 import re
 import resource
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -116,7 +116,7 @@ class Beside:
         self._before = _cpu_of_children()
         self._begun = time.monotonic()
 
-    def load(self, own: Collection[int] = ()) -> dict[str, Any]:
+    def seen(self, own: Collection[int] = ()) -> dict[str, Any]:
         """`npc.records.launch.Launch.load` of a launch that began when this was made and has just ended.
 
         own: processes of the launch that were there before it and go on.
@@ -128,6 +128,22 @@ class Beside:
             {"name": entry.name, "cores": round(entry.cores, 3)} for entry in others if entry.pid not in own
         ]
         return {"cores": round(cores, 3), "others": listed}
+
+
+def busiest(nodes: Sequence[tuple[str, dict[str, Any] | None]]) -> dict[str, Any] | None:
+    """What computed during a launch on the node where others took more, of (host, `Beside.seen`) each.
+
+    On one node it is what the first saw, npb's server: to its client, the server is another process. None
+    where one of them did not look.
+    """
+    both = [(host, seen) for host, seen in nodes if seen is not None]
+    if len(both) < len(nodes) or not both:
+        return None
+    host, load = both[0]
+    if all(name == host for name, _ in both):
+        return {**load, "cores": round(sum(seen["cores"] for _, seen in both), 3)}
+    host, load = max(both, key=lambda each: sum(entry["cores"] for entry in each[1]["others"]))
+    return {**load, "others": [{**entry, "host": host} for entry in load["others"]]}
 
 
 def _cpu_of_children() -> float:

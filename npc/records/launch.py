@@ -73,7 +73,10 @@ class Launch:
     never started or was stopped. status: ``ok`` or the reason. raw: path of the tool's output relative to
     the folder. load: ``{"cores": 1.9, "others": [{"name": "xhpl", "cores": 0.7}]}``, the CPUs that the
     program and all it waited for used on average, and other processes, on the launcher's node; of npb, of two
-    nodes the one where others took more, named as the ``host`` of each; None if nobody watched.
+    nodes the one where others took more, named as the ``host`` of each. moved: host → counter of an
+    error, a loss or congestion (`npc.machine.counters`) → by how much it rose meanwhile, on the nodes where
+    somebody looked; only what rose. energy: ``{"joules": {host: J}, "source": …}`` or ``{"unavailable":
+    reason}``. Each of the three is None where nobody looked.
     """
 
     id: int
@@ -89,6 +92,8 @@ class Launch:
     hosts: tuple[str, ...] = ()
     raw: str = ""
     load: Mapping[str, Any] | None = None
+    moved: Mapping[str, Mapping[str, int]] | None = None
+    energy: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

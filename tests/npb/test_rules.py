@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,12 +22,12 @@ from npb.addresses import NoAddress, choose, fill, interface_of, names_to_try
 from npb.cluster import Attempt, by_series, describe, judge_all, pairs_to_repeat
 from npb.interfaces import HostView, Interface
 from npb.launch_result import Blame, LaunchResult, judge, parser_of
-from npb.measure import beside
 from npb.messages import BadMessage, Decoder, encode
 from npb.nodes import Ended
 from npb.schedule import schedule
 from npb.sweep import MAX_STEPS, BadRepeat, parse_repeat, plan
 from npc.machine.fabric import load
+from npc.machine.load import busiest
 from npc.machine.processes import read
 from npc.records.reading import Reading
 
@@ -340,16 +341,17 @@ def test_a_slow_uplink_is_named_from_the_readings_of_all_pairs(tmp_path: Path) -
 
 
 def test_a_pair_is_disturbed_on_the_node_where_others_took_more() -> None:
-    def load(cores: float, *others: float) -> dict[str, object]:
+    def used(cores: float, *others: float) -> dict[str, Any]:
         return {"cores": cores, "others": [{"name": "xhpl", "cores": each} for each in others]}
 
-    quiet, busy = load(0.5), load(0.8, 0.3, 0.2)
+    quiet, busy = used(0.5), used(0.8, 0.3, 0.2)
     told = [{"name": "xhpl", "cores": 0.3, "host": "n2"}, {"name": "xhpl", "cores": 0.2, "host": "n2"}]
-    assert beside(("n1", quiet), ("n2", busy)) == {"cores": 0.8, "others": told}
-    assert beside(("n1", quiet), ("n1", busy)) == {"cores": 1.3, "others": []}, (
+    assert busiest([("n1", quiet), ("n2", busy)]) == {"cores": 0.8, "others": told}
+    assert busiest([("n1", quiet), ("n1", busy)]) == {"cores": 1.3, "others": []}, (
         "the client's others: the server"
     )
-    assert beside(("n1", quiet), ("n2", None)) is None
+    assert busiest([("n1", quiet)]) == quiet, "of npc sample"
+    assert busiest([("n1", quiet), ("n2", None)]) is None
 
 
 # -- start-up ------------------------------------------------------------------------------------------

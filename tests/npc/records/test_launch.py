@@ -43,6 +43,18 @@ def test_launches_are_read_back_in_their_order(tmp_path: Path) -> None:
     assert (tmp_path / "new" / "folder" / RAW).is_dir()
 
 
+def test_launches_of_older_versions_are_read(tmp_path: Path) -> None:
+    log = LaunchLog(tmp_path, "qperf", planned=2)
+    log.append(dataclasses.replace(FIRST, moved={"n1": {"tcp RetransSegs": 3}}))
+    log.close()
+    header, line = (tmp_path / LAUNCHES).read_text().splitlines()
+    older = {key: value for key, value in json.loads(line).items() if key not in ("moved", "energy", "load")}
+    (tmp_path / LAUNCHES).write_text(f"{header}\n{json.dumps(older)}\n{line}\n")
+    first, second = read_launches(tmp_path).launches
+    assert first == FIRST and (first.moved, first.energy) == (None, None)
+    assert second.moved == {"n1": {"tcp RetransSegs": 3}}
+
+
 texts = st.text(max_size=20)  # lone surrogates too: arguments need not be UTF-8
 
 

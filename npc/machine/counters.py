@@ -31,9 +31,10 @@ import struct
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from npc.machine import sysfs
+from npc.machine.pcie import device_name
 
 #: What it means that a counter rises. down: a link or what it connects was gone, or data is lost for good;
 #: error: bits were wrong, which nobody causes by load; loss: packets were dropped or sent again, which a full
@@ -230,15 +231,7 @@ def _devices(root: Path) -> Owned:
             if len(last) == 2 and last[0].startswith("TOTAL_ERR_"):
                 counters[f"aer_dev_{kind}"] = int(last[1])
         if counters:
-            yield _device_name(device), counters
-
-
-def _device_name(device: Path) -> str:
-    """An RDMA device, an interface or a drive by its name; else the address."""
-    for kind in ("infiniband", "net", "nvme"):
-        for found in sorted((device / kind).glob("*")):
-            return found.name
-    return device.name
+            yield device_name(device), counters
 
 
 def _numbers(folder: Path, names: Sequence[str] | None = None) -> dict[str, int]:
@@ -290,8 +283,3 @@ def words(moved: Mapping[str, Mapping[str, int]]) -> str:
     """What rose, for people: ``n07 mlx5_0/1 symbol_error 412; n08 eth0 rx_crc_errors 3``."""
     each = (f"{host} {name} {by}" for host, counters in moved.items() for name, by in counters.items())
     return "; ".join(each)
-
-
-def environment_section(root: Path = Path("/")) -> dict[str, Any]:
-    """The ``counters`` section of ``environment.json``: those that are not 0."""
-    return raised(read(root))

@@ -21,10 +21,11 @@ from typing import Any, Final
 import psutil
 
 import npc
-from npc.machine import sysfs
+from npc.machine import counters, sysfs
 from npc.machine.interfaces import interfaces, rdma_ports
 from npc.machine.load import limits, load_average
 from npc.machine.memory import channels, dimms
+from npc.machine.pcie import pcie_links
 from npc.machine.tools import Found, find, find_all, os_release, run_bounded, search_path
 from npc.machine.topology import processors
 from npc.records.launch import now
@@ -74,6 +75,8 @@ def collect_environment(
             "memory": _memory(),
             "interfaces": interfaces(),
             "rdma": rdma_ports(),
+            "pcie": pcie_links(),
+            "counters": counters.raised(counters.read()),
             "limits": limits(),
             "load": load,
             "python": _python(),

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from npc.document import below
 from npc.files import read_json
+from npc.machine.pcie import IDLES
 from npc.page.blocks import plural
 from npc.records.units import format_quantity
 
@@ -62,6 +63,7 @@ def hardware(seen: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         _words(*(_text(port, key) for key in ("device", "state", "rate"))) for port in _list(seen, "rdma")
     ]
     yield "RDMA", "; ".join(ports) or "none"
+    yield "PCIe", "; ".join(map(_pcie, _list(seen, "pcie")))
 
 
 def odd_ones(seen: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -100,6 +102,12 @@ def _interface(interface: Mapping[str, Any]) -> str:
     rate = format_quantity(speed, "bit/s", 3) if isinstance(speed, int | float) else ""
     facts = [_text(interface, "type"), _text(interface, "state"), rate, f"MTU {_text(interface, 'mtu')}"]
     return f"{_text(interface, 'name')} ({_words(*facts, between=', ')})"
+
+
+def _pcie(link: Mapping[str, Any]) -> str:
+    transfers = below(link, "transfers_s") if _text(link, "kind") not in IDLES else None
+    rate = f"{transfers / 1e9:g} GT/s" if isinstance(transfers, int | float) else ""
+    return _words(_text(link, "name"), rate, f"x{_text(link, 'width')} of x{_text(link, 'max_width')}")
 
 
 def _text(seen: Any, *keys: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import psutil
 
 from npc.machine import sysfs
+from npc.machine.tools import find, run_bounded
 
 #: Linux ARPHRD numbers (include/uapi/linux/if_arp.h) of what a cluster has.
 _KINDS: Final = {1: "ethernet", 32: "infiniband", 772: "loopback"}
@@ -18,7 +19,8 @@ _KINDS: Final = {1: "ethernet", 32: "infiniband", 772: "loopback"}
 def interfaces(root: Path = Path("/")) -> list[dict[str, Any]]:
     """The ``interfaces`` section of ``environment.json``, in the order of their names."""
     found = []
-    addresses = _addresses() if root == Path("/") else {}
+    here = root == Path("/")
+    addresses = _addresses() if here else {}
     for path in sorted((root / "sys/class/net").glob("*")):
         if not path.is_dir():
             continue  # bonding_masters is a file
@@ -33,6 +35,7 @@ def interfaces(root: Path = Path("/")) -> list[dict[str, Any]]:
             "state": sysfs.text(path / "operstate"),
             # -1 is the kernel's word for unknown, as virtual machines have it
             "speed_bit_s": megabits * 1_000_000 if megabits is not None and megabits > 0 else None,
+            "supported_bit_s": supported_bit_s(path.name) if (path / "device").exists() and here else None,
             "mtu": sysfs.number(path / "mtu"),
             "driver": driver.resolve().name if driver.exists() else None,
             "numa_node": _numa_node(path / "device/numa_node"),
@@ -42,6 +45,22 @@ def interfaces(root: Path = Path("/")) -> list[dict[str, Any]]:
     return found
 
 
+def supported_bit_s(name: str) -> int | None:
+    """The highest rate that an interface's card and transceiver support, as ``ethtool`` says it; None without
+    it, or where the driver does not tell."""
+    text, _ = run_bounded([str(find("ethtool") or "/usr/sbin/ethtool"), name])
+    return highest_link_mode(text)
+
+
+def highest_link_mode(text: str) -> int | None:
+    """The highest rate (bit/s) among the supported link modes that ``ethtool DEV`` prints.
+
+    ``40000baseCR4/Full 100000baseSR4/Full``, on as many lines as it takes.
+    """
+    modes = re.search(r"Supported link modes:((?:\s+\d+base\S+)+)", text)
+    return max(map(int, re.findall(r"(\d+)base", modes[1]))) * 1_000_000 if modes else None
+
+
 def rdma_ports(root: Path = Path("/")) -> list[dict[str, Any]]:
     """The ``rdma`` section of ``environment.json``: one entry a port of a device, empty without any."""
     found = []
@@ -49,6 +68,7 @@ def rdma_ports(root: Path = Path("/")) -> list[dict[str, Any]]:
         device = port.parent.parent
         rate = sysfs.text(port / "rate")  # "100 Gb/sec (4X EDR)"
         gigabits = re.match(r"(\d+(?:\.\d+)?) Gb/sec", rate or "")
+        lanes = re.search(r"\((\d+)X\b", rate or "")
         driver = device / "device/driver"
         found.append({
             "device": device.name,
@@ -58,6 +78,7 @@ def rdma_ports(root: Path = Path("/")) -> list[dict[str, Any]]:
             "link_layer": sysfs.text(port / "link_layer"),
             "rate": rate,
             "rate_bit_s": round(float(gigabits[1]) * 1e9) if gigabits else None,
+            "lanes": int(lanes[1]) if lanes else None,
             "driver": driver.resolve().name if driver.exists() else None,
             "firmware": sysfs.text(device / "fw_ver"),
             "numa_node": _numa_node(device / "device/numa_node"),

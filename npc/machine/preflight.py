@@ -16,7 +16,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from npc.machine.counters import is_full
 from npc.machine.load import Busy
+from npc.machine.pcie import IDLES
 from npc.machine.tools import find, run_bounded, search_path
 
 #: The oldest JUBE that the benchmark files are tested with.
@@ -235,6 +237,79 @@ def rdma_down(environment: Environment, trial: Trial) -> Iterator[str]:
     if down:
         names = ", ".join(f"{port['device']}/{port['port']} {port['state']}" for port in down)
         yield f"RDMA ports not active: {names}"
+
+
+@check(
+    "warning",
+    "it carries that part of what it could: a bad contact, a worn or wrong cable, a slot that is too small",
+    "reseat card and cable, or another slot; lspci -vv shows LnkCap and LnkSta",
+)
+def narrow_pcie(environment: Environment, trial: Trial) -> Iterator[str]:
+    """A card on fewer or slower PCI Express lanes than it has."""
+    for link in environment["pcie"]:
+        width, transfers = link["width"], link["transfers_s"]
+        slot = link["slot_max_width"]
+        why = " (the slot has no more)" if slot is not None and slot <= width else ""
+        if width < link["max_width"]:
+            yield f"{link['name']} ({link['address']}): PCIe x{width} of x{link['max_width']}{why}"
+        elif transfers and transfers < (link["max_transfers_s"] or 0) and link["kind"] not in IDLES:
+            slot = link["slot_max_transfers_s"]
+            why = " (the slot has no more)" if slot is not None and slot <= transfers else ""
+            most = f"{transfers / 1e9:g} of {link['max_transfers_s'] / 1e9:g} GT/s"
+            yield f"{link['name']} ({link['address']}): PCIe {most}{why}"
+
+
+@check(
+    "note",
+    "what is measured over it has this limit, not the card's",
+    "look at cable, transceiver and the switch's port: ethtool DEV",
+)
+def slow_interface(environment: Environment, trial: Trial) -> Iterator[str]:
+    """An Ethernet link below the highest rate that both card and transceiver support."""
+    for interface in environment["interfaces"]:
+        speed, most = interface["speed_bit_s"], interface["supported_bit_s"]
+        if interface["state"] == "up" and speed and most and speed < most:
+            yield f"{interface['name']} runs at {speed / 1e9:g} of {most / 1e9:g} Gbit/s"
+
+
+@check(
+    "warning",
+    "three of its four lanes are dead: a quarter of its bandwidth",
+    "reseat or change the cable; iblinkinfo shows what both ends could do",
+    name="rdma_lanes",
+)
+def one_lane(environment: Environment, trial: Trial) -> Iterator[str]:
+    """An InfiniBand link of one lane."""
+    yield from _with_lanes(environment, 1)
+
+
+@check(
+    "note",
+    "right for HDR100 and NDR200 by a splitter cable; else half of what the port could carry",
+    "iblinkinfo shows what both ends could do",
+    name="rdma_lanes",
+)
+def two_lanes(environment: Environment, trial: Trial) -> Iterator[str]:
+    """An InfiniBand link of two lanes."""
+    yield from _with_lanes(environment, 2)
+
+
+def _with_lanes(environment: Environment, lanes: int) -> Iterator[str]:
+    for port in environment["rdma"]:
+        if port["lanes"] == lanes and port["link_layer"] == "InfiniBand" and port["state"] == "ACTIVE":
+            yield f"{port['device']}/{port['port']} runs at {port['rate']}"
+
+
+@check(
+    "note",
+    "they stay at their largest value: errors that come now are not seen, not by npc either",
+    "perfquery -R DEV PORT sets them to 0 (root)",
+)
+def full_counters(environment: Environment, trial: Trial) -> Iterator[str]:
+    """Counters of a port that have reached the end of their field."""
+    full = [name for name, value in environment["counters"].items() if is_full(name, value)]
+    if full:
+        yield f"{len(full)} counter(s) are full: {', '.join(full[:4])}"
 
 
 @check(

@@ -3,11 +3,95 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 
 import pytest
 
 from npc.machine import counters
 from npc.machine.counters import Rise, by_host, meaning, rise
+from tests.made.sysfs_tree import tree
+
+#: A port of a ConnectX-7 as its owner published it: pull request 943 of leptonai/gpud, 2025.
+PORT = {
+    "unicast_rcv_packets": "240037171331", "port_xmit_data": "205143497464492",
+    "port_xmit_constraint_errors": "0", "VL15_dropped": "0", "port_rcv_errors": "0",
+    "port_xmit_wait": "4294967295", "link_error_recovery": "0", "multicast_rcv_packets": "0",
+    "multicast_xmit_packets": "0", "port_rcv_remote_physical_errors": "0", "port_rcv_packets": "240037171331",
+    "unicast_xmit_packets": "242071897216", "excessive_buffer_overrun_errors": "15",
+    "port_rcv_data": "205128687774249", "port_rcv_constraint_errors": "0", "link_downed": "255",
+    "local_link_integrity_errors": "0", "port_xmit_discards": "65535", "port_rcv_switch_relay_errors": "2",
+    "port_xmit_packets": "242071897216", "symbol_error": "0",
+}  # fmt: skip
+
+
+def test_a_port_is_read_with_the_counters_that_are_full(tmp_path: Path) -> None:
+    port = "sys/class/infiniband/mlx5_0/ports/1"
+    root = tree(tmp_path, {f"{port}/counters/{name}": value for name, value in PORT.items()})
+    tree(
+        root,
+        {f"{port}/hw_counters/{name}": "0" for name in ("out_of_sequence", "lifespan", "rx_read_requests")},
+    )
+    # i40iw, which has no such counters (issue 966 of prometheus/node_exporter)
+    tree(root, {"sys/class/infiniband/i40iw0/ports/1/counters/symbol_error": "N/A (no PMA)"})
+    before = counters.read(root)
+    assert counters.raised(before) == {
+        "mlx5_0/1 link_downed": 255, "mlx5_0/1 port_xmit_discards": 65535,
+        "mlx5_0/1 port_xmit_wait": 4294967295, "mlx5_0/1 excessive_buffer_overrun_errors": 15,
+        "mlx5_0/1 port_rcv_switch_relay_errors": 2,
+    }  # fmt: skip
+    full = {name for name, value in before.items() if counters.is_full(name, value)}
+    assert full == {f"mlx5_0/1 {name}" for name in (
+        "link_downed", "port_xmit_discards", "port_xmit_wait", "excessive_buffer_overrun_errors",
+    )}  # fmt: skip
+    assert before["mlx5_0/1 out_of_sequence"] == 0 and "mlx5_0/1 lifespan" not in before
+    (root / port / "counters/symbol_error").write_text("412\n")
+    (root / port / "counters/port_rcv_packets").write_text("240037171431\n")
+    (root / port / "counters/link_downed").write_text("1\n")
+    assert rise(before, counters.read(root)) == {
+        "mlx5_0/1 symbol_error": 412, "mlx5_0/1 port_rcv_packets": 100, "mlx5_0/1 link_downed": 1,
+    }, "link_downed was reset, and has counted one since"  # fmt: skip
+
+
+def test_memory_processor_and_pcie_devices_of_a_node(tmp_path: Path) -> None:
+    memory, cpus = "sys/devices/system/edac/mc", "sys/devices/system/cpu"
+    root = tree(tmp_path, {
+        f"{memory}/mc0/ce_count": "7", f"{memory}/mc0/ue_count": "0", f"{memory}/mc0/ce_noinfo_count": "1",
+        f"{memory}/mc0/dimm3/dimm_ce_count": "6", f"{memory}/mc0/dimm3/dimm_ue_count": "0",
+        f"{memory}/mc1/ce_count": "2",
+        f"{cpus}/cpu0/thermal_throttle/core_throttle_count": "3",
+        f"{cpus}/cpu0/thermal_throttle/package_throttle_count": "40",
+        f"{cpus}/cpu1/thermal_throttle/core_throttle_count": "4",
+        f"{cpus}/cpu1/thermal_throttle/package_throttle_count": "40",
+        "proc/interrupts": "  CPU0 CPU1\nMCE:  0  1  Machine checks\nMCP:  9  9  Polls",
+        "sys/bus/pci/devices/0000:3b:00.0/infiniband/mlx5_0/node_guid": "1",
+        "sys/bus/pci/devices/0000:3b:00.0/aer_dev_correctable": "RxErr 3\nBadTLP 9\nTOTAL_ERR_COR 12",
+        "sys/bus/pci/devices/0000:3b:00.0/aer_dev_fatal": "Undefined 0\nTOTAL_ERR_FATAL 0",
+    })  # fmt: skip
+    assert counters.raised(counters.read(root)) == {
+        "mc0 ce_noinfo_count": 1, "mc0/dimm3 dimm_ce_count": 6, "mc1 ce_count": 2, "cpu MCE": 1,
+        "cpu core_throttle_count": 7, "cpu package_throttle_count": 40, "mlx5_0 aer_dev_correctable": 12,
+    }  # fmt: skip
+
+
+def test_interfaces_and_protocols_of_a_node(tmp_path: Path) -> None:
+    """Bridges and what hangs on them only pass on what others count."""
+    net = "sys/class/net"
+    root = tree(tmp_path, {
+        f"{net}/eth0/operstate": "up", f"{net}/eth0/device/vendor": "0x15b3", f"{net}/eth0/brport/state": "3",
+        f"{net}/eth0/statistics/rx_crc_errors": "5", f"{net}/eth0/statistics/rx_bytes": "9",
+        f"{net}/eth0/carrier_down_count": "2",
+        f"{net}/br0/bridge/x": "", f"{net}/br0/statistics/rx_dropped": "8",
+        f"{net}/veth1/brport/state": "3", f"{net}/veth1/statistics/rx_dropped": "8",
+        f"{net}/eth1/operstate": "down", f"{net}/eth1/statistics/rx_dropped": "8",
+        f"{net}/lo/statistics/rx_dropped": "8",
+        "proc/self/net/snmp": "Tcp: OutSegs RetransSegs\nTcp: 1000 33\nIcmp: InErrors\nIcmp: 5",
+        "proc/self/net/netstat": "TcpExt: TCPTimeouts\nTcpExt: 2\nIpExt: InCEPkts InOctets\nIpExt: 4 100",
+        "proc/self/net/snmp6": "Ip6InReceives 3\nUdp6RcvbufErrors 6",
+    })  # fmt: skip
+    assert counters.raised(counters.read(root)) == {
+        "eth0 rx_crc_errors": 5, "eth0 carrier_down_count": 2, "tcp RetransSegs": 33, "tcp TCPTimeouts": 2,
+        "ip InCEPkts": 4, "udp6 RcvbufErrors": 6,
+    }  # fmt: skip
 
 
 def test_datagrams_that_a_full_buffer_loses_are_counted_by_this_machines_kernel() -> None:

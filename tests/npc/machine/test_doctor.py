@@ -269,7 +269,7 @@ def sound() -> dict[str, Any]:
     }  # fmt: skip
     environment["cpu"]["frequency"]["governors"] = {"performance": 8}
     environment["memory"]["transparent_huge_pages"] = "always"
-    environment["rdma"] = []
+    environment |= {"rdma": [], "pcie": [], "counters": {}}
     environment["limits"] |= {
         "affinity": "0-7", "cpus": 8, "cgroup_cores": None, "memlock_bytes": None, "memlock_unlimited": True,
     }  # fmt: skip
@@ -290,7 +290,13 @@ def test_nothing_is_found_on_a_sound_machine(sound: dict[str, Any]) -> None:
     assert preflight(sound, QUIET) == []
 
 
-PORT = {"device": "mlx5_0", "port": 1, "state": "ACTIVE"}
+PORT = {"device": "mlx5_0", "port": 1, "state": "ACTIVE", "link_layer": "InfiniBand", "lanes": 4}
+SLOT: dict[str, Any] = {
+    "address": "0000:3b:00.0", "kind": "infiniband", "name": "mlx5_0", "width": 16, "max_width": 16,
+    "slot_max_width": 16, "transfers_s": 16e9, "max_transfers_s": 16e9, "slot_max_transfers_s": 16e9,
+}  # fmt: skip
+GPU = {**SLOT, "kind": "gpu", "name": "0000:4b:00.0", "transfers_s": 2.5e9}
+CABLE = {"name": "eth0", "state": "up", "speed_bit_s": 10**9, "supported_bit_s": 25 * 10**9}
 
 FINDINGS: list[tuple[str, str, str, Callable[[dict[str, Any]], object]]] = [
     ("old_jube", "error", "JUBE 2.4.2", lambda e: e["tools"]["jube"].update(version="2.4.2")),
@@ -304,6 +310,19 @@ FINDINGS: list[tuple[str, str, str, Callable[[dict[str, Any]], object]]] = [
     ("memlock", "warning", "64 KiB (mlx5_0)",
      lambda e: (e["rdma"].append(PORT), e["limits"].update(memlock_bytes=65536, memlock_unlimited=False))),
     ("rdma_down", "note", "mlx5_0/1 DOWN", lambda e: e["rdma"].append({**PORT, "state": "DOWN"})),
+    ("rdma_lanes", "warning", "mlx5_0/1 runs at 25 Gb/sec (1X EDR)",
+     lambda e: e["rdma"].append({**PORT, "lanes": 1, "rate": "25 Gb/sec (1X EDR)"})),
+    ("rdma_lanes", "note", "mlx5_0/1 runs at 100 Gb/sec (2X HDR)",
+     lambda e: e["rdma"].extend([PORT, {**PORT, "lanes": 2, "rate": "100 Gb/sec (2X HDR)"}])),
+    ("narrow_pcie", "warning", "mlx5_0 (0000:3b:00.0): PCIe x8 of x16 (the slot has no more)",
+     lambda e: e["pcie"].append({**SLOT, "width": 8, "slot_max_width": 8})),
+    ("narrow_pcie", "warning", "mlx5_0 (0000:3b:00.0): PCIe x1 of x16",
+     lambda e: e["pcie"].extend([{**SLOT, "width": 1}, GPU])),
+    ("narrow_pcie", "warning", "mlx5_0 (0000:3b:00.0): PCIe 2.5 of 16 GT/s",
+     lambda e: e["pcie"].append({**SLOT, "transfers_s": 2.5e9})),
+    ("slow_interface", "note", "eth0 runs at 1 of 25 Gbit/s", lambda e: e.update(interfaces=[CABLE])),
+    ("full_counters", "note", "1 counter(s) are full: mlx5_0/1 symbol_error",
+     lambda e: e["counters"].update({"mlx5_0/1 symbol_error": 65535, "mlx5_0/1 link_downed": 254})),
     ("host_name", "warning", "does not resolve", lambda e: e["host"].update(addresses=None)),
     ("host_name", "note", "127.0.1.1 (loopback)", lambda e: e["host"].update(addresses=["127.0.1.1"])),
     ("huge_pages", "note", "never", lambda e: e["memory"].update(transparent_huge_pages="never")),

@@ -16,22 +16,15 @@ from hypothesis import strategies as st
 
 from npc.machine import sysfs
 from npc.machine.environment import collect_environment, mpi_library, virtualisation
-from npc.machine.interfaces import interfaces, rdma_ports
+from npc.machine.interfaces import highest_link_mode, interfaces, rdma_ports
 from npc.machine.load import busy_processes, cgroup_cores, cgroup_memory_bytes, load_average
+from npc.machine.pcie import pcie_links
 from npc.machine.topology import processors
 from tests.lab.in_process import npc
+from tests.made.sysfs_tree import tree
 from tests.paths import ROOT
 
 BIN = Path(sys.executable).parent
-
-
-def tree(root: Path, files: dict[str, str]) -> Path:
-    """Files of a /proc or /sys below `root`; returns it."""
-    for name, content in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content + "\n", encoding="utf-8")
-    return root
 
 
 @pytest.fixture(scope="module")
@@ -144,8 +137,8 @@ def test_every_field_is_described(here: dict[str, Any]) -> None:
     for name, value in here.items():
         assert f"`{name}`" in page, name
         entries = value if isinstance(value, list) else [value]
-        if name in ("variables", "tools", "slurm", "rdma"):
-            continue  # keys are names of variables and commands; rdma is in one row
+        if name in ("variables", "tools", "slurm", "rdma", "pcie", "counters"):
+            continue  # keys are names of variables, commands, counters; or all stand in one row
         for key in {key for entry in entries if isinstance(entry, dict) for key in entry}:
             assert f"`{name}.{key}`" in page, f"{name}.{key}"
 
@@ -268,7 +261,8 @@ def test_interfaces_of_a_cluster_node(tmp_path: Path) -> None:
     eth0, ib0 = interfaces(root)
     assert ib0 == {
         "name": "ib0", "type": "infiniband", "state": "up", "speed_bit_s": 100 * 10**9, "mtu": 2044,
-        "driver": "mlx5_core", "numa_node": 1, "rdma_devices": ["mlx5_0"], "addresses": [],
+        "supported_bit_s": None, "driver": "mlx5_core", "numa_node": 1,
+        "rdma_devices": ["mlx5_0"], "addresses": [],
     }  # fmt: skip
     assert (eth0["speed_bit_s"], eth0["mtu"], eth0["numa_node"]) == (None, None, None)
 
@@ -302,6 +296,50 @@ def test_rdma_ports_with_their_rate(tmp_path: Path) -> None:
     assert (first["rate_bit_s"], first["physical_state"]) == (100 * 10**9, "LinkUp")
     assert (first["link_layer"], first["firmware"]) == ("InfiniBand", "16.35.1012")
     assert (second["state"], second["rate_bit_s"]) == ("DOWN", None)
+    assert (first["lanes"], second["lanes"]) == (4, None)
+
+
+def test_the_highest_mode_that_ethtool_shows_is_what_a_link_could_run_at() -> None:
+    """The text is that of the kernel's commit that brought ``lanes`` (Danielle Ratson, 2021)."""
+    text = """Settings for swp1:
+\tSupported ports: [ FIBRE ]
+\tSupported link modes:   1000baseKX/Full
+\t                        10000baseKR/Full
+\t                        40000baseCR4/Full
+\t                        100000baseSR4/Full
+\tSupported pause frame use: Symmetric Receive-only
+\tAdvertised link modes:  400000baseCR4/Full
+\tSpeed: Unknown!
+"""
+    assert highest_link_mode(text) == 100 * 10**9
+    assert highest_link_mode("Settings for eth0:\n\tSupported link modes:   Not reported\n") is None
+
+
+def test_pcie_links_below_what_they_could(tmp_path: Path) -> None:
+    port = "sys/devices/pci0000:3a/0000:3a:00.0"
+    card = f"{port}/0000:3b:00.0"
+    root = tree(
+        tmp_path,
+        {
+            f"{port}/max_link_width": "8",
+            f"{port}/max_link_speed": "16.0 GT/s PCIe",
+            f"{card}/class": "0x020700",
+            f"{card}/current_link_width": "8",
+            f"{card}/max_link_width": "16",
+            f"{card}/current_link_speed": "8.0 GT/s PCIe",
+            f"{card}/max_link_speed": "16.0 GT/s PCIe",
+            f"{card}/infiniband/mlx5_0/node_guid": "1",
+            "sys/devices/pci0000:00/0000:00:1f.0/class": "0x060100",
+        },
+    )
+    devices = root / "sys/bus/pci/devices"
+    devices.mkdir(parents=True)
+    (devices / "0000:3b:00.0").symlink_to(root / card)
+    (devices / "0000:00:1f.0").symlink_to(root / "sys/devices/pci0000:00/0000:00:1f.0")
+    assert pcie_links(root) == [{
+        "address": "0000:3b:00.0", "kind": "infiniband", "name": "mlx5_0", "width": 8, "max_width": 16,
+        "slot_max_width": 8, "transfers_s": 8e9, "max_transfers_s": 16e9, "slot_max_transfers_s": 16e9,
+    }]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from npc.records.units import parse_size
 
 #: What a band without a metric's name is for.
 _HEADLINES: Final = {
-    "low": ("bandwidth", "flops", "message_rate", "update_rate"),
+    "low": ("bandwidth", "flops", "message_rate", "operation_rate", "update_rate"),
     "high": ("latency", "time"),
 }
 

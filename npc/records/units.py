@@ -23,6 +23,7 @@ METRICS: Final[dict[str, Metric]] = {
     "bandwidth": Metric("B/s", "higher"),
     "latency": Metric("s", "lower"),
     "message_rate": Metric("1/s", "higher"),
+    "operation_rate": Metric("1/s", "higher"),
     "flops": Metric("FLOP/s", "higher"),
     "update_rate": Metric("1/s", "higher"),
     "flop": Metric("FLOP", "neither"),

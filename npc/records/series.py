@@ -67,8 +67,8 @@ _QUALIFIERS: Final = frozenset((
 #: Every other name is a setting.
 _CIRCUMSTANCES: Final = frozenset((
     *_PLACEMENT, CACHED, DISTURBED, "algorithm", "attached", "attempt", "blas", "cores", "cpus", "filesystem",
-    "hosts", "huge_pages", "kernel", "kernels", "largest_size", "line", "loop", "lost", "model", "mpi_library", "node",
-    "official", "share", OVERHEAD, OVERHEAD_MEASURED, RANK_CPUS, RECEIVED, REMEASURED,
+    "hosts", "huge_pages", "kernel", "kernels", "largest_size", "line", "loop", "lost", "model",
+    "mpi_library", "node", "official", "share", OVERHEAD, OVERHEAD_MEASURED, RANK_CPUS, RECEIVED, REMEASURED,
 ))  # fmt: skip
 
 #: The variants of LIKWID's kernels: the width of their instructions, with or without fused multiply-add.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from pathlib import Path
 
@@ -117,12 +118,14 @@ def test_a_client_that_prints_nothing_has_measured_nothing() -> None:
 
 
 def test_sockperf_that_sends_to_nobody_is_not_believed(tmp_path: Path) -> None:
-    port, nobody = free_port(), free_port()
-    ended = run(
-        "--servercmd", f"sockperf server -p {port}",
-        "--clientcmd", f"sockperf throughput -i HOSTNAME -p {nobody} -t 1",
-        "--killserver", "--output", str(tmp_path / "out"),
-    )  # fmt: skip
+    port = free_port()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unread:
+        unread.bind(("", 0))  # no other test's server can be there
+        ended = run(
+            "--servercmd", f"sockperf server -p {port}",
+            "--clientcmd", f"sockperf throughput -i HOSTNAME -p {unread.getsockname()[1]} -t 1",
+            "--killserver", "--output", str(tmp_path / "out"),
+        )  # fmt: skip
     assert ended.returncode == 4
     assert "invalid: the server received 0" in statuses(tmp_path / "out")[0]
     assert all(not record.ok for record in read_csv(tmp_path / "out/records.csv"))
@@ -146,8 +149,6 @@ def test_a_server_that_never_listens_is_ended_with_its_last_lines() -> None:
 
 
 def test_a_port_in_use_is_said_by_the_server_that_could_not_have_it() -> None:
-    import socket
-
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
         ended = run(
@@ -315,8 +316,6 @@ def test_a_mistake_is_explained_once_before_anything_starts(options: tuple[str, 
 
 
 def test_an_unresolvable_second_network_is_an_error() -> None:
-    import socket
-
     name = socket.gethostname()
     ended = run("--servercmd", "s", "--clientcmd", "c", "--modify_hostname", name, f"{name}-ib.invalid")
     assert ended.returncode == 2

@@ -21,14 +21,19 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("calls"))
 
 
+def defined_by(process: int) -> bool:
+    """Whether the kernel has a definition of this process; other tests make theirs meanwhile."""
+    return f"npc/u{process}_" in DEFINED.read_text()
+
+
 def test_a_function_called_ten_million_times_a_second_is_refused_within_a_second(calls: Path) -> None:
     ended = guarded(calls, "24000000", "40")
     assert ended.judgement.status == "refused"
     assert ended.judgement.rate > 5e4  # more than can be counted at that price: 77 000 a second
-    assert ended.counted < 3000
+    assert ended.counted < 24000  # of 24 million
     assert 0 < ended.judged_s < 1
     assert "slower, and 2 % are allowed (--overhead)" in ended.judgement.reason
-    assert "npc" not in DEFINED.read_text()
+    assert not defined_by(os.getpid())
 
 
 def test_a_function_called_now_and_then_is_attached_and_counted_to_the_last_call(calls: Path) -> None:
@@ -62,7 +67,7 @@ def test_children_and_threads_count_for_their_rank(calls: Path) -> None:
         os.waitpid(process, 0)
     assert counters.read() == {process: 42}
     counters.end()
-    assert "npc" not in DEFINED.read_text()
+    assert not defined_by(os.getpid())
 
 
 def test_a_definition_that_a_killed_process_left_is_removed(calls: Path) -> None:
@@ -73,9 +78,9 @@ def test_a_definition_that_a_killed_process_left_is_removed(calls: Path) -> None
         Counters(point)
         os.kill(os.getpid(), 9)
     os.waitpid(process, 0)
-    assert f"u{process}_" in DEFINED.read_text()
+    assert defined_by(process)
     Counters(point).end()
-    assert "npc" not in DEFINED.read_text()
+    assert not defined_by(process) and not defined_by(os.getpid())
 
 
 def test_what_cannot_be_counted_says_why(calls: Path, tmp_path: Path) -> None:

@@ -38,6 +38,8 @@ REMEASURED: Final = "remeasured"
 DISTURBED: Final = "disturbed"
 #: Bytes of the last-level caches beside which a program's arrays are small (`npc.validity.rules.cache`).
 CACHED: Final = "cached"
+#: Counters of errors, losses and congestion that rose meanwhile, by node (`npc.validity.rules.counters`).
+MOVED: Final = "moved"
 #: The case of what ``npc observe`` saw around a program.
 OBSERVED: Final = "observed"
 #: The case of what its hottest loops need at least, by their machine code and a model of the processor.
@@ -66,8 +68,8 @@ _QUALIFIERS: Final = frozenset((
 #: the share of the time that a probe was ``attached``; the type of the ``filesystem`` that files lay on.
 #: Every other name is a setting.
 _CIRCUMSTANCES: Final = frozenset((
-    *_PLACEMENT, CACHED, DISTURBED, "algorithm", "attached", "attempt", "blas", "cores", "cpus", "filesystem",
-    "hosts", "huge_pages", "kernel", "kernels", "largest_size", "line", "loop", "lost", "model",
+    *_PLACEMENT, CACHED, DISTURBED, MOVED, "algorithm", "attached", "attempt", "blas", "cores", "cpus",
+    "filesystem", "hosts", "huge_pages", "kernel", "kernels", "largest_size", "line", "loop", "lost", "model",
     "mpi_library", "node", "official", "share", OVERHEAD, OVERHEAD_MEASURED, RANK_CPUS, RECEIVED, REMEASURED,
 ))  # fmt: skip
 

@@ -11,11 +11,12 @@ from npc.machine.platform import Platform, find_platform, read_platform
 from npc.records.build import Origin, record_of_failure
 from npc.records.launch import ENVIRONMENT, LAUNCHES, RAW, Launch, now, read_launches
 from npc.records.record import Record, replace
-from npc.records.series import CACHED
+from npc.records.series import CACHED, MOVED
 from npc.validity import find_lies, judged
 from npc.validity.disturbance import marked
 from npc.validity.rule import Circumstances
 from npc.validity.rules.cache import caches_of_small
+from npc.validity.rules.counters import marks
 from npc.validity.rules.load import loaded
 
 
@@ -31,13 +32,16 @@ def platform_of(records: Sequence[Record], name: str = "") -> Platform | None:
 
 def judge_run(run: Path, records: Sequence[Record], platform: Platform | None) -> list[Record]:
     """The records of a run; those that a rule catches are ``invalid: …``; disturbed ones are marked, and
-    those of programs whose arrays caches may hold."""
+    those of programs whose arrays caches may hold, and those beside which counters rose."""
     circumstances = circumstances_of(run, records, platform)
-    small = caches_of_small(records, circumstances)
-    records = [
-        replace(record, params={**record.params, CACHED: small[place]}) if place in small else record
-        for place, record in enumerate(records)
-    ]
+    for name, found in (
+        (CACHED, caches_of_small(records, circumstances)),
+        (MOVED, marks(records, circumstances)),
+    ):
+        records = [
+            replace(record, params={**record.params, name: found[place]}) if place in found else record
+            for place, record in enumerate(records)
+        ]
     return marked(judged(records, find_lies(records, circumstances)), circumstances)
 
 

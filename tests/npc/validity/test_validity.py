@@ -430,6 +430,72 @@ def test_what_the_receiver_never_got_is_no_bandwidth() -> None:
     assert not found(record("sockperf", "tcp_throughput", "bandwidth", 1e9, params={"side": "send"}))
 
 
+# -- counters ------------------------------------------------------------------------------------------
+
+
+def launched(moved: Mapping[str, Mapping[str, int]] | None) -> Launch:
+    return Launch(id=0, argv=("qperf",), started="", seconds=1.0, exit=0, raw="raw/0000.out", moved=moved)
+
+
+BETWEEN = record("qperf", "tcp_bw", "bandwidth", 1e9, nodes=2, hosts=TWO)
+
+
+@pytest.mark.parametrize(
+    ("counters", "rule", "reason"),
+    [
+        ({"mlx5_0/1 link_downed": 1}, "link_down", "n2: mlx5_0/1 link_downed rose by 1 meanwhile"),
+        ({"mlx5_0/1 symbol_error": 412}, "moved", "meanwhile on n2: mlx5_0/1 symbol_error rose by 412"),
+        ({"mlx5_0/1 packet_seq_err": 1}, "moved", "meanwhile on n2: mlx5_0/1 packet_seq_err rose by 1"),
+        ({"tcp RetransSegs": 9, "tcp OutSegs": 10000}, "", ""),
+        ({"tcp RetransSegs": 9, "tcp OutSegs": 90}, "", "too few to say anything"),
+        (
+            {"tcp RetransSegs": 20, "tcp OutSegs": 10000, "eth0 rx_crc_errors": 3, "eth0 rx_packets": 9},
+            "moved",
+            "meanwhile on n2: eth0 rx_crc_errors rose by 3; "
+            "n2: tcp RetransSegs rose by 20 (0.20% of 10000 packets)",
+        ),
+        ({"mlx5_0/1 port_xmit_wait": 99, "mlx5_0/1 port_xmit_data": 1000}, "", ""),
+        (
+            {"mlx5_0/1 port_xmit_wait": 500, "mlx5_0/1 port_xmit_data": 1000},
+            "moved",
+            "meanwhile on n2: mlx5_0/1 port_xmit_wait rose by 500",
+        ),
+        ({"cpu package_throttle_count": 2}, "moved", "meanwhile on n2: cpu package_throttle_count rose by 2"),
+    ],
+)
+def test_counters_that_rose_meanwhile_are_told(counters: dict[str, int], rule: str, reason: str) -> None:
+    said = found(BETWEEN, launch=launched({"n1": {}, "n2": counters}))
+    assert said == ({rule: reason} if rule else {})
+
+
+def test_links_are_nothing_to_memory_but_its_errors_are() -> None:
+    triad = record("stream", "triad", "bandwidth", 1e9)
+    rose = {"eth0 carrier_down_count": 1, "mc0/dimm3 dimm_ce_count": 2, "mlx5_0/1 symbol_error": 9}
+    assert found(triad, launch=launched({"n1": rose})) == {
+        "moved": "meanwhile on n1: mc0/dimm3 dimm_ce_count rose by 2"
+    }
+    rose = {"mc0/dimm3 dimm_ue_count": 1}
+    assert "link_down" in found(triad, launch=launched({"n1": rose}))
+
+
+def test_another_card_than_the_records_own_is_nothing_to_it() -> None:
+    interfaces = [{"name": name, "driver": "i40e"} for name in ("eth0", "eth1")]
+    launch = launched({"n1": {"eth1 rx_crc_errors": 5}})
+    for name, told in (("eth0", False), ("eth1", True), ("bond0", True)):
+        over = replace(BETWEEN, params={"interface": name})
+        assert ("moved" in found(over, launch=launch, interfaces=interfaces)) is told
+
+
+def test_the_mark_of_a_record_tells_what_rose_where_its_files_are_gone(tmp_path: Path) -> None:
+    log = LaunchLog(tmp_path, "qperf", planned=1)
+    log.append(launched({"n2": {"mlx5_0/1 symbol_error": 412}}))
+    log.close()
+    (marked,) = judge_run(tmp_path, [BETWEEN], None)
+    assert marked.ok and marked.params == {"moved": "n2 mlx5_0/1 symbol_error 412"}
+    assert Series.of(marked) == Series.of(BETWEEN)
+    assert found(marked) == {"moved": "meanwhile rose n2 mlx5_0/1 symbol_error 412"}
+
+
 # -- curves --------------------------------------------------------------------------------------------
 
 

@@ -174,8 +174,9 @@ if can_apt; then
     done | sort -u)
     extra=${NPC_APT_EXTRA-}
     # the Slurm cluster that tests run on; benchmarks that only a tag asks for; a second MPI; Fortran; a source with
-    # a configure script; the guest with RDMA; a browser; man pages as text; a program that counts by PAPI
-    [ $level != tests ] || extra="$extra munge slurm-wlm iproute2 nuttcp netpipe-openmpi mpich libmpich-dev gfortran autoconf qemu-system-x86 busybox-static chromium groff-base libpapi-dev hwloc-nox clang"
+    # a configure script; the guest with RDMA; a browser; man pages as text; a program that counts by PAPI;
+    # faults of a network
+    [ $level != tests ] || extra="$extra munge slurm-wlm iproute2 nuttcp netpipe-openmpi mpich libmpich-dev gfortran autoconf qemu-system-x86 busybox-static chromium groff-base libpapi-dev hwloc-nox clang nftables ethtool"
     for package in $extra; do
         dpkg-query -W -f '${Status}' "$package" 2> /dev/null | grep -q 'ok installed' \
             || missing="$missing $package"

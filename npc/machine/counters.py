@@ -52,7 +52,7 @@ PORT_BITS: Final[Mapping[str, int]] = {
 
 #: Of /proc/net, by the name of the section there: whose counters they are, and which.
 _PROTOCOLS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
-    "Tcp": ("tcp", ("OutSegs", "RetransSegs", "InErrs", "InCsumErrors")),
+    "Tcp": ("tcp", ("InSegs", "OutSegs", "RetransSegs", "InErrs", "InCsumErrors")),
     "TcpExt": ("tcp", ("TCPLostRetransmit", "TCPTimeouts", "ListenDrops", "TCPOFOQueue", "TCPBacklogDrop",
                        "TCPRcvQDrop")),
     "Udp": ("udp", ("InDatagrams", "InErrors", "RcvbufErrors", "SndbufErrors", "InCsumErrors")),
@@ -66,7 +66,7 @@ _PROTOCOLS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 #: What a name must contain to mean this, the first that fits. The words are those of the sources above, of
 #: the kernel's mlx5/counters.rst for ``ethtool -S``, and of the drivers of Intel, Broadcom and Amazon.
 _MEANINGS: Final[Sequence[tuple[Meaning | None, str]]] = (
-    ("traffic", "OutSegs|InDatagrams|InReceives|[rt]x_packets|port_(rcv|xmit)_packets|port_xmit_data"),
+    ("traffic", "(In|Out)Segs|InDatagrams|InReceives|[rt]x_packets|port_(rcv|xmit)_packets|port_xmit_data"),
     # Forward error correction corrects some bits all the time; queues that a program leaves behind are
     # flushed; a program's own wrong requests; multicast that nobody wants; words that only look alike.
     (None, "corrected_bits|err_lane|fec_cor|flush|^(req|resp)_|nohandler|interrupt|default"),

@@ -56,11 +56,13 @@ def told(moved: Mapping[str, Mapping[str, int]] | None) -> list[Moved]:
     for host, counters in (moved or {}).items():
         for name, by in counters.items():
             means, owner = meaning(name), name.partition(" ")[0]
-            packets = sum(
+            # of what came in and what went out the larger: acknowledgements are a few
+            traffic = (
                 count
                 for other, count in counters.items()
                 if other.startswith(f"{owner} ") and meaning(other) == "traffic" and "data" not in other
             )
+            packets = max(traffic, default=0)
             if means is None or means == "traffic":
                 continue
             if name.endswith("port_xmit_wait"):

@@ -137,7 +137,7 @@ def test_datagrams_that_a_full_buffer_loses_are_counted_by_this_machines_kernel(
             "rx_pause_ctrl_phy tx_prio3_pause rx_pause_frames link_xoff_rx InCEPkts bw_in_allowance_exceeded",
         ),
         ("throttling", "core_throttle_count package_throttle_count"),
-        ("traffic", "OutSegs InDatagrams rx_packets port_xmit_packets"),
+        ("traffic", "InSegs OutSegs InDatagrams rx_packets port_xmit_packets"),
         (
             None,
             "rx_bytes rx_corrected_bits_phy rx_err_lane_0_phy resp_cqe_flush_error req_cqe_error "

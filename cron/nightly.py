@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from cron import measure, retention
 from cron.agenda import AT_ONCE, Agenda, EachNode, odd_nodes
 from cron.costs import account_of
+from cron.counters import rising, with_counters
 from cron.verdict import NightVerdict, Verdict
 from npc.jobs.checkout import checkout, settings
 from npc.jobs.stop import Stop
@@ -124,6 +125,7 @@ class NightRun:
         for part in self.agenda.parts():
             self._measure(night, part, FIRST)
         self.notes += odd_nodes([night.folder])
+        self.notes += rising(night.folder, self.options.history, name)
         if postponed := self.agenda.postponed():
             night.postponed = tuple(each.benchmark for each in postponed)
             self.journal.note(name, "postponed", benchmarks=night.postponed)
@@ -378,7 +380,7 @@ def judge_night(
     bands, baselines = rules(platform, history.folder)
     nights = panel(history.points(), night=(name, begun.isoformat(timespec="seconds")))
     verdict = judge(nights, history.folder.name, baselines, bands, fabric)
-    return with_lost(with_postponed(verdict, postponed), lost or {})
+    return with_lost(with_postponed(with_counters(verdict, history), postponed), lost or {})
 
 
 def rules(platform: Path, history: Path) -> tuple[tuple[Band, ...], dict[Series, Baseline]]:

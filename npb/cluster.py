@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
@@ -20,6 +21,7 @@ from npc.records.units import METRICS, format_quantity, format_size
 
 if TYPE_CHECKING:
     from npc.machine.fabric import Topology
+    from npc.records.launch import Launch
 
 #: What can say that a node is slow; losses and retransmissions cannot.
 _JUDGED: Final = ("bandwidth", "latency", "message_rate")
@@ -100,12 +102,14 @@ def judge_all(
     topology: Topology | None,
     nodes: Sequence[str],
     tool: str = "",
+    launches: Sequence[Launch] = (),
 ) -> dict[PairReadings, Localisation]:
-    """The verdict on each series. tool: as the catalogue calls it, which may know who sends."""
+    """The verdict on each series. tool: as the catalogue calls it, which may know who sends. launches: what
+    rose during them is evidence, too."""
     from npb.localise import judge
     from npc.catalogue import sender
 
-    return {
+    verdicts = {
         which: judge(
             results,
             better=which.better,
@@ -115,6 +119,23 @@ def judge_all(
         )
         for which, results in series.items()
     }
+    return {which: _with_counters(verdict, launches) for which, verdict in verdicts.items()}
+
+
+def _with_counters(verdict: Localisation, launches: Sequence[Launch]) -> Localisation:
+    """The verdict with what counters say of its suspects."""
+    from npc.validity.moved import Beside, evidence, told
+
+    if not verdict.suspects:
+        return verdict
+    beside = [Beside(each.hosts, told(each.moved)) for each in launches if each.moved is not None]
+    suspects = []
+    for suspect in verdict.suspects:
+        said = evidence(suspect.nodes, beside, link=suspect.kind == "link")
+        suspects.append(
+            replace(suspect, evidence=f"{suspect.evidence}; meanwhile {said}") if said else suspect
+        )
+    return replace(verdict, suspects=tuple(suspects))
 
 
 def describe(which: PairReadings, verdict: Localisation) -> str:

@@ -366,7 +366,9 @@ class Conductor:
         series = cluster.by_series(self._attempts) if len(self._hosts) > 2 else {}
         if not series:
             return
-        verdicts = cluster.judge_all(series, self._topology, self._labels, self._options.parser)
+        verdicts = cluster.judge_all(
+            series, self._topology, self._labels, self._options.parser, self._results.launches
+        )
         words = sys.stdout if self._options.format == "table" else sys.stderr
         for which, verdict in verdicts.items():
             print(cluster.describe(which, verdict), file=words)

@@ -33,6 +33,13 @@ def at_least(count: int, trials: int, probability: float) -> float:
     return float(bdtrc(count - 1, trials, probability)) if count > 0 else 1.0
 
 
+def events_at_least(count: int, expected: float) -> float:
+    """P(N ≥ count), N ~ Poisson(expected)."""
+    from scipy.special import pdtrc
+
+    return float(pdtrc(count - 1, expected)) if count > 0 else 1.0
+
+
 def chance_of_failures(failed: int, made: int, others_failed: int, others: int) -> float:
     """The probability that as many of the measurements `made` fail by accident, at the rate of the others.
 

@@ -2,78 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from npc import catalogue
-from npc.machine.counters import Meaning, meaning
 from npc.records.record import Record
 from npc.records.series import INTERFACE, MOVED
+from npc.validity.moved import Moved, told
 from npc.validity.rule import Circumstances, rule
 
-#: Packets lost or sent again, as a share of all, from which on TCP's rate is told: at 0.1 % of losses, 1460
-#: bytes a segment and 1 ms round trip one connection has 1460 B / 1 ms × sqrt(3/2 / 0.001) = 57 MB/s at most
-#: (Mathis, Semke, Mahdavi, Ott, "The macroscopic behavior of the TCP congestion avoidance algorithm", 1997).
-LOST: Final = 0.001
-#: Of fewer packets a share says nothing: on a management network frames that nobody wants count as dropped.
-FEWEST: Final = 1000
-#: Ticks in which a port had to wait, for each word (4 bytes) that it sent. Any busy port waits a little.
-WAITED: Final = 0.1
 #: Counters of a record's mark, at most; launches.jsonl has all.
 MARKED: Final = 6
 _WITHIN_NODES: Final = frozenset(("memory", "compute", "noise"))
 #: Owners that are no part of the network.
 _OF_NODE: Final = ("cpu ", "mc")
-_GRAVE_FIRST: Final[Sequence[Meaning]] = ("down", "error", "throttling", "loss", "congestion")
-
-
-class Moved(NamedTuple):
-    """A counter that rose by enough to be told. traffic: the packets that it is held against, 0 for none."""
-
-    host: str
-    name: str
-    by: int
-    means: Meaning
-    traffic: int = 0
-
-    @property
-    def short(self) -> str:
-        """``n07 mlx5_0/1 symbol_error 412``."""
-        return f"{self.host} {self.name} {self.by}"
-
-    def __str__(self) -> str:
-        of = f" ({self.by / self.traffic:.2%} of {self.traffic} packets)" if self.traffic else ""
-        return f"{self.host}: {self.name} rose by {self.by}{of}"
-
-
-def told(moved: Mapping[str, Mapping[str, int]] | None) -> list[Moved]:
-    """What is worth a word of what rose during a launch (its field ``moved``), the gravest first.
-
-    All but a few losses (RDMA loses nothing in a sound network; elsewhere `LOST` of the packets are told) and
-    a busy port's usual waiting.
-    """
-    found = []
-    for host, counters in (moved or {}).items():
-        for name, by in counters.items():
-            means, owner = meaning(name), name.partition(" ")[0]
-            # of what came in and what went out the larger: acknowledgements are a few
-            traffic = (
-                count
-                for other, count in counters.items()
-                if other.startswith(f"{owner} ") and meaning(other) == "traffic" and "data" not in other
-            )
-            packets = max(traffic, default=0)
-            if means is None or means == "traffic":
-                continue
-            if name.endswith("port_xmit_wait"):
-                if by >= WAITED * counters.get(f"{owner} port_xmit_data", 0):
-                    found.append(Moved(host, name, by, means))
-            elif means == "loss" and "/" not in owner:
-                if packets >= FEWEST and by >= LOST * packets:
-                    found.append(Moved(host, name, by, means, packets))
-            else:
-                found.append(Moved(host, name, by, means))
-    return sorted(found, key=lambda each: _GRAVE_FIRST.index(each.means))
 
 
 def beside(record: Record, circumstances: Circumstances) -> list[Moved]:

@@ -1,0 +1,208 @@
+"""What links and devices say of themselves beside a night's judgement: counters of errors that rise faster
+than sound hardware lets them, though no bandwidth may show it yet; and what counters say of a suspect.
+
+Two sources: by how much counters rose during the night's launches (``launches.jsonl``), and where they stood
+when a job of the night looked (``environment.json``) against the night that looked at the same node before,
+which ``counters.json`` in the history's folder remembers. Losses and congestion depend on who sends what:
+they are told of records and suspects only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from npc.document import below
+from npc.files import read_json, write_whole
+from npc.machine.counters import meaning, rise
+from npc.machine.fabric import natural
+from npc.records.launch import ENVIRONMENT, LAUNCHES, read_launches
+from npc.records.series import MOVED
+from npc.records.units import format_duration
+from npc.statistics.distributions import events_at_least
+from npc.validity.moved import Beside, evidence, of_mark
+
+if TYPE_CHECKING:
+    from cron.verdict import NightVerdict
+    from npc.records.history import History
+    from npc.records.record import Record
+
+#: In the history's folder: by node ``night``, ``time``, ``counters``.
+STANDS: Final = "counters.json"
+#: Bits that may be wrong: of InfiniBand (NVIDIA, ibdiagnet manual, "Bit Error Rate"), Ethernet (IEEE 802.3,
+#: clauses 49 and 82) and a lane of PCI Express (Base Specification, chapter 4).
+BIT_ERROR_RATE: Final = 1e-12
+#: Counters of what many wrong bits did, not of bits.
+_OF_LINKS: Final = ("link_error_recovery", "local_link_integrity_errors")
+#: Of other errors, and where no rate of a link is known, so many a day: mcelog.conf(5), corrected errors of a
+#: memory module, ``ce-error-threshold = 10 / 24h``.
+A_DAY: Final = 10.0
+#: Uncorrected errors, machine checks and links that were down: ``uc-error-threshold = 1 / 24h`` there.
+GRAVE_A_DAY: Final = 1.0
+#: Chance of a line about a counter that rises just as fast as it may.
+FALSE_LINE: Final = 1e-4
+#: Lines, at most.
+MOST: Final = 10
+#: Nights whose launches are asked about a suspect.
+NIGHTS: Final = 3
+_DAY_S: Final = 86400.0
+
+#: By node its last ``environment.json`` of a night.
+Stands = Mapping[str, Mapping[str, Any]]
+
+
+class Rose(NamedTuple):
+    """By how much a node's counter rose in a time (s), and by how much it may. limit, when: in words."""
+
+    node: str
+    name: str
+    by: int
+    seconds: float
+    allowed: float
+    limit: str
+    when: str
+
+    @property
+    def chance(self) -> float:
+        """That a sound one rises by as much."""
+        return events_at_least(self.by, self.allowed)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.node}: {self.name} rose by {self.by} in {format_duration(self.seconds)} {self.when}, "
+            f"{self.allowed:.2g} at most are sound ({self.limit})"
+        )
+
+
+def rising(night: Path, history: Path, name: str) -> list[str]:
+    """A line for each counter of a node that rose faster in the night `name` than it may, the worst first;
+    where the counters stand is remembered in `history`. night: the folder of its raw runs. Raises OSError."""
+    stands = _stands(night)
+    found = [*_during_launches(night, stands), *_since(stands, _remembered(history))]
+    worst: dict[tuple[str, str], Rose] = {}
+    for each in sorted(found, key=lambda rose: (rose.chance, rose.allowed / rose.by)):
+        if each.chance < FALSE_LINE:
+            worst.setdefault((each.node, each.name), each)
+    _remember(history, name, stands)
+    lines = [str(each) for each in worst.values()]
+    return lines[:MOST] + ([f"and {len(lines) - MOST} more counters that rise"] if lines[MOST:] else [])
+
+
+def with_counters(night: NightVerdict, history: History) -> NightVerdict:
+    """The verdict with what counters say of whom it suspects, by the marks of the last nights' records."""
+    of_night: dict[str, list[Beside]] = {}
+    suspects = []
+    for suspect in night.suspects:
+        runs = suspect.runs[-NIGHTS:]
+        for run in runs:
+            if run not in of_night:
+                of_night[run] = _launches_of(history.records(run=run))
+        said = evidence(
+            suspect.nodes, (each for run in runs for each in of_night[run]), link=suspect.kind == "link"
+        )
+        text = f"{suspect.evidence}; meanwhile {said}" if said else suspect.evidence
+        suspects.append(dataclasses.replace(suspect, evidence=text))
+    return dataclasses.replace(night, suspects=tuple(suspects))
+
+
+def _launches_of(records: Iterable[Record]) -> list[Beside]:
+    """Each launch once: its records have the same mark."""
+    marks: dict[tuple[str, str, tuple[str, ...]], str] = {}
+    for each in records:
+        if each.hosts:
+            launch = each.raw, each.time, each.hosts
+            marks[launch] = max(marks.get(launch, ""), each.params.get(MOVED, ""), key=len)
+    return [Beside(hosts, of_mark(mark)) for (_, _, hosts), mark in marks.items()]
+
+
+def _stands(night: Path) -> Stands:
+    found: dict[str, Mapping[str, Any]] = {}
+    for file in night.rglob(f"work/{ENVIRONMENT}"):
+        seen = read_json(file)
+        node, time = below(seen, "host", "name"), below(seen, "time")
+        if not (node and time and isinstance(below(seen, "counters"), dict)):
+            continue
+        if node not in found or found[node]["time"] < time:  # UTC, all of one form
+            found[node] = seen
+    return found
+
+
+def _during_launches(night: Path, stands: Stands) -> Iterator[Rose]:
+    """What rose during all launches of the night together, by node."""
+    rose: defaultdict[tuple[str, str], int] = defaultdict(int)
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for file in night.rglob(LAUNCHES):
+        with contextlib.suppress(OSError, ValueError):
+            for launch in read_launches(file.parent).launches:
+                for node, counters in (launch.moved or {}).items():
+                    seconds[node] += launch.seconds
+                    for name, by in counters.items():
+                        rose[node, name] += by
+    for (node, name), by in rose.items():
+        seen = stands.get(node) or next(iter(stands.values()), {})  # of one make, most likely
+        yield from _rose(node, name, by, seconds[node], seen, "of launches")
+
+
+def _since(stands: Stands, before: Mapping[str, Any]) -> Iterator[Rose]:
+    """What rose since an earlier night looked at the same node."""
+    for node, seen in stands.items():
+        with contextlib.suppress(KeyError, TypeError, ValueError):
+            earlier = before[node]
+            past = datetime.fromisoformat(seen["time"]) - datetime.fromisoformat(earlier["time"])
+            now = seen["counters"]  # those that are not 0
+            for name, by in rise({**dict.fromkeys(now, 0), **earlier["counters"]}, now).items():
+                when = f"since night {earlier['night']}"
+                yield from _rose(node, name, by, past.total_seconds(), seen, when)
+
+
+def _rose(
+    node: str, name: str, by: int, seconds: float, seen: Mapping[str, Any], when: str
+) -> Iterator[Rose]:
+    """The counter with its limit, if it has one."""
+    means, (owner, _, own) = meaning(name), name.partition(" ")
+    if means not in ("down", "error") or seconds <= 0:
+        return
+    rate = link_rate(owner, seen) if means == "error" and own not in _OF_LINKS else None
+    a_day = GRAVE_A_DAY if means == "down" else A_DAY
+    if rate:
+        limit = f"bit error rate {BIT_ERROR_RATE:g} at {rate / 1e9:g} Gbit/s"
+        yield Rose(node, name, by, seconds, BIT_ERROR_RATE * rate * seconds, limit, when)
+    else:
+        yield Rose(node, name, by, seconds, a_day * seconds / _DAY_S, f"{a_day:g} a day", when)
+
+
+def link_rate(owner: str, seen: Mapping[str, Any]) -> float | None:
+    """Bits a second of the link that a counter's owner is: a port, an interface, or a device on PCI Express;
+    None where the node's ``environment.json``, `seen`, does not tell."""
+    for port in seen.get("rdma") or ():
+        if owner == f"{port['device']}/{port['port']}":
+            return port["rate_bit_s"] or None
+    for interface in seen.get("interfaces") or ():
+        if owner == interface["name"]:
+            return interface["speed_bit_s"] or None
+    for link in seen.get("pcie") or ():
+        if owner == link["name"] and link["transfers_s"]:
+            return float(link["transfers_s"] * link["width"])
+    return None
+
+
+def _remembered(history: Path) -> Mapping[str, Any]:
+    found = read_json(history / STANDS)
+    return found if isinstance(found, dict) else {}
+
+
+def _remember(history: Path, night: str, stands: Stands) -> None:
+    if stands:
+        new = {
+            node: {"night": night, "time": seen["time"], "counters": seen["counters"]}
+            for node, seen in stands.items()
+        }
+        every = {**_remembered(history), **new}
+        ordered = {node: every[node] for node in sorted(every, key=natural)}
+        write_whole(history / STANDS, json.dumps(ordered, indent=1, ensure_ascii=False) + "\n")

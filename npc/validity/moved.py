@@ -1,0 +1,119 @@
+"""What rose while something was measured: which of it is worth a word, and what it says of a suspect."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from npc.machine.counters import Meaning, meaning
+
+#: Packets lost or sent again, as a share of all, from which on TCP's rate is told: at 0.1 % of losses, 1460
+#: bytes a segment and 1 ms round trip one connection has 1460 B / 1 ms × sqrt(3/2 / 0.001) = 57 MB/s at most
+#: (Mathis, Semke, Mahdavi, Ott, "The macroscopic behavior of the TCP congestion avoidance algorithm", 1997).
+LOST: Final = 0.001
+#: Of fewer packets a share says nothing: on a management network frames that nobody wants count as dropped.
+FEWEST: Final = 1000
+#: Ticks in which a port had to wait, for each word (4 bytes) that it sent. Any busy port waits a little.
+WAITED: Final = 0.1
+#: Losses and congestion speak against a suspect where they are so many times as frequent with it as without.
+MORE_OFTEN: Final = 3.0
+#: Counters of a suspect's evidence, at most.
+TOLD: Final = 3
+_GRAVE_FIRST: Final[Sequence[Meaning]] = ("down", "error", "throttling", "loss", "congestion")
+
+
+class Moved(NamedTuple):
+    """A counter that rose by enough to be told. traffic: the packets that it is held against, 0 for none."""
+
+    host: str
+    name: str
+    by: int
+    means: Meaning
+    traffic: int = 0
+
+    @property
+    def short(self) -> str:
+        """``n07 mlx5_0/1 symbol_error 412``."""
+        return f"{self.host} {self.name} {self.by}"
+
+    def __str__(self) -> str:
+        of = f" ({self.by / self.traffic:.2%} of {self.traffic} packets)" if self.traffic else ""
+        return f"{self.host}: {self.name} rose by {self.by}{of}"
+
+
+def told(moved: Mapping[str, Mapping[str, int]] | None) -> list[Moved]:
+    """What is worth a word of what rose during a launch (its field ``moved``), the gravest first.
+
+    All but a few losses (RDMA loses nothing in a sound network; elsewhere `LOST` of the packets are told) and
+    a busy port's usual waiting.
+    """
+    found = []
+    for host, counters in (moved or {}).items():
+        for name, by in counters.items():
+            means, owner = meaning(name), name.partition(" ")[0]
+            # of what came in and what went out the larger: acknowledgements are a few
+            traffic = (
+                count
+                for other, count in counters.items()
+                if other.startswith(f"{owner} ") and meaning(other) == "traffic" and "data" not in other
+            )
+            packets = max(traffic, default=0)
+            if means is None or means == "traffic":
+                continue
+            if name.endswith("port_xmit_wait"):
+                if by >= WAITED * counters.get(f"{owner} port_xmit_data", 0):
+                    found.append(Moved(host, name, by, means))
+            elif means == "loss" and "/" not in owner:
+                if packets >= FEWEST and by >= LOST * packets:
+                    found.append(Moved(host, name, by, means, packets))
+            else:
+                found.append(Moved(host, name, by, means))
+    return sorted(found, key=lambda each: _GRAVE_FIRST.index(each.means))
+
+
+class Beside(NamedTuple):
+    """What rose during one launch on some hosts."""
+
+    hosts: tuple[str, ...]
+    moved: Sequence[Moved]
+
+
+def of_mark(mark: str) -> list[Moved]:
+    """The counters of a record's mark, ``n07 mlx5_0/1 symbol_error 412; …``."""
+    found = re.findall(r"(?:^|; )(\S+) (\S+ \S+) (\d+)(?=;|$)", mark)
+    return [Moved(host, name, int(by), means) for host, name, by in found if (means := meaning(name))]
+
+
+def evidence(nodes: Collection[str], launches: Iterable[Beside], link: bool = False) -> str:
+    """What counters say against nodes: ``n07: mlx5_0/1 symbol_error 412 in 5 launches``; empty for nothing.
+
+    Errors count where they were seen; losses and congestion, which one end causes and the other one counts,
+    in all launches with one of the nodes (of a link with both), where they are `MORE_OFTEN` than in others.
+    """
+    mine, others = list[Beside](), list[Beside]()
+    for each in launches:
+        at = set(nodes).intersection(each.hosts)
+        (mine if (at == set(nodes) if link else at) else others).append(each)
+    seen, times = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    with_it, without = Counter[str](), Counter[str]()
+    for each in mine:
+        for moved in each.moved:
+            if moved.means in ("loss", "congestion"):
+                with_it[moved.name.rpartition(" ")[2]] += moved.by
+            elif moved.host in nodes:
+                seen[moved.host, moved.name] += moved.by
+                times[moved.host, moved.name] += 1
+    for each in others:
+        without.update({moved.name.rpartition(" ")[2]: moved.by for moved in each.moved})
+    said = [
+        f"{host}: {name} {by} in {times[host, name]} launch{'es' * (times[host, name] > 1)}"
+        for (host, name), by in seen.most_common(TOLD)
+    ]
+    said += [
+        f"{name} {by} in {len(mine)} launches with it, {without[name]} in {len(others)} without"
+        for name, by in with_it.most_common(TOLD)
+        if by * len(others) >= MORE_OFTEN * without[name] * len(mine)
+    ]
+    return "; ".join(said[:TOLD])

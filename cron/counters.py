@@ -38,6 +38,8 @@ STANDS: Final = "counters.json"
 #: Bits that may be wrong: of InfiniBand (NVIDIA, ibdiagnet manual, "Bit Error Rate"), Ethernet (IEEE 802.3,
 #: clauses 49 and 82) and a lane of PCI Express (Base Specification, chapter 4).
 BIT_ERROR_RATE: Final = 1e-12
+#: What a sound machine does not do by itself, whoever sends how much.
+_TOLD: Final = ("down", "error")
 #: Counters of what many wrong bits did, not of bits.
 _OF_LINKS: Final = ("link_error_recovery", "local_link_integrity_errors")
 #: Of other errors, and where no rate of a link is known, so many a day: mcelog.conf(5), corrected errors of a
@@ -166,7 +168,7 @@ def _rose(
 ) -> Iterator[Rose]:
     """The counter with its limit, if it has one."""
     means, (owner, _, own) = meaning(name), name.partition(" ")
-    if means not in ("down", "error") or seconds <= 0:
+    if means not in _TOLD or seconds <= 0:
         return
     rate = link_rate(owner, seen) if means == "error" and own not in _OF_LINKS else None
     a_day = GRAVE_A_DAY if means == "down" else A_DAY
@@ -200,7 +202,13 @@ def _remembered(history: Path) -> Mapping[str, Any]:
 def _remember(history: Path, night: str, stands: Stands) -> None:
     if stands:
         new = {
-            node: {"night": night, "time": seen["time"], "counters": seen["counters"]}
+            node: {
+                "night": night,
+                "time": seen["time"],
+                "counters": {
+                    name: value for name, value in seen["counters"].items() if meaning(name) in _TOLD
+                },
+            }
             for node, seen in stands.items()
         }
         every = {**_remembered(history), **new}

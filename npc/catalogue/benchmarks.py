@@ -221,6 +221,21 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
         Test("fft_1d", "flops", "compute", quantity="FFT in one dimension"),
         Test("fft_3d", "flops", "compute", quantity="FFT in three dimensions"),
     )),
+    Benchmark("fio", (
+        # of data and of names; fio starts twice for data
+        Step(name="fio", tags=("io",), commands=("fio",), jobs=1, launches=2, seconds=1.2, nodes=(1,),
+             measures="file system: data, random access, names", scales="fio_nodes",
+             sizes=(("fio_sizes", "1M"), ("fio_random_sizes", "4K"))),
+    ), (
+        Test("read", "bandwidth", "io", quantity="file read"),
+        Test("write", "bandwidth", "io", quantity="file write"),
+        Test("randread", "operation_rate", "io", quantity="random file read"),
+        Test("randwrite", "operation_rate", "io", quantity="random file write"),
+        Test("filecreate", "operation_rate", "io", quantity="file creation"),
+        Test("filestat", "operation_rate", "io", quantity="file stat"),
+        Test("filedelete", "operation_rate", "io", quantity="file deletion"),
+        Test("*", layer="io"),
+    )),
     Benchmark("hpcc", (
         # its N grows with the caches of all nodes, its work with N³
         Step(name="hpcc", tags=("apps",), commands=("hpcc", "mpirun"), jobs=1, launches=1, seconds=60.0,

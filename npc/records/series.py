@@ -65,12 +65,14 @@ _QUALIFIERS: Final = frozenset((
 #: having run as long as its rules demand; of npc observe the ``node`` whose port it is, one of the hosts, the
 #: ``algorithm`` of a collective by its messages, and the ``largest_size`` at which it ran; where a ``loop``
 #: lies, its ``share`` of the samples, the ``model`` that it was held against, the ``cores`` in use on a node;
-#: the share of the time that a probe was ``attached``; the type of the ``filesystem`` that files lay on.
+#: the share of the time that a probe was ``attached``; the type of the ``filesystem`` that files
+#: lay on, and the bytes of all files of a node, ``file_size``.
 #: Every other name is a setting.
 _CIRCUMSTANCES: Final = frozenset((
     *_PLACEMENT, CACHED, DISTURBED, MOVED, "algorithm", "attached", "attempt", "blas", "cores", "cpus",
-    "filesystem", "hosts", "huge_pages", "kernel", "kernels", "largest_size", "line", "loop", "lost", "model",
-    "mpi_library", "node", "official", "share", OVERHEAD, OVERHEAD_MEASURED, RANK_CPUS, RECEIVED, REMEASURED,
+    "file_size", "filesystem", "hosts", "huge_pages", "kernel", "kernels", "largest_size", "line", "loop",
+    "lost", "model", "mpi_library", "node", "official", "share", OVERHEAD, OVERHEAD_MEASURED, RANK_CPUS,
+    RECEIVED, REMEASURED,
 ))  # fmt: skip
 
 #: The variants of LIKWID's kernels: the width of their instructions, with or without fused multiply-add.

@@ -247,6 +247,14 @@ HEADS = {
         "HPCG-Benchmark\nversion=",
         "HPCG-Benchmark\nversion=3.1\nFinal Summary::",
     ],
+    "fio": [
+        "",
+        '# NPC fio: {"host": "n1", "nodes": 1, "part": 0, "rank": 0}\n',
+        '# NPC fio unavailable: {"tests": ["read"], "reason": "no"}\n',
+        '{\n  "fio version" : "fio-3.33",\n  "jobs" : [{"error" : 0, "write" : {"bw_bytes" : ',
+        '{\n  "fio version" : "fio-3.33",\n  "jobs" : []\n}\n',
+        "fio: ",
+    ],
     "himeno": [
         "",
         "himeno: ",

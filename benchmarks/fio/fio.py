@@ -1,0 +1,349 @@
+"""One launch of fio on a node, or on each node of a job: ``python fio.py data --target run --size 58720256``.
+
+In a folder of its own that it makes below the target, and removes however it ends, it runs
+
+- ``data``: tests of ``--direct`` past the page cache and of ``--buffered`` through it (writing ends with an
+  fsync). fio starts twice: what writes the file comes first, and the others get the bytes that it has written
+  in the time there was.
+- ``names``: ``filecreate``, ``filestat``, ``filedelete`` of empty files.
+
+It prints fio's documents (JSON+) as they are, above each a line with what they do not say: host, target, file
+system and device, bytes of the files of a node. On several nodes (``mpirun -n 2 python fio.py …``) the
+processes start together, and rank 0 prints the documents of all. What cannot be measured here (no space,
+O_DIRECT refused) is ``unavailable``, with what would help.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import mmap
+import os
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+#: What every fio is told. Files belong to all tests of a launch, so no test makes them before it begins.
+COMMON = ("--output-format=json+", "--group_reporting", "--create_on_open=1", "--fallocate=none")
+WRITES = ("write",)
+SEQUENTIAL = ("write", "read")
+#: Files are some MiB smaller than the space that has to be there: names, and blocks of the file system's own.
+SPARE_BYTES = 8 << 20
+ALIGNMENT = 4096
+#: Of each process, however long they take.
+FEWEST_FILES = 100
+#: A stat is soon done, and fio counts whole milliseconds.
+STAT_LOOPS = 4
+
+
+class Unavailable(Exception):
+    """What cannot be measured here, for a person."""
+
+
+def target_folder(target: str, scratch: str) -> Path:
+    """Where the files go: the folder of the run, the node's scratch, or a path as given."""
+    if target == "run":
+        return Path.cwd()
+    if target == "scratch":
+        return Path(scratch or os.environ.get("TMPDIR") or "/tmp")
+    return Path(target)
+
+
+def mounted(folder: Path) -> tuple[str, str]:
+    """(type of the file system, its device) of a folder; "" where the kernel does not say. See proc(5)."""
+    there, best = folder.resolve(), (-1, "", "")
+    try:
+        lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return "", ""
+    for line in lines:
+        words, _, behind = line.partition(" - ")
+        point = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), words.split()[4])
+        if len(behind.split()) > 1 and there.is_relative_to(point) and len(point) >= best[0]:
+            best = len(point), *behind.split()[:2]
+    return best[1:]
+
+
+def check_space(folder: Path, needed: int, files: int) -> None:
+    """Raises Unavailable where the file system has too little left for a user."""
+    left = os.statvfs(folder)
+    free = left.f_bavail * left.f_frsize
+    if left.f_blocks and free < needed:  # ramfs says nothing
+        raise Unavailable(
+            f"{folder} has {free / 1e6:.0f} MB left, fio's files need {needed / 1e6:.0f} MB: "
+            "--set io_bytes=… with less, or --set io_paths=… with another place"
+        )
+    if left.f_files and left.f_favail < files:
+        raise Unavailable(
+            f"{folder} has {left.f_favail} inodes left, {files} are needed: --set fio_files=… with fewer"
+        )
+
+
+def refuses_direct(folder: Path) -> str:
+    """Why a file in a folder cannot be opened and written past the page cache; nothing where it can."""
+    path = folder / "direct"
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_DIRECT, 0o600)
+        try:
+            with mmap.mmap(-1, ALIGNMENT) as page:
+                os.write(handle, page)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        return f"O_DIRECT: {error.strerror}"
+    finally:
+        path.unlink(missing_ok=True)
+    return ""
+
+
+def jobs_of(options: argparse.Namespace, tests: Sequence[str], size: int, direct: bool) -> list[str]:
+    """fio's words for tests: each a job, and a group, of its own, one after another."""
+    words: list[str] = []
+    for test in tests:
+        sequential = test in SEQUENTIAL
+        for block in (options.blocks if sequential else options.random_blocks).split(","):
+            for depth in options.depths.split(",") if direct else ["1"]:
+                way = "direct" if direct else "buffered"
+                words += [f"--name={test} {way} {block} {depth}", "--stonewall", "--new_group"]
+                words += [f"--rw={test}", f"--bs={block}", f"--direct={int(direct)}", f"--iodepth={depth}"]
+                words += [f"--ioengine={'libaio' if direct else 'psync'}", f"--numjobs={options.processes}"]
+                words += [f"--filename_format=data.{way}.$jobnum", f"--size={size}"]
+                words += [f"--runtime={options.milliseconds}ms"]
+                if not direct and test.endswith("write"):
+                    words += ["--end_fsync=1"]
+    return words
+
+
+class Node:
+    """fio on this node: its folder, its child, what it has printed."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.child: subprocess.Popen[bytes] | None = None
+        self.folder: Path | None = None
+        #: What goes above each document, and the document.
+        self.printed: list[tuple[dict[str, Any], str]] = []
+        self.failed = ""
+        self.head: dict[str, Any] = {"host": socket.gethostname(), "target": options.target}
+
+    def __enter__(self) -> Node:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self.stopped)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.child is not None and self.child.poll() is None:
+            self.child.terminate()
+            try:
+                self.child.wait(0.5)
+            except subprocess.TimeoutExpired:
+                self.child.kill()
+                self.child.wait()
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def stopped(self, number: int, _: FrameType | None) -> NoReturn:
+        """End by way of __exit__; further signals do not stop the tidying up."""
+        for other in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(other, signal.SIG_IGN)
+        sys.exit(128 + number)
+
+    def prepare(self) -> None:
+        """Make the folder. Raises Unavailable."""
+        options, below = self.options, target_folder(self.options.target, self.options.scratch)
+        if shutil.which("fio") is None:
+            raise Unavailable(f"fio: not found in PATH on {self.head['host']}: apt-get install fio")
+        try:
+            self.head["filesystem"], self.head["device"] = mounted(below)
+            names = options.files * options.processes
+            copies = bool(options.direct) + bool(options.buffered)
+            self.head["file_size"] = options.size * options.processes
+            needed = self.head["file_size"] * copies + SPARE_BYTES
+            check_space(below, SPARE_BYTES if options.kind == "names" else needed, names)
+            self.folder = Path(tempfile.mkdtemp(prefix="npc-fio-", dir=below))
+        except OSError as error:
+            raise Unavailable(f"{below} on {self.head['host']}: {error.strerror}: see io_paths") from None
+        if options.kind == "names":
+            del self.head["file_size"]
+
+    def run(self, words: Sequence[str]) -> list[dict[str, Any]]:
+        """Run fio in the folder; the jobs of its document, which is kept."""
+        assert self.folder is not None
+        document = self.folder / "fio.json"
+        command = ["fio", *COMMON, f"--directory={self.folder}", f"--output={document}", *words]
+        self.child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno(), cwd=self.folder
+        )
+        code = self.child.wait()
+        text = document.read_text(encoding="utf-8", errors="replace") if document.exists() else ""
+        head = {**self.head, "part": len(self.printed), "by_hand": shlex.join(command)}
+        # fio's own complaints may stand above the document
+        self.printed.append(
+            (head, text[max(0, text.find("\n{\n") + 1) :] if not text.startswith("{") else text)
+        )
+        try:
+            jobs = json.loads(self.printed[-1][1])["jobs"]
+        except (ValueError, KeyError):
+            jobs = []
+        bad = next((job for job in jobs if job.get("error")), None)
+        if bad or not jobs or code:
+            what = f"{bad['jobname']}: {os.strerror(bad['error'])}" if bad else f"exit code {code}"
+            self.failed = self.failed or f"fio on {self.head['host']}: {what}"
+        document.unlink(missing_ok=True)
+        return list(jobs)
+
+    def data(self) -> None:
+        """The tests of data: first what writes the files, then the others on what was written."""
+        options = self.options
+        assert self.folder is not None
+        ways = [(True, options.direct.split(",")), (False, options.buffered.split(","))]
+        ways = [(direct, [test for test in tests if test and test != "no"]) for direct, tests in ways]
+        reason = refuses_direct(self.folder) if ways[0][1] else ""
+        if reason:
+            filesystem = self.head["filesystem"] or "the file system"
+            self.head_of_missing(ways[0][1], f"{filesystem} refuses {reason}: --set fio_direct=no")
+            ways[0] = (True, [])
+        self.run_tests(ways, first=True)
+        if not self.failed:
+            self.run_tests(ways, first=False)
+
+    def head_of_missing(self, tests: Sequence[str], reason: str) -> None:
+        """Note tests that cannot be made here."""
+        params = {"direct": "1", "processes": str(self.options.processes)}
+        self.printed.append(({**self.head, **params, "tests": tests, "reason": reason}, ""))
+
+    def run_tests(self, ways: Sequence[tuple[bool, Sequence[str]]], first: bool) -> None:
+        """The tests that write the files, or the others."""
+        words: list[str] = []
+        for direct, tests in ways:
+            way, size = "direct" if direct else "buffered", self.options.size
+            chosen = [test for test in tests if (test in WRITES) == first]
+            if first and tests and not chosen:
+                # somebody has to write what is read: not among the results
+                self.lay_out(way)
+            if not first:
+                size = self.written(way)
+                if chosen and not size:
+                    raise Unavailable(
+                        f"nothing was written to {self.folder} in the time there was: fio_milliseconds"
+                    )
+            words += jobs_of(self.options, chosen, size, direct)
+        if words:
+            self.run(words)
+
+    def lay_out(self, way: str) -> None:
+        """Write the files of a way, and wait for the disk."""
+        assert self.folder is not None
+        block = os.urandom(1 << 20)
+        for number in range(self.options.processes):
+            with (self.folder / f"data.{way}.{number}").open("xb") as file:
+                for begin in range(0, self.options.size, len(block)):
+                    file.write(block[: self.options.size - begin])
+                file.flush()
+                os.fsync(file.fileno())
+
+    def written(self, way: str) -> int:
+        """Bytes that the files of a way all have, in whole blocks."""
+        assert self.folder is not None
+        sizes = [path.stat().st_size for path in self.folder.glob(f"data.{way}.*")]
+        block = self.options.largest
+        return min(sizes, default=0) // block * block
+
+    def names(self) -> None:
+        """The tests of names, on the same files."""
+        words: list[str] = []
+        files = self.affordable_files()
+        for test in self.options.names.split(","):
+            words += [f"--name={test}", "--stonewall", "--new_group", f"--ioengine={test}"]
+            words += [f"--nrfiles={files}", "--filesize=4k", f"--numjobs={self.options.processes}"]
+            words += [
+                "--filename_format=name.$jobnum.$filenum",
+                f"--loops={STAT_LOOPS if test == 'filestat' else 1}",
+            ]
+        self.run(words)
+
+    def affordable_files(self) -> int:
+        """As many files of a process as one creates in the time of a test, by a few."""
+        assert self.folder is not None
+        names = [self.folder / f"first.{number}" for number in range(FEWEST_FILES // 2)]
+        begin = time.monotonic()
+        for name in names:
+            os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        each = (time.monotonic() - begin) / len(names)
+        for name in names:
+            name.unlink()
+        most = int(self.options.milliseconds / 1e3 / each)
+        return min(self.options.files, max(FEWEST_FILES, most))
+
+    def work(self) -> None:
+        """Everything. Raises Unavailable."""
+        self.data() if self.options.kind == "data" else self.names()
+
+
+def main() -> str | None:
+    """Run, print; what went wrong, for a person."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("kind", choices=("data", "names"))
+    parser.add_argument("--target", default="run", help="run, scratch, or a folder")
+    parser.add_argument("--scratch", default="", help="the node's own; empty: $TMPDIR, else /tmp")
+    parser.add_argument("--nodes", type=int, default=1, help="processes of MPI, one on each node")
+    parser.add_argument("--processes", type=int, default=1, help="fio's processes on a node")
+    parser.add_argument("--size", type=int, default=64 << 20, help="bytes of the file of a process")
+    parser.add_argument("--largest", type=int, default=1 << 20, help="bytes of the largest block")
+    parser.add_argument("--milliseconds", type=int, default=200, help="at most, of a test")
+    parser.add_argument("--direct", default="write,read,randread,randwrite", help="tests past the page cache")
+    parser.add_argument("--buffered", default="write", help="tests through the page cache")
+    parser.add_argument("--blocks", default="1M", help="of sequential tests")
+    parser.add_argument("--random-blocks", default="4K", help="of random tests")
+    parser.add_argument("--depths", default="16", help="requests in flight, past the page cache")
+    parser.add_argument("--names", default="filecreate,filestat,filedelete", help="tests of names")
+    parser.add_argument("--files", type=int, default=4000, help="of each process, at most")
+    options = parser.parse_args()
+    comm = None
+    if options.nodes > 1:
+        from mpi4py import MPI
+
+        comm = MPI.COMM_WORLD
+        if comm.size != options.nodes:
+            return f"{comm.size} MPI ranks ran, {options.nodes} were asked for"
+    with Node(options) as node:
+        problem = ""
+        try:
+            node.prepare()
+        except Unavailable as error:
+            problem = f"unavailable: {error}"
+        # nobody begins where somebody cannot
+        problem = next(filter(None, comm.allgather(problem)), "") if comm else problem
+        if not problem:
+            try:
+                node.work()
+            except Unavailable as error:
+                problem = f"unavailable: {error}"
+            problem = problem or node.failed
+        told = (node.printed, problem)
+        everybody = comm.gather(told) if comm else [told]
+    if everybody is None:
+        return None  # rank 0 tells
+    for rank, (printed, _) in enumerate(everybody):
+        for head, document in printed:
+            missing = "" if document else " unavailable"
+            print(f"# NPC fio{missing}: {json.dumps({**head, 'rank': rank, 'nodes': options.nodes})}")
+            print(document, end="" if document.endswith("\n") or not document else "\n", flush=True)
+    problems = [problem for _, problem in everybody if problem]
+    if not problems and not any(document for printed, _ in everybody for _, document in printed):
+        problems = [f"unavailable: {head['reason']}" for printed, _ in everybody for head, _ in printed]
+    return problems[0] if problems else None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

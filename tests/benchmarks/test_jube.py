@@ -211,7 +211,7 @@ def assert_of_second(scripts: Mapping[str, str], count: int) -> None:
 @pytest.mark.slow
 def test_a_second_platform_is_used_for_the_whole_suite(tmp_path: Path, second: Path) -> None:
     run_jube("jube.yml", tmp_path / "runs", "--include-path", second)
-    assert_of_second(job_scripts(tmp_path / "runs/000000"), 13)
+    assert_of_second(job_scripts(tmp_path / "runs/000000"), 14)
     assert "second" in (tmp_path / "runs/000000/workpackages.xml").read_text()
 
 
@@ -236,6 +236,7 @@ SMALL_JOBS = {
     "likwid": 1,
     "blas": 1,
     "fft": 1,
+    "fio": 1,
     "hpcc": 1,
     "himeno": 1,
     "hpcg": 1,

@@ -24,6 +24,7 @@ from typing import Final
 
 from npc.jobs import session
 from npc.jobs.stop import Stop
+from npc.jobs.watchers import Watchers, this_node
 from npc.machine.around import Around, join
 from npc.machine.ask import NoAnswer, ask
 from npc.machine.fabric import short_name
@@ -133,7 +134,7 @@ def job_hosts() -> tuple[str, ...]:
 
 def this_host(hosts: Sequence[str]) -> str:
     """The job's own name of this host."""
-    name = os.environ.get("SLURMD_NODENAME", os.uname().nodename)  # srun(1): the nodes may have other names
+    name = this_node()
     return next((host for host in hosts if short_name(host) == short_name(name)), name)
 
 
@@ -193,6 +194,7 @@ def sample_all(
     """Make all launches, or those before a stop, one after another; log and report each as it ends."""
     hosts = job_hosts()
     here = this_host(hosts)
+    watchers = Watchers([host for host in hosts if host != here] if watch_s() and here in hosts else [])
     pattern = re.compile(require.encode(), re.MULTILINE) if require else None
     done: list[Launch] = []
     for number, (case, sample) in enumerate(launches):
@@ -200,13 +202,14 @@ def sample_all(
             break
         argv = fill_in(command, case.values)
         raw = f"{RAW}/{number:04d}"
+        watchers.look()
         around = Around() if watch_s() else None
         started, before = now(), time.monotonic()
         code, status = launch(
             argv, log.folder / f"{raw}.out", log.folder / f"{raw}.err", timeout_s, pattern, stop
         )
         seconds = round(time.monotonic() - before, 6)
-        seen = join([(here, around.seen())]) if around else {}
+        seen = join([(here, around.seen()), *watchers.seen()]) if around else {}
         made = Launch(
             id=number,
             argv=tuple(argv),
@@ -225,4 +228,5 @@ def sample_all(
         log.append(made)
         done.append(made)
         report(made)
+    watchers.close()
     return done

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from npc.machine.load import WATCH
 from npc.records.launch import read_launches
 from npc.records.record import read_csv
 from tests.lab.cluster import HEAD, Cluster, until
+from tests.lab.jube_job import NPC
 from tests.lab.npb_job import MPI_ENVIRONMENT, NPB, mpirun
 
 pytestmark = [pytest.mark.slow, pytest.mark.slurm]
@@ -80,6 +83,34 @@ def test_one_pair_under_srun(cluster: Cluster, tmp_path: Path) -> None:
     assert record.hosts == ("n1", "n2") and record.value and record.ok
     assert record.job.isdecimal(), "Slurm's number of the job"
     assert not left_behind(cluster)
+
+
+#: Loses datagrams in a full buffer of its own, on the second node of a job alone.
+LOSES = """
+import os, socket
+receiver, sender = (socket.socket(type=socket.SOCK_DGRAM) for _ in range(2))
+receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+receiver.bind(("127.0.0.1", 0))
+for _ in range(500 if os.environ["SLURM_NODEID"] == "1" else 0):
+    sender.sendto(bytes(1000), receiver.getsockname())
+"""
+
+
+def test_npc_sample_looks_on_every_node_of_its_job(cluster: Cluster, tmp_path: Path) -> None:
+    out, log = tmp_path / "out", tmp_path / "log"
+    words = [str(NPC), "sample", "--tool", "raw", "--runs", "2", "--output", str(out), "--"]
+    command = ["env", "-u", WATCH, *words, "srun", "--mpi=none", sys.executable, "-c", LOSES]
+    await_end(cluster, submit(cluster, command, log, "--nodes=3"), 60)
+    assert log.read_text().endswith("exit 0\n"), log.read_text()
+    made = read_launches(out).launches
+    assert len(made) == 2
+    for launch in made:
+        assert launch.moved and launch.hosts == tuple(launch.moved) == ("n1", "n2", "n3")
+        assert launch.moved["n2"]["udp RcvbufErrors"] > 400
+        assert all("udp RcvbufErrors" not in launch.moved[host] for host in ("n1", "n3"))
+        assert launch.load is not None
+    listed = [cluster.run(host, ["ps", "-A", "-o", "args="]).stdout for host in cluster.nodes]
+    assert not any("npc.jobs.watchers" in words for words in listed)
 
 
 def test_every_pair_under_srun_with_slurms_own_topology(cluster: Cluster, tmp_path: Path) -> None:

@@ -50,8 +50,6 @@ _PERCENTILES: Final = (50.0, 99.0, 99.9)
 _ABOVE_IT: Final = 10
 _OF_HEAD: Final = ("target", "filesystem", "device", "file_size")
 
-#: Options in which the nodes of one test differ.
-_PLACES: Final = ("directory", "filename", "output")
 #: A run time is in whole milliseconds: below so many a rate is wrong by more than a tenth.
 _SHORTEST_MS: Final = 5
 
@@ -77,10 +75,10 @@ class _Job:
     @property
     def same(self) -> tuple[object, ...]:
         """What the entries of one test share: clones are of one document, nodes of one part."""
-        part = self.head.get("part")
-        place = self.document if part is None else f"part {part}"
-        options = {name: text for name, text in self.options.items() if name not in _PLACES}
-        return place, self.entry.get("groupid"), self.entry.get("jobname"), tuple(sorted(options.items()))
+        names = self.entry.get("groupid"), self.entry.get("jobname")
+        if "part" in self.head:  # nodes differ in what they could write in the time there was
+            return "part", self.head["part"], *names
+        return self.document, *names, tuple(sorted(self.options.items()))
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
@@ -160,6 +158,8 @@ def _test(jobs: Sequence[_Job]) -> Iterator[Reading]:
     of_names = engine in _ENGINES
     case = engine if of_names else word or str(entry.get("jobname"))
     params = {**_of_head(first.head), **_params(jobs, of_names)}
+    if of_names:
+        params.pop("file_size", None)
     wrong = next((status for job in jobs if (status := _error(job))), "")
     nodes = first.head.get("nodes")
     seen = _nodes(jobs)

@@ -1,6 +1,6 @@
 """The launches of fio on this job's nodes: ``python cases.py > cases.jsonl`` for ``npc sample --cases``.
 
-For each target and number of processes two: tests of data, and tests of names. ``--bytes`` bounds what all
+One for each target and number of processes. ``--bytes`` bounds what all
 launches of the job read and write together: each test gets the same part of it, which is its file.
 """
 
@@ -83,6 +83,8 @@ def cases(options: argparse.Namespace) -> list[dict[str, object]]:
         sizes("fio_random_sizes", options.random_blocks),
     )
     depths = numbers("fio_depths", options.depths)
+    if not (direct or buffered or names):
+        raise ValueError("fio_direct, fio_buffered and fio_names are no: nothing to measure")
     targets = [word for word in options.paths.split(",") if word]
     relative = [word for word in targets if word not in ("run", "scratch") and not word.startswith("/")]
     if relative or not targets:
@@ -105,23 +107,16 @@ def cases(options: argparse.Namespace) -> list[dict[str, object]]:
             if options.scratch:
                 common += ["--scratch", options.scratch]
             params = {"target": target, "processes": str(processes)}
+            words = [*common, "--milliseconds", str(options.milliseconds), "--files", str(options.files)]
+            for option, chosen in (("--direct", direct), ("--buffered", buffered), ("--names", names)):
+                words += [option, ",".join(chosen) or "no"]
             if direct or buffered:
                 size = file_bytes(options, tests, processes, largest)
-                words = ["data", *common, "--size", str(size), "--largest", str(largest)]
-                words += ["--milliseconds", str(options.milliseconds), "--direct", ",".join(direct) or "no"]
-                words += ["--buffered", ",".join(buffered) or "no", "--blocks", options.blocks]
+                words += ["--size", str(size), "--largest", str(largest), "--blocks", options.blocks]
                 words += ["--random-blocks", options.random_blocks, "--depths", options.depths]
-                found.append(_case(f"data {target} {processes}", words, params))
-            if names:
-                words = ["names", *common, "--names", ",".join(names), "--files", str(options.files)]
-                found.append(_case(f"names {target} {processes}", words, params))
-    if not found:
-        raise ValueError("fio_direct, fio_buffered and fio_names are no: nothing to measure")
+            values = {"test": shlex.join(words)}
+            found.append({"name": f"{target} {processes}", "values": values, "params": params})
     return found
-
-
-def _case(name: str, words: list[str], params: dict[str, str]) -> dict[str, object]:
-    return {"name": name, "values": {"test": shlex.join(words)}, "params": params}
 
 
 def main() -> str | None:
@@ -140,7 +135,7 @@ def main() -> str | None:
     parser.add_argument("--random-blocks", default="4K", help="of random tests")
     parser.add_argument("--depths", default="16", help="requests in flight past the page cache")
     parser.add_argument("--processes", default="1", help="on a node; all: one on every CPU")
-    parser.add_argument("--files", type=int, default=4000, help="of each process, at most")
+    parser.add_argument("--files", type=int, default=2000, help="of each process, at most")
     options = parser.parse_args()
     if shutil.which("fio") is None:
         host = socket.gethostname()

@@ -1,15 +1,13 @@
-"""One launch of fio on a node, or on each node of a job: ``python fio.py data --target run --size 58720256``.
+"""One launch of fio on a node, or on each node of a job: ``python fio.py --target run --size 58720256``.
 
-In a folder of its own that it makes below the target, and removes however it ends, it runs
-
-- ``data``: tests of ``--direct`` past the page cache and of ``--buffered`` through it (writing ends with an
-  fsync). fio starts twice: what writes the file comes first, and the others get the bytes that it has written
-  in the time there was.
-- ``names``: ``filecreate``, ``filestat``, ``filedelete`` of empty files.
+In a folder of its own that it makes below the target, and removes however it ends, fio starts twice: for what
+writes the files, then for what reads or changes the bytes that were written in the time there was, and for
+names alone. ``--direct`` are tests past the page cache, ``--buffered`` those through it, where writing ends
+with an fsync, ``--names`` of empty files.
 
 It prints fio's documents (JSON+) as they are, above each a line with what they do not say: host, target, file
 system and device, bytes of the files of a node. On several nodes (``mpirun -n 2 python fio.py …``) the
-processes start together, and rank 0 prints the documents of all. What cannot be measured here (no space,
+processes start fio together, and rank 0 prints the documents of all. What cannot be measured here (no space,
 O_DIRECT refused) is ``unavailable``, with what would help.
 """
 
@@ -29,13 +27,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
 #: What every fio is told. Files belong to all tests of a launch, so no test makes them before it begins.
 COMMON = ("--output-format=json+", "--group_reporting", "--create_on_open=1", "--fallocate=none")
-WRITES = ("write",)
 SEQUENTIAL = ("write", "read")
 #: Files are some MiB smaller than the space that has to be there: names, and blocks of the file system's own.
 SPARE_BYTES = 8 << 20
@@ -106,10 +104,10 @@ def refuses_direct(folder: Path) -> str:
     return ""
 
 
-def jobs_of(options: argparse.Namespace, tests: Sequence[str], size: int, direct: bool) -> list[str]:
+def jobs_of(options: argparse.Namespace, chosen: Sequence[str], size: int, direct: bool) -> list[str]:
     """fio's words for tests: each a job, and a group, of its own, one after another."""
     words: list[str] = []
-    for test in tests:
+    for test in chosen:
         sequential = test in SEQUENTIAL
         for block in (options.blocks if sequential else options.random_blocks).split(","):
             for depth in options.depths.split(",") if direct else ["1"]:
@@ -133,7 +131,6 @@ class Node:
         self.folder: Path | None = None
         #: What goes above each document, and the document.
         self.printed: list[tuple[dict[str, Any], str]] = []
-        self.failed = ""
         self.head: dict[str, Any] = {"host": socket.gethostname(), "target": options.target}
 
     def __enter__(self) -> Node:
@@ -165,19 +162,23 @@ class Node:
             raise Unavailable(f"fio: not found in PATH on {self.head['host']}: apt-get install fio")
         try:
             self.head["filesystem"], self.head["device"] = mounted(below)
-            names = options.files * options.processes
-            copies = bool(options.direct) + bool(options.buffered)
             self.head["file_size"] = options.size * options.processes
-            needed = self.head["file_size"] * copies + SPARE_BYTES
-            check_space(below, SPARE_BYTES if options.kind == "names" else needed, names)
+            needed = self.head["file_size"] * (bool(options.direct) + bool(options.buffered)) + SPARE_BYTES
+            check_space(below, needed, options.files * options.processes if options.names else 0)
             self.folder = Path(tempfile.mkdtemp(prefix="npc-fio-", dir=below))
         except OSError as error:
             raise Unavailable(f"{below} on {self.head['host']}: {error.strerror}: see io_paths") from None
-        if options.kind == "names":
+        if not options.direct and not options.buffered:
             del self.head["file_size"]
+        reason = refuses_direct(self.folder) if options.direct else ""
+        if reason:
+            reason = f"{self.head['filesystem'] or 'the file system'} refuses {reason}: --set fio_direct=no"
+            missing = {"direct": "1", "processes": str(options.processes), "tests": options.direct}
+            self.printed.append(({**self.head, **missing, "reason": reason}, ""))
+            options.direct = []
 
-    def run(self, words: Sequence[str]) -> list[dict[str, Any]]:
-        """Run fio in the folder; the jobs of its document, which is kept."""
+    def run(self, words: Sequence[str]) -> str:
+        """Run fio in the folder, keep its document; what went wrong."""
         assert self.folder is not None
         document = self.folder / "fio.json"
         command = ["fio", *COMMON, f"--directory={self.folder}", f"--output={document}", *words]
@@ -187,59 +188,34 @@ class Node:
         code = self.child.wait()
         text = document.read_text(encoding="utf-8", errors="replace") if document.exists() else ""
         head = {**self.head, "part": len(self.printed), "by_hand": shlex.join(command)}
-        # fio's own complaints may stand above the document
-        self.printed.append(
-            (head, text[max(0, text.find("\n{\n") + 1) :] if not text.startswith("{") else text)
-        )
+        if not text.startswith("{"):  # fio's own complaints stand above the document
+            text = text[text.find("\n{\n") + 1 :]
+        self.printed.append((head, text))
+        document.unlink(missing_ok=True)
         try:
-            jobs = json.loads(self.printed[-1][1])["jobs"]
+            jobs = json.loads(text)["jobs"]
         except (ValueError, KeyError):
             jobs = []
         bad = next((job for job in jobs if job.get("error")), None)
-        if bad or not jobs or code:
-            what = f"{bad['jobname']}: {os.strerror(bad['error'])}" if bad else f"exit code {code}"
-            self.failed = self.failed or f"fio on {self.head['host']}: {what}"
-        document.unlink(missing_ok=True)
-        return list(jobs)
+        if not bad and jobs and not code:
+            return ""
+        what = f"{bad['jobname']}: {os.strerror(bad['error'])}" if bad else f"exit code {code}"
+        return f"fio on {self.head['host']}: {what}"
 
-    def data(self) -> None:
-        """The tests of data: first what writes the files, then the others on what was written."""
-        options = self.options
-        assert self.folder is not None
-        ways = [(True, options.direct.split(",")), (False, options.buffered.split(","))]
-        ways = [(direct, [test for test in tests if test and test != "no"]) for direct, tests in ways]
-        reason = refuses_direct(self.folder) if ways[0][1] else ""
-        if reason:
-            filesystem = self.head["filesystem"] or "the file system"
-            self.head_of_missing(ways[0][1], f"{filesystem} refuses {reason}: --set fio_direct=no")
-            ways[0] = (True, [])
-        self.run_tests(ways, first=True)
-        if not self.failed:
-            self.run_tests(ways, first=False)
-
-    def head_of_missing(self, tests: Sequence[str], reason: str) -> None:
-        """Note tests that cannot be made here."""
-        params = {"direct": "1", "processes": str(self.options.processes)}
-        self.printed.append(({**self.head, **params, "tests": tests, "reason": reason}, ""))
-
-    def run_tests(self, ways: Sequence[tuple[bool, Sequence[str]]], first: bool) -> None:
-        """The tests that write the files, or the others."""
+    def work(self, writing: bool) -> str:
+        """Start fio for what writes the files, or for all else; what went wrong. Raises Unavailable."""
         words: list[str] = []
-        for direct, tests in ways:
+        for direct, asked in ((True, self.options.direct), (False, self.options.buffered)):
             way, size = "direct" if direct else "buffered", self.options.size
-            chosen = [test for test in tests if (test in WRITES) == first]
-            if first and tests and not chosen:
-                # somebody has to write what is read: not among the results
-                self.lay_out(way)
-            if not first:
+            chosen = [test for test in asked if (test == "write") == writing]
+            if writing and asked and not chosen:
+                self.lay_out(way)  # what is read has to be written
+            if chosen and not writing:
                 size = self.written(way)
-                if chosen and not size:
-                    raise Unavailable(
-                        f"nothing was written to {self.folder} in the time there was: fio_milliseconds"
-                    )
             words += jobs_of(self.options, chosen, size, direct)
-        if words:
-            self.run(words)
+        if not writing and self.options.names:
+            words += self.jobs_of_names()
+        return self.run(words) if words else ""
 
     def lay_out(self, way: str) -> None:
         """Write the files of a way, and wait for the disk."""
@@ -256,21 +232,23 @@ class Node:
         """Bytes that the files of a way all have, in whole blocks."""
         assert self.folder is not None
         sizes = [path.stat().st_size for path in self.folder.glob(f"data.{way}.*")]
-        block = self.options.largest
-        return min(sizes, default=0) // block * block
+        whole = min(sizes, default=0) // self.options.largest * self.options.largest
+        if not whole:
+            raise Unavailable(
+                f"{self.head['target']}: no block of every file was written in "
+                f"{self.options.milliseconds} ms: --set fio_milliseconds=… with more"
+            )
+        return whole
 
-    def names(self) -> None:
-        """The tests of names, on the same files."""
-        words: list[str] = []
-        files = self.affordable_files()
-        for test in self.options.names.split(","):
+    def jobs_of_names(self) -> list[str]:
+        """fio's words for the tests of names, all on the same files."""
+        files, words = self.affordable_files(), []
+        for test in self.options.names:
             words += [f"--name={test}", "--stonewall", "--new_group", f"--ioengine={test}"]
             words += [f"--nrfiles={files}", "--filesize=4k", f"--numjobs={self.options.processes}"]
-            words += [
-                "--filename_format=name.$jobnum.$filenum",
-                f"--loops={STAT_LOOPS if test == 'filestat' else 1}",
-            ]
-        self.run(words)
+            words += ["--filename_format=name.$jobnum.$filenum"]
+            words += [f"--loops={STAT_LOOPS}"] if test == "filestat" else []
+        return words
 
     def affordable_files(self) -> int:
         """As many files of a process as one creates in the time of a test, by a few."""
@@ -285,15 +263,15 @@ class Node:
         most = int(self.options.milliseconds / 1e3 / each)
         return min(self.options.files, max(FEWEST_FILES, most))
 
-    def work(self) -> None:
-        """Everything. Raises Unavailable."""
-        self.data() if self.options.kind == "data" else self.names()
+
+def tests(text: str) -> list[str]:
+    """Tests with commas between; ``no`` and nothing are none."""
+    return [word for word in text.split(",") if word and word != "no"]
 
 
 def main() -> str | None:
     """Run, print; what went wrong, for a person."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("kind", choices=("data", "names"))
     parser.add_argument("--target", default="run", help="run, scratch, or a folder")
     parser.add_argument("--scratch", default="", help="the node's own; empty: $TMPDIR, else /tmp")
     parser.add_argument("--nodes", type=int, default=1, help="processes of MPI, one on each node")
@@ -301,13 +279,17 @@ def main() -> str | None:
     parser.add_argument("--size", type=int, default=64 << 20, help="bytes of the file of a process")
     parser.add_argument("--largest", type=int, default=1 << 20, help="bytes of the largest block")
     parser.add_argument("--milliseconds", type=int, default=200, help="at most, of a test")
-    parser.add_argument("--direct", default="write,read,randread,randwrite", help="tests past the page cache")
-    parser.add_argument("--buffered", default="write", help="tests through the page cache")
+    parser.add_argument(
+        "--direct", type=tests, default="write,read,randread,randwrite", help="tests past the page cache"
+    )
+    parser.add_argument("--buffered", type=tests, default="write", help="tests through the page cache")
     parser.add_argument("--blocks", default="1M", help="of sequential tests")
     parser.add_argument("--random-blocks", default="4K", help="of random tests")
     parser.add_argument("--depths", default="16", help="requests in flight, past the page cache")
-    parser.add_argument("--names", default="filecreate,filestat,filedelete", help="tests of names")
-    parser.add_argument("--files", type=int, default=4000, help="of each process, at most")
+    parser.add_argument(
+        "--names", type=tests, default="filecreate,filestat,filedelete", help="tests of names"
+    )
+    parser.add_argument("--files", type=int, default=2000, help="of each process, at most")
     options = parser.parse_args()
     comm = None
     if options.nodes > 1:
@@ -318,31 +300,26 @@ def main() -> str | None:
             return f"{comm.size} MPI ranks ran, {options.nodes} were asked for"
     with Node(options) as node:
         problem = ""
-        try:
-            node.prepare()
-        except Unavailable as error:
-            problem = f"unavailable: {error}"
         # nobody begins where somebody cannot
-        problem = next(filter(None, comm.allgather(problem)), "") if comm else problem
-        if not problem:
+        for step in (node.prepare, partial(node.work, writing=True), partial(node.work, writing=False)):
             try:
-                node.work()
+                problem = step() or ""
             except Unavailable as error:
                 problem = f"unavailable: {error}"
-            problem = problem or node.failed
-        told = (node.printed, problem)
-        everybody = comm.gather(told) if comm else [told]
+            problem = next(filter(None, comm.allgather(problem)), "") if comm else problem
+            if problem:
+                break
+        everybody = comm.gather(node.printed) if comm else [node.printed]
     if everybody is None:
         return None  # rank 0 tells
-    for rank, (printed, _) in enumerate(everybody):
+    for rank, printed in enumerate(everybody):
         for head, document in printed:
             missing = "" if document else " unavailable"
             print(f"# NPC fio{missing}: {json.dumps({**head, 'rank': rank, 'nodes': options.nodes})}")
             print(document, end="" if document.endswith("\n") or not document else "\n", flush=True)
-    problems = [problem for _, problem in everybody if problem]
-    if not problems and not any(document for printed, _ in everybody for _, document in printed):
-        problems = [f"unavailable: {head['reason']}" for printed, _ in everybody for head, _ in printed]
-    return problems[0] if problems else None
+    if not problem and not any(document for printed in everybody for _, document in printed):
+        problem = next(f"unavailable: {head['reason']}" for printed in everybody for head, _ in printed)
+    return problem or None
 
 
 if __name__ == "__main__":

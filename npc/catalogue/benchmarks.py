@@ -222,8 +222,8 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
         Test("fft_3d", "flops", "compute", quantity="FFT in three dimensions"),
     )),
     Benchmark("fio", (
-        # of data and of names; fio starts twice for data
-        Step(name="fio", tags=("io",), commands=("fio",), jobs=1, launches=2, seconds=1.2, nodes=(1,),
+        # a launch has eight tests, of 0.2 s at most and 0.1 s to start; fio starts twice
+        Step(name="fio", tags=("io",), commands=("fio",), jobs=1, launches=1, seconds=2.5, nodes=(1,),
              measures="file system: data, random access, names", scales="fio_nodes",
              sizes=(("fio_sizes", "1M"), ("fio_random_sizes", "4K"))),
     ), (

@@ -39,8 +39,13 @@ def library_of(lines: str) -> tuple[dict[str, str], str, str]:
     wrong, threads = "", int(params.get("threads", 0))
     if told and int(told[1]) != threads:
         wrong = f"the library has {told[1]} threads, {threads} were asked for"
-    elif "thread_cpus" in params and len(parse_cpus(params["thread_cpus"])) < threads:
-        wrong = f"{threads} threads took turns on CPU {params['thread_cpus']}"
+    elif "thread_cpus" in params:
+        try:
+            few = len(parse_cpus(params["thread_cpus"])) < threads
+        except ValueError:  # half a list is none
+            del params["thread_cpus"]
+        else:
+            wrong = f"{threads} threads took turns on CPU {params['thread_cpus']}" if few else ""
     return params, version[1] if version else "", wrong
 
 

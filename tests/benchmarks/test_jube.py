@@ -369,17 +369,18 @@ def test_jubes_own_platform_makes_right_job_scripts_of_the_whole_suite(tmp_path:
     path = slurm(tmp_path / "bin", "#!/bin/sh\ntouch ready\necho Submitted batch job 1\n")
     run_jube("jube.yml", tmp_path / "runs", "--include-path", FOREIGN, PATH=path, NPC_CORES="20")
     scripts = job_scripts(tmp_path / "runs/000000")
-    assert len(scripts) == 13
+    assert len(scripts) == 14
     for name, script in scripts.items():
         assert not re.search(r"#[A-Z_]{3,}#", script), name
         assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
         step = name.partition("_")[2]
         alone = step in ("stream", "memory", *COMPUTE)
-        assert f"#SBATCH --nodes={1 if alone else 2}\n#SBATCH --ntasks={1 if alone else 2}\n" in script
+        number = 1 if alone or step == "fio" else 2
+        assert f"#SBATCH --nodes={number}\n#SBATCH --ntasks={number}\n" in script
         assert f"#SBATCH --cpus-per-task={20 if alone else 1}\n" in script
         (line,) = (line for line in script.splitlines() if "srun " in line)
         before, after = line.split("srun ")
-        assert ("npc sample" in before) == (step == "osu" or alone)
+        assert ("npc sample" in before) == (step in ("osu", "fio") or alone)
         assert ("/npb --servercmd" in after) == (step in ("qperf", "sockperf", "iperf3"))
 
 

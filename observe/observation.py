@@ -52,15 +52,37 @@ class Port:
 
 
 @dataclass(frozen=True, slots=True)
+class Io:
+    """Bytes and calls of a node's ranks and of what they started and waited for (proc_pid_io(5)).
+
+    read, written: bytes through read(2), write(2) and their like, whatever is behind them: files, pipes,
+    sockets; read_calls, write_calls: their number. storage_read: bytes that had to be fetched from storage;
+    storage_written: those that made pages dirty, less those of files that were removed before they were
+    written. What memory has (tmpfs, the page cache) reaches no storage. writers: ranks that wrote more to it
+    than a hundredth of what the busiest did. incomplete: ranks that nobody could read.
+    """
+
+    read: int
+    written: int
+    read_calls: int
+    write_calls: int
+    storage_read: int
+    storage_written: int
+    writers: int
+    incomplete: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
-    """One host: its ranks, how long the program ran there, its ports, and the CPUs of each rank (Linux CPU
-    lists, in the order of the ranks)."""
+    """One host: its ranks, how long the program ran there, its ports, the CPUs of each rank (Linux CPU lists,
+    in the order of the ranks), and its I/O; None where the kernel counts none."""
 
     host: str
     ranks: int
     seconds: float
     ports: tuple[Port, ...]
     cpus: tuple[str, ...] = ()
+    io: Io | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +172,11 @@ def read_observation(
         *_uncounted(monitored, placed),
         *(f"{node.host} {port.name}: {port.note}" for node in nodes for port in node.ports if port.note),
         *_foreign(nodes, messages),
+        *(
+            f"{node.host}: the I/O of {node.io.incomplete} of {node.ranks} ranks could not be read"
+            for node in nodes
+            if node.io and node.io.incomplete
+        ),
         *(note for host, ranks in sorted(by_host.items()) for note in _crowded(host, ranks)),
     ]
     counted = _counted(by_host)
@@ -186,7 +213,29 @@ def _node(host: str, ranks: Sequence[Mapping[str, Any]]) -> Node:
         ports.append(Port(name, received.bytes, sent.bytes, background, "; ".join(notes)))
     ports += [Port(name, None, None, 0.0, "it went down meanwhile") for name in before if name not in after]
     cpus = tuple(rank["cpus"] for rank in sorted(ranks, key=lambda rank: rank["rank"]) if "cpus" in rank)
-    return Node(host, len(ranks), last["end"]["time"] - first["begin"]["time"], tuple(ports), cpus)
+    seconds = last["end"]["time"] - first["begin"]["time"]
+    return Node(host, len(ranks), seconds, tuple(ports), cpus, _io(ranks))
+
+
+def _io(ranks: Sequence[Mapping[str, Any]]) -> Io | None:
+    """The sum of those ranks whose I/O is known."""
+    known = [rank["io"] for rank in ranks if rank.get("io")]
+    if not known:
+        return None
+    total: Counter[str] = Counter()
+    for each in known:
+        total.update(each)
+    most = max(each["write_bytes"] for each in known)
+    return Io(
+        total["rchar"],
+        total["wchar"],
+        total["syscr"],
+        total["syscw"],
+        total["read_bytes"],
+        max(0, total["write_bytes"] - total["cancelled_write_bytes"]),
+        sum(each["write_bytes"] > most / 100 for each in known) if most else 0,
+        len(ranks) - len(known),
+    )
 
 
 def _counted(by_host: Mapping[str, Sequence[Mapping[str, Any]]]) -> Counted | None:

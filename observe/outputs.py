@@ -34,6 +34,14 @@ def show(observation: Observation, folder: Path, silent: Sequence[str]) -> None:
         say(f"{node.host}: {node.ranks} rank{'s' * (node.ranks != 1)}, {node.seconds:.2f} s")
         for port in node.ports:
             say(f"  {port.name:12} received {amount(port.received):>10}  sent {amount(port.sent):>10}")
+        if node.io:
+            reads, writes = (f"{calls:,} calls" for calls in (node.io.read_calls, node.io.write_calls))
+            say(
+                f"  {'I/O calls':12} read {amount(node.io.read):>14}  written {amount(node.io.written):>10}  "
+                f"in {reads} and {writes}"
+            )
+            fetched, written = amount(node.io.storage_read), amount(node.io.storage_written)
+            say(f"  {'storage':12} read {fetched:>14}  written {written:>10}")
     if observation.messages:
         for kind, (size, count) in observation.messages.kinds.items():
             say(f"MPI {kind}: {amount(size)} in {count} messages")

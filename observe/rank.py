@@ -7,7 +7,8 @@ nodes. What MPI's profiling library counted goes to ``FOLDER/HOST.RANK.mpi``.
 
 The rank runs as a child with this process's environment, standard streams and binding, so MPI's start-up
 protocol finds what it expects. The CPUs that the launcher has bound it to are kept; what a library binds
-later is not seen. Meanwhile this process sleeps in waitpid(2). Signals are passed on; the exit
+later is not seen. Meanwhile this process sleeps in waitid(2), and
+reads what the rank's calls and the storage moved before it is gone. Signals are passed on; the exit
 code, or the signal that ended the rank, is handed back. What was read goes to ``FOLDER/HOST.RANK.json``.
 Only the standard library, since it starts once for every rank.
 """
@@ -27,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 if not __package__:  # started by its path
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from npc.machine.processes import RANK, RANKS, die_with_parent, read, told
+from npc.machine.processes import RANK, RANKS, die_with_parent, read, storage_and_calls, told
 from npc.machine.sysfs import format_cpus
 from observe.asked import read_asked
 from observe.companions import companions_of
@@ -57,7 +58,7 @@ def main(arguments: list[str]) -> int:
     time.sleep(asked.background_s)
     counter, counted = _count(folder, asked.counters)
 
-    def finish(status: int, killed: bool = False) -> None:
+    def finish(status: int, killed: bool = False, moved: dict[str, int] | None = None) -> None:
         end = _reading()
         if counter is not None and counted is not None and not killed:
             counted.update(counter.result())
@@ -72,6 +73,7 @@ def main(arguments: list[str]) -> int:
             "end": end,
             "status": status,
             "counted": counted,
+            "io": moved,
             "profile": profile.keep(folder / f"{name}.mpi") if profile is not None else "",
             **{each: companion.end() for each, companion in companions.items()},
         })  # fmt: skip
@@ -104,10 +106,12 @@ def main(arguments: list[str]) -> int:
         os.close(end)
     files = {each for companion in companions.values() for each in companion.files}
     done = _stand_by(child, finish, files | ({profile.file} if profile is not None else set()))
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    moved = storage_and_calls(child)
     status = os.waitpid(child, 0)[1]
     for passed_on in PASSED_ON:
         signal.signal(passed_on, signal.SIG_IGN)  # what was read has to reach the disk
-    finish(status)
+    finish(status, moved=moved)
     os.write(done, b"!")
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)

@@ -21,7 +21,7 @@ from npc.records.mpi_profile import Profile, operation, profile_of
 from npc.records.node_probes import OVERHEAD, PROBES, NodeProbe, Overhead, ProbeRow, Probes
 from npc.records.observed import SCHEMAS, part_of
 from npc.records.reading import OK, Reading, failed
-from npc.records.series import HOT_LOOP, OBSERVED, OVERHEAD_MEASURED
+from npc.records.series import HOT_LOOP, OBSERVED, OVERHEAD_MEASURED, WRITERS
 
 #: More ranks on a node are not listed one by one, nor more kinds of nodes.
 _MOST_LISTED: Final = 8
@@ -108,6 +108,8 @@ def _readings(document: dict[str, Any]) -> Iterator[Reading]:
                 params = {"node": node["host"], "port": port["name"], "direction": direction}
                 status = OK if value is not None else f"invalid: {port['note']}"
                 yield Reading(OBSERVED, "traffic", value, None, status, params)
+        if node.get("io"):
+            yield from _io(node["io"], node["host"], str(node["ranks"]))
     seconds = max((node["seconds"] for node in document["nodes"]), default=None)
     if seconds is not None:
         yield Reading(OBSERVED, "time", seconds)
@@ -128,6 +130,19 @@ def _readings(document: dict[str, Any]) -> Iterator[Reading]:
     overhead = part_of(document, OVERHEAD, Overhead)
     if overhead:
         yield from _overhead(overhead)
+
+
+def _io(io: dict[str, int], host: str, ranks: str) -> Iterator[Reading]:
+    """What a node's ranks moved through calls, and what of it reached storage."""
+    for direction, name in (("read", "read"), ("write", "written")):
+        params = {"layer": "io", "direction": direction, "node": host, "ranks": ranks}
+        calling = params | {"part": "calls"}
+        reached = params | {"part": "storage"}
+        if direction == "write":
+            reached |= {WRITERS: str(io["writers"])}
+        yield Reading(OBSERVED, "traffic", io[name], None, OK, calling)
+        yield Reading(OBSERVED, "events", io[f"{direction}_calls"], None, OK, calling)
+        yield Reading(OBSERVED, "traffic", io[f"storage_{name}"], None, OK, reached)
 
 
 def _memory(memory: MemoryUse, ranks: str) -> Iterator[Reading]:

@@ -9,7 +9,7 @@ does not depend on which machine is the unit (Fleming, Wallace, CACM 29(3), 1986
 - compute: the measured peak of each precision over the theoretical one.
 - memory: the best ceiling of main memory over the nominal bandwidth.
 - network: the fastest test between nodes of each kind of interface over the data rate of its link.
-- I/O is not measured by any benchmark of this suite, and is said to be missing.
+- I/O: reading from and writing to the file system of the runs over what a node can get of it.
 
 Limits that platform.toml does not have are those that the machine itself suggests, where it does, and are
 said to be proposed (`npc.machine.proposal`). What exceeds a proposed limit refutes it, and has no score: a
@@ -32,8 +32,9 @@ from npc.machine.proposal import completed, shown
 from npc.page.blocks import plural
 from npc.records.units import format_quantity
 from roofline.analyse import analyse
+from roofline.applications import Direction
 from roofline.points import bounds
-from roofline.result import Ceiling, Roofline
+from roofline.result import Ceiling, Roofline, direction_of
 
 if TYPE_CHECKING:
     from report.runs import Run
@@ -47,7 +48,7 @@ _NEEDS: Final = {
     "platform.toml",
     "memory": "STREAM or LIKWID (tag memory), and memory_bandwidth in platform.toml",
     "network": "a test between two nodes (tag network or rdma), and its interface in platform.toml",
-    "I/O": "no benchmark of this suite measures it",
+    "I/O": "fio (tag io), and io_read_bandwidth, io_write_bandwidth in platform.toml",
 }
 #: What the nominal limits of a part are made of, as far as a machine proposes it.
 _KEYS: Final[dict[Part, frozenset[str]]] = {
@@ -120,6 +121,7 @@ def find_scores(roofline: Roofline, proposed: Mapping[str, str] | None = None) -
         "compute": _shares(c for c in roofline.of_kind("compute") if c.name.startswith("peak ")),
         "memory": _shares(_best(c for c in roofline.of_kind("memory") if c.level == "MEM")),
         "network": _shares(_fastest(roofline.of_kind("network"))),
+        "I/O": _shares(ceiling for of in _by_direction(roofline).values() for ceiling in _best(of)),
     }
     refuted = {
         part: f"{above[0].name} is beyond the limit that the machine suggests ({measured(above[0])}): write "
@@ -203,6 +205,14 @@ def _shares(ceilings: Iterable[Ceiling]) -> Shares:
 def _best(ceilings: Iterable[Ceiling]) -> list[Ceiling]:
     found = [ceiling for ceiling in ceilings if ceiling.nominal]
     return [max(found, key=lambda ceiling: ceiling.value)] if found else []
+
+
+def _by_direction(roofline: Roofline) -> dict[Direction, list[Ceiling]]:
+    """The I/O ceilings of reading and of writing."""
+    found: dict[Direction, list[Ceiling]] = {}
+    for ceiling in roofline.of_kind("io"):
+        found.setdefault(direction_of(ceiling), []).append(ceiling)
+    return found
 
 
 def _fastest(ceilings: Iterable[Ceiling]) -> list[Ceiling]:

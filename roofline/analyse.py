@@ -42,9 +42,15 @@ def analyse(
 def _job(roofline: Roofline, nodes: int) -> Roofline:
     """The ceilings of `nodes` nodes that work side by side and share no link (full bisection bandwidth).
 
-    What a network test reached within one node is no ceiling of a job's network.
+    What a network test reached within one node is no ceiling of a job's network. A file system they do share:
+    of I/O only what as many nodes at once have reached is one.
     """
-    ceilings = [each for each in roofline.ceilings if each.kind != "network" or each.nodes > 1]
+    ceilings = [
+        each
+        for each in roofline.ceilings
+        if not (each.kind == "network" and each.nodes == 1)
+        and not (each.kind == "io" and each.nodes != nodes)
+    ]
 
     def times(estimate: Any) -> Any:
         return replace(estimate, **_scaled(estimate, nodes))

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import mul
 from statistics import fmean, median, stdev
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from npc.machine.fabric import natural
 from npc.records.record import OK, Record
@@ -29,6 +29,9 @@ from npc.records.units import format_size
 from npc.statistics.medians import Summary, summarise
 from roofline.hot_loops import HotLoop, hottest
 
+#: Of storage.
+Direction = Literal["read", "write"]
+DIRECTIONS: Final[tuple[Direction, ...]] = ("read", "write")
 #: Metrics that make a program with a rate an application, and not a kernel.
 _TELLING: Final = frozenset(("flop", "time", "traffic"))
 #: The part of its time that it saw inside MPI.
@@ -58,7 +61,9 @@ class Run(NamedTuple):
     network; infinite where nothing was sent, None where that is not known. memory_bandwidth: B/s a node as
     the program itself counts them, None if it does not say. messages: (least bytes of a class, number) of all
     ranks, as far as MPI counted them; ranks: their number, 0 if unknown. night: the records' run, which is a
-    night in a history. caches, inside: as of `Application`. loop: its hottest, where somebody looked.
+    night in a history. caches, inside: as of `Application`. loop: its hottest, where somebody looked. stored:
+    bytes read from a node's storage and written to it, None where nobody counted them; lasted: seconds of the
+    whole program, with its start and its end, in which they were moved.
     """
 
     night: str
@@ -75,6 +80,8 @@ class Run(NamedTuple):
     caches: float = 0.0
     inside: float | None = None
     loop: HotLoop | None = None
+    stored: Mapping[Direction, float] | None = None
+    lasted: float | None = None
 
     def times(self, nodes: int) -> Run:
         """What `nodes` such nodes did together."""
@@ -82,7 +89,15 @@ class Run(NamedTuple):
             name: getattr(self, name) for name in ("flops", "flop", "received", "sent", "memory_bandwidth")
         }
         whole = {name: value * nodes for name, value in told.items() if value is not None}
-        return self._replace(**whole, loop=None if self.loop is None else self.loop.times(nodes))
+        stored = self.stored and {way: nodes * size for way, size in self.stored.items()}
+        loop = None if self.loop is None else self.loop.times(nodes)
+        return self._replace(**whole, loop=loop, stored=stored)
+
+    @property
+    def io_intensity(self) -> float | None:
+        """FLOP per byte read from storage and written to it; None where that is not known, or nothing was."""
+        moved = sum(self.stored.values()) if self.stored else 0.0
+        return self.flop / moved if self.flop is not None and moved else None
 
     @property
     def seconds(self) -> float | None:
@@ -194,6 +209,28 @@ class Application:
                 and run.received + run.sent
             ]
         )
+
+    @cached_property
+    def io_intensity(self) -> Summary | None:
+        """FLOP per byte of storage, over its runs; None where none is known."""
+        known = [run.io_intensity for run in self.runs if run.io_intensity is not None]
+        return summarise(known) if known else None
+
+    def storage_intensity(self, direction: Direction) -> float | None:
+        """FLOP per byte read from storage, or written to it; None where that is not known, or nothing was."""
+        return _median(
+            [
+                run.flop / run.stored[direction]
+                for run in self.runs
+                if run.flop and run.stored and run.stored[direction]
+            ]
+        )
+
+    @cached_property
+    def stored(self) -> list[tuple[Mapping[Direction, float], float]]:
+        """(bytes of storage by direction, seconds of the whole program) of each run of which these are
+        known."""
+        return [(run.stored, run.lasted) for run in self.runs if run.stored is not None and run.lasted]
 
     @cached_property
     def transfers(self) -> list[tuple[float, float]]:
@@ -383,7 +420,25 @@ def _run(rate: Record, launch: Sequence[Record], whole: bool) -> Run:
         caches=max((float(r.params.get(CACHED, 0)) for r in launch), default=0.0),
         inside=inside_mpi(launch),
         loop=hottest(launch),
+        stored=stored(launch) if whole else None,
+        lasted=next(iter(values("time", OBSERVED)), None),
     )
+
+
+def stored(launch: Iterable[Record]) -> dict[Direction, float] | None:
+    """Bytes of a node's storage, as the mean over the nodes; None where none were counted."""
+    counted = [
+        record
+        for record in launch
+        if record.metric == "traffic"
+        and (record.params.get("layer"), record.params.get("part")) == ("io", "storage")
+    ]
+    nodes = len({record.params.get("node") for record in counted})
+
+    def total(direction: str) -> float:
+        return math.fsum(r.value or 0.0 for r in counted if r.params.get("direction") == direction) / nodes
+
+    return {way: total(way) for way in DIRECTIONS} if counted else None
 
 
 def inside_mpi(launch: Iterable[Record]) -> float | None:

@@ -21,6 +21,10 @@ a second ceiling of MEM: what compiled code with write allocates reaches. The ot
 Latency: of each memory level, from the memory ladder, and what that of main memory leaves of its bandwidth
 where loads wait for each other (`roofline.latency`).
 
+I/O: one ceiling a tool, file system, direction and number of nodes, of sequential access at its best block
+size: by direct I/O, or where a file system refuses it by what was written out to storage. What the page cache
+gives is none. Of several nodes at once it is the rate of a node, since a point is a node's.
+
 Network: one ceiling a tool, test, number of nodes and interface, of one direction; the whole curve over the
 message size is kept, since an application that sends 1 KiB messages does not see the ceiling at 4 MiB.
 """
@@ -47,13 +51,14 @@ from npc.validity.disturbance import in_words
 from npc.validity.rules.memory import ENOUGH_HUGE
 from roofline.kernels import PRODUCTS, kernel_rates, measured_text
 from roofline.model import message_seconds
-from roofline.result import Ceiling, Curve, Estimate, Kind, Point, Roofline
+from roofline.result import IO_DIRECTIONS, Ceiling, Curve, Estimate, Kind, Point, Roofline
 
 #: A clock may be raised for a while, a wire's data rate may not.
 _ABOVE_NOMINAL: Final[Mapping[Kind, str]] = {
     "compute": "above its nominal limit: the cores were clocked higher than clock_hz, or that is wrong",
     "memory": "above its nominal limit: a cache was measured, or one of the two has a wrong unit",
     "network": "above its nominal limit, which cannot be: one of the two has a wrong unit",
+    "io": "above its nominal limit: a cache was measured, or one of the two has a wrong unit",
 }
 _LEVEL: Final = re.compile(r"L[1-9]|MEM")
 
@@ -93,7 +98,12 @@ def find_ceilings(
         hosts=tuple(sorted(set().union(*{record.hosts for record in used}))),
         first=min(times, default=""),
         last=max(times, default=""),
-        ceilings=(*_compute(used, platform), *memory, *_network(bandwidths, platform, message_size)),
+        ceilings=(
+            *_compute(used, platform),
+            *memory,
+            *_network(bandwidths, platform, message_size),
+            *_io(used, platform),
+        ),
         kernels=kernels,
         latencies=(*_latencies(latencies), *loads),
         dependent=_dependent(loads),
@@ -237,6 +247,39 @@ def _network(
     for ceiling in sorted(_named(found), key=lambda ceiling: (-ceiling.value, ceiling.name)):
         sent = ceiling.params.get("side") == "send"
         yield _noted(ceiling, "counts what was sent, not what arrived" if sent else "")
+
+
+def _io(records: Iterable[Record], platform: Platform | None) -> Iterator[Ceiling]:
+    """One ceiling a tool, direction, target and number of nodes, the fastest first."""
+    groups: defaultdict[tuple[str, str, str, int], list[Record]] = defaultdict(list)
+    for record in records:
+        quantity = catalogue.row_of(record).quantity
+        if quantity in IO_DIRECTIONS and record.metric == "bandwidth" and _reaches_storage(record):
+            target = record.params.get("target", "")
+            a_node = replaced(record, value=(record.value or 0.0) / record.nodes)
+            groups[record.benchmark, IO_DIRECTIONS[quantity], target, record.nodes].append(a_node)
+    spans = Counter(place[:3] for place in groups)
+    found = []
+    for place, of in groups.items():
+        benchmark, direction, target, nodes = place
+        name = " ".join(filter(None, (benchmark, direction, target if target != "run" else "")))
+        if spans[place[:3]] > 1:
+            name += f", {nodes} node{'s' * (nodes > 1)}"
+        nominal = platform.io_bandwidth(direction) if platform and target == "run" else None
+        ceiling = _ceiling("io", name, _best(_samples(of)), nominal)
+        kinds = {record.params["filesystem"] for record in of if record.params.get("filesystem")}
+        at_once = f"the share of one of {nodes} nodes that did so at once" if nodes > 1 else ""
+        found.append(_noted(ceiling, "; ".join(filter(None, [", ".join(sorted(kinds)), at_once]))))
+    yield from sorted(found, key=lambda ceiling: (-ceiling.value, ceiling.name))
+
+
+def _reaches_storage(record: Record) -> bool:
+    """Whether its bytes went to or came from storage, and not the page cache: direct I/O, or writes that were
+    written out before the clock stopped. IOR says neither: its files are larger than a node's memory, or
+    read by other ranks than those that wrote them, as it was asked to."""
+    params = record.params
+    written_out = any(params.get(name, "0") != "0" for name in ("end_fsync", "fsync", "fdatasync"))
+    return record.benchmark == "ior" or params.get("direct") == "1" or written_out
 
 
 def _named(found: Mapping[_Place, E]) -> Iterator[E]:

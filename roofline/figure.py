@@ -30,7 +30,8 @@ from roofline.table import (
 #: The two meanings that share the x axis.
 INTENSITIES: Final = (
     "memory ceilings, hollow marks: per byte at that level;\n"
-    "network ceilings (dashed), full marks: per byte on the network"
+    "network ceilings (dashed), full marks: per byte on the network;\n"
+    "I/O ceilings (dash and two dots): per byte of storage"
 )
 #: What the network allows an application's own messages.
 _LIMITS: Final[tuple[tuple[str, tuple[float, ...]], ...]] = (
@@ -166,14 +167,14 @@ def _drops(scene: Scene) -> Iterator[Drop]:
 def _application(point: Point, scene: Scene, roofline: Roofline, records: Records) -> Trace:
     """An application: its runs as dots, the trail of its nights over them, its median with its intervals."""
     application, colour = point.application, point.colour
-    name = application_text(application) + (", per byte of memory" if point.memory else "")
+    name = application_text(application) + point.per
     leads = next(iter(records(application)), "")
     tip = "\n".join(
         [
             name,
             summary_text(application.flops, "FLOP/s") + ("" if application.whole_job else " a node"),
-            summary_text(application.intensity, "FLOP/byte")
-            if application.intensity and not point.memory
+            summary_text(point.intensity, "FLOP/byte")
+            if point.intensity
             else f"{intensity_text(point.x)} FLOP/byte",
             _runs(application),
             verdict(application, roofline),
@@ -190,7 +191,7 @@ def _application(point: Point, scene: Scene, roofline: Roofline, records: Record
         under.append(Trace("", colour, lines=tuple(point.bars), width=1.2))
     return Trace(
         name, colour, marks=(Mark(point.x, point.y, tip, leads),), shape=point.shape, under=tuple(under),
-        hollow=point.memory,
+        hollow=point.hollow,
     )  # fmt: skip
 
 

@@ -114,5 +114,5 @@ def _roofline(name: str, number: int, scene: Scene, window: tuple[float, float])
         )
     for mark in scene.marks:
         nodes = "1 node" if mark.application.nodes == 1 else f"{mark.application.nodes} nodes"
-        label = f"{name}: {mark.application.label}, {nodes}{', per byte of memory' if mark.memory else ''}"
-        yield Trace(label, colour, marks=(Mark(mark.x, mark.y),), shape=mark.shape, hollow=mark.memory)
+        label = f"{name}: {mark.application.label}, {nodes}{mark.per}"
+        yield Trace(label, colour, marks=(Mark(mark.x, mark.y),), shape=mark.shape, hollow=mark.hollow)

@@ -10,17 +10,17 @@ the next ceiling.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
 from npc.records.units import format_quantity
 from npc.validity.rules.cache import WORKING_SET
-from roofline.applications import Application
+from roofline.applications import Application, Direction
 from roofline.latency import loads_text, messages_text
 from roofline.model import attainable, message_seconds, path_limit
-from roofline.result import Ceiling, Roofline
+from roofline.result import Ceiling, Roofline, direction_of
 
 #: A part of the run time that nobody could measure.
 _NO_MATTER: Final = 0.005
@@ -63,7 +63,8 @@ def bounds(application: Application, roofline: Roofline) -> list[Bound]:
     Compute: the peak of its precision; the best library where no peak was measured; last the theoretical peak
     of the platform, which is among the others where no peak was measured. Memory: main memory's, or where the
     arrays are so small that caches may hold them that of the fastest cache, which holds for all loads. The
-    network's is that of the busier direction (`own_link`).
+    network's is that of the busier direction (`own_link`). I/O: reading and writing apart, since storage may
+    do both at once, each by the fastest file system that was measured.
     """
     measured = _peak(application, roofline)
     theoretical = roofline.theoretical_peak(application.precision)
@@ -74,6 +75,10 @@ def bounds(application: Application, roofline: Roofline) -> list[Bound]:
     network = own_link(application, roofline)
     if network is not None and application.busier_intensity is not None and application.nodes > 1:
         found.append((network.ceiling, path_limit(application.busier_intensity, network.bandwidth)))
+    for direction, ceiling in storage(roofline).items():
+        intensity = application.storage_intensity(direction)
+        if intensity is not None:
+            found.append((ceiling, path_limit(intensity, ceiling.value)))
     speed = application.flops.median
     peak_known = measured is not None and measured.name not in _LIBRARIES
     return sorted(
@@ -104,6 +109,33 @@ def link(roofline: Roofline) -> Ceiling | None:
     """The fastest network ceiling between nodes; None where none was measured."""
     between = [ceiling for ceiling in roofline.of_kind("network") if ceiling.nodes > 1]
     return max(between, key=lambda ceiling: ceiling.value, default=None)
+
+
+def storage(roofline: Roofline) -> dict[Direction, Ceiling]:
+    """The fastest I/O ceiling of each direction that was measured."""
+    found: dict[Direction, Ceiling] = {}
+    for ceiling in roofline.of_kind("io"):
+        direction = direction_of(ceiling)
+        if direction not in found or ceiling.value > found[direction].value:
+            found[direction] = ceiling
+    return found
+
+
+def storage_part(application: Application, roofline: Roofline) -> float | None:
+    """The least part of the whole program's time that its bytes of storage need at the measured rates, if all
+    of them are there when it ends; None where one of the two is not known."""
+    ceilings = storage(roofline)
+    parts = [stored_part(*each, ceilings) for each in application.stored]
+    known = [part for part in parts if part is not None]
+    return median(known) if known else None
+
+
+def stored_part(
+    moved: Mapping[Direction, float], seconds: float, ceilings: Mapping[Direction, Ceiling]
+) -> float | None:
+    """The part of so many seconds that the busier direction takes at its ceiling; None without a ceiling."""
+    known = [size / ceilings[way].value for way, size in moved.items() if way in ceilings]
+    return max(known) / seconds if known else None
 
 
 def own_link(application: Application, roofline: Roofline) -> Link | None:
@@ -156,6 +188,7 @@ def verdict(application: Application, roofline: Roofline) -> str:
         parts.append("How many bytes of memory it moves is not known, so memory may bound it lower.")
     parts += filter(None, [loads_text(application, roofline)])
     parts += _network_text(application, roofline, found)
+    parts += filter(None, [_storage_text(application, roofline)])
     if application.inside is not None:
         share = f"{100 * application.inside:.3g} %"
         parts.append(f"Its ranks are inside MPI for {share} of the run, waiting included.")
@@ -195,6 +228,8 @@ def _exceeded_text(bound: Bound) -> str:
         why = "part of its data came out of the caches"
     elif name in _LIBRARIES:
         why = "a library is no limit, and the peak of this precision was not measured"
+    elif bound.ceiling.kind == "io":
+        why = "part of its data was in the page cache, or still there when it ended"
     else:
         why = "one of the two was measured under other conditions"
     return f"That is {bound.share:.3g} times what {name} allows ({allowed}): {why}."
@@ -211,6 +246,7 @@ def _bound_text(tightest: Bound, network: Link | None, memory_known: bool) -> st
         "compute": "for no program is faster on this processor",
         "memory": "beyond only by fewer bytes a FLOP (blocking, smaller types) or faster memory",
         "network": "beyond only by fewer bytes between nodes, larger messages or a faster link",
+        "io": "beyond only by fewer bytes to and from storage or a faster file system",
     }[ceiling.kind]
     if tightest.theoretical:
         beyond = "as far as the cores hold the clock that platform.toml gives"
@@ -270,6 +306,28 @@ def _network_text(application: Application, roofline: Roofline, found: Sequence[
     return said
 
 
+def _storage_text(application: Application, roofline: Roofline) -> str:
+    """The least part of its time that storage took; empty where nobody counted, or nothing was moved."""
+    moved = [sum(each.values()) for each, _ in application.stored]
+    if not moved or not median(moved):
+        return ""
+    amount = format_quantity(median(moved), "B", 3) + (" a node" if application.nodes > 1 else "")
+    part = storage_part(application, roofline)
+    if part is None:
+        return f"It moves {amount} from and to storage; no I/O ceiling was measured (tag io)."
+    names = " and ".join(ceiling.name for ceiling in storage(roofline).values())
+    said = f"It moves {amount} from and to storage, which at the rates of {names} "
+    if part < _NO_MATTER:
+        return f"{said}takes less than {100 * _NO_MATTER:.2g} % of its time."
+    if part >= 1:
+        return f"{said}alone takes {part:.3g} times its run time: the page cache had them."
+    return (
+        f"{said}takes at least {100 * part:.2g} % of its time, if nothing stays in the page cache when it "
+        f"ends. Storage that cost nothing would make it at least {1 / (1 - part):.4g} times as fast where it "
+        "does not compute meanwhile."
+    )
+
+
 def without_network(application: Application, found: Sequence[Bound]) -> tuple[float, Ceiling] | None:
     """How many times as fast it could be at most if the network cost nothing, and the ceiling that bounds it
     then: the lowest of its other `bounds`. None where that is not known."""
@@ -282,7 +340,8 @@ def without_network(application: Application, found: Sequence[Bound]) -> tuple[f
         for bound in others
         if bound.ceiling.kind == "memory" and application.memory_intensity is not None
     ]
-    most = attainable(peak.flops, paths) / application.flops.median
+    stored = [bound.flops for bound in others if bound.ceiling.kind == "io"]
+    most = min([attainable(peak.flops, paths), *stored]) / application.flops.median
     return (most, others[0].ceiling) if most > 1 else None
 
 

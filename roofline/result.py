@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
+from npc import catalogue
 from npc.machine.platform import Precision
 from npc.statistics.medians import Summary
-from roofline.applications import Application
+from roofline.applications import Application, Direction
 from roofline.model import message_seconds, ridge_point
 
-Kind = Literal["compute", "memory", "network"]
+Kind = Literal["compute", "memory", "network", "io"]
+#: Sequential access to one file, or to one a process, by its quantity in the catalogue.
+IO_DIRECTIONS: Final[Mapping[str, Direction]] = {"file read": "read", "file write": "write"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +45,8 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceiling(Estimate):
-    """An upper limit: compute in FLOP/s, with its `precision`; memory (with its `level`) and network in B/s.
+    """An upper limit: compute in FLOP/s, with its `precision`; memory (with its `level`), network and I/O in
+    B/s.
 
     nominal: what the platform's data sheet promises, None if unknown. note: what to know before believing it.
     """
@@ -57,6 +61,11 @@ class Ceiling(Estimate):
     def share(self) -> float | None:
         """The measured part of the nominal limit; above 1, the note says what that may mean."""
         return None if self.nominal is None else self.value / self.nominal
+
+
+def direction_of(ceiling: Ceiling) -> Direction:
+    """Whether an I/O ceiling is of reading or of writing."""
+    return IO_DIRECTIONS[catalogue.find(ceiling.benchmark, ceiling.case, "bandwidth").quantity]
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +271,7 @@ class Roofline:
         return [
             _ridge(compute, bandwidth)
             for compute in self.of_kind("compute")
-            for bandwidth in self.of_kind("memory", "network")
+            for bandwidth in self.of_kind("memory", "network", "io")
         ]
 
 

@@ -1,7 +1,7 @@
 """Where everything stands in a roofline: ceilings as lines in FLOP/byte and FLOP/s, with their strokes.
 
-Kinds of ceilings differ in their colours and in their strokes as well (memory solid, network dashed), so that
-a print in grey can be read.
+Kinds of ceilings differ in their colours and in their strokes as well, so that
+a print in grey can be read: memory solid, network dashed, I/O dashed with two dots.
 """
 
 from __future__ import annotations
@@ -9,21 +9,24 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from npc.figures.chart import Place
-from roofline.applications import Application, Night, Run
+from npc.statistics.medians import Summary
+from roofline.applications import Application, Direction, Night, Run
 from roofline.hot_loops import HotLoop
 from roofline.latency import one_at_a_time
 from roofline.model import path_limit
 from roofline.points import own_link
-from roofline.result import Ceiling, Ridge, Roofline
+from roofline.result import Ceiling, Ridge, Roofline, direction_of
 
 _LEVEL_COLOURS: Final = {"L1": "blue", "L2": "sky", "L3": "green", "L4": "purple", "MEM": "orange"}
 _NETWORK_COLOURS: Final = ("vermillion", "purple")
 _MARK_COLOURS: Final = ("blue", "vermillion", "green", "purple", "ink", "orange", "sky")
 #: Lengths of dashes and gaps in points.
 _NETWORK_DASHES: Final = ((7.0, 2.5), (7.0, 2.5, 1.5, 2.5), (3.0, 2.0), (1.5, 2.0))
+_IO_DASHES: Final = (9.0, 2.0, 1.5, 2.0, 1.5, 2.0)
+_IO_COLOURS: Final[dict[Direction, str]] = {"read": "green", "write": "orange"}
 _STREAM_DASHES: Final = (12.0, 2.0)
 _LATENCY_DASHES: Final = (1.5, 2.5)
 
@@ -79,7 +82,7 @@ class Line:
 class Mark:
     """An application in the picture, at its medians: x in FLOP per byte, y in FLOP/s.
 
-    memory: whether x is of the bytes that its cores load and store, and not of those on the network.
+    of: what the bytes of x are of: the network, memory (those that its cores load and store), or storage.
     colour, shape: what it is drawn in; shapes are counted, and each way of drawing has a list of them.
     runs: its single runs with their places. trail: its nights with their places, where there are several.
     limits: FLOP/s that the network allows its own message sizes, back to back and one at a time (None: not
@@ -87,7 +90,7 @@ class Mark:
     """
 
     application: Application
-    memory: bool
+    of: Literal["network", "memory", "storage"]
     colour: str
     shape: int
     x: float
@@ -97,9 +100,25 @@ class Mark:
     limits: tuple[float | None, float | None] = (None, None)
 
     @property
+    def hollow(self) -> bool:
+        """Whether its bytes are not those on the network, which are drawn full."""
+        return self.of != "network"
+
+    @property
+    def per(self) -> str:
+        """What stands behind its application's name."""
+        return f", per byte of {self.of}" if self.hollow else ""
+
+    @property
+    def intensity(self) -> Summary | None:
+        """The median of x with its interval, where there is one."""
+        by_kind = {"network": self.application.intensity, "storage": self.application.io_intensity}
+        return by_kind.get(self.of)
+
+    @property
     def bars(self) -> list[tuple[Place, Place]]:
         """The ends of its medians' intervals, along x and along y, as far as there are intervals."""
-        across, up = None if self.memory else self.application.intensity, self.application.flops
+        across, up = self.intensity, self.application.flops
         found = []
         if across is not None and across.low is not None and across.high is not None:
             found.append(((across.low, self.y), (across.high, self.y)))
@@ -153,7 +172,7 @@ def compose(roofline: Roofline) -> Scene | None:
     Applications have a place for each kind of bytes that are known of them.
     """
     compute = roofline.of_kind("compute")
-    bandwidths = roofline.of_kind("memory", "network")
+    bandwidths = roofline.of_kind("memory", "network", "io")
     peaks = [ceiling.value for ceiling in compute] + list(roofline.theoretical.values())
     if not peaks:
         return None
@@ -161,7 +180,10 @@ def compose(roofline: Roofline) -> Scene | None:
     slopes = [ceiling.value for ceiling in (*bandwidths, *latency)]
     steepest = max(slopes, default=math.inf)
     marks = tuple(_marks(roofline))
-    x, y = _window(peaks + [ceiling.high for ceiling in compute if ceiling.high is not None], slopes)
+    steep = [ceiling.value for ceiling in bandwidths if ceiling.kind != "io"] or slopes
+    x, y = _window(peaks + [ceiling.high for ceiling in compute if ceiling.high is not None], slopes, steep)
+    # a program that does next to no I/O would have everything else in a corner
+    marks = tuple(mark for mark in marks if mark.of != "storage" or mark.x < x[1])
     loops = tuple(_loops(roofline))
     across = [place for mark in marks for place in (mark.x, *(x for x, *_ in mark.runs))]
     up = [place for mark in marks for place in (mark.y, *(y for _, y, _ in mark.runs))]
@@ -190,7 +212,9 @@ def compose(roofline: Roofline) -> Scene | None:
 
 def _placed(roofline: Roofline) -> list[Application]:
     """Those with a place along x."""
-    return [each for each in roofline.applications if each.intensity or each.memory_intensity]
+    return [
+        each for each in roofline.applications if each.intensity or each.memory_intensity or each.io_intensity
+    ]
 
 
 def _loops(roofline: Roofline) -> Iterator[LoopMark]:
@@ -213,6 +237,7 @@ def _loops(roofline: Roofline) -> Iterator[LoopMark]:
 def _marks(roofline: Roofline) -> Iterator[Mark]:
     for number, application in enumerate(_placed(roofline)):
         network, memory = application.intensity, application.memory_intensity
+        storage = application.io_intensity
         runs = [
             (run.intensity, run.flops, run)
             for run in application.runs
@@ -225,10 +250,10 @@ def _marks(roofline: Roofline) -> Iterator[Mark]:
         ]
         mark = Mark(
             application=application,
-            memory=network is None,
+            of="network",
             colour=_MARK_COLOURS[number % len(_MARK_COLOURS)],
             shape=number,
-            x=network.median if network else memory or 1.0,
+            x=network.median if network else 1.0,
             y=application.flops.median,
             runs=tuple(runs),
             trail=tuple(nights) if len(nights) > 1 else (),
@@ -240,11 +265,16 @@ def _marks(roofline: Roofline) -> Iterator[Mark]:
             # Its nights move along the height alone: the bytes follow from the FLOP.
             yield replace(
                 mark,
-                memory=True,
+                of="memory",
                 x=memory,
                 runs=() if network else tuple((memory, run.flops, run) for run in application.runs),
                 trail=(),
                 limits=(None, None),
+            )
+        if storage:
+            seen = [(x, run.flops, run) for run in application.runs if (x := run.io_intensity) is not None]
+            yield replace(
+                mark, of="storage", x=storage.median, runs=tuple(seen), trail=(), limits=(None, None)
             )
 
 
@@ -265,13 +295,14 @@ def _around(window: tuple[float, float], places: Sequence[float]) -> tuple[float
     )
 
 
-def _window(peaks: list[float], slopes: list[float]) -> tuple[Place, Place]:
-    """x and y ranges with all ridge points, room for a label on each slope, and the roof's right end."""
+def _window(peaks: list[float], slopes: list[float], steep: list[float]) -> tuple[Place, Place]:
+    """x and y ranges with all ridge points, room for a label on each slope, and the roof's right end. steep:
+    slopes that are seen from the left edge on; the others come up from below further right."""
     if not slopes:
         return (0.01, 100.0), (min(peaks) / 10, max(peaks) * 2)
     left = min(peaks) / max(slopes) / 25
     right = max(peaks) / min(slopes) * 12
-    return (left, right), (min(slopes) * left * 3, max(peaks) * 2)
+    return (left, right), (min(steep) * left * 3, max(peaks) * 2)
 
 
 def _strokes(roofline: Roofline) -> dict[str, Stroke]:
@@ -284,6 +315,8 @@ def _strokes(roofline: Roofline) -> dict[str, Stroke]:
         strokes[ceiling.name] = Stroke(_LEVEL_COLOURS.get(ceiling.level, "blue"), 2.0, dashes)
     if roofline.dependent:
         strokes[roofline.dependent.name] = Stroke(_LEVEL_COLOURS["MEM"], 1.6, _LATENCY_DASHES)
+    for ceiling in roofline.of_kind("io"):
+        strokes[ceiling.name] = Stroke(_IO_COLOURS[direction_of(ceiling)], 1.6, _IO_DASHES)
     for number, ceiling in enumerate(roofline.of_kind("network")):
         dashes = _NETWORK_DASHES[number // len(_NETWORK_COLOURS) % len(_NETWORK_DASHES)]
         strokes[ceiling.name] = Stroke(_NETWORK_COLOURS[number % len(_NETWORK_COLOURS)], 1.6, dashes)

@@ -165,6 +165,7 @@ def applications_table(roofline: Roofline, records: Records = lambda _: ()) -> T
     rows = []
     for each in roofline.applications:
         network = each.intensity.median if each.intensity else None
+        storage = each.io_intensity.median if each.io_intensity else None
         peak = roofline.theoretical_peak(each.precision)
         share = None if peak is None else each.flops.median / peak.value
         rows.append(
@@ -176,7 +177,7 @@ def applications_table(roofline: Roofline, records: Records = lambda _: ()) -> T
                 percent(share, 4),
                 *(
                     Cell("" if x is None else f"{intensity_text(x)} FLOP/byte", sort=x or "", kind="number")
-                    for x in (network, each.memory_intensity)
+                    for x in (network, each.memory_intensity, storage)
                 ),
                 percent(each.inside, 4),
                 count(len(each.nights)),
@@ -184,8 +185,8 @@ def applications_table(roofline: Roofline, records: Records = lambda _: ()) -> T
             )
         )
     names = (
-        "application", "nodes", "ranks", "FLOP/s", "of peak", "on the network", "of memory", "inside MPI",
-        "nights", "runs",
+        "application", "nodes", "ranks", "FLOP/s", "of peak", "on the network", "of memory", "of storage",
+        "inside MPI", "nights", "runs",
     )  # fmt: skip
     return Table("Applications", names, tuple(rows))
 

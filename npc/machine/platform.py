@@ -90,6 +90,8 @@ class Node(_Table, frozen=True):
     simd_units: _Count | None = None
     fma: bool | None = None
     memory_bandwidth: _Positive | None = None
+    io_read_bandwidth: _Positive | None = None
+    io_write_bandwidth: _Positive | None = None
     proposed: tuple[str, ...] = ()
 
 
@@ -97,14 +99,19 @@ class Platform(Node, frozen=True, kw_only=True):
     """The nominal limits of one node; None where the file does not say.
 
     cores: of the node. clock_hz: Hz. simd_bits: width of a SIMD register. simd_units: SIMD instructions
-    a cycle and core. memory_bandwidth: B/s. proposed: those of these that no data sheet has confirmed. bands:
-    acceptance bands as they stand in the file.
+    a cycle and core. memory_bandwidth: B/s. io_read_bandwidth, io_write_bandwidth: B/s that a node can get
+    from the file system of the runs and give to it. proposed: those of these that no data sheet has
+    confirmed. bands: acceptance bands as they stand in the file.
     """
 
     name: str
     description: str = ""
     interfaces: Mapping[str, Interface] = {}
     bands: Mapping[str, Any] = {}
+
+    def io_bandwidth(self, direction: str) -> float | None:
+        """B/s of ``read`` or ``write``."""
+        return self.io_read_bandwidth if direction == "read" else self.io_write_bandwidth
 
     @property
     def confirmed(self) -> Platform:

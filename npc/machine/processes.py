@@ -54,6 +54,17 @@ def read(pid: int, root: Path = Path("/")) -> Process | None:
     return Process(pid, name, field[4], field[6], kernel, ticks, waited, started=field[22])
 
 
+def storage_and_calls(pid: int, root: Path = Path("/")) -> dict[str, int] | None:
+    """What a process and all that it has waited for moved: ``rchar``, ``wchar``, ``syscr``, ``syscw``,
+    ``read_bytes``, ``write_bytes``, ``cancelled_write_bytes`` of proc_pid_io(5). A zombie still tells. None
+    where the kernel does not (it counts nothing, or the program runs as somebody else)."""
+    try:
+        lines = (root / f"proc/{pid}/io").read_text().splitlines()
+        return {name: int(number) for name, _, number in (line.partition(": ") for line in lines)}
+    except (OSError, ValueError):
+        return None
+
+
 def everyone(root: Path = Path("/")) -> Iterator[Process]:
     """All processes that live."""
     for entry in os.scandir(root / "proc"):

@@ -40,6 +40,8 @@ DISTURBED: Final = "disturbed"
 CACHED: Final = "cached"
 #: Counters of errors, losses and congestion that rose meanwhile, by node (`npc.validity.rules.counters`).
 MOVED: Final = "moved"
+#: How many of a node's ranks wrote to storage.
+WRITERS: Final = "writers"
 #: The case of what ``npc observe`` saw around a program.
 OBSERVED: Final = "observed"
 #: The case of what its hottest loops need at least, by their machine code and a model of the processor.
@@ -72,7 +74,7 @@ _CIRCUMSTANCES: Final = frozenset((
     *_PLACEMENT, CACHED, DISTURBED, MOVED, "algorithm", "attached", "attempt", "blas", "cores", "cpus",
     "file_size", "filesystem", "hosts", "huge_pages", "kernel", "kernels", "largest_size", "line", "loop",
     "lost", "model", "mpi_library", "node", "official", "share", OVERHEAD, OVERHEAD_MEASURED, RANK_CPUS,
-    RECEIVED, REMEASURED,
+    RECEIVED, REMEASURED, WRITERS,
 ))  # fmt: skip
 
 #: The variants of LIKWID's kernels: the width of their instructions, with or without fused multiply-add.

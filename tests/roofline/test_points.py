@@ -350,7 +350,7 @@ def test_arrays_that_caches_hold_are_not_judged_against_main_memory() -> None:
     scene = compose(replace_roofline(machine(), applications=(held,)))
     assert scene is not None
     (mark,) = scene.marks
-    assert (mark.x, mark.y, mark.memory) == (0.25, 20e9, True), "its bytes are those that the cores load"
+    assert (mark.x, mark.y, mark.of) == (0.25, 20e9, "memory"), "its bytes are those that the cores load"
 
 
 def test_a_run_that_sent_nothing_has_no_place_on_the_network_s_axis() -> None:

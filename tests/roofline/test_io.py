@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from npc.machine.platform import Platform
-from npc.records.record import Record, replace
+from npc.records.record import Record
 from npc.records.units import METRICS
 from report.advice import advise
 from report.runs import Run
@@ -147,13 +147,8 @@ def test_advice(tmp_path: Path) -> None:
     assert "by one of its 2 ranks" in alone["one_writer"]
     cached = hints(tmp_path, *ceilings, *program(1e10, 0.0, 30e9, calls=10_000))
     assert cached.keys() == {"io_cached"} and "3 times" in cached["io_cached"]
-    names = [
-        replace(each, metric="time", value=4.0, params={
-            "layer": "probe", "part": "syscalls", "node": "n1", "ranks": "2", "kind": "openat",
-            "statistic": "mean", "program": "app",
-        })
-        for each in program(1e10, 2e9, 0.0)[:1]
-    ]  # fmt: skip
-    found = hints(tmp_path, *ceilings, *program(1e10, 2e7, 0.0, calls=10), *names)
+    probed = {"layer": "probe", "part": "syscalls", "kind": "openat", "statistic": "mean", "program": "app"}
+    names = record("observed", "observed", "time", 4.0, raw="app/raw/0000.observed.json", params=probed)
+    found = hints(tmp_path, *ceilings, *program(1e10, 2e7, 0.0, calls=10), names)
     assert found.keys() == {"metadata"} and "40 % of the run" in found["metadata"]
     assert hints(tmp_path, *ceilings, *program(1e10, 1e6, 1e6)) == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -53,6 +54,10 @@ class _Program:
 
 
 def _programs(run: Run) -> Iterator[_Program]:
+    names: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for record in run.records:
+        if _on_names(record):
+            names[record.run, record.raw] += record.value or 0.0
     for launch in by_launch(run.records):
         seconds = [r for r in launch if (r.case, r.metric) == (OBSERVED, "time") and "part" not in r.params]
         moved = stored(launch)
@@ -65,7 +70,7 @@ def _programs(run: Run) -> Iterator[_Program]:
             seconds[0].value,
             moved,
             {way: (_sum(io, "traffic", way), _sum(io, "events", way)) for way in moved},
-            math.fsum(r.value or 0.0 for r in launch if _on_names(r)),
+            names[seconds[0].run, seconds[0].raw],
             sum(int(params[WRITERS]) for params in told),
             sum(int(params["ranks"]) for params in told),
             tuple(sorted({r.raw for r in io})),

@@ -69,7 +69,7 @@ _MEANINGS: Final[Sequence[tuple[Meaning | None, str]]] = (
     ("traffic", "(In|Out)Segs|InDatagrams|InReceives|[rt]x_packets|port_(rcv|xmit)_packets|port_xmit_data"),
     # Forward error correction corrects some bits all the time; queues that a program leaves behind are
     # flushed; a program's own wrong requests; multicast that nobody wants; words that only look alike.
-    (None, "corrected_bits|err_lane|fec_cor|flush|^(req|resp)_|nohandler|interrupt|default"),
+    (None, "corrected_bits|err_lane|fec_cor|flush|^(req|resp)_|nohandler|interrupt|default|deferred"),
     ("throttling", "throttle|thermal"),
     ("down", "link_down|carrier_down|(^|_)ue_|^aer_dev_fatal|^MCE$|uncorrect"),
     ("congestion", "pause|xo(n|ff)_|cnp|ecn|CEPkts|xmit_wait|congest|slow_restart|allowance_exceeded"),

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from npc.records.launch import LAUNCHES, Launch, read_launches
 from npc.records.record import Record, read_csv
 from npc.records.run import read_run
 from tests.lab import rdma_guest
@@ -108,12 +109,21 @@ def test_every_job_measures_in_the_guest(records_of: dict[Path, list[Record]], r
     # Emulated, a receiver may come too late for the first message, which is then sent again seconds later.
     assert bad in ([], ["failed: the result is 0.00"]), records
     assert {record.hosts for record in records} == {("guest", "guest")}
+    # what the guest's own driver counts is read before and after each launch
+    made = [launch for folder in records_of for launch in launches_of(folder)]
+    assert made and all(launch.moved is not None and set(launch.moved) == {"guest"} for launch in made)
     suite, alone = records_of.values()
     assert {record.case for record in suite if record.benchmark == "perftest"} == {
         *SWEPT, "ib_atomic_bw", "ib_atomic_lat",
     }  # fmt: skip
     assert {record.case for record in alone} == set(OF_ONE_SIZE)
     assert {record.benchmark for record in records} == {"qperf", "perftest"}
+
+
+def launches_of(outpath: Path) -> list[Launch]:
+    """All launches of the jobs of a run."""
+    folders = (file.parent for file in outpath.rglob(LAUNCHES))
+    return [launch for folder in folders for launch in read_launches(folder).launches]
 
 
 def sizes_of(case: str) -> list[int]:

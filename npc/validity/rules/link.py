@@ -8,6 +8,7 @@ from typing import Final
 from npc import catalogue
 from npc.machine.platform import Interface
 from npc.records.record import Record
+from npc.records.series import INTERFACE
 from npc.records.units import format_quantity
 from npc.validity.rule import Circumstances, rule
 from npc.validity.traffic import between_nodes
@@ -16,6 +17,8 @@ from npc.validity.unit_errors import likely_slip
 #: What a short test may count too much: data still in the sender's and the switch's buffers when the clock
 #: stops. Seen on shaped links with tests of 4 s and more: below 1 %. The smallest slip of units is 2.4 %.
 _TOLERANCE: Final = 1.01
+#: Of the nominal rate: the kernel's is that of the wire (56 Gb/s of FDR), the nominal one that of the data.
+_LEAST: Final = 0.9
 #: Of an Ethernet frame of MTU + 14 bytes, TCP's segment has MTU − 52: IPv4 header 20, TCP header 20,
 #: timestamps 12 (RFC 7323).
 _FRAME: Final = 14
@@ -53,6 +56,44 @@ def above_link(records: Sequence[Record], circumstances: Circumstances) -> Itera
                 + likely_slip(record.value, ceiling * links, "B/s")
             )
             yield place, reason
+
+
+@rule(
+    "below_nominal",
+    "a link that ran below its nominal rate",
+    "the rate that the kernel tells (ABI/stable/sysfs-class-infiniband; ABI/testing/sysfs-class-net: speed)",
+    level="note",
+)
+def below_nominal(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, str]]:
+    """The interface that a record names, or the only one, against ``platform.toml``.
+
+    Of a bad cable or port the lanes that are left work on.
+    """
+    known = circumstances.platform.interfaces if circumstances.platform else {}
+    for place, record in enumerate(records):
+        name = record.params.get(INTERFACE) or (next(iter(known)) if len(known) == 1 else "")
+        if name not in known or not between_nodes(record):
+            continue
+        ran, words = _rate(name, circumstances, record)
+        if ran and ran / 8 < _LEAST * known[name].data_rate:
+            nominal = known[name].link or format_quantity(known[name].data_rate, "B/s")
+            yield place, f"{name} ran at {words}, nominal is {nominal}"
+
+
+def _rate(name: str, circumstances: Circumstances, record: Record) -> tuple[float | None, str]:
+    """Bits a second that an interface ran at, by its adapter's ports if it has any, and in words."""
+    interfaces, ports = (
+        [each for each in circumstances.environment(record, kind) or () if isinstance(each, dict)]
+        for kind in ("interfaces", "rdma")
+    )
+    seen = next((each for each in interfaces if each.get("name") == name), {})
+    devices = seen.get("rdma_devices") or ()
+    ports = [port for port in ports if port.get("device") in devices and port.get("rate_bit_s")]
+    if ports:
+        best = max(ports, key=lambda port: port["rate_bit_s"])
+        return best["rate_bit_s"], str(best["rate"])
+    speed = seen.get("speed_bit_s")
+    return speed, f"{speed / 1e9:g} Gbit/s" if speed else ""
 
 
 def _link(record: Record, circumstances: Circumstances) -> tuple[Interface | None, int | None]:

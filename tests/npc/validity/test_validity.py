@@ -103,6 +103,28 @@ def test_tcp_gets_the_payload_of_an_ethernets_frames(
         assert ("link" in found(bandwidth, platform=platform, interfaces=interfaces)) is caught
 
 
+@pytest.mark.parametrize(
+    ("nominal", "rate", "reason"),
+    [
+        ("4x FDR", "56 Gb/sec (4X FDR)", ""),
+        ("4x HDR", "200 Gb/sec (4X HDR)", ""),
+        ("4x HDR", "100 Gb/sec (2X HDR)", "ib0 ran at 100 Gb/sec (2X HDR), nominal is 4x HDR"),
+        ("4x EDR", "14 Gb/sec (1X FDR)", "ib0 ran at 14 Gb/sec (1X FDR), nominal is 4x EDR"),
+    ],
+)
+def test_a_link_with_fewer_lanes_than_nominal_is_told(nominal: str, rate: str, reason: str) -> None:
+    seen = {
+        "interfaces": [{"name": "ib0", "speed_bit_s": None, "rdma_devices": ["mlx5_0"]}],
+        "rdma": [{"device": "mlx5_0", "rate": rate, "rate_bit_s": int(rate.split()[0]) * 10**9}],
+    }
+    slow = record("qperf", "rc_bw", "bandwidth", 1e9, nodes=2, hosts=TWO)
+    said = found(slow, platform=cluster(interfaces=link("ib0", nominal)), **seen)
+    assert said == ({"below_nominal": reason} if reason else {})
+    ethernet = [{"name": "eth0", "speed_bit_s": 10**9, "rdma_devices": []}]
+    said = found(slow, platform=cluster(interfaces=link("eth0", "10 GbE")), interfaces=ethernet)
+    assert said == {"below_nominal": "eth0 ran at 1 Gbit/s, nominal is 10 GbE"}
+
+
 def test_what_stays_on_one_host_is_on_no_link() -> None:
     platform = cluster(interfaces=link("eth0", "1 GbE"))
     for place in ({"nodes": 1, "hosts": ("n1",)}, {"nodes": 2, "hosts": ("n1", "n1")}):

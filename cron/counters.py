@@ -21,12 +21,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from npc.document import below
 from npc.files import read_json, write_whole
 from npc.machine.counters import meaning, rise
-from npc.machine.fabric import natural
+from npc.machine.fabric import natural, short_name
+from npc.machine.interfaces import with_lanes
+from npc.machine.pcie import narrow
 from npc.records.launch import ENVIRONMENT, LAUNCHES, read_launches
 from npc.records.series import MOVED
 from npc.records.units import format_duration
 from npc.statistics.distributions import events_at_least
-from npc.validity.moved import Beside, evidence, of_mark
+from npc.validity.moved import TOLD, Beside, evidence, of_mark
 
 if TYPE_CHECKING:
     from cron.verdict import NightVerdict
@@ -111,6 +113,27 @@ def with_counters(night: NightVerdict, history: History) -> NightVerdict:
         text = f"{suspect.evidence}; meanwhile {said}" if said else suspect.evidence
         suspects.append(dataclasses.replace(suspect, evidence=text))
     return dataclasses.replace(night, suspects=tuple(suspects))
+
+
+def with_links(verdict: NightVerdict, night: Path) -> NightVerdict:
+    """The verdict with those links of the suspects that run below what they could, by the raw runs."""
+    stands = _stands(night)
+    suspects = []
+    for suspect in verdict.suspects:
+        below_them = [
+            f"{node}: {words}"
+            for node in suspect.nodes
+            for words in _below(stands.get(node) or stands.get(short_name(node)) or {})
+        ]
+        text = "; ".join([suspect.evidence, *below_them[:TOLD]])
+        suspects.append(dataclasses.replace(suspect, evidence=text))
+    return dataclasses.replace(verdict, suspects=tuple(suspects))
+
+
+def _below(seen: Mapping[str, Any]) -> Iterator[str]:
+    with contextlib.suppress(KeyError, TypeError):  # of another version
+        yield from with_lanes(seen.get("rdma") or (), 1)
+        yield from narrow(seen.get("pcie") or ())
 
 
 def _launches_of(records: Iterable[Record]) -> list[Beside]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from cron import measure, retention
 from cron.agenda import AT_ONCE, Agenda, EachNode, odd_nodes
 from cron.costs import account_of
-from cron.counters import rising, with_counters
+from cron.counters import rising, with_counters, with_links
 from cron.verdict import NightVerdict, Verdict
 from npc.jobs.checkout import checkout, settings
 from npc.jobs.stop import Stop
@@ -138,6 +138,7 @@ class NightRun:
         from cron.judge import confirmed, with_lost
 
         verdict = with_lost(verdict, night.lost)  # the pairs may have lost another
+        verdict = with_links(verdict, night.folder)
         coverage = self.agenda.coverage(self.journal.entries()[-1])
         verdict = dataclasses.replace(verdict, postponed=self.agenda.postponed(), coverage=coverage)
         self.notes += [*self.agenda.told(), *(coverage.lines() if coverage else ())]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -84,6 +85,13 @@ def rdma_ports(root: Path = Path("/")) -> list[dict[str, Any]]:
             "numa_node": _numa_node(device / "device/numa_node"),
         })  # fmt: skip
     return found
+
+
+def with_lanes(ports: Iterable[Mapping[str, Any]], lanes: int) -> Iterator[str]:
+    """In words those InfiniBand links of `rdma_ports` that run over so many lanes; a port has four."""
+    for port in ports:
+        if port["lanes"] == lanes and port["link_layer"] == "InfiniBand" and port["state"] == "ACTIVE":
+            yield f"{port['device']}/{port['port']} runs at {port['rate']}"
 
 
 def _numa_node(path: Path) -> int | None:

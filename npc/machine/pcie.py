@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,6 +47,23 @@ def pcie_links(root: Path = Path("/")) -> list[dict[str, Any]]:
             "slot_max_transfers_s": _transfers(port / "max_link_speed"),
         })  # fmt: skip
     return found
+
+
+def narrow(links: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """In words those of `pcie_links` that run over fewer or slower lanes than the device has."""
+    for link in links:
+        width, transfers, most = link["width"], link["transfers_s"], link["max_transfers_s"] or 0
+        name = f"{link['name']} ({link['address']})"
+        if width < link["max_width"]:
+            why = _no_more(link["slot_max_width"], width)
+            yield f"{name}: PCIe x{width} of x{link['max_width']}{why}"
+        elif transfers and transfers < most and link["kind"] not in IDLES:
+            why = _no_more(link["slot_max_transfers_s"], transfers)
+            yield f"{name}: PCIe {transfers / 1e9:g} of {most / 1e9:g} GT/s{why}"
+
+
+def _no_more(slot: float | None, used: float) -> str:
+    return " (the slot has no more)" if slot is not None and slot <= used else ""
 
 
 def device_name(device: Path) -> str:

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from npc.machine.counters import is_full
+from npc.machine.interfaces import with_lanes
 from npc.machine.load import Busy
-from npc.machine.pcie import IDLES
+from npc.machine.pcie import narrow
 from npc.machine.tools import find, run_bounded, search_path
 
 #: The oldest JUBE that the benchmark files are tested with.
@@ -246,17 +247,7 @@ def rdma_down(environment: Environment, trial: Trial) -> Iterator[str]:
 )
 def narrow_pcie(environment: Environment, trial: Trial) -> Iterator[str]:
     """A card on fewer or slower PCI Express lanes than it has."""
-    for link in environment["pcie"]:
-        width, transfers = link["width"], link["transfers_s"]
-        slot = link["slot_max_width"]
-        why = " (the slot has no more)" if slot is not None and slot <= width else ""
-        if width < link["max_width"]:
-            yield f"{link['name']} ({link['address']}): PCIe x{width} of x{link['max_width']}{why}"
-        elif transfers and transfers < (link["max_transfers_s"] or 0) and link["kind"] not in IDLES:
-            slot = link["slot_max_transfers_s"]
-            why = " (the slot has no more)" if slot is not None and slot <= transfers else ""
-            most = f"{transfers / 1e9:g} of {link['max_transfers_s'] / 1e9:g} GT/s"
-            yield f"{link['name']} ({link['address']}): PCIe {most}{why}"
+    yield from narrow(environment["pcie"])
 
 
 @check(
@@ -280,7 +271,7 @@ def slow_interface(environment: Environment, trial: Trial) -> Iterator[str]:
 )
 def one_lane(environment: Environment, trial: Trial) -> Iterator[str]:
     """An InfiniBand link of one lane."""
-    yield from _with_lanes(environment, 1)
+    yield from with_lanes(environment["rdma"], 1)
 
 
 @check(
@@ -291,13 +282,7 @@ def one_lane(environment: Environment, trial: Trial) -> Iterator[str]:
 )
 def two_lanes(environment: Environment, trial: Trial) -> Iterator[str]:
     """An InfiniBand link of two lanes."""
-    yield from _with_lanes(environment, 2)
-
-
-def _with_lanes(environment: Environment, lanes: int) -> Iterator[str]:
-    for port in environment["rdma"]:
-        if port["lanes"] == lanes and port["link_layer"] == "InfiniBand" and port["state"] == "ACTIVE":
-            yield f"{port['device']}/{port['port']} runs at {port['rate']}"
+    yield from with_lanes(environment["rdma"], 2)
 
 
 @check(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cron.counters import STANDS, rising, with_counters
+from cron.counters import STANDS, rising, with_counters, with_links
 from cron.verdict import NightSuspect, NightVerdict, Verdict
 from npc.machine.counters import meaning
 from npc.records.history import History
@@ -19,7 +19,14 @@ from npc.validity.moved import Beside, evidence, of_mark
 from tests.made.history import a_record
 
 BEGUN = datetime(2026, 11, 20, 2, 30, tzinfo=timezone.utc)
-HDR = {"device": "mlx5_0", "port": 1, "rate_bit_s": 100 * 10**9}
+HDR = {
+    "device": "mlx5_0", "port": 1, "rate_bit_s": 100 * 10**9, "rate": "100 Gb/sec (2X HDR)", "lanes": 2,
+    "link_layer": "InfiniBand", "state": "ACTIVE",
+}  # fmt: skip
+SLOT = {
+    "name": "nvme0", "address": "0000:01:00.0", "kind": "nvme", "width": 4, "max_width": 8,
+    "slot_max_width": 4, "transfers_s": 8e9, "max_transfers_s": 8e9, "slot_max_transfers_s": 8e9,
+}  # fmt: skip
 
 
 def night(folder: Path, days: float, **nodes: dict[str, int]) -> Path:
@@ -31,7 +38,7 @@ def night(folder: Path, days: float, **nodes: dict[str, int]) -> Path:
             "host": {"name": node}, "time": (BEGUN + timedelta(days=days)).isoformat(), "counters": counters,
             "rdma": [HDR],
             "interfaces": [{"name": "eth0", "speed_bit_s": 10**9}, {"name": "ib0", "speed_bit_s": None}],
-            "pcie": [{"name": "nvme0", "transfers_s": 8e9, "width": 4}],
+            "pcie": [SLOT],
         }  # fmt: skip
         (work / "environment.json").write_text(json.dumps(seen))
     return folder / f"night{days}"
@@ -155,5 +162,11 @@ def test_a_suspect_of_a_night_has_the_marks_of_its_records_as_evidence(tmp_path:
     first, second = with_counters(verdict, history).suspects
     assert first.evidence == (
         "lower than usual in 3 of 3 measurements; meanwhile n7: mlx5_0/1 symbol_error 412 in 2 launches"
+    )
+    assert second.evidence == "lower than usual in 3 of 3 measurements"
+    first, second = with_links(verdict, night(tmp_path, 0, n7={}, n8={})).suspects
+    assert first.evidence == (
+        "lower than usual in 3 of 3 measurements; "
+        "n7: nvme0 (0000:01:00.0): PCIe x4 of x8 (the slot has no more)"
     )
     assert second.evidence == "lower than usual in 3 of 3 measurements"

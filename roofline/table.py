@@ -194,7 +194,7 @@ def applications_table(roofline: Roofline, records: Records = lambda _: ()) -> T
 def _with_latency(roofline: Roofline) -> list[Ceiling]:
     """The ceilings, and behind those of memory what its latency allows."""
     latency = [roofline.dependent] if roofline.dependent else []
-    return [*roofline.of_kind("compute", "memory"), *latency, *roofline.of_kind("network")]
+    return [*roofline.of_kind("compute", "memory"), *latency, *roofline.of_kind("network", "io")]
 
 
 def samples(estimate: Estimate) -> Cell:

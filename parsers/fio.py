@@ -13,7 +13,8 @@ never moved. Size is the block (``bs``), which names have none of.
   alone. Percentiles are of completion (``clat``), {"part": "completion"}, unless ``lat_percentiles`` was
   asked for. One is given where at least ten operations took longer.
 - A bandwidth is exact in ``bw_bytes``, which 2.x lacks: there ``bw`` is in KiB/s, and times in µs, not ns.
-- A rate of less than 5 ms is invalid: fio counts whole milliseconds.
+- A rate of less than 5 ms is invalid, for fio counts whole milliseconds; of names it is passed over, as the
+  latency of each tells the same.
 - A job with an error has failed: what it did before that is no result.
 
 What NPC's fio.py prints above each document (``# NPC fio: {…}``) says where the files lay. Source: fio's
@@ -178,7 +179,10 @@ def _test(jobs: Sequence[_Job]) -> Iterator[Reading]:
         longest = max(_number(part, "runtime") for part in parts)
         short = f"invalid: it took {longest:g} ms, and fio counts whole ones: more bytes or files are needed"
         for metric, value, more in _values(parts, of_names):
-            status = short if metric != "latency" and longest < _SHORTEST_MS else OK
+            too_short = metric != "latency" and longest < _SHORTEST_MS
+            if too_short and of_names:
+                continue
+            status = short if too_short else OK
             yield Reading(case, metric, value, size, status, {**of, **more}, first.version)
 
 

@@ -40,8 +40,8 @@ SPARE_BYTES = 8 << 20
 ALIGNMENT = 4096
 #: Of each process, however long they take.
 FEWEST_FILES = 100
-#: A stat is soon done, and fio counts whole milliseconds.
-STAT_LOOPS = 4
+#: A stat is soon done, and fio counts whole milliseconds: all files are asked for several times.
+MOST_ROUNDS = 100
 
 
 class Unavailable(Exception):
@@ -242,26 +242,32 @@ class Node:
 
     def jobs_of_names(self) -> list[str]:
         """fio's words for the tests of names, all on the same files."""
-        files, words = self.affordable_files(), []
+        (files, loops), words = self.affordable(), []
         for test in self.options.names:
             words += [f"--name={test}", "--stonewall", "--new_group", f"--ioengine={test}"]
             words += [f"--nrfiles={files}", "--filesize=4k", f"--numjobs={self.options.processes}"]
             words += ["--filename_format=name.$jobnum.$filenum"]
-            words += [f"--loops={STAT_LOOPS}"] if test == "filestat" else []
+            words += [f"--loops={loops}"] if test == "filestat" else []
         return words
 
-    def affordable_files(self) -> int:
-        """As many files of a process as one creates in the time of a test, by a few."""
+    def affordable(self) -> tuple[int, int]:
+        """(files of a process, rounds of asking for them all) in the time of a test, by a few files."""
         assert self.folder is not None
         names = [self.folder / f"first.{number}" for number in range(FEWEST_FILES // 2)]
         begin = time.monotonic()
         for name in names:
             os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        each = (time.monotonic() - begin) / len(names)
+        made = time.monotonic()
+        for name in names:
+            name.stat()
+        asked = time.monotonic()
         for name in names:
             name.unlink()
-        most = int(self.options.milliseconds / 1e3 / each)
-        return min(self.options.files, max(FEWEST_FILES, most))
+        seconds = self.options.milliseconds / 1e3
+        most = int(seconds / (made - begin) * len(names))
+        files = min(self.options.files, max(FEWEST_FILES, most))
+        rounds = seconds / 4 / (asked - made) * len(names) / files
+        return files, max(1, min(int(rounds), MOST_ROUNDS))
 
 
 def tests(text: str) -> list[str]:
@@ -278,7 +284,7 @@ def main() -> str | None:
     parser.add_argument("--processes", type=int, default=1, help="fio's processes on a node")
     parser.add_argument("--size", type=int, default=64 << 20, help="bytes of the file of a process")
     parser.add_argument("--largest", type=int, default=1 << 20, help="bytes of the largest block")
-    parser.add_argument("--milliseconds", type=int, default=200, help="at most, of a test")
+    parser.add_argument("--milliseconds", type=int, default=150, help="at most, of a test")
     parser.add_argument(
         "--direct", type=tests, default="write,read,randread,randwrite", help="tests past the page cache"
     )

@@ -223,7 +223,7 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
     )),
     Benchmark("fio", (
         # a launch has eight tests, of 0.2 s at most and 0.1 s to start; fio starts twice
-        Step(name="fio", tags=("io",), commands=("fio",), jobs=1, launches=1, seconds=2.5, nodes=(1,),
+        Step(name="fio", tags=("io",), commands=("fio",), jobs=1, launches=1, seconds=2.9, nodes=(1,),
              measures="file system: data, random access, names", scales="fio_nodes",
              sizes=(("fio_sizes", "1M"), ("fio_random_sizes", "4K"))),
     ), (

@@ -21,6 +21,13 @@ WAITED: Final = 0.1
 MORE_OFTEN: Final = 3.0
 #: Counters of a suspect's evidence, at most.
 TOLD: Final = 3
+#: Counters that others are part of (kernel, networking/statistics.rst; net/ipv4/udp.c, tcp_ipv4.c).
+_SUMS: Final[Mapping[str, Sequence[str]]] = {
+    "InErrors": ("RcvbufErrors", "InCsumErrors"),
+    "InErrs": ("InCsumErrors",),
+    "rx_errors": ("rx_crc_errors", "rx_frame_errors", "rx_length_errors", "rx_over_errors",
+                  "rx_fifo_errors", "rx_missed_errors"),
+}  # fmt: skip
 _GRAVE_FIRST: Final[Sequence[Meaning]] = ("down", "error", "throttling", "loss", "congestion")
 
 
@@ -60,7 +67,9 @@ def told(moved: Mapping[str, Mapping[str, int]] | None) -> list[Moved]:
                 if other.startswith(f"{owner} ") and meaning(other) == "traffic" and "data" not in other
             )
             packets = max(traffic, default=0)
-            if means is None or means == "traffic":
+            parts = _SUMS.get(name.rpartition(" ")[2], ())
+            of_parts = sum(counters.get(f"{owner} {part}", 0) for part in parts)
+            if means is None or means == "traffic" or (parts and of_parts >= by):
                 continue
             if name.endswith("port_xmit_wait"):
                 if by >= WAITED * counters.get(f"{owner} port_xmit_data", 0):

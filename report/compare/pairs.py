@@ -14,7 +14,7 @@ from typing import Final, Literal, NamedTuple
 
 from npc import catalogue
 from npc.records.record import Record
-from npc.records.series import DISTURBED, Series, circumstances, share_taken, test_name
+from npc.records.series import DISTURBED, MOVED, Series, circumstances, share_taken, test_name
 from npc.records.units import METRICS, format_size
 from npc.statistics.medians import false_discovery
 from npc.validity.disturbance import in_words
@@ -278,7 +278,8 @@ def _sample(key: PairKey, found: Sequence[tuple[str, Record]], alone: bool) -> _
             seen[name][text] = None
             if name == "kernel":
                 kernels[run][text] = None
-    seen.pop(DISTURBED, None)
+    for counted in (DISTURBED, MOVED):  # another figure in each launch
+        seen.pop(counted, None)
     return _Sample(
         key,
         found[0][1].platform,

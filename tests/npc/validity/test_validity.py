@@ -476,6 +476,12 @@ BETWEEN = record("qperf", "tcp_bw", "bandwidth", 1e9, nodes=2, hosts=TWO)
             "meanwhile on n2: eth0 rx_crc_errors rose by 3; "
             "n2: tcp RetransSegs rose by 20 (0.20% of 10000 packets)",
         ),
+        (
+            {"udp InErrors": 900, "udp RcvbufErrors": 880, "udp InCsumErrors": 20, "udp InDatagrams": 9000},
+            "moved",
+            "meanwhile on n2: udp InCsumErrors rose by 20; "
+            "n2: udp RcvbufErrors rose by 880 (9.78% of 9000 packets)",
+        ),
         ({"mlx5_0/1 port_xmit_wait": 99, "mlx5_0/1 port_xmit_data": 1000}, "", ""),
         (
             {"mlx5_0/1 port_xmit_wait": 500, "mlx5_0/1 port_xmit_data": 1000},

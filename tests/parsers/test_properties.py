@@ -255,6 +255,19 @@ HEADS = {
         '{\n  "fio version" : "fio-3.33",\n  "jobs" : []\n}\n',
         "fio: ",
     ],
+    "ior": [
+        "",
+        "IOR-4.0.0: MPI Coordinated Test of Parallel I/O\n",
+        "\nSummary of all tests:\nOperation   Max(MiB)   Min(MiB)  Mean(MiB) ",
+        '{\n  "Command line": "ior", "summary": [{"operation": "write", "bwMeanMIB": ',
+        "ior ERROR: ",
+    ],
+    "mdtest": [
+        "",
+        "mdtest-4.0.0 was launched with 2 total task(s) on 1 node(s)\n",
+        "mdtest-4.0.0 was launched with 2 total task(s) on 1 node(s)\n\n"
+        "SUMMARY rate: (of 1 iterations)\n   File stat : ",
+    ],
     "himeno": [
         "",
         "himeno: ",

@@ -370,7 +370,13 @@ def test_what_others_disturbed_is_measured_again_also_in_the_first_night(
 def test_a_night_cut_off_at_any_step_is_finished_by_the_next(tmp_path: Path) -> None:
     """The journal is cut behind each of its lines, with and without the records of the step that was next."""
     machine = Machine(tmp_path, '[bands]\n"qperf tcp_bw *" = { low = 1e30 }\n')
+    describe = f'<parameter name="preprocess">{NPC} environment --output environment.json</parameter>\n'
+    (tmp_path / "tiny.xml").write_text(
+        TINY.replace('<parameter name="executable"', f'{describe}<parameter name="executable"')
+    )
     code, told = machine.night()
+    stands = json.loads((machine.history / "counters.json").read_text())
+    assert {node: stand["night"] for node, stand in stands.items()} == {os.uname().nodename: told["run"]}
     assert (code, told["verdict"]) == (14, "FAIL")
     records = machine.records()
     assert [REMEASURED in record.params for record in records] == [False, True], "a failure is measured again"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -23,6 +24,7 @@ from parsers.run.collect import collect_run
 from tests.lab.jube_job import NPC
 from tests.lab.netns import Cluster
 from tests.lab.npb_job import Job, needs_root
+from tests.paths import ROOT
 
 pytestmark = [pytest.mark.netns, pytest.mark.slow, needs_root]
 
@@ -133,6 +135,16 @@ def until(done: Callable[[], bool], limit_s: float = 20.0) -> None:
     while not done():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def test_other_namespaces_interfaces_are_nobodys() -> None:
+    """/sys still shows those of the namespace in which it was mounted."""
+    words = [sys.executable, "-c", "from npc.machine import counters; print(*counters.read(), sep='\\n')"]
+    shown = subprocess.run(
+        ["unshare", "--net", *words], capture_output=True, text=True, check=True, cwd=ROOT
+    ).stdout
+    names = [path.name for path in Path("/sys/class/net").iterdir()]
+    assert "tcp RetransSegs" in shown and not any(f"\n{name} " in shown for name in names)
 
 
 def strangers(cluster: Cluster) -> None:

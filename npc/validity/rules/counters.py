@@ -23,15 +23,29 @@ def beside(record: Record, circumstances: Circumstances) -> list[Moved]:
     unless it is of memory or compute, of interfaces only the one that it names, if that is a card."""
     launch = circumstances.launches.get(record.raw)
     network = catalogue.row_of(record).layer not in _WITHIN_NODES
-    seen = circumstances.environment(record, "interfaces") or ()
-    cards = {each.get("name"): each.get("driver") for each in seen if isinstance(each, dict)}
-    named = record.params.get(INTERFACE)
-    others = cards.keys() - {named, "lo"} if named and cards.get(named) else set()
+    cards, named = _cards(record, circumstances), record.params.get(INTERFACE)
+    others = cards - {named} if named in cards else set()
     return [
         each
         for each in told(launch.moved if launch else None)
         if each.name.startswith(_OF_NODE) or (network and each.name.split()[0] not in others)
     ]
+
+
+def _cards(record: Record, circumstances: Circumstances) -> set[str]:
+    """The node's interfaces that are up and no bridge, bond or the like."""
+    seen = circumstances.environment(record, "interfaces") or ()
+    cards = (each for each in seen if isinstance(each, dict) and each.get("driver"))
+    return {str(each.get("name")) for each in cards if each.get("state") != "down"}
+
+
+def _breaks(moved: Moved, record: Record, circumstances: Circumstances) -> bool:
+    """Whether what was gone is sure to have been needed: of several cards only the record's own is."""
+    owner = moved.name.partition(" ")[0]
+    if moved.means != "down" or "/" in owner or moved.name.startswith(_OF_NODE):
+        return moved.means == "down"
+    named, cards = record.params.get(INTERFACE), _cards(record, circumstances)
+    return owner == named if named in cards else cards <= {owner}
 
 
 def marks(records: Sequence[Record], circumstances: Circumstances) -> dict[int, str]:
@@ -49,7 +63,8 @@ def marks(records: Sequence[Record], circumstances: Circumstances) -> dict[int, 
 def link_down(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, str]]:
     """Counters that say that something was gone: part of the time nothing was measured, or it is wrong."""
     for place, record in enumerate(records):
-        if down := [each for each in beside(record, circumstances) if each.means == "down"]:
+        rose = beside(record, circumstances)
+        if down := [each for each in rose if _breaks(each, record, circumstances)]:
             yield place, f"{down[0]} meanwhile"
 
 

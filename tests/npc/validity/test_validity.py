@@ -514,6 +514,23 @@ def test_another_card_than_the_records_own_is_nothing_to_it() -> None:
         assert ("moved" in found(over, launch=launch, interfaces=interfaces)) is told
 
 
+def test_a_cable_that_was_pulled_out_of_another_card_invalidates_nothing() -> None:
+    def cards(*names: str) -> list[dict[str, Any]]:
+        return [{"name": name, "driver": "i40e", "state": "up"} for name in names]
+
+    launch = launched({"n1": {"eth1 carrier_down_count": 1}})
+    for over, interfaces, rule in (
+        ({"interface": "eth0"}, cards("eth0", "eth1"), None),
+        ({"interface": "eth1"}, cards("eth0", "eth1"), "link_down"),
+        ({"interface": "bond0"}, cards("eth0", "eth1"), "moved"),
+        ({}, cards("eth0", "eth1"), "moved"),
+        ({}, cards("eth1"), "link_down"),
+        ({}, [], "link_down"),
+    ):
+        said = found(replace(BETWEEN, params=over), launch=launch, interfaces=interfaces)
+        assert list(said) == ([rule] if rule else [])
+
+
 def test_the_mark_of_a_record_tells_what_rose_where_its_files_are_gone(tmp_path: Path) -> None:
     log = LaunchLog(tmp_path, "qperf", planned=1)
     log.append(launched({"n2": {"mlx5_0/1 symbol_error": 412}}))

@@ -17,74 +17,26 @@ import argparse
 import json
 import mmap
 import os
-import re
 import shlex
 import shutil
-import signal
 import socket
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
+
+from npc.jobs.own_folder import NoPlace, OwnFolder, mounted, place_of
 
 #: What every fio is told. Files belong to all tests of a launch, so no test makes them before it begins.
 COMMON = ("--output-format=json+", "--group_reporting", "--create_on_open=1", "--fallocate=none")
 SEQUENTIAL = ("write", "read")
-#: Files are some MiB smaller than the space that has to be there: names, and blocks of the file system's own.
-SPARE_BYTES = 8 << 20
 ALIGNMENT = 4096
 #: Of each process, however long they take.
 FEWEST_FILES = 100
 #: A stat is soon done, and fio counts whole milliseconds: all files are asked for several times.
 MOST_ROUNDS = 100
-
-
-class Unavailable(Exception):
-    """What cannot be measured here, for a person."""
-
-
-def target_folder(target: str, scratch: str) -> Path:
-    """Where the files go: the folder of the run, the node's scratch, or a path as given."""
-    if target == "run":
-        return Path.cwd()
-    if target == "scratch":
-        return Path(scratch or os.environ.get("TMPDIR") or "/tmp")
-    return Path(target)
-
-
-def mounted(folder: Path) -> tuple[str, str]:
-    """(type of the file system, its device) of a folder; "" where the kernel does not say. See proc(5)."""
-    there, best = folder.resolve(), (-1, "", "")
-    try:
-        lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return "", ""
-    for line in lines:
-        words, _, behind = line.partition(" - ")
-        point = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), words.split()[4])
-        if len(behind.split()) > 1 and there.is_relative_to(point) and len(point) >= best[0]:
-            best = len(point), *behind.split()[:2]
-    return best[1:]
-
-
-def check_space(folder: Path, needed: int, files: int) -> None:
-    """Raises Unavailable where the file system has too little left for a user."""
-    left = os.statvfs(folder)
-    free = left.f_bavail * left.f_frsize
-    if left.f_blocks and free < needed:  # ramfs says nothing
-        raise Unavailable(
-            f"{folder} has {free / 1e6:.0f} MB left, fio's files need {needed / 1e6:.0f} MB: "
-            "--set io_bytes=… with less, or --set io_paths=… with another place"
-        )
-    if left.f_files and left.f_favail < files:
-        raise Unavailable(
-            f"{folder} has {left.f_favail} inodes left, {files} are needed: --set fio_files=… with fewer"
-        )
 
 
 def refuses_direct(folder: Path) -> str:
@@ -123,69 +75,38 @@ def jobs_of(options: argparse.Namespace, chosen: Sequence[str], size: int, direc
 
 
 class Node:
-    """fio on this node: its folder, its child, what it has printed."""
+    """fio on this node: what it has printed."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
-        self.options = options
-        self.child: subprocess.Popen[bytes] | None = None
-        self.folder: Path | None = None
+    def __init__(self, options: argparse.Namespace, folder: OwnFolder) -> None:
+        self.options, self.folder = options, folder
         #: What goes above each document, and the document.
         self.printed: list[tuple[dict[str, Any], str]] = []
         self.head: dict[str, Any] = {"host": socket.gethostname(), "target": options.target}
 
-    def __enter__(self) -> Node:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, self.stopped)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.child is not None and self.child.poll() is None:
-            self.child.terminate()
-            try:
-                self.child.wait(0.5)
-            except subprocess.TimeoutExpired:
-                self.child.kill()
-                self.child.wait()
-        if self.folder is not None:
-            shutil.rmtree(self.folder, ignore_errors=True)
-
-    def stopped(self, number: int, _: FrameType | None) -> NoReturn:
-        """End by way of __exit__; further signals do not stop the tidying up."""
-        for other in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(other, signal.SIG_IGN)
-        sys.exit(128 + number)
-
-    def prepare(self) -> None:
-        """Make the folder. Raises Unavailable."""
-        options, below = self.options, target_folder(self.options.target, self.options.scratch)
+    def prepare(self) -> str:
+        """Make the folder, see what can be measured there. Raises NoPlace."""
+        options = self.options
         if shutil.which("fio") is None:
-            raise Unavailable(f"fio: not found in PATH on {self.head['host']}: apt-get install fio")
-        try:
-            self.head["filesystem"], self.head["device"] = mounted(below)
-            self.head["file_size"] = options.size * options.processes
-            needed = self.head["file_size"] * (bool(options.direct) + bool(options.buffered)) + SPARE_BYTES
-            check_space(below, needed, options.files * options.processes if options.names else 0)
-            self.folder = Path(tempfile.mkdtemp(prefix="npc-fio-", dir=below))
-        except OSError as error:
-            raise Unavailable(f"{below} on {self.head['host']}: {error.strerror}: see io_paths") from None
-        if not options.direct and not options.buffered:
-            del self.head["file_size"]
-        reason = refuses_direct(self.folder) if options.direct else ""
+            raise NoPlace(f"fio: not found in PATH on {self.head['host']}: apt-get install fio")
+        size = options.size * options.processes
+        names = options.files * options.processes if options.names else 0
+        self.folder.make(size * (bool(options.direct) + bool(options.buffered)), names)
+        self.head["filesystem"], self.head["device"] = mounted(self.folder.path)
+        if options.direct or options.buffered:
+            self.head["file_size"] = size
+        reason = refuses_direct(self.folder.path) if options.direct else ""
         if reason:
             reason = f"{self.head['filesystem'] or 'the file system'} refuses {reason}: --set fio_direct=no"
             missing = {"direct": "1", "processes": str(options.processes), "tests": options.direct}
             self.printed.append(({**self.head, **missing, "reason": reason}, ""))
             options.direct = []
+        return ""
 
     def run(self, words: Sequence[str]) -> str:
         """Run fio in the folder, keep its document; what went wrong."""
-        assert self.folder is not None
-        document = self.folder / "fio.json"
-        command = ["fio", *COMMON, f"--directory={self.folder}", f"--output={document}", *words]
-        self.child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno(), cwd=self.folder
-        )
-        code = self.child.wait()
+        document = self.folder.path / "fio.json"
+        command = ["fio", *COMMON, f"--directory={self.folder.path}", f"--output={document}", *words]
+        code = self.folder.run(command, stdout=sys.stderr.fileno())
         text = document.read_text(encoding="utf-8", errors="replace") if document.exists() else ""
         head = {**self.head, "part": len(self.printed), "by_hand": shlex.join(command)}
         if not text.startswith("{"):  # fio's own complaints stand above the document
@@ -203,7 +124,7 @@ class Node:
         return f"fio on {self.head['host']}: {what}"
 
     def work(self, writing: bool) -> str:
-        """Start fio for what writes the files, or for all else; what went wrong. Raises Unavailable."""
+        """Start fio for what writes the files, or for all else; what went wrong. Raises NoPlace."""
         words: list[str] = []
         for direct, asked in ((True, self.options.direct), (False, self.options.buffered)):
             way, size = "direct" if direct else "buffered", self.options.size
@@ -219,10 +140,9 @@ class Node:
 
     def lay_out(self, way: str) -> None:
         """Write the files of a way, and wait for the disk."""
-        assert self.folder is not None
         block = os.urandom(1 << 20)
         for number in range(self.options.processes):
-            with (self.folder / f"data.{way}.{number}").open("xb") as file:
+            with (self.folder.path / f"data.{way}.{number}").open("xb") as file:
                 for begin in range(0, self.options.size, len(block)):
                     file.write(block[: self.options.size - begin])
                 file.flush()
@@ -230,11 +150,10 @@ class Node:
 
     def written(self, way: str) -> int:
         """Bytes that the files of a way all have, in whole blocks."""
-        assert self.folder is not None
-        sizes = [path.stat().st_size for path in self.folder.glob(f"data.{way}.*")]
+        sizes = [path.stat().st_size for path in self.folder.path.glob(f"data.{way}.*")]
         whole = min(sizes, default=0) // self.options.largest * self.options.largest
         if not whole:
-            raise Unavailable(
+            raise NoPlace(
                 f"{self.head['target']}: no block of every file was written in "
                 f"{self.options.milliseconds} ms: --set fio_milliseconds=… with more"
             )
@@ -252,8 +171,7 @@ class Node:
 
     def affordable(self) -> tuple[int, int]:
         """(files of a process, rounds of asking for them all) in the time of a test, by a few files."""
-        assert self.folder is not None
-        names = [self.folder / f"first.{number}" for number in range(FEWEST_FILES // 2)]
+        names = [self.folder.path / f"first.{number}" for number in range(FEWEST_FILES // 2)]
         begin = time.monotonic()
         for name in names:
             os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -304,13 +222,13 @@ def main() -> str | None:
         comm = MPI.COMM_WORLD
         if comm.size != options.nodes:
             return f"{comm.size} MPI ranks ran, {options.nodes} were asked for"
-    with Node(options) as node:
-        problem = ""
+    with OwnFolder(place_of(options.target, options.scratch)) as folder:
+        node, problem = Node(options, folder), ""
         # nobody begins where somebody cannot
         for step in (node.prepare, partial(node.work, writing=True), partial(node.work, writing=False)):
             try:
-                problem = step() or ""
-            except Unavailable as error:
+                problem = step()
+            except NoPlace as error:
                 problem = f"unavailable: {error}"
             problem = next(filter(None, comm.allgather(problem)), "") if comm else problem
             if problem:

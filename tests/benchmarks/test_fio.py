@@ -52,9 +52,9 @@ def test_a_signal_ends_fio_and_removes_its_files(number: signal.Signals, tmp_pat
     words += ["--direct", "no", "--buffered", "write,randread", "--blocks", "512"]
     with subprocess.Popen([*FIO, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         deadline = time.monotonic() + 30
-        while not list(tmp_path.glob("npc-fio-*/data.*")) and time.monotonic() < deadline:
+        while not list(tmp_path.glob("npc-io-*/data.*")) and time.monotonic() < deadline:
             time.sleep(0.01)
-        assert list(tmp_path.glob("npc-fio-*/data.*"))
+        assert list(tmp_path.glob("npc-io-*/data.*"))
         running.send_signal(number)
         running.communicate(timeout=30)
     assert running.returncode == 128 + number
@@ -156,7 +156,7 @@ def test_two_nodes_write_to_one_folder_at_the_same_time(tmp_path: Path) -> None:
     heads = [json.loads(text.partition("\n")[0]) for text in texts]
     done = [json.loads(text.partition("\n")[2])["jobs"][0]["write"] for text in texts]
     assert [head["host"] for head in heads] == ["n1", "n2"]
-    assert all(f"--directory={shared}/npc-fio-" in head["by_hand"] for head in heads)
+    assert all(f"--directory={shared}/npc-io-" in head["by_hand"] for head in heads)
     rate = sum(each["io_bytes"] for each in done) / max(each["runtime"] for each in done) * 1e3
     assert write.value == pytest.approx(rate)
     assert list(shared.iterdir()) == []

@@ -1,0 +1,114 @@
+"""A folder of a benchmark's own below a place that a user names: made anew, and removed however it ends.
+
+What measures a file system must never touch anything but files that it made itself, and leave nothing behind,
+also where it is told to end by a signal. Only SIGKILL leaves the folder there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Final, NoReturn
+
+#: Beside the files: their names, and blocks of the file system's own.
+_SPARE_BYTES: Final = 8 << 20
+#: How long a child that was told to end may take; `npc.jobs.sample` does not wait much longer.
+_GRACE_S: Final = 0.5
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class NoPlace(Exception):
+    """Files cannot be made there; the message says why and what would help."""
+
+
+def place_of(target: str, scratch: str = "") -> Path:
+    """The folder that ``io_paths`` means: ``run``, the present one; ``scratch``, the node's own; or a path.
+
+    scratch: the node's own; where it is not said, ``$TMPDIR`` or ``/tmp``.
+    """
+    if target == "run":
+        return Path.cwd()
+    if target == "scratch":
+        return Path(scratch or os.environ.get("TMPDIR") or "/tmp")
+    return Path(target)
+
+
+def mounted(folder: Path) -> tuple[str, str]:
+    """(type of the file system, its device) of a folder; "" where the kernel does not say. See proc(5)."""
+    there, best = folder.resolve(), (-1, "", "")
+    try:
+        lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return "", ""
+    for line in lines:
+        words, _, behind = line.partition(" - ")
+        point = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), words.split()[4])
+        kind, device, *_ = [*behind.split(), "", ""]
+        if there.is_relative_to(point) and len(point) >= best[0]:
+            best = len(point), kind, device
+    return best[1:]
+
+
+class OwnFolder:
+    """The folder, as a context manager, and the one child that works in it.
+
+    path: `place`, until `make` has made the folder below it.
+    """
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+        self._child: subprocess.Popen[bytes] | None = None
+        self.path = place
+
+    def __enter__(self) -> OwnFolder:
+        for number in _SIGNALS:
+            signal.signal(number, self._stopped)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._child is not None and self._child.poll() is None:
+            self._child.terminate()
+            try:
+                self._child.wait(_GRACE_S)
+            except subprocess.TimeoutExpired:
+                self._child.kill()
+                self._child.wait()
+        if self.path != self._place:
+            shutil.rmtree(self.path, ignore_errors=True)
+
+    def make(self, size_bytes: int, files: int = 0) -> None:
+        """Make it. Raises NoPlace where that cannot be, and where the file system has less than `size_bytes`
+        left for a user, or fewer inodes than `files`."""
+        size_bytes += _SPARE_BYTES
+        try:
+            left = os.statvfs(self._place)
+            free = left.f_bavail * left.f_frsize
+            if left.f_blocks and free < size_bytes:  # ramfs says nothing
+                raise NoPlace(
+                    f"{self._place} has {free / 1e6:.0f} MB left, the files need {size_bytes / 1e6:.0f} MB: "
+                    "--set io_bytes=… with less, or --set io_paths=… with another place"
+                )
+            if left.f_files and left.f_favail < files:
+                raise NoPlace(f"{self._place} has {left.f_favail} inodes left, {files} are needed")
+            self.path = Path(tempfile.mkdtemp(prefix="npc-io-", dir=self._place))
+        except OSError as error:
+            raise NoPlace(f"{self._place} on {os.uname().nodename}: {error.strerror}: see io_paths") from None
+
+    def run(self, command: Sequence[str], stdout: int | None = None) -> int:
+        """The exit code of a command that works in the folder."""
+        self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stdout, cwd=self.path)
+        return self._child.wait()
+
+    def _stopped(self, number: int, _: FrameType | None) -> NoReturn:
+        """End by way of __exit__; further signals do not stop the tidying up."""
+        for other in _SIGNALS:
+            signal.signal(other, signal.SIG_IGN)
+        sys.exit(128 + number)

@@ -33,6 +33,7 @@ from typing import Any, Final
 
 from npc.document import below as anything_below
 from npc.records.reading import OK, Reading, failed
+from parsers.text.files import noted
 from parsers.text.lines import complete_lines
 from parsers.text.options import option, words_after
 
@@ -49,7 +50,6 @@ _MIXED: Final = frozenset({"rw", "readwrite", "randrw"})
 _PERCENTILES: Final = (50.0, 99.0, 99.9)
 #: So many operations have to lie above a percentile.
 _ABOVE_IT: Final = 10
-_OF_HEAD: Final = ("target", "filesystem", "device", "file_size")
 
 #: A run time is in whole milliseconds: below so many a rate is wrong by more than a tenth.
 _SHORTEST_MS: Final = 5
@@ -135,19 +135,13 @@ def _jobs(text: str) -> Iterator[_Job]:
 
 def _unavailable(head: Entry) -> Iterator[Reading]:
     tests = head.get("tests")
-    params = _of_head(head)
+    params = noted(head)
     for name in ("direct", "iodepth", "processes"):
         if isinstance(head.get(name), str):
             params[name] = head[name]
     for test in tests if isinstance(tests, list) else ():
         metric = "operation_rate" if test in _ENGINES else "bandwidth"
         yield Reading(str(test), metric, None, None, f"unavailable: {head.get('reason')}", params)
-
-
-def _of_head(head: Entry) -> dict[str, str]:
-    return {
-        name: str(head[name]) for name in _OF_HEAD if isinstance(head.get(name), str | int) and head[name]
-    }
 
 
 def _test(jobs: Sequence[_Job]) -> Iterator[Reading]:
@@ -158,7 +152,7 @@ def _test(jobs: Sequence[_Job]) -> Iterator[Reading]:
     engine = options.get("ioengine", "")
     of_names = engine in _ENGINES
     case = engine if of_names else word or str(entry.get("jobname"))
-    params = {**_of_head(first.head), **_params(jobs, of_names)}
+    params = {**noted(first.head), **_params(jobs, of_names)}
     if of_names:
         params.pop("file_size", None)
     wrong = next((status for job in jobs if (status := _error(job))), "")

@@ -23,6 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from npc.records.reading import OK, Reading, failed
+from parsers.text.files import place_of_files
 from parsers.text.lines import NUMBER, complete_lines, sections
 
 _RUN: Final = re.compile(r"\n(?:IOR-(\d[\w.+-]{0,40}): MPI Coordinated Test of Parallel I/O|(?=\{[ \t]*\n))")
@@ -50,15 +51,16 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of every operation of each run; the failure of a run without a summary."""
     text = complete_lines(text)
     runs = list(sections(_RUN, text))
+    place = place_of_files(text)
     for run, lines in runs:
-        yield from _run(run[1] or "", lines)
+        yield from _run(run[1] or "", lines, place)
     if not runs:
         error = _ERROR.search(text)
         if error or any(_PROGRAM.search(word) for word in argv):
             yield failed("write", "bandwidth", error[1] if error else "no result was printed")
 
 
-def _run(version: str, lines: str) -> Iterator[Reading]:
+def _run(version: str, lines: str, place: Mapping[str, str]) -> Iterator[Reading]:
     document = {} if version else _document(lines)
     if not version and not (isinstance(document.get("summary"), list) or "Command line" in document):
         return  # somebody else's
@@ -69,7 +71,7 @@ def _run(version: str, lines: str) -> Iterator[Reading]:
     rows: list[Row] = [row for row in told if isinstance(row, dict)] if isinstance(told, list) else []
     rows = rows or list(_rows(lines))
     kinds = dict(_KIND.findall(lines))
-    params = {"direct": "1" if {"--posix.odirect", "-B"} & set(words) else "0"}
+    params = {**place, "direct": "1" if {"--posix.odirect", "-B"} & set(words) else "0"}
     if kinds.get("type") == "collective" or '"type": "collective"' in lines:
         params["type"] = "collective"
     if kinds.get("ordering in a file") == "random" or '"ordering in a file": "random"' in lines:

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from npc.records.reading import OK, Reading, failed
+from parsers.text.files import place_of_files
 from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
 from parsers.text.options import bytes_of, option
 
@@ -37,18 +38,20 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of every operation of each run; the failure of a run without a rate."""
     text = complete_lines(text)
     runs = list(sections(_RUN, text))
+    place = place_of_files(text)
     for run, lines in runs:
-        yield from _run(run, lines)
+        yield from _run(run, lines, place)
     if not runs:
         error = _ERROR.search(text)
         if error or any(word.rpartition("/")[2] == "mdtest" for word in argv):
             yield failed("file creation", "operation_rate", error[1] if error else "no result was printed")
 
 
-def _run(run: re.Match[str], lines: str) -> Iterator[Reading]:
+def _run(run: re.Match[str], lines: str, place: Mapping[str, str]) -> Iterator[Reading]:
     version, tasks, nodes = run[1], int(run[2]), int(run[3])
     command = _COMMAND.search(lines)
-    params, size = _asked(command[1] if command else "")
+    asked, size = _asked(command[1] if command else "")
+    params = {**place, **asked}
     if tasks:
         params["tasks"] = str(tasks)
     if tasks and nodes and tasks % nodes == 0:

@@ -236,6 +236,26 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
         Test("filedelete", "operation_rate", "io", quantity="file deletion"),
         Test("*", layer="io"),
     )),
+    Benchmark("ior", (
+        # by its bytes: 8 GB in all, of two nodes at 1 GB/s together
+        Step(name="ior", tags=("tools",), commands=("ior", "mpirun"), site=("ior_prefix",), jobs=1,
+             launches=2, seconds=2.0, nodes=(2,), measures="file system: data of many nodes at once",
+             scales="ior_nodes"),
+    ), (
+        Test("write", "bandwidth", "io", quantity="file write of many nodes"),
+        Test("read", "bandwidth", "io", quantity="file read of many nodes"),
+        Test("*", layer="io"),
+    )),
+    Benchmark("mdtest", (
+        Step(name="mdtest", tags=("tools",), commands=("mdtest", "mpirun"), site=("mdtest_prefix",), jobs=1,
+             launches=2, seconds=3.0, nodes=(2,), measures="file system: names of many nodes at once",
+             scales="mdtest_nodes"),
+    ), (
+        Test("file creation", "operation_rate", "io", quantity="file creation of many nodes"),
+        Test("file stat", "operation_rate", "io", quantity="file stat of many nodes"),
+        Test("file removal", "operation_rate", "io", quantity="file deletion of many nodes"),
+        Test("*", layer="io"),
+    )),
     Benchmark("hpcc", (
         # its N grows with the caches of all nodes, its work with N³
         Step(name="hpcc", tags=("apps",), commands=("hpcc", "mpirun"), jobs=1, launches=1, seconds=60.0,

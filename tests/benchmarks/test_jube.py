@@ -237,6 +237,8 @@ SMALL_JOBS = {
     "blas": 1,
     "fft": 1,
     "fio": 1,
+    "ior": 1,
+    "mdtest": 1,
     "hpcc": 1,
     "himeno": 1,
     "hpcg": 1,

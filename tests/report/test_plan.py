@@ -161,12 +161,15 @@ def test_more_nodes_are_measured_where_benchmarks_scale() -> None:
     many = make_plan("accept", CLUSTER, 20000, COMMANDS)
     assert "_nodes" not in few.characterise
     for words, text in (("--set {}", many.characterise), ("NPC_{}", many.jube)):
-        for name, nodes in (("hpcc", "1,64"), ("himeno", "1,64"), ("hpcg", "1,64"), ("patterns", "2,64")):
+        for name, nodes in (
+            ("hpcc", "1,64"), ("himeno", "1,64"), ("hpcg", "1,64"), ("patterns", "2,64"), ("ior", "2,64"),
+            ("mdtest", "2,64"),
+        ):  # fmt: skip
             setting = f"{name}_nodes"
             assert words.format(setting if "--" in words else setting.upper()) + f"={nodes}" in text
     jobs = {step.name: step.jobs for step in many.steps}
     assert {name: number / jobs[name] for name, number in ((s.name, s.jobs) for s in few.steps)} == {
-        name: 0.5 if name in ("hpcc", "himeno", "hpcg", "patterns") else 1.0 for name in jobs
+        name: 0.5 if name in ("hpcc", "himeno", "hpcg", "patterns", "ior", "mdtest") else 1.0 for name in jobs
     }
     # HPCC's job on all nodes may take longer than Slurm is told by default
     assert "--set timelimit=" in many.characterise and "NPC_TIMELIMIT=" in many.jube

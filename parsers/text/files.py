@@ -1,0 +1,27 @@
+"""Where the files of a benchmark lay: the line that NPC prints above the output of IOR and mdtest."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+_HEAD: Final = re.compile(r"\n# NPC files: (\{[^\n]{1,4000}\})(?=\n)")
+#: What records note of it. file_size: bytes of all files of a node.
+_NOTED: Final = ("target", "filesystem", "device", "file_size")
+
+
+def place_of_files(text: str) -> dict[str, str]:
+    """Target, file system and device as params; none where the line is not there."""
+    found = _HEAD.search(text)
+    try:
+        return noted(json.loads(found[1])) if found else {}
+    except (ValueError, RecursionError):
+        return {}
+
+
+def noted(head: Mapping[str, Any]) -> dict[str, str]:
+    """The params that such an object tells."""
+    told = {name: head.get(name) for name in _NOTED}
+    return {name: str(value) for name, value in told.items() if isinstance(value, str | int) and value}

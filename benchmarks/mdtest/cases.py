@@ -44,7 +44,7 @@ def main() -> str | None:
     files = options.files * options.tasks
     for target in filter(None, options.paths.split(",")):
         for form in forms:
-            words = ["-n", str(options.files), "-F", "-P", "-N", str(options.processes), *FORMS[form]]
+            words = ["-n", str(options.files), "-F", "-N", str(options.processes), *FORMS[form]]
             values = {
                 "target": target, "size": str(files * 4096), "files": str(2 * files),
                 "program": shlex.quote(found), "words": shlex.join([*words, "-d", "FOLDER"]),

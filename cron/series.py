@@ -40,6 +40,10 @@ NEGLIGIBLE: Final[Mapping[str, float]] = {
 }
 
 
+#: What a launch took beside its result: with the weather, and with everybody on the node.
+_BESIDE: Final = ("energy", "power")
+
+
 class Place(NamedTuple):
     """Some hosts. directed: the first of two sent to the other one; else they are sorted."""
 
@@ -292,7 +296,7 @@ def panel(points: Iterable[Point], night: tuple[str, str] | None = None) -> Pane
     broken: dict[str, dict[str, dict[str, None]]] = {}
     worked: dict[tuple[str, str, tuple[str, ...], bool], bool] = {}
     for point in mine:
-        if point.run not in place:
+        if point.run not in place or point.key.metric in _BESIDE:
             continue
         groups.setdefault(point.key, {}).setdefault(point.run, []).append(point)
         if point.hosts:

@@ -125,7 +125,11 @@ class Results:
             for finding in find_lies(self.records, Circumstances())
             if finding.rule.level == "invalid" and finding.rule.judge.__module__ == rates.__name__
         }
-        held = {r.raw for place, r in enumerate(self.records) if r.ok and place not in wrong}
+        held = {
+            record.raw
+            for place, record in enumerate(self.records)
+            if record.ok and place not in wrong and record.metric not in ("energy", "power")
+        }
         return {record.raw for record in self.records} - held
 
     def show(self, form: str) -> None:

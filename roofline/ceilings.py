@@ -93,16 +93,20 @@ def find_ceilings(
     bandwidths, latencies = _samples(_link_tests(used, "bandwidth")), _samples(_link_tests(used, "latency"))
     peaks = {precision: platform.peak_flops(precision) for precision in PRECISION_BITS} if platform else {}
     times = [record.time for record in used]
+    watts = {record.raw: record.value for record in used if record.metric == "power" and record.value}
     return Roofline(
         platform=records[0].platform if records else "",
         hosts=tuple(sorted(set().union(*{record.hosts for record in used}))),
         first=min(times, default=""),
         last=max(times, default=""),
-        ceilings=(
-            *_compute(used, platform),
-            *memory,
-            *_network(bandwidths, platform, message_size),
-            *_io(used, platform),
+        ceilings=tuple(
+            replace(each, watts=_watts(each, watts))
+            for each in (
+                *_compute(used, platform),
+                *memory,
+                *_network(bandwidths, platform, message_size),
+                *_io(used, platform),
+            )
         ),
         kernels=kernels,
         latencies=(*_latencies(latencies), *loads),
@@ -470,6 +474,14 @@ def _ceiling(kind: Kind, name: str, samples: Sequence[Record], nominal: float | 
     ceiling = Ceiling(kind=kind, name=name, nominal=nominal, **_measured(samples), **more)
     above = ceiling.share is not None and ceiling.share > 1
     return _noted(ceiling, _ABOVE_NOMINAL[kind] if above else "")
+
+
+def _watts(ceiling: Ceiling, by_raw: Mapping[str, float]) -> float | None:
+    """What a ceiling's launches took at the median, all nodes together; for I/O, whose rate is a node's, a
+    node."""
+    found = [by_raw[raw] for raw in ceiling.raw if raw in by_raw]
+    nodes = ceiling.nodes if ceiling.kind == "io" else 1
+    return summarise(found).median / nodes if found else None
 
 
 def _noted(ceiling: Ceiling, note: str) -> Ceiling:

@@ -46,7 +46,7 @@ def to_document(roofline: Roofline) -> dict[str, Any]:
 
 
 def _ceiling(ceiling: Ceiling) -> dict[str, Any]:
-    return {**plain(ceiling), "share": ceiling.share}
+    return {**plain(ceiling), "share": ceiling.share, "per_watt": ceiling.per_watt}
 
 
 def _sized(size: int | None, summary: Summary) -> dict[str, Any]:

@@ -49,6 +49,7 @@ class Ceiling(Estimate):
     B/s.
 
     nominal: what the platform's data sheet promises, None if unknown. note: what to know before believing it.
+    watts: what the launches took meanwhile (their median), None where nothing counts it.
     """
 
     kind: Kind
@@ -56,6 +57,12 @@ class Ceiling(Estimate):
     precision: str = ""
     nominal: float | None = None
     note: str = ""
+    watts: float | None = None
+
+    @property
+    def per_watt(self) -> float | None:
+        """FLOP/s a watt (FLOP a joule), or bytes a joule."""
+        return self.value / self.watts if self.watts else None
 
     @property
     def share(self) -> float | None:

@@ -131,13 +131,15 @@ def format_roofline(roofline: Roofline) -> str:
 
 def ceilings_table(roofline: Roofline, records: Records = lambda _: ()) -> Table:
     """The ceilings as measured, and the theoretical peaks of the platform."""
-    rows = [(*_row(each, records(each)), percent(each.share)) for each in _with_latency(roofline)]
+    rows = [
+        (*_row(each, records(each)), percent(each.share), per_joule(each)) for each in _with_latency(roofline)
+    ]
     for name, peak in roofline.theoretical.items():
         value = Cell(format_quantity(peak, "FLOP/s", _DIGITS), sort=peak, kind="number")
         rows.append(
-            (Cell(f"theoretical peak {name}"), value, *[Cell("")] * 3, Cell("platform.toml"), Cell(""))
+            (Cell(f"theoretical peak {name}"), value, *[Cell("")] * 3, Cell("platform.toml"), *[Cell("")] * 2)
         )
-    return Table("Ceilings", ("ceiling", *_COLUMNS, "of nominal"), tuple(rows), folded=True)
+    return Table("Ceilings", ("ceiling", *_COLUMNS, "of nominal", "a joule"), tuple(rows), folded=True)
 
 
 def ridges_table(roofline: Roofline, records: Records = lambda _: ()) -> Table:
@@ -195,6 +197,14 @@ def _with_latency(roofline: Roofline) -> list[Ceiling]:
     """The ceilings, and behind those of memory what its latency allows."""
     latency = [roofline.dependent] if roofline.dependent else []
     return [*roofline.of_kind("compute", "memory"), *latency, *roofline.of_kind("network", "io")]
+
+
+def per_joule(ceiling: Ceiling) -> Cell:
+    """What a joule of the launches yields: ``1.2 GFLOP`` (the same as GFLOP/s a watt), ``350 MB``."""
+    if ceiling.per_watt is None:
+        return Cell("")
+    text = format_quantity(ceiling.per_watt, ceiling.unit.removesuffix("/s"), _DIGITS)
+    return Cell(text, sort=ceiling.per_watt, kind="number")
 
 
 def samples(estimate: Estimate) -> Cell:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
-from npc.machine import load
+from npc.machine import energy, load
 from npc.machine.counters import Rise, by_host
 
 #: What one node saw: by field of a launch something for JSON, None where it could not look.
@@ -35,6 +35,7 @@ class Source(NamedTuple):
 #: By field of a launch. The last one looks closest to the launch.
 SOURCES: Final[Mapping[str, Source]] = {
     "moved": Source(Rise, by_host),
+    "energy": Source(energy.Energy, energy.by_host),
     "load": Source(load.Beside, load.busiest),
 }
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from npc.machine.counters import is_full
+from npc.machine.energy import RIGHT
 from npc.machine.interfaces import with_lanes
 from npc.machine.load import Busy
 from npc.machine.pcie import narrow
@@ -459,6 +460,19 @@ def no_probes(environment: Environment, trial: Trial) -> Iterator[str]:
 
     if reason := refusal(types=True):
         yield f"no probes: {reason}"
+
+
+@check(
+    "note",
+    "joules and watts of each launch, and what a ceiling yields a watt",
+    RIGHT,
+)
+def energy(environment: Environment, trial: Trial) -> Iterator[str]:
+    """Energy counters that this user may not read."""
+    from npc.machine.energy import refusal
+
+    if reason := refusal():
+        yield f"no energy: {reason.removeprefix('unavailable: ')}"
 
 
 @check(

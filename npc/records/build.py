@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from npc.records.launch import Launch, tool_of
 from npc.records.reading import Reading
 from npc.records.record import OK, InvalidRecord, Record
-from npc.records.series import INTERFACE, RECEIVED, SIZE_NAMES, repeats_size
+from npc.records.series import ENERGY_SOURCE, INTERFACE, RECEIVED, SIZE_NAMES, repeats_size
 from npc.records.units import parse_size
 
 #: A record needs a metric, also that of a launch which gave no number at all.
@@ -39,7 +39,7 @@ def records_of(launch: Launch, readings: Iterable[Reading], origin: Origin, raw:
     launch has failed in one of its rows, the others are good.
     """
     readings = list(readings) or [unread(launch)]
-    readings = [*readings, *_goodput(launch, readings)]
+    readings = [*readings, *_goodput(launch, readings), *_energy(launch, readings)]
     measured = any(reading.value is not None for reading in readings)
     in_one_row = any(reading.status == launch.status for reading in readings)
     for reading in readings:
@@ -50,6 +50,20 @@ def records_of(launch: Launch, readings: Iterable[Reading], origin: Origin, raw:
         except InvalidRecord as error:
             broken = Reading(reading.case, UNREAD, None, None, f"invalid: {error}")
             yield _record(launch, broken, origin, raw)
+
+
+def _energy(launch: Launch, readings: Sequence[Reading]) -> Iterator[Reading]:
+    """Joules and watts of a whole launch that worked, on all its nodes together, where they are known."""
+    told = launch.energy or {}
+    if "joules" not in told or launch.status != OK:
+        return
+    cases = {each.case for each in readings}
+    case = cases.pop() if len(cases) == 1 else launch.case or tool_of(launch.argv)
+    joules, seconds = told["joules"], told["seconds"]
+    watts = sum(joules[host] / seconds[host] for host in joules)
+    params = {ENERGY_SOURCE: str(told["source"])}
+    yield Reading(case, "energy", float(sum(joules.values())), None, params=params)
+    yield Reading(case, "power", watts, None, params=params)
 
 
 def _goodput(launch: Launch, readings: Sequence[Reading]) -> Iterator[Reading]:

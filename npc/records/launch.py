@@ -75,8 +75,8 @@ class Launch:
     program and all it waited for used on average, and other processes, on the launcher's node; of npb, of two
     nodes the one where others took more, named as the ``host`` of each. moved: host → counter of an
     error, a loss or congestion (`npc.machine.counters`) → by how much it rose meanwhile, on the nodes where
-    somebody looked; only what rose. energy: ``{"joules": {host: J}, "source": …}`` or ``{"unavailable":
-    reason}``. Each of the three is None where nobody looked.
+    somebody looked; only what rose. energy: ``{"joules": {host: J}, "seconds": {host: s}, "source": …}`` or
+    ``{"unavailable": reason}``. Each of the three is None where nobody looked.
     """
 
     id: int

@@ -42,6 +42,8 @@ CACHED: Final = "cached"
 MOVED: Final = "moved"
 #: How many of a node's ranks wrote to storage.
 WRITERS: Final = "writers"
+#: What counted a launch's joules (`npc.machine.energy`).
+ENERGY_SOURCE: Final = "energy_source"
 #: The case of what ``npc observe`` saw around a program.
 OBSERVED: Final = "observed"
 #: The case of what its hottest loops need at least, by their machine code and a model of the processor.
@@ -71,10 +73,10 @@ _QUALIFIERS: Final = frozenset((
 #: lay on, and the bytes of all files of a node, ``file_size``.
 #: Every other name is a setting.
 _CIRCUMSTANCES: Final = frozenset((
-    *_PLACEMENT, CACHED, DISTURBED, MOVED, "algorithm", "attached", "attempt", "blas", "cores", "cpus",
-    "file_size", "filesystem", "hosts", "huge_pages", "kernel", "kernels", "largest_size", "line", "loop",
-    "lost", "model", "mpi_library", "node", "official", "share", OVERHEAD, OVERHEAD_MEASURED, RANK_CPUS,
-    RECEIVED, REMEASURED, WRITERS,
+    *_PLACEMENT, CACHED, DISTURBED, ENERGY_SOURCE, MOVED, "algorithm", "attached", "attempt", "blas",
+    "cores", "cpus", "file_size", "filesystem", "hosts", "huge_pages", "kernel", "kernels",
+    "largest_size", "line", "loop", "lost", "model", "mpi_library", "node", "official", "share",
+    OVERHEAD, OVERHEAD_MEASURED, RANK_CPUS, RECEIVED, REMEASURED, WRITERS,
 ))  # fmt: skip
 
 #: The variants of LIKWID's kernels: the width of their instructions, with or without fused multiply-add.

@@ -41,6 +41,8 @@ METRICS: Final[dict[str, Metric]] = {
     "clock": Metric("Hz", "neither"),
     "cycles": Metric("1", "lower"),
     "instructions": Metric("1", "neither"),
+    "energy": Metric("J", "neither"),
+    "power": Metric("W", "neither"),
 }
 
 #: Decimal and binary prefixes as the tools use them; `m`, `u`, `n` only ever stand before seconds.

@@ -282,6 +282,7 @@ def sound() -> dict[str, Any]:
 @pytest.fixture(autouse=True)
 def sound_node(monkeypatch: pytest.MonkeyPatch) -> None:
     """Probes can be attached, and llvm-mca knows the processor: preflight asks the machine itself."""
+    monkeypatch.setattr("npc.machine.energy.refusal", lambda: "")
     monkeypatch.setattr("npc.machine.bpftrace.refusal", lambda types=False: "")
     monkeypatch.setattr("npc.machine.llvm.model_of", lambda processor: None)
 

@@ -12,7 +12,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from operator import itemgetter
 from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -23,7 +23,7 @@ from npc.catalogue import sender
 from npc.machine.fabric import natural
 from npc.records.history import Point, begun
 from npc.records.record import OK
-from npc.records.series import Series
+from npc.records.series import CORE, Series
 from npc.records.units import METRICS, format_size
 
 if TYPE_CHECKING:
@@ -37,6 +37,9 @@ NEGLIGIBLE: Final[Mapping[str, float]] = {
     "cpu": 0.02,
     "overlap": 0.05,
     "jitter": 1e-7,
+    "noise": 0.005,
+    "detour": 1e-3,
+    "detour_rate": 100.0,
 }
 
 
@@ -296,7 +299,7 @@ def panel(points: Iterable[Point], night: tuple[str, str] | None = None) -> Pane
     broken: dict[str, dict[str, dict[str, None]]] = {}
     worked: dict[tuple[str, str, tuple[str, ...], bool], bool] = {}
     for point in mine:
-        if point.run not in place or point.key.metric in _BESIDE:
+        if point.run not in place or point.key.metric in _BESIDE or _of_core(point.key):
             continue
         groups.setdefault(point.key, {}).setdefault(point.run, []).append(point)
         if point.hosts:
@@ -350,6 +353,12 @@ def panel(points: Iterable[Point], night: tuple[str, str] | None = None) -> Pane
         attempts=attempts,
         placed=Placements.of(placed),
     )
+
+
+@cache
+def _of_core(key: Series) -> bool:
+    """Whether it is of one core: a node has hundreds, and what one of them loses is in the node's own."""
+    return CORE in json.loads(key.params)
 
 
 def _worked(point: Point) -> bool:

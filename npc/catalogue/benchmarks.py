@@ -256,6 +256,14 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
         Test("file removal", "operation_rate", "io", quantity="file deletion of many nodes"),
         Test("*", layer="io"),
     )),
+    Benchmark("noise", (
+        Step(name="noise", tags=("noise",), commands=("cc",), jobs=1, launches=1, seconds=1.2, nodes=(1,),
+             measures="OS noise of every core"),
+    ), (
+        Test("detour", layer="noise", quantity="detours of the operating system"),
+        Test("fwq", layer="noise", quantity="delays of fixed work"),
+        Test("*", layer="noise"),
+    )),
     Benchmark("hpcc", (
         # its N grows with the caches of all nodes, its work with N³
         Step(name="hpcc", tags=("apps",), commands=("hpcc", "mpirun"), jobs=1, launches=1, seconds=60.0,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-Layer = Literal["", "mpi", "tcp", "udp", "sctp", "sdp", "rds", "rdma", "memory", "compute", "io"]
+Layer = Literal["", "mpi", "tcp", "udp", "sctp", "sdp", "rds", "rdma", "memory", "compute", "io", "noise"]
 #: How one message's time follows from the number; "" where it does not.
 #:
 #: - half round trip: a ping-pong's latency is it, and its bandwidth is the size over it.

@@ -40,6 +40,8 @@ DISTURBED: Final = "disturbed"
 CACHED: Final = "cached"
 #: Counters of errors, losses and congestion that rose meanwhile, by node (`npc.validity.rules.counters`).
 MOVED: Final = "moved"
+#: The core that a node's noise is of.
+CORE: Final = "core"
 #: How many of a node's ranks wrote to storage.
 WRITERS: Final = "writers"
 #: What counted a launch's joules (`npc.machine.energy`).
@@ -60,8 +62,8 @@ _PLACEMENT: Final = ("server_cpus", "client_cpus", "thread_cpus", INTERFACE, "de
 #: ``group`` of IMB's -multi; ``server``, which of several sockperf has; of npc observe the ``kind`` of MPI's
 #: calls, the size of their ``communicator``, and the ``port`` of a node.
 _QUALIFIERS: Final = frozenset((
-    "communicator", "counted", "direction", "group", "kind", "layer", "level", "part", "percentile", "port",
-    "precision", "region", "server", "side", "statistic", "validation",
+    "communicator", CORE, "counted", "direction", "group", "kind", "layer", "level", "part", "percentile",
+    "port", "precision", "region", "server", "side", "statistic", "validation",
 ))  # fmt: skip
 #: Among them: ``attempt`` of npb --pairs, which measures the worst pairs once more; of the memory ladder
 #: the ``cpus`` it may use, the bytes of a cache ``line`` and the share of ``huge_pages``; the ``kernel`` that
@@ -70,12 +72,14 @@ _QUALIFIERS: Final = frozenset((
 #: ``algorithm`` of a collective by its messages, and the ``largest_size`` at which it ran; where a ``loop``
 #: lies, its ``share`` of the samples, the ``model`` that it was held against, the ``cores`` in use on a node;
 #: the share of the time that a probe was ``attached``; the type of the ``filesystem`` that files
-#: lay on, and the bytes of all files of a node, ``file_size``.
+#: lay on, and the bytes of all files of a node, ``file_size``; of noise its ``period``, what ``ran``
+#: meanwhile, and the hypervisor's share, ``steal``.
 #: Every other name is a setting.
 _CIRCUMSTANCES: Final = frozenset((
     *_PLACEMENT, CACHED, DISTURBED, ENERGY_SOURCE, MOVED, "algorithm", "attached", "attempt", "blas",
     "cores", "cpus", "file_size", "filesystem", "hosts", "huge_pages", "kernel", "kernels",
-    "largest_size", "line", "loop", "lost", "model", "mpi_library", "node", "official", "share",
+    "largest_size", "line", "loop", "lost", "model", "mpi_library", "node", "official",
+    "period", "ran", "share", "steal",
     OVERHEAD, OVERHEAD_MEASURED, RANK_CPUS, RECEIVED, REMEASURED, WRITERS,
 ))  # fmt: skip
 

@@ -146,7 +146,7 @@ def test_alone_and_in_the_suite_a_benchmark_is_the_same(benchmark: str) -> None:
 @pytest.mark.parametrize(
     ("tags", "expected"),
     [
-        ("", [*NETWORK, "stream", "memory", *COMPUTE, "fio"]),
+        ("", [*NETWORK, "stream", "memory", *COMPUTE, "fio", "noise"]),
         ("compute", COMPUTE),
         ("network rdma", [*["qperf"] * 3, *RDMA, *NETWORK[3:]]),
         ("rdma memory", [*RDMA, "stream", "memory", "likwid"]),

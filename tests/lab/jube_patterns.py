@@ -128,6 +128,8 @@ MEANINGS: Final = {
     "mdtest_remove": Meaning("operation_rate", "file removal"),
     "fft_1d": Meaning("flops", "fft_1d"),
     "fft_3d": Meaning("flops", "fft_3d"),
+    "noise_detour": Meaning("detour", "detour"),
+    "noise_delay": Meaning("detour", "fwq"),
     "hpcg_rating": Meaning("flops", "HPCG"),
     "himeno_flops": Meaning("flops"),
     "hpcc_hpl": Meaning("flops", "HPL"),

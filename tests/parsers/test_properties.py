@@ -268,6 +268,13 @@ HEADS = {
         "mdtest-4.0.0 was launched with 2 total task(s) on 1 node(s)\n\n"
         "SUMMARY rate: (of 1 iterations)\n   File stat : ",
     ],
+    "noise": [
+        "",
+        "NPC noise: 2 cores at once, 0.5 s of each part, a quantum of 1000 us, detours above 1 us\n",
+        "core 0    0.500000    4128.036      255      882.978       4000.0       0.455      0.00        30\n",
+        "delays of core 0 [us x number]: 1.000x3\nComplete\n",
+        "ran on core 0: 0.01 s sh (process 1)\n",
+    ],
     "himeno": [
         "",
         "himeno: ",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from npc import catalogue
 from npc.machine.load import HYPERVISOR
 from npc.records.record import Record
 from npc.records.series import DISTURBED
@@ -95,6 +96,8 @@ def shares_taken(records: Sequence[Record], circumstances: Circumstances) -> dic
 def _busy(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, _Busy]]:
     """What is known of others beside each record."""
     for place, record in enumerate(records):
+        if catalogue.row_of(record).layer == "noise":  # others are what it measures
+            continue
         cpus = circumstances.environment(record, "cpu", "threads")
         launch = circumstances.launches.get(record.raw)
         during = (launch.load if launch else None) or {}

@@ -1,0 +1,132 @@
+"""NPC's own ``noise`` (``benchmarks/noise``): what the operating system takes from every core of a node.
+
+Cases ``detour`` (selfish detour: Beckman et al., Cluster 2006) and ``fwq`` (fixed work quanta: Sottile,
+Minnich, Cluster 2004). `noise` is the share of the time that was lost, `detour` the longest loss at a time in
+seconds, `detour_rate` their number a second (of ``detour`` alone: every quantum has a delay). Without the
+qualifier ``core`` they are the node's: the mean over its cores, of the longest the longest; with it they are
+one core's.
+
+Circumstances of a core's noise: ``period`` (s) of its detours where they are regular, ``steal``, the share
+that the hypervisor had, and ``ran``, the processes that ran last on it meanwhile with their CPU time.
+
+Case ``collective``, `overhead` by ``ranks``: how much longer than its quantum a step of so many ranks takes
+that ends with a collective, where each rank's delay is drawn independently of the others' from the quanta of
+all cores: the mean of the largest of n draws, Σ x_i·(F(x_i)ⁿ − F(x_{i−1})ⁿ) (Agarwal, Garg, Vishnoi, HiPC
+2005; Hoefler, Schneider, Lumsdaine, SC10). It is an upper bound where delays come at once on all nodes, and
+says nothing of more ranks than there were quanta.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from npc.records.reading import OK, Reading, failed
+from npc.records.series import CORE
+from parsers.text.lines import NUMBER, WHOLE, complete_lines
+
+_HEAD: Final = re.compile(
+    rf"\nNPC noise: {WHOLE} cores at once, {NUMBER} s of each part, a quantum of ({NUMBER}) us,"
+)
+_CORE: Final = rf"\ncore ({WHOLE}) +({NUMBER}) +({NUMBER}) +({WHOLE}) +({NUMBER}) +"
+_DETOURS: Final = re.compile(rf"{_CORE}({NUMBER}) +({NUMBER}) +({NUMBER}) +{WHOLE}(?=\n)")
+_QUANTA: Final = re.compile(rf"{_CORE}{NUMBER}(?=\n)")
+_DELAYS: Final = re.compile(
+    r"\ndelays of core [0-9]{1,5} \[us x number\]:((?: [0-9.]{1,20}x[0-9]{1,9}){1,40})(?=\n)"
+)
+_RAN: Final = re.compile(rf"\nran on core ({WHOLE}): ({NUMBER}) s ([^\n]{{1,64}}) \(process {WHOLE}\)(?=\n)")
+_COMPLETE: Final = re.compile(r"\nComplete\n")
+_MISSING: Final = re.compile(r"\n(unavailable: [^\n]+)(?=\n)")
+#: Detours come like a clock from here on: of as many at random moments the peak is below 0.1.
+_REGULAR: Final = 0.3
+#: Processes that are named.
+_MOST_RAN: Final = 3
+_US: Final = 1e-6
+
+
+def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
+    """Readings of each core and of the node; the failure of a run that is not whole."""
+    text = complete_lines(text)
+    head = _HEAD.search(text)
+    if head is None or not _COMPLETE.search(text):
+        missing = _MISSING.search(text)
+        if missing:
+            yield Reading("detour", "noise", None, None, missing[1][:200])
+        elif argv or head:
+            yield failed("detour", "noise", "the output ends before its results are complete")
+        return
+    ran = _ran(text)
+    rows: list[tuple[float, float, float]] = []
+    for core, *numbers in _DETOURS.findall(text):
+        seconds, lost, number, longest, period, regular, steal = map(float, numbers)
+        params = {CORE: core, "steal": f"{steal / seconds:.3g}"} | ran.get(core, {})
+        if regular >= _REGULAR:
+            params["period"] = f"{period * _US:.4g}"
+        rows.append((lost * _US / seconds, longest * _US, number / seconds))
+        yield Reading("detour", "noise", rows[-1][0], None, OK, params)
+        yield Reading("detour", "detour", rows[-1][1], None, OK, {CORE: core})
+        yield Reading("detour", "detour_rate", rows[-1][2], None, OK, {CORE: core})
+    yield from _of_node("detour", rows)
+    rows = []
+    for core, seconds, lost, _, longest in _QUANTA.findall(text):
+        rows.append((float(lost) * _US / float(seconds), float(longest) * _US, 0.0))
+        yield Reading("fwq", "noise", rows[-1][0], None, OK, {CORE: core})
+        yield Reading("fwq", "detour", rows[-1][1], None, OK, {CORE: core})
+    yield from _of_node("fwq", rows)
+    yield from _collective(text, float(head[1]) * _US)
+
+
+def _ran(text: str) -> dict[str, dict[str, str]]:
+    """Core → the processes that took most of its time."""
+    found: defaultdict[str, list[tuple[float, str]]] = defaultdict(list)
+    for core, seconds, name in _RAN.findall(text):
+        found[core].append((float(seconds), name))
+    return {
+        core: {
+            "ran": ", ".join(
+                f"{name} {seconds:g} s" for seconds, name in sorted(each, reverse=True)[:_MOST_RAN]
+            )
+        }
+        for core, each in found.items()
+    }
+
+
+def _of_node(case: str, rows: Sequence[tuple[float, float, float]]) -> Iterator[Reading]:
+    if not rows:
+        return
+    yield Reading(case, "noise", math.fsum(row[0] for row in rows) / len(rows), None, OK)
+    yield Reading(case, "detour", max(row[1] for row in rows), None, OK)
+    if case == "detour":
+        yield Reading(case, "detour_rate", math.fsum(row[2] for row in rows) / len(rows), None, OK)
+
+
+def _collective(text: str, quantum: float) -> Iterator[Reading]:
+    delays: defaultdict[float, int] = defaultdict(int)
+    for line in _DELAYS.findall(text):
+        for entry in line.split():
+            delay, _, number = entry.partition("x")
+            delays[float(delay) * _US] += int(number)
+    total = sum(delays.values())
+    ranks = 2
+    while ranks <= total:
+        yield Reading(
+            "collective",
+            "overhead",
+            expected_largest(delays, ranks) / quantum,
+            None,
+            OK,
+            {"ranks": str(ranks)},
+        )
+        ranks *= 2
+
+
+def expected_largest(delays: Mapping[float, int], ranks: int) -> float:
+    """The mean of the largest of `ranks` independent draws from delays (s → how often)."""
+    total, below, mean = sum(delays.values()), 0, 0.0
+    for delay, number in sorted(delays.items()):
+        mean += delay * (((below + number) / total) ** ranks - (below / total) ** ranks)
+        below += number
+    return mean

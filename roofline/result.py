@@ -14,7 +14,12 @@ from roofline.model import message_seconds, ridge_point
 
 Kind = Literal["compute", "memory", "network", "io"]
 #: Sequential access to one file, or to one a process, by its quantity in the catalogue.
-IO_DIRECTIONS: Final[Mapping[str, Direction]] = {"file read": "read", "file write": "write"}
+IO_DIRECTIONS: Final[Mapping[str, Direction]] = {
+    "file read": "read",
+    "file read of many nodes": "read",
+    "file write": "write",
+    "file write of many nodes": "write",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

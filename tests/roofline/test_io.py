@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from npc.machine.platform import Platform
-from npc.records.record import Record
+from npc.records.record import Record, replace
 from npc.records.units import METRICS
 from report.advice import advise
 from report.runs import Run
@@ -84,10 +84,12 @@ def test_ceilings_are_what_reached_storage() -> None:
         *fio("write", 8e9, direct="0"), *fio("write", 0.9e9, direct="0", end_fsync="1"),
         *fio("read", 6e9, nodes=2), *fio("write", 0.5e9, target="/scratch"),
         *fio("randread", 3e9),
+        *(replace(each, benchmark="ior") for each in fio("write", 3e9, nodes=4, direct="0")),
     ]  # fmt: skip
     found = analyse(records, PLATFORM)
     ceilings = {ceiling.name: ceiling for ceiling in found.of_kind("io")}
     assert {name: each.value for name, each in ceilings.items()} == {
+        "ior write": 0.75e9,
         "fio read, 2 nodes": 3e9, "fio read, 1 node": 2e9, "fio write": 1e9, "fio write /scratch": 0.5e9,
     }  # fmt: skip
     assert ceilings["fio read, 1 node"].share == pytest.approx(0.5)

@@ -11,7 +11,7 @@ import argparse
 import json
 import sys
 
-from npc.jobs.own_folder import NoPlace, OwnFolder, mounted, place_of
+from npc.jobs.own_folder import NoPlace, OwnFolder, filled, mounted, place_of
 from npc.records.units import parse_size
 
 
@@ -29,6 +29,7 @@ def main() -> int | str:
             folder.make(options.size, options.files)
             filesystem, device = mounted(folder.path)
             head = {"target": options.target, "filesystem": filesystem, "device": device}
+            head["filled"] = filled(folder.path)
             print(f"# NPC files: {json.dumps(head)}", flush=True)
             return folder.run([word.replace("FOLDER", str(folder.path)) for word in options.command])
         except NoPlace as error:

@@ -27,7 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from npc.jobs.own_folder import NoPlace, OwnFolder, mounted, place_of
+from npc.jobs.own_folder import NoPlace, OwnFolder, filled, mounted, place_of
 
 #: What every fio is told. Files belong to all tests of a launch, so no test makes them before it begins.
 COMMON = ("--output-format=json+", "--group_reporting", "--create_on_open=1", "--fallocate=none")
@@ -92,6 +92,7 @@ class Node:
         names = options.files * options.processes if options.names else 0
         self.folder.make(size * (bool(options.direct) + bool(options.buffered)), names)
         self.head["filesystem"], self.head["device"] = mounted(self.folder.path)
+        self.head["filled"] = filled(self.folder.path)
         if options.direct or options.buffered:
             self.head["file_size"] = size
         reason = refuses_direct(self.folder.path) if options.direct else ""

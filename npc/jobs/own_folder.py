@@ -57,6 +57,13 @@ def mounted(folder: Path) -> tuple[str, str]:
     return best[1:]
 
 
+def filled(folder: Path) -> str:
+    """The share of the file system of a folder that is taken, as a user sees it; "" where it has no size."""
+    left = os.statvfs(folder)
+    there = left.f_blocks - left.f_bfree + left.f_bavail
+    return f"{1 - left.f_bavail / there:.3f}" if there else ""
+
+
 class OwnFolder:
     """The folder, as a context manager, and the one child that works in it.
 

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 _HEAD: Final = re.compile(r"\n# NPC files: (\{[^\n]{1,4000}\})(?=\n)")
-#: What records note of it. file_size: bytes of all files of a node.
-_NOTED: Final = ("target", "filesystem", "device", "file_size")
+#: What records note of it. file_size: bytes of all files of a node;
+#: filled: the share of the file system that was taken.
+_NOTED: Final = ("target", "filesystem", "device", "file_size", "filled")
 
 
 def place_of_files(text: str) -> dict[str, str]:

@@ -293,6 +293,63 @@ def test_a_program_s_arrays_are_held_against_the_caches_as_stream_s_are(
     assert not found(bandwidth, cpu={"caches": None}), "unknown caches accuse nobody"
 
 
+# -- file systems --------------------------------------------------------------------------------------
+
+LIMITED = Platform(name="cluster", io_read_bandwidth=4e9, io_write_bandwidth=2e9)
+
+
+@pytest.mark.parametrize(
+    ("case", "value", "fields", "caught"),
+    [
+        ("write", 2.01e9, {}, False),
+        ("write", 2.1e9, {}, True),
+        ("read", 2.1e9, {}, False),
+        ("read", 4.1e9, {"params": {"direct": "0"}}, True),
+        ("randrw", 3e9, {"params": {"direction": "write"}}, True),
+        ("randrw", 3e9, {"params": {"direction": "read"}}, False),
+        ("write", 3.9e9, {"nodes": 2, "hosts": TWO}, False),
+        ("write", 4.1e9, {"nodes": 2, "hosts": TWO}, True),
+        ("write", 9e9, {"params": {"target": "/local"}}, False),
+    ],
+)
+def test_a_file_system_gives_no_more_than_its_limit(
+    case: str, value: float, fields: dict[str, Any], caught: bool
+) -> None:
+    written = record("fio", case, "bandwidth", value, **fields)
+    assert ("io_limit" in found(written, platform=LIMITED)) is caught
+    assert "io_limit" not in found(written), "without limits nothing is claimed"
+
+
+@pytest.mark.parametrize(
+    ("case", "params", "rule"),
+    [
+        ("write", {"direct": "0", "file_size": "1000"}, "page_cache"),
+        ("write", {"direct": "0", "file_size": "1000", "end_fsync": "1"}, ""),
+        ("write", {"direct": "1", "file_size": "1000"}, ""),
+        ("write", {"direct": "0", "file_size": "100000000000"}, ""),
+        ("read", {"direct": "0", "file_size": "1000"}, "read_cached"),
+        ("read", {"direct": "1", "file_size": "1000"}, ""),
+        ("read", {"direct": "0"}, ""),
+        ("write", {"direct": "1", "filesystem": "tmpfs", "target": "run"}, "in_memory"),
+        ("write", {"direct": "1", "filesystem": "tmpfs", "target": "/dev/shm"}, ""),
+        ("write", {"direct": "1", "filesystem": "ext4", "target": "run", "filled": "0.95"}, "full"),
+        ("write", {"direct": "1", "filesystem": "ext4", "target": "run", "filled": "0.2"}, ""),
+    ],
+)
+def test_memory_is_no_file_system(case: str, params: dict[str, str], rule: str) -> None:
+    measured = record("fio", case, "bandwidth", 1e9, params=params)
+    assert set(found(measured, memory={"total_bytes": 64 * 10**9})) == ({rule} if rule else set())
+    without = {"page_cache", "read_cached"} & set(found(measured))
+    assert not without, "unknown memory accuses nobody"
+
+
+def test_files_of_iors_processes_add_up() -> None:
+    params = {"direct": "0", "block": "1000000000", "segments": "2", "processes": "20"}
+    for memory, noted in ((64 * 10**9, True), (32 * 10**9, False)):
+        read = record("ior", "read", "bandwidth", 1e9, params=params)
+        assert ("read_cached" in found(read, memory={"total_bytes": memory})) is noted
+
+
 # -- numbers that contradict each other ----------------------------------------------------------------
 
 #: Intel MPI Benchmarks tables of a master's thesis (Wang, JAIST 2023): bytes, t_max in µs, MB/s.

@@ -1,0 +1,141 @@
+"""What was measured in place of a file system: memory, a page cache, a limit's far side; and a full one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from npc import catalogue
+from npc.records.record import Record
+from npc.records.units import format_quantity
+from npc.validity.rule import Circumstances, rule
+from npc.validity.unit_errors import likely_slip
+
+#: What a short test may count too much, as of a link.
+_TOLERANCE: Final = 1.01
+#: File systems that lie in memory (tmpfs(5), Linux's Documentation/filesystems/ramfs-rootfs-initramfs.rst).
+_IN_MEMORY: Final = frozenset({"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"})
+#: What ``io_paths`` calls the places that somebody else has chosen.
+_NOT_NAMED: Final = ("run", "scratch")
+#: The reserve of free space without which blocks are found late and in pieces is a tenth (McKusick et al.).
+_FULL: Final = 0.9
+_SYNCED: Final = ("end_fsync", "fsync", "fdatasync")
+
+
+@rule(
+    "io_limit",
+    "bandwidth of a file system above what a node can get from it",
+    "io_read_bandwidth, io_write_bandwidth of platform.toml: the data sheet or the link of a file system",
+)
+def above_limit(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, str]]:
+    """Tests of data in the folder of the run, of all nodes together."""
+    platform = circumstances.platform
+    for place, record in enumerate(records):
+        if platform is None or record.value is None or not _of_data(record):
+            continue
+        limit = platform.io_bandwidth("read" if _reads(record) else "write")
+        if limit is None or record.params.get("target", "run") != "run":
+            continue
+        if record.value > limit * record.nodes * _TOLERANCE:
+            cause = "" if record.params.get("direct") == "1" else ": a page cache may have answered"
+            yield (
+                place,
+                f"{format_quantity(record.value, 'B/s')} is above the {format_quantity(limit, 'B/s')} that "
+                f"{'a node' if record.nodes == 1 else f'each of {record.nodes} nodes'} can get{cause}"
+                + likely_slip(record.value, limit * record.nodes, "B/s"),
+            )
+
+
+@rule(
+    "in_memory",
+    "a file system that lies in memory",
+    "tmpfs(5); Linux, Documentation/filesystems/ramfs-rootfs-initramfs.rst",
+)
+def in_memory(records: Sequence[Record], _: Circumstances) -> Iterator[tuple[int, str]]:
+    """Where the place was not named: a path that somebody has asked for may lie in memory on purpose."""
+    for place, record in enumerate(records):
+        kind, target = record.params.get("filesystem", ""), record.params.get("target", "")
+        if catalogue.row_of(record).layer == "io" and kind in _IN_MEMORY and target in _NOT_NAMED:
+            yield (
+                place,
+                f"the folder of {target} is a {kind}: memory was measured. io_paths names another place",
+            )
+
+
+@rule(
+    "page_cache",
+    "writing that did not wait for the file system, into a memory that holds all of it",
+    "open(2), O_DIRECT; fsync(2); proc(5), vm.dirty_ratio",
+)
+def page_cache(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, str]]:
+    """fio's writing through the page cache without an fsync, its files against the memory of the node."""
+    for place, record in enumerate(records):
+        memory, files = _memory(record, circumstances), _files(record)
+        unsynced = record.params.get("direct") == "0" and not set(_SYNCED) & set(record.params)
+        if record.benchmark != "fio" or not _of_data(record) or _reads(record) or not unsynced:
+            continue
+        if files and memory and files < memory:
+            yield (
+                place,
+                f"{format_quantity(files, 'B')} were written into a memory of {format_quantity(memory, 'B')} "
+                "and never waited for: the page cache was measured (end_fsync=1, or direct=1)",
+            )
+
+
+@rule(
+    "read_cached",
+    "reading what the memory of the nodes may hold",
+    "posix_fadvise(2): what was just written is dropped where the file system obeys",
+    level="note",
+)
+def read_cached(records: Sequence[Record], circumstances: Circumstances) -> Iterator[tuple[int, str]]:
+    """Reading through the page cache, the files against the memory of the nodes."""
+    for place, record in enumerate(records):
+        if not _of_data(record) or not _reads(record) or record.params.get("direct") != "0":
+            continue
+        memory, files = _memory(record, circumstances), _files(record)
+        if files and memory and files < memory:
+            yield (
+                place,
+                f"files of {format_quantity(files, 'B')} on a node with {format_quantity(memory, 'B')} of "
+                "memory: its page cache may have answered",
+            )
+
+
+@rule(
+    "full",
+    "a file system that is nearly full",
+    "McKusick, Joy, Leffler, Fabry, A Fast File System for UNIX, TOCS 2(3), 1984: free space reserve",
+    level="note",
+)
+def nearly_full(records: Sequence[Record], _: Circumstances) -> Iterator[tuple[int, str]]:
+    """By the share that was taken of it when it was measured."""
+    for place, record in enumerate(records):
+        try:
+            taken = float(record.params.get("filled", 0))
+        except ValueError:
+            continue
+        if taken > _FULL and catalogue.row_of(record).layer == "io":
+            yield place, f"{taken:.0%} of the file system was taken: it finds free blocks late and in pieces"
+
+
+def _of_data(record: Record) -> bool:
+    return record.metric == "bandwidth" and catalogue.row_of(record).layer == "io"
+
+
+def _reads(record: Record) -> bool:
+    """Whether a test of data reads, by its part of a mixed one or its name."""
+    return "read" in record.params.get("direction", record.case)
+
+
+def _files(record: Record) -> float:
+    """Bytes of the files of a node; 0 where nothing tells."""
+    told = [record.params.get(name, "") for name in ("file_size", "block", "segments", "processes")]
+    size, *parts = (float(text) if text.isdecimal() else 0.0 for text in told)
+    return size or parts[0] * parts[1] * parts[2]
+
+
+def _memory(record: Record, circumstances: Circumstances) -> float:
+    """Bytes of memory of a node; 0 where nothing tells."""
+    told = circumstances.environment(record, "memory", "total_bytes")
+    return float(told) if isinstance(told, int | float) else 0.0

@@ -100,6 +100,8 @@ def cases(options: argparse.Namespace) -> list[dict[str, object]]:
 
     tests = (tests_of(direct, len(depths)) + tests_of(buffered, 1)) * len(targets) * len(every)
     largest = max([*blocks, *random_blocks])
+    if direct or buffered:
+        file_bytes(options, tests, max(every), largest)  # the most need the most
     found: list[dict[str, object]] = []
     for target in targets:
         for processes in every:

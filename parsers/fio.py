@@ -37,9 +37,8 @@ from parsers.text.files import noted
 from parsers.text.lines import complete_lines
 from parsers.text.options import option, words_after
 
-#: The lines above a document that NPC's fio.py prints, and a document, whose braces stand alone.
+#: The lines above a document that NPC's fio.py prints.
 _ABOVE: Final = re.compile(r"\n# NPC fio(?P<missing> unavailable)?: (?P<head>\{[^\n]{1,4000}\})(?=\n)")
-_DOCUMENT: Final = re.compile(r"\n\{\n(?:(?!\}\n)[^\n]*\n)*?\}(?=\n)")
 _ERROR: Final = re.compile(r"\n(fio: [^\n]+)(?=\n)")
 _MISSING: Final = re.compile(r"\n(unavailable: [^\n]+)(?=\n)")
 _VERSION: Final = re.compile(r"(?:fio-)?([0-9]{1,4}(?:\.[0-9]{1,6}){1,3}[\w.-]{0,40})")
@@ -111,15 +110,23 @@ def _object(text: str) -> Entry:
     return document if isinstance(document, dict) else {}
 
 
+def _documents(text: str) -> Iterator[tuple[int, str]]:
+    """Where each document begins, and it: its braces stand alone on their lines."""
+    begin = text.find("\n{\n")
+    while begin >= 0 and (end := text.find("\n}\n", begin + 2)) >= 0:
+        yield begin, text[begin : end + 2]
+        begin = text.find("\n{\n", end + 2)
+
+
 def _jobs(text: str) -> Iterator[_Job]:
     above = list(_ABOVE.finditer(text))
-    for number, found in enumerate(_DOCUMENT.finditer(text)):
-        document = _object(found[0])
+    for number, (begin, found) in enumerate(_documents(text)):
+        document = _object(found)
         version = _VERSION.fullmatch(str(document.get("fio version", "")))
         jobs = document.get("jobs")
         if not version or not isinstance(jobs, list):
             continue
-        last = next((each for each in reversed(above) if each.end() <= found.start() + 1), None)
+        last = next((each for each in reversed(above) if each.end() <= begin + 1), None)
         head = _object(last["head"]) if last and not last["missing"] else {}
         for entry in jobs:
             if isinstance(entry, dict):

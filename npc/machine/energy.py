@@ -70,6 +70,8 @@ class Energy:
             if used < 0 and not whole:
                 return {"unavailable": f"the counter {name} was reset meanwhile"}
             joules += used if used >= 0 else used + whole
+        if not joules:  # guests are shown counters that nobody counts
+            return {"unavailable": f"the counters of {after.source} stand still"}
         return {"joules": round(joules, 6), "seconds": round(seconds, 6), "source": after.source}
 
 

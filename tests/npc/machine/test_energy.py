@@ -60,6 +60,7 @@ def test_what_may_not_be_read_says_the_line_that_gives_the_right(tmp_path: Path)
         "unavailable": "no energy counters here (RAPL, hwmon, Cray), as in most virtual machines"
     }
     assert refusal(tmp_path / "vm") == ""
+    assert "stand still" in Energy(node(tmp_path / "guest", 1, 1)).seen()["unavailable"]
 
 
 def test_crays_node_counts_all_and_sockets_of_hwmon_are_added(tmp_path: Path) -> None:

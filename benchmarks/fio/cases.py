@@ -1,7 +1,7 @@
 """The launches of fio on this job's nodes: ``python cases.py > cases.jsonl`` for ``npc sample --cases``.
 
 One for each target and number of processes. ``--bytes`` bounds what all
-launches of the job read and write together: each test gets the same part of it, which is its file.
+launches of the job read and write together on a node: each test gets the same part of it, which is its file.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ def file_bytes(options: argparse.Namespace, tests: int, processes: int, largest:
     """Bytes of the file of a process. Raises ValueError that says what the bound needs."""
     bound = parse_size(options.bytes)
     least = FEWEST_BLOCKS * largest
-    shares = options.samples * tests * options.nodes
+    shares = options.samples * tests
     size = bound // shares // processes // largest * largest
     if size < least:
         raise ValueError(
             f"io_bytes {options.bytes} is too little: {options.samples} samples of {tests} tests on "
-            f"{options.nodes} node(s), by {processes} process(es) each, move at least {FEWEST_BLOCKS} blocks "
+            f"a node, by {processes} process(es) each, move at least {FEWEST_BLOCKS} blocks "
             f"of {format_size(largest)} each, in all {shares * processes * least / 1e9:.3g} GB: "
             f"--set io_bytes={format_size(shares * processes * least)}, or fewer tests, samples, processes, "
             "or smaller sizes"
@@ -126,7 +126,7 @@ def main() -> str | None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--paths", default="run", help="run, scratch, or folders; commas between")
     parser.add_argument("--scratch", default="", help="the node's own; empty: $TMPDIR, else /tmp")
-    parser.add_argument("--bytes", default="1700M", help="that all launches together read and write at most")
+    parser.add_argument("--bytes", default="1700M", help="of a node at most, in all launches")
     parser.add_argument("--samples", type=int, default=6, help="launches of each case")
     parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--milliseconds", type=int, default=150, help="that a test takes at most")

@@ -86,7 +86,7 @@ def test_a_bound_that_is_too_small_says_what_is_needed_and_that_is_enough() -> N
     words = ["--processes", "8", "--blocks", "4K,4M"]
     refused = cases("--bytes", "1G", *words)
     assert refused.returncode == 1 and refused.stdout == ""
-    assert "io_bytes 1G is too little: 6 samples of 8 tests on 1 node(s), by 8 process(es)" in refused.stderr
+    assert "io_bytes 1G is too little: 6 samples of 8 tests on a node, by 8 process(es)" in refused.stderr
     needed = refused.stderr.partition("--set io_bytes=")[2].partition(",")[0]
     assert cases("--bytes", needed, *words).returncode == 0
 

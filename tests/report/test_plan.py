@@ -117,7 +117,7 @@ def test_more_time_gives_more_tags_then_more_samples() -> None:
     plans = [make_plan("accept", HERE, budget, COMMANDS) for budget in (120, 300, 900, 7200)]
     assert plans[0].tags == ("network",) and plans[0].samples < 6
     assert [len(plan.tags) for plan in plans] == sorted(len(plan.tags) for plan in plans)
-    assert plans[-1].tags == ("network", "memory", "compute", "apps", "models", "tools")
+    assert plans[-1].tags == ("network", "memory", "compute", "io", "apps", "models", "tools")
     assert plans[-1].samples == 20
 
 
@@ -163,13 +163,14 @@ def test_more_nodes_are_measured_where_benchmarks_scale() -> None:
     for words, text in (("--set {}", many.characterise), ("NPC_{}", many.jube)):
         for name, nodes in (
             ("hpcc", "1,64"), ("himeno", "1,64"), ("hpcg", "1,64"), ("patterns", "2,64"), ("ior", "2,64"),
-            ("mdtest", "2,64"),
+            ("mdtest", "2,64"), ("fio", "1,64"),
         ):  # fmt: skip
             setting = f"{name}_nodes"
             assert words.format(setting if "--" in words else setting.upper()) + f"={nodes}" in text
     jobs = {step.name: step.jobs for step in many.steps}
     assert {name: number / jobs[name] for name, number in ((s.name, s.jobs) for s in few.steps)} == {
-        name: 0.5 if name in ("hpcc", "himeno", "hpcg", "patterns", "ior", "mdtest") else 1.0 for name in jobs
+        name: 0.5 if name in ("hpcc", "himeno", "hpcg", "patterns", "ior", "mdtest", "fio") else 1.0
+        for name in jobs
     }
     # HPCC's job on all nodes may take longer than Slurm is told by default
     assert "--set timelimit=" in many.characterise and "NPC_TIMELIMIT=" in many.jube
@@ -210,7 +211,7 @@ def test_commands_that_are_not_installed_are_not_proposed() -> None:
     with_nights = make_plan("watch", CLUSTER, 900, [*COMMANDS, "cron"])
     tags = " ".join(f"--tag {tag}" for tag in with_nights.tags)
     assert with_nights.lines == (
-        f"npc nightly --platform fuchs-csc {tags} --set samples={with_nights.samples}",
+        f"npc nightly --platform fuchs-csc {tags} --set samples={with_nights.samples} --set fio_nodes=1,64",
         f"npc cron install --platform fuchs-csc -- {tags}",
     )
     assert make_plan("watch", HERE, 600, ()).lines == (make_plan("watch", HERE, 600, ()).characterise,)

@@ -22,6 +22,7 @@ SECTIONS: Final = (
     "sizes",
     "roofline",
     "node_memory",
+    "os_noise",
     "inside_mpi",
     "hotspots",
     "on_node",

@@ -211,7 +211,7 @@ def assert_of_second(scripts: Mapping[str, str], count: int) -> None:
 @pytest.mark.slow
 def test_a_second_platform_is_used_for_the_whole_suite(tmp_path: Path, second: Path) -> None:
     run_jube("jube.yml", tmp_path / "runs", "--include-path", second)
-    assert_of_second(job_scripts(tmp_path / "runs/000000"), 14)
+    assert_of_second(job_scripts(tmp_path / "runs/000000"), 15)
     assert "second" in (tmp_path / "runs/000000/workpackages.xml").read_text()
 
 
@@ -239,6 +239,7 @@ SMALL_JOBS = {
     "fio": 1,
     "ior": 1,
     "mdtest": 1,
+    "noise": 1,
     "hpcc": 1,
     "himeno": 1,
     "hpcg": 1,
@@ -371,12 +372,12 @@ def test_jubes_own_platform_makes_right_job_scripts_of_the_whole_suite(tmp_path:
     path = slurm(tmp_path / "bin", "#!/bin/sh\ntouch ready\necho Submitted batch job 1\n")
     run_jube("jube.yml", tmp_path / "runs", "--include-path", FOREIGN, PATH=path, NPC_CORES="20")
     scripts = job_scripts(tmp_path / "runs/000000")
-    assert len(scripts) == 14
+    assert len(scripts) == 15
     for name, script in scripts.items():
         assert not re.search(r"#[A-Z_]{3,}#", script), name
         assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
         step = name.partition("_")[2]
-        alone = step in ("stream", "memory", *COMPUTE)
+        alone = step in ("stream", "memory", "noise", *COMPUTE)
         number = 1 if alone or step == "fio" else 2
         assert f"#SBATCH --nodes={number}\n#SBATCH --ntasks={number}\n" in script
         assert f"#SBATCH --cpus-per-task={20 if alone else 1}\n" in script

@@ -47,6 +47,7 @@ def everything() -> list[Record]:
         *records("memory", "loaded", 9e-8, metric="latency", params={"delay_ns": "idle"}),
         *records("memory", "loaded", 3e-7, metric="latency", params={"delay_ns": "0"}),
         *records("memory", "loaded", 80e9, params={"delay_ns": "0"}),
+        *records("noise", "detour", 0.004, metric="noise", params={"core": "3", "ran": "sshd 0.01 s"}),
         *sweep("osu_bw", "openmpi"),
         *sweep("osu_bw", "mpich", 0.8),
         *sweep("osu_latency", "openmpi"),

@@ -52,6 +52,7 @@ NOT_FOR_A_PATTERN: Final = {
     ("iperf3", "client_sigint_json.txt"): "retransmits of a run that ended in an error, told below them",
     ("iperf3", "client_sigterm_json.txt"): "retransmits of a run that ended in an error, told below them",
     ("iperf3", "fail_serverint_json.txt"): "retransmits of a run that ended in an error, told below them",
+    ("noise", "fail_cut.txt"): "npc sample requires the last line, without which the launch has failed",
     ("fio", "two_nodes.txt"): "each node's own figure, of a result that is of both",
     ("blas", "openblas_t3_on_2_cpus.txt"): "more threads than CPUs: a comparison of lines",
     ("blas", "openblas_tiny.txt"): "calls too short for the clock: a comparison of numbers",

@@ -71,21 +71,7 @@ def cases(options: argparse.Namespace, ior: str) -> list[dict[str, object]]:
                 )
             block, segments = (number * unit, 1) if form == "easy" else (unit, number)
             for api in apis:
-                words = [
-                    "-a",
-                    api,
-                    "-w",
-                    "-r",
-                    "-C",
-                    "-Q",
-                    str(options.processes),
-                    "-e",
-                    "-g",
-                    "-t",
-                    str(unit),
-                    "-b",
-                    str(block),
-                ]
+                words = f"-a {api} -w -r -C -Q {options.processes} -e -g -t {unit} -b {block}".split()
                 words += ["-s", str(segments), *(["-F"] if form == "easy" else []), "-o", "FOLDER/ior"]
                 values = {
                     "target": target, "size": str(number * unit * options.tasks),

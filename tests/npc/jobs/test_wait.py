@@ -360,8 +360,10 @@ def test_what_npb_measured_before_its_job_was_ended_is_collected(
         (missing,) = (record for record in records if "not made" in record.status)
         assert len(usable) > 2 and all((measuring.run / record.raw).is_file() for record in usable)
         assert re.fullmatch(ending + r"; \d+ of 2000 launches were not made", missing.status)
+        # the one that was being made; its tool may have the signal first, and then there is one more
         interrupted = [record.status for record in records if not record.ok and record is not missing]
-        assert interrupted in ([], ["failed: interrupted by SIGTERM"]), "the one that was being made"
+        ended = {"failed: interrupted by SIGTERM", "failed: qperf was ended by signal 15"}
+        assert len(interrupted) <= 2 and set(interrupted) <= ended
 
 
 # -- the main job ------------------------------------------------------------------------------------------

@@ -52,12 +52,15 @@ def test_the_best_placement_of_himeno_is_found_among_six(cluster: Cluster, tmp_p
     assert ended.returncode == 0, ended.stdout + ended.stderr
     study = read_study(tmp_path / "study")
     assert len(study.best) == 6 and len(study.ran) == 36
-    assert study.best[0].condition == "1 node, 2 ranks, 1 thread", ended.stdout
-    assert not tied(study.best)
-    second = study.best[1]
-    assert second.loses_low and 0 < second.loses_low < second.loses
+    best, second = study.best[:2]
+    if alike := [each.condition for each in tied(study.best)]:  # where others take CPUs
+        assert f"best: {best.condition}, but not told apart from {alike[0]}" in ended.stdout
+        assert "1 node, 2 ranks, 1 thread" in [best.condition, *alike]
+        assert all(name.startswith("1 node,") for name in [best.condition, *alike]), "no slow links"
+    else:
+        assert f"best: 1 node, 2 ranks, 1 thread; the second best, {second.condition}, is" in ended.stdout
+        assert second.loses_low and 0 < second.loses_low < second.loses
     assert [each.held for each in study.expectations] == ["held"]
-    assert "best: 1 node, 2 ranks, 1 thread; the second best, " in ended.stdout
     where = placed(tmp_path / "study")
     for condition in study.conditions:
         hosts = ("n1", "n2")[: condition.nodes]

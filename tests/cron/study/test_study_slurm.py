@@ -60,7 +60,8 @@ def test_the_best_placement_of_himeno_is_found_among_six(cluster: Cluster, tmp_p
     else:
         assert f"best: 1 node, 2 ranks, 1 thread; the second best, {second.condition}, is" in ended.stdout
         assert second.loses_low and 0 < second.loses_low < second.loses
-    assert [each.held for each in study.expectations] == ["held"]
+        assert [each.held for each in study.expectations] == ["held"]
+    assert {each.held for each in study.expectations} <= {"held", "undecided"}
     where = placed(tmp_path / "study")
     for condition in study.conditions:
         hosts = ("n1", "n2")[: condition.nodes]

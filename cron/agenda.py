@@ -24,9 +24,10 @@ from cron.publish import LAST
 from cron.rotation import NODES, NodeNights, NodeState, Work, choose, couples, expected, fitting, quota
 from cron.verdict import Coverage, Postponed, Unmeasured
 from npc.jobs import slurm
-from npc.jobs.checkout import benchmark_file, checkout, default_of, settings, steps
+from npc.jobs.suite import benchmark_file, default_of, settings, steps
 from npc.machine.fabric import expand, natural, short_name
 from npc.machine.facts import odd_ones, read_environments
+from npc.places import suite
 from npc.records.journal import JournalEntry, Part
 from npc.records.launch import ENVIRONMENT
 from npc.records.record import OK
@@ -85,7 +86,7 @@ def parts_of_nodes(
     turn = list(turn)
     nodes = list(dict.fromkeys(node for couple in turn for node in couple))
     pairs = [couple for couple in turn if len(couple) == 2]
-    home = checkout()
+    home = suite()
     parts = []
     for benchmark in each.benchmarks:
         file = benchmark_file(home, benchmark)
@@ -241,7 +242,7 @@ class Agenda:
 
     def _benchmarks(self) -> dict[str, Part]:
         """Each benchmark that the words name as a part of its own."""
-        words, home = self.words, checkout()
+        words, home = self.words, suite()
         if "--benchmark" in words:
             name = " ".join(self._steps_of(words))
             return {name: Part(name=FIRST, kind="first", words=words)}
@@ -253,7 +254,7 @@ class Agenda:
 
     def _steps_of(self, words: Sequence[str]) -> list[str]:
         """The benchmarks in the file that the words name."""
-        return steps(benchmark_file(checkout(), words[words.index("--benchmark") + 1]))
+        return steps(benchmark_file(suite(), words[words.index("--benchmark") + 1]))
 
     def _of_benchmarks(self, parts: Mapping[str, Part]) -> list[Work]:
         last: dict[str, int] = {}
@@ -359,7 +360,7 @@ class Agenda:
 
     def _node_steps(self) -> list[str]:
         assert self.each_node is not None
-        files = (benchmark_file(checkout(), benchmark) for benchmark in self.each_node.benchmarks)
+        files = (benchmark_file(suite(), benchmark) for benchmark in self.each_node.benchmarks)
         return [step for file in files for step in steps(file)]
 
     def _known_benchmarks(self) -> set[str]:

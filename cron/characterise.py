@@ -22,11 +22,11 @@ import click
 
 from npc import locks
 from npc.jobs import jube, wait
-from npc.jobs.checkout import checkout
 from npc.jobs.progress import Display, rows_of
 from npc.jobs.stop import Stop
 from npc.jobs.workpackages import WORKPACKAGES, Workpackage, read_workpackages
 from npc.machine.fabric import natural
+from npc.places import shared, workplace
 from npc.records.record import Record
 from npc.records.run import RECORDS, read_run
 
@@ -34,16 +34,15 @@ from npc.records.run import RECORDS, read_run
 LOCK: Final = ".characterise.lock"
 #: What records of ``cron/pairs`` have as their benchmark.
 PAIRS_NAME: Final = "pairs"
-#: The variable with the folder of the platforms' locks (default: ``runs/`` of the checkout).
+#: The variable with the folder of the platforms' locks (default: `npc.places.shared`).
 LOCKS: Final = "NPC_LOCKS"
 
 
 @dataclass(frozen=True, slots=True)
 class Characterisation:
-    """What is to be run: JUBE's file and its tags, on a platform (its folder), by NPC's checkout `home`; the
-    folder of runs; the environment of JUBE and of the jobs; how long to wait for these."""
+    """What is to be run: JUBE's file and its tags, on a platform (its folder); the folder of runs; the
+    environment of JUBE and of the jobs; how long to wait for these."""
 
-    home: Path
     file: Path
     platform: Path
     tags: Sequence[str]
@@ -55,11 +54,11 @@ class Characterisation:
 @contextlib.contextmanager
 def alone_on(platform: Path, outpath: Path, limit_s: float = 0.0) -> Iterator[None]:
     """Nobody else measures the platform (its folder) meanwhile, wherever runs and history lie; a night and
-    what it starts are one. `outpath` has the lock where the checkout cannot be written.
+    what it starts are one. `outpath` has the lock where that folder cannot be written.
 
     Raises click.ClickException with who it is, OSError as the file system does.
     """
-    place = Path(os.environ.get(LOCKS) or checkout() / "runs")
+    place = Path(os.environ.get(LOCKS) or shared())
     with contextlib.suppress(OSError):
         place.mkdir(parents=True, exist_ok=True)
     if not os.access(place, os.W_OK):
@@ -102,13 +101,13 @@ def run_jube(what: Characterisation, run: Path, log: IO[bytes], stop: Stop, disp
                     held.enter_context(locks.only_one(run / jube.LOCK))
                     locked = True
 
-        jube.call(words, cwd=what.home, env=what.env, log=log, stop=stop, tick=tick)
+        jube.call(words, cwd=workplace(), env=what.env, log=log, stop=stop, tick=tick)
         display.show(rows_of(run))
 
 
-def step(home: Path, *words: str) -> int:
+def step(*words: str) -> int:
     """Run one of NPC's own commands in a process of its own, so that its failure costs nothing else."""
-    return subprocess.run([sys.executable, "-m", "npc", *words], cwd=home).returncode
+    return subprocess.run([sys.executable, "-m", "npc", *words], cwd=workplace()).returncode
 
 
 def measure_and_draw(what: Characterisation, as_json: bool) -> int:
@@ -120,9 +119,9 @@ def measure_and_draw(what: Characterisation, as_json: bool) -> int:
     workpackages = read_workpackages(run, wait.WRITING_S)
     if not isinstance(ending, signal.Signals):
         words = ["jube", "result", str(what.outpath), "--id", str(number), "--analyse"]
-        subprocess.run(words, cwd=what.home, env=what.env, capture_output=True)
-    step(what.home, "environment", "--output", str(run / "environment.json"))
-    step(what.home, "collect", str(run))
+        subprocess.run(words, cwd=workplace(), env=what.env, capture_output=True)
+    step("environment", "--output", str(run / "environment.json"))
+    step("collect", str(run))
     records = read_run(run) if (run / RECORDS).exists() else []
     for each in workpackages:
         if each.failed:
@@ -131,7 +130,7 @@ def measure_and_draw(what: Characterisation, as_json: bool) -> int:
     if pairs := list(_pairs(run, records, as_json)):
         click.echo("\n".join(pairs))
     elif not _unavailable(records):
-        drawn = step(what.home, "roofline", str(run), *(["--json"] if as_json else []))
+        drawn = step("roofline", str(run), *(["--json"] if as_json else []))
     if not as_json:
         click.echo(f"run: {run}   {time.monotonic() - begun:.0f} s")
         if records:

@@ -16,12 +16,12 @@ from typing import Final
 
 from cron.series import case_of
 from cron.verdict import NightVerdict, SeriesVerdict, Verdict
-from npc.jobs.checkout import checkout
+from npc.places import suite
 from npc.records.history import Point
 from npc.records.journal import Part
 from npc.statistics.suspect import whom
 
-#: The test between two nodes, from the checkout.
+#: The test between two nodes, in the suite.
 PAIRS: Final = "cron/pairs/benchmark.xml"
 #: Fewer nodes cannot be compared with each other (docs/blame.md).
 LEAST_NODES: Final = 5
@@ -128,7 +128,7 @@ def part_of(
         settings["pairs_client"] = f"qperf HOSTNAME -t 1 -uu -vu -m 64K {test}"
     if topology:
         settings["pairs_topology"] = topology
-    words = words_of(checkout() / PAIRS, settings)
+    words = words_of(suite() / PAIRS, settings)
     return Part(name="pairs", kind="pairs", words=words, hosts=tuple(suspects))
 
 

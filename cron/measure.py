@@ -19,11 +19,11 @@ from cron.characterise import LOCK
 from cron.costs import jobs_of
 from npc import locks
 from npc.jobs import session, slurm
-from npc.jobs.checkout import checkout
 from npc.jobs.stop import Stop
 from npc.jobs.workpackages import NoRun, find_run, read_workpackages
 from npc.machine.fabric import expand, natural, short_name
 from npc.machine.processes import die_with_parent
+from npc.places import workplace
 from npc.records.journal import Part
 from npc.records.record import InvalidRecord, Record
 from npc.records.run import RECORDS, read_run
@@ -190,7 +190,7 @@ def _start(words: Sequence[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
     """Start ``npc WORDS`` in a session of its own, which does not outlive this process."""
     return subprocess.Popen(
         [sys.executable, "-m", "npc", *words],
-        cwd=checkout(),
+        cwd=workplace(),
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,

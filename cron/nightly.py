@@ -21,8 +21,9 @@ from cron.agenda import AT_ONCE, Agenda, EachNode, odd_nodes
 from cron.costs import account_of
 from cron.counters import rising, with_counters, with_links
 from cron.verdict import NightVerdict, Verdict
-from npc.jobs.checkout import checkout, settings
 from npc.jobs.stop import Stop
+from npc.jobs.suite import settings
+from npc.places import suite
 from npc.records.history import History, night_name, of_night
 from npc.records.journal import Journal, JournalEntry, Part, missed
 from npc.records.record import replace
@@ -286,7 +287,7 @@ class NightRun:
 
     def _can_pin(self) -> bool:
         """Whether the platform can measure on named nodes."""
-        return "nodelist" in settings(checkout(), self.options.platform)
+        return "nodelist" in settings(suite(), self.options.platform)
 
     def _out(self, hosts: Collection[str], verdict: NightVerdict) -> dict[str, str]:
         """Those of the nodes on which nothing can be measured now, and why."""

@@ -15,6 +15,7 @@ import shlex
 import shutil
 import stat
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -103,10 +104,10 @@ def _is_own_group(number: int) -> bool:
 
 
 def script_text(home: Path, words: Sequence[str]) -> str:
-    """The script that begins a night: ``npc nightly WORDS`` of the checkout `home`, in this environment."""
+    """The script that begins a night: ``npc nightly WORDS`` in the folder `home`, in this environment."""
     kept = {name: os.environ[name] for name in _KEPT if os.environ.get(name)}
-    npc = home / ".venv/bin/npc"
-    program = str(npc) if npc.exists() else shutil.which("npc") or "npc"
+    own = (home / ".venv/bin/npc", Path(sys.executable).with_name("npc"))
+    program = next((str(npc) for npc in own if npc.exists()), shutil.which("npc") or "npc")
     return filled_in(_TEMPLATES / "nightly.sh.in", kept=kept, home=home, command=[program, "nightly", *words])
 
 

@@ -208,24 +208,9 @@ pip install -q -e ".${extras:+[$extras]}" || fail "pip could not install NPC (se
 # pip compiles what it copies, but not this checkout; who runs NPC later may not write here, or not want to.
 .venv/bin/python -m compileall -qq -r 2 ./*/ || true
 
-# --- the OSU benchmarks in Python ----------------------------------------------------------------------
+# --- what no package brings ----------------------------------------------------------------------------
 
-# They are in mpi4py's source distribution only, under demo/. pip gets it from wherever this site gets
-# its packages; it asks the build back end for the metadata, but compiles nothing.
-osu=.venv/share/npc/osu-mpi4py
-mpi4py=$(.venv/bin/python -c 'from importlib.metadata import version; print(version("mpi4py"))' 2> /dev/null) \
-    || mpi4py=missing
-if [ "$(cat "$osu/VERSION" 2> /dev/null)" != "$mpi4py" ]; then
-    say "fetching the OSU benchmarks of mpi4py $mpi4py"
-    if pip download -q --no-deps --no-binary mpi4py -d "$scratch" "mpi4py==$mpi4py" > "$scratch/log" 2>&1 \
-        && tar -xzf "$scratch"/mpi4py-*.tar.gz -C "$scratch" \
-        && mkdir -p "$osu" && cp "$scratch"/mpi4py-*/demo/osu_*.py "$osu"; then
-        echo "$mpi4py" > "$osu/VERSION"
-    else
-        tail -n 1 "$scratch/log"
-        say "no OSU benchmarks: mpi4py's sources could not be fetched; name a C build with NPC_OSU_PREFIX"
-    fi
-fi
+.venv/bin/python -m npc.machine.fetch osu 2>&1 9<&- | sed 's/^/setup: /'
 
 # --- done ----------------------------------------------------------------------------------------------
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final, NamedTuple
 
-import npc
 from npc.figures.allocation import NodesHad
 from npc.files import read_json
+from npc.places import workplace
 from npc.records.history import History, InvalidHistory, Point
 from npc.records.journal import Journal
 from npc.records.record import OK, Record, moment
@@ -39,9 +39,9 @@ class NoHistory(ValueError):
 
 
 def usual_history() -> Path:
-    """``history/`` here; where there is none, the checkout's, where npc nightly keeps it."""
+    """``history/`` here; where there is none, that of the workplace, where npc nightly keeps it."""
     here = Path(USUAL)
-    return here if here.is_dir() else Path(npc.__file__).resolve().parent.parent / USUAL
+    return here if here.is_dir() else workplace() / USUAL
 
 
 class NightValue(NamedTuple):

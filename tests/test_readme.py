@@ -15,7 +15,7 @@ import pytest
 
 from cron.study.command import StudyCommands
 from npc.cli import entry_points, main
-from npc.jobs.checkout import settings
+from npc.jobs.suite import settings
 from npc.parameters import TAGS
 from tests.lab.jube_job import NPC, finish
 from tests.paths import ROOT

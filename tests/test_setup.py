@@ -125,10 +125,6 @@ def quick_python(installed: tuple[Path, str], tmp_path_factory: pytest.TempPathF
     folder = tmp_path_factory.mktemp("quick")
     without = shutil.ignore_patterns(".npc-*", "npc*", "stand_in*")
     shutil.copytree(installed[0] / ".venv", folder / "venv", symlinks=True, ignore=without)
-    # how sources are fetched that this project cannot have is tested by the first set-up
-    osu = folder / "venv/share/npc/osu-mpi4py"
-    osu.mkdir(parents=True)
-    (osu / "VERSION").write_text("missing\n", encoding="utf-8")
     python = folder / "python"
     python.write_text(
         f"""#!/bin/sh

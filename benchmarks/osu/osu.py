@@ -67,7 +67,7 @@ def main() -> str | None:
     if missing := [test for test, port in ports.items() if port is None]:
         return (
             f"unavailable: mpi4py has no port of osu_{missing[0]} in {PORTS[1]}: "
-            "`make setup` fetches the ports; NPC_OSU_PREFIX names a C build"
+            f"`{sys.executable} -m npc.machine.fetch osu` fetches the ports; NPC_OSU_PREFIX names a C build"
         )
     from mpi4py import MPI
 

@@ -49,11 +49,12 @@ of_benchmark = click.option("--benchmark", help="This one alone: a folder in ben
 def chosen(
     platform: str, tags: Sequence[str], given: Sequence[str], benchmark: str | None
 ) -> tuple[Path, Path, Path | None, dict[str, str]]:
-    """The checkout, the platform's folder, the JUBE file of one benchmark alone, and variables for the
+    """The suite, the platform's folder, the JUBE file of one benchmark alone, and variables for the
     settings that were given. Raises click.UsageError for what does not exist."""
-    from npc.jobs.checkout import benchmark_file, checkout, environment_of_settings, platform_folder
+    from npc.jobs.suite import benchmark_file, environment_of_settings, platform_folder
+    from npc.places import suite
 
-    home = checkout()
+    home = suite()
     for tag in tags:
         if tag not in TAGS:
             raise click.UsageError(f"--tag {tag}: there are {', '.join(TAGS)}")
@@ -69,9 +70,10 @@ def each_node_of(
     import shutil
 
     from cron.agenda import NODE_BENCHMARKS, EachNode
-    from npc.jobs.checkout import benchmark_file, checkout, settings
+    from npc.jobs.suite import benchmark_file, settings
+    from npc.places import suite
 
-    home = checkout()
+    home = suite()
     if "nodelist" not in settings(home, platform) or shutil.which("sinfo") is None:
         raise click.UsageError(
             "--each-node needs Slurm, and a platform that has the setting nodelist: slurm, or one over it"
@@ -84,7 +86,7 @@ def each_node_of(
 
 
 def folder_of(history: Path | None, platform: str) -> Path:
-    """The history of a platform, in the folder of histories that was given or the checkout's."""
-    from npc.jobs.checkout import checkout
+    """The history of a platform, in the folder of histories that was given or `npc.places.workplace`."""
+    from npc.places import workplace
 
-    return ((history or checkout() / HISTORY) / platform).resolve()
+    return ((history or workplace() / HISTORY) / platform).resolve()

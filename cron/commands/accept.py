@@ -30,13 +30,14 @@ def accept(pattern: str, reason: str, platform: str, history: Path | None, night
     from cron.acceptance import accept as record
     from cron.nightly import judge_night
     from cron.series import label
-    from npc.jobs.checkout import checkout, platform_folder
+    from npc.jobs.suite import platform_folder
+    from npc.places import suite
     from npc.records.history import History
     from npc.records.journal import Journal
     from npc.records.record import moment
     from npc.records.units import METRICS, format_quantity
 
-    folder = folder_of(history, platform_folder(checkout(), platform).name)
+    folder = folder_of(history, platform_folder(suite(), platform).name)
     past = History(folder)
     nights = {each.run: each.begun for each in past.nights()}
     postponed: dict[str, tuple[str, ...]] = {}
@@ -49,7 +50,7 @@ def accept(pattern: str, reason: str, platform: str, history: Path | None, night
         known = f"the last are {last}" if last else "it is empty: npc nightly fills it"
         raise click.ClickException(f"no night {chosen} in {folder}: {known}")
     began, left_out = moment(nights[chosen]), postponed.get(chosen, ())
-    verdict = judge_night(platform_folder(checkout(), platform), past, chosen, began, postponed=left_out)
+    verdict = judge_night(platform_folder(suite(), platform), past, chosen, began, postponed=left_out)
     taken = record(folder, verdict, reason, _who(), pattern)
     for key, baseline in taken.baselines.items():
         unit = METRICS[key.metric].unit

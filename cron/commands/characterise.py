@@ -55,13 +55,14 @@ def characterise(
     ended by the limit, 6 some of it failed, 130 and 143 stopped (what was measured before is collected).
     """
     from cron.characterise import LOCK, Characterisation, alone_on, measure_and_draw
-    from npc.jobs.checkout import paths_from_here
+    from npc.jobs.suite import paths_from_here
     from npc.jobs.wait import Patience
     from npc.locks import Held, only_one
     from npc.machine.tools import search_path
+    from npc.places import workplace
 
     home, folder, file, variables = chosen(platform, tags, given, benchmark)
-    outpath = (output or home / "runs").resolve()
+    outpath = (output or workplace() / "runs").resolve()
     if each_node:
         if tags or benchmark or as_json:
             raise click.UsageError(
@@ -71,9 +72,7 @@ def characterise(
             sys.exit(_each_node(folder, given, output, limit, at_once, node_benchmarks))
     env = paths_from_here({**os.environ, **variables})
     env["PATH"] = search_path()
-    what = Characterisation(
-        home, file or home / "jube.yml", folder, tags, outpath, env, Patience(limit_s=limit)
-    )
+    what = Characterisation(file or home / "jube.yml", folder, tags, outpath, env, Patience(limit_s=limit))
     try:
         outpath.mkdir(parents=True, exist_ok=True)
         with only_one(outpath / LOCK, limit or 0.0), alone_on(folder, outpath, limit or 0.0):
@@ -101,10 +100,10 @@ def _each_node(
     from cron.agenda import node_states, odd_nodes, parts_of_nodes, states_of
     from cron.characterise import exit_code, step
     from cron.rotation import NodeNights, couples
-    from npc.jobs.checkout import checkout
     from npc.jobs.slurm import Silent
     from npc.jobs.wait import EXIT_NOTHING, EXIT_PARTLY, EXIT_UNFINISHED
     from npc.jobs.workpackages import find_run
+    from npc.places import workplace
     from npc.records.run import read_run
 
     each = each_node_of(platform, given, 1, at_once, benchmarks)
@@ -119,14 +118,14 @@ def _each_node(
             click.echo(f"not measured: {name}: {node}", err=True)
     batch = max(1, at_once // 2)
     end = None if limit is None else time.monotonic() + limit
-    outpath = (output or checkout() / "runs").resolve()
+    outpath = (output or workplace() / "runs").resolve()
     where = ["--platform", str(platform), "--output", str(outpath)]
     codes, runs = [], list[Path]()
     for start in range(0, len(turn), batch):
         for part in parts_of_nodes(start // batch + 1, turn[start : start + batch], each, platform, words):
             click.echo(f"{part.name}: {', '.join(part.hosts)}", err=True)
             left = [] if end is None else ["--limit", f"{max(1.0, end - time.monotonic()):.0f}s"]
-            code = step(checkout(), "characterise", *part.words, *where, *left)
+            code = step("characterise", *part.words, *where, *left)
             if code >= 128:
                 return code
             # no ceiling comes of a test between nodes, which is no failure here

@@ -36,7 +36,8 @@ def install(platform: str, at: str, kind: str | None, history: Path | None, word
 
     from cron import schedule
     from cron.commands.nightly import nightly
-    from npc.jobs.checkout import checkout, platform_folder
+    from npc.jobs.suite import platform_folder
+    from npc.places import suite, workplace
 
     try:
         moments = sorted({datetime.strptime(word.strip(), "%H:%M").time() for word in at.split(",")})
@@ -45,12 +46,12 @@ def install(platform: str, at: str, kind: str | None, history: Path | None, word
     if any(word.startswith(("--platform", "--history")) for word in words):
         raise click.UsageError("--platform and --history stand before the two hyphens")
     given = nightly.make_context("nightly", list(words), resilient_parsing=False).params
-    folder = platform_folder(checkout(), platform)
+    folder = platform_folder(suite(), platform)
     place = folder_of(history, folder.name)
     place.mkdir(parents=True, exist_ok=True)
     arguments = ["--platform", str(folder), "--history", str(place.parent), *words]
     script = place / schedule.SCRIPT
-    script.write_text(schedule.script_text(checkout(), arguments), encoding="utf-8")
+    script.write_text(schedule.script_text(workplace(), arguments), encoding="utf-8")
     script.chmod(0o755)
     if writable := schedule.others_may_write(script):
         click.echo(
@@ -99,7 +100,7 @@ def show(history: Path | None) -> None:
     from cron import schedule
     from cron.publish import last_coverage
     from npc import locks
-    from npc.jobs.checkout import checkout
+    from npc.places import workplace
     from npc.records.journal import Journal
 
     for table in (schedule.CRONTAB, schedule.SCRONTAB):
@@ -114,7 +115,7 @@ def show(history: Path | None) -> None:
                     click.echo(f"{table.program}: {name}: {line}")
         if not found:
             click.echo(f"{table.program}: no nights")
-    home = (history or checkout() / HISTORY).resolve()
+    home = (history or workplace() / HISTORY).resolve()
     for folder in sorted(path.parent for path in home.glob("*/nights.jsonl")):
         holder = locks.holder(folder / LOCK)
         running = f"; running now: {holder}" if holder and holder.alive() else ""

@@ -102,14 +102,15 @@ def nightly(
     from npc.locks import Held, only_one
     from npc.machine.fabric import load
     from npc.machine.tools import find
+    from npc.places import workplace
 
     if find("jube") is None:
         raise click.ClickException(missing(FileNotFoundError(errno.ENOENT, "", "jube")))
-    home, folder, file, _ = chosen(platform, tags, given, benchmark)  # before the night, not in it
+    _, folder, file, _ = chosen(platform, tags, given, benchmark)  # before the night, not in it
     options = Options(
         platform=folder,
         history=folder_of(history, folder.name),
-        runs=(output or home / NIGHTS / folder.name).resolve(),
+        runs=(output or workplace() / NIGHTS / folder.name).resolve(),
         words=_words(tags, given, file),
         keep_runs=keep_runs,
         limit_s=limit,

@@ -168,7 +168,8 @@ def run(
     from cron.study.making import begin
     from cron.study.plan import Factors, conditions_of, expectation_of, hertz_of, rate_of
     from npc import __version__
-    from npc.jobs.checkout import checkout, platform_folder
+    from npc.jobs.suite import platform_folder
+    from npc.places import suite
     from npc.records.launch import now
     from npc.records.study import Study
 
@@ -179,7 +180,7 @@ def run(
             network=[rate_of(word) for word in network],
         )  # fmt: skip
         plan, notes = conditions_of(factors)
-        folder = platform_folder(checkout(), platform)
+        folder = platform_folder(suite(), platform)
         asked = Study(
             command=command, program=name, platform=folder.name, started=now(),
             seed=time.time_ns() % 2**31 if seed is None else seed, runs=runs, conditions=tuple(plan),
@@ -213,10 +214,11 @@ def repeat(folder: Path, output: Path | None, platform: str | None, limit: float
     Exit codes: those of npc study.
     """
     from cron.study.repeating import differences, prepare
-    from npc.jobs.checkout import checkout, platform_folder
+    from npc.jobs.suite import platform_folder
+    from npc.places import suite
 
     study_in(folder)
-    home = checkout()
+    home = suite()
     source = platform_folder(home, platform) if platform else None
     try:
         place = prepare(folder.resolve(), output, source, home, limit)
@@ -264,13 +266,13 @@ def _go_on(folder: Path, limit: float | None) -> int:
     from cron.study.running import LOCK, go_on
     from cron.study.starters import Place
     from npc import locks
-    from npc.jobs.checkout import checkout
+    from npc.places import suite
     from npc.records.study import read_study
 
     folder = folder.resolve()
     try:
         with locks.only_one(folder / LOCK):
-            code = go_on(Place(folder, checkout(), limit))
+            code = go_on(Place(folder, suite(), limit))
     except locks.Held as who:
         raise click.ClickException(f"{folder} is being measured already ({who})") from None
     known = read_study(folder)

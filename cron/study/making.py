@@ -15,10 +15,11 @@ import click
 from cron.study.plan import expectation_of, with_free_cores
 from cron.study.running import environment_of, keep_platform
 from cron.study.starters import Place, Starters, ask_platform
-from npc.jobs.checkout import checkout, environment_of_settings
 from npc.jobs.launcher import program_index
 from npc.jobs.sample import fill_in
+from npc.jobs.suite import environment_of_settings
 from npc.machine.tools import search_path
+from npc.places import suite
 from npc.records.study import STUDY, Condition, Study, write_study
 
 #: Programs whose reports have a parser.
@@ -30,7 +31,7 @@ _OBSERVED: Final = "observed"
 def begin(asked: Study, platform: Path, output: Path | None, limit_s: float | None) -> Place:
     """Write the folder of a study that says what is asked for. Raises ValueError and click.UsageError for
     what cannot be run, before anything is written, and click.ClickException where the folder cannot be."""
-    home = checkout()
+    home = suite()
     environment_of_settings(home, platform, asked.settings)
     try:
         if asked.says and not re.compile(asked.says).groups:

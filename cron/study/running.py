@@ -22,11 +22,12 @@ from cron.study.judgement import judged
 from cron.study.launches import CASES, RUNS, missing_of, runs_of, write_cases
 from cron.study.starters import PLATFORMS, Place, ask_platform
 from npc.jobs import wait
-from npc.jobs.checkout import checkout, environment_of_settings, paths_from_here
 from npc.jobs.progress import Display
 from npc.jobs.stop import Stop
+from npc.jobs.suite import environment_of_settings, paths_from_here
 from npc.jobs.workpackages import NoRun, read_workpackages
 from npc.machine.tools import search_path
+from npc.places import workplace
 from npc.records.launch import ENVIRONMENT
 from npc.records.record import Record, save_csv
 from npc.records.run import RECORDS, read_run
@@ -38,7 +39,7 @@ LOCK: Final = ".study.lock"
 
 def keep_platform(platform: Path, folder: Path) -> None:
     """Copy a platform, and those over which it is written, into a study's folder."""
-    from npc.jobs.checkout import platform_files
+    from npc.jobs.suite import platform_files
 
     for each in {file.parent for file in platform_files(platform / "platform.xml")}:
         to = folder / PLATFORMS / each.name
@@ -90,7 +91,7 @@ def _make(place: Place, study: Study, missing: Mapping[str, int], env: Mapping[s
     }
     file = place.home / "cron/study/benchmark.xml"
     what = Characterisation(
-        place.home, file, place.platform(study), (), outpath, {**env, **variables},
+        file, place.platform(study), (), outpath, {**env, **variables},
         wait.Patience(limit_s=place.limit_s),
     )  # fmt: skip
     ending = run_and_wait(what, outpath / f"{number:06d}")
@@ -145,7 +146,7 @@ def _collect(place: Place) -> None:
     records: list[Record] = []
     for run in sorted((place.folder / RUNS).glob("[0-9]" * 6)):
         words = [sys.executable, "-m", "npc", "collect", str(run)]
-        subprocess.run(words, cwd=checkout(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        subprocess.run(words, cwd=workplace(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         if (run / RECORDS).exists():
             prefix = run.relative_to(place.folder).as_posix()
             records += [replace(each, raw=f"{prefix}/{each.raw}") for each in read_run(run)]

@@ -14,6 +14,7 @@ from cron.study.plan import placement_of
 from npc.jobs import jube, wait
 from npc.jobs.stop import Stop
 from npc.jobs.workpackages import NoRun, Workpackage, find_run, read_workpackages
+from npc.places import workplace
 from npc.records.study import Study
 
 PLATFORMS: Final = "platforms"
@@ -22,7 +23,7 @@ STARTERS: Final = "starters"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a study is made: its folder, the checkout, how long to wait for jobs."""
+    """Where a study is made: its folder, that of `npc.places.suite`, how long to wait for jobs."""
 
     folder: Path
     home: Path
@@ -56,7 +57,7 @@ def ask_platform(place: Place, study: Study, env: Mapping[str, str]) -> Starters
     env = {**env, "NPC_STUDY_PLACEMENTS": asked}
     try:
         with log.open("wb") as stream, Stop().listening() as stop:
-            code = jube.call(words, cwd=place.home, env=env, log=stream, stop=stop)
+            code = jube.call(words, cwd=workplace(), env=env, log=stream, stop=stop)
     except FileNotFoundError as error:
         raise click.ClickException(wait.missing(error)) from None
     try:

@@ -29,13 +29,13 @@ def new(name: str, wanted: str | None, account: str, ask_node: bool, patience: f
 
     Exit codes: 0, 1 (Slurm does not answer, nothing can be written), 2 usage.
     """
-    from npc.jobs.checkout import checkout
     from npc.machine.new_platform import choose, describe_node, has_slurm, partitions, write_platform
     from npc.machine.platform import PLATFORMS, InvalidPlatform
+    from npc.places import workplace
 
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
         raise click.UsageError(f"{name!r} is no name for a folder: letters, digits, - _ .")
-    folder = checkout() / PLATFORMS / name
+    folder = workplace() / PLATFORMS / name
     if folder.exists():
         raise click.UsageError(f"{folder} exists: choose another name, or remove it first")
     if alone and (wanted or account):

@@ -14,6 +14,7 @@ from npc.machine.environment import collect_environment
 from npc.machine.load import busy_processes
 from npc.machine.preflight import WATCHED_S, Finding, Trial, preflight, start_two_ranks
 from npc.machine.tools import Found, Need, Site, find_all, ways_to_get
+from npc.places import home, is_checkout, suite
 
 #: Raised whenever a key of the JSON is renamed or changes its meaning.
 SCHEMA: Final = 1
@@ -50,6 +51,10 @@ def missing_for_main_job(tools: Sequence[Found]) -> list[str]:
     ]
     if not any(found.path for found in tools if found.tool.need is Need.BENCHMARK):
         problems.append("not one benchmark tool is there")
+    try:
+        suite()
+    except click.ClickException as error:
+        problems.append(error.message)
     return problems
 
 
@@ -104,7 +109,8 @@ def show(diagnosis: Diagnosis, site: Site, missing_only: bool) -> None:
     if diagnosis.problems:
         click.echo(f"The main job cannot run: {'; '.join(diagnosis.problems)}.")
     elif not missing_only:
-        click.echo("\nThe main job can run: npc characterise.")
+        where = "" if is_checkout() else f" It writes into the present folder; benchmarks: {home()}."
+        click.echo(f"\nThe main job can run: npc characterise.{where}")
 
 
 def _print_tools(tools: Sequence[Found]) -> None:

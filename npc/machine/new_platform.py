@@ -19,8 +19,9 @@ import click
 
 from npc.document import below
 from npc.machine.ask import ask
-from npc.machine.platform import PLATFORM_FILE, read_platform
+from npc.machine.platform import PLATFORM_FILE, PLATFORMS, read_platform
 from npc.machine.proposal import links, propose, virtual
+from npc.places import home
 from npc.template import filled_in
 
 #: The platform that new ones are written over, with Slurm and without, and what they share with it.
@@ -157,8 +158,11 @@ def write_platform(
 
     Raises OSError, and `InvalidPlatform` where what the node said makes none.
     """
-    folder.mkdir()
+    folder.mkdir(parents=True)
     base = BASE if partition else ALONE
+    if not (beside := folder.parent / base).exists():  # where NPC is installed from a wheel
+        beside.unlink(missing_ok=True)  # a link to an NPC that has gone
+        beside.symlink_to(home() / PLATFORMS / base)
     for shared in SHARED[base]:
         (folder / shared).symlink_to(Path("..") / base / shared)
     name = folder.name

@@ -34,6 +34,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 import msgspec
 
 from npc.files import InvalidFile
+from npc.places import home
 
 T = TypeVar("T", bound="_Table")
 PLATFORMS: Final = "platforms"
@@ -164,13 +165,13 @@ def link_data_rate(link: str) -> float:
 def find_platform(name: str) -> Path | None:
     """The file of platform `name`: a path to it or to its folder, else ``platforms/NAME/platform.toml``.
 
-    Looked for in the current folder, then in the checkout this package is in. None if there is none.
+    Looked for in the current folder, then where NPC's own are. None if there is none.
     """
     given = Path(name)
     if given.suffix == ".toml" or "/" in name:
         file = given if given.suffix == ".toml" else given / PLATFORM_FILE
         return file if file.is_file() else None
-    for root in (Path(), Path(__file__).parent.parent.parent):
+    for root in (Path(), home()):
         path = root / PLATFORMS / name / PLATFORM_FILE
         if name not in ("", ".", "..") and path.is_file():
             return path

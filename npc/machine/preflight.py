@@ -94,8 +94,7 @@ def preflight(environment: Environment, trial: Trial) -> list[Finding]:
 
 def start_two_ranks() -> tuple[str, str]:
     """(``2`` or what the ranks saw instead, what ``mpirun`` printed), within `MPI_TIMEOUT_S`."""
-    mpirun = find("mpirun")
-    if mpirun is None:
+    if find("mpirun") is None:
         return "no mpirun", ""
     # One write each, or the launcher mixes the lines of the ranks.
     program = (
@@ -113,7 +112,8 @@ def start_two_ranks() -> tuple[str, str]:
         "OMPI_MCA_rmaps_base_oversubscribe": "1",
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
     }
-    argv = [str(mpirun), "-n", "2", sys.executable, "-c", program]
+    # Open MPI takes the path that it was called by for its prefix, which of /bin/mpirun is none.
+    argv = ["mpirun", "-n", "2", sys.executable, "-c", program]
     output, problem = run_bounded(argv, MPI_TIMEOUT_S, environ)
     sizes = re.findall(r"ranks: (\d+)", output)
     if problem or len(sizes) != 2:

@@ -36,7 +36,8 @@ import msgspec
 from npc import locks
 from npc.files import InvalidFile, write_whole
 from npc.machine.fabric import short_name
-from npc.machine.platform import find_platform
+from npc.machine.platform import PLATFORMS, find_platform
+from npc.places import home, is_checkout, workplace
 
 PROGRAMS_FILE: Final = "programs.toml"
 #: What `Remembered.by` begins with in what npc wrote.
@@ -119,7 +120,8 @@ def remembered(platform: str) -> tuple[Remembered, ...]:
     file = find_platform(platform)
     if file is None:
         return ()
-    found = read_programs(file.parent)
+    own = _own(file.parent)
+    found = (*(read_programs(file.parent) if own != file.parent else ()), *read_programs(own))
     if file.parent.name != "localhost":
         return found
     here = short_name(os.uname().nodename)
@@ -133,12 +135,20 @@ def keep(platform: str, found: Remembered, instead: Path) -> str:
     try:
         if file is None:
             raise OSError(f"there is no platform {platform} here")
-        remember(file.parent, found)
-        return f"Remembered: {found.words}, in {file.parent / PROGRAMS_FILE}."
+        own = _own(file.parent)
+        own.mkdir(parents=True, exist_ok=True)
+        remember(own, found)
+        return f"Remembered: {found.words}, in {own / PROGRAMS_FILE}."
     except (OSError, locks.Held, InvalidFile) as error:
         why = error.strerror or str(error) if isinstance(error, OSError) else str(error)
     remember(instead, found)
     return f"Remembered in {instead / PROGRAMS_FILE}, not for the platform ({why}): {found.words}."
+
+
+def _own(folder: Path) -> Path:
+    """Where a platform's programs are remembered: in its folder, for one that came with a wheel in the
+    workplace's."""
+    return folder if is_checkout() or home() not in folder.parents else workplace() / PLATFORMS / folder.name
 
 
 def remember(folder: Path, found: Remembered) -> None:

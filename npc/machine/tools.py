@@ -152,7 +152,9 @@ def look_up(tool: Tool) -> Found:
     return Found(tool, path, version.replace("HYDRA", "MPICH"))
 
 
-#: Where set-up puts the OSU benchmarks' ports to Python from mpi4py's source distribution.
+#: Fetches what no package brings (`npc.machine.fetch`).
+FETCH: Final = f"{sys.executable} -m npc.machine.fetch"
+#: Where it puts the OSU benchmarks' ports to Python from mpi4py's source distribution.
 OSU_PORTS: Final = Path(sys.prefix) / "share" / "npc" / "osu-mpi4py"
 
 
@@ -257,7 +259,7 @@ def ways_to_get(tool: Tool, site: Site) -> list[str]:
     """Commands that get `tool` here, the likeliest first; where none fits, the names elsewhere."""
     ways = []
     if tool.command == "osu_latency":
-        ways.append("make setup (fetches mpi4py's ports), or NPC_OSU_PREFIX=… for a C build")
+        ways.append(f"{FETCH} osu (mpi4py's ports), or NPC_OSU_PREFIX=… for a C build")
     if site.apt and tool.debian in site.apt:
         ways.append(f"{'' if site.root else 'sudo '}apt-get install {tool.debian}")
     if site.modules and tool.module:

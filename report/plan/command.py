@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from report.plan.planning import Machine, Plan
 
 SCHEMA: Final = 1
@@ -80,15 +78,16 @@ def _machine(name: str, nodes: int | None) -> Machine:
     """What this machine, and the platform's file, say."""
     from npc import catalogue
     from npc.catalogue.row import CACHE_A_CORE
-    from npc.jobs.checkout import checkout, platform_folder, settings
+    from npc.jobs.suite import platform_folder, settings
     from npc.machine.interfaces import rdma_ports
     from npc.machine.platform import PLATFORM_FILE, InvalidPlatform, read_platform
     from npc.machine.tools import TOOLS, find
     from npc.machine.topology import processors
+    from npc.places import suite, typed
     from npc.validity.rules.cache import last_level_bytes
     from report.plan.planning import Machine
 
-    home = checkout()
+    home = suite()
     folder = platform_folder(home, name)
     said = (folder / "platform.xml").read_text(encoding="utf-8")
     alone = folder.name == "localhost" or "../localhost/platform.xml" in said
@@ -119,7 +118,7 @@ def _machine(name: str, nodes: int | None) -> Machine:
     return Machine(
         platform=name,
         name=named[1] if named else folder.name,
-        folder=_shown(folder, home),
+        folder=typed(folder),
         nodes=nodes or (1 if one_machine else 2),
         one_machine=one_machine,
         missing=frozenset(missing),
@@ -145,10 +144,6 @@ def _there(command: str, find: Any) -> bool:
     return find(command) is not None
 
 
-def _shown(folder: Path, home: Path) -> str:
-    return str(folder.relative_to(home)) if folder.is_relative_to(home) else str(folder)
-
-
 def _document(plan: Plan) -> dict[str, Any]:
     from dataclasses import asdict
 
@@ -164,6 +159,7 @@ def _document(plan: Plan) -> dict[str, Any]:
 def _text(plan: Plan) -> str:
     from npc.columns import columns
     from npc.page.blocks import plural
+    from npc.places import is_checkout
     from npc.records.units import format_duration
 
     rows = [("benchmark", "tag", "nodes", "jobs", "launches", "expected", "sizes", "measures")]
@@ -182,7 +178,7 @@ def _text(plan: Plan) -> str:
         f"{plural(plan.samples, 'sample')} of each case, waiting for nodes not counted.",
         "\n".join(columns(rows)),
         "\n".join(plan.notes),
-        "\n  ".join(["Type in the checkout:", *plan.lines]),
+        "\n  ".join([f"Type {'in the checkout' if is_checkout() else 'here'}:", *plan.lines]),
         f"The same run by JUBE alone:\n  {plan.jube}",
     )
     return "\n\n".join(filter(None, parts))

@@ -13,6 +13,7 @@ import msgspec
 
 from npc import catalogue
 from npc.catalogue.row import JOB_S, Step
+from npc.places import home, is_checkout, typed
 from npc.records.units import format_duration
 from npc.statistics.medians import MIN_SAMPLES
 from roofline.choice import QUESTIONS, Job, Layer, jobs_of
@@ -133,7 +134,7 @@ def make_model_plan(name: str, machine: Machine, budget_s: float) -> Plan:
 
 def _jube(job: Job, machine: Machine, folder: str, samples: int) -> str:
     settings = {**job.settings, "samples": str(samples)}
-    words = ["jube", "run", f"benchmarks/{job.benchmark}/benchmark.xml", "--outpath", folder]
+    words = ["jube", "run", typed(home() / f"benchmarks/{job.benchmark}/benchmark.xml"), "--outpath", folder]
     words += ["--include-path", machine.folder] if machine.platform != "localhost" else []
     return " ".join([*(f"NPC_{key.upper()}={value}" for key, value in settings.items()), shlex.join(words)])
 
@@ -205,8 +206,9 @@ def _seconds(steps: Iterable[Step], samples: int, missing: Collection[str]) -> f
 
 
 def command_lines(machine: Machine, tags: Sequence[str], samples: int) -> tuple[str, str]:
-    """The line of `npc characterise`, and that of JUBE alone, in the checkout."""
-    words, jube = ["npc", "characterise"], ["jube", "run", "jube.yml"]
+    """The line of `npc characterise`, and that of JUBE alone, in the workplace."""
+    words, jube = ["npc", "characterise"], ["jube", "run", typed(home() / "jube.yml")]
+    jube += [] if is_checkout() else ["--outpath", "runs"]
     if machine.platform != "localhost":
         words += ["--platform", machine.platform]
         jube += ["--include-path", machine.folder]

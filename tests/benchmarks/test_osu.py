@@ -116,7 +116,7 @@ def test_a_test_without_a_port_is_unavailable_and_says_how_to_get_one() -> None:
     ended = osu("no_such_test")
     assert ended.returncode == 1 and not ended.stdout
     assert ended.stderr.startswith("unavailable: mpi4py has no port of osu_no_such_test")
-    assert "make setup" in ended.stderr and "NPC_OSU_PREFIX" in ended.stderr
+    assert "npc.machine.fetch osu" in ended.stderr and "NPC_OSU_PREFIX" in ended.stderr
 
 
 def test_the_spec_asks_for_these_tests() -> None:

@@ -17,7 +17,7 @@ from cron.judge import with_postponed
 from cron.publish import last_coverage
 from cron.rotation import NODES, Work
 from cron.verdict import Coverage, NightVerdict, Unmeasured, Verdict
-from npc.jobs.checkout import default_of, steps
+from npc.jobs.suite import default_of, steps
 from npc.parameters import TAGS
 from npc.records.history import History, Place
 from npc.records.journal import Journal, JournalEntry

@@ -22,8 +22,8 @@ import yaml
 
 from cron.characterise import exit_code, next_id
 from npc import read_run
-from npc.jobs.checkout import paths_from_here, settings
 from npc.jobs.progress import Display, Row, rows_of
+from npc.jobs.suite import paths_from_here, settings
 from npc.jobs.workpackages import Progress
 from npc.records.launch import LaunchLog
 from npc.records.record import save_csv

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from npc import catalogue
 from npc.cli import entry_points
-from npc.jobs.checkout import settings
+from npc.jobs.suite import settings
 from npc.machine.programs import Remembered, remember
 from npc.parameters import TAGS
 from npc.records.run import read_run

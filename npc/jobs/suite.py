@@ -1,4 +1,4 @@
-"""NPC's checkout: where it is, its platforms and benchmarks, the settings that these read from outside."""
+"""The suite's platforms and benchmarks, and the settings that these read from outside."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Final
 
 import click
 
-#: As npc/setup.sh refuses them; the colon parts the folders of a PATH.
-_READ_BY_SHELLS: Final = re.compile(r"""[\s"'`$\\&;|<>()*?\[\]{}#!:]""")
+from npc.places import workplace
+
 #: Settings that are files or folders.
 _PATH_SETTING: Final = re.compile(r"NPC_[A-Z0-9]+_(?:SOURCE|PREFIX|CACHE)")
 _SETTING: Final = re.compile(r"\$\{NPC_([A-Z0-9_]+):-")
@@ -19,24 +19,6 @@ _SETTING: Final = re.compile(r"\$\{NPC_([A-Z0-9_]+):-")
 _YAML_STEP: Final = re.compile(r"^  - name: (\S+)\n    tag: (?:&(\w+) )?(?:\*(\w+)|\"([^\"]+)\")$", re.M)
 _XML_STEP: Final = re.compile(r"<step\s[^>]*\bname=\"([^\"]+)\"")
 _WHOLE_NUMBER: Final = re.compile(r'type="int">[^<]*printf %s "\$\{NPC_([A-Z0-9_]+):-[^"]*"\s*</parameter>')
-
-
-def checkout() -> Path:
-    """The folder with ``jube.yml``.
-
-    Raises click.ClickException where NPC was installed without it, and for a path that job scripts, which
-    name programs without quotes, could not hold.
-    """
-    home = Path(__file__).resolve().parent.parent.parent
-    if _READ_BY_SHELLS.search(str(home)):
-        raise click.ClickException(
-            f"the checkout's path has a space or another character that shells read: move it ({home})"
-        )
-    if not (home / "jube.yml").exists():
-        raise click.ClickException(
-            f"{home} has no jube.yml: npc characterise needs NPC's checkout, not only its Python packages"
-        )
-    return home
 
 
 def settings(home: Path, platform: Path | None = None, file: Path | None = None) -> dict[str, str]:
@@ -151,8 +133,9 @@ def paths_from_here(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def platform_folder(home: Path, name: str) -> Path:
-    """The folder of a platform: its name below ``platforms/``, or any folder with a ``platform.xml``."""
-    for folder in (home / "platforms" / name, Path(name)):
+    """The folder of a platform: its name below ``platforms/``, the user's own or the suite's, or any folder
+    with a ``platform.xml``."""
+    for folder in (workplace() / "platforms" / name, home / "platforms" / name, Path(name)):
         if (folder / "platform.xml").exists():
             return folder.resolve()
     raise _unknown("platform", name, home, "a folder")
@@ -167,5 +150,6 @@ def benchmark_file(home: Path, name: str) -> Path:
 
 
 def _unknown(what: str, name: str, home: Path, other: str) -> click.UsageError:
-    known = sorted(path.parent.name for path in (home / f"{what}s").glob(f"*/{what}.xml"))
+    files = (path for place in (workplace(), home) for path in (place / f"{what}s").glob(f"*/{what}.xml"))
+    known = sorted({path.parent.name for path in files})
     return click.UsageError(f"--{what} {name}: no such {what}; there are {', '.join(known)}, or name {other}")

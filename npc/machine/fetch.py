@@ -1,0 +1,83 @@
+"""What no package brings, fetched into this Python's environment: ``python -m npc.machine.fetch osu``.
+
+osu: the OSU benchmarks' ports in mpi4py's source distribution, of the mpi4py that is installed.
+
+The set-up calls it, and who has installed NPC from a wheel; hence only the standard library.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from importlib import metadata
+from pathlib import Path
+
+from npc.machine.tools import OSU_PORTS
+
+
+class NotFetched(Exception):
+    """It could not be had; the message says why and what to do instead."""
+
+
+def fetch_osu() -> str:
+    """Put mpi4py's ports of the OSU benchmarks (``demo/osu_*.py``) beside the environment; what was done, ""
+    if they are there.
+
+    pip gets the sources from wherever this site gets its packages, and asks the build back end for the
+    metadata, but compiles nothing. Raises `NotFetched`.
+    """
+    without = "no OSU benchmarks: mpi4py's sources could not be fetched; name a C build with NPC_OSU_PREFIX"
+    try:
+        version = metadata.version("mpi4py")
+    except metadata.PackageNotFoundError:
+        raise NotFetched(f"mpi4py is not installed\n{without}") from None
+    stamp = OSU_PORTS / "VERSION"
+    if stamp.exists() and stamp.read_text(encoding="utf-8").strip() == version:
+        return ""
+    with tempfile.TemporaryDirectory() as scratch:
+        sources = ["--no-deps", "--no-binary", "mpi4py", f"mpi4py=={version}"]
+        pip("download", "-d", scratch, *sources, instead=without)
+        (archive,) = Path(scratch).glob("mpi4py-*.tar.gz")
+        with tarfile.open(archive) as packed:
+            members = [each for each in packed if Path(each.name).match("*/demo/osu_*.py") and each.isfile()]
+            OSU_PORTS.mkdir(parents=True, exist_ok=True)
+            for member in members:
+                source = packed.extractfile(member)
+                assert source is not None
+                with source, (OSU_PORTS / Path(member.name).name).open("wb") as target:
+                    shutil.copyfileobj(source, target)
+    stamp.write_text(f"{version}\n", encoding="utf-8")
+    return f"the OSU benchmarks of mpi4py {version} are in {OSU_PORTS}"
+
+
+def pip(*words: str, instead: str) -> None:
+    """Run this environment's pip. Raises `NotFetched` with its last line and what is to be done `instead`."""
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", *words, "-q"]
+    ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if ended.returncode:
+        last = (ended.stderr + ended.stdout).strip().splitlines()[-1:]
+        raise NotFetched("\n".join([*last, instead]))
+
+
+def main(words: list[str]) -> int:
+    """Fetch what the words name; 0, 1 if one of them could not be had, 2 if one is not known."""
+    known = {"osu": fetch_osu}
+    if not words or set(words) - set(known):
+        print(f"usage: python -m npc.machine.fetch {'|'.join(known)}", file=sys.stderr)
+        return 2
+    code = 0
+    for word in words:
+        try:
+            if done := known[word]():
+                print(done)
+        except (NotFetched, OSError) as error:
+            print(error, file=sys.stderr)
+            code = 1
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

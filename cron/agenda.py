@@ -24,6 +24,7 @@ from cron.publish import LAST
 from cron.rotation import NODES, NodeNights, NodeState, Work, choose, couples, expected, fitting, quota
 from cron.verdict import Coverage, Postponed, Unmeasured
 from npc.jobs import slurm
+from npc.jobs.scheduler import Silent
 from npc.jobs.suite import benchmark_file, default_of, settings, steps
 from npc.machine.fabric import expand, natural, short_name
 from npc.machine.facts import odd_ones, read_environments
@@ -63,7 +64,7 @@ class EachNode:
 def node_states(platform: Path, words: Sequence[str]) -> dict[str, slurm.Node]:
     """The nodes of the partition that the words of ``npc characterise``, or the platform, ask for.
 
-    Raises `npc.jobs.slurm.Silent`, and FileNotFoundError without Slurm's commands.
+    Raises `npc.jobs.scheduler.Silent`, and FileNotFoundError without Slurm's commands.
     """
     asked = settings_of(words).get("queue") or os.environ.get("NPC_QUEUE") or default_of(platform, "queue")
     found = slurm.nodes(asked or slurm.default_partition())
@@ -283,7 +284,7 @@ class Agenda:
             return []
         try:
             self._nodes = node_states(self.platform, self.words)
-        except (slurm.Silent, FileNotFoundError) as words:
+        except (Silent, FileNotFoundError) as words:
             self.notes.append(f"no node was chosen: Slurm does not say which there are: {words}")
             return []
         if not self._nodes:

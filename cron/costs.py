@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from npc.jobs import slurm
-from npc.jobs.workpackages import NoRun, Workpackage, read_workpackages
+from npc.jobs.scheduler import Job, JobId, Silent
+from npc.jobs.workpackages import BatchJob, NoRun, Workpackage, read_workpackages
 from npc.machine.fabric import expand
 from npc.records.launch import LAUNCHES, read_launches
 from npc.records.record import moment
@@ -32,15 +32,15 @@ class Account(NamedTuple):
 def account_of(run: Path | None) -> Account:
     """What the jobs of a run have cost, nothing those that never ran, and where nothing was measured.
 
-    The time is Slurm's; where it does not know the job, or there is none, from the first launch to the end of
-    the last one.
+    The time is the batch system's; where it does not know the job, or there is none, from the first launch
+    to the end of the last one.
     """
     account = Account({}, {})
     if run is None:
         return account
     with contextlib.suppress(NoRun):
         workpackages = read_workpackages(run)
-        jobs = jobs_of(workpackages)
+        jobs = jobs_of(filter(None, (each.batch_job() for each in workpackages)))
         places: dict[str, set[str]] = {}
         for each in workpackages:
             named, nodes = each.batch_job(), each.parameters.get("nodelist", "")
@@ -57,17 +57,18 @@ def account_of(run: Path | None) -> Account:
     return account
 
 
-def jobs_of(workpackages: Sequence[Workpackage]) -> dict[int, slurm.Job]:
-    """The jobs of workpackages by number, as far as Slurm answers and knows them."""
-    jobs = [job for each in workpackages if (job := each.batch_job())]
-    found: dict[int, slurm.Job] = {}
-    for cluster in {job.cluster for job in jobs}:
-        with contextlib.suppress(slurm.Silent, FileNotFoundError):
-            found |= slurm.ask({job.number for job in jobs if job.cluster == cluster}, cluster)
+def jobs_of(named: Iterable[BatchJob]) -> dict[JobId, Job]:
+    """What is known of jobs, by number, as far as their batch systems answer and know them."""
+    jobs = list(named)
+    found: dict[JobId, Job] = {}
+    for scheduler, cluster in dict.fromkeys((job.scheduler, job.cluster) for job in jobs):
+        with contextlib.suppress(Silent, FileNotFoundError):
+            here = {job.number for job in jobs if (job.scheduler, job.cluster) == (scheduler, cluster)}
+            found |= scheduler.ask(here, cluster)
     return found
 
 
-def _nodes(workpackage: Workpackage, job: slurm.Job | None) -> int:
+def _nodes(workpackage: Workpackage, job: Job | None) -> int:
     with contextlib.suppress(ValueError):  # a list so long that squeue cut it
         if job and job.nodes:
             return len(expand(job.nodes))

@@ -19,8 +19,9 @@ from cron.characterise import LOCK
 from cron.costs import jobs_of
 from npc import locks
 from npc.jobs import session, slurm
+from npc.jobs.scheduler import JobId, Silent
 from npc.jobs.stop import Stop
-from npc.jobs.workpackages import NoRun, find_run, read_workpackages
+from npc.jobs.workpackages import BatchJob, NoRun, find_run, read_workpackages
 from npc.machine.fabric import expand, natural, short_name
 from npc.machine.processes import die_with_parent
 from npc.places import workplace
@@ -41,7 +42,7 @@ class Ended(NamedTuple):
     """How a part ended: `npc characterise`'s exit code, and the jobs that had to be cancelled."""
 
     code: int
-    cancelled: tuple[int, ...]
+    cancelled: tuple[JobId, ...]
 
 
 def measure(part: Part, night: Path, platform: Path, limit_s: float, stop: Stop) -> Ended:
@@ -115,32 +116,32 @@ def last_words(part: Part, night: Path) -> str:
     return ""
 
 
-def cancel_open_jobs(out: Path) -> tuple[int, ...]:
+def cancel_open_jobs(out: Path) -> tuple[JobId, ...]:
     """Cancel the jobs of a part that have not ended, and wait until they have: nobody would collect what they
     measure, and their last launches are written down then."""
-    cancelled = list[int]()
-    with contextlib.suppress(NoRun, slurm.Silent, FileNotFoundError):
+    cancelled = list[BatchJob]()
+    with contextlib.suppress(NoRun, Silent, FileNotFoundError):
         for workpackage in read_workpackages(find_run(out)):
             job = workpackage.batch_job() if workpackage.is_open else None
             if job:
-                slurm.cancel(job.number, job.cluster)
-                cancelled.append(job.number)
+                job.scheduler.cancel(job.number, job.cluster)
+                cancelled.append(job)
         deadline = time.monotonic() + END_S
         while cancelled and time.monotonic() < deadline:
-            if all(job.ended for job in slurm.ask(cancelled).values()):
+            if all(job.ended for job in jobs_of(cancelled).values()):
                 break
             time.sleep(_POLL_S)
-    return tuple(cancelled)
+    return tuple(job.number for job in cancelled)
 
 
 def dead_nodes(part: Part, night: Path) -> dict[str, str]:
     """Nodes of a part's jobs that Slurm calls dead now, with its words; none where Slurm does not answer."""
     hosts = {host for record in records_of(part, night) for host in record.hosts}
-    with contextlib.suppress(NoRun, slurm.Silent, FileNotFoundError):
+    with contextlib.suppress(NoRun, Silent, FileNotFoundError):
         workpackages = read_workpackages(find_run(night / part.name))
         if not any(each.batch_job() for each in workpackages):
             return {}
-        for job in jobs_of(workpackages).values():
+        for job in jobs_of(filter(None, (each.batch_job() for each in workpackages))).values():
             with contextlib.suppress(ValueError):  # a list so long that squeue cut it
                 hosts.update(expand(job.nodes))
         nodes = _slurm_nodes(hosts).items()
@@ -150,7 +151,7 @@ def dead_nodes(part: Part, night: Path) -> dict[str, str]:
 
 def out_of_service(hosts: Iterable[str]) -> dict[str, str]:
     """Those of the hosts to which Slurm gives no jobs, and why; none where Slurm does not answer."""
-    with contextlib.suppress(slurm.Silent, FileNotFoundError):
+    with contextlib.suppress(Silent, FileNotFoundError):
         return {
             host: str(node or "not known to Slurm")
             for host, node in _slurm_nodes(hosts).items()
@@ -161,7 +162,7 @@ def out_of_service(hosts: Iterable[str]) -> dict[str, str]:
 
 def idle_nodes(hosts: Collection[str]) -> list[str]:
     """Nodes that are idle now, without these hosts; none where Slurm does not answer."""
-    with contextlib.suppress(slurm.Silent, FileNotFoundError):
+    with contextlib.suppress(Silent, FileNotFoundError):
         names = (name for name, node in slurm.nodes().items() if node.state == "idle")
         return sorted(set(names).difference(hosts), key=natural)
     return []

@@ -100,7 +100,7 @@ def _each_node(
     from cron.agenda import node_states, odd_nodes, parts_of_nodes, states_of
     from cron.characterise import exit_code, step
     from cron.rotation import NodeNights, couples
-    from npc.jobs.slurm import Silent
+    from npc.jobs.scheduler import Silent
     from npc.jobs.wait import EXIT_NOTHING, EXIT_PARTLY, EXIT_UNFINISHED
     from npc.jobs.workpackages import find_run
     from npc.places import workplace

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from npc.jobs.slurm import Job
+from npc.jobs.scheduler import Job
 from npc.jobs.workpackages import NO_LAUNCHES, NoRun, Progress, Workpackage, read_workpackages
 from npc.records.units import format_duration
 
@@ -36,7 +36,7 @@ class Row:
 
 
 def row_of(workpackage: Workpackage, job: Job | None = None) -> Row:
-    """The row of a workpackage, with what Slurm said last of its job."""
+    """The row of a workpackage, with what the batch system said last of its job."""
     state, note = workpackage.state(), ""
     named = workpackage.batch_job()
     if state == "failed":
@@ -48,6 +48,8 @@ def row_of(workpackage: Workpackage, job: Job | None = None) -> Row:
         note = job.state if job.ended else job.reason if job.state == "PENDING" else ""
         if job.restarts:
             note = f"requeued{', ' if note else ''}{note}"
+    if state == "running" and (command := workpackage.submitted_elsewhere()):
+        note = f"submitted by {command}, which npc cannot ask: its files will tell"
     if state == "running" and not note and (folder := workpackage.launches_folder()):
         from npc.validity.run import foreseen  # only where something runs
 
@@ -65,7 +67,7 @@ def row_of(workpackage: Workpackage, job: Job | None = None) -> Row:
 
 
 def rows_of(run: Path) -> list[Row]:
-    """Rows without any word of Slurm's; empty while there is nothing to read."""
+    """Rows without any word of a batch system; empty while there is nothing to read."""
     try:
         return [row_of(workpackage) for workpackage in read_workpackages(run)]
     except NoRun:

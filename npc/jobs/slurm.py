@@ -11,23 +11,18 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-import signal
-import subprocess
-import time
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from npc.records.units import format_duration
+from npc.jobs.scheduler import ENDED, Job, JobId, Silent, call, last_line
 
-#: States that a job never leaves. PREEMPTED is only final where it is not requeued; then it is PENDING.
-ENDED: Final = frozenset(
-    (
-        "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
-        "PREEMPTED", "REVOKED", "TIMEOUT",
-    )
-)  # fmt: skip
+NAME: Final = "Slurm"
+COMMANDS: Final = ("squeue", "scancel")
+GONE: Final = "Slurm no longer knows job {}, and it left no word of its end"
+SETTLE_S: Final = 0.0
+#: sbatch's words, wherever a wrapper repeats them, and those of ``sbatch --parsable``.
+_SUBMITTED: Final = re.compile(r"Submitted batch job (\d+)(?: on cluster (\S+))?|^(\d+)(?:;(\S+))?\s*$", re.M)
 #: Reasons to pend that no passing of time lifts, only a change of the job or of the cluster. Others may
 #: still change by themselves (Resources, Priority, BeginTime, ReqNodeNotAvail, Assoc…Grp… limits) or wait for
 #: a person who may come (JobHeldUser, JobHeldAdmin, PartitionDown).
@@ -44,76 +39,8 @@ _COLUMNS: Final = (
 #: States of nodes on which no job will start before somebody, or a reboot, has put them back.
 _NO_JOBS: Final = re.compile(r"(?:down|drain|fail|error|inval|future|unknown|reboot)")
 _SACCT: Final = ("JobID", "State", "Reason", "ExitCode", "NodeList", "Elapsed", "Timelimit", "Submit")
-#: A controller that is away makes squeue try for about 9 s, one that hangs for MessageTimeout (10 s) twice.
-_TIMEOUT_S: Final = 60.0
-_POLL_S: Final = 0.2
-
-
-class Silent(Exception):
-    """Slurm does not answer just now; the message is what its command said."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """A job as Slurm describes it.
-
-    state, reason: Slurm's words. exit_code: of the batch script, None before its end. signal: the one that
-    ended it, or 0. nodes: Slurm's list (``n[1-2]``), empty if it never had any. elapsed_s: run time, of the
-    last execution. limit_s: its time limit, None for none. restarts: how often it was requeued. submitted:
-    when, by Slurm's clock and time zone; None if it does not say.
-    """
-
-    id: int
-    state: str
-    reason: str = ""
-    exit_code: int | None = None
-    signal: int = 0
-    nodes: str = ""
-    elapsed_s: int = 0
-    limit_s: int | None = None
-    restarts: int = 0
-    submitted: datetime | None = None
-
-    @property
-    def ended(self) -> bool:
-        """Whether it will never run again."""
-        return self.state in ENDED
-
-    @property
-    def never_starts(self) -> bool:
-        """Whether it pends for a reason that lasts until somebody changes the job or the cluster."""
-        return self.state == "PENDING" and _NEVER.fullmatch(self.reason.partition(",")[0]) is not None
-
-    def age_s(self, now: datetime) -> float:
-        """Seconds since it was submitted; 0 if that is not known."""
-        return (now - self.submitted).total_seconds() if self.submitted else 0.0
-
-    def ending(self) -> str:
-        """How it ended, as the status of a record: ``timeout: …`` or ``failed: …``."""
-        after = f"after {format_duration(self.elapsed_s)}" if self.elapsed_s else "at once"
-        on = f" on {self.nodes}" if self.nodes else ""
-        lost = f"a node of {self.nodes}" if re.search(r"[\[,]", self.nodes) else f"its node {self.nodes}"
-        limit = f" of {format_duration(self.limit_s)}" if self.limit_s else ""
-        if self.state == "CANCELLED":
-            how = f"was cancelled {after}" if self.nodes else "was cancelled while pending"
-        elif self.state == "FAILED" and not self.nodes:
-            how = f"was given up by Slurm before it ran{f' ({self.reason})' if self.reason else ''}"
-        elif self.state == "FAILED" and self.signal:
-            how = f"was ended by {_signal_name(self.signal)} {after}"
-        elif self.state == "FAILED":
-            how = f"ended with exit code {self.exit_code}"
-        else:
-            how = {
-                "BOOT_FAIL": f"did not start: its nodes {self.nodes} did not boot",
-                "COMPLETED": "ended with exit code 0",
-                "DEADLINE": "could not end before its deadline",
-                "NODE_FAIL": f"lost {lost} {after}",
-                "OUT_OF_MEMORY": f"ran out of memory{on}",
-                "PREEMPTED": f"was preempted by another {after}",
-                "TIMEOUT": f"hit its time limit{limit}",
-            }.get(self.state, f"ended as {self.state}")
-        kind = "timeout" if self.state in ("TIMEOUT", "DEADLINE") else "failed"
-        return f"{kind}: job {self.id} {how}"
+#: Variables that would change what is shown, and how.
+_UNWANTED: Final = ("SQUEUE_", "SACCT_", "SCANCEL_", "SINFO_", "SLURM_TIME_FORMAT")
 
 
 class Node(NamedTuple):
@@ -143,13 +70,24 @@ class Node(NamedTuple):
         return f"{self.state} ({self.reason})" if self.reason else self.state
 
 
-def parse_squeue(text: str) -> dict[int, Job]:
+def submitted(text: str, submits: str) -> tuple[JobId, str] | None:
+    """The last job that sbatch named, and its cluster where that is not the default one."""
+    job: tuple[JobId, str] | None = None
+    for number, cluster, bare, its_cluster in _SUBMITTED.findall(text):
+        if number:
+            job = int(number), cluster
+        elif "sbatch" in submits:  # elsewhere a line with a number may mean anything
+            job = int(bare), its_cluster
+    return job
+
+
+def parse_squeue(text: str) -> dict[JobId, Job]:
     """Jobs by number, of what ``squeue --noheader --Format`` prints with the widths asked for here.
 
     Parts of one submission (array tasks ``7_1``, components ``7+1`` of a heterogeneous job) are one job:
     while any lives it lives, and one that failed is its end.
     """
-    jobs: dict[int, Job] = {}
+    jobs: dict[JobId, Job] = {}
     for line in text.splitlines():
         cells, place = dict[str, str](), 0
         for name, width in _COLUMNS:
@@ -171,12 +109,14 @@ def parse_squeue(text: str) -> dict[int, Job]:
             limit_s=_seconds(cells["TimeLimit"]),
             restarts=int(cells["RestartCnt"]) if cells["RestartCnt"].isdecimal() else 0,
             submitted=_moment(cells["SubmitTime"]),
+            never_starts=state == "PENDING"
+            and _NEVER.fullmatch(cells["Reason"].partition(",")[0]) is not None,
         )
         jobs[part.id] = _joined(jobs[part.id], part) if part.id in jobs else part
     return jobs
 
 
-def parse_sacct(text: str) -> dict[int, Job]:
+def parse_sacct(text: str) -> dict[JobId, Job]:
     """Jobs by number, of what ``sacct --parsable2 --noheader`` prints; of several executions the last."""
     parts: dict[str, Job] = {}
     for line in text.splitlines():
@@ -199,15 +139,15 @@ def parse_sacct(text: str) -> dict[int, Job]:
             limit_s=60 * int(limit) if limit.isdecimal() else _seconds(limit),
             submitted=_moment(cells["Submit"]),
         )
-    jobs: dict[int, Job] = {}
+    jobs: dict[JobId, Job] = {}
     for part in parts.values():
         jobs[part.id] = _joined(jobs[part.id], part) if part.id in jobs else part
     return jobs
 
 
 def ask(
-    ids: Collection[int], cluster: str = "", stopped: Callable[[], bool] = lambda: False
-) -> dict[int, Job]:
+    ids: Collection[JobId], cluster: str = "", stopped: Callable[[], bool] = lambda: False
+) -> dict[JobId, Job]:
     """What Slurm knows of these jobs, in one question; those that it does not know are missing.
 
     `cluster` is another one than the default, as ``sbatch --parsable`` names it. Raises `Silent` when the
@@ -216,16 +156,16 @@ def ask(
     """
     if not ids:
         return {}
-    names = ",".join(map(str, sorted(ids)))
+    names = ",".join(sorted(map(str, ids)))
     where = [f"--clusters={cluster}"] if cluster else []
     form = ",".join(f"{name}:{width}" for name, width in _COLUMNS)
     code, out, err = _run(
         ["squeue", *where, f"--jobs={names}", "--states=all", "--noheader", f"--Format={form}"], stopped
     )
     if code and "Invalid job id specified" not in err:  # what it says of a single one that it does not know
-        raise Silent(_last_line(err) or f"squeue ends with exit code {code}")
+        raise Silent(last_line(err) or f"squeue ends with exit code {code}")
     found = parse_squeue(out)
-    forgotten = [number for number in sorted(ids) if number not in found]
+    forgotten = [number for number in ids if number not in found]
     return found | _ask_accounting(forgotten, where, stopped) if forgotten else found
 
 
@@ -237,7 +177,7 @@ def nodes(partition: str = "") -> dict[str, Node]:
     of = [f"--partition={partition}"] if partition else ["--all"]
     code, out, err = _run(["sinfo", *of, "--noheader", "--Node", "--format=%N|%T|%E"])
     if code:
-        raise Silent(_last_line(err) or f"sinfo ends with exit code {code}")
+        raise Silent(last_line(err) or f"sinfo ends with exit code {code}")
     found = {}
     for line in out.splitlines():
         name, _, rest = line.partition("|")
@@ -251,19 +191,19 @@ def default_partition() -> str:
     """The partition of jobs that ask for none, empty if there is none. Raises as `nodes` does."""
     code, out, err = _run(["sinfo", "--noheader", "--format=%P"])
     if code:
-        raise Silent(_last_line(err) or f"sinfo ends with exit code {code}")
+        raise Silent(last_line(err) or f"sinfo ends with exit code {code}")
     return next((name[:-1] for name in out.split() if name.endswith("*")), "")
 
 
-def cancel(job: int, cluster: str = "") -> None:
+def cancel(job: JobId, cluster: str = "") -> None:
     """Tell Slurm to cancel a job; raises `Silent` with its words if it does not."""
     where = [f"--clusters={cluster}"] if cluster else []
     code, _, err = _run(["scancel", *where, str(job)])
     if code:
-        raise Silent(_last_line(err) or f"scancel ends with exit code {code}")
+        raise Silent(last_line(err) or f"scancel ends with exit code {code}")
 
 
-def _ask_accounting(ids: Iterable[int], where: list[str], stopped: Callable[[], bool]) -> dict[int, Job]:
+def _ask_accounting(ids: Iterable[JobId], where: list[str], stopped: Callable[[], bool]) -> dict[JobId, Job]:
     """Jobs that have ended, of the accounting, else of the completion file; none where neither answers."""
     words = ["--noheader", "--parsable2", "--allocations", "--jobs=" + ",".join(map(str, ids))]
     # A job's own clock: without it sacct shows those of today only.
@@ -280,23 +220,7 @@ def _ask_accounting(ids: Iterable[int], where: list[str], stopped: Callable[[], 
 
 
 def _run(command: list[str], stopped: Callable[[], bool] = lambda: False) -> tuple[int, str, str]:
-    # Variables that would change what is shown, and how.
-    unwanted = ("SQUEUE_", "SACCT_", "SCANCEL_", "SINFO_", "SLURM_TIME_FORMAT")
-    env = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        command, env=env, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True, errors="replace"
-    ) as process:
-        deadline = time.monotonic() + _TIMEOUT_S
-        while True:
-            try:
-                out, err = process.communicate(timeout=_POLL_S)
-                return process.returncode, out, err
-            except subprocess.TimeoutExpired:
-                if stopped() or time.monotonic() > deadline:
-                    process.kill()
-                    why = "before the stop" if stopped() else f"within {_TIMEOUT_S:g} s"
-                    raise Silent(f"{command[0]} did not answer {why}") from None
+    return call(command, stopped, _UNWANTED)
 
 
 def _joined(first: Job, second: Job) -> Job:
@@ -320,15 +244,3 @@ def _moment(text: str) -> datetime | None:
         return datetime.fromisoformat(text)
     except ValueError:
         return None  # N/A, Unknown
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else ""

@@ -1,8 +1,8 @@
 """What ``npc wait`` does: drives ``jube continue`` until every workpackage has ended, however its job ended.
 
 JUBE looks for the files that a job writes at its end and nothing else: a job that was cancelled, hit its
-limit or lost its node stays RUNNING for ever. So Slurm is asked, and what it says is told to JUBE in JUBE's
-own way, by the ``<do>``'s ``error_file``.
+limit or lost its node stays RUNNING for ever. So the batch system is asked, and what it says is told to JUBE
+in JUBE's own way, by the ``<do>``'s ``error_file``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from npc import locks
 from npc.files import write_whole
 from npc.jobs import jube, slurm
 from npc.jobs.progress import Display, Row, row_of
-from npc.jobs.slurm import Job
+from npc.jobs.scheduler import Job, Silent
+from npc.jobs.schedulers import KNOWN
 from npc.jobs.stop import Stop
 from npc.jobs.workpackages import REASON, WORKPACKAGES, BatchJob, NoRun, Workpackage, read_workpackages
 from npc.machine.fabric import expand
@@ -41,7 +42,7 @@ SETTLE_S: Final = 10.0
 WRITING_S: Final = 3.0
 #: How long ``jube continue`` may go on after a stop: it may just be submitting a job.
 FINISH_S: Final = 3.0
-#: Factor from one wait between two questions to Slurm to the next, while nothing changes.
+#: Factor from one wait between two questions to the batch system to the next, while nothing changes.
 _GROWTH: Final = 1.5
 #: How often the files are looked at by which jobs say that they are done.
 LOOK_S: Final = 0.5
@@ -70,7 +71,7 @@ class Patience:
 
 @dataclass(slots=True)
 class RunWait:
-    """What is known of the jobs of one run, between one question to Slurm and the next."""
+    """What is known of the jobs of one run, between one question to the batch system and the next."""
 
     run: Path
     patience: Patience
@@ -89,24 +90,31 @@ class RunWait:
         """One question about all jobs whose end is not known; what was known stays where Slurm is silent."""
         wanted = {each.number: job for each in workpackages if (job := _job_to_ask(each))}
         self.silent = ""
-        for cluster in sorted({job.cluster for job in wanted.values()}):
-            numbers = {job.number for job in wanted.values() if job.cluster == cluster}
+        for scheduler, cluster in dict.fromkeys((job.scheduler, job.cluster) for job in wanted.values()):
+            asked = {
+                number: job
+                for number, job in wanted.items()
+                if (job.scheduler, job.cluster) == (scheduler, cluster)
+            }
             try:
-                answer = slurm.ask(numbers, cluster, lambda: self.stop.number is not None)
-            except slurm.Silent as words:
-                self.silent = f"Slurm does not answer, asking again: {words}"
+                answer = scheduler.ask({job.number for job in asked.values()}, cluster, self._has_no_time)
+            except Silent as words:
+                self.silent = f"{scheduler.NAME} does not answer, asking again: {words}"
                 continue
-            for number, job in wanted.items():
-                if job.cluster == cluster and job.number in answer:
+            for number, job in asked.items():
+                if job.number in answer:
                     self.jobs[number] = answer[job.number]
                     self.unknown.discard(number)
-                elif job.cluster == cluster:
+                else:
                     self.jobs.pop(number, None)
                     self.unknown.add(number)
         for number, found in self.jobs.items():
             self._never[number] = self._never.get(number, 0) + 1 if found.never_starts else 0
             if not found.ended:
                 self._settling.pop(number, None)
+
+    def _has_no_time(self) -> bool:
+        return self.stop.number is not None or _is_over(self.deadline)
 
     def lives(self, workpackage: Workpackage) -> bool:
         """Whether its job may still do something."""
@@ -218,9 +226,10 @@ class RunWait:
         if job is not None and not job.ended:
             if not self._gives_up(workpackage):
                 return ""
+            asked = workpackage.batch_job() or BatchJob(job.id)
             try:
-                slurm.cancel(job.id, (workpackage.batch_job() or BatchJob(job.id)).cluster)
-            except slurm.Silent as words:
+                asked.scheduler.cancel(job.id, asked.cluster)
+            except Silent as words:
                 return f"failed: job {job.id} can never start ({job.reason}), and is still queued: {words}"
             return f"failed: job {job.id} could never start ({job.reason}), so it was cancelled"
         if job is not None and job.state != "COMPLETED":
@@ -229,13 +238,14 @@ class RunWait:
         if named is not None and job is None and workpackage.number not in self.unknown:
             return ""  # submitted since Slurm was asked
         if named is None and not (workpackage.pending_do() and workpackage.submitted_by_a_shell()):
-            return ""  # still to be started; or a scheduler that is not Slurm: its files are all there is
-        if time.monotonic() - self._settling.setdefault(workpackage.number, time.monotonic()) < SETTLE_S:
+            return ""  # still to be started; or a batch system that is not known: its files are all there is
+        settles_s = max(SETTLE_S, named.scheduler.SETTLE_S if named is not None and job is None else 0.0)
+        if time.monotonic() - self._settling.setdefault(workpackage.number, time.monotonic()) < settles_s:
             return ""
         if job is not None:
             how = f"job {job.id} ended with exit code 0"
         elif named is not None:
-            return f"failed: Slurm no longer knows job {named.number}, and it left no word of its end"
+            return f"failed: {named.scheduler.GONE.format(named.number)}"
         else:
             how = "its script ended with exit code 0"
         return f"failed: {how}, but never wrote {done_file.name if done_file else 'its done file'}"
@@ -273,8 +283,8 @@ def wait_for(
 ) -> tuple[Ending, list[Row]]:
     """Wait until every workpackage of `run` has ended; why it is over, and what the table shows then.
 
-    Raises `NoRun`, click.ClickException where JUBE fails, FileNotFoundError without JUBE, or without
-    ``squeue`` where there are jobs to ask for.
+    Raises `NoRun`, click.ClickException where JUBE fails, FileNotFoundError without JUBE, or without the
+    batch system's commands where there are jobs to ask for.
     """
     deadline = None if patience.limit_s is None else time.monotonic() + patience.limit_s
     wait = RunWait(run, patience, env, stop, display, deadline)
@@ -301,7 +311,7 @@ def wait_for(
 def _ending(job: Job) -> str:
     """How it ended; where it lost one of several nodes, that one by its name, if Slurm says which is dead."""
     if job.state == "NODE_FAIL":
-        with contextlib.suppress(slurm.Silent, FileNotFoundError, ValueError):
+        with contextlib.suppress(Silent, FileNotFoundError, ValueError):
             known = slurm.nodes()
             dead = [name for name in expand(job.nodes) if name in known and known[name].dead]
             if len(dead) == 1:
@@ -356,8 +366,8 @@ def missing(error: FileNotFoundError) -> str:
     """What to do about a program that is not there."""
     if error.filename == "jube":
         return "jube is not installed: `npc doctor` says how to get it here"
-    if error.filename in ("squeue", "scancel"):
-        return f"{error.filename} is not here: wait where Slurm's commands are, such as the login node"
+    if theirs := " or ".join(each.NAME for each in KNOWN if error.filename in each.COMMANDS):
+        return f"{error.filename} is not here: wait where {theirs}'s commands are, such as the login node"
     return f"{error.filename}: {error.strerror}"
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import string
 import time
 from collections.abc import Mapping
@@ -18,6 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from npc.files import InvalidFile
+from npc.jobs import slurm
+from npc.jobs.scheduler import JobId, Scheduler
+from npc.jobs.schedulers import KNOWN
 from npc.records.launch import LAUNCHES, last_words, read_launches
 from npc.records.record import OK
 
@@ -28,8 +30,6 @@ WORKPACKAGES: Final = "workpackages.xml"
 CONFIGURATION: Final = "configuration.xml"
 #: In a workpackage's folder: why it failed. First line: the status of its records; then the job's last lines.
 REASON: Final = "reason.txt"
-#: sbatch's words, wherever a wrapper repeats them, and those of ``sbatch --parsable``.
-_SUBMITTED: Final = re.compile(r"Submitted batch job (\d+)(?: on cluster (\S+))?|^(\d+)(?:;(\S+))?\s*$", re.M)
 
 
 class NoRun(InvalidFile):
@@ -37,10 +37,12 @@ class NoRun(InvalidFile):
 
 
 class BatchJob(NamedTuple):
-    """A job as sbatch named it: its number, and its cluster where that is not the default one."""
+    """A job as its submission named it: its number, its cluster where that is not the default one, and the
+    batch system that has it."""
 
-    number: int
+    number: JobId
     cluster: str = ""
+    scheduler: Scheduler = slurm
 
 
 class Progress(NamedTuple):
@@ -148,22 +150,24 @@ class Workpackage:
             (self.folder / "wp_done_00").touch()
 
     def batch_job(self) -> BatchJob | None:
-        """The job that it waits for: the last that sbatch named in what the submission printed."""
+        """The job that it waits for: the last that was named in what the submission printed."""
         do = self.pending_do()
         stdout = (self._evaluate(do.stdout) if do else None) or "stdout"
         try:
             text = (self.folder / "work" / stdout).read_text(encoding="utf-8", errors="replace")
         except OSError:
             return None
-        commands = [self._evaluate(each.command) or "" for each in ([do] if do else self.dos)]
-        parsable = any("sbatch" in command for command in commands)
-        job = None
-        for number, cluster, bare, its_cluster in _SUBMITTED.findall(text):
-            if number:
-                job = BatchJob(int(number), cluster)
-            elif parsable:  # elsewhere a line with a number may mean anything
-                job = BatchJob(int(bare), its_cluster)
-        return job
+        submits = "\n".join(self._evaluate(each.command) or "" for each in ([do] if do else self.dos))
+        for scheduler in KNOWN:
+            if job := scheduler.submitted(text, submits):
+                return BatchJob(*job, scheduler)
+        return None
+
+    def submitted_elsewhere(self) -> str:
+        """The command by which its job was given to a batch system that is not known; empty for others."""
+        submit = self.parameters.get("submit", "").split()
+        unknown = bool(submit) and bool(self.pending_do()) and not self.submitted_by_a_shell()
+        return Path(submit[0]).name if unknown and not self.batch_job() else ""
 
     def submitted_by_a_shell(self) -> bool:
         """Whether its job script was run by a shell, so that nothing of it is left when that has ended."""

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npc.jobs.slurm import Job, ask, parse_sacct, parse_squeue
+from npc.jobs.scheduler import Job
+from npc.jobs.slurm import ask, parse_sacct, parse_squeue
 from tests.captured import text_of
 from tests.lab.jube_job import NPC
 
@@ -96,8 +97,12 @@ def test_a_part_that_lives_decides_and_then_one_that_failed(first: str, second: 
     ],
 )  # fmt: skip
 def test_reasons_that_last_and_reasons_that_may_change(reason: str, never: bool) -> None:
-    assert Job(id=1, state="PENDING", reason=reason).never_starts is never
-    assert not Job(id=1, state="RUNNING", reason=reason).never_starts
+    line = next(line for line in text_of("slurm", "squeue.txt").splitlines() if line.startswith("7 "))
+    told = {
+        state: parse_squeue(line[:40] + state.ljust(20) + reason.ljust(80) + line[140:])[7].never_starts
+        for state in ("PENDING", "RUNNING")
+    }
+    assert told == {"PENDING": never, "RUNNING": False}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,149 @@
+"""What Grid Engine says of jobs: ``qstat``, ``qacct``, ``qalter -w v``, ``qdel``.
+
+Of jobs that have not ended qstat tells; how one ended only the accounting file does, which is written up to
+``flush_time`` later (sge_conf(5), 15 s by default), and knows no job that was deleted while it was pending.
+States are those of qstat(1), "status"; what ``failed`` means stands in sge_status(5).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Collection
+from datetime import datetime
+from typing import Final
+
+from npc.jobs.scheduler import Job, JobId, Silent, call, last_line
+
+NAME: Final = "Grid Engine"
+COMMANDS: Final = ("qstat", "qacct", "qalter", "qdel")
+GONE: Final = "job {} was deleted while pending: Grid Engine has no account of it"
+SETTLE_S: Final = 20.0
+#: Variables with default options.
+_UNWANTED: Final = ("SGE_LONG_", "SGE_QSTAT", "SGE_SINGLE_LINE")
+_SUBMITTED: Final = re.compile(r"^Your job(?:-array)? (\d+)(?:\.\S+)? \(", re.M)
+#: sge_status(5): a limit of the job, by the queue master or the node's daemon.
+_LIMIT: Final = re.compile(r"(?:37|44)\b|.*\b[hs]_rt\b")
+
+
+def submitted(text: str, submits: str) -> tuple[JobId, str] | None:
+    """The last job that qsub named."""
+    numbers = _SUBMITTED.findall(text)
+    return (int(numbers[-1]), "") if numbers else None
+
+
+def parse_qstat(text: str, now: datetime) -> dict[JobId, Job]:
+    """Jobs by number, of what ``qstat -xml -g t -r`` prints; without those that have ended (state z).
+
+    Raises `Silent` for what is no such text.
+    """
+    import xml.etree.ElementTree as ET
+
+    jobs: dict[JobId, Job] = {}
+    try:
+        entries = list(ET.fromstring(text).iter("job_list"))
+    except ET.ParseError as error:
+        raise Silent(f"qstat printed no XML: {error}") from None
+    for entry in entries:
+        number, state = int(entry.findtext("JB_job_number", "0")), entry.findtext("state", "")
+        if "z" in state:
+            continue
+        started = entry.findtext("JAT_start_time")
+        limit = next((e.text for e in entry.iter("hard_request") if e.get("name") == "h_rt"), None)
+        submission = entry.findtext("JB_submission_time")
+        part = Job(
+            id=number,
+            state="PENDING" if "w" in state else "SUSPENDED" if set("sST") & set(state) else "RUNNING",
+            reason="error" if "E" in state else "held" if "h" in state else "",
+            nodes=entry.findtext("queue_name", "").partition("@")[2].partition(".")[0],
+            elapsed_s=int((now - datetime.fromisoformat(started)).total_seconds()) if started else 0,
+            limit_s=int(float(limit)) if limit else None,
+            restarts=int("R" in state),
+            submitted=datetime.fromisoformat(submission) if submission else None,
+            never_starts="E" in state,
+            scheduler=NAME,
+        )
+        jobs[number] = _joined(jobs[number], part) if number in jobs else part
+    return jobs
+
+
+def parse_qacct(text: str) -> Job | None:
+    """How a job ended, of what ``qacct -j`` prints: one record a task, of several the one that failed."""
+    job = None
+    for record in re.split(r"^=+$", text, flags=re.M)[1:]:
+        cells = dict(re.findall(r"^(\S+)\s+(.*?)\s*$", record, re.M))
+        if not cells.get("jobnumber", "").isdecimal():
+            continue
+        failed, status = cells.get("failed", "0"), int(cells.get("exit_status", "0").split()[0])
+        begun, ended = (_moment(cells.get(name, "")) for name in ("start_time", "end_time"))
+        limit = re.search(r"\bh_rt=(\d+)", cells.get("category", ""))
+        state = "TIMEOUT" if _LIMIT.match(failed) else "FAILED" if status or failed.split()[0] != "0" else ""
+        part = Job(
+            id=int(cells["jobnumber"]),
+            state=state or "COMPLETED",
+            reason=failed.partition(":")[2].strip(),
+            exit_code=status,
+            # the shell's way to tell of a signal (sge_status(5))
+            signal=status - 128 if failed.startswith("100") and status > 128 else 0,
+            nodes=cells.get("hostname", "").partition(".")[0] if begun else "",
+            elapsed_s=int((ended - begun).total_seconds()) if begun and ended else 0,
+            limit_s=int(limit[1]) if limit else None,
+            scheduler=NAME,
+        )
+        job = part if job is None or job.state == "COMPLETED" else job
+    return job
+
+
+def ask(
+    ids: Collection[JobId], cluster: str = "", stopped: Callable[[], bool] = lambda: False
+) -> dict[JobId, Job]:
+    """What Grid Engine knows of these jobs; see `npc.jobs.scheduler.Scheduler.ask`."""
+    if not ids:
+        return {}
+    code, out, err = call(["qstat", "-xml", "-g", "t", "-r", "-u", "*"], stopped, _UNWANTED)
+    if code:
+        raise Silent(last_line(err) or f"qstat ends with exit code {code}")
+    live = parse_qstat(out, datetime.now())
+    found: dict[JobId, Job] = {}
+    for number in ids:
+        if job := live.get(number):
+            found[number] = _why_it_pends(job, stopped) if job.state == "PENDING" else job
+        elif job := parse_qacct(call(["qacct", "-j", str(number)], stopped)[1]):
+            found[number] = job
+    return found
+
+
+def cancel(job: JobId, cluster: str = "") -> None:
+    """Delete a job; raises `Silent` with qdel's words if it does not."""
+    code, out, err = call(["qdel", str(job)])
+    if code:
+        raise Silent(last_line(err) or last_line(out) or f"qdel ends with exit code {code}")
+
+
+def _why_it_pends(job: Job, stopped: Callable[[], bool]) -> Job:
+    """Whether it could start on an empty cluster, and if not, why."""
+    if job.reason == "error":
+        said = re.search(r"^error reason\s.*?:\s+(.*)$", call(["qstat", "-j", str(job.id)], stopped)[1], re.M)
+        return dataclasses.replace(job, reason=f"error: {said[1]}" if said else "error")
+    if job.reason:
+        return job
+    _, out, err = call(["qalter", "-w", "v", str(job.id)], stopped)
+    if "no suitable queues" not in out + err:
+        return job
+    return dataclasses.replace(job, reason=(out + err).strip().partition("\n")[0], never_starts=True)
+
+
+def _joined(first: Job, second: Job) -> Job:
+    """One job of two of its tasks or nodes; while one runs, it runs."""
+    decisive = min(first, second, key=lambda part: part.state == "PENDING")
+    nodes = ",".join(dict.fromkeys(filter(None, ",".join((first.nodes, second.nodes)).split(","))))
+    return dataclasses.replace(decisive, nodes=nodes)
+
+
+def _moment(text: str) -> datetime | None:
+    for form in ("%a %b %d %H:%M:%S %Y", "%m/%d/%Y %H:%M:%S.%f"):  # Univa's qacct prints the second
+        try:
+            return datetime.strptime(text.strip(), form)
+        except ValueError:
+            continue
+    return None

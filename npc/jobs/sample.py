@@ -8,6 +8,7 @@ drifts does so for every case alike. In a JUBE job it stands before the starter 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -118,13 +119,18 @@ def turns(runs: int, lot: random.Random) -> list[tuple[bool, int]]:
 
 
 def job_hosts() -> tuple[str, ...]:
-    """The hosts of this job: Slurm's list where there is one, of all its components, else this host."""
+    """The hosts of this job: Slurm's list where there is one, of all its components, or the file of Grid
+    Engine or PBS, else this host."""
     size = os.environ.get("SLURM_HET_SIZE", "")  # sbatch(1), output environment variables
     components = [
         f"SLURM_JOB_NODELIST_HET_GROUP_{group}" for group in range(int(size) if size.isdecimal() else 0)
     ]
     nodelist = ",".join(filter(None, map(os.environ.get, components or ["SLURM_JOB_NODELIST"])))
     if not nodelist:
+        with contextlib.suppress(OSError):  # sge_pe(5), qsub(1B): a host a line, before other words
+            file = os.environ.get("PE_HOSTFILE") or os.environ.get("PBS_NODEFILE", "")
+            hosts = [line.split()[0] for line in Path(file).read_text().splitlines() if line.strip()]
+            return tuple(dict.fromkeys(hosts)) or (os.uname().nodename,)
         return (os.uname().nodename,)
     try:
         return tuple(ask(["scontrol", "show", "hostnames", nodelist]).split())

@@ -33,6 +33,8 @@ _RULE: Final = re.compile("-{40,}")
 _GLUED_RULE: Final = re.compile(r"(?<=[^-\n])-{74}$", re.MULTILINE)
 #: What Slurm's daemon and ``mpirun`` say when a job is ended from outside.
 _ENDED_BY: Final = re.compile(r"slurmstepd\S*: error: \*\*\* .* \*\*\*|mpirun: Forwarding signal \d+ to job")
+#: What says nothing: rules, the trace of ``bash -x`` (JUBE's own job scripts have it), qsub's last line.
+_NOTHING: Final = re.compile(r"[-=*\s]*|\++ .*|Exiting\.")
 #: A variable that is set for a program, before it or behind ``env``.
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 #: What people put before a tool → its options whose value is the next word, and what its own first word looks
@@ -150,7 +152,9 @@ def now() -> str:
 
 def batch_job() -> str:
     """The batch system's name for the job that this process runs in; empty outside of one."""
-    jobs = map(os.environ.get, ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"))
+    # Grid Engine's JOB_ID is nobody's own name
+    grid_engine = "JOB_ID" if "SGE_TASK_ID" in os.environ else ""
+    jobs = map(os.environ.get, ("SLURM_JOB_ID", grid_engine, "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID"))
     return next(filter(None, jobs), "")
 
 
@@ -173,7 +177,7 @@ def last_words(path: Path) -> str:
             return line[:200]
         else:
             (comments if framed or _ENDED_BY.fullmatch(line) else plain).append(line)
-    telling = [line for line in plain if re.search(r"[^-=*\s]", line)]
+    telling = [line for line in plain if not _NOTHING.fullmatch(line)]
     words = telling[-1:] + comments[:1] + [""]
     return words[0][:200]
 

@@ -461,6 +461,8 @@ MPIRUN = f"{RULE}\n{SAYS}\n  Exit code: 1\n{RULE}\n"
         (f"unavailable: no port\ncleaning up\n{MPIRUN}", "unavailable: no port"),
         ("x" * 1000, "x" * 200),
         ("begin\n" + "noise\n" * 10_000 + "end\n", "end"),
+        ("no such host\n+ JUBE_ERR_CODE=3\n+ '[' 3 -ne 0 ']'\n+ touch error\n+ exit 3\n", "no such host"),
+        ("Unable to run job: unknown queue\nExiting.\n", "Unable to run job: unknown queue"),
     ],
     ids=[
         "nothing",
@@ -472,6 +474,8 @@ MPIRUN = f"{RULE}\n{SAYS}\n  Exit code: 1\n{RULE}\n"
         "unavailable",
         "long line",
         "long file",
+        "trace of bash -x",
+        "qsub",
     ],
 )
 def test_last_words_are_the_programs_and_not_the_launchers(tmp_path: Path, text: str, words: str) -> None:

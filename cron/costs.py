@@ -69,8 +69,7 @@ def jobs_of(named: Iterable[BatchJob]) -> dict[JobId, Job]:
 
 
 def _nodes(workpackage: Workpackage, job: Job | None) -> int:
-    asked = workpackage.parameters.get("nodes", "")
-    number = int(asked) if asked.isdecimal() else 1
+    number = workpackage.asked_nodes()
     with contextlib.suppress(ValueError):  # a list so long that squeue cut it
         if job and job.nodes:  # an accounting may name one of them
             return max(number, len(expand(job.nodes)))

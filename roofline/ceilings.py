@@ -86,7 +86,7 @@ def find_ceilings(
     dropped = Counter(
         "zero" if record.ok else record.status.split(":")[0]
         for record in records
-        if not record.ok or (not record.value and METRICS[record.metric].better != "neither")
+        if not record.ok or (not record.value and not METRICS[record.metric].may_be_zero)
     )
     memory, kernels = _memory(used, platform)
     loads = list(_loads(used))

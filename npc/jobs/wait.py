@@ -27,7 +27,15 @@ from npc.jobs.progress import Display, Row, row_of
 from npc.jobs.scheduler import Job, Silent
 from npc.jobs.schedulers import KNOWN
 from npc.jobs.stop import Stop
-from npc.jobs.workpackages import REASON, WORKPACKAGES, BatchJob, NoRun, Workpackage, read_workpackages
+from npc.jobs.workpackages import (
+    ON_NODES,
+    REASON,
+    WORKPACKAGES,
+    BatchJob,
+    NoRun,
+    Workpackage,
+    read_workpackages,
+)
 from npc.machine.fabric import expand
 
 EXIT_NOTHING: Final = 1
@@ -126,7 +134,9 @@ class RunWait:
         if self.silent:
             return False
         return any(
-            not self.lives(each) or self._gives_up(each) for each in workpackages if each.is_open
+            not self.lives(each) or self._gives_up(each) or each.starts_nothing()
+            for each in workpackages
+            if each.is_open
         ) or not any(each.is_open for each in workpackages)
 
     def drive(self) -> bool:
@@ -207,12 +217,12 @@ class RunWait:
         job = self.jobs.get(workpackage.number)
         if workpackage.failed:
             if job and job.ended and job.state != "COMPLETED":
-                _record(workpackage, _with_last_words(workpackage, _ending(job)))
+                _record(workpackage, _with_last_words(workpackage, _ending(job)), job.nodes)
             return False
         reason = self._verdict(workpackage, job)
         if not reason:
             return False
-        _record(workpackage, _with_last_words(workpackage, reason))
+        _record(workpackage, _with_last_words(workpackage, reason), job.nodes if job else "")
         error_file = workpackage.told_by("error_file")
         if error_file is not None and error_file.parent.is_dir() and not error_file.exists():
             error_file.write_text(f"{reason}\n", encoding="utf-8")
@@ -223,6 +233,8 @@ class RunWait:
         done_file = workpackage.told_by("done_file")
         if done_file is not None and _is_there(done_file):
             return ""
+        if nothing := workpackage.starts_nothing():
+            return nothing + self._cancelled(workpackage)
         if job is not None and not job.ended:
             if not self._gives_up(workpackage):
                 return ""
@@ -249,6 +261,16 @@ class RunWait:
         else:
             how = "its script ended with exit code 0"
         return f"failed: {how}, but never wrote {done_file.name if done_file else 'its done file'}"
+
+    def _cancelled(self, workpackage: Workpackage) -> str:
+        """Cancel its job, which would only wait for its turn; what became of that."""
+        if (job := workpackage.batch_job()) is None:
+            return ""
+        try:
+            job.scheduler.cancel(job.number, job.cluster)
+        except Silent as words:
+            return f"; job {job.number} could not be cancelled: {words}"
+        return f"; job {job.number} was cancelled"
 
     def _gives_up(self, workpackage: Workpackage) -> bool:
         """Whether its job has pended long enough for a reason that does not go away. One question may show
@@ -342,9 +364,9 @@ def _with_last_words(workpackage: Workpackage, reason: str) -> str:
     return f"{reason}; last words: {words}" if words else reason
 
 
-def _record(workpackage: Workpackage, status: str) -> None:
-    """Write the reason file: the status, then the end of what the job printed."""
-    text = f"{' '.join(status.split())}\n"
+def _record(workpackage: Workpackage, status: str, nodes: str = "") -> None:
+    """Write the reason file: the status, the nodes that the job had, then the end of what it printed."""
+    text = f"{' '.join(status.split())}\n" + (f"{ON_NODES}{nodes}\n" if nodes else "")
     for path in workpackage.outputs()[:2]:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:]
         text += f"\nthe end of {path.name}:\n" + "".join(f"  {line}\n" for line in lines)
@@ -353,13 +375,10 @@ def _record(workpackage: Workpackage, status: str) -> None:
 
 def verdict(workpackages: Sequence[Workpackage]) -> int:
     """The exit code for workpackages that have ended: what is unavailable here is no failure."""
-    done = [each for each in workpackages if each.done]
-    failed = [
-        each for each in workpackages if not each.done and not each.reason().startswith("unavailable: ")
-    ]
-    if not done:
-        return EXIT_NOTHING
-    return EXIT_PARTLY if failed else 0
+    failed = [each for each in workpackages if not each.done and not each.unavailable]
+    if failed or not workpackages:
+        return EXIT_PARTLY if any(each.done for each in workpackages) else EXIT_NOTHING
+    return 0
 
 
 def missing(error: FileNotFoundError) -> str:
@@ -373,7 +392,7 @@ def missing(error: FileNotFoundError) -> str:
 
 def summary(workpackages: Sequence[Workpackage], ending: Ending, run: Path) -> str:
     """One line: how many ended how, and what to do next."""
-    counts = Counter(each.state() for each in workpackages)
+    counts = Counter("unavailable" if each.unavailable else each.state() for each in workpackages)
     told = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
     if ending is Ending.ALL_ENDED:
         return f"{told}; now: npc collect {run}"

@@ -20,6 +20,7 @@ from npc.files import InvalidFile
 from npc.jobs import slurm
 from npc.jobs.scheduler import JobId, Scheduler
 from npc.jobs.schedulers import KNOWN
+from npc.machine.fabric import expand
 from npc.records.launch import LAUNCHES, last_words, read_launches
 from npc.records.record import OK
 
@@ -30,6 +31,8 @@ WORKPACKAGES: Final = "workpackages.xml"
 CONFIGURATION: Final = "configuration.xml"
 #: In a workpackage's folder: why it failed. First line: the status of its records; then the job's last lines.
 REASON: Final = "reason.txt"
+#: How its second line begins where the job had nodes.
+ON_NODES: Final = "on nodes: "
 
 
 class NoRun(InvalidFile):
@@ -112,6 +115,20 @@ class Workpackage:
         if self.failed:
             return "failed"
         return "running" if self.started else "waiting"
+
+    @property
+    def unavailable(self) -> bool:
+        """Whether it failed because something is not there: no failure of the run."""
+        return self.failed and self.reason().startswith("unavailable: ")
+
+    def starts_nothing(self) -> str:
+        """Why its platform starts no process of it at all; empty if it starts some."""
+        if self.parameters.get("tasks") != "0":
+            return ""
+        names = ("nodes", "taskspernode", "threadspertask")
+        told = ", ".join(f"{name} {self.parameters[name]}" for name in names if name in self.parameters)
+        how = f"its tasks is 0 for {told}; in platform.xml it has to be $nodes * $taskspernode"
+        return f"failed: the platform would start 0 processes: {how}"
 
     def progress(self) -> Progress:
         """Its launches so far."""
@@ -201,10 +218,24 @@ class Workpackage:
         except OSError:
             return ""
 
+    def asked_nodes(self) -> int:
+        """How many nodes it asks for: one where its platform does not say."""
+        asked = self.parameters.get("nodes", "")
+        return int(asked) if asked.isdecimal() and int(asked) else 1
+
+    def given_hosts(self) -> tuple[str, ...]:
+        """The nodes that its job had, as far as that was noted at its end."""
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            line = (self.folder / REASON).read_text(encoding="utf-8").splitlines()[1]
+            return tuple(expand(line.removeprefix(ON_NODES))) if line.startswith(ON_NODES) else ()
+        return ()
+
     def reason(self) -> str:
         """Why it has no launches, in a line: as recorded, else the job's own last words, else JUBE's."""
         if not self.started:
             return "failed: it was never started: the run was stopped, or goes on"
+        if (nothing := self.starts_nothing()) and not self.progress().made:
+            return nothing
         if self.done:
             return "failed: its job ended, but made no launches: has the platform's job script #MEASUREMENT#?"
         told = self.recorded_reason()

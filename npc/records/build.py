@@ -83,9 +83,18 @@ def unread(launch: Launch, reason: str = "nothing in the output that could be re
     return Reading(launch.case or tool_of(launch.argv), UNREAD, None, status=status)
 
 
-def record_of_failure(status: str, origin: Origin, time: str, raw: str, case: str = "") -> Record:
-    """The record of launches that were not made."""
-    return Record.of(Reading(case, UNREAD, None, status=status), time=time, raw=raw, **origin._asdict())
+def record_of_failure(
+    status: str,
+    origin: Origin,
+    time: str,
+    raw: str,
+    case: str = "",
+    nodes: int = 1,
+    hosts: tuple[str, ...] = (),
+) -> Record:
+    """The record of launches that were not made; nodes, hosts: on which they were to be."""
+    where = {"nodes": nodes, "hosts": hosts, **origin._asdict()}
+    return Record.of(Reading(case, UNREAD, None, status=status), time=time, raw=raw, **where)
 
 
 def swept_size(params: Mapping[str, str]) -> int | None:

@@ -17,6 +17,12 @@ class Metric(NamedTuple):
     unit: str
     better: Literal["higher", "lower", "neither"]
 
+    @property
+    def may_be_zero(self) -> bool:
+        """Whether 0 is a measurement: counts and shares, and what is neither good nor bad. Of a rate or a
+        time it is what a tool prints below its resolution."""
+        return self.unit == "1" or self.better == "neither"
+
 
 #: Every metric a record may carry. Qualifiers (percentile, precision, direction) go into `params`.
 METRICS: Final[dict[str, Metric]] = {

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Final
 
 import parsers
+from npc.document import below
+from npc.files import read_json
 from npc.jobs.workpackages import WORKPACKAGES, read_workpackages
 from npc.records import series
 from npc.records.build import Origin, record_of_failure, records_of, unread
@@ -48,7 +50,7 @@ def _records_of_run(run: Path, platform: str) -> Iterator[Record]:
         yield from _records_of_folder(run, run, Origin(platform or socket.gethostname(), "", name))
         return
     for workpackage in read_workpackages(run):
-        where = platform or workpackage.parameters.get("platform_name") or socket.gethostname()
+        where = platform or workpackage.parameters.get("platform_name") or _measured_node(run)
         origin = Origin(where, workpackage.step, name)
         folders = sorted(path.parent for path in (workpackage.folder / "work").glob(f"*/{LAUNCHES}"))
         for folder in folders:
@@ -57,13 +59,32 @@ def _records_of_run(run: Path, platform: str) -> Iterator[Record]:
             job = workpackage.batch_job()
             origin = origin._replace(job=str(job.number) if job else "")
             source = workpackage.folder if workpackage.folder.is_dir() else run / WORKPACKAGES
-            yield _failure(workpackage.reason(), origin, run, source, workpackage.step)
+            nodes, hosts = workpackage.asked_nodes(), workpackage.given_hosts()
+            yield _failure(workpackage.reason(), origin, run, source, workpackage.step, nodes, hosts)
 
 
-def _failure(status: str, origin: Origin, run: Path, source: Path, case: str = "") -> Record:
+def _measured_node(run: Path) -> str:
+    """What a run is known by whose platform has no ``platform_name``: its first measured node by name, else
+    this host, which only collects."""
+    for path in sorted(run.glob(f"*/work/{ENVIRONMENT}")):
+        if (found := read_json(path)) and isinstance(name := below(found, "host", "name"), str):
+            return name
+    return socket.gethostname()
+
+
+def _failure(
+    status: str,
+    origin: Origin,
+    run: Path,
+    source: Path,
+    case: str = "",
+    nodes: int = 1,
+    hosts: tuple[str, ...] = (),
+) -> Record:
     """The record of launches that left nothing but `source`."""
     moment = datetime.fromtimestamp(source.stat().st_mtime, timezone.utc).isoformat(timespec="milliseconds")
-    return record_of_failure(status, origin, moment, source.relative_to(run).as_posix(), case)
+    raw = source.relative_to(run).as_posix()
+    return record_of_failure(status, origin, moment, raw, case, nodes, hosts)
 
 
 def _records_of_folder(folder: Path, run: Path, origin: Origin, reason: str = "") -> Iterator[Record]:

@@ -102,7 +102,11 @@ def test_the_main_job_runs_on_grid_engine(cluster: GridEngine, tmp_path: Path) -
     records = read_run(tmp_path / "runs/000000")
     assert {(record.status, record.platform, record.nodes) for record in records} == {("ok", "sge", 2)}
     assert {len(record.hosts) for record in records} == {2}
-    last = int(cluster.run(["qsub", "-b", "y", "true"], check=True).stdout.split()[2])
+    last = int(
+        cluster.run(
+            ["qsub", "-b", "y", "-o", "/dev/null", "-e", "/dev/null", "true"], check=True
+        ).stdout.split()[2]
+    )
     assert {record.job for record in records} == {str(last - 1)}
 
 

@@ -8,7 +8,6 @@ name of the night from which its nights are the new normal.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from cron.series import matches
 from cron.verdict import NightVerdict, Verdict
-from npc.files import InvalidFile, append_line
+from npc.files import InvalidFile, append_line, parse_json
 from npc.records.series import Series
 
 ACCEPTED: Final = "accepted.jsonl"
@@ -83,7 +82,7 @@ def read_acceptances(folder: Path) -> list[Acceptance]:
     found = []
     for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
         try:
-            found.append(_acceptance(json.loads(line)))
+            found.append(_acceptance(parse_json(line)))
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidAcceptance(f"{path}:{number}: no acceptance: {error}") from None
     return found

@@ -7,7 +7,6 @@ them. Slurm's node names and the hosts of the records are compared without their
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
@@ -23,6 +22,7 @@ from cron.matrix import PAIRS, settings_of, words_of
 from cron.publish import LAST
 from cron.rotation import NODES, NodeNights, NodeState, Work, choose, couples, expected, fitting, quota
 from cron.verdict import Coverage, Postponed, Unmeasured
+from npc.files import parse_json
 from npc.jobs import slurm
 from npc.jobs.scheduler import Silent
 from npc.jobs.suite import benchmark_file, default_of, settings, steps
@@ -351,7 +351,7 @@ class Agenda:
     def _suspects(self) -> tuple[set[str], set[str]]:
         """Benchmarks and nodes that the last night's verdict says something bad of, or left out as such."""
         try:
-            told = json.loads((self.history.folder / f"{LAST}.json").read_text(encoding="utf-8"))
+            told = parse_json((self.history.folder / f"{LAST}.json").read_bytes())
             benchmarks = {each["benchmark"] for each in told["series"] if each["verdict"] != "PASS"}
             benchmarks |= {each["benchmark"] for each in told.get("postponed") or () if each["suspect"]}
             nodes = {node for each in told["suspects"] if each["grave"] for node in each["nodes"]}

@@ -6,7 +6,6 @@ every pair of them, and npb's own judgement (docs/blame.md) says who is slow now
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Final
 
 from cron.series import case_of
 from cron.verdict import NightVerdict, SeriesVerdict, Verdict
+from npc.files import parse_json
 from npc.places import suite
 from npc.records.history import Point
 from npc.records.journal import Part
@@ -185,7 +185,7 @@ def matrix_of(file: Path, nodes: tuple[str, ...], suspects: tuple[str, ...] = ()
     """What a ``verdict.json`` of npb says of pairs of these nodes."""
     slow: dict[tuple[str, str, str], Slow] = {}
     pairs, known, undecided = 0, 0, list[str]()
-    for entry in json.loads(file.read_text(encoding="utf-8")):
+    for entry in parse_json(file.read_bytes()):
         verdict = entry["verdict"]
         pairs += verdict["measurements"]
         known += verdict["judged"]

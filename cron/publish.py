@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from npc.files import write_whole
+from npc.files import parse_json, write_whole
 
 if TYPE_CHECKING:
     from cron.matrix import Matrix
@@ -29,7 +29,7 @@ def last_coverage(folder: Path) -> list[str]:
     from cron.verdict import Coverage, Unmeasured
 
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        told = json.loads((folder / f"{LAST}.json").read_text(encoding="utf-8"))["coverage"]
+        told = parse_json((folder / f"{LAST}.json").read_bytes())["coverage"]
         unmeasured = tuple(Unmeasured(**each) for each in told.pop("unmeasured"))
         return Coverage(**told, unmeasured=unmeasured).lines()
     return []

@@ -54,7 +54,7 @@ class Decoder:
 def _parse(line: bytes) -> dict[str, Any]:
     try:
         message = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise BadMessage(f"not JSON: {line[:80]!r}") from None
     if not isinstance(message, dict) or not isinstance(message.get("payload"), int) or message["payload"] < 0:
         raise BadMessage(f"not a message: {line[:80]!r}")

@@ -59,6 +59,8 @@ class Commands(click.Group):
         except InvalidFile as error:
             status_line.show("")
             raise click.ClickException(str(error)) from error
+        except RecursionError as error:
+            raise click.ClickException("a file that was read is nested too deep") from error
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise  # the reader of a pipe has gone: click ends quietly

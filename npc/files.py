@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,11 @@ def replacing(path: Path, suffix: str = "") -> Iterator[Path]:
     """A path beside `path` to write to: at the end it takes the place of `path`.
 
     suffix: its own, that of `path` if empty, since some libraries write what a name's suffix says. `path`
-    stays as it was where nothing was written, or an error ends the block. Raises OSError.
+    stays as it was where nothing was written, or an error ends the block. In a folder where others may write,
+    too, nobody knows the name before, so no link waits there; a link at `path` is replaced, not followed.
+    Raises OSError.
     """
-    partial = path.with_name(f".{path.stem}.{os.getpid()}{suffix or path.suffix}")
+    partial = path.with_name(f".{path.stem}.{secrets.token_hex(8)}{suffix or path.suffix}")
     try:
         yield partial
         if partial.exists():
@@ -49,10 +52,18 @@ def write_whole(path: Path, text: str) -> None:
         os.fsync(stream.fileno())
 
 
+def parse_json(text: str | bytes) -> Any:
+    """The value of a JSON text that others wrote. Raises ValueError, also for what is nested too deep."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
 def read_json(path: Path) -> Any:
     """The value of a JSON file; None where there is none, or none that could be read."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(path.read_bytes())
     except (OSError, ValueError):
         return None
 
@@ -65,7 +76,7 @@ def read_lines(path: Path) -> Iterator[Any]:
         return
     for line in lines:
         try:
-            yield json.loads(line)
+            yield parse_json(line)
         except ValueError:  # a disk that lost a block, or somebody's editor
             continue
 

@@ -22,6 +22,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Final, NamedTuple
 
+import msgspec
+
+from npc.files import parse_json
 from npc.machine import processes, sysfs
 
 _NO_FLOCK: Final = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
@@ -104,8 +107,8 @@ def only_one(path: Path, limit_s: float = 0.0, wait_s: float = 0.0, shared: bool
 def holder(path: Path) -> Holder | None:
     """Who holds the lock of `path` now, or died with it; None if nobody does."""
     try:
-        return Holder(**json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+        return msgspec.convert(parse_json(path.read_bytes()), Holder)
+    except (OSError, ValueError, msgspec.ValidationError):
         return None  # empty: given back in order; half of one: its writer died at once
 
 

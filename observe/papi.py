@@ -7,11 +7,12 @@ A program with PAPI's high-level interface (``PAPI_hl_region_begin``, ``PAPI_hl_
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
+
+from npc.files import parse_json
 
 #: PAPI's presets (``PAPI_DP_OPS``) and native events (``skx::FP_ARITH:SCALAR_DOUBLE``); no group of LIKWID's.
 EVENT: Final = re.compile(r"PAPI_\w+|[\w.-]+:[\w.:=-]+")
@@ -36,7 +37,7 @@ class PapiCounter:
             counts = [
                 int(region[self._event])
                 for path in sorted(self._folder.rglob("*.json"))
-                for region in _regions(json.loads(path.read_text(encoding="utf-8")))
+                for region in _regions(parse_json(path.read_bytes()))
                 if region["parent_region_id"] == _OUTERMOST  # the others are within one
             ]
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

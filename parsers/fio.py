@@ -23,7 +23,6 @@ HOWTO, section "Interpreting the output", and stat.c.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
@@ -32,6 +31,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from npc.document import below as anything_below
+from npc.files import parse_json
 from npc.records.reading import OK, Reading, failed
 from parsers.text.files import noted
 from parsers.text.lines import complete_lines
@@ -104,7 +104,7 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
 
 def _object(text: str) -> Entry:
     try:
-        document = json.loads(text)
+        document = parse_json(text)
     except (ValueError, RecursionError):
         return {}
     return document if isinstance(document, dict) else {}

@@ -16,12 +16,12 @@ IOR, https://ior.readthedocs.io.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from npc.files import parse_json
 from npc.records.reading import OK, Reading, failed
 from parsers.text.files import place_of_files
 from parsers.text.lines import NUMBER, complete_lines, sections
@@ -88,7 +88,7 @@ def _run(version: str, lines: str, place: Mapping[str, str]) -> Iterator[Reading
 def _document(lines: str) -> dict[str, Any]:
     begin, end = lines.find("{"), lines.rfind("\n}")
     try:
-        found = json.loads(lines[begin : end + 2])
+        found = parse_json(lines[begin : end + 2])
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -21,7 +21,6 @@ rccl-tests.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -29,6 +28,7 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from npc.document import below
+from npc.files import parse_json
 from npc.records.reading import OK, Reading, failed
 from npc.validity.arithmetic import row_contradiction
 from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
@@ -171,7 +171,7 @@ def _contradiction(case: str, cells: Mapping[str, str], ranks: int) -> str:
 def _document(text: str, argv: Sequence[str]) -> Iterator[Reading]:
     """Readings of the JSON of nccl-tests or rccl-tests."""
     try:
-        document = json.loads(text)
+        document = parse_json(text)
     except (ValueError, RecursionError):
         yield failed(_case("", argv), "bandwidth", "the JSON is not whole")
         return

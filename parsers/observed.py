@@ -8,12 +8,12 @@ believed is a reading without a value. FLOP of hardware counters, or why there a
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from npc.files import parse_json
 from npc.machine.sysfs import format_cpus, parse_cpus
 from npc.records.hotspots import HOTSPOTS, Hotspots
 from npc.records.memory_use import MEMORY, MemoryUse
@@ -44,7 +44,7 @@ _PRECISIONS: Final = {"FLOPS_SP": {"precision": "single"}, "FLOPS_HP": {"precisi
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of an observation; one that failed for a text that is none, or not whole."""
     try:
-        document = json.loads(text)
+        document = parse_json(text)
         if document["schema"] not in SCHEMAS:
             raise ValueError(f"schema {document['schema']}")
         yield from list(_readings(document))
@@ -60,7 +60,7 @@ def rank_cpus(text: str) -> str:
     that differ with ``; `` between them.
     """
     try:
-        nodes = [tuple(node.get("cpus", ())) for node in json.loads(text)["nodes"]]
+        nodes = [tuple(node.get("cpus", ())) for node in parse_json(text)["nodes"]]
         found = [_layout(each) for each in dict.fromkeys(nodes) if each]
     except (AttributeError, KeyError, TypeError, ValueError):
         return ""
@@ -71,7 +71,7 @@ def watching(text: str) -> dict[str, str]:
     """What watching took of the run time, as circumstances of all that was measured meanwhile; empty where an
     observation does not tell."""
     try:
-        found = part_of(json.loads(text), OVERHEAD, Overhead)
+        found = part_of(parse_json(text), OVERHEAD, Overhead)
     except (AttributeError, ValueError):
         return {}
     told = {}

@@ -11,7 +11,7 @@ import msgspec
 
 from npc.columns import columns
 from npc.document import plain
-from npc.files import read_json
+from npc.files import parse_json, read_json
 from npc.machine.programs import Remembered
 from npc.machine.programs import keep as remembered_in
 from npc.page.blocks import plural
@@ -199,8 +199,8 @@ class Tried(NamedTuple):
 def read_tried(run: Run) -> Tried | None:
     """What was tried in a run's folder; None where it has no ``tried.json`` that can be read."""
     try:
-        found = msgspec.json.decode((run.folder / TRIED_FILE).read_bytes(), type=_Document)
-    except (OSError, msgspec.DecodeError):
+        found = msgspec.convert(parse_json((run.folder / TRIED_FILE).read_bytes()), _Document)
+    except (OSError, ValueError, msgspec.ValidationError):
         return None
     if found.schema != SCHEMA:
         return None

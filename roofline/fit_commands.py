@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from npc.files import parse_json
 from npc.parameters import PathParameter
 from roofline.command_line import RECORDS, failure, read_records
 
@@ -195,10 +196,8 @@ def _choose(candidates: list[dict[str, Any]], name: str | None) -> dict[str, Any
 
 
 def _document(path: Path) -> Any:
-    import json
-
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(path.read_bytes())
     except FileNotFoundError:
         raise failure(f"{path}: no such file; `npc fit RECORDS --output {path}` makes it") from None
     except OSError as error:

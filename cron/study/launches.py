@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from cron.study.plan import placement_of
 from cron.study.starters import Starters
+from npc.files import parse_json
 from npc.jobs.launcher import program_index
 from npc.jobs.sample import fill_in
 from npc.records.launch import LAUNCHES, Launch, read_launches
@@ -187,7 +188,7 @@ def _seconds(raw: Path, launch: Launch, says: str) -> float | None:
         except (TypeError, ValueError):
             return None
     try:
-        nodes = json.loads(raw.with_suffix(OBSERVED).read_text(encoding="utf-8"))["nodes"]
+        nodes = parse_json(raw.with_suffix(OBSERVED).read_bytes())["nodes"]
         return float(max(node["seconds"] for node in nodes))
     except (OSError, KeyError, TypeError, ValueError):
         return launch.seconds
@@ -197,7 +198,7 @@ def _rates(raw: Path) -> dict[str, float]:
     """What the nodes gave meanwhile: of several the least, which holds the others back."""
     rates: dict[str, float] = {}
     for file in sorted(raw.parent.glob(f"{raw.name}.rates.*.json")):
-        measured: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        measured: dict[str, Any] = parse_json(file.read_bytes())
         for name, rate in measured.items():
             rates[name] = min(rate, rates.get(name, rate))
     return rates

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import os
 import random
 import re
@@ -23,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from npc.files import parse_json
 from npc.jobs import session
 from npc.jobs.stop import Stop
 from npc.jobs.watchers import Watchers, this_node
@@ -69,7 +69,7 @@ def read_cases(path: Path, runs: int) -> list[Case]:
     cases = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:
-            fields = json.loads(line)
+            fields = parse_json(line)
             values, params = dict(fields["values"]), dict(fields.get("params", {}))
             words = [fields["name"], *values.values(), *params.values()]
             if not all(isinstance(word, str) for word in words):

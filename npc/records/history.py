@@ -46,8 +46,6 @@ DEFAULTS: Final[Mapping[str, str]] = {**dict.fromkeys(COLUMNS, ""), "nodes": "1"
 
 _NEEDED: Final = ("time", "metric", "value")
 _MONTH: Final = re.compile(r"\d{4}-\d{2}(\..+)?\.csv")
-#: Characters that would make a row more than one line, and NUL; written as their symbols.
-_ONE_LINE: Final = str.maketrans({"\n": "\u240a", "\r": "\u240d", "\0": "\u2400"})
 #: Version of the cache: raised when its tables change, or what identifies a series.
 _SCHEMA: Final = 5
 #: How long an append may hold its lock (s): of a holder on another host that died, it is free then.
@@ -336,10 +334,7 @@ def _month(time: str) -> str:
 
 def _cells(record: Record) -> tuple[str, ...]:
     """A record as cells of one line, as they are read back."""
-    return tuple(
-        cell.translate(_ONE_LINE).encode("utf-8", "backslashreplace").decode()
-        for cell in to_row(record).values()
-    )
+    return tuple(to_row(record).values())
 
 
 def _csv(rows: Iterable[Sequence[str]]) -> str:

@@ -21,6 +21,9 @@ from datetime import datetime, timezone
 from pathlib import Path, PurePath
 from typing import IO, Any, Final
 
+import msgspec
+
+from npc.files import InvalidFile, parse_json
 from npc.records.record import OK
 
 LAUNCHES: Final = "launches.jsonl"
@@ -216,12 +219,10 @@ def read_launches(folder: Path) -> Launches:
     launches = []
     number = 1
     try:
-        header = json.loads(lines[0])
+        header = parse_json(lines[0])
         tool, planned, job = str(header["tool"]), int(header["planned"]), str(header.get("job", ""))
         for number, line in enumerate(lines[1:], 2):
-            fields = json.loads(line)
-            fields["argv"], fields["hosts"] = tuple(fields["argv"]), tuple(fields["hosts"])
-            launches.append(Launch(**fields))
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path}:{number}: not a launch: {error}") from None
+            launches.append(msgspec.convert(parse_json(line), Launch))
+    except (KeyError, TypeError, ValueError, msgspec.ValidationError) as error:
+        raise InvalidFile(f"{path}:{number}: not a launch: {error}") from None
     return Launches(folder, tool, planned, job, tuple(launches))

@@ -11,6 +11,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from npc.files import InvalidFile, parse_json
+
 T = TypeVar("T")
 
 #: Schemas of an observation: the first one had no profile of MPI, the second nothing of the node.
@@ -25,17 +27,17 @@ def part_of(document: Mapping[str, Any], key: str, kind: type[T]) -> T | None:
     try:
         return msgspec.convert(found, kind, str_keys=True)
     except msgspec.ValidationError as error:
-        raise ValueError(f"{key}: {error}") from None
+        raise InvalidFile(f"{key}: {error}") from None
 
 
 def read_document(path: Path) -> dict[str, Any]:
     """An ``*.observed.json``. Raises OSError, ValueError."""
     try:
-        document = msgspec.json.decode(path.read_bytes())
-    except msgspec.DecodeError as error:
-        raise ValueError(f"{path}: {error}") from None
+        document = parse_json(path.read_bytes())
+    except ValueError as error:
+        raise InvalidFile(f"{path}: {error}") from None
     if not isinstance(document, dict):
-        raise ValueError(f"{path}: no observation")
+        raise InvalidFile(f"{path}: no observation")
     return document
 
 
@@ -45,4 +47,4 @@ def read_part(path: Path, key: str, kind: type[T]) -> T | None:
     try:
         return part_of(document, key, kind)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise InvalidFile(f"{path}: {error}") from None

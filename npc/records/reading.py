@@ -8,6 +8,26 @@ from typing import Final
 
 #: The status of a reading and of a record whose value may be used; every other says why not.
 OK: Final = "ok"
+#: Characters that a text from elsewhere may have at most: no name, version or reason is that long.
+LONGEST: Final = 2000
+#: What would move a terminal's cursor or end a row → what is seen instead.
+_SHOWN: Final = (
+    {code: 0x2400 + code for code in range(32)}
+    | {127: 0x2421}
+    | dict.fromkeys([*range(128, 160), 0x2028, 0x2029], 0xFFFD)
+)
+
+
+def is_plain(text: str) -> bool:
+    """Whether `plain` would leave a text as it is, for sure."""
+    return text.isprintable() and len(text) <= LONGEST
+
+
+def plain(text: str) -> str:
+    """A text from elsewhere that can be shown: control characters are symbols, what is no character (a lone
+    surrogate from a file name) is its escape, a very long end is cut."""
+    shown = text.translate(_SHOWN).encode("utf-8", "backslashreplace").decode()
+    return shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 1]}…"
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,13 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any, Final
 
-from npc.files import InvalidFile, replacing
+from npc.files import InvalidFile, parse_json, replacing
 from npc.records.reading import OK as OK  # who has records wants this name, too
-from npc.records.reading import Reading
+from npc.records.reading import Reading, is_plain, plain
 from npc.records.units import METRICS
+
+#: What a tool or a file may say freely: it is shown on terminals, and stays a cell that a CSV reader takes.
+_TEXTS: Final = ("platform", "benchmark", "case", "job", "run", "status", "tool_version", "raw")
 
 
 class InvalidRecord(InvalidFile):
@@ -43,6 +46,7 @@ class Record:
     `unit`, which follows from `metric`. size: bytes. hosts: in the order of their roles (server first).
     status: ``ok``, or the reason why `value` must not be used (``failed: …``, ``invalid: …``,
     ``timeout: …``, ``unavailable: …``). raw: the tool's own output, relative to the run's folder.
+    Texts are as `npc.records.reading.plain` makes them.
     """
 
     time: str
@@ -64,6 +68,14 @@ class Record:
     raw: str = ""
 
     def __post_init__(self) -> None:
+        for name in _TEXTS:
+            if not is_plain(text := getattr(self, name)):
+                object.__setattr__(self, name, plain(text))
+        if not all(map(is_plain, self.hosts)):
+            object.__setattr__(self, "hosts", tuple(map(plain, self.hosts)))
+        if not all(map(is_plain, self.params.values())) or not all(map(is_plain, self.params)):
+            cleaned = {plain(name): plain(text) for name, text in self.params.items()}
+            object.__setattr__(self, "params", cleaned)
         metric = METRICS.get(self.metric)
         if metric is None:
             raise InvalidRecord(f"metric: {self.metric!r} is none of {', '.join(METRICS)}")
@@ -132,7 +144,7 @@ def from_row(row: Mapping[str, str]) -> Record:
 
 @lru_cache(maxsize=4096)  # a file has few different ones
 def _params(cell: str) -> Mapping[str, str]:
-    params = json.loads(cell) if cell else {}
+    params = parse_json(cell) if cell else {}
     if not isinstance(params, dict):
         raise ValueError("not a JSON object")
     return {str(key): str(value) for key, value in params.items()}
@@ -150,27 +162,18 @@ _READ: Final[Mapping[str, tuple[Callable[[str], object], str]]] = {
 
 
 def write_csv(records: Iterable[Record], stream: IO[str], header: bool = True) -> None:
-    """Write records as RFC 4180 CSV (``\\n`` line ends) with the columns of `COLUMNS`.
-
-    A NUL, which no reader before Python 3.11 takes, is written as its symbol U+2400.
-    """
-    plain = csv.writer(stream, lineterminator="\n")
-    # The csv module does not quote a lone carriage return (a tool's progress bar in a status), and
-    # then takes it for the end of the row.
-    quoted = csv.writer(stream, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    """Write records as RFC 4180 CSV (``\\n`` line ends) with the columns of `COLUMNS`, a line each."""
+    writer = csv.writer(stream, lineterminator="\n")
     if header:
-        plain.writerow(COLUMNS)
-    for record in records:
-        cells = [cell.replace("\0", "\u2400") for cell in to_row(record).values()]
-        (quoted if any("\r" in cell for cell in cells) else plain).writerow(cells)
+        writer.writerow(COLUMNS)
+    writer.writerows(to_row(record).values() for record in records)
 
 
 def save_csv(records: Iterable[Record], path: Path) -> None:
     """Write a whole file or nothing: a crash half-way leaves the old file as it was."""
     with (
         replacing(path) as partial,
-        # What is no text (a lone surrogate from a file name) is written as its escape.
-        partial.open("w", newline="", encoding="utf-8", errors="backslashreplace") as stream,
+        partial.open("w", newline="", encoding="utf-8") as stream,
     ):
         write_csv(records, stream)
         stream.flush()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any, Final
+
+from npc.files import parse_json
 
 _HEAD: Final = re.compile(r"\n# NPC files: (\{[^\n]{1,4000}\})(?=\n)")
 #: What records note of it. file_size: bytes of all files of a node;
@@ -17,7 +18,7 @@ def place_of_files(text: str) -> dict[str, str]:
     """Target, file system and device as params; none where the line is not there."""
     found = _HEAD.search(text)
     try:
-        return noted(json.loads(found[1])) if found else {}
+        return noted(parse_json(found[1])) if found else {}
     except (ValueError, RecursionError):
         return {}
 

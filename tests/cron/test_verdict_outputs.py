@@ -69,7 +69,7 @@ def test_prometheus_never_finds_half_a_file(tmp_path: Path, monkeypatch: pytest.
     for _ in range(2):
         write_verdict(tmp_path, night(GOOD), (), textfiles=tmp_path / "textfiles")
     assert {name for name in seen if name.endswith(".prom")} == {"npc-lab.prom"}
-    assert len(set(seen)) == 2, "it was seen while it was written"
+    assert len(set(seen)) > 1, "it was seen while it was written"
 
 
 def test_a_lost_node_is_the_first_line_and_fails_the_night() -> None:

@@ -235,7 +235,7 @@ def test_rows_of_another_tool_are_read(history: History) -> None:
         None,
         "B/s",
         1,
-        "failed: two\r\nlines",
+        "failed: two␍␊lines",
     )
     assert last.value == 3e9
     assert not history.problems

@@ -172,10 +172,17 @@ def test_a_truncated_file_gives_its_whole_rows_and_then_an_error(tmp_path: Path)
         next(reader)
 
 
-def test_what_csv_cannot_carry_is_replaced_and_the_file_stays_readable(tmp_path: Path) -> None:
+def test_what_moves_a_terminal_or_fills_a_cell_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "records.csv"
-    save_csv([Record(**{**GOOD, "status": "failed: \0\udcff", "value": None})], path)
-    assert [record.status for record in read_csv(path)] == ["failed: \u2400\\udcff"]
+    shown = Record(
+        **{**GOOD, "status": "failed: \0\x1b[2J\x9b2J\n\udcff", "value": None, "hosts": ("n1\x07",)}
+    )
+    long = Record(**{**GOOD, "tool_version": "x" * 200_000, "params": {"\x1b]0;owned": "y" * 200_000}})
+    save_csv([shown, long], path)
+    assert list(read_csv(path)) == [shown, long]
+    assert shown.status == "failed: \u2400\u241b[2J\ufffd2J\u240a\\udcff"
+    assert shown.hosts == ("n1\u2407",)
+    assert list(long.params) == ["\u241b]0;owned"] and long.params["\u241b]0;owned"].endswith("y…")
 
 
 @pytest.mark.parametrize("damage", [b"\xff\xfe", b'"' + b"x" * 200_000 + b'"'])

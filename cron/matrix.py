@@ -13,6 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from cron.series import case_of
 from cron.verdict import NightVerdict, SeriesVerdict, Verdict
 from npc.files import parse_json
@@ -181,19 +183,40 @@ def verdicts_of(run: Path) -> list[Path]:
     return sorted(run.rglob("launches/verdict.json"))
 
 
+class _Suspect(msgspec.Struct):
+    kind: str
+    name: str
+    slowdown: float | None
+    evidence: str
+    nodes: tuple[str, ...]
+    role: str = ""
+
+
+class _Verdict(msgspec.Struct):
+    measurements: int
+    judged: int
+    undecided: list[str]
+    suspects: list[_Suspect]
+
+
+class _Entry(msgspec.Struct):
+    series: str
+    verdict: _Verdict
+
+
 def matrix_of(file: Path, nodes: tuple[str, ...], suspects: tuple[str, ...] = ()) -> Matrix:
-    """What a ``verdict.json`` of npb says of pairs of these nodes."""
+    """What a ``verdict.json`` of npb says of pairs of these nodes; a damaged one says nothing."""
+    try:
+        entries = msgspec.convert(parse_json(file.read_bytes()), list[_Entry])
+    except (ValueError, msgspec.ValidationError) as error:
+        return Matrix(nodes=nodes, suspects=suspects, problem=f"{file}: {error}")
     slow: dict[tuple[str, str, str], Slow] = {}
-    pairs, known, undecided = 0, 0, list[str]()
-    for entry in parse_json(file.read_bytes()):
-        verdict = entry["verdict"]
-        pairs += verdict["measurements"]
-        known += verdict["judged"]
-        undecided += verdict["undecided"]
-        for each in verdict["suspects"]:
-            found = {name: each[name] for name in ("kind", "name", "slowdown", "evidence")}
-            role = each.get("role", "")
-            named = Slow(**found, nodes=tuple(each["nodes"]), series=entry["series"], role=role)
+    for entry in entries:
+        for each in entry.verdict.suspects:
+            named = Slow(**msgspec.structs.asdict(each), series=entry.series)
             slow.setdefault((named.kind, named.name, named.role), named)
+    pairs = sum(entry.verdict.measurements for entry in entries)
+    known = sum(entry.verdict.judged for entry in entries)
+    undecided = [each for entry in entries for each in entry.verdict.undecided]
     problem = "" if known or slow else "; ".join(dict.fromkeys(undecided)) or "nobody can be judged"
     return Matrix(nodes=nodes, suspects=suspects, slow=tuple(slow.values()), pairs=pairs, problem=problem)

@@ -197,7 +197,7 @@ def read_pairs(path: Path, hosts: Sequence[str]) -> list[Pair]:
         return found[0]
 
     pairs: list[Pair] = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
         names = line.partition("#")[0].split()
         where = f"{path}:{number}"
         if not names:

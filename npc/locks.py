@@ -107,9 +107,11 @@ def only_one(path: Path, limit_s: float = 0.0, wait_s: float = 0.0, shared: bool
 def holder(path: Path) -> Holder | None:
     """Who holds the lock of `path` now, or died with it; None if nobody does."""
     try:
-        return msgspec.convert(parse_json(path.read_bytes()), Holder)
-    except (OSError, ValueError, msgspec.ValidationError):
+        found = msgspec.convert(parse_json(path.read_bytes()), Holder)
+        str(found)  # its moment is one
+    except (OSError, ValueError, OverflowError, msgspec.ValidationError):
         return None  # empty: given back in order; half of one: its writer died at once
+    return found
 
 
 def _take(path: Path, stream: IO[str], held: contextlib.ExitStack) -> Holder | None:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from npc.files import parse_json
+from npc.files import InvalidFile, parse_json
 from npc.jobs import session
 from npc.jobs.stop import Stop
 from npc.jobs.watchers import Watchers, this_node
@@ -64,10 +64,10 @@ def cases_of_product(each: Sequence[tuple[str, Sequence[str]]], runs: int) -> li
 def read_cases(path: Path, runs: int) -> list[Case]:
     """Cases of a file of JSON lines: {"name", "values": {placeholder: text}, "params"?, "runs"?}.
 
-    Raises ValueError with file and line.
+    Raises OSError, and `npc.files.InvalidFile` with file and line.
     """
     cases = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
         try:
             fields = parse_json(line)
             values, params = dict(fields["values"]), dict(fields.get("params", {}))
@@ -76,9 +76,9 @@ def read_cases(path: Path, runs: int) -> list[Case]:
                 raise TypeError("name, values and params are texts")
             cases.append(Case(fields["name"], values, int(fields.get("runs", runs)), params))
         except KeyError as error:
-            raise ValueError(f"{path}:{number}: not a case: {error} is missing") from None
-        except (AttributeError, TypeError, ValueError) as error:
-            raise ValueError(f"{path}:{number}: not a case: {error}") from None
+            raise InvalidFile(f"{path}:{number}: not a case: {error} is missing") from None
+        except (AttributeError, TypeError, ValueError, OverflowError) as error:
+            raise InvalidFile(f"{path}:{number}: not a case: {error}") from None
     return cases
 
 

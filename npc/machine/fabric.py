@@ -196,7 +196,7 @@ def load(source: str) -> Topology:
     """
     if source != "slurm":
         try:
-            return parse(Path(source).read_text(encoding="utf-8"), source)
+            return parse(Path(source).read_text(encoding="utf-8", errors="replace"), source)
         except OSError as error:
             raise InvalidTopology(f"--topology {source}: {error.strerror}") from None
     try:

@@ -246,6 +246,7 @@ def _read_table(table: object, kind: type[T], prefix: str) -> T:
         if unknown := re.search(r"unknown field `(.+)`", what):
             known = ", ".join(kind.__struct_fields__)
             raise InvalidPlatform(f"{prefix}{unknown[1]}: unknown key; known here: {known}") from None
-        value = table[key] if key and isinstance(table, dict) else table
+        first = key.partition("[")[0]
+        value = table[first] if first and isinstance(table, dict) else table
         no_table = " is no table" if "`object`" in what else f": {what}"
         raise InvalidPlatform(f"{(prefix + key).rstrip('.')}: {value!r}{no_table}") from None

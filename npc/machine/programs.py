@@ -108,7 +108,7 @@ def read_programs(folder: Path) -> tuple[Remembered, ...]:
     """
     path = folder / PROGRAMS_FILE
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return ()
     return _decode(path, text)

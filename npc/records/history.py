@@ -355,7 +355,10 @@ def _header(path: Path) -> list[str]:
         return []
     if not line.endswith(b"\n"):
         return []
-    header = next(csv.reader([line.decode("utf-8-sig", "replace")]), [])
+    try:
+        header = next(csv.reader([line.decode("utf-8-sig", "replace")]), [])
+    except csv.Error as error:
+        raise InvalidHistory(f"{path}: {error}") from None
     if missing := [name for name in _NEEDED if name not in header]:
         raise InvalidHistory(
             f"{path}: no column {', '.join(missing)}: it is no history of records; move it elsewhere"

@@ -100,13 +100,13 @@ class Journal:
         found: dict[str, JournalEntry] = {}
         for line in read_lines(self.path):
             if isinstance(line, dict):
-                with contextlib.suppress(KeyError, TypeError, ValueError):
+                with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError, OverflowError):
                     _take(found, line)
         return list(found.values())
 
 
 def _take(nights: dict[str, JournalEntry], line: Mapping[str, Any]) -> None:
-    event, name = line.get("event"), line["night"]
+    event, name = line.get("event"), str(line["night"])
     if event == "begun":
         begun = datetime.fromisoformat(line["time"])
         nights.setdefault(name, JournalEntry(name, Path(line["folder"]), begun, tuple(line["words"])))

@@ -209,20 +209,25 @@ class LaunchLog:
         self._stream.flush()
 
 
+class _Header(msgspec.Struct):
+    tool: str
+    planned: int
+    job: str = ""
+
+
 def read_launches(folder: Path) -> Launches:
-    """Launches of a folder. Raises FileNotFoundError without ``launches.jsonl``, ValueError on a bad line."""
+    """Launches of a folder. Raises FileNotFoundError without ``launches.jsonl``, InvalidFile for bad ones."""
     path = folder / LAUNCHES
-    lines = path.read_text(encoding="utf-8").split("\n")
+    lines = path.read_bytes().split(b"\n")
     lines.pop()  # what follows the last line end: nothing, or the half-written line of a killed writer
     if not lines:
         return Launches(folder, "", 0, "", ())
     launches = []
     number = 1
     try:
-        header = parse_json(lines[0])
-        tool, planned, job = str(header["tool"]), int(header["planned"]), str(header.get("job", ""))
+        header = msgspec.convert(parse_json(lines[0]), _Header)
         for number, line in enumerate(lines[1:], 2):
             launches.append(msgspec.convert(parse_json(line), Launch))
-    except (KeyError, TypeError, ValueError, msgspec.ValidationError) as error:
+    except (ValueError, msgspec.ValidationError) as error:
         raise InvalidFile(f"{path}:{number}: not a launch: {error}") from None
-    return Launches(folder, tool, planned, job, tuple(launches))
+    return Launches(folder, header.tool, header.planned, header.job, tuple(launches))

@@ -16,6 +16,7 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from npc.files import InvalidFile
 from npc.records.record import OK, Record, replace
 from npc.validity import rules
 from npc.validity.rule import RULES, Circumstances, Rule
@@ -42,7 +43,7 @@ def find_lies(records: Sequence[Record], circumstances: Circumstances) -> list[F
     """All that the rules say about the records that have a value and did not fail, in their order.
 
     Records that are invalid already are judged again, so that collected ones show why. Notes are about what
-    is left when the invalid ones are gone.
+    is left when the invalid ones are gone. Raises `npc.files.InvalidFile` for circumstances of another shape.
     """
     doubtful = {
         place
@@ -54,9 +55,13 @@ def find_lies(records: Sequence[Record], circumstances: Circumstances) -> list[F
     for each in all_rules():
         places = sorted(doubtful if each.level == "invalid" else usable)
         chosen = [records[place] for place in places]
-        of_rule = [
-            Finding(each, places[place], reason) for place, reason in each.judge(chosen, circumstances)
-        ]
+        try:
+            of_rule = [
+                Finding(each, places[place], reason) for place, reason in each.judge(chosen, circumstances)
+            ]
+        except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
+            text = f"the rule {each.name} cannot read an environment.json or launches.jsonl of these records"
+            raise InvalidFile(f"{text}, which npc has not written so: {error!r}") from error
         found += of_rule
         if each.level == "invalid":
             usable -= {finding.place for finding in of_rule}

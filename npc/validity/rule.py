@@ -30,6 +30,11 @@ class Circumstances:
         """The entry of the record's ``environment.json`` below `keys`; None where there is none."""
         return below(self.environments.get(record.raw), *keys)
 
+    def entries(self, record: Record, key: str) -> list[Mapping[str, Any]]:
+        """The entries of a list in the record's ``environment.json``."""
+        found = self.environment(record, key)
+        return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
 
 #: Yields the place of a record in the sequence and the reason why it is doubtful, in one line.
 Judge = Callable[[Sequence[Record], Circumstances], Iterator[tuple[int, str]]]

@@ -34,8 +34,7 @@ def beside(record: Record, circumstances: Circumstances) -> list[Moved]:
 
 def _cards(record: Record, circumstances: Circumstances) -> set[str]:
     """The node's interfaces that are up and no bridge, bond or the like."""
-    seen = circumstances.environment(record, "interfaces") or ()
-    cards = (each for each in seen if isinstance(each, dict) and each.get("driver"))
+    cards = (each for each in circumstances.entries(record, "interfaces") if each.get("driver"))
     return {str(each.get("name")) for each in cards if each.get("state") != "down"}
 
 

@@ -1,0 +1,240 @@
+"""Every reader of files that others may have written, on damaged ones: its own error or an answer, no other.
+
+Each starts from a good file. What is changed: any value of its JSON or CSV for one of another type, size or
+depth, and any bytes of it. The cases are the same in every run.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import numpy as np
+import pytest
+
+from cron.acceptance import read_acceptances
+from cron.matrix import matrix_of
+from npb.schedule import InvalidPattern, read_pairs
+from npc import locks
+from npc.files import InvalidFile, append_line, read_json, read_lines, write_whole
+from npc.jobs.sample import read_cases
+from npc.machine import fabric
+from npc.machine.facts import odd_ones, of_machine, read_environments
+from npc.machine.platform import read_platform
+from npc.machine.programs import read_programs
+from npc.records.history import History
+from npc.records.journal import Journal, missed
+from npc.records.launch import now, read_launches
+from npc.records.record import read_csv
+from npc.records.study import read_study, write_study
+from npc.validity.check import examine
+from tests.made.history import BEGUN, a_record
+from tests.made.run_folder import everything, make_pairs, make_run
+from tests.made.studies import made_study, random_shares
+
+#: Of each file.
+CASES: Final = 40
+#: Deeper than Python's own readers go, and than any file of ours.
+DEEP: Final = 5000
+#: What a value may be instead.
+ODD: Final[tuple[object, ...]] = (
+    None, True, -1, 0, 10**30, 1e308, float("nan"), float("inf"), "", "x", "x" * 200_000, "\x1b[2J\0",
+    "../..", "/", [], {}, [[]], [None], {"": None}, {"x": {"y": [1]}}, "2026-13-41T99:99:99", ["a", 1],
+)  # fmt: skip
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """(container, key) of every value in a JSON value."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, below in list(items):
+        yield value, key
+        yield from places(below)
+
+
+def changed_json(text: str, chance: random.Random) -> str:
+    """One value less, or another one."""
+    value = json.loads(text)
+    found = list(places(value))
+    container, key = chance.choice(found)
+    if chance.random() < 0.25:
+        del container[key]
+    elif isinstance(container, dict) and chance.random() < 0.1:
+        container[chance.choice(["", "x" * 300, "\x1b[2J"])] = container.pop(key)
+    else:
+        container[key] = chance.choice(ODD)
+    return json.dumps(value)
+
+
+def changed_line(text: str, chance: random.Random) -> str:
+    lines = text.splitlines()
+    number = chance.randrange(len(lines))
+    return "\n".join([*lines[:number], changed_json(lines[number], chance), *lines[number + 1 :], ""])
+
+
+def changed_words(text: str, chance: random.Random) -> str:
+    """A cell of CSV, or a word, is something else."""
+    ends = [number for number, letter in enumerate(text) if letter in ',\n ="']
+    first, last = sorted(chance.sample(ends, 2))
+    first, last = first + 1, min(last, first + 40)
+    odd = chance.choice([str(value) for value in ODD])
+    return text[:first] + odd + text[last:]
+
+
+def changed_bytes(data: bytes, chance: random.Random) -> bytes:
+    """A part is lost, is doubled, or is not what it was; or it is nested deep, or one line of a MB."""
+    first, last = sorted(chance.randrange(len(data)) for _ in range(2))
+    return chance.choice([
+        data[:first],
+        data[:first] + data[last:],
+        data[:last] + data[first:],
+        data[:first] + bytes(chance.randrange(256) for _ in range(4)) + data[first + 4 :],
+        b"[" * DEEP,
+        b'{"a":' * DEEP + b"1" + b"}" * DEEP,
+        b"\n".join([data[:first], b'{"a":' * DEEP, data[first:]]),
+        b"x" * 2**20,
+        b"",
+        b"\n\n",
+        data.replace(b"\n", b"\r\n"),
+        b"\xef\xbb\xbf" + data,
+        data.decode("utf-8", "replace").encode("utf-16"),
+    ])  # fmt: skip
+
+
+def a_run(folder: Path) -> None:
+    make_run(folder, everything()[:6])
+
+
+def a_study(folder: Path) -> None:
+    rng = np.random.default_rng(1)
+    folder.mkdir(parents=True)
+    write_study(made_study(random_shares(rng), "gamma", rng, runs=1)[0], folder)
+
+
+def a_history(folder: Path) -> None:
+    History(folder).append([a_record(sample, day) for sample in range(2) for day in range(2)])
+    journal = Journal(folder)
+    part = {"part": "first", "kind": "first", "words": ["--tag", "network"], "hosts": ["n1"]}
+    for name in ("n1", "n2"):
+        journal.note(name, "begun", folder=str(folder), words=["npc"])
+        journal.note(name, "measuring", **part)
+        journal.note(
+            name, "measured", part="first", exit=0, costs={"qperf": [1.5, 2]}, unmeasured={"n3": "down"}
+        )
+        journal.note(name, "kept", part="first", rows=4)
+        journal.note(name, "lost", nodes={"n4": "no answer"})
+        journal.note(name, "postponed", benchmarks=["osu"])
+        journal.note(name, "judged", verdict="PASS", suspects=[])
+        journal.note(name, "ended", verdict="PASS", cut=True)
+    key = {"platform": "fuchs", "benchmark": "qperf", "case": "tcp_bw", "metric": "bandwidth", "size": 65536,
+           "nodes": 2, "params": "{}", "value": 1e9, "since": ""}  # fmt: skip
+    append_line(
+        folder / "accepted.jsonl",
+        {"time": now(), "who": "me", "reason": "new", "pattern": "*", "baselines": [key]},
+    )
+
+
+def a_lock(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    with locks.only_one(folder / "lock"):
+        held = (folder / "lock").read_bytes()
+    (folder / "lock").write_bytes(held)
+
+
+def text(name: str, good: str) -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        folder.mkdir(parents=True)
+        write_whole(folder / name, good)
+
+    return write
+
+
+def nights(path: Path) -> None:
+    missed(sorted(Journal(path.parent).entries(), key=lambda night: night.name), BEGUN)
+
+
+def facts(path: Path) -> None:
+    found = read_environments([path])
+    odd_ones(found)
+    for each in found.values():
+        of_machine(each)
+
+
+PLATFORM: Final = """description = "a cluster"
+[node]
+cores = 20
+clock_hz = 2.5e9
+memory_bandwidth = 1e11
+proposed = ["cores"]
+[interfaces.ib0]
+link = "4x FDR"
+[bands]
+"qperf tcp_bw 64K" = { low = 1e9, high = 2e9 }
+"""
+PROGRAMS: Final = """[[setting]]
+program = "himeno"
+setting = "2 ranks"
+nodes = 1
+ranks = 2
+times = 1.2
+variables = { OMP_NUM_THREADS = "2" }
+hosts = ["n1"]
+"""
+CASE: Final = json.dumps({"name": "a", "values": {"size": "64K"}, "params": {"x": "1"}, "runs": 2}) + "\n"
+TOPOLOGY: Final = (
+    "SwitchName=leaf1 Nodes=n[1-4]\nSwitchName=leaf2 Nodes=n[5-8]\nSwitchName=top Switches=leaf[1-2]\n"
+)
+
+#: What is read → (what writes a good one, the file that is changed, how it is read).
+READERS: Final[dict[str, tuple[Callable[[Path], None], str, Callable[[Path], object]]]] = {
+    "records": (a_run, "records.csv", lambda path: list(read_csv(path))),
+    "launches": (a_run, "launches.jsonl", lambda path: read_launches(path.parent)),
+    "rules on launches": (a_run, "launches.jsonl", lambda path: examine(path.parent, "")),
+    "rules on an environment": (a_run, "environment.json", lambda path: examine(path.parent, "")),
+    "facts of an environment": (a_run, "environment.json", facts),
+    "a study": (a_study, "study.json", lambda path: read_study(path.parent)),
+    "a history": (a_history, "2026-11.csv", lambda path: list(History(path.parent).records())),
+    "points of a history": (a_history, "2026-11.csv", lambda path: list(History(path.parent).points())),
+    "the journal": (a_history, "nights.jsonl", nights),
+    "what was accepted": (a_history, "accepted.jsonl", lambda path: read_acceptances(path.parent)),
+    "pairs of nodes": (make_pairs, "verdict.json", lambda path: matrix_of(path, ("n1",))),
+    "a lock": (a_lock, "lock", lambda path: str(locks.holder(path))),
+    "a platform": (text("platform.toml", PLATFORM), "platform.toml", read_platform),
+    "programs": (text("programs.toml", PROGRAMS), "programs.toml", lambda path: read_programs(path.parent)),
+    "cases": (text("cases.jsonl", CASE * 2), "cases.jsonl", lambda path: read_cases(path, 1)),
+    "switches": (text("switches", TOPOLOGY), "switches", lambda path: fabric.load(str(path))),
+    "pairs": (text("pairs", "n1 n2\nn2 n3\n"), "pairs", lambda path: read_pairs(path, ["n1", "n2", "n3"])),
+    "a JSON file": (text("a.json", "[1]"), "a.json", read_json),
+    "JSON lines": (text("a.jsonl", "[1]\n"), "a.jsonl", lambda path: list(read_lines(path))),
+}
+OURS: Final = (InvalidFile, OSError, click.ClickException, fabric.InvalidTopology, InvalidPattern)
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_damaged_file_is_an_error_of_ours_or_is_read(name: str, tmp_path: Path) -> None:
+    write, file, read = READERS[name]
+    folder = tmp_path / "made"
+    write(folder)
+    path, chance = folder / file, random.Random(name)
+    read(path)
+    good = path.read_bytes()
+    for number in range(CASES):
+        if number % 2:
+            damaged = changed_bytes(good, chance)
+        elif path.suffix == ".json" or file == "lock":
+            damaged = changed_json(good.decode(), chance).encode()
+        elif path.suffix == ".jsonl":
+            damaged = changed_line(good.decode(), chance).encode()
+        else:
+            damaged = changed_words(good.decode(), chance).encode("utf-8", "replace")
+        path.write_bytes(damaged)
+        try:
+            read(path)
+        except OURS as error:
+            assert str(error)
+        except Exception:
+            (tmp_path / f"damaged-{number}").write_bytes(damaged)
+            raise

@@ -79,9 +79,6 @@ if is_done; then
     exit 0
 fi
 
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"; drop_lock' EXIT
-
 # --- packages ------------------------------------------------------------------------------------------
 
 can_apt() {
@@ -120,9 +117,9 @@ apt_install() {
 }
 
 apt_get_install() {
-    apt-get install -y -q --no-install-recommends -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120 \
-        "$@" < /dev/null > "$scratch/apt.log" 2>&1 9<&- && return 0
-    tail -n 5 "$scratch/apt.log"
+    said=$(apt-get install -y -q --no-install-recommends -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120 \
+        "$@" < /dev/null 2>&1 9<&-) && return 0
+    printf '%s\n' "$said" | tail -n 5
     return 1
 }
 

@@ -390,7 +390,8 @@ def test_a_user_without_rights_gets_the_python_part(nobody_s_folder: Path) -> No
     for path in (nobody_s_folder, *nobody_s_folder.rglob("*")):
         os.chown(path, 65534, 65534)
     command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", str(project / "npc/setup.sh")]
-    variables = environ(HOME=str(nobody_s_folder), PATH="/usr/bin:/bin", NPC_APT="yes")
+    own = str(nobody_s_folder)
+    variables = environ(HOME=own, TMPDIR=own, PATH="/usr/bin:/bin", NPC_APT="yes")
     for expected in ("setup: done", "setup: nothing to do"):
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, env=variables, timeout=240
@@ -408,7 +409,9 @@ def test_a_checkout_that_cannot_be_written_is_refused(nobody_s_folder: Path) -> 
     command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", str(project / "npc/setup.sh")]
     refused = subprocess.run(
         command, capture_output=True, text=True, check=False, timeout=60,
-        env=environ(HOME="/nonexistent", PATH="/usr/bin:/bin", PYTHONDONTWRITEBYTECODE="1"),
+        env=environ(
+            HOME="/nonexistent", TMPDIR="/nonexistent", PATH="/usr/bin:/bin", PYTHONDONTWRITEBYTECODE="1"
+        ),
     )  # fmt: skip
     assert refused.returncode == 1
     assert f"setup: cannot write to {project}" in refused.stderr

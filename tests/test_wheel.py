@@ -91,8 +91,9 @@ def test_an_empty_folder_is_enough(environment: Path, tmp_path: Path) -> None:
     night = run(
         npc, "nightly", "--platform", "mine", "--benchmark", "iperf3", "--set", "samples=1", cwd=tmp_path
     )  # fmt: skip
-    (script,) = (tmp_path / "runs/nightly/mine").rglob("submit.job")
-    assert f"{environment}/bin/npb" in script.read_text(encoding="utf-8"), night.stderr
+    # what others disturbed is measured again, in a job of its own
+    scripts = [path.read_text() for path in (tmp_path / "runs/nightly/mine").rglob("submit.job")]
+    assert scripts and all(f"{environment}/bin/npb" in script for script in scripts), night.stderr
     assert list((tmp_path / "history/mine").glob("*.csv")), night.stderr
     page = run(npc, "report", "--history", "--output", tmp_path / "page.html", cwd=tmp_path)
     assert page.returncode == 0 and (tmp_path / "page.html").exists(), page.stderr

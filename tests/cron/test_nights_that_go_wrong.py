@@ -188,10 +188,13 @@ def test_a_full_disk_leaves_whole_rows_and_the_next_night_makes_up_for_it(site: 
 def fill_last_page(history: Path, record: Record) -> None:
     """Make the month's file end with a page of the file system, by two records of an earlier night."""
     (month,) = history.glob("*.csv")
-    earlier = replace(record, run="earlier", raw="")
+    earlier = replace(record, run="earlier", job="", tool_version="", raw="")
     size = month.stat().st_size
     History(history).append([earlier])
     row = month.stat().st_size - size
     left = -(month.stat().st_size + row) % 4096
-    History(history).append([replace(earlier, raw="x" * left)])
+    third = "x" * (left // 3)  # a text has 2000 characters at most
+    History(history).append(
+        [replace(earlier, job=third, tool_version=third, raw="x" * (left - 2 * len(third)))]
+    )
     assert month.stat().st_size % 4096 == 0

@@ -38,17 +38,24 @@ class Failed(RuntimeError):
 
 
 def check(
-    command: Sequence[str], place: int, stem: Path, mpi: bool, asked: Asked, pairs: int
+    command: Sequence[str],
+    plain: Sequence[str],
+    place: int,
+    stem: Path,
+    mpi: bool,
+    asked: Asked,
+    pairs: int,
 ) -> MeasuredOverhead:
-    """Run it 2 · `pairs` times; what it prints goes to ``STEM-check-NN-with.out`` and the like. Raises
-    `Failed`."""
+    """Run it 2 · `pairs` times; what it prints goes to ``STEM-check-NN-with.out`` and the like. plain: the
+    command without watching. Raises `Failed`."""
     asked, quiet, lot = replace(asked, background_s=0.0), Asked(), random.Random()
     rows: list[tuple[float, float]] = []
     pair: dict[bool, float] = {}
     click.echo(f"npc observe: {2 * pairs} more runs, half of them without watching", err=True)
     for number, (watched, _) in enumerate(turns(pairs, lot)):
         one = stem.with_name(f"{stem.name}-check-{number:02d}-{'with' if watched else 'without'}")
-        code = run(command, place, one, mpi and watched, asked if watched else quiet, keep=True, silent=True)
+        words, what = (command, asked) if watched else (plain, quiet)
+        code = run(words, place, one, mpi and watched, what, keep=True, silent=True)
         if code:
             raise Failed(code, f"run {number} of the check ended with exit code {code}: {one}.err")
         ranks = one.with_name(f"{one.name}.{RANKS}")

@@ -140,6 +140,12 @@ if TYPE_CHECKING:
     "(6 pairs, the fewest that give an interval).",
 )
 @click.option(
+    "--plain",
+    metavar="PROGRAM",
+    help="The same program as it is usually built: what --check-observer runs without watching, where npc cc "
+    "has built the other.",
+)
+@click.option(
     "--background",
     "background_s",
     default=0.3,
@@ -182,6 +188,7 @@ def observe(
     note: str | None,
     budget: str,
     pairs: int | None,
+    plain: str | None,
     background_s: float,
     platform: str,
     as_json: bool,
@@ -253,6 +260,8 @@ def observe(
         read = settings(mpit, sde, snapshots_s)
         if read and not profile:
             raise ValueError("--mpit, --sde and --snapshots are the profile's: not with --no-profile")
+        if plain and not pairs:
+            raise ValueError("--plain goes with --check-observer")
         if interval is not None and memory is None:
             raise ValueError("--interval goes with --memory")
         if memory and (hotspots or probes or counters or read or flops or seconds or flop or report):
@@ -273,6 +282,7 @@ def observe(
         companions[PROBES] = {**watched, "costs": costs_of_probes()}
     if hotspots:
         companions[HOTSPOTS] = {"rate": rate or 99.0, "call_graph": call_graph or "fp"}
+    watched_command = plain_command = command
     if memory:
         mpi = profile = False  # their times would be those of a program that is looked at
         limit = allowed if ctx.get_parameter_source("budget") is ParameterSource.COMMANDLINE else 0.1
@@ -280,6 +290,14 @@ def observe(
             companions[MEMORY] = memory_settings(memory, command[place], interval, limit)
         except (Unavailable, ValueError) as error:
             raise click.UsageError(f"--memory: {error}") from None
+        if companions[MEMORY]["mode"] == "valgrind":
+            watched_command = (*command[:place], *VALGRIND, *command[place:])
+        if companions[MEMORY]["mode"] == "count" and pairs and not plain:
+            raise click.UsageError(
+                f"--check-observer: {command[place]} counts in all runs: --plain names it as usually built"
+            )
+    if plain:
+        plain_command = (*command[:place], plain, *command[place + 1 :])
     asked = Asked(
         background_s=background_s,
         counters=counters or "",
@@ -296,9 +314,6 @@ def observe(
         code = run(command, place, Path(inside), mpi, asked, keep=False)
         keep_observation(Path(inside), command, place, asked, {})
         sys.exit(code)
-    watched_command = command
-    if memory and companions[MEMORY]["mode"] == "valgrind":
-        watched_command = (*command[:place], *VALGRIND, *command[place:])
     tool = "" if memory else tool or KNOWN.get(Path(command[place]).name, "")
     folder = output or Path("observed")
     try:
@@ -330,7 +345,7 @@ def observe(
         from observe.check_observer import Failed, check
 
         try:
-            measured = check(command, place, stem, mpi, asked, pairs)
+            measured = check(watched_command, plain_command, place, stem, mpi, asked, pairs)
             observation = keep_measured(stem, observation, measured)
         except Failed as error:
             click.echo(f"npc observe: --check-observer: {error}", err=True)

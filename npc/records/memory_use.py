@@ -152,3 +152,12 @@ class MemoryUse:
     hints: tuple[MemoryHint, ...] = ()
     slowdown: float | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def slower(self) -> str:
+        """``7.1 times as long as without (…)``, with what the tool took that this one follows; empty where it
+        is not known."""
+        if not self.slowdown:
+            return ""
+        paper = "Tabarnac, of the NAS benchmarks: 10 to 30; Beniamine 2016, figure 4.9"
+        return f"{self.slowdown:.3g} times as long as without ({paper})"

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from io import StringIO
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from npc.files import write_whole
-from npc.records.memory_use import SHARINGS, MemoryUse, RankMemory, Structure
+from npc.records.memory_use import SHARINGS, MemoryHint, MemoryUse, RankMemory, Sharing, Structure
 from npc.records.units import format_quantity
 
 _MOST_SHOWN: Final = 8
 _LONGEST_NAME: Final = 40
-STRUCTURES: Final = "memory-structures.csv"
-LINES: Final = "memory-lines.csv"
-_COLUMNS: Final = (
-    "rank", "name", "kind", "where", "bytes", "allocations", "reads", "writes", "pages", *SHARINGS, "threads",
-    "first_thread", "first_share", "lines", "words",
-)  # fmt: skip
 
 
 def memory(found: MemoryUse) -> Iterator[str]:
@@ -37,8 +31,8 @@ def memory(found: MemoryUse) -> Iterator[str]:
         f"({found.source})"
     )
     yield from _table(rank, total)
-    if found.slowdown:
-        yield f"  looking made it {found.slowdown:.3g} times as slow"
+    if found.slower:
+        yield f"  so observed it ran {found.slower}"
     if rank.numa_reason:
         yield f"  NUMA: {rank.numa_reason}"
     for each in rank.numa[:_MOST_SHOWN]:
@@ -81,27 +75,63 @@ def _name(structure: Structure) -> str:
 
 
 def save_tables(found: MemoryUse, stem: Path) -> None:
-    """``STEM.memory-structures.csv`` and ``STEM.memory-lines.csv``, of the ranks in detail; rank −1 is the
-    sum of all others."""
-    structures = [_COLUMNS]
-    structures += [_row(rank.rank, each) for rank in found.ranks for each in rank.structures]
-    structures += [_row(-1, each) for each in found.rest]
-    lines = [("rank", "structure", "where", "offset", "kind", "threads", "reads", "writes", "words")]
-    lines += [
-        (str(rank.rank), each.structure, each.where, str(each.offset), each.kind,
-         " ".join(map(str, each.threads)), str(each.reads), str(each.writes), "; ".join(each.words))
-        for rank in found.ranks for each in rank.lines
-    ]  # fmt: skip
-    for name, rows in ((STRUCTURES, structures), (LINES, lines)):
+    """``STEM.memory-NAME.csv``: what the pictures and hints of the page show, of the ranks in detail; rank −1
+    is the sum of all others."""
+    for name, (head, *rows) in _tables(found).items():
         text = StringIO()
-        csv.writer(text, lineterminator="\n").writerows(rows)
-        write_whole(stem.with_name(f"{stem.name}.{name}"), text.getvalue())
+        csv.writer(text, lineterminator="\n").writerows([head.split(), *rows])
+        write_whole(stem.with_name(f"{stem.name}.memory-{name}.csv"), text.getvalue())
 
 
-def _row(rank: int, each: Structure) -> tuple[str, ...]:
+def _tables(found: MemoryUse) -> dict[str, list[Any]]:
+    """By name: the columns, then the rows."""
+    ranks = found.ranks
+    structures = [_row(rank.rank, each) for rank in ranks for each in rank.structures]
+    structures += [_row(-1, each) for each in found.rest]
+    lines = [
+        (rank.rank, each.structure, each.where, each.offset, each.kind, " ".join(map(str, each.threads)),
+         each.reads, each.writes, "; ".join(each.words))
+        for rank in ranks for each in rank.lines
+    ]  # fmt: skip
+    sharing = [
+        (rank.rank, f"{each.begin:.6g}", f"{each.end:.6g}", each.structure, *_by_sharing(each.sharing))
+        for rank in ranks for each in rank.intervals
+    ]  # fmt: skip
+    kinds = " ".join(SHARINGS)
+    return {
+        "structures": [
+            f"rank name kind where bytes allocations reads writes pages {kinds} threads first_thread "
+            "first_share lines words",
+            *structures,
+        ],
+        "lines": ["rank structure where offset kind threads reads writes words", *lines],
+        "pages": [
+            "rank structure first_page pages thread threads first_thread reads writes",
+            *(row for rank in ranks for each in rank.structures for row in _density(rank.rank, each)),
+        ],
+        "sharing": [f"rank begin end structure {kinds}", *sharing],
+        "hints": [" ".join(MemoryHint._fields), *found.hints],
+    }
+
+
+def _density(rank: int, structure: Structure) -> Iterator[tuple[object, ...]]:
+    """A row for each place of the map that was accessed: `pages` pages from `first_page` on, counted from the
+    first one that was touched, by `threads` threads from `thread` on."""
+    found = structure.density
+    for row, thread in enumerate(found.threads if found else ()):
+        assert found
+        for place, counts in enumerate(zip(found.first, found.reads[row], found.writes[row], strict=True)):
+            if any(counts[1:]):
+                yield rank, structure.name, place * found.pages, found.pages, thread, found.group, *counts
+
+
+def _by_sharing(sharing: Mapping[Sharing, int]) -> tuple[int, ...]:
+    return tuple(sharing.get(kind, 0) for kind in SHARINGS)
+
+
+def _row(rank: int, each: Structure) -> tuple[object, ...]:
     return (
-        str(rank), each.name, each.kind, each.where, str(each.bytes), str(each.allocations), str(each.reads),
-        str(each.writes), str(each.pages), *(str(each.sharing.get(kind, 0)) for kind in SHARINGS),
-        str(each.threads), str(each.first_thread), f"{each.first_share:.6g}", str(each.lines),
-        str(each.words),
+        rank, each.name, each.kind, each.where, each.bytes, each.allocations, each.reads, each.writes,
+        each.pages, *_by_sharing(each.sharing), each.threads, each.first_thread, f"{each.first_share:.6g}",
+        each.lines, each.words,
     )  # fmt: skip

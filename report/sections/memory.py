@@ -113,7 +113,7 @@ def _lines(found: MemoryUse, rank: RankMemory) -> Iterator[str]:
     else:
         part = f", of {100 * rank.guarded:.3g} % of the pages at a time" if rank.guarded < 1 else ""
         yield f"{found.source}{part}: numbers say who shares what, and not how often"
-    slower = f", {found.slowdown:.3g} times as long as without" if found.slowdown else ""
+    slower = f", {found.slower}" if found.slower else ""
     yield (
         f"so observed it ran {rank.seconds:.4g} s{slower}: take the pattern from here and times from other "
         "runs (analyse small, time large)"

@@ -197,7 +197,7 @@ def test_the_section_says_what_is_wrong_and_how_it_was_looked_at(tmp_path: Path)
     seen, wrong = (block for block in blocks if isinstance(block, Listing))
     how, slower, *_ = (cell.text for cell in seen.items)
     assert how.startswith("every access of code by npc cc, by pages of 4096 and cache lines of 64 B")
-    assert slower.startswith("so observed it ran 4 s, 12 times as long as without: take the pattern")
+    assert slower.startswith("so observed it ran 4 s, 12 times as long as without (Tabarnac, of the NAS")
     assert wrong.items[0].text == (
         "false sharing. counts: 2 threads write other words of one cache line 400 M times. To do: give each "
         "thread's counter a line of its own: alignas(64). Gain at most: 17 s of waiting for the line."

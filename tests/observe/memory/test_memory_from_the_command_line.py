@@ -40,7 +40,8 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 def test_planted_faults_are_named_with_their_variables(program: Path, tmp_path: Path) -> None:
     folder = tmp_path / "seen"
-    said = npc("observe", "--memory", "--note", "N 2^16, not 2^26", "--output", folder, "--", program)
+    words = ("--memory", "--check-observer", "1", "--plain", "/bin/true", "--note", "N 2^16, not 2^26")
+    said = npc("observe", *words, "--output", folder, "--", program)
     assert "false sharing: counts: " in said
     # threads are numbered as they begin, which is not always the order in which they were made
     found = re.search(r"thread \d writes (counts\[\d\]); thread \d writes (counts\[\d\])", said)
@@ -51,6 +52,8 @@ def test_planted_faults_are_named_with_their_variables(program: Path, tmp_path: 
     memory = read_part(folder / "raw/0000.observed.json", MEMORY, MemoryUse)
     assert memory is not None
     assert (memory.mode, memory.status) == ("counting", "ok")
+    assert memory.slowdown and memory.slowdown > 2, "beside a program that does nothing"
+    assert f"ran {memory.slower}" in said
     (rank,) = memory.ranks
     structures = {each.name: each for each in rank.structures}
     # what the source does: in each round a read and a write by the threads, and one write to set it up
@@ -63,10 +66,18 @@ def test_planted_faults_are_named_with_their_variables(program: Path, tmp_path: 
     kept = next(number for number, line in enumerate(source, 1) if "xmalloc(N" in line)
     assert structures["field"].where == f"memory_planted.c:{kept}"
 
-    with (folder / "raw/0000.memory-structures.csv").open(encoding="utf-8") as stream:
-        rows = {row["name"]: row for row in csv.DictReader(stream)}
-    assert int(rows["field"]["writes"]) == (ROUNDS + 1) * N
-    assert "counts[1]" in (folder / "raw/0000.memory-lines.csv").read_text(encoding="utf-8")
+    table = {
+        name: list(csv.DictReader((folder / f"raw/0000.memory-{name}.csv").open(encoding="utf-8")))
+        for name in ("structures", "lines", "pages", "sharing", "hints")
+    }
+    assert {row["name"]: row["writes"] for row in table["structures"]}["field"] == str((ROUNDS + 1) * N)
+    assert "counts[1]" in table["lines"][0]["words"]
+    of_field = [row for row in table["pages"] if row["structure"] == "field"]
+    assert sum(int(row["writes"]) for row in of_field) == (ROUNDS + 1) * N
+    assert {row["first_thread"] for row in of_field} == {"0"}
+    touched = [each.sharing.get("private", 0) for each in rank.intervals]
+    assert [int(row["private"]) for row in table["sharing"]] == touched
+    assert [row["rule"] for row in table["hints"]] == [hint.rule for hint in memory.hints]
 
     records = list(read_csv(folder / "records.csv"))
     assert {(each.metric, each.params["layer"]) for each in records} == {("events", "memory")}
@@ -88,6 +99,8 @@ def test_a_program_that_was_not_built_for_it_says_so(tmp_path: Path) -> None:
         (["--memory", "--hotspots"], "nothing else is measured"),
         (["--interval", "0.2"], "--interval goes with --memory"),
         (["--memory=count", "--interval", "0.2"], "counting sees every access"),
+        (["--memory=count", "--check-observer"], "/bin/true counts in all runs: --plain names it"),
+        (["--plain", "/bin/true"], "--plain goes with --check-observer"),
     ],
 )
 def test_what_does_not_go_together_is_said(options: list[str], reason: str, tmp_path: Path) -> None:

@@ -75,8 +75,12 @@ class Values(click.ParamType):
     "--nodes", type=Values(int), default="1", show_default=True, help="Numbers of nodes, a job each."
 )
 @click.option(
-    "--ranks", type=Values(str), default="1/node", show_default=True, metavar="N|N/node,…",
+    "--ranks", type=Values(str), show_default="1/node", metavar="N|N/node,…",
     help="MPI ranks, of all nodes together or on each.",
+)  # fmt: skip
+@click.option(
+    "--cores", type=Values(str), metavar="N|N/node,…",
+    help="Cores to fill, instead of --ranks: as many ranks as there is room for with their threads.",
 )  # fmt: skip
 @click.option("--threads", type=Values(int), default="1", show_default=True, help="Threads of each rank.")
 @click.option(
@@ -96,8 +100,9 @@ class Values(click.ParamType):
     help="Clocks of the CPUs, and usual: by cpufreq as root, or srun's --cpu-freq.",
 )  # fmt: skip
 @click.option(
-    "--network", type=Values(str), default="usual", show_default=True, metavar="RATE,…",
-    help="What each node can send, as 100Mbit or 1GB a second, and usual: by tc as root.",
+    "--network", type=Values(str), default="usual", show_default=True, metavar="RATE|NAME=VALUE,…",
+    help="What each node can send, as 100Mbit or 1GB a second, and usual: by tc as root. NAME=VALUE: another "
+    "network, by MPI's variable (OMPI_MCA_btl_tcp_if_include=eth1, UCX_NET_DEVICES=mlx5_1:1).",
 )  # fmt: skip
 @click.option("--interface", default="", help="The interface of --network (default: the only one).")
 @click.option("--runs", type=click.IntRange(1, 1000), default=6, show_default=True, help="Of each condition.")
@@ -133,7 +138,8 @@ class Values(click.ParamType):
 def run(
     platform: str,
     nodes: tuple[int, ...],
-    ranks: tuple[str, ...],
+    ranks: tuple[str, ...] | None,
+    cores: tuple[str, ...] | None,
     threads: tuple[int, ...],
     binding: tuple[str, ...],
     variables: tuple[str, ...],
@@ -166,18 +172,20 @@ def run(
     import time
 
     from cron.study.making import begin
-    from cron.study.plan import Factors, conditions_of, expectation_of, hertz_of, rate_of
+    from cron.study.plan import Factors, conditions_of, expectation_of, hertz_of, network_of
     from npc import __version__
     from npc.jobs.suite import platform_folder
     from npc.places import suite
     from npc.records.launch import now
     from npc.records.study import Study
 
+    if ranks and cores:
+        raise click.UsageError("--cores is instead of --ranks")
     try:
         factors = Factors(
-            nodes=nodes, ranks=ranks, threads=threads, binding=binding, variables=_variables(variables),
+            nodes=nodes, ranks=ranks or ("1/node",), cores=cores or (), threads=threads, binding=binding,
             memory=[number or None for number in memory], frequency=[hertz_of(word) for word in frequency],
-            network=[rate_of(word) for word in network],
+            network=[network_of(word) for word in network], variables=_variables(variables),
         )  # fmt: skip
         plan, notes = conditions_of(factors)
         folder = platform_folder(suite(), platform)

@@ -52,6 +52,9 @@ def command_of(study: Study, condition: Condition, starters: Starters, home: Pat
     place = program_index(command)
     starter, program = command[:place] or [*starters.words[placement_of(condition)]], command[place:]
     variables = dict(condition.variables)
+    if isinstance(condition.network, str):
+        name, _, text = condition.network.partition("=")
+        variables[name] = text
     state = state_of(study, condition)
     if condition.frequency_hz and starter[:1] == ["srun"]:
         variables["SLURM_CPU_FREQ_REQ"] = f"{condition.frequency_hz / 1e3:.0f}"  # srun(1), --cpu-freq
@@ -77,8 +80,9 @@ def state_of(study: Study, condition: Condition) -> dict[str, Any]:
     # in all conditions of a placement, so that they differ in the bandwidth alone
     reserve = max(each.memory or 0.0 for each in alike)
     asked = {
-        "frequency_hz": condition.frequency_hz, "memory": condition.memory, "network": condition.network,
-        "reserve": reserve, "measure": [each for each in study.measured if each != NETWORK],
+        "frequency_hz": condition.frequency_hz, "memory": condition.memory, "reserve": reserve,
+        "network": None if isinstance(condition.network, str) else condition.network,
+        "measure": [each for each in study.measured if each != NETWORK],
     }  # fmt: skip
     state: dict[str, Any] = {name: value for name, value in asked.items() if value}
     if not state:
@@ -121,7 +125,7 @@ def params_of(condition: Condition) -> dict[str, str]:
     }  # fmt: skip
     for name in ("frequency_hz", "memory", "network", "io"):
         value = getattr(condition, name)
-        params |= {} if value is None else {name: f"{value:g}"}
+        params |= {} if value is None else {name: value if isinstance(value, str) else f"{value:g}"}
     return {name: text for name, text in (params | dict(condition.variables)).items() if text}
 
 

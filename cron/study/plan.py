@@ -22,14 +22,14 @@ from npc.records.units import format_quantity
 MOST_PLACEMENTS: Final = 60
 BINDINGS: Final = ("default", "core", "hwthread", "none")
 _MAPPING: Final = re.compile(r"ppr:[1-9]\d*:(socket|numa)")
-_RANKS: Final = re.compile(r"([1-9]\d*)(/node)?")
+_NUMBER: Final = re.compile(r"([1-9]\d*)(/node)?")
 _DECIMAL: Final = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _EXPECTATION: Final = re.compile(
     r"(?P<left>.+?)\s*(?P<sign>>=|≥|<=|≤)\s*(?:(?P<factor>\d+(?:\.\d+)?)\s*[x×*]\s*)?(?P<right>\S.*)"
 )
 #: How an expectation names a factor's value: ``4 nodes``, ``core``, ``memory 0.5``, ``NAME=VALUE``.
 _NAMED: Final = re.compile(
-    r"(?P<count>\d+)\s+(?P<of>node|rank|thread)s?|(?P<state>memory|frequency|network)\s+(?P<value>[\d.]+\s*(?:[kMGT]?(?:Hz|bit|B)(?:/s)?)?|\w+)"
+    r"(?P<count>\d+)\s+(?P<of>node|rank|thread)s?|(?P<state>memory|frequency|network)\s+(?P<value>[\d.]+\s*(?:[kMGT]?(?:Hz|bit|B)(?:/s)?)?|\w+(?:=[^\s,]+)?)"
     r"|(?P<binding>default|core|hwthread|none|ppr:\d+:\w+)|(?P<name>[A-Za-z_]\w*)=(?P<text>[^\s,]*)"
 )
 
@@ -38,18 +38,20 @@ _NAMED: Final = re.compile(
 class Factors:
     """The values of each factor.
 
-    ranks: ``8`` of all nodes, or ``2/node``. binding: one of `BINDINGS`, or a mapping such as ppr:1:numa.
-    frequency: Hz. memory: competing processes. network: bytes/s. None: as usual.
+    ranks: ``8`` of all nodes, or ``2/node``; cores: likewise, instead: as many ranks as fill them with their
+    threads. binding: one of `BINDINGS`, or a mapping such as ppr:1:numa. frequency: Hz. memory: competing
+    processes. network: bytes/s, or NAME=VALUE by which MPI takes another one. None: as usual.
     variables: values of each variable of the environment.
     """
 
     nodes: Sequence[int] = (1,)
     ranks: Sequence[str] = ("1/node",)
+    cores: Sequence[str] = ()
     threads: Sequence[int] = (1,)
     binding: Sequence[str] = ("default",)
     frequency: Sequence[float | None] = (None,)
     memory: Sequence[float | None] = (None,)
-    network: Sequence[float | None] = (None,)
+    network: Sequence[float | str | None] = (None,)
     variables: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
@@ -63,13 +65,18 @@ def conditions_of(factors: Factors) -> tuple[list[Condition], list[str]]:
             raise ValueError(f"binding {word!r}: expected {', '.join(BINDINGS)}, ppr:N:socket or ppr:N:numa")
     several = len(factors.binding) > 1
     product: Iterator[tuple[Any, ...]] = itertools.product(
-        factors.nodes, factors.ranks, factors.threads, factors.binding, factors.frequency, factors.memory,
-        factors.network, *([(name, text) for text in texts] for name, texts in factors.variables.items()),
+        factors.nodes, factors.cores or factors.ranks, factors.threads, factors.binding, factors.frequency,
+        factors.memory, factors.network,
+        *([(name, text) for text in texts] for name, texts in factors.variables.items()),
     )  # fmt: skip
     found: dict[str, Condition] = {}
     notes: dict[str, None] = {}
     for nodes, ranks, threads, binding, frequency, memory, network, *variables in product:
-        total = _ranks(ranks, nodes)
+        total = _number_on(ranks, nodes, "cores" if factors.cores else "ranks")
+        if factors.cores and total % threads:
+            notes[f"left out: {total} cores, which ranks of {threads} threads do not fill"] = None
+            continue
+        total //= threads if factors.cores else 1
         if total % nodes:
             notes[f"left out: {total} ranks on {nodes} nodes, which are not as many on each"] = None
             continue
@@ -95,11 +102,13 @@ def hertz_of(word: str) -> float | None:
     return _number(word, r"(GHz)?", {"": 1e9, "GHz": 1e9}, "frequency", "2.4GHz")
 
 
-def rate_of(word: str) -> float | None:
-    """Bytes/s of ``100Mbit`` or ``1GB``; None of ``usual``. Raises ValueError."""
+def network_of(word: str) -> float | str | None:
+    """Bytes/s of ``100Mbit`` or ``1GB``; ``NAME=VALUE`` as it is; None of ``usual``. Raises ValueError."""
+    if re.fullmatch(r"[A-Za-z_]\w*=\S+", word):
+        return word
     bits = {f"{prefix}bit": factor / 8 for prefix, factor in _DECIMAL.items()}
     sizes = {f"{prefix}B": factor for prefix, factor in _DECIMAL.items()}
-    return _number(word, r"([kMGT]?(?:bit|B))(?:/s)?", bits | sizes, "network", "100Mbit or 1GB")
+    return _number(word, r"([kMGT]?(?:bit|B))(?:/s)?", bits | sizes, "network", "100Mbit, 1GB, NAME=VALUE")
 
 
 def _number(word: str, unit: str, factors: Mapping[str, float], what: str, example: str) -> float | None:
@@ -111,10 +120,10 @@ def _number(word: str, unit: str, factors: Mapping[str, float], what: str, examp
     return float(match[1]) * factors[match[2] or ""]
 
 
-def _ranks(word: str, nodes: int) -> int:
-    match = _RANKS.fullmatch(word)
+def _number_on(word: str, nodes: int, what: str) -> int:
+    match = _NUMBER.fullmatch(word)
     if not match:
-        raise ValueError(f"ranks {word!r}: expected a number of all nodes together, or N/node")
+        raise ValueError(f"{what} {word!r}: expected a number of all nodes together, or N/node")
     return int(match[1]) * (nodes if match[2] else 1)
 
 
@@ -151,7 +160,9 @@ def name_of(condition: Condition, with_binding: bool = False) -> str:
     words += [condition.binding or "default"] if condition.binding or with_binding else []
     words += [f"frequency {condition.frequency_hz / 1e9:g} GHz"] if condition.frequency_hz is not None else []
     words += [f"memory {condition.memory:g}"] if condition.memory is not None else []
-    words += [f"network {format_quantity(condition.network, 'B/s')}"] if condition.network is not None else []
+    if condition.network is not None:
+        network = condition.network
+        words.append(f"network {network if isinstance(network, str) else format_quantity(network, 'B/s')}")
     words += [f"{name}={text}" for name, text in condition.variables.items()]
     return ", ".join(words)
 
@@ -199,7 +210,7 @@ def _wanted(match: re.Match[str]) -> tuple[str, Any]:
         try:
             if name == "memory":
                 return name, float(value) or None
-            return ("frequency_hz", hertz_of(value)) if name == "frequency" else (name, rate_of(value))
+            return ("frequency_hz", hertz_of(value)) if name == "frequency" else (name, network_of(value))
         except ValueError:
             return name, value  # no condition has it
     if match["binding"]:

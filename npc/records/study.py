@@ -29,7 +29,7 @@ class Condition:
     of benchmarks/placement.sh, empty for the launcher's own. variables: of the program's environment.
     frequency_hz, memory, network, io: what is changed from the machine's usual state, None for nothing.
     memory: competing processes on each NUMA node, 0.5 for one that rests half of the time; network, io:
-    bytes/s that are left.
+    bytes/s that are left; network as NAME=VALUE: the variable by which MPI takes another network.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Condition:
     binding: str = ""
     frequency_hz: float | None = None
     memory: float | None = None
-    network: float | None = None
+    network: float | str | None = None
     io: float | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
 

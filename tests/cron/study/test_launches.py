@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cron.study.launches import command_of, missing_of, runs_of, state_of
-from cron.study.plan import Factors, conditions_of, placement_of
+from cron.study.launches import WORK, command_of, missing_of, params_of, runs_of, state_of
+from cron.study.making import measured_in
+from cron.study.plan import Factors, conditions_of, network_of, placement_of
 from cron.study.starters import Starters
 from npc.records.launch import Launch, LaunchLog
 from npc.records.study import Run, Study
@@ -42,6 +43,19 @@ def test_the_platform_starts_a_program_and_a_launcher_starts_itself() -> None:
 def test_a_mapping_stands_in_its_own_place_and_variables_before_the_command() -> None:
     made, starters = study(Factors(binding=("ppr:1:numa",), variables={"UCX_TLS": ["tcp"]}), "true")
     assert words_of(made, starters)[:7] == ["1", "1", "1", "ppr:1:numa", "", "/home/me", "UCX_TLS=tcp"]
+
+
+def test_another_network_is_taken_by_the_variable_of_mpi_and_measured() -> None:
+    taken = network_of("UCX_NET_DEVICES=mlx5_1:1")
+    made, starters = study(Factors(ranks=("2",), network=(None, taken)), "true")
+    made = dataclasses.replace(made, measured=measured_in(made.conditions))
+    usual, other = (words_of(made, starters, place) for place in (0, 1))
+    assert "UCX_NET_DEVICES=mlx5_1:1" in other and "UCX_NET_DEVICES=mlx5_1:1" not in usual
+    assert other[5:].index("UCX_NET_DEVICES=mlx5_1:1") == 1, "before what measures it, and the program"
+    assert f"{WORK}/bandwidth" in usual and f"{WORK}/bandwidth" in other
+    assert "network" not in state_of(made, made.conditions[1]), "nothing of the node is shaped"
+    assert params_of(made.conditions[1])["network"] == taken
+    assert not made.conditions[1].usual and made.conditions[1].same_work(made.conditions[0])
 
 
 def test_srun_sets_the_clock_itself() -> None:

@@ -47,6 +47,8 @@ _RETURNED: Final = re.compile(r"\breturn\b")
 #: Lines behind an allocation in which a wrapper may return it, and lines of one statement.
 _WRAPPER_LINES: Final = 20
 _STATEMENT_LINES: Final = 12
+#: What these allocate is their own: the line that called them names something else.
+_RUNTIME: Final = re.compile(r"/lib(?:gomp|omp|iomp5)\.so")
 #: Files that are not the program's own.
 _SYSTEM: Final = ("/usr/", "/lib")
 _FORTRAN: Final = (".f", ".for", ".f77", ".f90", ".f95", ".f03", ".f08")
@@ -336,11 +338,14 @@ def _frame(callers: Sequence[int], modules: Sequence[Module]) -> tuple[tuple[str
 
 
 def _lines(callers: Sequence[int], modules: Sequence[Module]) -> Iterator[tuple[int, Line]]:
-    """The lines of the calls, from the inside out, without those of the C++ library's headers."""
+    """The lines of the calls, from the inside out, without those of the C++ library's headers; none of what
+    the runtime of OpenMP calls for itself."""
     for address in callers:
         module = _module_of(modules, address) if address else None
         if module is None or module.elf is None:
             continue
+        if _RUNTIME.search(module.path):
+            return
         for line in module.elf.lines(address - 1 - module.bias):  # what is returned to is behind the call
             if not _LIBRARY_SOURCE.search(line.file):
                 yield address, line

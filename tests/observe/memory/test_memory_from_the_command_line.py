@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from npc.records.memory_use import MEMORY, MemoryUse
+from npc.records.memory_use import MEMORY, MemoryUse, Structure
 from npc.records.observed import read_part
 from npc.records.record import read_csv
 from report.advice import advise, gather
@@ -83,6 +83,56 @@ def test_planted_faults_are_named_with_their_variables(program: Path, tmp_path: 
     assert {(each.metric, each.params["layer"]) for each in records} == {("events", "memory")}
     hints = [hint for rule, hint in advise(gather([folder])).hints if rule.name == "memory_use"]
     assert [hint.seen.split(" in ")[0].split(": ")[1] for hint in hints] == ["false sharing", "first touch"]
+
+
+@pytest.mark.slow
+def test_the_programs_of_the_paper_use_memory_as_it_shows(tmp_path: Path) -> None:
+    """Beniamine 2016: the naive product in quarters (figures 6.3 to 6.7), IS (figure 4.5), a stencil."""
+    program, folder = tmp_path / "paper", tmp_path / "seen"
+    npc("cc", "-O2", "-fopenmp", PROGRAM.with_name("memory_paper.c"), "-o", program)
+    npc("observe", "--memory", "--output", folder, "--", program)
+    memory = read_part(folder / "raw/0000.observed.json", MEMORY, MemoryUse)
+    assert memory is not None and memory.status == "ok"
+    found = {each.name: each for each in memory.ranks[0].structures}
+
+    n = 128
+    matrices = [found[name] for name in "ABC"]
+    assert [(each.reads, each.writes) for each in matrices[:2]] == 2 * [(n**3, n**2)]
+    assert matrices[2].writes == 2 * n**2
+    assert [(each.threads, each.first_thread, each.first_share) for each in matrices] == 3 * [(4, 0, 1)]
+    a, b, c = (by_thread(each) for each in matrices)
+    pages = n * n * 8 // 4096
+    for thread in range(4):
+        assert sum(a[thread][0]) == sum(b[thread][0]) == n**3 // 4
+        assert sum(c[thread][1]) == n**2 // 4 + (thread == 0) * n**2
+        assert len(set(b[thread][0])) == 1, "B is read as a whole by all"
+        assert sum(map(bool, a[thread][0])) == pages // 2, "half of A by each"
+    assert [sum(bool(a[thread][0][page]) for thread in range(4)) for page in range(pages)] == pages * [2]
+    assert found["B"].sharing["read-shared"] >= pages - 2
+
+    keys, largest = 2**16, 2**14
+    counts = found["key_buff1"]
+    assert (counts.reads, counts.writes) == (keys + 1, keys)  # one is printed
+    assert found["key_buff2"].reads == found["key_buff2"].writes == keys
+    places = [
+        sum(column) for column in zip(*(written for _, written in by_thread(counts).values()), strict=True)
+    ]
+    middle = places[len(places) // 4 : -(len(places) // 4)]
+    assert len(places) >= largest * 4 // 4096 and sum(middle) > 0.9 * keys, "most keys are in the middle"
+
+    cells, inner, steps = 16 * 16 * 64, 14 * 14 * 62, 4
+    assert (found["wrk2"].writes, found["wrk2"].reads) == (cells + steps * inner, 1)
+    assert (found["a"].writes, found["a"].reads) == (cells, steps * inner)
+    assert (found["p"].writes, found["p"].reads) == (cells, 6 * steps * inner)
+    assert "first touch" not in {hint.rule for hint in memory.hints if hint.structure in ("p", "a", "wrk2")}
+
+
+def by_thread(structure: Structure) -> dict[int, tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Reads and writes by page, of each thread; threads are numbered as the program's."""
+    density = structure.density
+    assert density is not None and (density.pages, density.group) == (1, 1)
+    rows = zip(density.threads, density.reads, density.writes, strict=True)
+    return {thread: (reads, writes) for thread, reads, writes in rows}
 
 
 @pytest.mark.slow

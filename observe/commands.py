@@ -216,7 +216,7 @@ def observe(
     from shutil import which
 
     import parsers
-    from npc.jobs.launcher import UnknownProgram, program_index
+    from npc.jobs.launcher import PARSERS, UnknownProgram, program_index
     from npc.jobs.sample import LAUNCH, job_hosts
     from npc.records.launch import RAW, Launch, LaunchLog, last_words, now
     from npc.records.memory_use import MEMORY
@@ -234,7 +234,6 @@ def observe(
     from observe.probes.settings import settings_of
     from observe.reported import flops_scale, pattern_of, reported_by
     from observe.run import (
-        KNOWN,
         NOT_STARTED,
         OBSERVED,
         append_report,
@@ -314,7 +313,7 @@ def observe(
         code = run(command, place, Path(inside), mpi, asked, keep=False)
         keep_observation(Path(inside), command, place, asked, {})
         sys.exit(code)
-    tool = "" if memory else tool or KNOWN.get(Path(command[place]).name, "")
+    tool = "" if memory else tool or PARSERS.get(Path(command[place]).name, "")
     folder = output or Path("observed")
     try:
         log = LaunchLog(folder, tool or "observed", 1)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +18,7 @@ from typing import IO, Final
 import click
 
 from npc.files import write_whole
+from npc.jobs.launcher import content_of
 from npc.jobs.sample import job_hosts
 from npc.machine.processes import die_with_parent
 from npc.records.node_probes import MeasuredOverhead, Overhead
@@ -41,8 +40,6 @@ NOT_STARTED: Final = 127
 _HURRY_S: Final = 3.0
 #: And where what companions recorded has to be read first.
 _READING_S: Final = 60.0
-#: Programs whose reports have a parser.
-KNOWN: Final = {"xhpcg": "hpcg", "xhpl": "hpl", "hpcc": "hpcc", "himeno": "himeno"}
 _RANK: Final = Path(__file__).with_name("rank.py")
 
 
@@ -142,12 +139,7 @@ def _is_monitoring_harmful(program: str) -> bool:
     component takes any topology for a Cartesian one (4.1.4, 5.0.11: mca_coll_monitoring_neighbor_alltoall and
     others), and fails when it lets go of a communicator to other programs (4.1.4, MPI_Comm_disconnect).
     """
-    try:
-        with Path(shutil.which(program) or program).open("rb") as stream:
-            content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-    except (OSError, ValueError):  # not there, not readable, empty
-        return False
-    with content:
+    with content_of(program) as content:
         calls = re.search(rb"(?i)mpi_((dist_)?graph_create|comm_spawn)", content)
         return bool(calls and re.search(rb"ompi_mpi_|libmpi_(mpifh|usempi)", content))
 

@@ -15,15 +15,13 @@ import click
 from cron.study.plan import expectation_of, with_free_cores
 from cron.study.running import environment_of, keep_platform
 from cron.study.starters import Place, Starters, ask_platform
-from npc.jobs.launcher import program_index
+from npc.jobs.launcher import PARSERS, program_index
 from npc.jobs.sample import fill_in
 from npc.jobs.suite import environment_of_settings
 from npc.machine.tools import search_path
 from npc.places import suite
 from npc.records.study import STUDY, Condition, Study, write_study
 
-#: Programs whose reports have a parser.
-_KNOWN: Final = {"xhpcg": "hpcg", "xhpl": "hpl", "hpcc": "hpcc", "himeno": "himeno"}
 #: What a launch whose own output nobody reads is read by.
 _OBSERVED: Final = "observed"
 
@@ -50,7 +48,7 @@ def begin(asked: Study, platform: Path, output: Path | None, limit_s: float | No
         folder=str(Path.cwd()),
         file=str(Path(file).absolute()) if file else "",
         sha256=sha256_of(file),
-        tool=asked.tool or _KNOWN.get(Path(program).name, _OBSERVED),
+        tool=asked.tool or PARSERS.get(Path(program).name, _OBSERVED),
     )
     place = Place((output or Path(f"study-{called}")).absolute(), home, limit_s)
     write_folder(study, place, platform)

@@ -6,12 +6,16 @@ launcher to launcher, so the known ones are named here, and what remains doubtfu
 
 from __future__ import annotations
 
+import mmap
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import Final
 
+#: Programs whose reports have a parser.
+PARSERS: Final = {"xhpcg": "hpcg", "xhpl": "hpl", "hpcc": "hpcc", "himeno": "himeno"}
 #: Options of mpirun that are followed by a value: Open MPI 4 and 5 (mpirun(1)), Hydra of MPICH and Intel MPI.
 _MPIRUN_VALUE: Final = """
     -n -np --np -c -N -npernode --npernode -npersocket --npersocket -H -host --host -hosts -hostfile
@@ -79,3 +83,16 @@ def program_index(command: Sequence[str], program: str = "") -> int:
 def _is_program(word: str) -> bool:
     # mpirun also starts what lies in its folder without a path before it.
     return shutil.which(word) is not None or (Path(word).is_file() and os.access(word, os.X_OK))
+
+
+@contextmanager
+def content_of(program: str) -> Iterator[mmap.mmap | bytes]:
+    """The bytes of a program's file; none where it is not there, cannot be read, or is empty."""
+    try:
+        with Path(shutil.which(program) or program).open("rb") as stream:
+            content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError):
+        yield b""
+        return
+    with content:
+        yield content

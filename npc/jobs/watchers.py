@@ -24,6 +24,7 @@ from npc.jobs import session
 from npc.machine.around import Around, Seen
 from npc.machine.fabric import short_name
 from npc.machine.tools import run_bounded
+from npc.python import python
 
 LOOK: Final = "look"
 SEEN: Final = "seen"
@@ -82,7 +83,7 @@ class Watchers:
         argv = [
             srun, "--overlap", "--quiet", "--mpi=none", "--cpu-bind=none", "--input=all", "--unbuffered",
             f"--nodelist={','.join(hosts)}", f"--nodes={len(hosts)}", f"--ntasks={len(hosts)}",
-            "--ntasks-per-node=1", "--cpus-per-task=1", sys.executable, "-m", __name__,
+            "--ntasks-per-node=1", "--cpus-per-task=1", *python("-m", __name__),
         ]  # fmt: skip
         with contextlib.suppress(OSError):
             return subprocess.Popen(

@@ -13,7 +13,7 @@ import click
 from npc.machine.environment import collect_environment
 from npc.machine.load import busy_processes
 from npc.machine.preflight import WATCHED_S, Finding, Trial, preflight, start_two_ranks
-from npc.machine.tools import Found, Need, Site, find_all, ways_to_get
+from npc.machine.tools import Found, Need, Site, find_all, os_release, ways_to_get
 from npc.places import home, is_checkout, suite
 
 #: Raised whenever a key of the JSON is renamed or changes its meaning.
@@ -59,17 +59,17 @@ def missing_for_main_job(tools: Sequence[Found]) -> list[str]:
 
 
 def remedies(tools: Sequence[Found], site: Site) -> list[tuple[str, str]]:
-    """(tool, how to get it here) for each that the main job misses; one line for all that apt has."""
+    """(tool, how to get it here) for each that the main job misses; one line for all that the system has."""
     missing = [found for found in tools if found.path is None and found.tool.need is not Need.OPTIONAL]
-    by_apt = [found for found in missing if site.apt and found.tool.debian in site.apt]
+    packaged = [found for found in missing if site.package(found.tool)]
     lines = []
-    if by_apt:
-        packages = " ".join(dict.fromkeys(found.tool.debian for found in by_apt))
-        names = ", ".join(found.tool.name for found in by_apt)
-        lines.append((names, f"{'' if site.root else 'sudo '}apt-get install {packages}"))
+    if packaged:
+        packages = " ".join(dict.fromkeys(site.package(found.tool) for found in packaged))
+        names = ", ".join(found.tool.name for found in packaged)
+        lines.append((names, site.install(packages)))
     for found in missing:
         ways = ways_to_get(found.tool, site)
-        if found in by_apt:
+        if found in packaged:
             ways = ways[1:]  # the packages stand above; a site without sudo goes another way
         if ways:
             lines.append((found.tool.name, "; or ".join(ways)))
@@ -102,7 +102,8 @@ def show(diagnosis: Diagnosis, site: Site, missing_only: bool) -> None:
     if not missing_only:
         _print_tools(diagnosis.tools)
     if lines := remedies(diagnosis.tools, site):
-        click.echo("Missing, and how to get it here:")
+        system = os_release().get("PRETTY_NAME")
+        click.echo(f"Missing, and how to get it here{f' ({system})' if system else ''}:")
         for names, way in lines:
             click.echo(f"  {names}: {way}")
     _print_findings(diagnosis.findings)

@@ -28,6 +28,7 @@ from npc.machine.memory import channels, dimms
 from npc.machine.pcie import pcie_links
 from npc.machine.tools import Found, find, find_all, os_release, run_bounded, search_path
 from npc.machine.topology import processors
+from npc.python import python
 from npc.records.launch import now
 
 #: Raised whenever a field is renamed or changes its meaning; new fields do not raise it.
@@ -101,7 +102,7 @@ def mpi_library() -> str | None:
         "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; "
         "print('library:', ' '.join(MPI.Get_library_version().split()))"
     )
-    text, _ = run_bounded([sys.executable, "-c", program], env={**os.environ, "PATH": search_path()})
+    text, _ = run_bounded(python("-c", program), env={**os.environ, "PATH": search_path()})
     match = re.search(r"^library: (.+)", text, re.MULTILINE)
     # The string ends in a NUL byte under some libraries.
     return match[1].strip("\0 ") if match else None

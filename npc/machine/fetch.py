@@ -1,21 +1,30 @@
-"""What no package brings, fetched into this Python's environment: ``python -m npc.machine.fetch osu``.
+"""What no package brings, fetched into this Python's environment: ``python -m npc.machine.fetch osu jube``.
 
 osu: the OSU benchmarks' ports in mpi4py's source distribution, of the mpi4py that is installed.
+jube: JUBE's release, whose address and sum ``tools.ini`` has, where there is no ``jube`` yet.
 
 The set-up calls it, and who has installed NPC from a wheel; hence only the standard library.
 """
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
+from http.client import HTTPException
 from importlib import metadata
 from pathlib import Path
+from typing import Final
+from urllib.request import urlopen
 
-from npc.machine.tools import OSU_PORTS
+from npc.machine.tools import OSU_PORTS, find, named
+from npc.python import python
+
+#: An address that does not answer by then is out of reach.
+_PATIENCE_S: Final = 20.0
 
 
 class NotFetched(Exception):
@@ -53,18 +62,47 @@ def fetch_osu() -> str:
     return f"the OSU benchmarks of mpi4py {version} are in {OSU_PORTS}"
 
 
+def fetch_jube() -> str:
+    """Install JUBE's release by pip, once its sum is right; what was done, "" if there is a ``jube``.
+
+    Raises `NotFetched` with the commands that do it by hand.
+    """
+    if find("jube"):
+        return ""
+    tool = named("jube")
+    file = tool.release.rpartition("=")[2].rpartition("/")[2]
+    by_hand = (
+        "no JUBE: load its module, or install it from its release, which a machine with internet can get:\n"
+        f"  curl -fL -o {file} '{tool.release}' && echo '{tool.sha256}  {file}' | sha256sum -c\n"
+        f"  {sys.executable} -m pip install ./{file}"
+    )
+    with tempfile.TemporaryDirectory() as scratch:
+        archive = Path(scratch, file)
+        try:
+            with urlopen(tool.release, timeout=_PATIENCE_S) as source, archive.open("wb") as target:
+                shutil.copyfileobj(source, target)
+        except (OSError, HTTPException) as error:
+            raise NotFetched(f"{tool.release}: {getattr(error, 'reason', error)}\n{by_hand}") from None
+        found = hashlib.sha256(archive.read_bytes()).hexdigest()
+        if found != tool.sha256:
+            raise NotFetched(f"{tool.release}: SHA-256 is {found}, not {tool.sha256}\n{by_hand}")
+        pip("install", str(archive), instead=by_hand)
+    return f"JUBE ({file}) is in {sys.prefix}"
+
+
 def pip(*words: str, instead: str) -> None:
-    """Run this environment's pip. Raises `NotFetched` with its last line and what is to be done `instead`."""
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", *words, "-q"]
+    """Run this environment's pip. Raises `NotFetched` with its last error and what is to be done `instead`."""
+    command = python("-m", "pip", "--disable-pip-version-check", "--no-input", *words, "-q")
     ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if ended.returncode:
-        last = (ended.stderr + ended.stdout).strip().splitlines()[-1:]
-        raise NotFetched("\n".join([*last, instead]))
+        lines = [line.strip() for line in (ended.stderr + ended.stdout).splitlines()]
+        errors = [line for line in lines if line.startswith("ERROR:")] or lines
+        raise NotFetched("\n".join([*errors[-1:], instead]))
 
 
 def main(words: list[str]) -> int:
     """Fetch what the words name; 0, 1 if one of them could not be had, 2 if one is not known."""
-    known = {"osu": fetch_osu}
+    known = {"osu": fetch_osu, "jube": fetch_jube}
     if not words or set(words) - set(known):
         print(f"usage: python -m npc.machine.fetch {'|'.join(known)}", file=sys.stderr)
         return 2

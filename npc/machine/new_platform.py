@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from npc.machine.ask import ask
 from npc.machine.platform import PLATFORM_FILE, PLATFORMS, read_platform
 from npc.machine.proposal import links, propose, virtual
 from npc.places import home
+from npc.python import python
 from npc.template import filled_in
 
 #: The platform that new ones are written over, with Slurm and without, and what they share with it.
@@ -142,7 +142,7 @@ def describe_node(partition: Partition, account: str, patience_s: float) -> dict
     job = ["srun", "--quiet", "--nodes=1", "--ntasks=1", "--exclusive", "--time=2", "--mpi=none"]
     job += [f"--immediate={max(1, round(patience_s))}", f"--partition={partition.name}"]
     job += [f"--account={account}"] if account else []
-    said = ask([*job, sys.executable, "-m", "npc", "environment"], patience_s + 120)
+    said = ask([*job, *python("-m", "npc", "environment")], patience_s + 120)
     try:
         found: dict[str, Any]
         found, _ = json.JSONDecoder().raw_decode(said, said.index("{"))  # between what a site's prolog prints

@@ -11,7 +11,6 @@ import ipaddress
 import json
 import os
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -22,6 +21,7 @@ from npc.machine.interfaces import with_lanes
 from npc.machine.load import Busy
 from npc.machine.pcie import narrow
 from npc.machine.tools import find, run_bounded, search_path
+from npc.python import python
 
 #: The oldest JUBE that the benchmark files are tested with.
 OLDEST_JUBE: Final = (2, 5)
@@ -113,7 +113,7 @@ def start_two_ranks() -> tuple[str, str]:
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
     }
     # Open MPI takes the path that it was called by for its prefix, which of /bin/mpirun is none.
-    argv = ["mpirun", "-n", "2", sys.executable, "-c", program]
+    argv = ["mpirun", "-n", "2", *python("-c", program)]
     output, problem = run_bounded(argv, MPI_TIMEOUT_S, environ)
     sizes = re.findall(r"ranks: (\d+)", output)
     if problem or len(sizes) != 2:
@@ -149,7 +149,7 @@ def mpi_mismatch(environment: Environment, trial: Trial) -> Iterator[str]:
 @check(
     "error",
     "npb and the OSU benchmarks are MPI programs",
-    "repeat it by hand: mpirun -n 2 .venv/bin/python -c 'from mpi4py import MPI; print(MPI.COMM_WORLD.size)'",
+    "repeat it by hand: mpirun -n 2 npc-python -c 'from mpi4py import MPI; print(MPI.COMM_WORLD.size)'",
 )
 def mpi_fails(environment: Environment, trial: Trial) -> Iterator[str]:
     """MPI does not start."""
@@ -173,6 +173,37 @@ def mpi_variables(environment: Environment, trial: Trial) -> Iterator[str]:
         number = f"{sum(offered['classes'].values())} performance variables ({classes})"
         without = "" if "Open MPI" not in library else " with SPC" if offered["spc"] else " without SPC"
         yield f"{library}{without} has {number if classes else 'no performance variables'}"
+
+
+@check(
+    "warning",
+    "NPC runs with modules that it was not tested with, or not at all",
+    "unset PYTHONPATH, or install NPC into an environment of its own: python3 -m venv (docs/install.md)",
+    name="shadows",
+)
+def taken_modules(environment: Environment, trial: Trial) -> Iterator[str]:
+    """Modules of PYTHONPATH in place of ours."""
+    yield from _shadows(taken=True)
+
+
+@check(
+    "note",
+    "other Python programs take those; npc and npb do not look there",
+    "nothing; if the site's mpi4py is meant: export NPC_MPI4PY=FOLDER, the folder in which it is",
+    name="shadows",
+)
+def other_modules(environment: Environment, trial: Trial) -> Iterator[str]:
+    """Modules of PYTHONPATH that would be in place of ours."""
+    yield from _shadows(taken=False)
+
+
+def _shadows(taken: bool) -> Iterator[str]:
+    from npc.machine.shadows import shadows
+
+    found = [each for each in shadows() if each.taken is taken]
+    for folder in dict.fromkeys(each.folder for each in found):
+        names = ", ".join(each.name for each in found if each.folder == folder)
+        yield f"{folder} has modules of the same names: {names}"
 
 
 @check(

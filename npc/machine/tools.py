@@ -46,8 +46,10 @@ class Tool:
     if nothing does (``hpcc`` would start to benchmark). version: a pattern whose groups, joined by a
     space, are the version; of several alternatives the first that matches. Exit codes are not looked at:
     perftest's ``--version`` exits 1.
-    debian, module, spack, easybuild, pypi: names in apt, environment modules (customary, sites differ),
-    Spack, EasyBuild and the Python package index. source: where it is developed.
+    debian, fedora, suse, module, spack, easybuild, pypi: names in Debian and Ubuntu, in Fedora, RHEL and its
+    children with EPEL, in SUSE, as environment modules (customary, sites differ), in Spack, EasyBuild and the
+    Python package index. source: where it is developed. release, sha256: a source that pip can install, and
+    its sum (`npc.machine.fetch`).
     """
 
     command: str
@@ -58,11 +60,15 @@ class Tool:
     version_args: tuple[str, ...] = ("--version",)
     version: str = r"(\d[\w.+-]*)"
     debian: str = ""
+    fedora: str = ""
+    suse: str = ""
     module: str = ""
     spack: str = ""
     easybuild: str = ""
     pypi: str = ""
     source: str = ""
+    release: str = ""
+    sha256: str = ""
 
 
 def _read_tools() -> tuple[Tool, ...]:
@@ -74,7 +80,8 @@ def _read_tools() -> tuple[Tool, ...]:
         keys: dict[str, Any] = dict(file[command])
         lists = {name: tuple(keys[name].split()) for name in ("tags", "version_args") if name in keys}
         need, version = Need(keys["need"]), keys.get("version", Tool.version).replace("\n", "")
-        tools.append(Tool(command=command, **keys | lists | {"need": need, "version": version}))
+        keys |= lists | {"need": need, "version": version}
+        tools.append(Tool(command=command, **keys))
     return tuple(tools)
 
 
@@ -209,7 +216,8 @@ def run_bounded(
 class Site:
     """How software is got on this machine.
 
-    apt: those Debian packages of the missing tools that this release has, None where there is no apt.
+    apt: those Debian packages of the missing tools that this release has, None where there is no apt. rpm:
+    the command that installs packages of Fedora's family (``dnf``, ``yum``) or SUSE's (``zypper``), or "".
     """
 
     root: bool
@@ -217,6 +225,7 @@ class Site:
     modules: bool
     spack: bool
     easybuild: bool
+    rpm: str = ""
 
     @classmethod
     def here(cls, missing: Sequence[Tool]) -> Site:
@@ -233,7 +242,25 @@ class Site:
             modules=any(name in os.environ for name in ("MODULESHOME", "LMOD_CMD", "LOADEDMODULES")),
             spack=find("spack") is not None,
             easybuild=find("eb") is not None,
+            rpm=next((each for each in _rpm_commands(family) if find(each)), ""),
         )
+
+    def package(self, tool: Tool) -> str:
+        """The system's package of `tool`, "" if there is none."""
+        if self.apt is not None:
+            return tool.debian if tool.debian in self.apt else ""
+        return (tool.suse if self.rpm == "zypper" else tool.fedora) if self.rpm else ""
+
+    def install(self, packages: str) -> str:
+        """The command that installs packages of the system."""
+        command = f"{'' if self.root else 'sudo '}{self.rpm or 'apt-get'} install {packages}"
+        return command if self.rpm in ("", "zypper") else f"{command} (some are in EPEL)"
+
+
+def _rpm_commands(family: set[str]) -> tuple[str, ...]:
+    if family & {"fedora", "rhel", "centos"}:
+        return "dnf", "yum"
+    return ("zypper",) if family & {"suse", "sles", "opensuse"} else ()
 
 
 def _apt_packages(tools: Sequence[Tool]) -> frozenset[str]:
@@ -260,8 +287,8 @@ def ways_to_get(tool: Tool, site: Site) -> list[str]:
     ways = []
     if tool.command == "osu_latency":
         ways.append(f"{FETCH} osu (mpi4py's ports), or NPC_OSU_PREFIX=… for a C build")
-    if site.apt and tool.debian in site.apt:
-        ways.append(f"{'' if site.root else 'sudo '}apt-get install {tool.debian}")
+    if package := site.package(tool):
+        ways.append(site.install(package))
     if site.modules and tool.module:
         ways.append(f"module load {tool.module}")
     if site.spack and tool.spack:
@@ -270,6 +297,8 @@ def ways_to_get(tool: Tool, site: Site) -> list[str]:
         ways.append(f"eb --search {tool.easybuild}")
     if tool.pypi and not site.root:
         ways.append(f"{sys.executable} -m pip install {tool.pypi}")
+    if tool.release:
+        ways.append(f"{FETCH} {tool.command}")
     if ways:
         return ways
     sources = {
@@ -277,6 +306,8 @@ def ways_to_get(tool: Tool, site: Site) -> list[str]:
         "Spack": tool.spack,
         "EasyBuild": tool.easybuild,
         "Debian/Ubuntu package": tool.debian,
+        "RHEL/Rocky/Fedora package": tool.fedora,
+        "SUSE package": tool.suse,
         "source": tool.source,
     }
     return [f"{source} {name}" for source, name in sources.items() if name or source == "source"]

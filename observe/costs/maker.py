@@ -18,7 +18,7 @@ class Maker:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-S", str(_EVENTS)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-ES", str(_EVENTS)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self.pid = self._process.pid
 

@@ -25,6 +25,7 @@ from typing import Any, Final
 
 from npc.machine.load import cgroup_memory_bytes
 from npc.machine.processes import RANK, die_with_parent, read, told
+from npc.python import python
 from npc.records.memory_use import MEMORY
 from observe.asked import Companion
 
@@ -172,7 +173,7 @@ class RankMemoryTable(Companion):
         table = "-" if self._reason else f"/proc/self/fd/{self._table}"
         try:
             said = subprocess.run(
-                [sys.executable, str(_REDUCE), table, str(self._target), json.dumps(about)],
+                python(_REDUCE, table, self._target, json.dumps(about)),
                 pass_fds=self.files, capture_output=True, text=True, errors="replace", timeout=_REDUCE_S,
                 check=False,
             )  # fmt: skip

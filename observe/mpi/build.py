@@ -133,7 +133,7 @@ def find_compiler(mpi: Path | None, launcher: str) -> Compiler:
         if mpi is None:
             return compiler
         if compiler.family == family:
-            offered = run([sys.executable, "-S", "-c", _OFFERED, str(mpi)], " ".join(compiler.declared))
+            offered = run([sys.executable, "-IS", "-c", _OFFERED, str(mpi)], " ".join(compiler.declared))
             # a program may look for what its MPI lacks, and shall not find it in the profiling library
             return compiler._replace(declared=compiler.declared.intersection(offered.stdout.split()))
         seen.append(f"{path} is {compiler.family}'s")
@@ -179,7 +179,7 @@ def _examine(path: str) -> Compiler | None:
 
 
 def _version_of(mpi: Path) -> str:
-    said = run([sys.executable, "-S", "-c", _VERSION, str(mpi)])
+    said = run([sys.executable, "-IS", "-c", _VERSION, str(mpi)])
     if said.returncode or not said.stdout.strip():
         raise Unavailable(f"{mpi} does not say its version")
     return said.stdout.strip()

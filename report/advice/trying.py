@@ -14,7 +14,6 @@ import random
 import re
 import shlex
 import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +24,7 @@ from npc.document import below
 from npc.jobs.sample import Case, job_hosts, sample_all, turns
 from npc.jobs.stop import Stop
 from npc.machine.fabric import short_name
+from npc.python import python
 from npc.records.launch import ENVIRONMENT, Launch, LaunchLog, batch_job, command_of, read_launches
 from npc.records.record import Record
 from npc.records.run import RECORDS, read_run
@@ -311,7 +311,7 @@ def measure(
 
 def _npc(*words: str) -> None:
     """One of NPC's own commands, in a session of its own: a Ctrl-C is for those who launch."""
-    subprocess.run([sys.executable, "-m", "npc", *words], stdout=subprocess.PIPE, start_new_session=True)
+    subprocess.run(python("-m", "npc", *words), stdout=subprocess.PIPE, start_new_session=True)
 
 
 def compared(records: Sequence[Record], folder: Path) -> list[Pair]:

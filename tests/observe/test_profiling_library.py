@@ -55,7 +55,7 @@ def run(mpi: Mpi, ranks: int, folder: Path, *command: str | Path, library: str =
     library = library or str(library_for([beside], str(command[0])))
     folder.mkdir()
     asked = Asked(library=str(library)).to_text()
-    around = [sys.executable, "-S", ROOT / "observe/rank.py", folder, asked]
+    around = [sys.executable, "-ES", ROOT / "observe/rank.py", folder, asked]
     ended = subprocess.run(
         [mpi.launcher, "-n", str(ranks), *around, *command],
         env={**os.environ, **mpi.environment}, capture_output=True, text=True, timeout=60, check=False,

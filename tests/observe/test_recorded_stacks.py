@@ -51,7 +51,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def beside(folder: Path, *command: str | Path, asked: Mapping[str, Any] = ASKED) -> list[str | Path]:
     """The command line of one rank as `npc observe` starts it."""
-    return [sys.executable, "-S", ROOT / "observe/rank.py", folder, json.dumps(asked), *command]
+    return [sys.executable, "-ES", ROOT / "observe/rank.py", folder, json.dumps(asked), *command]
 
 
 def stacks_of(folder: Path) -> dict[str, Any]:

@@ -120,7 +120,7 @@ def test_what_competes_begins_before_the_program_and_ends_with_it_however_it_end
         f'{{"launch": "{tmp_path}/0000", "work": "{tmp_path}", "threads": 1, "memory": 0.5, "reserve": 0.5, '
     )
     asked += '"measure": ["cpu"]}'
-    state = [sys.executable, "-S", HOME / "node_state.py", asked]
+    state = [sys.executable, "-ES", HOME / "node_state.py", asked]
     says = "import os; print(sorted(os.sched_getaffinity(0)), flush=True); input()"
     rank = subprocess.Popen(
         [*state, sys.executable, "-c", says], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

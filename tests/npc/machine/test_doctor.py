@@ -5,24 +5,37 @@ from __future__ import annotations
 import copy
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from npc.machine import tools
+from npc.machine import fetch, tools
 from npc.machine.diagnosis import missing_for_main_job, remedies
 from npc.machine.environment import collect_environment
 from npc.machine.load import Busy
 from npc.machine.mpi_variables import CLASSES
 from npc.machine.preflight import Trial, preflight, start_two_ranks
-from npc.machine.tools import TOOLS, Found, Need, Site, find_all, look_up, named, run_bounded, ways_to_get
+from npc.machine.tools import (
+    FETCH,
+    TOOLS,
+    Found,
+    Need,
+    Site,
+    find_all,
+    look_up,
+    named,
+    run_bounded,
+    ways_to_get,
+)
 
 BIN = Path(sys.executable).parent
 QUIET = Trial(busy=(), ranks="2")
@@ -237,7 +250,70 @@ def test_the_ways_are_those_of_this_site(site: Site, ways: list[str]) -> None:
 def test_what_apt_has_is_one_command() -> None:
     apt = Site(False, frozenset({"jube", "qperf", "sockperf"}), False, False, False)
     missing = [Found(named(command), None, None) for command in ("jube", "qperf", "nuttcp")]
-    assert remedies(missing, apt) == [("JUBE, qperf", "sudo apt-get install jube qperf")]
+    packaged = ("JUBE, qperf", "sudo apt-get install jube qperf")
+    # without sudo, JUBE from its release
+    assert remedies(missing, apt) == [packaged, ("JUBE", f"{FETCH} jube")]
+
+
+@pytest.mark.parametrize(
+    ("release", "command", "line"),
+    [
+        ('ID="rocky"\nID_LIKE="rhel centos fedora"', "dnf", "dnf install openmpi iperf3 (some are in EPEL)"),
+        ('ID="sles"\nID_LIKE="suse"', "zypper", "zypper install openmpi4 iperf"),
+        ("ID=fedora", "", ""),
+    ],
+)
+def test_systems_with_rpm_have_their_own_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: str, command: str, line: str
+) -> None:
+    (tmp_path / "os-release").write_text(f"{release}\n", encoding="utf-8")
+    monkeypatch.setattr(platform, "_os_release_candidates", (str(tmp_path / "os-release"),))
+    monkeypatch.setattr(platform, "_os_release_cache", None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for variable in ("MODULESHOME", "LMOD_CMD", "LOADEDMODULES"):
+        monkeypatch.delenv(variable, raising=False)
+    if command:
+        program(tmp_path, command, "")
+    missing = [named(each) for each in ("jube", "mpirun", "iperf3", "likwid-bench")]
+    site = Site.here(missing)
+    told = dict(remedies([Found(tool, None, None) for tool in missing], site))
+    prefix = "" if os.geteuid() == 0 else "sudo "
+    assert told.get("MPI, iperf3" if command == "dnf" else "MPI, iperf3, LIKWID", "") == (
+        f"{prefix}{line}{' likwid' if command == 'zypper' else ''}" if line else ""
+    )
+    assert told["JUBE"] == f"{FETCH} jube"
+
+
+# --- JUBE where no package brings it ------------------------------------------------------------------
+
+
+@pytest.fixture
+def no_jube(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Makes an address that of JUBE's release, on a machine without any ``jube``."""
+    monkeypatch.setattr(fetch, "find", lambda command: None)
+
+    def release(address: str) -> None:
+        monkeypatch.setattr(fetch, "named", lambda command: replace(named(command), release=address))
+
+    return release
+
+
+def test_where_jube_s_release_is_out_of_reach_two_commands_are_said(no_jube: Callable[[str], None]) -> None:
+    no_jube("http://127.0.0.1:9/download?file=JUBE-2.7.1.tar.gz")
+    with pytest.raises(fetch.NotFetched) as caught:
+        fetch.fetch_jube()
+    why, jube, get, install = str(caught.value).splitlines()
+    assert "Connection refused" in why and jube.startswith("no JUBE: load its module")
+    sum_ = named("jube").sha256
+    assert get.endswith(f"&& echo '{sum_}  JUBE-2.7.1.tar.gz' | sha256sum -c")
+    assert install.strip() == f"{sys.executable} -m pip install ./JUBE-2.7.1.tar.gz"
+
+
+def test_a_release_with_another_sum_is_not_installed(no_jube: Callable[[str], None], tmp_path: Path) -> None:
+    (tmp_path / "JUBE-2.7.1.tar.gz").write_bytes(b"something else")
+    no_jube((tmp_path / "JUBE-2.7.1.tar.gz").as_uri())
+    with pytest.raises(fetch.NotFetched, match=f"SHA-256 is f41f3fa6.*, not {named('jube').sha256}"):
+        fetch.fetch_jube()
 
 
 @pytest.mark.parametrize(

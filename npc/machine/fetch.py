@@ -91,7 +91,7 @@ def fetch_jube() -> str:
 
 
 def pip(*words: str, instead: str) -> None:
-    """Run this environment's pip. Raises `NotFetched` with its last error and what is to be done `instead`."""
+    """Run this environment's pip. Raises `NotFetched` with its last error and what to do `instead`."""
     command = python("-m", "pip", "--disable-pip-version-check", "--no-input", *words, "-q")
     ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if ended.returncode:

@@ -33,10 +33,11 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Side by side (``--dist loadgroup``), the tests of a file that share what is made once for it, such as a
-    cluster, stay together; those that wait for a cluster or a guest begin first, since they take longest.
+    cluster, stay together, but for one that is long enough for a cluster of its own (``xdist_group``); those
+    that wait for a cluster or a guest begin first, since they take longest.
     """
     for item in items:
-        if _shared_fixtures(item):
+        if _shared_fixtures(item) and not _is_marked(item, "xdist_group"):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
     items.sort(key=lambda item: (not _is_marked(item, "guest", "slurm"), not _shared_fixtures(item)))
 

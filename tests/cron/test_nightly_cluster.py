@@ -193,6 +193,7 @@ def test_a_night_makes_the_figures_and_tables_of_the_paper(site: Site) -> None:
 
 
 @pytest.mark.links
+@pytest.mark.xdist_group("all_pairs_at_night")
 @pytest.mark.timeout(300)
 def test_a_node_that_sends_slowly_is_asked_and_named_although_no_median_shows_it(site: Site) -> None:
     """Nights that measure all pairs: a sixth of them are slow where one node is slow only when it sends."""
@@ -221,6 +222,7 @@ def test_a_node_that_sends_slowly_is_asked_and_named_although_no_median_shows_it
     assert all("work/launches/heatmap.png" in log for log in logs)
 
 
+@pytest.mark.xdist_group("every_node_in_its_turn")
 def test_every_node_has_its_turn_and_who_has_not_is_listed_with_the_reason(site: Site) -> None:
     """Two nights on other nodes each: n5 is drained, n6 dead in the first one, n1 drained in the second."""
 

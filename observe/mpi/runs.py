@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from npc.columns import columns
 from npc.figures.chart import CYCLE, DASHES, Axis, Chart, Mark, Tick, Trace, linear_ticks, quantity_axis
-from npc.records.mpi_profile import Efficiency, Rank, read_profile
+from npc.records.mpi_profile import Efficiency, Rank, profile_of
+from npc.records.observed import read_document
 from npc.records.units import format_quantity
 from observe.mpi.efficiency import Scaling, efficiency_by_region, efficiency_of, in_region, scaling_of
 
@@ -50,15 +51,27 @@ class NothingObserved(ValueError):
     """There is nothing to be seen of what ranks did inside MPI; says where, and what to do."""
 
 
+class Moved(NamedTuple):
+    """What a level of the memory moved in a run, on all nodes: bytes and bytes/s, by hardware counters; idle:
+    the part of the time that the CPUs were halted."""
+
+    level: str
+    bytes: float
+    rate: float
+    idle: float | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """An observed run, or a region of it. scaling: against the reference, whose own is all 1."""
+    """An observed run, or a region of it. scaling: against the reference, whose own is all 1. moved: of the
+    whole run, where ``--counters`` counted it."""
 
     name: str
     ranks: tuple[Rank, ...]
     efficiency: Efficiency
     regions: Mapping[str, Efficiency]
     scaling: Scaling
+    moved: Moved | None = None
 
     @property
     def cpus(self) -> int:
@@ -80,12 +93,16 @@ def read_runs(
     """
     found = []
     for name, file in _named(paths):
-        profile = read_profile(file)
+        document = read_document(file)
+        try:
+            profile = profile_of(document)
+        except ValueError as error:
+            raise ValueError(f"{file}: {error}") from None
         ranks = profile.ranks if profile else ()
         if region:
             ranks = tuple(in_region(ranks, region))
         if ranks:
-            found.append((name, ranks))
+            found.append((name, ranks, _moved_of(document)))
     if not found:
         where = ", ".join(map(str, paths))
         what = f"no rank was in region {region!r}" if region else "no profile of what ranks did inside MPI"
@@ -99,9 +116,23 @@ def read_runs(
             efficiency=efficiency_of(ranks, gpu),
             regions=efficiency_by_region(ranks),
             scaling=scaling_of(ranks, reference, weak),
+            moved=moved,
         )
-        for name, ranks in found
+        for name, ranks, moved in found
     ]
+
+
+def _moved_of(document: Mapping[str, Any]) -> Moved | None:
+    nodes = [*((document.get("counted") or {}).get("moved") or {}).values()]
+    if not nodes:
+        return None
+    idle = [each["idle"] for each in nodes if each["idle"] is not None]
+    return Moved(
+        nodes[0]["level"],
+        math.fsum(each["bytes"] for each in nodes),
+        math.fsum(each["bytes"] / each["seconds"] for each in nodes),
+        math.fsum(idle) / len(idle) if idle else None,
+    )
 
 
 def _named(paths: Sequence[Path]) -> Iterator[tuple[str, Path]]:
@@ -137,6 +168,7 @@ def format_runs(runs: Sequence[Run], weak: bool) -> str:
         ("slowest rank", *(_slowest(run) for run in runs)),
         ("balanced, shorter by", *(format_quantity(run.efficiency.gain, "s", 3) for run in runs)),
     ]
+    rows += _moved(runs)
     shown = [row for row in rows if any(cell != "–" for cell in row[1:])]
     parts = ["\n".join(columns(shown, right=range(1, len(runs) + 1)))]
     if several:
@@ -145,6 +177,21 @@ def format_runs(runs: Sequence[Run], weak: bool) -> str:
     parts += [line for run in runs for line in _regions(run)]
     parts += _reasons(runs)
     return "\n\n".join(parts)
+
+
+def _moved(runs: Sequence[Run]) -> Iterator[tuple[str, ...]]:
+    """By level: volume and bandwidth, and how many times those of the run with the fewest CPUs."""
+    for level in dict.fromkeys(run.moved.level for run in runs if run.moved):
+        those = [run.moved if run.moved and run.moved.level == level else None for run in runs]
+        first = next(filter(None, those))
+        for name, unit, title in (("bytes", "B", "volume"), ("rate", "B/s", "bandwidth")):
+            cells = []
+            for each in those:
+                value = getattr(each, name, None)
+                times = f" ({value / getattr(first, name):.2f} x)" if value and getattr(first, name) else ""
+                cells.append("–" if value is None else f"{format_quantity(value, unit, 3)}{times}")
+            yield f"{level} {title}", *cells
+        yield "idle", *(_share(each.idle if each else None) for each in those)
 
 
 def _ranks(run: Run) -> str:
@@ -196,6 +243,7 @@ def to_document(runs: Sequence[Run], weak: bool) -> dict[str, Any]:
                 "efficiency": asdict(run.efficiency),
                 "scaling": asdict(run.scaling),
                 "regions": {name: asdict(each) for name, each in run.regions.items()},
+                **({"moved": run.moved._asdict()} if run.moved else {}),
             }
             for run in runs
         ],

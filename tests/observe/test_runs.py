@@ -73,6 +73,26 @@ def test_json_holds_what_the_table_shows_and_more(folders: list[Path]) -> None:
     assert last["scaling"]["ipc"] is None and last["scaling"]["reasons"]["ipc"]
 
 
+def test_what_memory_moved_stands_beside_that_of_the_run_with_the_fewest_cpus(folders: list[Path]) -> None:
+    nodes = {8: {"n1": (3e9, 2.0, 0.1), "n2": (1e9, 2.0, 0.3)}, 2: {"n1": (2e9, 4.0, 0.5)}}
+    for folder, ranks in zip(folders, (8, 2, 4), strict=True):
+        file = folder / "raw/0000.observed.json"
+        keys = ("bytes", "seconds", "idle")
+        moved = {
+            host: {"level": "MEM", **dict(zip(keys, each, strict=True))}
+            for host, each in nodes.get(ranks, {}).items()
+        }
+        counted = {"group": "MEM", "flop": None, "reason": "", "moved": moved or None}
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"counted": counted}), encoding="utf-8")
+    said = npc("efficiency", *folders, "--output", folders[0]).stdout
+    rows = {line.strip().split("  ")[0]: " ".join(line.split()) for line in said.splitlines() if line}
+    assert rows["MEM volume"] == "MEM volume 2 GB (1.00 x) – 4 GB (2.00 x)"
+    assert rows["MEM bandwidth"] == "MEM bandwidth 500 MB/s (1.00 x) – 2 GB/s (4.00 x)"
+    assert rows["idle"] == "idle 50.0% – 20.0%"
+    document = json.loads(npc("efficiency", *folders, "--json", "--output", folders[0]).stdout)
+    assert [run.get("moved", {}).get("bytes") for run in document["runs"]] == [2e9, None, 4e9]
+
+
 def test_weak_scaling_compares_the_work_of_each_cpu(tmp_path: Path) -> None:
     """Twice the ranks with 2.5 times the work: each has 25 % more to do."""
     folders = [

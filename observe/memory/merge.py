@@ -21,6 +21,8 @@ _MOST_REST: Final = 40
 #: Of the whole part, bytes of JSON; a picture has fewer bins for it.
 _LARGEST: Final = 900_000
 _MOST_NOTES: Final = 20
+#: What to do where nothing was seen.
+_LONGER: Final = {"sampling": ": let it run longer, or a shorter --interval"}
 
 
 def read_memory(folder: Path) -> MemoryUse | None:
@@ -43,9 +45,13 @@ def merge(files: Sequence[RankFile]) -> MemoryUse:
     if not told:
         return MemoryUse(status=f"unavailable: {'; '.join(reasons)}", ranks_seen=len(files))
     memories = [memory for _, memory in told]
+    first = told[0][0]
+    if not any(each.reads + each.writes for each in memories):
+        longest = max(each.seconds for each in memories)
+        reason = f"no access was seen in {longest:.3g} s ({first.source}){_LONGER.get(first.mode, '')}"
+        return MemoryUse(status=f"unavailable: {reason}", mode=first.mode, ranks_seen=len(files))
     kept = _in_detail(memories)
     left = [each for each in memories if each.rank not in {kept_one.rank for kept_one in kept}]
-    first = told[0][0]
     missing = f"{len(files) - len(told)} of {len(files)} ranks left nothing: {'; '.join(reasons)}"
     notes: defaultdict[str, list[int]] = defaultdict(list)
     for each in memories:

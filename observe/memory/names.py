@@ -49,6 +49,8 @@ _WRAPPER_LINES: Final = 20
 _STATEMENT_LINES: Final = 12
 #: What these allocate is their own: the line that called them names something else.
 _RUNTIME: Final = re.compile(r"/lib(?:gomp|omp|iomp5)\.so")
+#: Its lines say nothing of a program, also where they are known.
+_C_LIBRARY: Final = re.compile(r"/(?:libc|libpthread|ld-linux[-\w]*)[.-][\d.]*so")
 #: Files that are not the program's own.
 _SYSTEM: Final = ("/usr/", "/lib")
 _FORTRAN: Final = (".f", ".for", ".f77", ".f90", ".f95", ".f03", ".f08")
@@ -338,11 +340,11 @@ def _frame(callers: Sequence[int], modules: Sequence[Module]) -> tuple[tuple[str
 
 
 def _lines(callers: Sequence[int], modules: Sequence[Module]) -> Iterator[tuple[int, Line]]:
-    """The lines of the calls, from the inside out, without those of the C++ library's headers; none of what
-    the runtime of OpenMP calls for itself."""
+    """The lines of the calls, from the inside out, without those of the C library and of the C++ library's
+    headers; none of what the runtime of OpenMP calls for itself."""
     for address in callers:
         module = _module_of(modules, address) if address else None
-        if module is None or module.elf is None:
+        if module is None or module.elf is None or _C_LIBRARY.search(module.path):
             continue
         if _RUNTIME.search(module.path):
             return

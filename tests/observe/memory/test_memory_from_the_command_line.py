@@ -141,6 +141,9 @@ def test_a_program_that_was_not_built_for_it_says_so(tmp_path: Path) -> None:
     assert "memory: unavailable: the program was not built by npc cc" in said
     (record,) = read_csv(tmp_path / "seen/records.csv")
     assert record.status.startswith("unavailable: ")
+    said = npc("observe", "--memory=sample", "--output", tmp_path / "short", "--", "/bin/true")
+    assert "memory: unavailable: no access was seen in " in said and "a shorter --interval" in said
+    assert "nothing looks wrong" not in said
 
 
 @pytest.mark.parametrize(

@@ -105,3 +105,33 @@ def test_what_nobody_allocated_is_of_its_region_and_the_heap_goes_before_what_wa
     )
     found = {each.name: each.writes for each in rank_memory(made.table(), 0, "here", nodes={0: 0}).structures}
     assert found == {"anonymous memory": 2, "malloc#1": 1, "rest of heap": 1, "unknown": 1}
+
+
+class LinesOf:
+    """An ELF file of which only lines are known."""
+
+    symbols = ()
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def address(self, offset: int) -> int:
+        return offset
+
+    def lines(self, address: int) -> list[Line]:
+        return [] if self.path.endswith("/app") else [Line("/usr/src/start.h", 58)]
+
+
+def test_allocations_of_a_program_without_lines_are_told_apart_though_the_c_library_has_some(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("observe.memory.names.elf_file", LinesOf)
+    app, libc, openmp = 0x400000, 0x7E0000000000, 0x7E1000000000
+    paths = {app: "/home/me/app", libc: "/usr/lib/libc.so.6", openmp: "/usr/lib/libgomp.so.1"}
+    made = Made(maps="".join(f"{at:x}-{at + 0x1000:x} r-xp 00000000 00:00 1 {paths[at]}\n" for at in paths))
+    for number, inside in enumerate(((), (), (openmp + 1,))):
+        callers = (*inside, app + 16 + number, libc + 16)
+        made.objects.append((HEAP + 4 * number * PAGE_BYTES, PAGE_BYTES, 0, 0, callers))
+        made.write(0, 1 * MS, [HEAP + 4 * number * PAGE_BYTES])
+    found = {each.where for each in rank_memory(made.table(), 0, "here", nodes={0: 0}).structures}
+    assert found == {"app+0x10", "app+0x11", "app+0x12"}

@@ -33,6 +33,8 @@ _COMMAND: Final = re.compile(r"\nCommand line(?: used)? *: ([^\n]{1,4000})(?=\n)
 _KIND: Final = re.compile(r"\n(type|ordering in a file) +: (\w+)[^\n]*(?=\n)")
 _ERROR: Final = re.compile(r"\n(?:ior )?ERROR: ([^\n]+)(?=\n)")
 _WRONG: Final = re.compile(r"[Ii]ncorrect data on (?:read|write)")
+#: Past the page cache, as 4.x has it, as 3.x had it, and as both take it.
+_DIRECT: Final = re.compile(r"(?:^| )(?:--posix\.odirect|-B)(?: |$)|\b(?i:useO_DIRECT)=1\b")
 _PROGRAM: Final = re.compile(r"(?:^|[\s/])ior(?:\s|$)", re.IGNORECASE)
 _MIB: Final = 2.0**20
 #: Column of the text → field of the JSON.
@@ -66,12 +68,12 @@ def _run(version: str, lines: str, place: Mapping[str, str]) -> Iterator[Reading
         return  # somebody else's
     command = _COMMAND.search(lines)
     version = version or str(document.get("Version", ""))
-    words = str(document.get("Command line", command[1] if command else "")).split()
+    words = str(document.get("Command line", command[1] if command else ""))
     told = document.get("summary")
     rows: list[Row] = [row for row in told if isinstance(row, dict)] if isinstance(told, list) else []
     rows = rows or list(_rows(lines))
     kinds = dict(_KIND.findall(lines))
-    params = {**place, "direct": "1" if {"--posix.odirect", "-B"} & set(words) else "0"}
+    params = {**place, "direct": "1" if _DIRECT.search(words) else "0"}
     if kinds.get("type") == "collective" or '"type": "collective"' in lines:
         params["type"] = "collective"
     if kinds.get("ordering in a file") == "random" or '"ordering in a file": "random"' in lines:

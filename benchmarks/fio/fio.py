@@ -110,6 +110,7 @@ class Node:
         code = self.folder.run(command, stdout=sys.stderr.fileno())
         text = document.read_text(encoding="utf-8", errors="replace") if document.exists() else ""
         head = {**self.head, "part": len(self.printed), "by_hand": shlex.join(command)}
+        head["others"] = self.folder.others
         if not text.startswith("{"):  # fio's own complaints stand above the document
             text = text[text.find("\n{\n") + 1 :]
         self.printed.append((head, text))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
+
+from npc.machine.client_traffic import moved_bytes
 
 #: Beside the files: their names, and blocks of the file system's own.
 _SPARE_BYTES: Final = 8 << 20
@@ -67,13 +70,15 @@ def filled(folder: Path) -> str:
 class OwnFolder:
     """The folder, as a context manager, and the one child that works in it.
 
-    path: `place`, until `make` has made the folder below it.
+    path: `place`, until `make` has made the folder below it. others: what this node moved from and to the
+    file system while the last child ran, that was not the child's, over what was; "" where no counter tells.
     """
 
     def __init__(self, place: Path) -> None:
         self._place = place
         self._child: subprocess.Popen[bytes] | None = None
         self.path = place
+        self.others = ""
 
     def __enter__(self) -> OwnFolder:
         for number in _SIGNALS:
@@ -111,11 +116,22 @@ class OwnFolder:
 
     def run(self, command: Sequence[str], stdout: int | None = None) -> int:
         """The exit code of a command that works in the folder."""
+        before, own = moved_bytes(self.path, *mounted(self.path)), _moved_by_children()
         self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stdout, cwd=self.path)
-        return self._child.wait()
+        code = self._child.wait()
+        after, own = moved_bytes(self.path, *mounted(self.path)), _moved_by_children() - own
+        known = before is not None and after is not None and own
+        self.others = f"{max(0, after - before - own) / own:.3f}" if known else ""
+        return code
 
     def _stopped(self, number: int, _: FrameType | None) -> NoReturn:
         """End by way of __exit__; further signals do not stop the tidying up."""
         for other in _SIGNALS:
             signal.signal(other, signal.SIG_IGN)
         sys.exit(128 + number)
+
+
+def _moved_by_children() -> int:
+    """Bytes that children moved from and to storage, of those that were waited for (getrusage(2))."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return 512 * (used.ru_inblock + used.ru_oublock)

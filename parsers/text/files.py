@@ -10,8 +10,9 @@ from npc.files import parse_json
 
 _HEAD: Final = re.compile(r"\n# NPC files: (\{[^\n]{1,4000}\})(?=\n)")
 #: What records note of it. file_size: bytes of all files of a node;
-#: filled: the share of the file system that was taken.
-_NOTED: Final = ("target", "filesystem", "device", "file_size", "filled")
+#: filled: the share of the file system that was taken; others: what else the node moved from and to it
+#: meanwhile, over what the benchmark did.
+_NOTED: Final = ("target", "filesystem", "device", "file_size", "filled", "others")
 
 
 def place_of_files(text: str) -> dict[str, str]:

@@ -46,6 +46,35 @@ def test_files_are_made_in_a_folder_of_its_own_and_removed(tmp_path: Path) -> No
     assert {reading.params["filesystem"] for reading in readings} == {head["filesystem"]}
 
 
+@pytest.mark.slow
+def test_what_others_move_on_the_file_system_meanwhile_is_seen(tmp_path: Path) -> None:
+    """On a disk of its own: a file that is mounted, where this machine lets root do so."""
+    image, place = tmp_path / "image", tmp_path / "place"
+    with image.open("wb") as file:
+        file.truncate(200 << 20)
+    place.mkdir()
+    subprocess.run(["mkfs.ext4", "-q", image], check=True)
+    mounting = subprocess.run(["mount", "-o", "loop", image, place], capture_output=True, text=True)
+    if mounting.returncode:
+        pytest.skip(f"no loop device may be mounted here: {mounting.stderr.strip()}")
+    words = ["--target", str(place), "--size", str(16 << 20), "--names", "no"]
+
+    def others() -> list[float]:
+        done = subprocess.run([*FIO, *words], capture_output=True, text=True, timeout=60, check=True)
+        return [float(reading.params["others"]) for reading in parsers.parse("fio", done.stdout)]
+
+    try:
+        assert max(others()) < 0.1
+        planted = ["dd", "if=/dev/zero", f"of={place}/planted", "bs=64K", "oflag=direct"]
+        again = f"while :; do {' '.join(planted)} count=500 conv=notrunc status=none; done"
+        with subprocess.Popen(["bash", "-c", again], start_new_session=True) as running:
+            seen = others()
+            os.killpg(running.pid, signal.SIGTERM)
+        assert min(seen) > 0.1
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_fio_and_removes_its_files(number: signal.Signals, tmp_path: Path) -> None:
     words = ["--target", str(tmp_path), "--size", str(64 << 20), "--milliseconds", "60000"]

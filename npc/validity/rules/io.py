@@ -19,6 +19,8 @@ _IN_MEMORY: Final = frozenset({"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"})
 _NOT_NAMED: Final = ("run", "scratch")
 #: The reserve of free space without which blocks are found late and in pieces is a tenth (McKusick et al.).
 _FULL: Final = 0.9
+#: Bytes of others on a node, over its own: journals of file systems are a few percent.
+_OTHERS: Final = 0.1
 _SYNCED: Final = ("end_fsync", "fsync", "fdatasync")
 
 
@@ -117,6 +119,26 @@ def nearly_full(records: Sequence[Record], _: Circumstances) -> Iterator[tuple[i
             continue
         if taken > _FULL and catalogue.row_of(record).layer == "io":
             yield place, f"{taken:.0%} of the file system was taken: it finds free blocks late and in pieces"
+
+
+@rule(
+    "other_traffic",
+    "a file system that others on the node used as well",
+    "npc/machine/client_traffic.py names the counters of its clients",
+    level="note",
+)
+def other_traffic(records: Sequence[Record], _: Circumstances) -> Iterator[tuple[int, str]]:
+    """By what the node moved from and to it meanwhile, and what of it was the benchmark's."""
+    for place, record in enumerate(records):
+        try:
+            others = float(record.params.get("others", 0))
+        except ValueError:
+            continue
+        if others >= _OTHERS and catalogue.row_of(record).layer == "io":
+            yield (
+                place,
+                f"others on the node moved {others:.0%} of its bytes from and to the file system meanwhile",
+            )
 
 
 def _of_data(record: Record) -> bool:

@@ -334,9 +334,11 @@ def test_a_file_system_gives_no_more_than_its_limit(
         ("write", {"direct": "1", "filesystem": "tmpfs", "target": "/dev/shm"}, ""),
         ("write", {"direct": "1", "filesystem": "ext4", "target": "run", "filled": "0.95"}, "full"),
         ("write", {"direct": "1", "filesystem": "ext4", "target": "run", "filled": "0.2"}, ""),
+        ("filestat", {"filesystem": "nfs4", "others": "0.250"}, "other_traffic"),
+        ("read", {"direct": "1", "filesystem": "ext4", "others": "0.040"}, ""),
     ],
 )
-def test_memory_is_no_file_system(case: str, params: dict[str, str], rule: str) -> None:
+def test_what_is_not_the_file_system_alone_is_told(case: str, params: dict[str, str], rule: str) -> None:
     measured = record("fio", case, "bandwidth", 1e9, params=params)
     assert set(found(measured, memory={"total_bytes": 64 * 10**9})) == ({rule} if rule else set())
     without = {"page_cache", "read_cached"} & set(found(measured))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @click.option(
     "--report",
     metavar="GLOB",
-    help="File in which the program leaves its report, such as 'HPCG-Benchmark_*.txt'.",
+    help="File in which the program leaves its report, such as 'HPCG-Benchmark_*.txt', or Darshan its log.",
 )
 @click.option(
     "--flops", metavar="REGEX", help="Where the program says its rate: the first group is the number."
@@ -234,6 +234,7 @@ def observe(
     from observe.probes.settings import settings_of
     from observe.reported import flops_scale, pattern_of, reported_by
     from observe.run import (
+        DARSHAN,
         NOT_STARTED,
         OBSERVED,
         append_report,
@@ -313,7 +314,8 @@ def observe(
         code = run(command, place, Path(inside), mpi, asked, keep=False)
         keep_observation(Path(inside), command, place, asked, {})
         sys.exit(code)
-    tool = "" if memory else tool or PARSERS.get(Path(command[place]).name, "")
+    of_report = "darshan" if report and report.endswith(DARSHAN) else ""
+    tool = "" if memory else tool or of_report or PARSERS.get(Path(command[place]).name, "")
     folder = output or Path("observed")
     try:
         log = LaunchLog(folder, tool or "observed", 1)

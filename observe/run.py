@@ -34,6 +34,8 @@ from observe.rank import RUNNING
 
 OBSERVED: Final = "observed.json"
 RANKS: Final = "ranks"
+#: Of the logs that Darshan leaves of a program.
+DARSHAN: Final = ".darshan"
 #: Exit code of a program that could not be started, as a shell reports it.
 NOT_STARTED: Final = 127
 #: How long ranks may take to finish once the launcher has ended.
@@ -187,7 +189,22 @@ def append_report(pattern: str, began: float, path: Path) -> None:
         return
     newest = max(candidates, key=lambda file: file.stat().st_mtime)
     with path.open("ab") as kept:
-        kept.write(newest.read_bytes())
+        kept.write(_told(newest) if newest.suffix == DARSHAN else newest.read_bytes())
+
+
+def _told(log: Path) -> bytes:
+    """Darshan's log as its own parser tells it; nothing, and why, where that cannot."""
+    try:
+        done = subprocess.run(["darshan-parser", log], stdout=subprocess.PIPE, check=True)
+    except FileNotFoundError:
+        click.echo(
+            f"npc observe: {log}: darshan-parser is not in PATH: load a module (darshan-util)", err=True
+        )
+    except subprocess.CalledProcessError as error:
+        click.echo(f"npc observe: {log}: darshan-parser ended with exit code {error.returncode}", err=True)
+    else:
+        return done.stdout
+    return b""
 
 
 def keep_observation(

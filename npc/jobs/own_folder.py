@@ -120,8 +120,9 @@ class OwnFolder:
         self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stdout, cwd=self.path)
         code = self._child.wait()
         after, own = moved_bytes(self.path, *mounted(self.path)), _moved_by_children() - own
-        known = before is not None and after is not None and own
-        self.others = f"{max(0, after - before - own) / own:.3f}" if known else ""
+        self.others = ""
+        if before is not None and after is not None and own:
+            self.others = f"{max(0, after - before - own) / own:.3f}"
         return code
 
     def _stopped(self, number: int, _: FrameType | None) -> NoReturn:

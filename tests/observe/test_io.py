@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
+import parsers
 from npc.records.record import read_csv
 from observe.observation import read_observation
+from observe.run import append_report
+from tests import captured
 from tests.lab.npb_job import MPI_ENVIRONMENT
 from tests.paths import ROOT
 
@@ -20,6 +23,9 @@ MIB = 1 << 20
 PROGRAM = """
 import os, subprocess, sys
 from pathlib import Path
+import parsers
+from observe.run import append_report
+from tests import captured
 if len(sys.argv) > 3:
     with open(sys.argv[1], "wb", buffering=0) as file:
         for _ in range(16 * int(sys.argv[2])):
@@ -82,3 +88,28 @@ def test_a_rank_that_was_killed_from_outside_has_no_io_and_the_rest_says_so(tmp_
     assert node.io is not None
     assert (node.io.read, node.io.write_calls, node.io.storage_written, node.io.writers) == (5, 2, 4096, 1)
     assert "n1: the I/O of 1 of 2 ranks could not be read" in found.notes
+
+
+def test_a_darshan_log_is_told_by_darshans_own_parser(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No registry brings that program: here a script of its name prints what it would."""
+    log, kept, text = (
+        tmp_path / "me.darshan",
+        tmp_path / "0000.out",
+        captured.DATA / "darshan/v3.2.1_ior_hdf5.txt",
+    )
+    log.write_bytes(b"\x7fDARSHAN")
+    kept.write_text("the program's own words\n")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    append_report(f"{tmp_path}/*.darshan", 0.0, kept)
+    assert "darshan-parser is not in PATH" in capsys.readouterr().err
+    script = tmp_path / "darshan-parser"
+    script.write_text(f'#!/bin/sh\n[ "$1" = {log} ] && exec /bin/cat {text}\n')
+    script.chmod(0o755)
+    append_report(f"{tmp_path}/*.darshan", 0.0, kept)
+    found = parsers.parse("darshan", kept.read_text())
+    written = [
+        each.value for each in found if each.params.get("direction") == "write" and each.metric == "traffic"
+    ]
+    assert written == [4195800, 2421]

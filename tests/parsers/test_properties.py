@@ -255,6 +255,12 @@ HEADS = {
         '{\n  "fio version" : "fio-3.33",\n  "jobs" : []\n}\n',
         "fio: ",
     ],
+    "darshan": [
+        "",
+        "# darshan log version: 3.21\n# nprocs: 4\n# run time: 1.0\n",
+        "POSIX\t0\t1\tPOSIX_BYTES_READ\t",
+        "POSIX\t0\t1\tPOSIX_BYTES_READ\t5\t/f\t/\text4\n",
+    ],
     "ior": [
         "",
         "IOR-4.0.0: MPI Coordinated Test of Parallel I/O\n",

@@ -20,7 +20,7 @@ from typing import IO, Final
 
 import click
 
-from npc import locks
+from npc import catalogue, locks
 from npc.jobs import jube, wait
 from npc.jobs.progress import Display, rows_of
 from npc.jobs.stop import Stop
@@ -130,7 +130,7 @@ def measure_and_draw(what: Characterisation, as_json: bool) -> int:
     drawn = 0
     if pairs := list(_pairs(run, records, as_json)):
         click.echo("\n".join(pairs))
-    elif not _unavailable(records):
+    elif not _unavailable(records) and (_in_a_roofline(records) or not records):
         drawn = step("roofline", str(run), *(["--json"] if as_json else []))
     if not as_json:
         click.echo(f"run: {run}   {time.monotonic() - begun:.0f} s")
@@ -209,6 +209,12 @@ def exit_code(records: Sequence[Record], drawn: int) -> int:
 def _unavailable(records: Sequence[Record]) -> bool:
     """Whether nothing of what was asked for can be had here: a machine without RDMA is no failed run."""
     return bool(records) and all(record.status.startswith("unavailable: ") for record in records)
+
+
+def _in_a_roofline(records: Sequence[Record]) -> bool:
+    """Whether a test among them may give a ceiling: OS noise and rates on names alone have no picture."""
+    none = ("operation_rate", "energy", "power")
+    return any(catalogue.row_of(record).layer != "noise" and record.metric not in none for record in records)
 
 
 def _how_it_failed(workpackage: Workpackage, records: Sequence[Record]) -> str:

@@ -222,7 +222,7 @@ def _how_it_failed(workpackage: Workpackage, records: Sequence[Record]) -> str:
     own = [record for record in records if record.raw.partition("/")[0] == workpackage.folder.name]
     if _unavailable(own):
         return own[0].status
-    made, planned, _ = workpackage.progress()
+    made, planned, *_ = workpackage.progress()
     return f"failed after {made} of {planned} launches" if planned else "failed before any launch"
 
 

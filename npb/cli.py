@@ -65,7 +65,27 @@ def parser() -> argparse.ArgumentParser:
         help="inside a command: --NAME VALUE for each value; here: each value for {NAME} in the commands; "
         "OP is one of + - * /, or give a list NAME:A,B,C; several make their product",
     )
-    add("--runs", type=_count, default=1, metavar="N", help="repeat everything, fresh clients (1)")
+    add(
+        "--runs",
+        type=_runs,
+        default=1,
+        metavar="N|auto",
+        help="repeat everything, fresh clients (1); auto, of one pair: six times, and what is not yet known "
+        "to --precision again",
+    )
+    add(
+        "--precision",
+        type=_percent,
+        metavar="PERCENT",
+        help="how far a median's 95 %% interval may reach to either side (3)",
+    )
+    add("--samples-max", type=_count, metavar="N", help="clients of a step that auto starts (14)")
+    add(
+        "--case-time",
+        type=_seconds,
+        metavar="S",
+        help="with six clients that took so long in all a step gets no more by auto (12)",
+    )
     add("--shuffle", nargs="?", const=-1, type=int, metavar="SEED", help="random order; the seed is recorded")
     add("--fail-fast", action="store_true", help="stop at the first failed step")
 
@@ -132,10 +152,21 @@ def _command(text: str) -> list[str]:
     return ["env", *argv] if equals and variable.isidentifier() else argv
 
 
+def _runs(text: str) -> int | None:
+    return None if text == "auto" else _count(text)
+
+
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of runs")
     return int(text)
+
+
+def _percent(text: str) -> float:
+    try:
+        return float(text) / 100
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of percent") from None
 
 
 def _seconds(text: str) -> float:

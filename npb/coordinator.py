@@ -13,7 +13,8 @@ import random
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -26,12 +27,14 @@ from npb.measure import Outcome, PairMeasurement
 from npb.nodes import HostLost, Node, Reception
 from npb.results import Results
 from npb.sweep import Step
+from npc.jobs.rounds import Rounds
 from npc.machine.load import watch_s
 from npc.machine.processes import die_with_parent
 from npc.machine.sysfs import parse_cpus
 from npc.records.build import swept_size
 from npc.records.launch import now, tool_of
-from npc.records.record import OK
+from npc.records.reading import OK, Reading
+from npc.statistics.precision import Goal
 
 if TYPE_CHECKING:
     from npc.machine.fabric import Topology
@@ -156,8 +159,16 @@ class Conductor:
             address = await self._address(self._nodes[0], self._nodes[1])
         except (addresses.NoAddress, HostLost) as error:
             raise Unusable(str(error)) from None
-        self._results = self._open_results(len(steps))
-        await self._steps(0, 1, address, steps, Place(None, 0))
+        if self._options.runs is not None:
+            self._results = self._open_results(len(steps))
+            await self._steps(0, 1, address, steps, len(steps), Place(None, 0))
+            return
+        rounds = Rounds([None] * len(steps), self._goal(), self._options.benchmark or self._tool())
+        self._results = results = self._open_results(rounds.planned)
+        turns = (
+            replace(steps[place], sample=sample) for place, sample in rounds.turns(results.expect, self._seed)
+        )
+        await self._steps(0, 1, address, turns, rounds.planned, Place(None, 0), rounds.tell)
 
     async def _measure_pairs(self, steps: Sequence[Step]) -> None:
         """All rounds, then the worst pairs once more, then the verdict."""
@@ -165,6 +176,8 @@ class Conductor:
         from npc.machine import fabric
 
         options = self._options
+        if options.runs is None:
+            raise Unusable("--runs auto measures one pair; --pairs takes a number")
         try:
             self._topology = fabric.load(options.topology) if options.topology else None
             plan = schedule.schedule(options.pairs, self._labels, seed=self._seed, serial=options.serial)
@@ -213,29 +226,42 @@ class Conductor:
             result = LaunchResult(f"unavailable: {error}", Blame.SERVER)
             self._add(Outcome(steps[0], steps[0].client, now(), result), server, client, place)
             return
-        await self._steps(server, client, address, steps, place)
+        await self._steps(server, client, address, steps, len(steps), place)
 
     async def _steps(
-        self, server: int, client: int, address: str, steps: Sequence[Step], place: Place
+        self,
+        server: int,
+        client: int,
+        address: str,
+        steps: Iterable[Step],
+        number_of_steps: int,
+        place: Place,
+        tell: Callable[[float, Sequence[Reading] | None], None] | None = None,
     ) -> None:
-        """Measure the steps on one pair and write down each as it ends, the interrupted one, too."""
+        """Measure the steps on one pair and write down each as it ends, the interrupted one, too.
+
+        tell: hears how long each took and what was read, None where it failed, before the next is asked for.
+        """
         assert self._results
         nodes = self._nodes[server], self._nodes[client]
-        measurement = PairMeasurement(*nodes, address, self._options, len(steps))
-        number = None
-        step, began = steps[0], now()
+        measurement = PairMeasurement(*nodes, address, self._options, number_of_steps)
+        number, step, began = None, None, now()
         try:
             for step in steps:
                 began = now()
                 outcome = await measurement.step(step)
                 number = self._add(outcome, server, client, place)
+                if tell:
+                    worked = outcome.result.status == OK
+                    tell(outcome.seconds, outcome.result.readings if worked else None)
                 if self._options.fail_fast and outcome.result.status != OK:
                     break
             output = await measurement.finish()
         except asyncio.CancelledError:
             await measurement.abort()
-            result = LaunchResult(*self._why_cut_short())
-            self._add(Outcome(step, step.client, began, result), server, client, place)
+            if step:
+                result = LaunchResult(*self._why_cut_short())
+                self._add(Outcome(step, step.client, began, result), server, client, place)
             raise
         if number is not None:
             self._results.add_server_output(number, output)
@@ -266,13 +292,22 @@ class Conductor:
     def _plan(self) -> list[Step]:
         options = self._options
         try:
-            steps = sweep.plan(options.servercmd, options.clientcmd, options.repeat, options.runs)
+            steps = sweep.plan(options.servercmd, options.clientcmd, options.repeat, options.runs or 1)
         except sweep.BadRepeat as error:
             raise Unusable(str(error)) from None
         if options.shuffle is not None:
             self._seed = options.shuffle if options.shuffle >= 0 else random.SystemRandom().randrange(2**31)
-            random.Random(self._seed).shuffle(steps)
+            if options.runs is not None:  # else each round is
+                random.Random(self._seed).shuffle(steps)
         return steps
+
+    def _goal(self) -> Goal:
+        options = self._options
+        asked = {"precision": options.precision, "most": options.samples_max, "case_s": options.case_time}
+        try:
+            return Goal(**{name: value for name, value in asked.items() if value is not None})
+        except ValueError as error:
+            raise Unusable(str(error)) from None
 
     def _parser(self) -> str:
         known = parsers.names()
@@ -322,10 +357,13 @@ class Conductor:
             table=self._table,
         )
 
-    def _open_results(self, planned: int, seed: int | None = None) -> Results:
+    def _tool(self) -> str:
+        """Who reads the launches later looks for a parser of this name: perftest's for ib_write_bw."""
         options = self._options
-        # Who reads the launches later looks for a parser of this name: perftest's for ib_write_bw.
-        tool = tool_of(options.clientcmd) if options.parser == RAW else options.parser
+        return str(tool_of(options.clientcmd) if options.parser == RAW else options.parser)
+
+    def _open_results(self, planned: int, seed: int | None = None) -> Results:
+        options, tool = self._options, self._tool()
         try:
             return Results(
                 Path(options.output) if options.output else None,

@@ -38,6 +38,7 @@ class Results:
         if self._temporary:
             self.folder.mkdir(mode=0o700)
         self._log = LaunchLog(self.folder, tool, planned, seed)
+        self.expect = self._log.expect
         self._tool = tool
         self._origin = Origin(platform, benchmark, self.folder.resolve().name, batch_job())
         self.records: list[Record] = []

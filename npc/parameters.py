@@ -30,6 +30,22 @@ class Duration(click.ParamType):
         return seconds
 
 
+#: A number of launches that follows from what they tell.
+AUTO: Final = "auto"
+
+
+class Runs(click.ParamType):
+    """A number of launches, None for ``auto``."""
+
+    name = "n|auto"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
+        """Fails on anything that is neither."""
+        if value == AUTO:
+            return None
+        return int(click.IntRange(1, 10_000).convert(value, param, ctx))
+
+
 def program_first(ctx: click.Context, param: click.Parameter, command: tuple[str, ...]) -> tuple[str, ...]:
     """`command` as it is, unless it begins with an option: that is none of ours, and no program.
 

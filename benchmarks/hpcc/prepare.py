@@ -126,7 +126,6 @@ def main() -> str | None:
     parser.add_argument("--memory-share", default="", help="part of the nodes' memory, 0 to 1")
     parser.add_argument("--nb", type=int, default=192, help="block size")
     parser.add_argument("--grid", default="", help="PxQ")
-    parser.add_argument("--samples", type=int, default=6)
     options = parser.parse_args()
     program = shutil.which(options.command)
     if program is None:
@@ -157,7 +156,7 @@ def main() -> str | None:
         return f"prepare.py: {error}"
     Path("hpccinf.txt").write_text(HPL.format(n=n, nb=options.nb, p=p, q=q))
     blas = blas_of(program)
-    case = {"name": "hpcc", "values": {}, "runs": options.samples, "params": {"blas": blas} if blas else {}}
+    case = {"name": "hpcc", "values": {}, "params": {"blas": blas} if blas else {}}
     Path("cases.jsonl").write_text(json.dumps(case) + "\n")
     return None
 

@@ -131,8 +131,9 @@ def ask_likwid(option: str) -> str:
 def main() -> int:
     """Write the cases to stdout; exit code 1 with the reason if likwid-bench is missing or cannot do it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--samples", type=int, default=6, help="launches of each ceiling")
-    parser.add_argument("--side-samples", type=int, default=3, help="launches of copy, stream and triad")
+    parser.add_argument(
+        "--side-samples", default="0", help="launches of copy, stream and triad; auto: as of the ceilings"
+    )
     parser.add_argument("--threads", type=int, help="largest number of threads (default: one for each CPU)")
     parser.add_argument("--counts", default="", help="numbers of threads, commas between (default: all)")
     parser.add_argument("--domains", default="N", help="N, S, M or single ones, commas between")
@@ -185,14 +186,14 @@ def emit_kernels(
     for family, precision in (("peakflops", "double"), ("peakflops_sp", "single")):
         for kernel in variants(family, available, flags, every):
             words = (kernel, domain, PEAK_SET * threads, threads, peak_iterations[precision])
-            emit(*words, options.samples, {"precision": precision, **asked(kernel, family, every)})
+            emit(*words, "auto", {"precision": precision, **asked(kernel, family, every)})
     for level, size in levels.items():
         iterations = max(10, int(VOLUME.get(level, VOLUME["L3"]) * threads / size))
         families = [*BANDWIDTH_KERNELS]
         if options.non_temporal == "yes" and level == "MEM":
             families += NON_TEMPORAL_KERNELS
         for family in families:
-            runs = options.samples if family == "load" else options.side_samples
+            runs = "auto" if family == "load" else options.side_samples
             for kernel in variants(family, available, flags, every):
                 if kernel in available:
                     words = (kernel, domain, size, threads, iterations)
@@ -201,7 +202,7 @@ def emit_kernels(
     for group in filter(None, options.groups.split(",")):
         kernel = widest("triad", available, flags)
         words = (kernel, domain, levels["MEM"], threads, 10)
-        emit(*words, 1, {"counters": group}, group)  # no level: what was counted beside it is no ceiling
+        emit(*words, "1", {"counters": group}, group)  # no level: what was counted beside it is no ceiling
 
 
 def emit(
@@ -210,11 +211,14 @@ def emit(
     size: int,
     threads: int,
     iterations: int,
-    runs: int,
+    runs: str,
     params: dict[str, str],
     group: str = "",
 ) -> None:
-    """Print one case. The working set is initialised by the threads that will use it (-W)."""
+    """Print one case. The working set is initialised by the threads that will use it (-W).
+
+    runs: its launches, ``auto``: as many as npc sample is told.
+    """
     command = f"-t {kernel} -W {domain}:{likwid_size(size)}:{threads} -i {iterations}"
     counting = [
         sys.executable,
@@ -227,11 +231,8 @@ def emit(
     name = " ".join(filter(None, (kernel, of, domain, str(threads), group)))
     if domain != "N":
         params = {**params, "domain": domain}
-    print(
-        json.dumps(
-            {"name": name, "values": {"program": program, "case": command}, "runs": runs, "params": params}
-        )
-    )
+    case = {"name": name, "values": {"program": program, "case": command}, "params": params}
+    print(json.dumps(case if runs == "auto" else {**case, "runs": int(runs)}))
 
 
 if __name__ == "__main__":

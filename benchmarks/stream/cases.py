@@ -47,7 +47,6 @@ def domains(wanted: str, allowed: set[int]) -> dict[str, list[list[int]]]:
 def main() -> str | None:
     """Write the cases to stdout; returns what is wrong with the settings."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--samples", type=int, default=6)
     parser.add_argument("--cores", type=int, help="threads of the whole node, where --threads says nothing")
     parser.add_argument("--threads", default="", help="numbers with commas between; empty: a domain's all")
     parser.add_argument("--bind", default="spread", help=f"of {', '.join(BINDINGS)}, commas between")
@@ -73,11 +72,11 @@ def main() -> str | None:
         for threads in sorted({min(number, most) for number in asked} or {whole}):
             for bind in bindings:
                 for kind in stores:
-                    emit(domain, cores, threads, bind, kind, options.samples)
+                    emit(domain, cores, threads, bind, kind)
     return None
 
 
-def emit(domain: str, cores: list[list[int]], threads: int, bind: str, kind: str, runs: int) -> None:
+def emit(domain: str, cores: list[list[int]], threads: int, bind: str, kind: str) -> None:
     """Print one case. More threads than cores get a place for each hardware thread."""
     units = cores if threads <= len(cores) else [[cpu] for core in cores for cpu in core]
     listed = ",".join("{" + ",".join(map(str, unit)) + "}" for unit in units)
@@ -90,7 +89,6 @@ def emit(domain: str, cores: list[list[int]], threads: int, bind: str, kind: str
             {
                 "name": name,
                 "values": {"case": " ".join([*words, *displayed, PROGRAMS[kind]])},
-                "runs": runs,
                 "params": params,
             }
         )

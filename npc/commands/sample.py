@@ -6,24 +6,51 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
-from npc.parameters import PathParameter, program_first
+from npc.parameters import AUTO, PathParameter, Runs, program_first
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from npc.records.launch import Launch
+    from npc.records.reading import Reading
+
+#: What reads outputs: the entry point group, and the name in it. It is called with the folder, the tool and
+#: the launch, and gives readings.
+READERS, READER = "npc.readers", "output"
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.option("--tool", required=True, help="Name of the parser that reads the outputs later.")
 @click.option(
-    "--runs", default=6, show_default=True, type=click.IntRange(1, 10_000), help="Launches of each case."
+    "--runs",
+    default=AUTO,
+    show_default=True,
+    type=Runs(),
+    help="Launches of each case; auto: six or more, until its median is known to --precision.",
+)
+@click.option(
+    "--precision",
+    default=3.0,
+    show_default=True,
+    metavar="PERCENT",
+    help="How far the median's 95 % interval may reach to either side of it.",
+)
+@click.option(
+    "--samples-max", default=14, show_default=True, help="Launches of a case that auto makes at most."
+)
+@click.option(
+    "--case-time",
+    "case_s",
+    default=12.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="With six launches that took so long together a case gets no more by auto.",
 )
 @click.option(
     "--each", multiple=True, metavar="NAME=V1,V2,…", help="Values of {NAME} in the command; may be repeated."
@@ -53,7 +80,10 @@ if TYPE_CHECKING:
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, callback=program_first)
 def sample(
     tool: str,
-    runs: int,
+    runs: int | None,
+    precision: float,
+    samples_max: int,
+    case_s: float,
     each: tuple[str, ...],
     cases: Path | None,
     params: tuple[str, ...],
@@ -66,6 +96,8 @@ def sample(
 ) -> None:
     """Run COMMAND several times in fresh processes and keep every output.
 
+    By default each case has six launches, and more as long as its median is known no better than --precision.
+
     Writes a folder of launches: launches.jsonl and raw/NNNN.out, .err. Exit codes: 0 all launches
     worked, 1 none did, 2 usage, 6 some failed, 128+N stopped by signal N.
 
@@ -75,11 +107,14 @@ def sample(
     import signal
 
     import npc.jobs.sample as sampling
+    from npc.jobs.rounds import Rounds
     from npc.jobs.stop import Stop
     from npc.records.launch import LaunchLog
     from npc.records.record import OK
+    from npc.statistics.precision import Goal
 
     try:
+        goal = Goal(precision / 100, samples_max, case_s)
         if cases is not None and each:
             raise click.UsageError("--cases and --each exclude each other")
         of_each = _named("--each", each, r"(\w+)=(.+)", "NAME=VALUE,VALUE,…")
@@ -99,19 +134,29 @@ def sample(
     except (ValueError, re.error) as error:
         raise click.UsageError(str(error)) from None
     seed = None if in_order else seed if seed is not None else time.time_ns() % 2**32
-    launches = sampling.plan(todo, seed)
-    if not launches:
+    rounds = Rounds([case.runs for case in todo], goal, tool)
+    if not rounds.planned:
         raise click.ClickException(f"{cases} asks for no launch: nothing to measure")
+    fixed = all(case.runs is not None for case in todo)
+    read = None if fixed else _reader()
     try:
-        log = LaunchLog(output, tool, len(launches), seed)
+        log = LaunchLog(output, tool, rounds.planned, seed)
     except FileExistsError:
         raise click.UsageError(f"{output} holds launches already: name another --output") from None
     except OSError as error:
         raise click.ClickException(f"cannot write into {output}: {error.strerror}") from None
     failures = _Failures()
+
+    def report(launch: Launch) -> None:
+        failures.tell(launch)
+        if read:
+            rounds.tell(launch.seconds, read(output, tool, launch) if launch.status == OK else None)
+
     try:
+        in_rounds = ((todo[place], number) for place, number in rounds.turns(log.expect, seed))
+        launches = sampling.plan(todo, seed) if fixed else in_rounds
         with Stop().listening() as stop:
-            done = sampling.sample_all(command, launches, log, timeout_s, require, failures.tell, stop)
+            done = sampling.sample_all(command, launches, log, timeout_s, require, report, stop)
     finally:
         log.close()
         failures.sum_up()
@@ -122,6 +167,19 @@ def sample(
     click.echo(f"{len(done) - failed} of {len(done)} launches of {len(todo)} cases worked: {output}")
     if failed:
         sys.exit(sampling.EXIT_NOTHING if failed == len(done) else sampling.EXIT_PARTLY)
+
+
+def _reader() -> Callable[[Path, str, Launch], list[Reading]]:
+    """What reads the output of a launch: found as commands are, since no parser is known here."""
+    from npc.cli import entry_points
+
+    entry = entry_points(READERS).get(READER)
+    if entry is None:
+        raise click.ClickException(
+            f"nothing is installed that reads outputs (entry point {READER} of {READERS}): use --runs 6"
+        )
+    read: Callable[[Path, str, Launch], list[Reading]] = entry.load()
+    return read
 
 
 def _named(option: str, texts: Sequence[str], pattern: str, expected: str) -> Iterator[tuple[str, str]]:

@@ -108,8 +108,8 @@ class Display:
             change += f" on {row.nodes}" if row.nodes else ""
             if row.state == "failed":
                 change = row.note  # begins with how it failed, and knows the job
-            elif row.note:
-                change += f": {row.note}"
+            elif told := ", ".join(filter(None, (row.note, _awaited(row)))):
+                change += f": {told}"
             if self._told.get(row.name) != change:
                 self._told[row.name] = change
                 click.echo(f"{row.name}: {change}", err=True)
@@ -144,20 +144,25 @@ class Display:
         table.add_column("")
         for row in rows:
             elapsed = self._took.get(row.name) if row.elapsed_s is None else row.elapsed_s
-            made, planned, bad = row.progress
+            made, planned, bad, _ = row.progress
             cells = [row.state, row.name]
             cells += [row.job, row.nodes] if with_jobs else []
             cells.append("" if elapsed is None else format_duration(elapsed))
             cells.append(f"{made}/{planned or '?'} launches" if made or planned else "")
-            cells.append(", ".join(filter(None, (f"{bad} bad" if bad else "", row.note))))
+            cells.append(", ".join(filter(None, (f"{bad} bad" if bad else "", row.note, _awaited(row)))))
             style = _STYLES.get(row.state, "")
             table.add_row(*(Text(cell, style=style) for cell in cells))
         return table
 
 
+def _awaited(row: Row) -> str:
+    """What there are further launches for."""
+    return str(row.progress.awaited or "") if row.state == "running" else ""
+
+
 def as_json(row: Row) -> Mapping[str, object]:
     """The row for machines: what is not known is null."""
-    made, planned, failed = row.progress
+    made, planned, failed, _ = row.progress
     return {
         "workpackage": row.name,
         "state": row.state,

@@ -2,8 +2,9 @@
 
 Launches differ more than the iterations inside one launch do (Hunold and Carpen-Amarie,
 arXiv:1505.07734), so a sample is a launch. The order of all launches is shuffled, so that a machine that
-drifts does so for every case alike. In a JUBE job it stands before the starter (JUBE's customary
-``measurement``), so that one job makes all launches of a benchmark.
+drifts does so for every case alike; where the number of launches follows from what they tell, each round of
+them is (`npc.jobs.rounds`). In a JUBE job it stands before the starter (JUBE's customary ``measurement``), so
+that one job makes all launches of a benchmark.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -43,15 +44,16 @@ GRACE_S: Final = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One thing to measure: what its placeholders stand for, how often, and what to note beside it."""
+    """One thing to measure: what its placeholders stand for, how often (None: until it is known), and what to
+    note beside it."""
 
     name: str
     values: Mapping[str, str]
-    runs: int
+    runs: int | None
     params: Mapping[str, str] = field(default_factory=dict)
 
 
-def cases_of_product(each: Sequence[tuple[str, Sequence[str]]], runs: int) -> list[Case]:
+def cases_of_product(each: Sequence[tuple[str, Sequence[str]]], runs: int | None) -> list[Case]:
     """One case for every combination of the placeholders' values; its name joins the values."""
     combinations = itertools.product(*(values for _, values in each))
     names = [name for name, _ in each]
@@ -61,7 +63,7 @@ def cases_of_product(each: Sequence[tuple[str, Sequence[str]]], runs: int) -> li
     ]
 
 
-def read_cases(path: Path, runs: int) -> list[Case]:
+def read_cases(path: Path, runs: int | None) -> list[Case]:
     """Cases of a file of JSON lines: {"name", "values": {placeholder: text}, "params"?, "runs"?}.
 
     Raises OSError, and `npc.files.InvalidFile` with file and line.
@@ -74,7 +76,8 @@ def read_cases(path: Path, runs: int) -> list[Case]:
             words = [fields["name"], *values.values(), *params.values()]
             if not all(isinstance(word, str) for word in words):
                 raise TypeError("name, values and params are texts")
-            cases.append(Case(fields["name"], values, int(fields.get("runs", runs)), params))
+            own = fields.get("runs", runs)
+            cases.append(Case(fields["name"], values, None if own is None else int(own), params))
         except KeyError as error:
             raise InvalidFile(f"{path}:{number}: not a case: {error} is missing") from None
         except (AttributeError, TypeError, ValueError, OverflowError) as error:
@@ -102,8 +105,8 @@ def fill_in(command: Sequence[str], values: Mapping[str, str]) -> list[str]:
 
 
 def plan(cases: Sequence[Case], seed: int | None) -> list[tuple[Case, int]]:
-    """(case, sample) of every launch: in order, or shuffled by `seed`."""
-    launches = [(case, sample) for case in cases for sample in range(case.runs)]
+    """(case, sample) of every launch of cases with a fixed number: in order, or shuffled by `seed`."""
+    launches = [(case, sample) for case in cases for sample in range(case.runs or 0)]
     if seed is not None:
         random.Random(seed).shuffle(launches)
     return launches
@@ -190,14 +193,15 @@ def launch(
 
 def sample_all(
     command: Sequence[str],
-    launches: Sequence[tuple[Case, int]],
+    launches: Iterable[tuple[Case, int]],
     log: LaunchLog,
     timeout_s: float,
     require: str | None,
     report: Callable[[Launch], None],
     stop: Stop,
 ) -> list[Launch]:
-    """Make all launches, or those before a stop, one after another; log and report each as it ends."""
+    """Make all launches, or those before a stop, one after another; log and report each as it ends, before
+    the next is asked for."""
     hosts = job_hosts()
     here = this_host(hosts)
     watchers = Watchers([host for host in hosts if host != here] if watch_s() and here in hosts else [])

@@ -21,7 +21,7 @@ from npc.jobs import slurm
 from npc.jobs.scheduler import JobId, Scheduler
 from npc.jobs.schedulers import KNOWN
 from npc.machine.fabric import expand
-from npc.records.launch import LAUNCHES, last_words, read_launches
+from npc.records.launch import LAUNCHES, Awaited, last_words, read_launches
 from npc.records.record import OK
 
 if TYPE_CHECKING:
@@ -49,11 +49,15 @@ class BatchJob(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """The launches of a workpackage: made, planned (0 before that is known), and failed among those made."""
+    """The launches of a workpackage: made, planned (0 before that is known), and failed among those made.
+
+    awaited: what is not yet known as precisely as it was asked for, so that there are further launches.
+    """
 
     made: int
     planned: int
     failed: int
+    awaited: Awaited | None = None
 
 
 NO_LAUNCHES: Final = Progress(0, 0, 0)
@@ -133,13 +137,15 @@ class Workpackage:
     def progress(self) -> Progress:
         """Its launches so far."""
         made = planned = failed = 0
+        awaited = None
         for path in (self.folder / "work").glob(f"*/{LAUNCHES}"):
             with contextlib.suppress(OSError, ValueError):  # being written just now
                 launches = read_launches(path.parent)
                 made += len(launches.launches)
                 planned += launches.planned
                 failed += sum(launch.status != OK for launch in launches.launches)
-        return Progress(made, planned, failed)
+                awaited = launches.awaited
+        return Progress(made, planned, failed, awaited)
 
     def launches_folder(self) -> Path | None:
         """Where its launches are, or will be once the job has described its node; None before that."""

@@ -2,7 +2,8 @@
 
 ``npb`` and ``npc sample`` write the same folder, so that one reader understands both::
 
-    launches.jsonl     a header line {"tool", "planned", "job", "seed"}, then one line a launch, as it ends
+    launches.jsonl     a header line {"tool", "planned", "job", "seed"}, then one line a launch, as it ends;
+                       between them {"planned", "awaited"} where a round goes on with what is not yet known
     raw/0007.out       what the tool printed, byte for byte (for npb: the client)
     raw/0007.err       its stderr; npb adds 0007.server.out and 0007.server.err
 
@@ -101,15 +102,35 @@ class Launch:
     energy: Mapping[str, Any] | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Awaited:
+    """What further launches are made for: the median that is known least, of `samples`, whose interval
+    reaches `precision` (a part of it) to one side and should reach no farther than `goal`."""
+
+    what: str
+    precision: float
+    samples: int
+    goal: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what} ±{100 * self.precision:.2g} % after {self.samples}, goal ±{100 * self.goal:.2g} %"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Launches:
-    """A folder of launches as read back: `planned` of them were to be made, in the batch job `job`."""
+    """A folder of launches as read back: `planned` of them were to be made, in the batch job `job`.
+
+    planned: as far as it is known; a round that is begun is part of it, and what it leaves out never is.
+    """
 
     folder: Path
     tool: str
     planned: int
     job: str
     launches: tuple[Launch, ...]
+    awaited: Awaited | None = None
 
 
 def command_of(argv: Sequence[str]) -> list[str]:
@@ -199,6 +220,10 @@ class LaunchLog:
         """Write one launch."""
         self._write(dataclasses.asdict(launch))
 
+    def expect(self, planned: int, awaited: Awaited | None) -> None:
+        """Note that there will be `planned` launches in all, and what the further ones are for."""
+        self._write({"planned": planned, "awaited": dataclasses.asdict(awaited) if awaited else None})
+
     def close(self) -> None:
         """Flush to the disk and close."""
         os.fsync(self._stream.fileno())
@@ -215,6 +240,11 @@ class _Header(msgspec.Struct):
     job: str = ""
 
 
+class _Expected(msgspec.Struct):
+    planned: int
+    awaited: Awaited | None = None
+
+
 def read_launches(folder: Path) -> Launches:
     """Launches of a folder. Raises FileNotFoundError without ``launches.jsonl``, InvalidFile for bad ones."""
     path = folder / LAUNCHES
@@ -226,8 +256,14 @@ def read_launches(folder: Path) -> Launches:
     number = 1
     try:
         header = msgspec.convert(parse_json(lines[0]), _Header)
+        expected = _Expected(header.planned)
         for number, line in enumerate(lines[1:], 2):
-            launches.append(msgspec.convert(parse_json(line), Launch))
+            told = parse_json(line)
+            if isinstance(told, dict) and "planned" in told:
+                expected = msgspec.convert(told, _Expected)
+            else:
+                launches.append(msgspec.convert(told, Launch))
     except (ValueError, msgspec.ValidationError) as error:
         raise InvalidFile(f"{path}:{number}: not a launch: {error}") from None
-    return Launches(folder, header.tool, header.planned, header.job, tuple(launches))
+    planned, awaited = expected.planned, expected.awaited
+    return Launches(folder, header.tool, planned, header.job, tuple(launches), awaited)

@@ -1,21 +1,32 @@
-"""Medians with the nonparametric interval of order statistics.
+"""Medians with the nonparametric interval of order statistics, which may be looked at after every sample.
 
-No distribution is assumed: the interval between the k-th smallest and the k-th largest of n
-independent samples covers the median with probability 1 − 2·P(B < k), B ~ Binomial(n, 1/2)
-(David and Nagaraja, Order Statistics, 3rd ed., section 7.1; Hoefler and Belli, SC'15, rule 5).
-Fewer than six samples reach no 95 % interval, and then there is none.
+No distribution is assumed: the interval between the k-th smallest and the k-th largest of n independent
+samples misses the median where fewer than k of them, or more than n − k, lie below it (David and Nagaraja,
+Order Statistics, 3rd ed., section 7.1; Hoefler and Belli, SC'15, rule 5). How many lie below is a walk of
+fair steps. Whoever looks after each sample and stops when it pleases him misses the median no more often
+than this walk ever leaves the band of the k; so the k of n = 1, 2, … are the largest whose band is left
+with at most 5 % (a confidence sequence for a quantile: Howard and Ramdas, Bernoulli 28(3), 2022; here by
+counting all walks, since the looks are few: Armitage, McPherson, Rowe, J. R. Statist. Soc. A 132, 1969).
+k is 1 from six samples on, which costs 3.1 %; 2 from ten, 3 from fourteen, 4 from eighteen. One look at
+nine would allow 2, at twelve 3: that is what looking costs.
+
+Fewer than six samples reach no 95 % interval, and then there is none. More than `MOST_LOOKS` were taken
+without looking (`npc.statistics.precision`), and their k is that of a single look, by the binomial tail.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from statistics import median
 from typing import Final, NamedTuple
 
 LEVEL: Final = 0.95
 #: The smallest sample whose full range covers the median with at least 95 %: 1 − 2^(1−6) = 96.9 %.
 MIN_SAMPLES: Final = 6
+#: Up to so many samples somebody may have looked after each, and have stopped for what he saw.
+MOST_LOOKS: Final = 20
 
 
 class Summary(NamedTuple):
@@ -29,12 +40,13 @@ class Summary(NamedTuple):
 
 
 def order_statistic_rank(n: int, level: float = LEVEL) -> tuple[int, float] | None:
-    """(k, coverage): the largest k whose interval [x_(k), x_(n+1−k)] covers the median with ≥ `level`.
-
-    None if even the full range does not.
+    """(k, coverage): the largest k whose interval [x_(k), x_(n+1−k)] covers the median with ≥ `level`,
+    whenever one has stopped looking. None if even the full range does not.
     """
+    if n <= MOST_LOOKS:
+        return _looked_at(level)[n]
     best: tuple[int, float] | None = None
-    tail = 0.0  # P(B < k), summed up as k grows
+    tail = 0.0  # P(B < k), B ~ Binomial(n, 1/2), summed up as k grows
     ways, all_ways = 1, 2**n  # n choose k − 1, exactly: floats end at n = 1030
     for k in range(1, n // 2 + 1):
         tail += ways / all_ways
@@ -44,6 +56,21 @@ def order_statistic_rank(n: int, level: float = LEVEL) -> tuple[int, float] | No
             break
         best = (k, coverage)
     return best
+
+
+@cache
+def _looked_at(level: float) -> tuple[tuple[int, float] | None, ...]:
+    """By n the rank under looking and what the sequence up to there covers, of n = 0 … `MOST_LOOKS`."""
+    found: list[tuple[int, float] | None] = [None]
+    walks = [1]  # by the number of samples below the median: walks that have never left the band, of 2^n
+    k = 0
+    for n in range(1, MOST_LOOKS + 1):
+        walks = [a + b for a, b in zip([*walks, 0], [0, *walks], strict=True)]
+        while k < n // 2 and sum(walks[k + 1 : n - k]) >= level * 2**n:
+            k += 1
+        walks = [ways if k <= below <= n - k else 0 for below, ways in enumerate(walks)]
+        found.append((k, sum(walks) / 2**n) if k else None)
+    return tuple(found)
 
 
 def summarise(values: Sequence[float], level: float = LEVEL) -> Summary:

@@ -21,13 +21,13 @@ from npc.document import below
 from npc.files import read_json
 from npc.jobs.workpackages import WORKPACKAGES, read_workpackages
 from npc.records import series
-from npc.records.build import Origin, record_of_failure, records_of, unread
-from npc.records.launch import ENVIRONMENT, LAUNCHES, Launch, Launches, read_launches
-from npc.records.reading import Reading
+from npc.records.build import Origin, record_of_failure, records_of
+from npc.records.launch import ENVIRONMENT, LAUNCHES, read_launches
 from npc.records.record import Record
 from npc.records.series import RANK_CPUS
 from npc.validity.run import judge_run, platform_of
 from parsers.observed import rank_cpus, watching
+from parsers.run.output import read_output
 
 #: What `npc observe` leaves beside a launch's output.
 OBSERVED: Final = ".observed.json"
@@ -109,7 +109,7 @@ def _records_of_folder(folder: Path, run: Path, origin: Origin, reason: str = ""
             how = {**({RANK_CPUS: cpus} if cpus else {}), **watching(seen)}
             launch = replace(launch, params={**launch.params, **how})
         if not (seen and launches.tool == series.OBSERVED):  # what it printed has no parser
-            readings = read_output(launches, launch)
+            readings = read_output(folder, launches.tool, launch)
             yield from records_of(launch, readings, origin, raw.relative_to(run).as_posix())
         if seen:
             readings = parsers.parse("observed", seen)
@@ -119,18 +119,6 @@ def _records_of_folder(folder: Path, run: Path, origin: Origin, reason: str = ""
         count = f"{missing} of {launches.planned} launches were not made"
         status = f"{reason}; {count}" if reason else f"failed: {count}: the job ended early, or goes on"
         yield _failure(status, origin, run, log)
-
-
-def read_output(launches: Launches, launch: Launch) -> list[Reading]:
-    """What the parser reads in a launch's raw output."""
-    out, err = (
-        path.read_text(encoding="utf-8", errors="replace") if launch.raw and path.is_file() else ""
-        for path in (launches.folder / launch.raw, (launches.folder / launch.raw).with_suffix(".err"))
-    )
-    try:
-        return parsers.parse(launches.tool, parsers.joined(out, err), launch.argv)
-    except parsers.UnknownParser as error:
-        return [unread(launch, str(error))]
 
 
 def save_environment(run: Path) -> None:

@@ -159,14 +159,16 @@ def write_cases(*words: str, **environment: str) -> subprocess.CompletedProcess[
 
 @pytest.fixture(scope="module")
 def written() -> list[dict[str, Any]]:
-    ended = write_cases("--samples", "7", "--side-samples", "1")
+    ended = write_cases("--side-samples", "1")
     assert ended.returncode == 0, ended.stderr
     return [json.loads(line) for line in ended.stdout.splitlines()]
 
 
-def test_the_ceilings_have_all_samples_and_the_rest_few(written: list[dict[str, Any]]) -> None:
-    runs = {case["name"].split()[0].split("_")[0]: case["runs"] for case in written}
-    assert runs == {"peakflops": 7, "load": 7, "copy": 1, "stream": 1, "triad": 1}
+def test_the_ceilings_have_as_many_samples_as_are_needed_and_the_rest_few(
+    written: list[dict[str, Any]],
+) -> None:
+    runs = {case["name"].split()[0].split("_")[0]: case.get("runs") for case in written}
+    assert runs == {"peakflops": None, "load": None, "copy": 1, "stream": 1, "triad": 1}
     assert [case["params"]["precision"] for case in written[:2]] == ["double", "single"]
     assert len({case["name"] for case in written}) == len(written)
 

@@ -1,0 +1,152 @@
+"""Rounds of launches: each case once, in shuffled order, until every one is known as well as was asked for.
+
+A case that is known, or has had its share, is left out of the next round. So drift hits all cases alike, and
+launches go where numbers are uncertain. `npc sample` and ``npb`` measure by it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Final, NamedTuple
+
+from npc import catalogue
+from npc.records.launch import Awaited
+from npc.records.reading import OK, Reading
+from npc.records.series import identity
+from npc.records.units import METRICS, format_size
+from npc.statistics.medians import MIN_SAMPLES
+from npc.statistics.precision import Goal, half_width
+
+#: Hears how many launches there will be in all, and what those of a further round are for.
+Expect = Callable[[int, "Awaited | None"], None]
+#: Case, metric, settings and qualifiers as JSON: what readings of several sizes share.
+_Test = tuple[str, str, str]
+#: Readings beside a tool's headline number.
+_BESIDE: Final = ("statistic", "part", "core")
+
+
+class _Spread(NamedTuple):
+    """`half_width` of an interval, infinite where there is none, and what it is of."""
+
+    width: float
+    what: str
+
+
+_UNKNOWN: Final = _Spread(math.inf, "")
+
+
+@dataclass(slots=True)
+class _Told:
+    """What the launches of a case have told. runs: how many there will be, None: until it is known."""
+
+    runs: int | None
+    launches: int = 0
+    seconds: float = 0.0
+    values: dict[_Test, dict[int | None, list[float]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(list))
+    )
+
+
+class Rounds:
+    """The launches of some cases, in rounds; what each has told has to be said before the next is asked for.
+
+    runs: a number a case, None for one that is launched until it is known. benchmark: in whose rows of the
+    catalogue it stands which numbers matter. An interval is wanted of those that a ceiling or a model is made
+    of (of several message sizes of the one where it is best, else of the largest), of all headline numbers
+    where the catalogue names none, or of the launches' times where nothing could be read.
+    """
+
+    def __init__(self, runs: Sequence[int | None], goal: Goal, benchmark: str) -> None:
+        self._told = [_Told(number) for number in runs]
+        self._goal = goal
+        self._benchmark = benchmark
+        self._place = 0
+        self.planned = sum(MIN_SAMPLES if number is None else number for number in runs)
+
+    def turns(self, expect: Expect, seed: int | None) -> Iterator[tuple[int, int]]:
+        """(place of the case, sample) of every launch, each round shuffled by `seed` or in order; `expect`
+        hears of each round beyond those that were planned."""
+        lot = random.Random(seed)
+        sample = 0
+        while going := [place for place, told in enumerate(self._told) if self._goes_on(told, sample)]:
+            if sample >= MIN_SAMPLES:
+                self._expect([self._told[place] for place in going], sample, expect)
+            if seed is not None:
+                lot.shuffle(going)
+            for self._place in going:
+                yield self._place, sample
+            sample += 1
+        if sample > MIN_SAMPLES:
+            expect(self.planned, None)
+
+    def tell(self, seconds: float, readings: Sequence[Reading] | None) -> None:
+        """How long the launch that was asked for last took, and what was read of it; None: it failed."""
+        told = self._told[self._place]
+        told.launches += 1
+        told.seconds += seconds
+        if readings is None:
+            return
+        found: dict[tuple[_Test, int | None], list[float]] = defaultdict(list)
+        for reading in self._that_matter(readings) or [Reading("launch", "time", seconds)]:
+            params = json.dumps(identity(reading.params), sort_keys=True)
+            found[(reading.case, reading.metric, params), reading.size].append(reading.value or 0.0)
+        for (test, size), values in found.items():
+            told.values[test][size].append(median(values))
+
+    def _goes_on(self, told: _Told, sample: int) -> bool:
+        if told.runs is not None:
+            return sample < told.runs
+        if told.launches >= MIN_SAMPLES and not told.values:  # nothing of it has worked
+            return False
+        return not self._goal.enough(told.launches, told.seconds, self._spread(told).width)
+
+    def _expect(self, going: Iterable[_Told], samples: int, expect: Expect) -> None:
+        free = [told for told in going if told.runs is None]
+        self.planned += len(free)
+        widest, what = max((self._spread(told) for told in free), default=_UNKNOWN)
+        awaited = None
+        if math.isfinite(widest):
+            awaited = Awaited(
+                what=f"{self._benchmark} {what}", precision=widest, samples=samples, goal=self._goal.precision
+            )
+        expect(self.planned, awaited)
+
+    def _that_matter(self, readings: Sequence[Reading]) -> list[Reading]:
+        headlines = [
+            each
+            for each in readings
+            if each.status == OK
+            and each.value is not None
+            and METRICS[each.metric].better != "neither"
+            and not any(name in each.params for name in _BESIDE)
+        ]
+        named = [
+            each
+            for each in headlines
+            if catalogue.find(self._benchmark, each.case, each.metric).quantity
+            and each.params.get("side") != "send"
+        ]
+        return named or headlines
+
+    def _spread(self, told: _Told) -> _Spread:
+        """The widest interval of what matters."""
+        spreads = [self._spread_of(test, sizes) for test, sizes in told.values.items()]
+        return max(spreads, default=_UNKNOWN)
+
+    def _spread_of(self, test: _Test, sizes: Mapping[int | None, Sequence[float]]) -> _Spread:
+        case, metric, _ = test
+        messages = catalogue.find(self._benchmark, case, metric).layer in catalogue.MESSAGES
+        sign = 1 if METRICS[metric].better == "higher" else -1
+
+        def rank(size: int | None) -> float:
+            return sign * median(sizes[size]) if messages else size or 0
+
+        size = max(sizes, key=rank)
+        of = f" {format_size(size)}" if len(sizes) > 1 and size is not None else ""
+        return _Spread(half_width(sizes[size]), f"{case}{of}")

@@ -10,6 +10,7 @@ from typing import Final
 
 import click
 
+from npc.parameters import AUTO
 from npc.places import workplace
 
 #: Settings that are files or folders.
@@ -19,6 +20,8 @@ _SETTING: Final = re.compile(r"\$\{NPC_([A-Z0-9_]+):-")
 _YAML_STEP: Final = re.compile(r"^  - name: (\S+)\n    tag: (?:&(\w+) )?(?:\*(\w+)|\"([^\"]+)\")$", re.M)
 _XML_STEP: Final = re.compile(r"<step\s[^>]*\bname=\"([^\"]+)\"")
 _WHOLE_NUMBER: Final = re.compile(r'type="int">[^<]*printf %s "\$\{NPC_([A-Z0-9_]+):-[^"]*"\s*</parameter>')
+#: A number that may also be left to those who measure.
+_OR_AUTO: Final = re.compile(rf'>printf %s "\$\{{NPC_([A-Z0-9_]+):-{AUTO}\}}"</parameter>')
 
 
 def settings(home: Path, platform: Path | None = None, file: Path | None = None) -> dict[str, str]:
@@ -67,13 +70,17 @@ def default_of(platform: Path, name: str) -> str:
     return ""
 
 
-def whole_numbers(home: Path, platform: Path | None = None, file: Path | None = None) -> set[str]:
-    """Those of the `settings` that are nothing but a parameter which JUBE takes whole numbers for."""
-    return {
-        name.lower()
-        for path in _files_with_settings(home, platform, file)
-        for name in _WHOLE_NUMBER.findall(path.read_text(encoding="utf-8"))
-    }
+def whole_numbers(
+    home: Path, platform: Path | None = None, file: Path | None = None
+) -> tuple[set[str], set[str]]:
+    """Those of the `settings` that are nothing but a parameter which JUBE takes whole numbers for, and those
+    that may also be `AUTO`."""
+    texts = [path.read_text(encoding="utf-8") for path in _files_with_settings(home, platform, file)]
+    plain, or_auto = (
+        {name.lower() for text in texts for name in pattern.findall(text)}
+        for pattern in (_WHOLE_NUMBER, _OR_AUTO)
+    )
+    return plain, or_auto
 
 
 def _files_with_settings(home: Path, platform: Path | None, file: Path | None) -> list[Path]:
@@ -101,7 +108,8 @@ def environment_of_settings(
 
     Raises click.UsageError for names that nothing reads, and values that JUBE would not take.
     """
-    known, numbers = settings(home, platform, file), whole_numbers(home, platform, file)
+    known = settings(home, platform, file)
+    plain, or_auto = whole_numbers(home, platform, file)
     variables = {}
     for word in given:
         name, equals, value = word.partition("=")
@@ -115,8 +123,12 @@ def environment_of_settings(
                 f"--set {name}: no benchmark and no platform has such a parameter; perhaps {', '.join(near)}?"
             )
         # JUBE makes a workpackage for each of several values with commas between.
-        if name in numbers and not re.fullmatch(r"([0-9]+(,[0-9]+)*)?", value):
-            raise click.UsageError(f"--set {word}: {name} is a whole number ({known[name]} explains it)")
+        number = re.fullmatch(r"([0-9]+(,[0-9]+)*)?", value) or (name in or_auto and value == AUTO)
+        if name in plain | or_auto and not number:
+            auto = f" or {AUTO}" if name in or_auto else ""
+            raise click.UsageError(
+                f"--set {word}: {name} is a whole number{auto} ({known[name]} explains it)"
+            )
         variables[f"NPC_{name.upper()}"] = value
     return variables
 

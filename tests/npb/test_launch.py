@@ -14,6 +14,7 @@ from npc.machine.load import WATCH
 from npc.records.launch import read_launches
 from npc.records.record import read_csv
 from npc.records.series import Series
+from npc.statistics.precision import USUAL
 from parsers.run.collect import collect_run
 from tests.lab.npb_job import Job, free_port, listening_server, python, run
 
@@ -108,6 +109,32 @@ def test_shuffled_runs_follow_their_recorded_seed(tmp_path: Path) -> None:
         orders.append([(launch.sample, launch.params["n"]) for launch in launches])
     assert orders[0] == orders[1] != sorted(orders[0])
     assert len(set(orders[0])) == 16
+
+
+def test_auto_stops_where_a_median_is_known_and_goes_on_where_it_is_not(tmp_path: Path) -> None:
+    """One step whose clients print the same number, one whose clients print that of their process."""
+    client = """sh -c 'printf "tcp_lat:\\n    latency  =  %d ns\\n" $((20000 + $$ % 89 * {spread}))'"""
+    out = tmp_path / "out"
+    ended = run(
+        "--servercmd", listening_server(free_port()), "--clientcmd", client, "--killserver",
+        "--parser", "qperf", "--benchmark", "qperf", "--repeat", "spread:0,100",
+        "--runs", "auto", "--samples-max", "10", "--shuffle", "5", "--output", str(out),
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    folder = read_launches(out)
+    made = [(launch.params["spread"], launch.sample) for launch in folder.launches]
+    assert sorted(made) == [*(("0", n) for n in range(6)), *(("100", n) for n in range(10))]
+    assert [sample for _, sample in made[:12]] == [n for n in range(6) for _ in range(2)]
+    assert folder.planned == 16
+    assert len(list(read_csv(out / "records.csv"))) == 16
+    pairs = run("--servercmd", "true", "--clientcmd", "true", "--pairs", "all", "--runs", "auto")
+    assert pairs.returncode == 2 and "takes a number" in pairs.stderr
+
+
+def test_the_help_tells_what_is_usual() -> None:
+    told = run("--help").stdout
+    for value in (100 * USUAL.precision, USUAL.most, USUAL.case_s):
+        assert f"({value:g})" in " ".join(told.split())
 
 
 def test_iperf3_that_serves_one_client_is_started_for_each(tmp_path: Path) -> None:

@@ -238,7 +238,7 @@ def test_a_size_between_two_that_were_measured_is_interpolated_and_said_to_be() 
     (ceiling,) = found.of_kind("network")
     assert (ceiling.value, ceiling.size) == (pytest.approx(33280 / 37.888e-6), 33280)
     assert ceiling.low == pytest.approx(0.9 * ceiling.value)
-    assert ceiling.coverage == pytest.approx(2 * 0.984375 - 1)
+    assert ceiling.coverage == pytest.approx(2 * 0.96875 - 1)
     assert "interpolated between 1K and 64K" in ceiling.note
     assert analyse(machine(), message_size=10).of_kind("network") == []
 

@@ -161,13 +161,16 @@ def _rdma_ports(root: Path) -> Owned:
 
 def _interfaces(root: Path) -> Owned:
     for path in sorted((root / "sys/class/net").glob("*")):
-        if path.name == "lo" or sysfs.text(path / "operstate") == "down" or not _is_own(path, root):
+        if path.name == "lo" or not _is_own(path, root):
             continue
         # Bridges, bonds and VLANs pass on what others count; containers hang on bridges by the hundred.
         of_container = (path / "brport").exists() and not (path / "device").exists()
         if of_container or (path / "bridge").exists() or any(path.glob("lower_*")):
             continue
-        yield path.name, _numbers(path / "statistics") | _numbers(path, ("carrier_down_count",))
+        yield path.name, _numbers(path, ("carrier_down_count",))
+        if sysfs.text(path / "operstate") == "down":
+            continue  # it may have been up before
+        yield path.name, _numbers(path / "statistics")
         if root == Path("/"):
             yield path.name, driver_statistics(path.name)
 

@@ -74,7 +74,8 @@ def test_planted_loss_is_what_tcp_sends_again(cluster: Cluster, tmp_path: Path) 
     moved = launch.moved["n2"]
     assert moved["tcp RetransSegs"] == pytest.approx(told["sum_sent"]["retransmits"], rel=0.1, abs=5)
     assert 0.005 < moved["tcp RetransSegs"] / moved["tcp OutSegs"] < 0.1, "about 2 % were dropped"
-    assert "tcp RetransSegs" not in launch.moved["n1"], "who receives sends nothing again"
+    by_receiver = launch.moved["n1"].get("tcp RetransSegs", 0)
+    assert by_receiver < moved["tcp RetransSegs"] / 10, "who receives sends nothing again, unless in haste"
     for record in records:
         assert f"n2 tcp RetransSegs {moved['tcp RetransSegs']}" in record.params["moved"]
     again = {record.params["moved"] for record in collect_run(tmp_path / "out", "n1")}
@@ -91,7 +92,8 @@ def test_planted_corruption_is_counted_where_it_arrives(cluster: Cluster, tmp_pa
     launch, told, records = measured(cluster, tmp_path / "out", client)
     assert launch.moved
     broken, lost = launch.moved["n1"]["udp InCsumErrors"], told["sum"]["lost_packets"]
-    assert lost == pytest.approx(broken, rel=0.3, abs=20)
+    dropped = launch.moved["n1"].get("udp RcvbufErrors", 0)  # where a full machine reads late
+    assert lost == pytest.approx(broken + dropped, rel=0.3, abs=20), launch.moved
     assert broken == pytest.approx(told["sum"]["packets"] / 20, rel=0.4)
     assert "udp InCsumErrors" not in launch.moved["n2"]
     assert f"n1 udp InCsumErrors {broken}" in records[0].params["moved"]

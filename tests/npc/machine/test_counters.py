@@ -74,7 +74,7 @@ def test_memory_processor_and_pcie_devices_of_a_node(tmp_path: Path) -> None:
 
 
 def test_interfaces_and_protocols_of_a_node(tmp_path: Path) -> None:
-    """Bridges and what hangs on them only pass on what others count."""
+    """Bridges and what hangs on them only pass on what others count; a link that is down was up before."""
     net = "sys/class/net"
     root = tree(tmp_path, {
         f"{net}/eth0/operstate": "up", f"{net}/eth0/device/vendor": "0x15b3", f"{net}/eth0/brport/state": "3",
@@ -83,14 +83,15 @@ def test_interfaces_and_protocols_of_a_node(tmp_path: Path) -> None:
         f"{net}/br0/bridge/x": "", f"{net}/br0/statistics/rx_dropped": "8",
         f"{net}/veth1/brport/state": "3", f"{net}/veth1/statistics/rx_dropped": "8",
         f"{net}/eth1/operstate": "down", f"{net}/eth1/statistics/rx_dropped": "8",
+        f"{net}/eth1/carrier_down_count": "1",
         f"{net}/lo/statistics/rx_dropped": "8",
         "proc/self/net/snmp": "Tcp: OutSegs RetransSegs\nTcp: 1000 33\nIcmp: InErrors\nIcmp: 5",
         "proc/self/net/netstat": "TcpExt: TCPTimeouts\nTcpExt: 2\nIpExt: InCEPkts InOctets\nIpExt: 4 100",
         "proc/self/net/snmp6": "Ip6InReceives 3\nUdp6RcvbufErrors 6",
     })  # fmt: skip
     assert counters.raised(counters.read(root)) == {
-        "eth0 rx_crc_errors": 5, "eth0 carrier_down_count": 2, "tcp RetransSegs": 33, "tcp TCPTimeouts": 2,
-        "ip InCEPkts": 4, "udp6 RcvbufErrors": 6,
+        "eth0 rx_crc_errors": 5, "eth0 carrier_down_count": 2, "eth1 carrier_down_count": 1,
+        "tcp RetransSegs": 33, "tcp TCPTimeouts": 2, "ip InCEPkts": 4, "udp6 RcvbufErrors": 6,
     }  # fmt: skip
 
 

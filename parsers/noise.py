@@ -7,7 +7,8 @@ qualifier ``core`` they are the node's: the mean over its cores, of the longest 
 one core's.
 
 Circumstances of a core's noise: ``period`` (s) of its detours where they are regular, ``steal``, the share
-that the hypervisor had, and ``ran``, the processes that ran last on it meanwhile with their CPU time.
+that the hypervisor had, ``ran``, the processes that ran last on it meanwhile with their CPU time, and its
+most frequent ``interrupts`` with their number.
 
 Case ``collective``, `overhead` by ``ranks``: how much longer than its quantum a step of so many ranks takes
 that ends with a collective, where each rank's delay is drawn independently of the others' from the quanta of
@@ -38,11 +39,12 @@ _DELAYS: Final = re.compile(
     r"\ndelays of core [0-9]{1,5} \[us x number\]:((?: [0-9.]{1,20}x[0-9]{1,9}){1,40})(?=\n)"
 )
 _RAN: Final = re.compile(rf"\nran on core ({WHOLE}): ({NUMBER}) s ([^\n]{{1,64}}) \(process {WHOLE}\)(?=\n)")
+_INTERRUPTS: Final = re.compile(rf"\ninterrupts on core ({WHOLE}): ({WHOLE}) ([^\n]{{1,64}})(?=\n)")
 _COMPLETE: Final = re.compile(r"\nComplete\n")
 _MISSING: Final = re.compile(r"\n(unavailable: [^\n]+)(?=\n)")
 #: Detours come like a clock from here on: of as many at random moments the peak is below 0.1.
 _REGULAR: Final = 0.3
-#: Processes that are named.
+#: Processes, and interrupts, that are named.
 _MOST_RAN: Final = 3
 _US: Final = 1e-6
 
@@ -58,11 +60,14 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
         elif argv or head:
             yield failed("detour", "noise", "the output ends before its results are complete")
         return
-    ran = _ran(text)
+    ran, interrupts = _most(_RAN, text, " s"), _most(_INTERRUPTS, text, "")
     rows: list[tuple[float, float, float]] = []
     for core, *numbers in _DETOURS.findall(text):
         seconds, lost, number, longest, period, regular, steal = map(float, numbers)
-        params = {CORE: core, "steal": f"{steal / seconds:.3g}"} | ran.get(core, {})
+        params = {CORE: core, "steal": f"{steal / seconds:.3g}"}
+        params |= {
+            name: told[core] for name, told in (("ran", ran), ("interrupts", interrupts)) if core in told
+        }
         if regular >= _REGULAR:
             params["period"] = f"{period * _US:.4g}"
         rows.append((lost * _US / seconds, longest * _US, number / seconds))
@@ -79,17 +84,13 @@ def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     yield from _collective(text, float(head[1]) * _US)
 
 
-def _ran(text: str) -> dict[str, dict[str, str]]:
-    """Core → the processes that took most of its time."""
+def _most(line: re.Pattern[str], text: str, unit: str) -> dict[str, str]:
+    """Core → the names that have most of it, with their numbers."""
     found: defaultdict[str, list[tuple[float, str]]] = defaultdict(list)
-    for core, seconds, name in _RAN.findall(text):
-        found[core].append((float(seconds), name))
+    for core, number, name in line.findall(text):
+        found[core].append((float(number), name))
     return {
-        core: {
-            "ran": ", ".join(
-                f"{name} {seconds:g} s" for seconds, name in sorted(each, reverse=True)[:_MOST_RAN]
-            )
-        }
+        core: ", ".join(f"{name} {number:g}{unit}" for number, name in sorted(each, reverse=True)[:_MOST_RAN])
         for core, each in found.items()
     }
 

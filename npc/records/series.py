@@ -73,12 +73,13 @@ _QUALIFIERS: Final = frozenset((
 #: lies, its ``share`` of the samples, the ``model`` that it was held against, the ``cores`` in use on a node;
 #: the share of the time that a probe was ``attached``; the type of the ``filesystem`` that files
 #: lay on, its share that was ``filled``, what ``others`` moved there, and the bytes of all files of a node,
-#: ``file_size``; of noise its ``period``, what ``ran`` meanwhile, and the hypervisor's share, ``steal``.
+#: ``file_size``; of noise its ``period``, what ``ran`` meanwhile, the ``interrupts``, and the
+#: hypervisor's share, ``steal``.
 #: Every other name is a setting.
 _CIRCUMSTANCES: Final = frozenset((
     *_PLACEMENT, CACHED, DISTURBED, ENERGY_SOURCE, MOVED, "algorithm", "attached", "attempt", "blas",
-    "cores", "cpus", "file_size", "filesystem", "filled", "hosts", "huge_pages", "kernel", "kernels",
-    "largest_size", "line", "loop", "lost", "model", "mpi_library", "node", "official",
+    "cores", "cpus", "file_size", "filesystem", "filled", "hosts", "huge_pages", "interrupts", "kernel",
+    "kernels", "largest_size", "line", "loop", "lost", "model", "mpi_library", "node", "official",
     "others", "period", "ran", "share", "steal",
     OVERHEAD, OVERHEAD_MEASURED, RANK_CPUS, RECEIVED, REMEASURED, WRITERS,
 ))  # fmt: skip

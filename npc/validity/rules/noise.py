@@ -50,4 +50,5 @@ def noisy_core(records: Sequence[Record], _: Circumstances) -> Iterator[tuple[in
                     f", every {1e3 * float(params['period']):.3g} ms" if "period" in params else "",
                     f"; of it the hypervisor {steal:.1%}" if steal >= _LOST else "",
                     f"; there ran {params['ran']}" if "ran" in params else "",
+                    f"; interrupts: {params['interrupts']}" if "interrupts" in params else "",
                 ))  # fmt: skip

@@ -11,7 +11,8 @@ import argparse
 import json
 import sys
 
-from npc.jobs.own_folder import NoPlace, OwnFolder, filled, mounted, place_of
+from npc.jobs.own_folder import NoPlace, OwnFolder, filled, place_of
+from npc.machine.mounts import mounted
 from npc.records.units import parse_size
 
 

@@ -27,7 +27,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from npc.jobs.own_folder import NoPlace, OwnFolder, filled, mounted, place_of
+from npc.jobs.own_folder import NoPlace, OwnFolder, filled, place_of
+from npc.machine.mounts import mounted
 
 #: What every fio is told. Files belong to all tests of a launch, so no test makes them before it begins.
 COMMON = ("--output-format=json+", "--group_reporting", "--create_on_open=1", "--fallocate=none")

@@ -7,7 +7,6 @@ also where it is told to end by a signal. Only SIGKILL leaves the folder there.
 from __future__ import annotations
 
 import os
-import re
 import resource
 import shutil
 import signal
@@ -20,6 +19,7 @@ from types import FrameType
 from typing import Final, NoReturn
 
 from npc.machine.client_traffic import moved_bytes
+from npc.machine.mounts import mounted
 
 #: Beside the files: their names, and blocks of the file system's own.
 _SPARE_BYTES: Final = 8 << 20
@@ -42,22 +42,6 @@ def place_of(target: str, scratch: str = "") -> Path:
     if target == "scratch":
         return Path(scratch or os.environ.get("TMPDIR") or "/tmp")
     return Path(target)
-
-
-def mounted(folder: Path) -> tuple[str, str]:
-    """(type of the file system, its device) of a folder; "" where the kernel does not say. See proc(5)."""
-    there, best = folder.resolve(), (-1, "", "")
-    try:
-        lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return "", ""
-    for line in lines:
-        words, _, behind = line.partition(" - ")
-        point = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), words.split()[4])
-        kind, device, *_ = [*behind.split(), "", ""]
-        if there.is_relative_to(point) and len(point) >= best[0]:
-            best = len(point), kind, device
-    return best[1:]
 
 
 def filled(folder: Path) -> str:

@@ -24,7 +24,7 @@ _SECTOR = 512
 def moved_bytes(folder: Path, kind: str, device: str, root: Path = Path("/")) -> int | None:
     """Of the file system of a folder; None where nothing tells.
 
-    kind, device: type and device of the file system (`npc.jobs.own_folder.mounted`).
+    kind, device: type and device of the file system (`npc.machine.mounts.mounted`).
     """
     if kind.startswith("nfs"):
         return _nfs(device, sysfs.text(root / "proc/self/mountstats") or "")

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from npc.machine.mounts import mounts
 from npc.records.node_probes import ProbeRow
 from observe.probes.bpftrace import Maps
 from observe.probes.catalogue import FUNCTION, USDT, Wanted
@@ -114,14 +115,12 @@ def _place(what: int, where: int, systems: dict[str, str]) -> str:
 
 
 def _file_systems() -> dict[str, str]:
-    """``MAJOR:MINOR`` → type and first place where it is mounted, as this process sees them (proc(5))."""
+    """``MAJOR:MINOR`` → type and first place where it is mounted, as this process sees them."""
     found: dict[str, str] = {}
-    for line in Path("/proc/self/mountinfo").read_text(errors="replace").splitlines():
-        fields = line.split()
-        device, place, kind = fields[2], fields[4], fields[fields.index("-") + 1]
-        known = found.get(device)
-        if known is None or len(place) < len(known.split(" ", 1)[1]):
-            found[device] = f"{kind} {place}"
+    for each in mounts():
+        known = found.get(each.number)
+        if known is None or len(each.place) < len(known.split(" ", 1)[1]):
+            found[each.number] = f"{each.kind} {each.place}"
     return found
 
 

@@ -1,0 +1,41 @@
+"""The file systems that this process sees: the only place that reads /proc/self/mountinfo (proc(5))."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Mount(NamedTuple):
+    """number: MAJOR:MINOR of its device; place: where it is mounted; kind: its type; device: its source."""
+
+    number: str
+    place: str
+    kind: str
+    device: str
+
+
+def mounts() -> list[Mount]:
+    """All of them, in the order of their mounting; none where the kernel does not say."""
+    try:
+        lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        words, _, behind = line.partition(" - ")
+        _, _, number, _, place, *_ = words.split()
+        kind, device, *_ = [*behind.split(), "", ""]
+        plain = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), place)
+        found.append(Mount(number, plain, kind, device))
+    return found
+
+
+def mounted(folder: Path) -> tuple[str, str]:
+    """(type, device) of the file system of a folder, of several on each other the last one; "" if unknown."""
+    there, best = folder.resolve(), Mount("", "", "", "")
+    for each in mounts():
+        if there.is_relative_to(each.place) and len(each.place) >= len(best.place):
+            best = each
+    return best.kind, best.device

@@ -12,36 +12,25 @@ that it has other threads. Threads that have fewer CPUs take turns on them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from npc.records.reading import Reading, failed
-from parsers.text.kernels import END, ERROR, library_of, status_of
-from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
+from npc.records.reading import Reading
+from parsers.text.kernels import ERROR, readings_of, status_of
+from parsers.text.lines import NUMBER, WHOLE
 from parsers.text.tables import rows_of
 
-_TITLE: Final = re.compile(r"\nBLAS driver of NPC:[^\n]*(?=\n)")
 _ROW: Final = ("[dz]gemm", WHOLE, WHOLE, WHOLE, NUMBER, NUMBER, NUMBER, NUMBER, ERROR)
-_ERROR: Final = re.compile(r"\n((?:blas|usage): [^\n]+)(?=\n)")
 #: FLOP of a routine by N³: a complex product has four real ones and two sums.
 _FLOP: Final = {"dgemm": 2, "zgemm": 8}
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of one or several launches; the failure of one that was not ended, or of none."""
-    text = complete_lines(text)
-    error = _ERROR.search(text)
-    reason = error[1].removeprefix("blas: ") if error else ""
-    launches = [lines for _, lines in sections(_TITLE, text)]
-    for lines in launches:
-        yield from _launch(lines, reason or "the products were not ended")
-    if error and not launches:
-        yield failed("dgemm", "flops", reason)
+    yield from readings_of(text, "blas", "dgemm", _rows)
 
 
-def _launch(lines: str, reason: str) -> Iterator[Reading]:
-    params, version, wrong = library_of(lines)
+def _rows(lines: str, params: dict[str, str], version: str, wrong: str) -> Iterator[Reading]:
     threads = int(params.get("threads", 0))
     for routine, order, size, _, median, least, rate, busy, error in rows_of(lines, _ROW):
         flop = _FLOP[routine] * int(order) ** 3
@@ -50,5 +39,3 @@ def _launch(lines: str, reason: str) -> Iterator[Reading]:
         yield Reading(
             routine, "flops", float(f"{rate}e9"), int(size), status, {**params, "n": order}, version
         )
-    if END not in lines:
-        yield failed("dgemm", "flops", reason, params=params)

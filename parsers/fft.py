@@ -14,32 +14,22 @@ from collections.abc import Iterator, Sequence
 from math import log2
 from typing import Final
 
-from npc.records.reading import Reading, failed
-from parsers.text.kernels import END, ERROR, library_of, status_of
-from parsers.text.lines import NUMBER, WHOLE, complete_lines, sections
+from npc.records.reading import Reading
+from parsers.text.kernels import ERROR, readings_of, status_of
+from parsers.text.lines import NUMBER, WHOLE
 from parsers.text.tables import rows_of
 
-_TITLE: Final = re.compile(r"\nFFT driver of NPC:[^\n]*(?=\n)")
 _PLANNER: Final = re.compile(r"\nPlanner = ([a-z]{1,20})(?=\n)")
 _TRANSFORM: Final = rf"[13]d:{WHOLE}(?::in)?"
 _ROW: Final = (_TRANSFORM, WHOLE, WHOLE, NUMBER, WHOLE, NUMBER, NUMBER, NUMBER, NUMBER, ERROR)
-_ERROR: Final = re.compile(r"\n((?:fft|usage): [^\n]+)(?=\n)")
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> Iterator[Reading]:
     """Readings of one or several launches; the failure of one that was not ended, or of none."""
-    text = complete_lines(text)
-    error = _ERROR.search(text)
-    reason = error[1].removeprefix("fft: ") if error else ""
-    launches = [lines for _, lines in sections(_TITLE, text)]
-    for lines in launches:
-        yield from _launch(lines, reason or "the transforms were not ended")
-    if error and not launches:
-        yield failed("fft_1d", "flops", reason)
+    yield from readings_of(text, "fft", "fft_1d", _rows)
 
 
-def _launch(lines: str, reason: str) -> Iterator[Reading]:
-    params, version, wrong = library_of(lines)
+def _rows(lines: str, params: dict[str, str], version: str, wrong: str) -> Iterator[Reading]:
     planner, threads = _PLANNER.search(lines), int(params.get("threads", 0))
     if planner:
         params["planner"] = planner[1]
@@ -50,5 +40,3 @@ def _launch(lines: str, reason: str) -> Iterator[Reading]:
         status = f"invalid: {wrong}" if wrong else own
         more = {**params, "n": n, "place": "in" if place else "out"}
         yield Reading(f"fft_{kind}", "flops", float(f"{rate}e9"), int(size), status, more, version)
-    if END not in lines:
-        yield failed("fft_1d", "flops", reason, params=params)

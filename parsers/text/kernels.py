@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from npc.machine.sysfs import parse_cpus
-from npc.records.reading import OK
+from npc.records.reading import OK, Reading, failed
 from npc.validity.arithmetic import row_contradiction
-from parsers.text.lines import SCIENTIFIC, WHOLE
+from parsers.text.lines import SCIENTIFIC, WHOLE, complete_lines, sections
 
 _LIBRARY: Final = re.compile(r"\nLibrary = ([^\n,]{1,80}), [^\n]*(?=\n)")
 _VERSION: Final = re.compile(r"\nVersion = [^\n]*?([0-9]{1,5}(?:\.[0-9]{1,9}){1,4})[^\n]*(?=\n)")
@@ -18,7 +19,7 @@ _REQUESTED: Final = re.compile(rf"\nThreads requested = ({WHOLE})(?=\n)")
 _TOLD: Final = re.compile(rf"\nThreads of the library = ({WHOLE})(?=\n)")
 #: The error of a result in parts of what rounding explains; a failed one has no number.
 ERROR: Final = rf"{SCIENTIFIC}|-?nan|inf"
-END: Final = "\nComplete\n"
+_END: Final = "\nComplete\n"
 _UNKNOWN: Final = "unknown"
 #: CPUs that may be busy beyond the threads asked for: rounding, and the driver's own thread.
 _SPARE: Final = 0.2
@@ -26,7 +27,28 @@ _SPARE: Final = 0.2
 _SHORTEST_S: Final = 1e-6
 
 
-def library_of(lines: str) -> tuple[dict[str, str], str, str]:
+#: The readings of a launch's table: of its text, its params, the library's version and what is wrong with it.
+Rows = Callable[[str, dict[str, str], str, str], Iterator[Reading]]
+
+
+def readings_of(text: str, driver: str, case: str, rows: Rows) -> Iterator[Reading]:
+    """Those of one or several launches of a driver (``blas``, ``fft``); the failure, as `case`, of one that
+    was not ended, or of none."""
+    text = complete_lines(text)
+    error = re.search(rf"\n((?:{driver}|usage): [^\n]+)(?=\n)", text)
+    reason = error[1].removeprefix(f"{driver}: ") if error else ""
+    title = re.compile(rf"\n{driver.upper()} driver of NPC:[^\n]*(?=\n)")
+    launches = [lines for _, lines in sections(title, text)]
+    for lines in launches:
+        params, version, wrong = _library_of(lines)
+        yield from rows(lines, params, version, wrong)
+        if _END not in lines:
+            yield failed(case, "flops", reason or "the table was not ended", params=params)
+    if error and not launches:
+        yield failed(case, "flops", reason)
+
+
+def _library_of(lines: str) -> tuple[dict[str, str], str, str]:
     """(params, version, what is wrong with the threads) of the lines above the table."""
     found = {
         "library": _LIBRARY.search(lines),

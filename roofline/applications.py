@@ -105,7 +105,7 @@ class Run(NamedTuple):
         return None if self.flop is None else self.flop / self.flops
 
 
-class Night(NamedTuple):
+class NightMedians(NamedTuple):
     """The runs of one night: the time of its first, and their medians of FLOP/s and of FLOP per byte on the
     network, None where that is not known."""
 
@@ -148,13 +148,13 @@ class Application:
         return f"{self.name} ({told})" if told else self.name
 
     @cached_property
-    def nights(self) -> list[Night]:
+    def nights(self) -> list[NightMedians]:
         """Its nights, the oldest first."""
         found: defaultdict[str, list[Run]] = defaultdict(list)
         for run in self.runs:
             found[run.night or run.time[:10]].append(run)
         return sorted(
-            Night(
+            NightMedians(
                 min(run.time for run in runs),
                 median(run.flops for run in runs),
                 _median(_intensities(runs)),

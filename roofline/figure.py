@@ -8,7 +8,7 @@ from typing import Final
 
 from npc.figures.chart import Chart, Drop, Mark, Note, Trace, decade_axis
 from npc.records.units import format_quantity
-from roofline.applications import Application, Night
+from roofline.applications import Application, NightMedians
 from roofline.points import verdict
 from roofline.result import Ceiling, Roofline
 from roofline.scene import Line, LoopMark, Scene, compose
@@ -270,7 +270,7 @@ def _trail(point: Point, name: str, leads: str) -> Trace:
     )
 
 
-def _when(night: Night, application: Application) -> str:
+def _when(night: NightMedians, application: Application) -> str:
     """The date of a night (UTC), with its time where a day has several."""
     day = night.time[:10]
     several = sum(each.time[:10] == day for each in application.nights) > 1

@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple
 
 from npc.figures.chart import Place
 from npc.statistics.medians import Summary
-from roofline.applications import Application, Direction, Night, Run
+from roofline.applications import Application, Direction, NightMedians, Run
 from roofline.hot_loops import HotLoop
 from roofline.latency import one_at_a_time
 from roofline.model import path_limit
@@ -96,7 +96,7 @@ class Mark:
     x: float
     y: float
     runs: tuple[tuple[float, float, Run], ...]
-    trail: tuple[tuple[float, float, Night], ...]
+    trail: tuple[tuple[float, float, NightMedians], ...]
     limits: tuple[float | None, float | None] = (None, None)
 
     @property

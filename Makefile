@@ -56,6 +56,8 @@ quick:
 # there is judged again, alone. What network tools measure over links of their own is not judged on a full
 # machine; what measures the machine runs alone. Others on the machine are in what is measured: it holds if it
 # does once in four.
+# Each process collects all files that it is given: those that have the mark.
+marked = $(shell grep -rl 'mark\.$(1)\b' tests --include='test_*.py' | sort)
 side_by_side := --dist loadgroup --no-loadscope-reorder --timeout=300
 failed := .pytest_cache/v/cache/lastfailed
 # xdist has put the group behind each name
@@ -64,9 +66,9 @@ judge_again := [ $$? -eq 1 ] && for again in 1 2 3; do sed -i 's/@\w*":/":/' $(f
 test: check setup-mpi
 	@npc/fetch_mpi.sh openmpi
 	@tests/lab/fetch_grid_engine.sh
-	$(python) -m pytest -n 6 $(side_by_side) -m "slow and not links and not measures" --durations=15 || { $(judge_again); }
-	$(python) -m pytest -n 3 $(side_by_side) -m links --durations=5 || { $(judge_again); }
-	$(python) -m pytest -m measures --timeout=300 --durations=8 || { $(judge_again); }
+	$(python) -m pytest -n 6 $(side_by_side) -m "slow and not links and not measures" --durations=15 $(call marked,slow) || { $(judge_again); }
+	$(python) -m pytest -n 3 $(side_by_side) -m links --durations=5 $(call marked,links) || { $(judge_again); }
+	$(python) -m pytest -m measures --timeout=300 --durations=8 $(call marked,measures) || { $(judge_again); }
 
 test-rdma: setup-test
 	$(python) -m pytest tests/benchmarks/test_rdma.py --timeout=300 --durations=3

@@ -90,9 +90,7 @@ def test_the_page_adds_a_benchmark(tmp_path: Path) -> None:
     checkout = tmp_path / "npc"
     checkout.mkdir()
     for name in COPIED:
-        shutil.copytree(
-            ROOT / name, checkout / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
-        )
+        shutil.copytree(ROOT / name, checkout / name, symlinks=True)  # with what is compiled
     for path in (*ROOT.glob("*.toml"), *ROOT.glob("*.yml"), *ROOT.glob("*.md"), ROOT / "Makefile"):
         shutil.copy(path, checkout)
     for name in ("platform.xml", "submit.job.in"):  # links to the platform that is the default

@@ -84,7 +84,7 @@ def parser() -> argparse.ArgumentParser:
         "--case-time",
         type=_seconds,
         metavar="S",
-        help="with six clients that took so long in all a step gets no more by auto (12)",
+        help="beyond six, auto starts no client of a step whose clients would take longer (12)",
     )
     add("--shuffle", nargs="?", const=-1, type=int, metavar="SEED", help="random order; the seed is recorded")
     add("--fail-fast", action="store_true", help="stop at the first failed step")

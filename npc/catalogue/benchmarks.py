@@ -142,8 +142,8 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
     )),
     Benchmark("sockperf", (
         Step(name="sockperf", tags=("network",), commands=("sockperf", "mpirun"), jobs=2, launches=1,
-             swept=4, seconds=3.2, nodes=(2,), measures="TCP latency with percentiles, throughput",
-             sizes=(("sockperf_latency_sizes", "14"), ("sockperf_throughput_sizes", "16,256,4K,32K"))),
+             swept=1, seconds=3.2, nodes=(2,), measures="TCP latency with percentiles, throughput",
+             sizes=(("sockperf_latency_sizes", "14"), ("sockperf_throughput_sizes", "32K"))),
     ), (
         Test("tcp_ping_pong", "latency", "tcp", _PING_PONG, "TCP half round trip"),
         Test("udp_ping_pong", "latency", "udp", _PING_PONG, "UDP half round trip", lossy=True),

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from npc.statistics.medians import MIN_SAMPLES
+from npc.statistics.precision import Goal
+
 Layer = Literal["", "mpi", "tcp", "udp", "sctp", "sdp", "rds", "rdma", "memory", "compute", "io", "noise"]
 #: How one message's time follows from the number; "" where it does not.
 #:
@@ -67,7 +70,8 @@ class Step:
     launch. nodes: numbers of nodes that it runs on. measures: in words. sizes: setting and default of its
     messages, arrays or problem. scales: the setting of its nodes, if it has one; on n times as many nodes a
     launch takes n^growth times as long. caches: its arrays grow with the last-level caches; with n times
-    `CACHE_A_CORE` a launch takes n^caches times as long.
+    `CACHE_A_CORE` a launch takes n^caches times as long. needed: launches of each case that an earlier run of
+    this platform made of it, where there is one; `seconds` are then of that.
     """
 
     name: str
@@ -84,13 +88,19 @@ class Step:
     scales: str = ""
     growth: float = 0.0
     caches: float = 0.0
+    needed: tuple[int, ...] = ()
 
     def duration(self, samples: int) -> float:
         """Seconds of all its jobs, one after another."""
         return self.jobs * JOB_S + self.launches_of(samples) * self.seconds
 
     def launches_of(self, samples: int) -> int:
-        """Launches of that many samples."""
+        """Launches of that many samples of each case, or of more than six at most
+        (`npc.statistics.precision`)."""
+        if self.needed:
+            return sum(min(samples, each) for each in self.needed)
+        if samples > MIN_SAMPLES:
+            samples = Goal(most=samples).at_most(self.seconds)
         return self.launches * samples + self.swept * min(samples, SWEEP_SAMPLES)
 
     def on(self, nodes: int, caches: float = 1.0) -> Step:

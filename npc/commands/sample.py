@@ -50,7 +50,7 @@ READERS, READER = "npc.readers", "output"
     default=12.0,
     show_default=True,
     metavar="SECONDS",
-    help="With six launches that took so long together a case gets no more by auto.",
+    help="Beyond six, auto makes no launch of a case whose launches would take longer together.",
 )
 @click.option(
     "--each", multiple=True, metavar="NAME=V1,V2,…", help="Values of {NAME} in the command; may be repeated."

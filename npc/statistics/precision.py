@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from npc.statistics.medians import MIN_SAMPLES, MOST_LOOKS, summarise
+from npc.statistics.medians import MIN_SAMPLES, MOST_LOOKS, order_statistic_rank, summarise
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,8 @@ class Goal:
     """When a case has been measured often enough.
 
     precision: how far the ends of the interval may lie from the median, as a part of it. most: samples at
-    most, `MOST_LOOKS` or fewer. case_s: with so many seconds of launches and six samples a case gets no more.
+    most, `MOST_LOOKS` or fewer. case_s: seconds of a case's launches; beyond the first six there are none if
+    these would be over before the interval could become narrower.
     """
 
     precision: float = 0.03
@@ -41,7 +42,23 @@ class Goal:
         of its samples."""
         if launches < MIN_SAMPLES:
             return False
-        return width <= self.precision or launches >= self.most or seconds >= self.case_s
+        if width <= self.precision or launches >= self.most:
+            return True
+        return seconds / launches * min(_next_narrower(launches), self.most) > self.case_s
+
+    def at_most(self, seconds: float) -> int:
+        """Launches of a case, each of which takes so long, where its interval stays too wide."""
+        made = MIN_SAMPLES
+        while not self.enough(made, made * seconds, math.inf):
+            made += 1
+        return made
+
+
+def _next_narrower(samples: int) -> int:
+    """With how many samples, more than these, the interval leaves out more of them than before."""
+    ranks = [rank[0] if (rank := order_statistic_rank(n)) else 0 for n in range(MOST_LOOKS + 1)]
+    found = (n for n in range(samples + 1, MOST_LOOKS + 1) if ranks[n] > ranks[n - 1])
+    return next(found, MOST_LOOKS)
 
 
 def half_width(values: Sequence[float]) -> float:

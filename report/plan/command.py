@@ -83,8 +83,9 @@ def _machine(name: str, nodes: int | None) -> Machine:
     from npc.machine.platform import PLATFORM_FILE, InvalidPlatform, read_platform
     from npc.machine.tools import TOOLS, find
     from npc.machine.topology import processors
-    from npc.places import suite, typed
+    from npc.places import suite, typed, workplace
     from npc.validity.rules.cache import last_level_bytes
+    from report.plan.earlier import steps_seen
     from report.plan.planning import Machine
 
     home = suite()
@@ -122,6 +123,7 @@ def _machine(name: str, nodes: int | None) -> Machine:
         nodes=nodes or (1 if one_machine else 2),
         one_machine=one_machine,
         missing=frozenset(missing),
+        seen=steps_seen(workplace() / "runs", named[1] if named else folder.name),
         rdma=rdma,
         queue=_setting("NPC_QUEUE", said),
         account=_setting("NPC_ACCOUNT", said),
@@ -149,6 +151,7 @@ def _document(plan: Plan) -> dict[str, Any]:
 
     document = asdict(plan)
     document["machine"]["missing"] = sorted(plan.machine.missing)
+    document["machine"]["seen"] = {name: seen.run for name, seen in plan.machine.seen.items()}
     for step, row in zip(plan.steps, document["steps"], strict=True):
         row["sizes"] = dict(step.sizes)
         row["nodes"], row["all_nodes"] = max(step.nodes), list(step.nodes)
@@ -161,6 +164,7 @@ def _text(plan: Plan) -> str:
     from npc.page.blocks import plural
     from npc.places import is_checkout
     from npc.records.units import format_duration
+    from npc.statistics.medians import MIN_SAMPLES
 
     rows = [("benchmark", "tag", "nodes", "jobs", "launches", "expected", "sizes", "measures")]
     for step in plan.steps:
@@ -172,10 +176,13 @@ def _text(plan: Plan) -> str:
         tags, jobs = "/".join(step.tags), str(step.jobs)
         rows.append((step.name, tags, ", ".join(nodes), jobs, launches, expected, sizes, step.measures))
     times = f", {plan.runs} times" if plan.runs > 1 else ""
+    samples = plural(plan.samples, "sample")
+    if plan.samples > MIN_SAMPLES:
+        samples = f"{MIN_SAMPLES} samples, up to {plan.samples} where they are needed,"
     parts = (
         f"To know: {plan.question}\nModel:   {plan.model}.\n"
         f"Expect:  {format_duration(plan.seconds)} of {format_duration(plan.budget_s)}{times}, "
-        f"{plural(plan.samples, 'sample')} of each case, waiting for nodes not counted.",
+        f"{samples} of each case, waiting for nodes not counted.",
         "\n".join(columns(rows)),
         "\n".join(plan.notes),
         "\n  ".join([f"Type {'in the checkout' if is_checkout() else 'here'}:", *plan.lines]),

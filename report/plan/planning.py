@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -15,11 +15,11 @@ from npc import catalogue
 from npc.catalogue.row import JOB_S, Step
 from npc.places import home, is_checkout, typed
 from npc.records.units import format_duration
-from npc.statistics.medians import MIN_SAMPLES
+from npc.statistics.medians import MIN_SAMPLES, MOST_LOOKS
+from report.plan.earlier import Seen
 from roofline.choice import QUESTIONS, Job, Layer, jobs_of
 
-#: More launches make an interval hardly narrower.
-MOST_SAMPLES: Final = 20
+MOST_SAMPLES: Final = MOST_LOOKS
 #: Rounds of random pairs by which a slow node is found at 2 % of noise (docs/blame.md).
 _ROUNDS: Final = 8
 #: Fewer nodes have nobody to be compared with.
@@ -57,7 +57,7 @@ class Machine:
     platform: as `npc characterise` takes it. name: as its records have it. nodes: there are, or are to be
     measured. one_machine: no scheduler, so both ends of every test are on one node. queue, account: what jobs
     are to name, empty where nothing. timed: whether jobs have a time limit to set. caches: last-level cache a
-    core, in `npc.catalogue.row.CACHE_A_CORE`; 1 where nobody knows.
+    core, in `npc.catalogue.row.CACHE_A_CORE`; 1 where nobody knows. seen: steps as an earlier run had them.
     """
 
     platform: str
@@ -71,6 +71,7 @@ class Machine:
     account: str = ""
     timed: bool = False
     caches: float = 1.0
+    seen: Mapping[str, Seen] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +113,7 @@ def make_model_plan(name: str, machine: Machine, budget_s: float) -> Plan:
         raise TooLittleTime(f"a single launch of each test takes {format_duration(needed[1])}")
     samples = max(n for n in needed if needed[n] <= budget_s)
     folder = f"model-{name}"
-    lines = [shlex.join(job.words(machine.platform, folder, samples=str(samples))) for job in jobs]
+    lines = [shlex.join(job.words(machine.platform, folder, **samples_setting(samples))) for job in jobs]
     lines.append(f"npc fit {folder}/0* --output {folder}/fit.json --plot {folder}/fit.png")
     if asked.then:
         lines.append(f"{asked.then} {folder}/fit.json")
@@ -133,7 +134,7 @@ def make_model_plan(name: str, machine: Machine, budget_s: float) -> Plan:
 
 
 def _jube(job: Job, machine: Machine, folder: str, samples: int) -> str:
-    settings = {**job.settings, "samples": str(samples)}
+    settings = {**job.settings, **samples_setting(samples)}
     words = ["jube", "run", typed(home() / f"benchmarks/{job.benchmark}/benchmark.xml"), "--outpath", folder]
     words += ["--include-path", machine.folder] if machine.platform != "localhost" else []
     return " ".join([*(f"NPC_{key.upper()}={value}" for key, value in settings.items()), shlex.join(words)])
@@ -191,7 +192,13 @@ def make_plan(goal: str, machine: Machine, budget_s: float, commands: Collection
 
 def steps_of(tags: Collection[str], machine: Machine) -> list[Step]:
     """The steps that any of the tags runs on a machine, in the order of the catalogue."""
-    return [step.on(machine.nodes, machine.caches) for step in catalogue.steps(tags)]
+    steps = [step.on(machine.nodes, machine.caches) for step in catalogue.steps(tags)]
+    return [
+        replace(step, seconds=seen.seconds, needed=seen.needed)
+        if (seen := machine.seen.get(step.name)) and step.nodes[-1] <= 2
+        else step
+        for step in steps
+    ]
 
 
 def duration(tags: Collection[str], samples: int, machine: Machine) -> float:
@@ -205,6 +212,11 @@ def _seconds(steps: Iterable[Step], samples: int, missing: Collection[str]) -> f
     )
 
 
+def samples_setting(samples: int) -> dict[str, str]:
+    """Six launches of each case and up to so many where they are needed; a fixed number of fewer than six."""
+    return {"samples_max" if samples >= MIN_SAMPLES else "samples": str(samples)}
+
+
 def command_lines(machine: Machine, tags: Sequence[str], samples: int) -> tuple[str, str]:
     """The line of `npc characterise`, and that of JUBE alone, in the workplace."""
     words, jube = ["npc", "characterise"], ["jube", "run", typed(home() / "jube.yml")]
@@ -212,7 +224,7 @@ def command_lines(machine: Machine, tags: Sequence[str], samples: int) -> tuple[
     if machine.platform != "localhost":
         words += ["--platform", machine.platform]
         jube += ["--include-path", machine.folder]
-    settings = {"samples": str(samples)}
+    settings = samples_setting(samples)
     steps = [step for step in steps_of(tags, machine) if not set(step.commands) & machine.missing]
     settings |= {
         step.scales: ",".join(map(str, step.nodes)) for step in steps if step.scales and len(step.nodes) > 1
@@ -297,6 +309,9 @@ def _general_notes(machine: Machine, samples: int, steps: Sequence[Step], links:
         )
     if machine.one_machine and links:
         found.append("One machine: network tests go over loopback or shared memory, and measure no link.")
+    if known := sorted(step.name for step in steps if step.needed):
+        runs = sorted({machine.seen[name].run for name in known})
+        found.append(f"As long, and as often, as in the runs {', '.join(runs)}: {', '.join(known)}.")
     lacking = sorted({c for step in steps for c in step.commands if c in machine.missing})
     sites = {step.commands[0]: step.site for step in catalogue.steps() if step.site}
     tools = [command for command in lacking if command not in sites]

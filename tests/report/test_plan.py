@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npc import catalogue
+from npc.catalogue.row import JOB_S
 from npc.cli import entry_points
 from npc.jobs.suite import settings
 from npc.machine.programs import Remembered, remember
@@ -23,6 +24,7 @@ from npc.parameters import TAGS
 from npc.records.run import read_run
 from report.compare.difference import ENOUGH_RUNS
 from report.plan.command import QUESTIONS, _machine
+from report.plan.earlier import Seen, steps_seen
 from report.plan.planning import GOALS, Machine, TooLittleTime, duration, make_model_plan, make_plan
 from roofline import choice
 from roofline.fits import fit_records
@@ -30,6 +32,7 @@ from roofline.sweeps import LEAST_SIZES
 from tests import captured
 from tests.lab import in_process
 from tests.lab.jube_job import NPC, finish, platform, steps
+from tests.made.jube_run import Run, launch, write_launches
 from tests.made.sweeps import of_output
 from tests.paths import ROOT
 
@@ -145,7 +148,7 @@ def test_stream_takes_longer_where_a_core_has_more_cache() -> None:
 def test_programs_that_a_site_has_to_name_take_no_time_until_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
     named = make_plan("accept", HERE, 7200, COMMANDS)
     without = make_plan("accept", dataclasses.replace(HERE, missing=frozenset({"xhpcg"})), 7200, COMMANDS)
-    assert named.seconds - without.seconds == pytest.approx(20 * 60)
+    assert named.seconds - without.seconds == pytest.approx(6 * 60), "a launch of a minute is made six times"
     assert any(
         "xhpcg; --set hpcg_prefix=FOLDER or --set hpcg_source=FOLDER" in note for note in without.notes
     )
@@ -154,6 +157,26 @@ def test_programs_that_a_site_has_to_name_take_no_time_until_it_does(monkeypatch
     assert "xhpcg" in _machine("localhost", None).missing
     monkeypatch.setenv("NPC_HPCG_PREFIX", "/opt/hpcg")
     assert "xhpcg" not in _machine("localhost", None).missing
+
+
+def test_durations_are_those_of_the_platforms_last_run(tmp_path: Path) -> None:
+    """Of two cases one needed six launches, the other fourteen; another platform's run does not count."""
+    needed = {"load L1": 6, "load MEM": 14}
+    for number, (name, seconds) in enumerate([("localhost", 0.5), ("localhost", 3.0), ("elsewhere", 9.0)]):
+        work = Run(tmp_path / f"{number:06d}", name).add("likwid", "done")
+        made = [(case, sample) for case, count in needed.items() for sample in range(count)]
+        launches = [
+            (launch(place, case=case, sample=sample, seconds=seconds), "")
+            for place, (case, sample) in enumerate(made)
+        ]
+        write_launches(work / "launches", *launches, tool="likwid")
+    seen = steps_seen(tmp_path, "localhost")
+    assert seen == {"likwid": Seen(3.0, (6, 14), "000001")}
+    plan = make_plan("slow", dataclasses.replace(HERE, seen=seen), 7200, COMMANDS)
+    (step,) = [step for step in plan.steps if step.name == "likwid"]
+    assert step.duration(20) == step.jobs * JOB_S + 20 * 3.0
+    assert step.duration(10) == step.jobs * JOB_S + 16 * 3.0
+    assert "As long, and as often, as in the runs 000001: likwid." in plan.notes
 
 
 def test_more_nodes_are_measured_where_benchmarks_scale() -> None:
@@ -180,9 +203,9 @@ def test_more_nodes_are_measured_where_benchmarks_scale() -> None:
 
 
 def test_too_little_time_is_an_error() -> None:
-    with pytest.raises(TooLittleTime, match="of the tag network takes 1 min 12 s"):
-        make_plan("slow", HERE, 70, COMMANDS)
-    assert make_plan("slow", HERE, 73, COMMANDS).samples == 1
+    with pytest.raises(TooLittleTime, match="of the tag network takes 1 min 2 s"):
+        make_plan("slow", HERE, 60, COMMANDS)
+    assert make_plan("slow", HERE, 63, COMMANDS).samples == 1
 
 
 def test_records_get_the_platform_s_name() -> None:
@@ -211,7 +234,8 @@ def test_commands_that_are_not_installed_are_not_proposed() -> None:
     with_nights = make_plan("watch", CLUSTER, 900, [*COMMANDS, "cron"])
     tags = " ".join(f"--tag {tag}" for tag in with_nights.tags)
     assert with_nights.lines == (
-        f"npc nightly --platform fuchs-csc {tags} --set samples={with_nights.samples} --set fio_nodes=1,64",
+        f"npc nightly --platform fuchs-csc {tags} --set samples_max={with_nights.samples} "
+        "--set fio_nodes=1,64",
         f"npc cron install --platform fuchs-csc -- {tags}",
     )
     assert make_plan("watch", HERE, 600, ()).lines == (make_plan("watch", HERE, 600, ()).characterise,)
@@ -303,7 +327,7 @@ def test_bad_input_is_a_usage_error() -> None:
         (("accept", "--platform", "nowhere"), "no such platform"),
         (
             ("slow", "--time", "5"),
-            "--time 5: a single launch of each test of the tag network takes 1 min 12 s",
+            "--time 5: a single launch of each test of the tag network takes 1 min 2 s",
         ),
         (("watch", "--time", "0"), "--time 0: a single launch"),
         (("accept", "--nodes", "64"), "the platform localhost is one machine"),

@@ -93,7 +93,9 @@ def test_what_is_enough() -> None:
     assert goal.enough(6, 1.0, 0.03)
     assert not goal.enough(6, 1.0, 0.031)
     assert goal.enough(10, 1.0, math.inf)
-    assert goal.enough(6, 12.0, math.inf)
+    assert goal.enough(6, 7.3, math.inf), "the tenth would end after 12.2 s, and no earlier one helps"
+    assert not goal.enough(6, 7.1, math.inf)
+    assert not goal.enough(9, 10.7, math.inf)
 
 
 @pytest.mark.parametrize(

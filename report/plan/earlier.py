@@ -1,0 +1,49 @@
+"""What earlier runs of a platform say of a plan's steps: how long a launch took, and how many it took."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from npc.jobs.workpackages import NoRun, read_workpackages
+from npc.records.launch import LAUNCHES, Launch, read_launches
+from npc.records.record import OK
+from npc.records.series import identity
+
+#: Only the last runs are looked at: the machine of long ago is another one.
+_LAST: Final = 10
+
+
+class Seen(NamedTuple):
+    """A step as it was in a run. seconds: of a launch. needed: launches of each case, as many as its
+    precision took. run: the folder's name."""
+
+    seconds: float
+    needed: tuple[int, ...]
+    run: str
+
+
+def steps_seen(runs: Path, platform: str) -> Mapping[str, Seen]:
+    """By step what the newest run of the platform in `runs` shows in which all its launches worked."""
+    found: dict[str, Seen] = {}
+    for run in sorted(runs.glob("[0-9]" * 6), reverse=True)[:_LAST]:
+        made: dict[str, list[Launch]] = {}
+        cases: dict[str, Counter[tuple[str, ...]]] = {}
+        with contextlib.suppress(NoRun):
+            for each in read_workpackages(run):
+                if each.parameters.get("platform_name") != platform:
+                    continue
+                for log in (each.folder / "work").glob(f"*/{LAUNCHES}"):
+                    with contextlib.suppress(OSError, ValueError):
+                        for launch in read_launches(log.parent).launches:
+                            made.setdefault(each.step, []).append(launch)
+                            what = (each.name, launch.case, *map(str, identity(launch.params).items()))
+                            cases.setdefault(each.step, Counter())[what] += 1
+        for step, launches in made.items():
+            if all(launch.status == OK for launch in launches):
+                mean = sum(launch.seconds for launch in launches) / len(launches)
+                found.setdefault(step, Seen(mean, tuple(cases[step].values()), run.name))
+    return found

@@ -1,0 +1,136 @@
+"""What ``samples=auto`` costs and brings against a fixed number (``make bench-precision``).
+
+The whole suite by turns with six launches of everything, as it was before, and with as many as it takes, in
+alternating order, so that a drift of the machine favours neither. Printed are the wall time, the seconds
+inside tools, and of every ceiling how far its 95 % interval reaches from the median. On an idle machine: what
+others compute makes numbers invalid, and then there is no ceiling to compare. A run that fails is said and
+left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from npc.columns import columns
+from npc.records.launch import LAUNCHES, read_launches
+from npc.statistics.precision import USUAL
+
+NPC = Path(sys.executable).with_name("npc")
+#: The settings that were the defaults when every case had six launches.
+FIXED = {"samples": "6", "sockperf_throughput_sizes": "16,256,4K,32K"}
+#: At most this part of the time, and intervals that are no wider for this part of the ceilings.
+GOAL_TIME, GOAL_CEILINGS = 0.5, 0.9
+RUN_S = 900
+
+
+class Run(NamedTuple):
+    """wall_s: of the whole command; tools_s: inside tools; widths: by ceiling, infinite without any."""
+
+    wall_s: float
+    tools_s: float
+    launches: int
+    widths: Mapping[str, float]
+
+
+def measure(settings: Mapping[str, str], tags: Sequence[str], folder: Path) -> Run | None:
+    """One characterisation; None, and why on stderr, where it came to nothing."""
+    words = [word for tag in tags for word in ("--tag", tag)]
+    words += [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+    begun = time.monotonic()
+    try:
+        ended = subprocess.run(
+            [NPC, "characterise", *words, "--output", folder],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=RUN_S,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        print(f"a run took more than {RUN_S} s", file=sys.stderr)
+        return None
+    wall_s = time.monotonic() - begun
+    try:
+        ceilings = json.loads((folder / "000000/roofline.json").read_bytes())["ceilings"]
+    except (OSError, ValueError) as error:
+        print(f"a run without ceilings ({error}); its end:", *ended.stdout.splitlines()[-8:], sep="\n  ")
+        return None
+    made = [
+        launch
+        for log in folder.glob(f"000000/*/work/*/{LAUNCHES}")
+        for launch in read_launches(log.parent).launches
+    ]
+    return Run(wall_s, sum(launch.seconds for launch in made), len(made), dict(map(width, ceilings)))
+
+
+def width(ceiling: Mapping[str, float]) -> tuple[str, float]:
+    """Its name, and how far the farther end of its interval lies from it, as a part."""
+    low, high, value = ceiling["low"], ceiling["high"], ceiling["value"]
+    farther = math.inf if low is None else max(high - value, value - low) / value
+    return str(ceiling["name"]), farther
+
+
+def table(fixed: Sequence[Run], auto: Sequence[Run]) -> Iterator[str]:
+    """Times and widths side by side, each the median of the runs, and what came of the goals."""
+    if not fixed or not auto:
+        yield "nothing to compare: no run of one side came to its end"
+        return
+    rows = [("", "fixed", "auto", "auto/fixed")]
+    shares = {}
+    for name, unit in (("wall_s", "wall time"), ("tools_s", "inside tools")):
+        times = [median(getattr(run, name) for run in side) for side in (fixed, auto)]
+        shares[name] = times[1] / times[0]
+        rows.append((unit, f"{times[0]:.0f} s", f"{times[1]:.0f} s", f"{shares[name]:.2f}"))
+    counts = [median(run.launches for run in side) for side in (fixed, auto)]
+    rows.append(("launches", f"{counts[0]:.0f}", f"{counts[1]:.0f}", f"{counts[1] / counts[0]:.2f}"))
+    names = [name for run in fixed for name in run.widths]
+    both = [name for name in dict.fromkeys(names) if any(name in run.widths for run in auto)]
+    narrow = known = 0
+    for name in both:
+        before, after = (
+            median(run.widths[name] for run in side if name in run.widths) for side in (fixed, auto)
+        )
+        narrow += after <= before
+        known += after <= max(before, USUAL.precision)
+        ratio = f"{after / before:.2f}" if 0 < before < math.inf and after < math.inf else ""
+        rows.append((name, percent(before), percent(after), ratio))
+    yield from columns(rows, right=(1, 2, 3))
+    yield f"time inside tools: {shares['tools_s']:.0%} of fixed, goal {GOAL_TIME:.0%}"
+    goal = f"goal {GOAL_CEILINGS:.0%}"
+    yield f"no wider than fixed: {narrow} of {len(both)} ceilings, {goal}"
+    yield f"no wider than fixed, or known to ±{USUAL.precision:.0%}: {known} of {len(both)} ceilings, {goal}"
+
+
+def percent(part: float) -> str:
+    """``±3.1 %``, or that there is no interval."""
+    return f"±{100 * part:.2g} %" if part < math.inf else "none"
+
+
+def main() -> int:
+    """Print every round, and the comparison at the end."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.precision", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each side (3)")
+    parser.add_argument("--tag", nargs="+", default=[], help="part of the suite (default: all of it)")
+    options = parser.parse_args()
+    sides: dict[str, list[Run]] = {"fixed": [], "auto": []}
+    settings: dict[str, dict[str, str]] = {"fixed": FIXED, "auto": {}}
+    for number in range(options.rounds):
+        for name in ["fixed", "auto"] if number % 2 == 0 else ["auto", "fixed"]:
+            with tempfile.TemporaryDirectory(prefix="npc-bench-") as folder:
+                run = measure(settings[name], options.tag, Path(folder))
+            if run:
+                sides[name].append(run)
+                told = f"{run.wall_s:.0f} s, {run.tools_s:.0f} s in {run.launches} launches"
+                print(f"round {number + 1}, {name}: {told}, {len(run.widths)} ceilings", flush=True)
+    print(*table(sides["fixed"], sides["auto"]), sep="\n")
+    return 0 if all(sides.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

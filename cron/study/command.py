@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from cron.study.predicting import predict, study_in
-from npc.parameters import Duration, PathParameter, program_first
+from npc.parameters import AUTO, Duration, PathParameter, Runs, program_first
 
 of_limit = click.option(
     "--limit", type=Duration(), help="Do not wait longer for jobs: 90s, 10m, 2h (default: never)."
@@ -105,7 +105,10 @@ class Values(click.ParamType):
     "network, by MPI's variable (OMPI_MCA_btl_tcp_if_include=eth1, UCX_NET_DEVICES=mlx5_1:1).",
 )  # fmt: skip
 @click.option("--interface", default="", help="The interface of --network (default: the only one).")
-@click.option("--runs", type=click.IntRange(1, 1000), default=6, show_default=True, help="Of each condition.")
+@click.option(
+    "--runs", type=Runs(), default=AUTO, show_default=True,
+    help="Of each condition; auto: six, and more while its median is known no better than to 3 %.",
+)  # fmt: skip
 @click.option(
     "--expect", "expected", multiple=True, metavar="TEXT",
     help="What you expect, written down before: '4 nodes >= 3.5 x 1 node' (speeds); may be repeated.",
@@ -147,7 +150,7 @@ def run(
     frequency: tuple[str, ...],
     network: tuple[str, ...],
     interface: str,
-    runs: int,
+    runs: int | None,
     expected: tuple[str, ...],
     name: str,
     tool: str,
@@ -178,6 +181,8 @@ def run(
     from npc.places import suite
     from npc.records.launch import now
     from npc.records.study import Study
+    from npc.statistics.medians import MIN_SAMPLES
+    from npc.statistics.precision import USUAL
 
     if ranks and cores:
         raise click.UsageError("--cores is instead of --ranks")
@@ -191,7 +196,8 @@ def run(
         folder = platform_folder(suite(), platform)
         asked = Study(
             command=command, program=name, platform=folder.name, started=now(),
-            seed=time.time_ns() % 2**31 if seed is None else seed, runs=runs, conditions=tuple(plan),
+            seed=time.time_ns() % 2**31 if seed is None else seed, conditions=tuple(plan),
+            runs=runs or MIN_SAMPLES, most=0 if runs else USUAL.most,
             tool=tool, timeout_s=timeout_s, says=says, settings=given, version=__version__,
             observed=observe, interface=interface, notes=tuple(notes),
             expectations=tuple(expectation_of(text, plan) for text in expected),

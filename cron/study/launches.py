@@ -14,6 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import mean
 from typing import Any, Final
 
 from cron.study.plan import placement_of
@@ -25,6 +26,7 @@ from npc.records.launch import LAUNCHES, Launch, read_launches
 from npc.records.record import OK
 from npc.records.run import RECORDS, read_run
 from npc.records.study import Condition, Run, Study
+from npc.statistics.precision import Goal, half_width, next_narrower
 
 RUNS: Final = "runs"
 CASES: Final = "cases"
@@ -153,10 +155,30 @@ def runs_of(folder: Path, says: str = "") -> list[Run]:
 
 def missing_of(study: Study, ran: Sequence[Run]) -> dict[str, int]:
     """How many runs each condition still needs; one that is invalid does not count."""
-    made = Counter(run.condition for run in ran if not run.status.startswith(_DISTURBED))
+    made = _made(ran)
     return {
         each.name: study.runs - made[each.name] for each in study.conditions if made[each.name] < study.runs
     }
+
+
+def unknown_of(study: Study, ran: Sequence[Run]) -> dict[str, int]:
+    """How many further runs each condition gets that has had the study's number of them and is not yet known
+    (`npc.statistics.precision`): as many as make its interval narrower."""
+    if not study.most:
+        return {}
+    goal = Goal(most=study.most)
+    further = {}
+    for name, made in _made(ran).items():
+        seconds = [run.seconds for run in ran if run.condition == name and run.seconds is not None]
+        if made < study.runs or not seconds:
+            continue
+        if not goal.enough(made, made * mean(seconds), half_width(seconds)):
+            further[name] = min(next_narrower(made), goal.most) - made
+    return further
+
+
+def _made(ran: Sequence[Run]) -> Counter[str]:
+    return Counter(run.condition for run in ran if not run.status.startswith(_DISTURBED))
 
 
 def _disturbed(folder: Path) -> dict[Path, str]:

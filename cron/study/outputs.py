@@ -17,6 +17,8 @@ from npc.statistics.rank_sum import ratio_interval
 def lines_of(study: Study) -> Iterator[str]:
     """What there is to say of a study, a line each."""
     planned = study.runs * len(study.conditions)
+    if study.most:  # beyond these as many as it took
+        planned = max(planned, len(study.ran))
     made = f"{len(study.conditions)} conditions, {len(study.ran)} of {planned} runs"
     yield f"{study.program} on {study.platform}: {made}"
     yield from study.notes

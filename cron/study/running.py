@@ -18,7 +18,7 @@ from typing import Final
 
 from cron.characterise import Characterisation, alone_on, next_id, run_and_wait
 from cron.study.judgement import judged
-from cron.study.launches import CASES, RUNS, missing_of, runs_of, write_cases
+from cron.study.launches import CASES, RUNS, missing_of, runs_of, unknown_of, write_cases
 from cron.study.starters import PLATFORMS, Place, ask_platform
 from npc.jobs import wait
 from npc.jobs.progress import Display
@@ -55,9 +55,13 @@ def go_on(place: Place) -> int:
     with alone_on(place.platform(study), place.folder, place.limit_s or 0.0):
         code = _finish_open_runs(place, env)
         _collect(place)
-        missing = missing_of(study, runs_of(place.folder, study.says))
-        if code is None and missing:
-            code = _make(place, study, missing, env)
+        ran = runs_of(place.folder, study.says)
+        further = missing_of(study, ran) or unknown_of(study, ran)
+        while code is None and further:
+            code = _make(place, study, further, env)
+            _collect(place)
+            before, ran = len(ran), runs_of(place.folder, study.says)
+            further = unknown_of(study, ran) if len(ran) > before else {}
     _collect(place)
     study = judged(replace(study, ran=tuple(runs_of(place.folder, study.says))))
     write_study(study, place.folder)

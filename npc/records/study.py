@@ -152,7 +152,8 @@ class Study:
     """command: with placeholders; program: what to call it; file, sha256: what it was. folder: where it runs.
 
     tool: parser of its output. says: where that tells the seconds (an expression with a group); empty: the
-    whole program's. seed: of the order of launches. runs: of each condition. timeout_s: of one.
+    whole program's. seed: of the order of launches. runs: of each condition; most: of one whose median
+    is not yet known with these, 0: the same. timeout_s: of one.
     settings: of the platform and the suite, as NAME=VALUE. version: NPC's. observed: whether `npc observe`
     stands around each. measured: rates that are measured in every run. interface: the one that is shaped.
     best: placements, the best first.
@@ -165,6 +166,7 @@ class Study:
     seed: int
     runs: int
     conditions: tuple[Condition, ...]
+    most: int = 0
     folder: str = ""
     file: str = ""
     sha256: str = ""

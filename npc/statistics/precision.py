@@ -44,7 +44,7 @@ class Goal:
             return False
         if width <= self.precision or launches >= self.most:
             return True
-        return seconds / launches * min(_next_narrower(launches), self.most) > self.case_s
+        return seconds / launches * min(next_narrower(launches), self.most) > self.case_s
 
     def at_most(self, seconds: float) -> int:
         """Launches of a case, each of which takes so long, where its interval stays too wide."""
@@ -54,7 +54,7 @@ class Goal:
         return made
 
 
-def _next_narrower(samples: int) -> int:
+def next_narrower(samples: int) -> int:
     """With how many samples, more than these, the interval leaves out more of them than before."""
     ranks = [rank[0] if (rank := order_statistic_rank(n)) else 0 for n in range(MOST_LOOKS + 1)]
     found = (n for n in range(samples + 1, MOST_LOOKS + 1) if ranks[n] > ranks[n - 1])

@@ -54,9 +54,10 @@ def _study(report: Report, run: Run, study: Study) -> Iterator[Block]:
     label = f"{run.label}: " if len(report.runs) > 1 else ""
     yield Heading(f"{label}{study.program}")
     failed = sum(each.seconds is None for each in study.ran)
+    each = f"{study.runs} or more" if study.most else str(study.runs)
     lines = (
         f"{' '.join(study.command)}",
-        f"{len(study.conditions)} conditions, {study.runs} fresh processes each in shuffled order "
+        f"{len(study.conditions)} conditions, {each} fresh processes each in shuffled order "
         f"(seed {study.seed}), begun {study.started[:16].replace('T', ' ')}",
         f"{len(study.ran)} runs ended, {failed} of them without a time",
         *study.notes,

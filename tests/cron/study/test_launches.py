@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cron.study.launches import WORK, command_of, missing_of, params_of, runs_of, state_of
+from cron.study.launches import WORK, command_of, missing_of, params_of, runs_of, state_of, unknown_of
 from cron.study.making import measured_in
 from cron.study.plan import Factors, conditions_of, network_of, placement_of
 from cron.study.starters import Starters
@@ -102,6 +102,23 @@ def test_what_was_stopped_is_made_again_and_what_failed_is_not(tmp_path: Path) -
     disturbed = [*ran, Run(two, 1, None, "invalid: others used 2.0 of the 2 CPUs: xhpl 90%")]
     assert missing_of(made, disturbed) == {one: 1, two: 1}
     assert missing_of(dataclasses.replace(made, runs=1), ran) == {}
+
+
+def test_what_is_not_known_after_six_runs_gets_those_that_make_it_narrower() -> None:
+    made, _ = study(Factors(ranks=("1", "2")), "true")
+    made = dataclasses.replace(made, runs=6, most=14)
+    quiet, wide = (each.name for each in made.conditions)
+    ran = [Run(quiet, n, 0.5, "ok") for n in range(6)] + [Run(wide, n, 0.5 + n / 100, "ok") for n in range(6)]
+    assert unknown_of(made, ran) == {wide: 4}
+    assert unknown_of(made, ran[:-1]) == {}, "that one is missing"
+    ran += [Run(wide, n, 0.5 + n / 100, "ok") for n in range(6, 10)]
+    assert unknown_of(made, ran) == {wide: 4}
+    assert unknown_of(dataclasses.replace(made, most=12), ran) == {wide: 2}
+    assert unknown_of(dataclasses.replace(made, most=10), ran) == {}
+    slow = [run._replace(seconds=20 * (run.seconds or 0)) for run in ran]
+    assert unknown_of(made, slow) == {}, "two minutes are enough"
+    assert unknown_of(dataclasses.replace(made, most=0), ran) == {}
+    assert unknown_of(made, [Run(wide, n, None, "failed: exit code 1") for n in range(6)]) == {}
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import tempfile
+from collections import Counter
 from collections.abc import Generator
 
 import pytest
@@ -34,12 +35,20 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Side by side (``--dist loadgroup``), the tests of a file that share what is made once for it, such as a
     cluster, stay together, but for one that is long enough for a cluster of its own (``xdist_group``); those
-    that wait for a cluster or a guest begin first, since they take longest.
+    that wait for a guest or a cluster begin first, since they take longest, and of them the largest groups.
     """
     for item in items:
         if _shared_fixtures(item) and not _is_marked(item, "xdist_group"):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
-    items.sort(key=lambda item: (not _is_marked(item, "guest", "slurm"), not _shared_fixtures(item)))
+    markers = {item: item.get_closest_marker("xdist_group") for item in items}
+    sizes = Counter(marker.args[0] for marker in markers.values() if marker)
+
+    def late(item: pytest.Item) -> tuple[bool, bool, int]:
+        marker = markers[item]
+        of_group = sizes[marker.args[0]] if marker else 0
+        return not _is_marked(item, "guest"), not _is_marked(item, "slurm"), -of_group
+
+    items.sort(key=late)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -337,6 +337,7 @@ def test_bad_input_is_a_usage_error() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("lines_of_a_plan")
 def test_the_lines_of_a_plan_really_run(tmp_path: Path) -> None:
     """The shortest plan of the least tag, on another platform than localhost: npc and JUBE alone both make
     the same workpackages; what is to be typed then finds the records of the line before."""

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,20 +21,15 @@ BIN = Path(sys.executable).parent
 NAMES = sorted(entry_points())
 
 
-def started(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+def started(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [str(BIN / "npc"), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **environ},
-        timeout=60,
+        words, capture_output=True, text=True, check=False, env={**os.environ, **environ}, timeout=60
     )
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Path]:
-    """A folder for PYTHONPATH with a site's own commands in it, found as an installed package's are."""
+def site(tmp_path: Path) -> tuple[str, ...]:
+    """The command ``npc`` in an environment in which a package with a site's own commands is installed."""
     info = tmp_path / "site_commands-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: site-commands\nVersion: 1.0\n")
@@ -74,7 +68,8 @@ def fails(how):
             click.echo("x" * 80)
 """
     )
-    yield tmp_path
+    main = f"import sys; sys.path.append({str(tmp_path)!r}); from npc.cli import main; main(prog_name='npc')"
+    return sys.executable, "-c", main
 
 
 def test_help_lists_every_command_with_its_purpose() -> None:
@@ -130,13 +125,13 @@ def test_an_unknown_option_is_a_usage_error() -> None:
     assert "--jsn" in shown.stderr
 
 
-def test_a_site_s_own_command_is_found_and_run(site: Path) -> None:
-    assert re.search(r"^  hello +Say hello\.$", started("--help", PYTHONPATH=str(site)).stdout, re.MULTILINE)
-    assert started("hello", PYTHONPATH=str(site)).stdout == "hello\n"
+def test_a_site_s_own_command_is_found_and_run(site: tuple[str, ...]) -> None:
+    assert re.search(r"^  hello +Say hello\.$", started(*site, "--help").stdout, re.MULTILINE)
+    assert started(*site, "hello").stdout == "hello\n"
 
 
-def test_a_broken_command_costs_only_itself(site: Path) -> None:
-    shown = started("--help", PYTHONPATH=str(site))
+def test_a_broken_command_costs_only_itself(site: tuple[str, ...]) -> None:
+    shown = started(*site, "--help")
     assert shown.returncode == 0
     assert set(NAMES) <= set(shown.stdout.split())
     reasons = {
@@ -146,7 +141,7 @@ def test_a_broken_command_costs_only_itself(site: Path) -> None:
     }
     for name, reason in reasons.items():
         assert f"{name} " in shown.stdout
-        called = started(name, "--any", "argument", PYTHONPATH=str(site))
+        called = started(*site, name, "--any", "argument")
         assert called.returncode == 1
         assert reason in called.stderr
         assert "Traceback" not in called.stderr
@@ -160,19 +155,17 @@ def test_a_broken_command_costs_only_itself(site: Path) -> None:
         ("missing-records", "no-run: No such file or directory"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_one_line(site: Path, how: str, message: str) -> None:
-    shown = started("fails", how, PYTHONPATH=str(site))
+def test_a_file_that_cannot_be_used_is_one_line(site: tuple[str, ...], how: str, message: str) -> None:
+    shown = started(*site, "fails", how)
     assert shown.returncode == 1
     assert message in shown.stderr
     assert shown.stderr.startswith("Error: ")
     assert shown.stderr.count("\n") == 1
 
 
-def test_an_interrupted_command_ends_with_130(site: Path) -> None:
-    environ = {**os.environ, "PYTHONPATH": str(site)}
+def test_an_interrupted_command_ends_with_130(site: tuple[str, ...]) -> None:
     with subprocess.Popen(
-        [str(BIN / "npc"), "fails", "interrupted"],
-        env=environ,
+        [*site, "fails", "interrupted"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -185,11 +178,8 @@ def test_an_interrupted_command_ends_with_130(site: Path) -> None:
         assert child.stderr.read() == "interrupted\n"
 
 
-def test_a_reader_that_goes_away_causes_no_traceback(site: Path) -> None:
-    environ = {**os.environ, "PYTHONPATH": str(site)}
-    with subprocess.Popen(
-        [str(BIN / "npc"), "fails", "flood"], env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as child:
+def test_a_reader_that_goes_away_causes_no_traceback(site: tuple[str, ...]) -> None:
+    with subprocess.Popen([*site, "fails", "flood"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
         assert child.stdout is not None and child.stderr is not None
         child.stdout.read(1000)
         child.stdout.close()
@@ -198,7 +188,7 @@ def test_a_reader_that_goes_away_causes_no_traceback(site: Path) -> None:
 
 
 def test_the_shell_completes_command_names() -> None:
-    shown = started(_NPC_COMPLETE="bash_complete", COMP_WORDS="npc doc", COMP_CWORD="1")
+    shown = started(str(BIN / "npc"), _NPC_COMPLETE="bash_complete", COMP_WORDS="npc doc", COMP_CWORD="1")
     assert shown.stdout.split() == ["plain,doctor"]
 
 

@@ -113,9 +113,8 @@ class Awaited:
     goal: float
 
     def __str__(self) -> str:
-        return (
-            f"{self.what} ±{100 * self.precision:.2g} % after {self.samples}, goal ±{100 * self.goal:.2g} %"
-        )
+        reached = f"{100 * self.precision:{'.2g' if self.precision < 1 else '.0f'}}"
+        return f"{self.what} ±{reached} % after {self.samples}, goal ±{100 * self.goal:.2g} %"
 
 
 @dataclass(frozen=True, slots=True)

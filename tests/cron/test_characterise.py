@@ -25,7 +25,7 @@ from npc import read_run
 from npc.jobs.progress import Display, Row, rows_of
 from npc.jobs.suite import paths_from_here, settings
 from npc.jobs.workpackages import Progress
-from npc.records.launch import LaunchLog
+from npc.records.launch import Awaited, LaunchLog
 from npc.records.record import save_csv
 from parsers.run.collect import collect_run
 from tests.lab.in_process import npc
@@ -161,6 +161,24 @@ def test_progress_counts_launches_of_each_workpackage(tmp_path: Path) -> None:
         Row(name="likwid 2", state="failed", note="failed: JUBE says error, without a reason"),
         Row(name="qperf 3", state="waiting"),
     ]
+
+
+def test_it_is_said_what_further_launches_are_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = Run(tmp_path / "000000")
+    log = LaunchLog(run.add("qperf") / "launches", "qperf", 12)
+    display = Display()
+
+    def told() -> str:
+        display.show(rows_of(run.folder))
+        return capsys.readouterr().err
+
+    assert told() == "qperf 0: running\n"
+    log.expect(18, Awaited(what="qperf tcp_bw", precision=0.0412, samples=9, goal=0.03))
+    assert told() == "qperf 0: running: qperf tcp_bw ±4.1 % after 9, goal ±3 %\n"
+    assert rows_of(run.folder)[0].progress.planned == 18
+    log.expect(18, None)
+    assert told() == "qperf 0: running\n"
+    log.close()
 
 
 def test_it_is_said_while_it_runs_that_others_make_the_numbers_invalid(

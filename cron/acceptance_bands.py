@@ -3,8 +3,8 @@
 ::
 
     [bands]
-    "qperf rc_bw 4M" = { low = 6.03e9 }                  # B/s; of messages of 4 MiB and of no others
-    "qperf tcp_bw 1M.." = { low = 1.1e9 }                # of 1 MiB and more; "..64K" and "1M..16M" as well
+    "qperf rc_bw 4 MiB" = { low = 6.03e9 }               # B/s; of messages of 4 MiB and of no others
+    "qperf tcp_bw 1MiB.." = { low = 1.1e9 }              # of 1 MiB and more; "..64KiB", "1MiB..16MiB" as well
     "stream triad *" = { low = 80e9 }                    # of every size, and of tests without one
     "osu osu_latency latency 8" = { high = 2.5e-6 }      # s
 
@@ -20,7 +20,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from cron.series import matches
+from cron.series import matches, pattern_words
 from npc.machine.platform import InvalidPlatform, Platform
 from npc.records.series import Series
 from npc.records.units import parse_size
@@ -73,8 +73,7 @@ def bands_of(platform: Platform | None) -> tuple[Band, ...]:
 
 def _pattern_and_sizes(name: str) -> tuple[str, tuple[float, float] | None]:
     """What a key names. Raises `InvalidPlatform` where it names no size."""
-    words = [word for word in name.split() if "=" not in word]
-    named = [word for word in name.split() if "=" in word]
+    words, named = pattern_words(name)
     try:
         if len(words) not in (3, 4):
             raise ValueError
@@ -83,10 +82,11 @@ def _pattern_and_sizes(name: str) -> tuple[str, tuple[float, float] | None]:
         test = " ".join(words[:2]) if len(words) > 1 else f"{name} TEST"
         raise InvalidPlatform(
             f"bands.{name!r} names no size, and a limit holds only where it was measured: write "
-            f'"{test} 4M" for one size, "{test} 1M..16M", "{test} 1M.." or "{test} ..64K" for several, '
+            f'"{test} 4 MiB" for one size, "{test} 1MiB..16MiB", "{test} 1MiB.." or "{test} ..64KiB" for '
+            "several, "
             f'"{test} *" for every size and for tests that have none'
         ) from None
-    return " ".join((*words[:-1], *named)), sizes
+    return " ".join((*words[:-1], *map("=".join, named.items()))), sizes
 
 
 def _range(word: str) -> tuple[float, float]:
@@ -108,7 +108,7 @@ def band_of(key: Series, bands: Sequence[Band], keys: Iterable[Series]) -> Band 
 
 def _limited(band: Band, key: Series, keys: Iterable[Series]) -> Band:
     """What of a band is meant for a series: all where it names a metric, the third word."""
-    if len([word for word in band.pattern.split() if "=" not in word]) > 2:
+    if len(pattern_words(band.pattern)[0]) > 2:
         return band
     have = {other.metric for other in keys if (other.benchmark, other.case) == (key.benchmark, key.case)}
     meant = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -24,7 +25,7 @@ from npc.machine.fabric import natural
 from npc.records.history import Point, begun
 from npc.records.record import OK
 from npc.records.series import CORE, Series
-from npc.records.units import METRICS, format_size
+from npc.records.units import METRICS, format_size, parse_size
 
 if TYPE_CHECKING:
     from npc.statistics.arrays import Booleans, Floats, Integers
@@ -242,13 +243,11 @@ def case_of(key: Series) -> str:
 
 
 def label(key: Series, without: Collection[str] = ()) -> str:
-    """A series for people, in the words of `matches`: ``qperf tcp_bw bandwidth 64K``, parameters behind.
+    """A series for people, in the words of `matches`: ``qperf tcp_bw bandwidth 64 KiB``, parameters behind.
 
     without: names of parameters (and ``nodes``) that are left out.
     """
-    words = [key.benchmark, key.case, key.metric]
-    if key.size is not None:
-        words.append(format_size(key.size))
+    words = [key.benchmark, key.case, key.metric, format_size(key.size)]
     words += [f"{name}={value}" for name, value in parameters(key).items() if name not in without]
     return " ".join(filter(None, words))
 
@@ -260,24 +259,36 @@ def parameters(key: Series) -> dict[str, str]:
 
 
 def matches(pattern: str, key: Series) -> bool:
-    """Whether a pattern names the series: ``qperf tcp_* bandwidth 64K``, words from the left.
+    """Whether a pattern names the series: ``qperf tcp_* bandwidth 64 KiB``, words from the left.
 
     Each word is a shell pattern for benchmark, case, metric and size, in this order; ``NAME=VALUE`` words,
     for the parameters and ``nodes``, may follow. ``*`` is every series.
     """
-    named = [word.partition("=") for word in pattern.split() if "=" in word]
-    words = [word for word in pattern.split() if "=" not in word]
-    size = "" if key.size is None else format_size(key.size)
-    fields = (key.benchmark, key.case, key.metric, size)
+    words, named = pattern_words(pattern)
+    fields = (key.benchmark, key.case, key.metric, format_size(key.size).replace(" ", ""))
     params = {**json.loads(key.params), "nodes": str(key.nodes)}
     return (
         len(words) <= len(fields)
         and all(
-            fnmatchcase(have, word) or (at == 3 and str(key.size) == word)
+            fnmatchcase(have, word) or (at == 3 and _is_size(word, key.size))
             for at, (word, have) in enumerate(zip(words, fields, strict=False))
         )
-        and all(fnmatchcase(params.get(name, ""), value) for name, _, value in named)
+        and all(fnmatchcase(params.get(name, ""), value) for name, value in named.items())
     )
+
+
+def pattern_words(pattern: str) -> tuple[list[str], dict[str, str]]:
+    """The words of a pattern from the left, a size as one (``64KiB``); and its ``NAME=VALUE`` words."""
+    every = re.sub(r"(?<=\d) (?=[KMGT]?i?B\b)", "", pattern).split()
+    named = dict(word.split("=", 1) for word in every if "=" in word)
+    return [word for word in every if "=" not in word], named
+
+
+def _is_size(word: str, size: int | None) -> bool:
+    try:
+        return parse_size(word) == size
+    except ValueError:
+        return False
 
 
 def panel(points: Iterable[Point], night: tuple[str, str] | None = None) -> Panel:

@@ -53,10 +53,8 @@ class PairReadings(NamedTuple):
         return cast(Literal["higher", "lower"], METRICS[self.metric].better)
 
     def __str__(self) -> str:
-        size = [] if self.size is None else [format_size(self.size)]
-        return " ".join(
-            [self.case, self.metric, *size, *(f"{key}={value}" for key, value in self.qualifiers)]
-        )
+        qualifiers = (f"{key}={value}" for key, value in self.qualifiers)
+        return " ".join(filter(None, [self.case, self.metric, format_size(self.size), *qualifiers]))
 
 
 def labels(hosts: Sequence[str]) -> list[str]:

@@ -248,7 +248,7 @@ def _summary_row(records: Sequence[Record]) -> tuple[str, ...]:
         "→".join(reversed(first.hosts)),
         first.case,
         first.metric,
-        format_size(first.size) if first.size is not None else "",
+        format_size(first.size),
         " ".join(f"{key}={value}" for key, value in sorted(shown.items())),
         str(summary.n),
         format_quantity(summary.median, unit),

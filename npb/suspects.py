@@ -122,8 +122,8 @@ class Localisation:
             for name, suspect in zip(names, self.suspects, strict=True)
         ]
         width = max(map(len, names), default=0)
-        for suspect, row in zip(self.suspects, columns(rows), strict=True):
-            lines += [f"  {row}", f"  {'':{width}}  → {suspect.closer}"]
+        for suspect, row in zip(self.suspects, columns(rows, indent="  "), strict=True):
+            lines += [row, f"  {'':{width}}  → {suspect.closer}"]
         lines += [f"  undecided: {sentence}" for sentence in self.undecided]
         if rule:
             lines += [f"  rule: {sentence}" for sentence in self.rule]

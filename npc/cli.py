@@ -20,6 +20,16 @@ from npc import __version__, status_line
 from npc.files import InvalidFile
 
 GROUP: Final = "npc.commands"
+#: What people want to do, and the commands for it; what is in none is listed last, a site's own too.
+TASKS: Final[dict[str, tuple[str, ...]]] = {
+    "Begin with": ("doctor", "characterise", "report"),
+    "Measure": (
+        "plan", "platform", "sample", "observe", "study", "cc", "c++", "fc", "wait", "collect", "parse",
+    ),
+    "Look": ("roofline", "sweep", "fit", "predict", "efficiency"),
+    "Judge": ("check", "compare", "advise", "score"),
+    "Keep watch": ("nightly", "cron", "history", "accept", "environment"),
+}  # fmt: skip
 #: As a shell reports a program that SIGINT ended: 128 + 2.
 INTERRUPTED: Final = 130
 
@@ -30,6 +40,21 @@ class Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of all commands, sorted; nothing is loaded."""
         return sorted(entry_points())
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands with their purposes, by task."""
+        left = self.list_commands(ctx)
+        width = max(map(len, left), default=0)
+        for task, names in [*TASKS.items(), ("Others", ())]:
+            rows = []
+            for name in names or left.copy():
+                if name in left and (command := self.get_command(ctx, name)):
+                    left.remove(name)
+                    limit = formatter.width - formatter.current_indent - 2 - width - 2
+                    rows.append((name.ljust(width), command.get_short_help_str(limit)))
+            if rows:
+                with formatter.section(task):
+                    formatter.write_dl(rows)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command, or one that says why it cannot be loaded; None if there is none of that name."""
@@ -70,12 +95,12 @@ class Commands(click.Group):
             ctx.exit(INTERRUPTED)
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="npc")
 def main() -> None:
     """Characterise a machine's network, memory and compute, and watch it.
 
-    Start with `npc doctor`, then `npc characterise`.
+    `npc doctor` and `npc characterise` are the beginning; `npc COMMAND --help` explains each command.
     """
 
 

@@ -1,17 +1,101 @@
-"""Tables of plain text: columns as wide as their widest cell."""
+"""Tables of plain text that fit a terminal: columns as wide as their widest cell, folded between words where
+the line has no room."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+import re
+import shutil
+from collections.abc import Container, Iterator, Sequence
+from itertools import zip_longest
+from typing import Final
+
+#: Characters of a line at most: wider is hard to read, and mails and issues cut it.
+MOST: Final = 100
+_GAP: Final = "  "
+_LEAST_LAST: Final = 16
+#: Lines of a cell of the last column; a longer one has its own lines below the row.
+_MOST_LINES: Final = 2
+#: Between words; a number stays with its unit, and an interval whole.
+_BETWEEN: Final = re.compile(r"(?<!\d)(?<!\d,) +|(?<=\d) +(?=[a-z]{3}|[(…–])")
 
 
-def columns(rows: Sequence[Sequence[str]], keep_empty: bool = True, right: Container[int] = ()) -> list[str]:
-    """A line for each row. Without `keep_empty` a column is left out that only the first row fills. right:
-    places of columns that are aligned on their right."""
-    cells = [
-        [cell.rjust(width) if at in right else cell.ljust(width) for cell in column]
+def columns(
+    rows: Sequence[Sequence[str]], keep_empty: bool = True, right: Container[int] = (), indent: str = ""
+) -> list[str]:
+    """The text of each row, of several lines where it is folded, none wider than the terminal and `MOST`.
+
+    The first row has the names. Without `keep_empty` a column is left out that only the first row fills.
+    right: places of columns that are aligned on their right. indent: before every line. Where it takes fewer
+    lines, the last columns stand below their row, a line each with its name; so do long cells of the last.
+    """
+    kept = [
+        (at in right, [" ".join(cell.split("\n")) for cell in column])
         for at, column in enumerate(zip(*rows, strict=True))
         if keep_empty or any(column[1:])
-        for width in [max(map(len, column))]
     ]
-    return ["  ".join(line).rstrip() for line in zip(*cells, strict=True)]
+    cells, to_right = [column for _, column in kept], [aligned for aligned, _ in kept]
+    room = min(MOST, shutil.get_terminal_size((MOST, 24)).columns) - len(indent)
+    tables = [
+        [*_rows(cells, to_right, beside, room)]
+        for beside in range(len(cells), 0, -1)
+        if beside == 1 or _width(_leasts(cells[:beside])) <= room
+    ]
+    shortest = min(tables, key=lambda table: sum(map(len, table)), default=[])
+    return ["\n".join(f"{indent}{line}".rstrip() for line in lines) for lines in shortest]
+
+
+def _rows(
+    cells: Sequence[Sequence[str]], to_right: Sequence[bool], beside: int, room: int
+) -> Iterator[list[str]]:
+    """The lines of each row, whose first `beside` cells stand beside each other and the others below."""
+    widths = _widths(cells[:beside], room)
+    names = [column[0] for column in cells]
+    for place, row in enumerate(zip(*cells, strict=True)):
+        folded = [_fold(cell, width) for cell, width in zip(row, widths, strict=False)]
+        below = list(zip(names, row, strict=True))[beside:]
+        if beside > 1 and (len(folded[-1]) > _MOST_LINES or max(map(len, folded[-1])) > widths[-1]):
+            below[:0], folded[-1] = [(names[beside - 1], row[beside - 1])], [""]
+        lines = [
+            _GAP.join(
+                part.rjust(width) if aligned else part.ljust(width)
+                for part, width, aligned in zip(parts, widths, to_right, strict=False)
+            )
+            for parts in zip_longest(*folded, fillvalue="")
+        ]
+        for name, cell in below:
+            if cell and place:
+                lines += [f"    {line}" for line in _fold(": ".join(filter(None, (name, cell))), room - 4)]
+        yield lines
+
+
+def _width(widths: Sequence[int]) -> int:
+    return sum(widths) + len(_GAP) * (len(widths) - 1)
+
+
+def _leasts(cells: Sequence[Sequence[str]]) -> list[int]:
+    """The widths below which a word would be cut; of the last column, below which little would stay in it."""
+    least = [max(len(word) for cell in column for word in _BETWEEN.split(cell)) for column in cells[:-1]]
+    return [*least, min(max(map(len, cells[-1])), _LEAST_LAST)]
+
+
+def _widths(cells: Sequence[Sequence[str]], room: int) -> list[int]:
+    """Those of the widest cells, the widest made narrower until all have room."""
+    widths = [max(map(len, column)) for column in cells]
+    least = _leasts(cells)
+    while _width(widths) > room:
+        spare = [(width, at) for at, width in enumerate(widths) if width > least[at]]
+        if not spare:
+            break
+        widths[max(spare)[1]] -= 1
+    return widths
+
+
+def _fold(cell: str, width: int) -> list[str]:
+    lines = [""]
+    for word in _BETWEEN.split(cell):
+        longer = f"{lines[-1]} {word}" if lines[-1] else word
+        if lines[-1] and len(longer) > width:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return lines

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
+@click.command(
+    context_settings={"ignore_unknown_options": True},
+    short_help="Run a program; see its messages, waiting and memory.",
+)
 @click.option(
     "--output",
     type=PathParameter(file_okay=False),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@click.command()
+@click.command(short_help="How well an observed program uses its CPUs.")
 @click.argument("folders", nargs=-1, required=True, type=PathParameter(exists=True))
 @click.option(
     "--strong/--weak", "strong", default=True, show_default=True,

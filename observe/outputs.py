@@ -12,7 +12,7 @@ import click
 
 from npc.records.mpi_profile import profile_of
 from npc.records.mpi_summary import summary
-from npc.records.units import METRICS, format_quantity
+from npc.records.units import METRICS, format_quantity, format_size
 from observe.check_observer import table
 from observe.hotspots.table import hotspots
 from observe.memory.outputs import memory
@@ -46,7 +46,7 @@ def show(observation: Observation, folder: Path, silent: Sequence[str]) -> None:
         for kind, (size, count) in observation.messages.kinds.items():
             say(f"MPI {kind}: {amount(size)} in {count} messages")
         for kind, (total, calls) in observation.messages.collectives.items():
-            say(f"MPI collectives, {kind}: {calls} calls of all ranks, {amount(total / calls)} each")
+            say(f"MPI collectives, {kind}: {calls} calls of all ranks, {format_size(total / calls)} each")
         if observation.messages.between_nodes is not None:
             say(f"MPI between nodes: {amount(observation.messages.between_nodes)}")
     for metric, value in observation.reported.items():

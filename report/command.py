@@ -11,6 +11,7 @@ import click
 from npc import status_line
 from npc.files import write_whole
 from npc.parameters import PathParameter
+from npc.records.units import format_size
 from roofline.command_line import failure, picture_folder
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ PAGE: Final = "report.html"
 _USUAL: Final = "history"
 
 
-@click.command()
+@click.command(short_help="One page about runs and nights, with every record.")
 @click.argument("runs", nargs=-1, type=PathParameter(), metavar="[RUN]...")
 @click.option(
     "--history",
@@ -98,7 +99,8 @@ def report(
     if as_json:
         click.echo(json.dumps(_document(made, sections, absent, path, page), indent=1))
     else:
-        click.echo(f"{path}: {len(page.encode()) / 1e6:.1f} MB, {', '.join(s.title for s in sections)}")
+        size = format_size(len(page.encode()) // 1024 * 1024)
+        click.echo(f"{path}: {size}, {', '.join(s.title for s in sections)}")
     if not any(run.usable for run in found) and not (read and read.nights):
         click.echo(f"npc report: nothing in it was measured: {_nothing(found)}", err=True)
         raise click.exceptions.Exit(1)

@@ -16,10 +16,9 @@ from npc.page.blocks import sample, several
 from npc.page.frame import Section
 from npc.records.record import Record
 from npc.records.series import share_taken
-from npc.records.units import format_quantity
+from npc.records.units import format_quantity, format_size
 from report.runs import Repeats, Report, Run, better, hosts_of
 from report.sections import SECTIONS, Absent
-from roofline.table import size_text
 
 _TEMPLATE: Final = Path(__file__).parent / "templates/page.html"
 #: Rows of the table of records; a run with more has what is bad and what is used above first.
@@ -121,7 +120,7 @@ def _row(series: Repeats, run: Run, report: Report) -> dict[str, Any]:
             statuses.setdefault(re.sub(r"[0-9.]+", "N", record.status), record.status)
     return {
         "series": series,
-        "size": size_text(first.size),
+        "size": format_size(first.size),
         "median": quantity(summary.median) if summary else "",
         "median_sort": repr(summary.median) if summary else "",
         "interval": interval,

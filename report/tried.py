@@ -127,7 +127,7 @@ def _ratio(ratio: float) -> str:
 
 
 def _size(pair: Pair) -> str:
-    return format_size(pair.size) if pair.size is not None else pair.test
+    return format_size(pair.size) or pair.test
 
 
 def row(pair: Pair) -> tuple[str, ...]:
@@ -136,7 +136,7 @@ def row(pair: Pair) -> tuple[str, ...]:
     interval = "" if pair.low is None or pair.high is None else f"[{_ratio(pair.low)}, {_ratio(pair.high)}]"
     return (
         f"{pair.test} {pair.metric}",
-        "" if pair.size is None else format_size(pair.size),
+        format_size(pair.size),
         *(_median(half, pair.unit) for half in (pair.a, pair.b)),
         "" if pair.ratio is None else _ratio(pair.ratio),
         interval,

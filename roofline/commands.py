@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from roofline.result import Roofline
 
 
-@click.command()
+@click.command(short_help="Ceilings of compute, memory and network: the picture.")
 @RECORDS
 @OUTPUT
 @click.option(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@click.command()
+@click.command(short_help="Bandwidth and latency over message size, by tool.")
 @RECORDS
 @click.option(
     "--case", "cases", multiple=True, metavar="PATTERN",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from npc.figures.chart import Chart, Drop, Mark, Note, Trace, decade_axis
-from npc.records.units import format_quantity
+from npc.records.units import format_quantity, format_size
 from roofline.applications import Application, NightMedians
 from roofline.points import verdict
 from roofline.result import Ceiling, Roofline
@@ -21,7 +21,6 @@ from roofline.table import (
     intensity_text,
     interval_text,
     share_text,
-    size_text,
     source_text,
     summary_text,
     value_text,
@@ -132,7 +131,7 @@ def _facts(ceiling: Ceiling) -> Iterator[str]:
         yield "too few samples for a 95 % interval"
     else:
         yield f"{100 * ceiling.coverage:.1f} % interval {interval_text(ceiling)}"
-    size = f", size {size_text(ceiling.size)}" if ceiling.size is not None else ""
+    size = f", size {format_size(ceiling.size)}" if ceiling.size is not None else ""
     yield f"{source_text(ceiling)}, {ceiling.n} samples{size}"
     if ceiling.share is not None and ceiling.nominal is not None:
         yield f"{share_text(ceiling)} of the nominal {format_quantity(ceiling.nominal, ceiling.unit, 3)}"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _OPERATIONS: Final = ("send", "bcast", "allreduce", "alltoall", "barrier")
 
 
-@click.command()
+@click.command(short_help="Fit communication models to measured message times.")
 @RECORDS
 @click.option(
     "--output", type=PathParameter(dir_okay=False), metavar="FILE",
@@ -76,7 +76,7 @@ def fit(records: tuple[Path, ...], output: Path | None, plot: Path | None, as_js
             click.echo("No picture: none of the models is one of times over sizes.", err=True)
 
 
-@click.command()
+@click.command(short_help="Times of messages and collectives from such a fit.")
 @click.argument("fits", metavar="FIT.json", type=PathParameter())
 @click.option("--sweep", metavar="NAME", help="The sweep whose fit is used, e.g. osu_latency.")
 @click.option(
@@ -135,6 +135,12 @@ def predict(
         raise click.BadParameter(f"{reduction} is no time", param_hint="--reduction")
     every = list(predict_times(believed, operation or _OPERATIONS, ranks, sizes, reduction))
     found = [each for each in every if extrapolate or not each.far]
+    if not found and not as_json:
+        raise failure(
+            "nothing is left: all messages have more than "
+            f"{REACH:.0f} times the largest size fitted; name smaller ones by --size, or --extrapolate",
+            1,
+        )
     if as_json:
         answer = {
             "schema": 1,

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from npc.figures.chart import CYCLE, Axis, Chart, Mark, Place, Tick, Trace, quantity_axis, size_axis
+from npc.records.units import format_size
 from roofline.fit_table import source_text
-from roofline.table import quantity_texts, size_text
+from roofline.table import quantity_texts
 
 if TYPE_CHECKING:
     from roofline.fits import Fit
@@ -73,7 +74,7 @@ def _trace(fit: Fit, number: int, name: str, y: Axis, record: Callable[[Fit, flo
     edges = [math.sqrt(max(last, 1) * first) for (_, last), (first, _) in pairwise(ranges)]
     marks = []
     for size, time, residual, held_out in fit.points:
-        tip = f"{name}\n{size_text(round(size))}: {quantity_texts(time, 's')[0]}"
+        tip = f"{name}\n{format_size(size)}: {quantity_texts(time, 's')[0]}"
         tip += f"\nresidual {100 * residual:.1f} %, held out {error_text(held_out)}"
         marks.append(Mark(_x(size), time, tip, record(fit, size)))
     switches = tuple(((edge, y.low), (edge, y.high)) for edge in edges)

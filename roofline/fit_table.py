@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 from npc.columns import columns
 from npc.page.blocks import Cell, Table, plural
+from npc.records.units import format_size
 from npc.statistics.medians import MIN_SAMPLES
 from npc.validity.disturbance import remark
 from roofline.cross_validation import BURST
-from roofline.table import bytes_text, quantity_texts, size_text
+from roofline.table import quantity_texts
 
 if TYPE_CHECKING:
     from roofline.fits import Fit, Fits
@@ -35,11 +36,11 @@ def format_fits(fits: Fits) -> str:
         over = "messages" if fit.fitted.model == "LogfP" else "sizes"
         table = Table("", ("", "value", "95 % interval", over, "meaning"), tuple(parameter_rows(fit)))
         parts += [_heading(fit), *_lines(table), _quality(fit)]
-    for table in believed_tables(fits, source_text):
+    for table in believed_tables(fits, _of_platform):
         parts += [table.caption, *_lines(table)]
     parts += [_alone(fit) for fit in fits.unrivalled]
     if fits.collectives:
-        table = collectives_table(fits, source_text)
+        table = collectives_table(fits, _of_platform)
         parts += [table.caption, *_lines(table, once=2), *_of_collectives(fits)]
     for name, reason in fits.skipped.items():
         parts.append(f"Not fitted: {name}: {reason}.")
@@ -63,12 +64,10 @@ def format_predictions(predicted: Iterable[Predicted], said: Sequence[str]) -> s
     for each in predicted:
         notes = ["fastest"] if each.fastest else []
         if each.beyond:
-            notes.append(f"extrapolated to {', '.join(bytes_text(size) for size in each.beyond[-1:])}")
+            notes.append(f"extrapolated to {', '.join(format_size(size) for size in each.beyond[-1:])}")
         text, interval = quantity_texts(each.time, "s", each.low, each.high)
-        size = "" if each.size is None else size_text(each.size)
-        rows.append(
-            (each.operation, each.algorithm, str(each.processes), size, text, interval, ", ".join(notes))
-        )
+        size, note = format_size(each.size), ", ".join(notes)
+        rows.append((each.operation, each.algorithm, str(each.processes), size, text, interval, note))
     return "\n".join([*columns(rows), "", *said])
 
 
@@ -82,6 +81,10 @@ def short_source_text(source: Source, where: str = "", hosts: str = "") -> str:
     """The same without platform and hosts, which a page has elsewhere."""
     params = "".join(f", {name} {text}" for name, text in json.loads(source.params).items() if text)
     return f"{source.name}{where} ({plural(source.nodes, 'node')}{hosts}{params})"
+
+
+def _of_platform(source: Source) -> str:
+    return short_source_text(source, f" on {source.platform}")
 
 
 def _heading(fit: Fit) -> str:
@@ -106,7 +109,7 @@ def parameter_rows(fit: Fit, records: Sequence[str] = ()) -> Iterator[tuple[Cell
 
 def _range(first: float, last: float, *, messages: bool = False) -> Cell:
     """From a size to another, or from a number of messages."""
-    text = f"{first:.0f} … {last:.0f}" if messages else f"{bytes_text(first)} … {bytes_text(last)}"
+    text = f"{first:.0f} … {last:.0f}" if messages else f"{format_size(first)} … {format_size(last)}"
     return Cell(text, sort=first)
 
 
@@ -129,7 +132,7 @@ def _quality(fit: Fit) -> str:
     )
     notes = [text]
     if fitted.set_aside:
-        sizes = ", ".join(map(bytes_text, fitted.set_aside))
+        sizes = ", ".join(map(format_size, fitted.set_aside))
         notes.append(f"Not fitted, slower than a larger message and too few launches to be sure: {sizes}.")
     if fitted.note:
         notes.append(f"{fitted.note}.")
@@ -159,7 +162,7 @@ def collectives_table(fits: Fits, name: Callable[[Source], str], where: str = ""
         for each in fits.collectives
         for algorithm in each.algorithms
     ]
-    names = ("measured", "sizes", "algorithm", "error", "measured/predicted", "in interval", "")
+    names = ("measured", "sizes", "algorithm", "error", "measured / predicted", "in interval", "")
     return Table(f"{NEAREST}{where}", names, tuple(rows), note=" ".join((PROBABLY, *contradictions(fits))))
 
 
@@ -183,7 +186,7 @@ def contradictions(fits: Fits) -> Iterator[str]:
     """Collectives whose messages tell another algorithm than their times."""
     for each in fits.collectives:
         if each.contradicted:
-            sizes = "" if each.operation == "barrier" else f" of {_range(each.first, each.last).text} bytes"
+            sizes = "" if each.operation == "barrier" else f" of {_range(each.first, each.last).text}"
             yield (
                 f"By its messages {source_text(each.source)} ran {' and '.join(each.ran)}{sizes}; its times "
                 f"lie nearest to {each.nearest}. Messages are what happened: a formula without shared links, "
@@ -220,7 +223,7 @@ def believed_text(model: str, tied: Sequence[str]) -> str:
 def ranges_text(ranges: Sequence[Range]) -> str:
     """Which model is believed from which size to which."""
     return "; ".join(
-        f"{bytes_text(each.first)} … {bytes_text(each.last)} {believed_text(each.model, each.tied)}"
+        f"{format_size(each.first)} … {format_size(each.last)} {believed_text(each.model, each.tied)}"
         for each in ranges
     )
 

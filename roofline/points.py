@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from npc.records.units import format_quantity
+from npc.records.units import format_quantity, format_size
 from npc.validity.rules.cache import WORKING_SET
 from roofline.applications import Application, Direction
 from roofline.latency import loads_text, messages_text
@@ -277,7 +277,7 @@ def _network_text(application: Application, roofline: Roofline, found: Sequence[
     least, at_best = part(network.bandwidth), part(network.best)
     rate = f"At the {format_quantity(network.bandwidth, 'B/s', 3)} of {network.ceiling.name}"
     if network.own_sizes and application.message_size is not None:
-        size = format_quantity(application.message_size, "B", 3)
+        size = format_size(application.message_size)
         rate += f" with its own message sizes ({size} on average)"
     if least >= 1:
         return [

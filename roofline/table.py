@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from npc.columns import columns
-from npc.page.blocks import Cell, Table, count, percent
+from npc.page.blocks import Cell, Table, count, percent, size_cell
 from npc.records.series import test_name
 from npc.records.units import PREFIXES, format_quantity, format_size
 from npc.statistics.medians import MIN_SAMPLES, Summary
@@ -52,15 +52,15 @@ def quantity_texts(
         text = f"{_number(value / factor, digits)} ns/B"
     elif unit == "FLOP/byte":
         text = f"{_number(value, digits)} {unit}"
-    elif unit == "B" and value == int(value):
-        text = bytes_text(value)
+    elif unit == "B":
+        text = format_size(value)
     else:
         text = format_quantity(value, unit, digits)
         factor = PREFIXES[text.split(" ")[1].removesuffix(unit)] if " " in text and unit != "1" else 1.0
     if low is None or high is None:
         return text, ""
     if unit == "B":
-        return text, f"({bytes_text(low)}, {bytes_text(high)}]"
+        return text, f"({format_size(low)}, {format_size(high)}]"
     ends = [_number(each / factor, digits) if math.isfinite(each) else "∞" for each in (low, high)]
     return text, f"[{', '.join(ends)}]"
 
@@ -223,21 +223,13 @@ def share_text(ceiling: Ceiling) -> str:
     return "" if ceiling.share is None else f"{100 * ceiling.share:.3g} %"
 
 
-def size_text(size_bytes: int | None) -> str:
-    """``4M`` for powers of two, ``40 kB`` for what is none; nothing without a size."""
-    if size_bytes is None:
-        return ""
-    text = format_size(size_bytes)
-    return text if len(text) <= 4 else format_quantity(size_bytes, "B", _DIGITS)
-
-
 def _row(estimate: Estimate, records: Sequence[str]) -> tuple[Cell, ...]:
     return (
         Cell(estimate.name),
         Cell(value_text(estimate), records, estimate.value, kind="number"),
         Cell(interval_text(estimate), kind="number"),
         samples(estimate),
-        Cell(size_text(estimate.size), sort=estimate.size or 0, kind="number"),
+        size_cell(estimate.size),
         Cell(source_text(estimate)),
     )
 
@@ -251,11 +243,6 @@ def application_text(application: Application) -> str:
 def _rate(application: Application) -> str:
     rate = format_quantity(application.flops.median, "FLOP/s", _DIGITS)
     return rate if application.whole_job or application.nodes == 1 else f"{rate} a node"
-
-
-def bytes_text(size: float) -> str:
-    """`size_text` of a size, which need not be whole."""
-    return size_text(round(size)) if size == round(size) else f"{size:.4g}"
 
 
 def _number(value: float, digits: int = _DIGITS) -> str:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@click.command()
+@click.command(short_help="Take the present state as the new baseline.")
 @click.argument("pattern", default="*")
 @click.option("--reason", required=True, help="Why: it is recorded, with the time and who said it.")
 @of_platform
@@ -48,7 +48,7 @@ def accept(pattern: str, reason: str, platform: str, history: Path | None, night
     if chosen not in nights:
         last = ", ".join(sorted(nights)[-3:])
         known = f"the last are {last}" if last else "it is empty: npc nightly fills it"
-        raise click.ClickException(f"no night {chosen} in {folder}: {known}")
+        raise click.ClickException(f"no night{f' {chosen}' if chosen else ''} in {folder}: {known}")
     began, left_out = moment(nights[chosen]), postponed.get(chosen, ())
     verdict = judge_night(platform_folder(suite(), platform), past, chosen, began, postponed=left_out)
     taken = record(folder, verdict, reason, _who(), pattern)

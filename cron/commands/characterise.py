@@ -23,7 +23,7 @@ from cron.commands import (
 from npc.parameters import Duration, PathParameter
 
 
-@click.command()
+@click.command(short_help="Measure this machine or a cluster; show its ceilings.")
 @of_platform
 @of_tags
 @of_settings
@@ -62,6 +62,7 @@ def characterise(
     from npc.places import workplace
 
     home, folder, file, variables = chosen(platform, tags, given, benchmark)
+    _can_submit(folder)
     outpath = (output or workplace() / "runs").resolve()
     if each_node:
         if tags or benchmark or as_json:
@@ -84,6 +85,26 @@ def characterise(
     except OSError as error:
         raise click.ClickException(f"cannot write into {outpath}: {error.strerror}") from None
     sys.exit(code)
+
+
+def _can_submit(platform: Path) -> None:
+    """Raises click.ClickException where the platform's jobs cannot be submitted from here."""
+    import shutil
+
+    from npc.jobs.suite import submit_command
+    from npc.machine.ask import NoAnswer, ask
+
+    mend = "start this on a login node of its cluster, or leave --platform out to measure this machine"
+    command = submit_command(platform)
+    if command and not shutil.which(command):
+        raise click.ClickException(
+            f"platform {platform.name} submits its jobs by {command}, not here: {mend}"
+        )
+    if command == "sbatch" and shutil.which("sinfo"):
+        try:
+            ask(["sinfo", "--noheader", "--format=%P"])
+        except NoAnswer as error:
+            raise click.ClickException(f"Slurm does not answer here ({error.message}): {mend}") from None
 
 
 def _each_node(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@click.group()
+@click.group(short_help="Install, show or remove the line that starts nights.")
 def cron() -> None:
     """When nights run: install, show or remove the line for cron, Slurm's scrontab or systemd."""
 

@@ -30,7 +30,7 @@ _PROBLEMS = 10
 _SHARED = 4000
 
 
-@click.command()
+@click.command(short_help="The nights so far, series by series.")
 @click.argument("pattern", default="*")
 @click.option("--platform", default="localhost", show_default=True, help="Whose history: platforms/, or any.")
 @of_history

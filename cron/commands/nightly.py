@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 NIGHTS: Final = "runs/nightly"
 
 
-@click.command()
+@click.command(short_help="One night: measure, judge, name the node to blame.")
 @of_platform
 @of_tags
 @of_settings

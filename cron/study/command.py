@@ -29,7 +29,7 @@ class StudyCommands(click.Group):
         return super().parse_args(ctx, args)
 
 
-@click.group(cls=StudyCommands)
+@click.group(cls=StudyCommands, short_help="Run a program under many conditions: what is best.")
 def study() -> None:
     """Run a program over a plan of conditions, in shuffled fresh processes, by JUBE and so by Slurm.
 

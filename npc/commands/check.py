@@ -10,7 +10,7 @@ import click
 from npc.parameters import PathParameter
 
 
-@click.command()
+@click.command(short_help="Which records not to believe, and why.")
 @click.argument("records", type=PathParameter(exists=True), required=False)
 @click.option(
     "--platform", default="", help="Platform whose nominal limits hold (default: the records' own)."
@@ -25,6 +25,7 @@ def check(records: Path | None, platform: str, as_json: bool, list_rules: bool) 
     """
     import json
 
+    from npc.records.run import records_file
     from npc.validity import all_rules
     from npc.validity.check import SCHEMA, examine, show, to_document
 
@@ -41,10 +42,11 @@ def check(records: Path | None, platform: str, as_json: bool, list_rules: bool) 
         return
     if records is None:
         raise click.UsageError("name a run's folder or a records.csv")
-    found, findings = examine(records, platform)
+    file = records_file(records)
+    found, findings = examine(file, platform)
     if as_json:
         click.echo(json.dumps(to_document(found, findings), indent=1))
     else:
-        show(found, findings)
+        show(file, found, findings)
     if any(finding.rule.level == "invalid" for finding in findings):
         sys.exit(1)

@@ -7,7 +7,7 @@ import click
 SHELLS = ("bash", "zsh", "fish")
 
 
-@click.command(short_help="The script that completes npc's commands in a shell.")
+@click.command(short_help="Completion of commands in bash, zsh and fish.")
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
     """Print the completion script of SHELL.

@@ -7,7 +7,7 @@ import sys
 import click
 
 
-@click.command(short_help="What is installed, what is missing and how to get it, preflight checks.")
+@click.command(short_help="What is installed, what is missing, how to get it.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/commands.md).")
 @click.option("--missing", is_flag=True, help="Only name missing tools and how to get them here.")
 def doctor(as_json: bool, missing: bool) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 
-@click.group()
+@click.group(short_help="Make the platform of a cluster, by `npc platform new`.")
 def platform() -> None:
     """Platforms: what NPC knows of a cluster."""
 

@@ -11,7 +11,7 @@ import click
 from npc.parameters import Duration, PathParameter
 
 
-@click.command()
+@click.command(short_help="Wait until every job of a JUBE run has ended.")
 @click.argument("run", type=PathParameter(exists=True, file_okay=False))
 @click.option("--limit", type=Duration(), help="Give up after this time: 90s, 10m, 2h (default: never).")
 @click.option(

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from npc.figures.chart import Axis, Chart, Scale, Tick, Trace, linear_ticks, log_scale
 from npc.records.memory_use import Density, Sharing, SharingInterval, Structure
-from npc.records.units import format_quantity
+from npc.records.units import format_quantity, format_size
 
 #: Rows of threads and columns of pages at most; columns are those of all panels.
 MOST_ROWS: Final = 256
@@ -261,7 +261,7 @@ def structure_bars(structures: Sequence[Structure], ident: str, title: str) -> C
         y = len(shown) - place - 0.5
         held, read, written = parts(each)
         amounts = (
-            ("size", y + 0.19, 0.0, held, format_quantity(each.bytes, "B", 4), "bytes"),
+            ("size", y + 0.19, 0.0, held, format_size(each.bytes), "bytes"),
             ("reads", y - 0.19, 0.0, read, f"{format_quantity(each.reads, '', 4)} reads", "accesses"),
             ("writes", y - 0.19, read, written, f"{format_quantity(each.writes, '', 4)} writes", "accesses"),
         )

@@ -20,6 +20,7 @@ from typing import Final, NoReturn
 
 from npc.machine.client_traffic import moved_bytes
 from npc.machine.mounts import mounted
+from npc.records.units import format_size
 
 #: Beside the files: their names, and blocks of the file system's own.
 _SPARE_BYTES: Final = 8 << 20
@@ -89,7 +90,7 @@ class OwnFolder:
             free = left.f_bavail * left.f_frsize
             if left.f_blocks and free < size_bytes:  # ramfs says nothing
                 raise NoPlace(
-                    f"{self._place} has {free / 1e6:.0f} MB left, the files need {size_bytes / 1e6:.0f} MB: "
+                    f"{self._place} has {format_size(free)} left, the files need {format_size(size_bytes)}: "
                     "--set io_bytes=… with less, or --set io_paths=… with another place"
                 )
             if left.f_files and left.f_favail < files:

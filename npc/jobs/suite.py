@@ -19,6 +19,8 @@ _SETTING: Final = re.compile(r"\$\{NPC_([A-Z0-9_]+):-")
 #: A step of ``jube.yml`` with its tags, which another step may have named (``&memory``); of an XML file.
 _YAML_STEP: Final = re.compile(r"^  - name: (\S+)\n    tag: (?:&(\w+) )?(?:\*(\w+)|\"([^\"]+)\")$", re.M)
 _XML_STEP: Final = re.compile(r"<step\s[^>]*\bname=\"([^\"]+)\"")
+#: Numbers of launches without which nothing is measured.
+_AT_LEAST_ONE: Final = ("samples", "sweep_samples")
 _WHOLE_NUMBER: Final = re.compile(r'type="int">[^<]*printf %s "\$\{NPC_([A-Z0-9_]+):-[^"]*"\s*</parameter>')
 #: A number that may also be left to those who measure.
 _OR_AUTO: Final = re.compile(rf'>printf %s "\$\{{NPC_([A-Z0-9_]+):-{AUTO}\}}"</parameter>')
@@ -66,6 +68,16 @@ def default_of(platform: Path, name: str) -> str:
     for file in platform_files(platform / "platform.xml"):
         text = file.read_text(encoding="utf-8")
         if found := re.search(rf"\$\{{NPC_{name.upper()}:-([^}}]*)\}}", text):
+            return found[1]
+    return ""
+
+
+def submit_command(platform: Path) -> str:
+    """The program by which a platform's jobs are submitted; empty where its files do not say."""
+    for file in platform_files(platform / "platform.xml"):
+        if found := re.search(
+            r'<parameter name="submit"[^>]*>\s*([^\s<$]+)', file.read_text(encoding="utf-8")
+        ):
             return found[1]
     return ""
 
@@ -129,6 +141,8 @@ def environment_of_settings(
             raise click.UsageError(
                 f"--set {word}: {name} is a whole number{auto} ({known[name]} explains it)"
             )
+        if name in _AT_LEAST_ONE and "0" in value.split(","):
+            raise click.UsageError(f"--set {word}: at least one launch of each case is needed")
         variables[f"NPC_{name.upper()}"] = value
     return variables
 

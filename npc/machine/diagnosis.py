@@ -3,13 +3,13 @@ find; as text and as JSON."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import click
 
+from npc.columns import columns
 from npc.machine.environment import collect_environment
 from npc.machine.load import busy_processes
 from npc.machine.preflight import WATCHED_S, Finding, Trial, preflight, start_two_ranks
@@ -115,22 +115,15 @@ def show(diagnosis: Diagnosis, site: Site, missing_only: bool) -> None:
 
 
 def _print_tools(tools: Sequence[Found]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("tool", "version", "path", "used by", box=None, pad_edge=False)
+    rows = [("tool", "version", "used by", "path")]
     for found in tools:
-        cells = (
-            found.tool.name,
-            (found.version or f"? {found.problem}") if found.path else "missing",
-            str(found.path or found.problem or "-"),
-            found.tool.used_by,
-        )
-        colour = "" if found.path else ("dim" if found.tool.need is Need.OPTIONAL else "red")
-        table.add_row(*(Text(cell, style=colour) for cell in cells))
-    # A line a tool where programs read it; a terminal has its own width.
-    Console(width=None if sys.stdout.isatty() else 1000).print(table)
+        version = (found.version or f"? {found.problem}") if found.path else "missing"
+        rows.append((found.tool.name, version, found.tool.used_by, str(found.path or found.problem or "-")))
+    heading, *lines = columns(rows)
+    click.secho(heading, bold=True)
+    for found, line in zip(tools, lines, strict=True):
+        optional = found.tool.need is Need.OPTIONAL
+        click.secho(line, fg=None if found.path or optional else "red", dim=optional and not found.path)
 
 
 def _print_findings(findings: Sequence[Finding]) -> None:

@@ -34,10 +34,12 @@ from npc.records.launch import now
 #: Raised whenever a field is renamed or changes its meaning; new fields do not raise it.
 SCHEMA: Final = 1
 
-#: Variables that change what MPI, OpenMP, UCX, libfabric, the loader or NPC do, or tell of the job.
+#: Variables that change what MPI, OpenMP, UCX, libfabric, NCCL, BLAS, malloc, the loader or NPC do, or tell
+#: of the job.
 _VARIABLES: Final = re.compile(
-    r"(SLURM|PBS|LSB|OMP|KMP|GOMP|OMPI|PMIX|PRTE|HYDRA|MPICH|I_MPI|MPI4PY|MV2|UCX|FI|PSM2?|HFI|MLX5|NPC|JUBE)_\w+"
-    r"|LD_PRELOAD|LD_LIBRARY_PATH|PATH|LOADEDMODULES|VIRTUAL_ENV"
+    r"(SLURM|PBS|LSB|OMP|KMP|GOMP|OMPI|PMIX|PRTE|HYDRA|MPICH|MPIR_CVAR|I_MPI|MPI4PY|MV2|MVP|UCX|FI|PSM2?|HFI|MLX5"
+    r"|HCOLL|SHARP|NCCL|RCCL|CUDA|HIP|ROCR|GPU|MKL|OPENBLAS|BLIS|GOTO|MALLOC|LIKWID|NPC|JUBE)_\w+"
+    r"|GLIBC_TUNABLES|LD_PRELOAD|LD_LIBRARY_PATH|PATH|LOADEDMODULES|VIRTUAL_ENV"
 )
 #: Kernel parameters that change speed or noise; the rest of the command line is nobody's business.
 _KERNEL_PARAMETERS: Final = re.compile(

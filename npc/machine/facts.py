@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -11,8 +12,12 @@ from npc.document import below
 from npc.files import read_json
 from npc.machine.pcie import IDLES
 from npc.page.blocks import plural
-from npc.records.units import format_quantity
+from npc.records.units import format_quantity, format_size
 
+#: Of the variables of an ``environment.json`` those that tell of the job, of NPC, or where things lie.
+_OF_NO_MATTER: Final = re.compile(
+    r"(SLURM|PBS|LSB|NPC|JUBE|PMIX|HYDRA)_\w+|OMPI_(?!MCA_)\w+|PATH|LD_LIBRARY_PATH|VIRTUAL_ENV"
+)
 #: Of fewer machines nobody can say which is the odd one.
 LEAST: Final = 3
 
@@ -26,6 +31,11 @@ def of_machine(seen: Mapping[str, Any]) -> dict[str, str]:
     versions = {name: _text(tool, "version") for name, tool in _items(seen, "tools") if name != "mpirun"}
     facts = {what: text for what, text in whole.items() if what not in ("command", "tools", "Slurm job")}
     return {what: text for what, text in (facts | versions).items() if text}
+
+
+def tuning(seen: Mapping[str, Any]) -> dict[str, str]:
+    """The variables that change how MPI, OpenMP, network libraries and the loader work, by their names."""
+    return {name: str(text) for name, text in _items(seen, "variables") if not _OF_NO_MATTER.fullmatch(name)}
 
 
 def software(seen: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -130,4 +140,4 @@ def _words(*words: str, between: str = " ") -> str:
 
 
 def _bytes(number: Any) -> str:
-    return format_quantity(number, "B", 3) if isinstance(number, int | float) else "not told"
+    return format_size(number) if isinstance(number, int | float) else "not told"

@@ -17,7 +17,7 @@ from typing import Any, Final
 import click
 
 from npc.document import below
-from npc.machine.ask import ask
+from npc.machine.ask import NoAnswer, ask
 from npc.machine.platform import PLATFORM_FILE, PLATFORMS, read_platform
 from npc.machine.proposal import links, propose, virtual
 from npc.places import home
@@ -28,6 +28,7 @@ from npc.template import filled_in
 BASE: Final = "slurm"
 ALONE: Final = "localhost"
 SHARED: Final = {BASE: ("submit.job.in", "chainJobs.sh"), ALONE: ("submit.job.in",)}
+_ELSEWHERE: Final = "run this on a login node of the cluster, or with --alone for this machine without Slurm"
 _TEMPLATES: Final = Path(__file__).parent
 #: One line a node: sockets, cores of a socket, threads of a core, CPUs, MB, features, generic resources.
 _SINFO: Final = "%R|%n|%X|%Y|%Z|%c|%m|%f|%G"
@@ -63,11 +64,14 @@ def has_slurm() -> bool:
 def partitions() -> list[Partition]:
     """What Slurm says of this cluster. Raises click.ClickException where it does not answer."""
     if not has_slurm():
-        raise click.ClickException("there is no sinfo here")
-    return parse_partitions(
-        ask(["sinfo", "--noheader", "--Node", f"--format={_SINFO}"]),
-        ask(["scontrol", "--oneliner", "show", "partition"]),
-    )
+        raise click.ClickException(f"Slurm's sinfo is not here: {_ELSEWHERE}")
+    try:
+        return parse_partitions(
+            ask(["sinfo", "--noheader", "--Node", f"--format={_SINFO}"]),
+            ask(["scontrol", "--oneliner", "show", "partition"]),
+        )
+    except NoAnswer as error:
+        raise click.ClickException(f"Slurm does not answer here ({error.message}): {_ELSEWHERE}") from None
 
 
 def parse_partitions(nodes: str, partitions: str) -> list[Partition]:

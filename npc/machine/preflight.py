@@ -22,6 +22,7 @@ from npc.machine.load import Busy
 from npc.machine.pcie import narrow
 from npc.machine.tools import find, run_bounded, search_path
 from npc.python import python
+from npc.records.units import format_size
 
 #: The oldest JUBE that the benchmark files are tested with.
 OLDEST_JUBE: Final = (2, 5)
@@ -256,7 +257,7 @@ def memlock(environment: Environment, trial: Trial) -> Iterator[str]:
     limits = environment["limits"]
     devices = sorted({port["device"] for port in environment["rdma"]})
     if devices and not limits["memlock_unlimited"] and limits["memlock_bytes"] < ENOUGH_MEMLOCK:
-        yield f"ulimit -l is {limits['memlock_bytes'] // 1024} KiB ({', '.join(devices)})"
+        yield f"ulimit -l is {format_size(limits['memlock_bytes'])} ({', '.join(devices)})"
 
 
 @check(

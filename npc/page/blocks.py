@@ -23,7 +23,7 @@ from npc.figures.svg import (
 )
 from npc.records.record import Record
 from npc.records.series import share_taken
-from npc.records.units import format_quantity
+from npc.records.units import format_quantity, format_size
 from npc.statistics.medians import Summary
 from npc.validity.disturbance import taken
 
@@ -219,6 +219,11 @@ def quantity(value: float | None, unit: str, records: Sequence[str] = ()) -> Cel
     if value is None:
         return NOTHING
     return number(value, "", records)._replace(text=format_quantity(value, unit, _DIGITS))
+
+
+def size_cell(size_bytes: float | None) -> Cell:
+    """A message or a working set; empty for None."""
+    return Cell(format_size(size_bytes), sort=size_bytes or 0, kind="number")
 
 
 def interval(summary: Summary, unit: str) -> Cell:

@@ -53,7 +53,7 @@ def _size(profile: Profile, call: str) -> str:
         if each.call == call:
             seconds[each.size_class] += each.seconds
     place = max(seconds, key=lambda size_class: seconds[size_class], default=0)
-    return f" ({format_size(2 ** (place - 1))} to {format_size(2**place)} B)" if place else ""
+    return f" ({format_size(2 ** (place - 1))} to {format_size(2**place)})" if place else ""
 
 
 def _off_cpu(profile: Profile) -> Iterator[str]:

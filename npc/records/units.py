@@ -1,7 +1,8 @@
 """Units: what a tool prints becomes SI base units once, at the parser's edge.
 
 A metric has exactly one unit (`METRICS`), so a bare number is never in doubt. Sizes are bytes;
-the suffixes follow qperf and the IEC: ``K``/``KiB`` is 1024, ``k``/``kB`` is 1000.
+the suffixes follow qperf and the IEC: ``K``/``KiB`` is 1024, ``k``/``kB`` is 1000. For people a size is
+written in binary units (`format_size`), a rate and an amount moved in decimal ones (`format_quantity`).
 """
 
 from __future__ import annotations
@@ -100,13 +101,23 @@ def parse_size(text: str) -> int:
     return size
 
 
-def format_size(size_bytes: int) -> str:
-    """The shortest exact binary form that `parse_size` reads back: ``65536`` → ``64K``."""
-    for prefix in ("T", "G", "M", "K"):
-        factor = int(PREFIXES[f"{prefix}i"])
-        if size_bytes >= factor and size_bytes % factor == 0:
-            return f"{size_bytes // factor}{prefix}"
-    return str(size_bytes)
+def format_size(size_bytes: float | None) -> str:
+    """A message, a working set, a memory, for people: ``14 B``, ``64 KiB``, ``1.5 MiB``; nothing of None.
+
+    `parse_size` reads it back. It is rounded to three digits where it is no round number, like LIKWID's
+    working sets (``63.4 KiB``); small and odd ones (frames, datagrams, NetPIPE's steps of 3 bytes) are exact.
+    """
+    if size_bytes is None:
+        return ""
+    for prefix in ("", "Ki", "Mi", "Gi", "Ti"):
+        scaled = size_bytes / PREFIXES[prefix]
+        text = f"{scaled:.3g}" if scaled < 999.5 else f"{scaled:.0f}"
+        if float(text) < 1024:
+            break
+    is_round = float(text) * PREFIXES[prefix] == size_bytes
+    if size_bytes == int(size_bytes) and not is_round and (size_bytes < 10_000 or size_bytes % 8):
+        return f"{int(size_bytes)} B"
+    return f"{text} {prefix}B"
 
 
 def between(low: float | None, high: float | None, form: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -11,7 +12,8 @@ import click
 
 from npc.machine.platform import InvalidPlatform, find_platform
 from npc.records.record import Record, to_row
-from npc.records.run import read_run, records_file
+from npc.records.run import read_run
+from npc.records.series import test_name
 from npc.validity import INVALID, Finding, find_lies, grouped
 from npc.validity.rule import Rule
 from npc.validity.run import circumstances_of, platform_of
@@ -24,11 +26,10 @@ PRINTED: Final = Rule(
 
 
 def examine(path: Path, platform_name: str) -> tuple[list[Record], list[Finding]]:
-    """The records of a run or file, and what the rules and the parsers say about them.
+    """The records of a file, and what the rules and the parsers say about them.
 
     Raises click.UsageError where there is nothing to read, or no such platform.
     """
-    path = records_file(path)
     try:
         records = read_run(path)
         if platform_name and find_platform(platform_name) is None:
@@ -69,8 +70,8 @@ def to_document(records: Sequence[Record], findings: Sequence[Finding]) -> dict[
     }
 
 
-def show(records: Sequence[Record], findings: Sequence[Finding]) -> None:
-    """Findings that differ in their numbers only are one, under the words of the first."""
+def show(path: Path, records: Sequence[Record], findings: Sequence[Finding]) -> None:
+    """Findings that differ in their numbers only are one, under the words of the first; then what failed."""
     for alike in grouped(records, findings):
         first = alike[0]
         benchmark = records[first.place].benchmark
@@ -81,5 +82,13 @@ def show(records: Sequence[Record], findings: Sequence[Finding]) -> None:
         click.echo(f"    rule {first.rule.name} ({first.rule.title}); {first.rule.source}")
         click.echo(f"    {records[first.place].raw}")
     invalid = {finding.place for finding in findings if finding.rule.level == "invalid"}
+    lost = Counter(
+        (test_name(record.benchmark, record.case), record.status)
+        for place, record in enumerate(records)
+        if not record.ok and place not in invalid
+    )
+    for (test, status), number in lost.items():
+        click.echo(f"not usable: {f'{number} × ' if number > 1 else ''}{test}: {status}")
     usable = sum(record.ok and place not in invalid for place, record in enumerate(records))
-    click.echo(f"{len(records)} records, {usable} of them usable, {len(invalid)} invalid")
+    failed = f", {lost.total()} failed or unavailable" if lost else ""
+    click.echo(f"{path}: {len(records)} records, {usable} of them usable, {len(invalid)} invalid{failed}")

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
+from npc.columns import columns
 from npc.records.hotspots import Hotspot, Hotspots
 from observe.hotspots.loop_lines import loop_lines
 
@@ -31,16 +32,14 @@ def hotspots(found: Hotspots) -> Iterator[str]:
     shown = found.hotspots[:_MOST_SHOWN]
     if not shown:
         return
-    width = max(len(_name(each)) for each in shown)
-    yield f"  {'function':{width}}  {'share':>13}  {'ranks':>11}  {'2x':>6}  {'inf':>6}  bound"
+    rows = [("function", "share", "ranks", "2x", "inf", "bound")]
     for each in shown:
         low, high = wilson(each.share, found.samples)
         share = f"{each.share:.1%} ±{(high - low) / 2:.1%}"
         ranks = f"{each.least:.0%}-{each.most:.0%}"
-        yield (
-            f"  {_name(each):{width}}  {share:>13}  {ranks:>11}  {each.speedup(2):5.2f}x  "
-            f"{_times(each.speedup(math.inf))}  {_bound(each)}"
-        )
+        twice, gone = f"{each.speedup(2):.2f}x", _times(each.speedup(math.inf))
+        rows.append((_name(each), share, ranks, twice, gone, _bound(each)))
+    yield from columns(rows, right=range(1, 5), indent="  ")
     yield from map("  {}".format, loop_lines(shown))
     for reason in dict.fromkeys(each.evidence for each in shown if _is_unknown(each)):
         yield f"  bound unknown: {reason}"
@@ -80,4 +79,4 @@ def _bound(hotspot: Hotspot) -> str:
 
 
 def _times(value: float) -> str:
-    return f"{value:5.2f}x" if value < 100 else "   >99"
+    return f"{value:.2f}x" if value < 100 else ">99"

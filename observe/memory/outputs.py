@@ -8,9 +8,10 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, Final
 
+from npc.columns import columns
 from npc.files import write_whole
 from npc.records.memory_use import SHARINGS, MemoryHint, MemoryUse, RankMemory, Sharing, Structure
-from npc.records.units import format_quantity
+from npc.records.units import format_quantity, format_size
 
 _MOST_SHOWN: Final = 8
 _LONGEST_NAME: Final = 40
@@ -56,16 +57,14 @@ def _table(rank: RankMemory, total: int) -> Iterator[str]:
     shown = rank.structures[:_MOST_SHOWN]
     if not shown or not total:
         return
-    width = max(len(_name(each)) for each in shown)
-    yield f"  {'structure':{width}}  {'size':>9}  {'accesses':>8}  {'reads':>5}  {'threads':>7}  pages"
+    rows = [("structure", "size", "accesses", "reads", "threads", "pages")]
     for each in shown:
         mine = each.reads + each.writes
         pages = ", ".join(f"{each.sharing[kind]} {kind}" for kind in SHARINGS if each.sharing.get(kind))
-        size = format_quantity(each.bytes, "B", 3) if each.bytes else ""
-        yield (
-            f"  {_name(each):{width}}  {size:>9}  {mine / total:>8.1%}  {each.reads / max(mine, 1):>5.0%}  "
-            f"{each.threads:>7}  {pages}"
-        )
+        reads = f"{each.reads / max(mine, 1):.0%}"
+        size, share = format_size(each.bytes or None), f"{mine / total:.1%}"
+        rows.append((_name(each), size, share, reads, str(each.threads), pages))
+    yield from columns(rows, right=range(1, 5), indent="  ")
 
 
 def _name(structure: Structure) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from npc.columns import columns
 from npc.records.node_probes import NodeProbe, ProbeRow, Probes
 from npc.records.units import format_quantity
 
 #: Names that are shown of each probe; the file has all of them.
 _MOST_SHOWN: Final = 8
 _LONGEST_NAME: Final = 40
+_HEADER: Final = ("of", "events", "bytes", "time", "mean", "99 % below", "most of it")
 
 
 def probes(found: Probes) -> Iterator[str]:
@@ -38,30 +40,32 @@ def _table(nodes: Sequence[NodeProbe]) -> Iterator[str]:
     if not ordered and any(node.status == "attached" for node in nodes):
         yield "  nothing of it happened"
     shown = ordered[:_MOST_SHOWN]
-    width = max((len(_shorter(name)) for (_, name), _ in shown), default=0)
-    for (of_node, name), rows in shown:
-        yield f"  {_shorter(name):{width}}  {_line(rows, of_node)}"
+    if shown:
+        rows = [_HEADER, *((_shorter(name), *_cells(rows, of_node)) for (of_node, name), rows in shown)]
+        yield from columns(rows, keep_empty=False, right=range(1, 6), indent="  ")
     if len(ordered) > len(shown):
         yield f"  and {len(ordered) - len(shown)} more"
 
 
-def _line(rows: Sequence[tuple[NodeProbe, ProbeRow]], of_node: bool) -> str:
+def _cells(rows: Sequence[tuple[NodeProbe, ProbeRow]], of_node: bool) -> tuple[str, ...]:
     events = sum(row.events for _, row in rows)
-    parts = [f"{events:>9} event{'s' if events != 1 else ' '}"]
-    if any(row.bytes for _, row in rows):
-        parts.append(f"{format_quantity(sum(row.bytes or 0 for _, row in rows), 'B', 4):>10}")
+    moved = sum(row.bytes or 0 for _, row in rows)
     timed = sum(row.timed or 0 for _, row in rows)
+    times = ("",) * 3
     if timed:
         seconds = sum((row.mean(node.apparent) or 0) * (row.timed or 0) for node, row in rows)
-        parts.append(f"{format_quantity(seconds, 's', 4):>9}")
-        parts.append(f"mean {format_quantity(seconds / timed, 's', 3):>8}")
-        parts.append(f"99 % below {format_quantity(_percentile(rows, timed), 's', 2)}")
+        times = (
+            format_quantity(seconds, "s", 4),
+            format_quantity(seconds / timed, "s", 3),
+            format_quantity(_percentile(rows, timed), "s", 2),
+        )
+    most = ""
     if of_node:
-        parts.append("none of the ranks'")
+        most = "none of the ranks"
     elif len(rows) > 1:
-        most = max((row for _, row in rows), key=lambda row: (row.seconds or 0, row.events))
-        parts.append(f"most: rank {most.rank} ({most.events})")
-    return "  ".join(parts)
+        row = max((row for _, row in rows), key=lambda row: (row.seconds or 0, row.events))
+        most = f"rank {row.rank} ({row.events})"
+    return (str(events), format_quantity(moved, "B", 4) if moved else "", *times, most)
 
 
 def _percentile(rows: Sequence[tuple[NodeProbe, ProbeRow]], timed: int) -> float:

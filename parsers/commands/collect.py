@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@click.command()
+@click.command(short_help="The raw outputs of a JUBE run → records.csv.")
 @click.argument("run", type=PathParameter(exists=True, file_okay=False))
 @click.option("--platform", default="", help="Name of the platform (default: as the platform file says).")
 @click.option("--output", type=PathParameter(dir_okay=False), help="Default: RUN/records.csv.")

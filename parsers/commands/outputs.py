@@ -55,11 +55,11 @@ def print_table(readings: Mapping[str, list[Reading]]) -> None:
 
 
 def _cells(reading: Reading) -> tuple[str, ...]:
-    """A reading as people read it: engineering prefixes, sizes as powers of 1024 where they are."""
+    """A reading as people read it: engineering prefixes."""
     value, unit = reading.value, METRICS[reading.metric].unit
     return (
         reading.case,
-        "" if reading.size is None else format_size(reading.size),
+        format_size(reading.size),
         reading.metric,
         "" if value is None else format_quantity(value, unit),
         " ".join(f"{key}={value}" for key, value in reading.params.items()),

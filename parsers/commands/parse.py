@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _STDIN: Final = "-"
 
 
-@click.command()
+@click.command(short_help="Numbers in SI units from the raw output of a tool.")
 @click.argument("tool")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option(

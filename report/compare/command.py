@@ -24,7 +24,7 @@ EXIT_DIFFERS: Final = 7
 _MOST_NAMES: Final = 12
 
 
-@click.command(short_help="Platforms, nights, MPI implementations or tools side by side.")
+@click.command(short_help="Platforms, nights, MPIs or tools side by side.")
 @click.argument("what", nargs=-1, required=True, metavar="A [B]…")
 @click.option(
     "--by", default="", metavar="FIELD",
@@ -179,12 +179,8 @@ def _show(comparisons: Sequence[Comparison], by: str, form: str, everything: boo
     elif form == "markdown":
         click.echo("\n\n".join(outputs.to_markdown(each, everything) for each in comparisons))
     else:
-        from rich.console import Console
-
-        # A pipe has no width: rows stay whole.
-        console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
         for each in comparisons:
-            outputs.show(each, everything, console)
+            outputs.show(each, everything)
 
 
 def _draw(sides: Sequence[Side], folder: Path) -> None:

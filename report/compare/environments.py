@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
+from npc.machine.facts import of_machine, tuning
 from report.compare.sides import Side
+
+_UNSET: Final = "not set"
 
 
 class Fact(NamedTuple):
@@ -20,9 +23,11 @@ def environments_differ(a: Side, b: Side) -> tuple[Fact, ...] | None:
     """The facts of ``environment.json`` that are known of both sides and differ; None if a side has none."""
     if set(a.records) == set(b.records):
         return ()  # parts of the same runs
-    of_a, of_b = _facts(a), _facts(b)
-    if not of_a or not of_b:
+    seen_a, seen_b = _seen(a), _seen(b)
+    if not seen_a or not seen_b:
         return None
+    variables = sorted({name for seen in (*seen_a, *seen_b) for name in tuning(seen)})
+    of_a, of_b = _facts(seen_a, variables), _facts(seen_b, variables)
     return tuple(
         Fact(what, tuple(found), tuple(of_b[what]))
         for what, found in of_a.items()
@@ -30,16 +35,23 @@ def environments_differ(a: Side, b: Side) -> tuple[Fact, ...] | None:
     )
 
 
-def _facts(side: Side) -> Mapping[str, list[str]]:
-    """Fact → what it is in the side's runs, each once."""
-    from npc.machine.facts import of_machine
+def _seen(side: Side) -> list[Mapping[str, Any]]:
+    """What ``environment.json`` says of each of the side's runs that have one."""
     from report.runs import Run
 
+    runs = (
+        Run(0, run, side.folders[run], list(records), None)
+        for run, records in side.records.items()
+        if run in side.folders
+    )
+    return [run.environment for run in runs if run.environment]
+
+
+def _facts(environments: Sequence[Mapping[str, Any]], variables: Sequence[str]) -> Mapping[str, list[str]]:
+    """Fact → what it is in the runs, each once. variables: of all runs, which may not be set in these."""
     found: dict[str, list[str]] = {}
-    for run, records in side.records.items():
-        if run in side.folders:
-            seen = Run(0, run, side.folders[run], list(records), None).environment
-            for what, text in of_machine(seen).items():
-                if text not in found.setdefault(what, []):
-                    found[what].append(text)
+    for seen in environments:
+        for what, text in {**of_machine(seen), **dict.fromkeys(variables, _UNSET), **tuning(seen)}.items():
+            if text not in found.setdefault(what, []):
+                found[what].append(text)
     return found

@@ -9,15 +9,15 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from statistics import median
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
+import click
+
+from npc.columns import columns
 from npc.page.blocks import plural
 from npc.records.units import format_quantity, format_size
 from report.compare.difference import ENOUGH_RUNS, LEAST_FREEDOM
 from report.compare.pairs import FALSE_DISCOVERY, Comparison, Pair
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 T = TypeVar("T")
 Row = tuple[str, ...]
@@ -28,7 +28,7 @@ _DIGITS: Final = 3
 _OF_SIDES: Final = ("runs", "unused", "disturbed", "drift", "earlier")
 _COLOURS: Final = {"worse": "red", "better": "green", "different": "yellow"}
 _HEADER: Final = (
-    "verdict", "test", "size", "nodes", "median of A", "median of B", "B/A", "95 % interval", "n",
+    "verdict", "test", "size", "A", "B", "B/A", "95 % interval", "n", "why",
 )  # fmt: skip
 CSV_COLUMNS: Final = (
     "a", "b", "verdict", "test", "metric", "unit", "size", "nodes", "params", "median_a", "median_b", "ratio",
@@ -95,27 +95,24 @@ def _markdown_table(header: Row, rows: Sequence[Row]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in cells)
 
 
-def show(comparison: Comparison, everything: bool, console: Console) -> None:
+def show(comparison: Comparison, everything: bool) -> None:
     """For the terminal."""
-    console.print(headline(comparison), soft_wrap=True, markup=False)
-    _print_table(*_pairs(comparison, everything), console)
+    click.echo(headline(comparison))
+    _print_table(*_pairs(comparison, everything))
     for line in remarks(comparison, everything):
-        console.print(line, soft_wrap=True, markup=False)
-    _print_table(*_facts(comparison), console)
+        click.echo(line)
+    _print_table(*_facts(comparison))
 
 
-def _print_table(header: Row, rows: Sequence[Row], console: Console) -> None:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for title in header:
-        table.add_column(title, justify="right" if title in _HEADER[2:] else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell, style=_COLOURS.get(row[0], "")) for cell in row))
-    if rows:
-        console.print(table)
+def _print_table(header: Row, rows: Sequence[Row]) -> None:
+    if not rows:
+        return
+    numbers = {at for at, title in enumerate(header) if title in _HEADER[2:-1]}
+    heading, *lines = columns([header, *rows], keep_empty=False, right=numbers)
+    click.secho(f"\n{heading}", bold=True)
+    for row, line in zip(rows, lines, strict=True):
+        click.secho(line, fg=_COLOURS.get(row[0]))
+    click.echo()
 
 
 def _facts(comparison: Comparison) -> tuple[Row, list[Row]]:
@@ -134,19 +131,20 @@ def _pairs(comparison: Comparison, everything: bool) -> tuple[Row, list[Row]]:
 
 def cells(pair: Pair) -> Row:
     """The row of a pair, for people."""
-    params = ", ".join(f"{name} {value}" for name, value in sorted(pair.params.items()))
+    of_test = [plural(pair.nodes, "node")] if pair.nodes != 1 else []
+    of_test += [f"{name} {value}" for name, value in sorted(pair.params.items())]
     return (
         pair.verdict,
-        f"{pair.test} {pair.metric}{f' ({params})' if params else ''}",
+        f"{pair.test} {pair.metric}" + (f" ({', '.join(of_test)})" if of_test else ""),
         _sizes(pair),
-        str(pair.nodes),
         *(
             "" if half is None else format_quantity(half.median, pair.unit, _DIGITS)
             for half in (pair.a, pair.b)
         ),
         "" if pair.ratio is None else _ratio(pair.ratio),
-        ", ".join(filter(None, (_interval(pair), pair.reason))),
+        _interval(pair),
         _launches(pair),
+        pair.reason,
     )
 
 

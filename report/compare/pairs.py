@@ -525,7 +525,7 @@ def _differences(key: PairKey, other: PairKey) -> list[tuple[str, str, str]]:
 
 
 def _size(size: int | None) -> str:
-    return "none" if size is None else format_size(size)
+    return format_size(size) or "none"
 
 
 def _why_several(samples: Sequence[_Sample]) -> str:

@@ -194,7 +194,7 @@ def _algorithms(profile: Profile) -> Iterator[Block]:
 def _sizes(first: int | None, last: int | None) -> str:
     if first is None or last is None:
         return ""
-    return f"{format_size(first)} … {format_size(last + 1)} B" if last else "none"
+    return f"{format_size(first)} … {format_size(last + 1)}" if last else "none"
 
 
 def _pairs(profile: Profile) -> Table:

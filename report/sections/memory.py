@@ -29,6 +29,7 @@ from npc.page.blocks import (
     plural,
     quantity,
     several,
+    size_cell,
 )
 from npc.records.memory_use import SHARINGS, MemoryHint, MemoryUse, RankMemory, Structure
 from report.observed import OnNode, overhead_lines
@@ -153,7 +154,7 @@ def _ranks(found: MemoryUse) -> Iterator[Block]:
             Cell(each.host),
             quantity(each.seconds, "s"),
             count(each.threads),
-            quantity(sum(one.bytes for one in each.structures), "B"),
+            size_cell(sum(one.bytes for one in each.structures)),
             quantity(each.reads, ""),
             quantity(each.writes, ""),
             count(len(each.lines)),
@@ -187,7 +188,7 @@ def _numbers(
             Cell(each.name, records, kind="stamp"),
             Cell(each.kind),
             Cell(each.where),
-            quantity(each.bytes, "B"),
+            size_cell(each.bytes),
             count(each.allocations),
             quantity(each.reads, ""),
             quantity(each.writes, ""),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from npc.figures.chart import Chart
-from npc.page.blocks import Block, Cell, Table, Text, beside, chart_figure
+from npc.page.blocks import Block, Cell, Table, Text, beside, chart_figure, size_cell
 from report.runs import Report, Run
 from report.sections import Absent, left_out, runs_of
 from roofline.fit_plot import describe, error_text
@@ -17,7 +17,7 @@ from roofline.fit_table import (
     share_cell,
     short_source_text,
 )
-from roofline.table import quantity_texts, size_text
+from roofline.table import quantity_texts
 
 if TYPE_CHECKING:
     from roofline.fits import Fit, Fits
@@ -104,7 +104,7 @@ def _errors(run: Run, fits: Sequence[Fit]) -> Table:
     rows = [
         (
             Cell(_titled(fit)),
-            Cell(size_text(round(size)), sort=size, kind="number"),
+            size_cell(size),
             Cell(quantity_texts(time, "s")[0], _records(run, fit, size), time, kind="number"),
             Cell(f"{100 * residual:+.1f} %", sort=residual, kind="number"),
             Cell(error_text(held_out), sort=held_out, kind="number"),

@@ -13,8 +13,18 @@ from typing import Final
 
 from npc.figures.chart import Cell as GridCell
 from npc.figures.chart import Chart, Grid, Mark, Trace, linear_scale, quantity_axis
-from npc.page.blocks import Block, Cell, Figure, Table, amounts_figure, chart_figure, number, quantity
-from npc.records.units import format_quantity, format_size
+from npc.page.blocks import (
+    Block,
+    Cell,
+    Figure,
+    Table,
+    amounts_figure,
+    chart_figure,
+    number,
+    quantity,
+    size_cell,
+)
+from npc.records.units import format_quantity
 from report.runs import Repeats, Report, Run
 from report.sections import of_runs, present
 
@@ -81,7 +91,7 @@ def _levels(found: Sequence[Repeats], where: str) -> Iterator[Table]:
         pages = series.first.params.get("pages", "")
         rows.append((
             Cell(name, [series.ident]), number(cycles, ".3g"), quantity(seconds, "s", [series.ident]),
-            Cell(format_size(size) if size else "", sort=float(size or 0)), Cell(pages),
+            size_cell(size or None), Cell(pages),
         ))  # fmt: skip
 
     for series in _of(found, "load"):

@@ -10,8 +10,18 @@ from pathlib import Path
 import msgspec
 
 from npc.figures.chart import Axis
-from npc.page.blocks import NOTHING, Block, Cell, Figure, Table, Text, beside, chart_figure, quantity
-from npc.records.units import METRICS, format_size
+from npc.page.blocks import (
+    NOTHING,
+    Block,
+    Figure,
+    Table,
+    Text,
+    beside,
+    chart_figure,
+    quantity,
+    size_cell,
+)
+from npc.records.units import METRICS
 from report.runs import Report, Run
 from report.sections import Absent, left_out, runs_of
 from roofline.comparison import Sweep, axes_of, by_network, describe, find_sweeps, of_messages
@@ -104,7 +114,7 @@ def _table(run: Run, sweeps: Sequence[Sweep], title: str) -> Table:
     unit = METRICS[sweeps[0].metric].unit
     rows = []
     for size in sizes:
-        cells = [Cell(format_size(size), sort=float(size))]
+        cells = [size_cell(size)]
         for sweep in sweeps:
             summary = sweep.points.get(size)
             cells.append(quantity(summary.median, unit, _records(run, sweep, size)) if summary else NOTHING)

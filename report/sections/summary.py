@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from npc.page.blocks import Block, Cell, Listing, Table, Text, percent, plural, quantity
+from npc.page.blocks import Block, Cell, Listing, Table, Text, percent, plural, quantity, size_cell
 from npc.statistics.medians import MIN_SAMPLES
 from npc.statistics.suspect import whom_of
 from npc.validity.disturbance import remark
@@ -15,7 +15,7 @@ from report.advice import advise
 from report.history import HistorySeries, HistoryView
 from report.runs import Report, Run, shown
 from roofline.result import Estimate
-from roofline.table import interval_text, notes, samples, size_text, source_text
+from roofline.table import interval_text, notes, samples, source_text
 
 TITLE = "Summary"
 _VERDICTS = ("FAIL", "DEGRADED", "INVALID", "MISSING", "CHANGED", "WATCH", "PASS")
@@ -207,8 +207,7 @@ def _headline(report: Report) -> Table | None:
             cells += _estimate(run, found) if found else [Cell("", sort="")] * 4
         if not several:
             only = next(iter(estimates.values()))
-            size = -1.0 if only.size is None else float(only.size)
-            cells += [Cell(size_text(only.size), sort=size, kind="number"), Cell(source_text(only))]
+            cells += [size_cell(only.size), Cell(source_text(only))]
         rows.append(tuple(cells))
     return Table("Headline numbers", tuple(columns), tuple(rows))
 

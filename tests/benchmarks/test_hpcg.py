@@ -165,7 +165,7 @@ def test_jube_builds_it_runs_it_and_reads_its_file(tmp_path: Path, archive: Path
     assert {record.case for record in records} >= {"HPCG", "HPCG_raw", "HPCG_MG"}
     (value,) = (r.value for r in records if (r.case, r.metric) == ("HPCG", "flops"))
     (row,) = results(tmp_path / "runs")["hpcg"]
-    assert value == pytest.approx(float(row["rating best [GFLOP/s]"]) * 1e9)
+    assert value == pytest.approx(float(row["rating best [GFLOP/s]"]) * 1e9, rel=1e-3)
     said = next((tmp_path / "runs/000000").rglob("launches/raw/0000.err")).read_text()
     assert said == "--nx=16 --ny=16 --nz=16 --rt=1 on 2\n"
     assert not list((tmp_path / "runs/000000").rglob("work/hpcg.*")), "folders of its runs are left"

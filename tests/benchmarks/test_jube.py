@@ -40,6 +40,7 @@ COMPUTE = ["likwid", "blas", "fft"]
 UNDERSTOOD: dict[str, set[str]] = {
     "jube": set(),
     "benchmark": {"name", "outpath"},
+    "comment": set(),
     "step": {"name"},
     "use": {"from"},
     "do": {"done_file", "error_file"},
@@ -52,7 +53,7 @@ UNDERSTOOD: dict[str, set[str]] = {
     "parameterset": {"name", "init_with"},
     "parameter": {"name", "mode", "type", "separator", "export", "tag"},
     "patternset": {"name"},
-    "pattern": {"name", "type", "unit"},
+    "pattern": {"name", "type", "unit", "mode"},
     "substituteset": {"name", "init_with"},
     "iofile": {"in", "out"},
     "sub": {"source", "dest"},
@@ -415,7 +416,7 @@ def test_a_source_that_does_not_compile_is_an_error_with_the_compilers_words(tmp
     assert (record.benchmark, record.value) == ("stream", None)
     assert record.status.startswith("failed: ")
     assert "error" in (tmp_path / "runs/000000/000000_stream/work/job.err").read_text()
-    assert results(tmp_path / "runs")["stream"][0]["triad best [MB/s]"] == ""
+    assert results(tmp_path / "runs")["stream"][0]["MEM triad best [GB/s]"] == ""
 
 
 @pytest.mark.slow
@@ -428,7 +429,7 @@ def test_a_program_whose_result_is_wrong_gives_no_usable_number(tmp_path: Path) 
     assert {record.case for record in records} == {"copy", "scale", "add", "triad"}
     assert {record.status for record in records} == {"invalid: the arrays failed STREAM's validation"}
     (row,) = results(tmp_path / "runs")["stream"]
-    assert row["triad best [MB/s]"] == "", "JUBE does not believe it either"
+    assert row["MEM triad best [GB/s]"] == "", "JUBE does not believe it either"
 
 
 @pytest.mark.slow
@@ -447,7 +448,7 @@ def test_a_tool_that_is_not_there_is_unavailable_and_the_others_go_on(tmp_path: 
     assert assert_same_numbers("models", tmp_path / "runs", of_models) == 5
     tables = results(tmp_path / "runs")
     assert set(tables) == {"models", *COMPUTE}, "no table of what was not asked for"
-    assert tables["likwid"][0]["peak best [MFLOP/s]"] == ""
+    assert tables["likwid"][0]["peak best [GFLOP/s]"] == ""
 
 
 @pytest.mark.slow

@@ -203,7 +203,7 @@ def test_jube_runs_the_three_and_its_numbers_are_the_records(tmp_path: Path) -> 
     assert all(record.value for record in records)
     tables = results(tmp_path)
     for table, title, unit, case, load in (
-        ("patterns_rings", "b_eff best [MB/s]", 1e6, "b_eff", None),
+        ("patterns_rings", "b_eff best [GB/s]", 1e9, "b_eff", None),
         ("patterns_multirate", "messages best [1/s]", 1.0, "multirate", None),
         ("patterns_pingpong", "idle best [us]", 1e-6, "pingpong", "none"),
         ("patterns_pingpong", "loaded best [us]", 1e-6, "pingpong", "same_pair"),

@@ -25,6 +25,7 @@ class Meaning(NamedTuple):
     statistic: str | None = None
     rel: float = 1e-9
     direction: str | None = None
+    level: str | None = None
 
     def of(self, measured: Reading | Record) -> bool:
         """Whether the pattern stands for this one."""
@@ -33,6 +34,7 @@ class Meaning(NamedTuple):
             and re.fullmatch(self.case, measured.case) is not None
             and measured.params.get("statistic") == self.statistic
             and self.direction in (None, measured.params.get("direction"))
+            and self.level in (None, measured.params.get("level"))
         )
 
 
@@ -102,7 +104,8 @@ MEANINGS: Final = {
     "stream_scale": Meaning("bandwidth", "scale"),
     "stream_add": Meaning("bandwidth", "add"),
     "stream_triad": Meaning("bandwidth", "triad"),
-    "likwid_bandwidth": Meaning("bandwidth"),
+    "likwid_load": Meaning("bandwidth", r"load(_\w+)?"),
+    **{f"memory_{level.lower()}": Meaning("latency", level=level) for level in ("L1", "L2", "L3", "MEM")},
     "likwid_flops": Meaning("flops"),
     "iperf3_bandwidth": Meaning("bandwidth"),
     "iperf3_back_bandwidth": Meaning("bandwidth", direction="bidir_reverse"),

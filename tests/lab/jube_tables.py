@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -80,29 +81,29 @@ def numbers_of_records(records: list[Record], pattern: str, unit: str) -> list[f
 
 def assert_same_numbers(benchmark: str, outpath: Path, records: list[Record]) -> int:
     """Compare every cell with a measured number; how many there were."""
-    units = {
-        element.attrib["name"]: element.attrib["unit"]
-        for element in ET.parse(ROOT / "benchmarks" / benchmark / "benchmark_spec.xml").iter("pattern")
-    }
+    spec = ET.parse(ROOT / "benchmarks" / benchmark / "benchmark_spec.xml")
+    patterns = {element.attrib["name"]: element for element in spec.iter("pattern")}
     tables, compared = results(outpath), 0
     of_benchmark = [record for record in records if record.benchmark == benchmark]
     for column in columns_alone(benchmark):
-        pattern, part = column.name[:-4], column.name[-4:]
-        if pattern not in units:
+        shown = patterns.get(column.name)
+        if shown is None:
             continue
+        taken = re.search(r"\$(\w+)(_max|_min|_avg)", shown.text or "")
+        assert taken and shown.attrib["unit"].replace("percent", "%") in column.title
+        pattern, part = taken.groups()
         rows = tables[column.table]
         assert len(rows) <= 1
         if not rows:  # the tags leave out its kind of job
             continue
         # a test that several jobs make has other sizes in each, and a table is one job's
-        listed = rows[0].get("sizes", "")
-        sizes = {parse_size(size) for size in listed.split(",")} if listed else set()
+        sizes = {parse_size(size) for size in rows[0].get("sizes", "").split()}
         of_job = [record for record in of_benchmark if not sizes or record.size in sizes]
-        values = numbers_of_records(of_job, pattern, units[pattern])
+        values = numbers_of_records(of_job, pattern, patterns[pattern].attrib["unit"])
         cell = rows[0][column.title]
         assert bool(cell) == bool(values), f"{column}: {cell!r}, {values}"
         if values:
-            expected = STATISTICS[part](values) / UNITS[units[pattern]]
+            expected = STATISTICS[part](values) / UNITS[shown.attrib["unit"]]
             assert float(cell) == pytest.approx(expected, rel=1e-3, abs=1e-9), column
             compared += 1
     return compared

@@ -68,6 +68,8 @@ def patterns(tool: str) -> dict[str, tuple[str, str]]:
     own = {"$jube_pat_fp": r"([+-]?(?:\d*\.?\d+(?:[eE][-+]?\d+)?|\d+\.))", "$jube_pat_int": r"([+-]?\d+)"}
     found = {}
     for element in ET.parse(spec(tool)).iter("pattern"):
+        if element.get("mode"):  # made of another one, for a table
+            continue
         text = (element.text or "").strip()
         for name, pattern in own.items():
             text = text.replace(name, pattern)

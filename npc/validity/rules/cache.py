@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from npc.records.record import Record
 from npc.records.series import CACHED
-from npc.records.units import format_quantity
+from npc.records.units import format_quantity, format_size
 from npc.validity.rule import Circumstances, rule
 
 _MULTIPLE: Final = 4
@@ -55,10 +55,10 @@ def program_in_cache(records: Sequence[Record], circumstances: Circumstances) ->
     for place, record in enumerate(records):
         text = record.params.get(CACHED) or found.get(place)
         if text and record.size is not None and record.metric == "bandwidth":
-            caches = format_quantity(float(text), "B")
+            caches = format_size(float(text))
             yield (
                 place,
-                f"its arrays, {format_quantity(record.size, 'B')}, are less than {WORKING_SET} × the "
+                f"its arrays, {format_size(record.size)}, are less than {WORKING_SET} × the "
                 f"{caches} of last-level cache: what it loads need not come from main memory",
             )
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from npc.records.record import Record
 from npc.records.series import OBSERVED, WRITERS
-from npc.records.units import format_quantity
+from npc.records.units import format_quantity, format_size
 from report.advice.rule import Judgement, hint, rule
 from report.runs import Run
 from roofline.applications import DIRECTIONS, Direction, by_launch, program_of, stored
@@ -147,7 +147,7 @@ def small_io(run: Run) -> Judgement:
         for way, (moved, calls) in each.calls.items():
             reached = each.stored[way]
             if reached > _MUCH and reached > _MOSTLY * moved and moved < _SMALL * calls:
-                size = format_quantity(moved / calls, "B", 3)
+                size = format_size(moved / calls)
                 seen = f"{_amount(each)}: {calls:,.0f} calls {way} {size} each on average"
                 found.append(hint("small_io", seen, None, each.raw, application=each.name))
     return found

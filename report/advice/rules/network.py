@@ -87,7 +87,7 @@ def mpi_over_tcp(run: Run) -> Judgement:
     if not told and not (chosen and not bandwidths):
         return []
     memlock = [
-        f"ulimit -l is {limits['memlock_bytes'] // 1024} KiB on {host}, which keeps MPI off RDMA"
+        f"ulimit -l is {format_size(limits['memlock_bytes'])} on {host}, which keeps MPI off RDMA"
         for host, limits in run.facts("limits")
         if limits.get("memlock_bytes") is not None and limits["memlock_bytes"] < ENOUGH_MEMLOCK
     ]
@@ -299,13 +299,13 @@ def _switch(fitted: Any, piece: int) -> _Switch | None:
     if b1 > 0 and there > 0 and here / there > least:
         end = min(last, _FAR * above, last if crossing is None else crossing)
         seen = _seen("behind", below, above, here, there, "smaller", "low")
-        words = f"{format_size(above)} to {_about(end)}"
+        words = f"{format_size(above)} to {format_size(end)}"
         return _Switch(seen, words, here / there, (above, end), end + _HEADERS)
     here, there = a1 + b1 * below, a2 + b2 * below
     if b2 > 0 and there > 0 and here / there > least:
         start = max(1, below // _FAR, crossing or 1)
         seen = _seen("before", below, above, here, there, "larger", "high")
-        words = f"{_about(start)} to {format_size(below)}"
+        words = f"{format_size(start)} to {format_size(below)}"
         return _Switch(seen, words, here / there, (start, below), start)
     return None
 
@@ -316,7 +316,3 @@ def _seen(side: str, below: int, above: int, here: float, there: float, others: 
         f"{format_quantity(here, 's', 3)}, where the protocol of {others} ones would take "
         f"{format_quantity(there, 's', 3)}: the limit is too {limit}"
     )
-
-
-def _about(size: int) -> str:
-    return format_quantity(size, "B", 2) if size % 1024 else format_size(size)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from npc.parameters import AUTO, PathParameter, Runs, program_first
+from parsers import names
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
 READERS, READER = "npc.readers", "output"
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
+@click.command(
+    context_settings={"ignore_unknown_options": True},
+    short_help="Run a command several times, keep every output.",
+)
 @click.option("--tool", required=True, help="Name of the parser that reads the outputs later.")
 @click.option(
     "--runs",
@@ -114,6 +118,8 @@ def sample(
     from npc.statistics.precision import Goal
 
     try:
+        if tool not in names():
+            raise click.UsageError(f"--tool {tool}: {_unknown(tool)}")
         goal = Goal(precision / 100, samples_max, case_s)
         if cases is not None and each:
             raise click.UsageError("--cases and --each exclude each other")
@@ -180,6 +186,15 @@ def _reader() -> Callable[[Path, str, Launch], list[Reading]]:
         )
     read: Callable[[Path, str, Launch], list[Reading]] = entry.load()
     return read
+
+
+def _unknown(tool: str) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(tool, names(), 3, 0.4) or names()
+    return (
+        f"no parser of that name reads its outputs; perhaps {', '.join(near)}? (a new one: parsers/NAME.py)"
+    )
 
 
 def _named(option: str, texts: Sequence[str], pattern: str, expected: str) -> Iterator[tuple[str, str]]:

@@ -373,8 +373,16 @@ def test_a_change_of_what_may_be_zero_is_told_in_its_own_numbers() -> None:
 
 def test_patterns_name_series_by_words_from_the_left() -> None:
     named = KEY._replace(params='{"runtime": "2"}')
-    assert label(named) == "qperf tcp_bw bandwidth 64K nodes=2 runtime=2"
-    for pattern in ("*", "qperf", "qperf tcp_*", "* * bandwidth 64K", "qperf * * 65536 runtime=2 nodes=2"):
+    assert label(named) == "qperf tcp_bw bandwidth 64 KiB nodes=2 runtime=2"
+    for pattern in (
+        "*",
+        "qperf",
+        "qperf tcp_*",
+        "* * bandwidth 64K",
+        label(named),
+        "* * * 64KiB",
+        "qperf * * 65536 runtime=2 nodes=2",
+    ):
         assert matches(pattern, named), pattern
     for pattern in ("osu", "qperf tcp_lat", "qperf tcp_bw latency", "* * * 1K", "* runtime=3", "* a b c d"):
         assert not matches(pattern, named), pattern

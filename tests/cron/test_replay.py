@@ -88,7 +88,7 @@ def test_the_command_says_every_night_what_it_is_and_what_it_was_called_then(tmp
     lines = said.output.splitlines()
     assert lines[0] == "night0  PASS (1 PASS)"
     at = lines.index("night41  DEGRADED, then PASS (1 DEGRADED)")
-    words_of = "DEGRADED  qperf tcp_bw bandwidth 64K nodes=2 runtime=2: 700 MB/s, usual 1.0"
+    words_of = "DEGRADED  qperf tcp_bw bandwidth 64 KiB nodes=2 runtime=2: 700 MB/s, usual 1.0"
     assert lines[at + 1].startswith(f"    {words_of}")
     assert lines[-1].endswith(": failed: gone") and lines[-2] == "night42  MISSING (1 MISSING)"
     told = json.loads(CliRunner().invoke(history, [*words, "--json"]).output)

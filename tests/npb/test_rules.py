@@ -334,7 +334,7 @@ def test_a_slow_uplink_is_named_from_the_readings_of_all_pairs(tmp_path: Path) -
             attempts.append(Attempt(hosts[server], hosts[client], number, 0, verdict, 4096))
     series = by_series(attempts)
     ((which, verdict),) = judge_all(series, known, hosts).items()
-    assert str(which) == "tcp_bw bandwidth 4K"
+    assert str(which) == "tcp_bw bandwidth 4 KiB"
     assert [(suspect.kind, suspect.name) for suspect in verdict.suspects] == [("uplink", "leaf2")]
     assert "to blame: uplink leaf2" in describe(which, verdict)
     assert {host for pair in pairs_to_repeat(series, known) for host in pair} >= set(hosts[4:8])

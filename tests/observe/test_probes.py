@@ -239,7 +239,6 @@ def test_the_table_takes_off_what_watching_adds() -> None:
         node(probe="io", status="unavailable", reason="no bpftrace: apt-get install bpftrace"),
     ))))  # fmt: skip
     assert lines[0] == "probe function:daxpy:"
-    assert re.fullmatch(
-        r"  daxpy +30 events +2 ms  mean +100 µs  99 % below 2.1 ms  most: rank 1 \(20\)", lines[1]
-    )
-    assert lines[2:] == ["probe io:", "  n1: unavailable: no bpftrace: apt-get install bpftrace"]
+    assert re.split(" {2,}", lines[1].strip()) == ["of", "events", "time", "mean", "99 % below", "most of it"]
+    assert re.split(" {2,}", lines[2].strip()) == ["daxpy", "30", "2 ms", "100 µs", "2.1 ms", "rank 1 (20)"]
+    assert lines[3:] == ["probe io:", "  n1: unavailable: no bpftrace: apt-get install bpftrace"]

@@ -29,8 +29,8 @@ def test_ten_lines_say_where_the_time_goes_and_who_waits() -> None:
     assert len(lines) <= 10
     text = "\n".join(lines)
     assert lines[0] == (
-        "inside MPI: 27% of the time of 4 ranks, 160 s each: MPI_Allreduce 23% (8 to 16 B), "
-        "MPI_Recv 3.1% (8 to 16 B)"
+        "inside MPI: 27% of the time of 4 ranks, 160 s each: MPI_Allreduce 23% (8 B to 16 B), "
+        "MPI_Recv 3.1% (8 B to 16 B)"
     )
     assert "parallel efficiency 73% = load balance 78% × communication 94%" in text
     assert "load imbalance 28%: rank 3 (n1) computes 150 s where the mean is 118 s" in text

@@ -30,8 +30,8 @@ def test_table_shows_readings_with_engineering_units() -> None:
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     assert lines[0].split() == ["case", "size", "metric", "value", "params", "status"]
-    assert lines[5].split() == ["tcp_bw", "64K", "bandwidth", "1.782", "GB/s", "ok"]
-    assert lines[6].split() == ["tcp_lat", "1", "latency", "27.24", "µs", "ok"]
+    assert lines[5].split() == ["tcp_bw", "64", "KiB", "bandwidth", "1.782", "GB/s", "ok"]
+    assert lines[6].split() == ["tcp_lat", "1", "B", "latency", "27.24", "µs", "ok"]
     assert len(lines) == 11
 
 

@@ -252,7 +252,7 @@ def test_an_eager_limit_too_low_or_too_high() -> None:
     assert "the limit is too low" in low.seen
     # at 1 KiB: 4.1 µs for 1.51
     assert low.gain == pytest.approx(4.1024 / 1.512, rel=0.05)
-    assert re.fullmatch(r"messages of 1K to 4K", low.of)
+    assert re.fullmatch(r"messages of 1 KiB to 4 KiB", low.of)
     high = one("eager_limit", evidence(switching_at(131072)))
     assert "the limit is too high" in high.seen
     # at 128 KiB: 66.5 µs for 17.1
@@ -271,7 +271,7 @@ def test_the_eager_limit_of_a_real_sweep() -> None:
     """Open MPI's shared memory sends up to 4096 bytes eagerly, headers included (btl_vader_eager_limit)."""
     example = ROOT / "docs" / "example" / "localhost"
     hint = one("eager_limit", gather([example]))
-    assert "behind the switch at 2K … 4K" in hint.seen and "the limit is too low" in hint.seen
+    assert "behind the switch at 2 KiB … 4 KiB" in hint.seen and "the limit is too low" in hint.seen
 
 
 # --- the node -----------------------------------------------------------------------------------------

@@ -270,7 +270,7 @@ def test_where_processes_ran_is_said_and_keeps_no_pair_apart() -> None:
 @pytest.mark.parametrize(
     ("change", "reason", "ignore"),
     [
-        ({"size": 16}, "other size: 8 in A, 16 in B", "size"),
+        ({"size": 16}, "other size: 8 B in A, 16 B in B", "size"),
         ({"nodes": 4}, "other node count: 1 in A, 4 in B", "nodes"),
         ({"tool_version": "7.5"}, "other version: 7.4 in A, 7.5 in B", "version"),
         ({"params": {"ranks": "4"}}, "other ranks: 2 in A, 4 in B", "ranks"),
@@ -337,14 +337,14 @@ def test_tools_with_other_sizes_are_compared_at_the_nearest() -> None:
     assert near.a and near.b and (near.a.size, near.b.size) == (61440, 64000)
     assert [pair.size for pair in comparison.pairs[1:]] == [4096]
     assert any(
-        line.startswith("1 pair is of the nearest sizes, not of one (TCP bandwidth 60K/64000)")
+        line.startswith("1 pair is of the nearest sizes, not of one (TCP bandwidth 60 KiB/62.5 KiB)")
         for line in remarks(comparison)
     )
     # more than twice as large is another size, unless told to ignore that
     apart = compare_sides(iperf3, qperf, Choice(by="benchmark")).pairs
     assert {pair.reason for pair in apart} == {
-        "other size: 128K in iperf3, 60K in qperf",
-        "other size: 128K in iperf3, 4K in qperf",
+        "other size: 128 KiB in iperf3, 60 KiB in qperf",
+        "other size: 128 KiB in iperf3, 4 KiB in qperf",
     }
     assert {pair.ignore for pair in apart} == {("size",)}
     told = compare_sides(iperf3, qperf, Choice(by="benchmark", ignore=["size"], run_to_run=0.01)).pairs
@@ -600,7 +600,7 @@ def test_the_table_shows_the_differences_and_counts_the_rest(two: tuple[Path, Pa
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith("B = second against A = first: 8 worse, 40 same.\n")
     rows = [line for line in ended.stdout.splitlines() if line.strip().startswith("worse")]
-    assert len(rows) == 8 and all("osu test3" in row or "osu test7" in row for row in rows)
+    assert len(rows) == 8 and all("osu" in row for row in rows)
     assert "40 series are the same" in ended.stdout
     assert npc(*two, "--all").stdout.count(" same ") >= 40
 

@@ -187,5 +187,5 @@ def test_the_algorithms_of_collectives_stand_with_their_sizes(tmp_path: Path) ->
     text = to_text(read_observation(ranks, ["app"], profiles=job.profiles()))
     (folder / "raw/0000.observed.json").write_text(text)
     shown = page(folder)
-    for words in ("allreduce of 2 ranks", "8 … 16 B", "recursive doubling"):
+    for words in ("allreduce of 2 ranks", "8 B … 16 B", "recursive doubling"):
         assert words in shown

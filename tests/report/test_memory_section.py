@@ -221,7 +221,7 @@ def test_hints_of_one_rule_say_once_what_to_do(tmp_path: Path) -> None:
 def test_tables_have_the_numbers_of_every_picture(tmp_path: Path) -> None:
     found = tables(built(tmp_path / "run", memory_use(rank_memory(2, 8))))
     rows = {row[0].text: [cell.text for cell in row] for row in found["Numbers: 8 structures"].rows}
-    assert rows["C"][2:8] == ["matmul.c:14", "16.78 MB", "1", "115.2 M", "115.2 M", "39.1 %"]
+    assert rows["C"][2:8] == ["matmul.c:14", "16 MiB", "1", "115.2 M", "115.2 M", "39.1 %"]
     assert rows["C"][10:12] == ["1 false-shared", "thread 0: 50 %"]
     (line,) = found["Cache lines that threads contend for"].rows
     assert [cell.text for cell in line][:4] == ["counts + 0 B", "", "false-shared", "0, 1"]

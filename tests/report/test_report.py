@@ -555,7 +555,8 @@ def test_the_page_lies_beside_the_run_and_a_second_one_replaces_it(tmp_path: Pat
     for _ in range(2):
         ended = npc_report(tmp_path / "run" / "records.csv")
         assert (ended.exit_code, ended.stderr) == (0, "")
-        assert ended.stdout.startswith(f"{run}/report.html: 0.")
+        assert ended.stdout.startswith(f"{run}/report.html: ")
+        assert " KiB, Summary" in ended.stdout
     assert sorted(path.name for path in run.iterdir()) == [
         "environment.json", "launches.jsonl", "raw", "records.csv", "report.html",
     ]  # fmt: skip

@@ -56,7 +56,7 @@ def test_the_table_names_parameters_intervals_range_and_errors(tmp_path: Path) -
     assert "Hockney, one line: T(m) = α + β·m" in lines
     assert "osu_latency on fuchs (2 nodes: a, b)" in lines
     assert any(line.startswith("α 1.99") or line.startswith("α 2") for line in lines)
-    assert any("1 … 512K latency: time of a message before its first byte" in line for line in lines)
+    assert any("1 B … 512 KiB latency: time of a message before its first byte" in line for line in lines)
     assert any("20 points, 6 launches; residuals" in line and "held out" in line for line in lines)
     said = "Which model to believe where, by the median error on sizes it was not shown: half round trip"
     assert said in lines
@@ -297,19 +297,20 @@ def test_the_table_marks_extrapolation_and_the_fastest(fits: Path) -> None:
     }
     for lines in shown.values():
         assert any(
-            line.startswith("allreduce recursive doubling 16 1K 12.") and "fastest" in line for line in lines
+            line.startswith("allreduce recursive doubling 16 1 KiB 12.") and "fastest" in line
+            for line in lines
         )
         assert any(
-            line.startswith("allreduce ring 16 16M") and "extrapolated to 1M" in line for line in lines
+            line.startswith("allreduce ring 16 16 MiB") and "extrapolated to 1 MiB" in line for line in lines
         )
         assert any("No link is shared" in line for line in lines)
         assert any(line.startswith("Disturbed: 1 of ") for line in lines)
     # 16M in one message is 32 times what was fitted; of 16M no algorithm is the fastest of all.
-    doubling = "allreduce recursive doubling 16 16M"
+    doubling = "allreduce recursive doubling 16 16 MiB"
     assert not any(line.startswith(doubling) for line in shown[()])
     assert any(line.startswith("Left out: 2 with messages of more than 4 times") for line in shown[()])
     assert any(line.startswith(doubling) for line in shown["--extrapolate",])
-    assert not any("16M" in line and "fastest" in line for lines in shown.values() for line in lines)
+    assert not any("16 MiB" in line and "fastest" in line for lines in shown.values() for line in lines)
 
 
 def test_each_message_is_predicted_by_the_model_believed_at_its_size(tmp_path: Path) -> None:
@@ -336,7 +337,7 @@ def test_each_message_is_predicted_by_the_model_believed_at_its_size(tmp_path: P
     assert abs(one["time"] / few["time"] - 1) > 0.1
     assert same["time"] == many["time"]
     said = run(predict, *asked).stdout
-    assert "1 … 1K Hockney, one line; 2K … 2M Hockney, by pieces" in said
+    assert "1 B … 1 KiB Hockney, one line; 2 KiB … 2 MiB Hockney, by pieces" in said
     # messages of both models in one prediction
     both = (tmp_path / "fit.json", "--operation", "bcast", "--processes", "256", "--size", "64K")
     geijn = predictions(*both)["predictions"][1]

@@ -145,7 +145,7 @@ def test_advice(tmp_path: Path) -> None:
     assert usual.keys() == {"io_bound"} and "50 % of its time" in usual["io_bound"]
     alone = hints(tmp_path, *ceilings, *program(1e10, 0.0, 5e9, calls=1_000_000, writers=1))
     assert alone.keys() == {"io_bound", "small_io", "one_writer"}
-    assert "1,000,000 calls write 5 kB each" in alone["small_io"]
+    assert "1,000,000 calls write 5000 B each" in alone["small_io"]
     assert "by one of its 2 ranks" in alone["one_writer"]
     cached = hints(tmp_path, *ceilings, *program(1e10, 0.0, 30e9, calls=10_000))
     assert cached.keys() == {"io_cached"} and "3 times" in cached["io_cached"]

@@ -239,7 +239,7 @@ def test_a_size_between_two_that_were_measured_is_interpolated_and_said_to_be() 
     assert (ceiling.value, ceiling.size) == (pytest.approx(33280 / 37.888e-6), 33280)
     assert ceiling.low == pytest.approx(0.9 * ceiling.value)
     assert ceiling.coverage == pytest.approx(2 * 0.96875 - 1)
-    assert "interpolated between 1K and 64K" in ceiling.note
+    assert "interpolated between 1 KiB and 64 KiB" in ceiling.note
     assert analyse(machine(), message_size=10).of_kind("network") == []
 
 
@@ -312,7 +312,7 @@ def test_without_mpi_operations_there_is_no_such_picture(tmp_path: Path) -> None
 def test_a_message_size_that_nothing_was_measured_at_is_refused_with_those_there_are(file: Path) -> None:
     done = invoke(file, "--message-size", "128K")
     assert done.exit_code == 2
-    assert "there are 1K, 64K" in done.stderr
+    assert "there are 1 KiB, 64 KiB" in done.stderr
     assert invoke(file, "--message-size", "lots").exit_code == 2
     assert "0.1" not in done.stdout
     assert "100 MB/s" in invoke(file, "--message-size", "1K").output

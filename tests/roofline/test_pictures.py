@@ -345,7 +345,7 @@ def test_hovering_tells_the_source_and_the_legend_switches_whole_ceilings(tmp_pa
         "98.4 % interval [1.44, 1.76]",
         "likwid load_avx",
         "7 samples",
-        "size 400 kB",
+        "size 391 KiB",
         "raw: raw/likwid-load_avx-0.out and 6 more",
     ):
         assert fact in line

@@ -42,8 +42,9 @@ def test_the_time_on_another_machine(folder: Path) -> None:
     first, header, *rows = said.stdout.splitlines()
     assert first.startswith("program on fuchs: 6.") and " s with 95 % (on fuchs 10." in first
     assert header.split() == ["part", "times", "as", "long", "seconds", "at", "least", "at", "most", "by"]
-    assert [row.split()[:2] for row in rows[:3]] == [["rest", "1"], ["memory", "0.25"], ["mpi", "1"]]
-    assert rows[1].endswith("STREAM triad: 10 GB/s here, 40 GB/s there")
+    parts = [row.split()[:2] for row in rows if row.startswith(("rest", "memory", "mpi"))]
+    assert parts == [["rest", "1"], ["memory", "0.25"], ["mpi", "1"]]
+    assert "STREAM triad: 10 GB/s here, 40" in said.stdout
     document = json.loads(npc(*words, "--json", cwd=folder).stdout)
     assert document["low"] < 0.3 * 10 + 0.5 * 2.5 + 0.2 * 10 < document["high"]
 

@@ -20,5 +20,5 @@ def test_a_node_with_less_memory_is_the_odd_one(tmp_path: Path) -> None:
     (tmp_path / "half.json").write_text('{"host": {"na')
     read = read_environments(sorted(tmp_path.glob("*.json")))
     usual = of_machine(here)["memory"]
-    assert odd_ones(read) == [f"n2: memory 2 GB; 3 others have {usual}"]
+    assert odd_ones(read) == [f"n2: memory 1.86 GiB; 3 others have {usual}"]
     assert odd_ones({name: read[name] for name in ("n1", "n2")}) == [], "of two nobody is the odd one"

@@ -25,7 +25,27 @@ from npc.records.units import (
 @example(2**40)
 @example(2**53 + 1)
 def test_a_formatted_size_is_read_back(size: int) -> None:
-    assert parse_size(format_size(size)) == size
+    text = format_size(size)
+    assert len(text) <= 8 or text.endswith(" B"), "three digits and a unit, or all bytes"
+    assert not re.search(r"\d[kMG]?B$", text), "one way to write it"
+    try:
+        assert parse_size(text) == pytest.approx(size, rel=5e-3)
+    except ValueError:  # rounded to what is no whole number of bytes
+        number, unit = text.split()
+        assert float(number) * PREFIXES[unit.removesuffix("B")] == pytest.approx(size, rel=5e-3)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (None, ""), (0, "0 B"), (14, "14 B"), (1024, "1 KiB"), (1472, "1472 B"), (1536, "1.5 KiB"),
+        (9000, "9000 B"), (61440, "60 KiB"), (64896, "63.4 KiB"), (65507, "65507 B"), (65539, "65539 B"),
+        (1047552, "1023 KiB"), (16776704, "16 MiB"), (400_000_000, "381 MiB"), (2**42, "4 TiB"),
+        (2048.5, "2 KiB"), (23.4, "23.4 B"),
+    ],
+)  # fmt: skip
+def test_sizes_for_people_are_binary(size: float | None, text: str) -> None:
+    assert format_size(size) == text
 
 
 @pytest.mark.parametrize(

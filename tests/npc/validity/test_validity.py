@@ -428,7 +428,11 @@ def test_published_imb_rates_agree_with_their_bytes_and_times(
 def test_natural_oddities_are_noted_and_not_invalid() -> None:
     """The same tables: Exchange loses bandwidth at 32 KiB; Sendrecv is slower at 64 bytes than at 128."""
     for case, rows, first in (
-        ("Exchange", EXCHANGE, "bandwidth falls from 379 MB/s at 16K to 354 MB/s at 32K: a protocol switch?"),
+        (
+            "Exchange",
+            EXCHANGE,
+            "bandwidth falls from 379 MB/s at 16 KiB to 354 MB/s at 32 KiB: a protocol switch?",
+        ),
         ("Sendrecv", SENDRECV, "latency falls from 3.79 µs at 64 to 3.31 µs at 128: a protocol switch?"),
     ):
         findings = find_lies(imb(case, rows), Circumstances())

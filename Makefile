@@ -4,6 +4,7 @@
 #   make test | test-rdma | check | setup | bench-NAME | clean
 #   make lock | test-lowest                       the versions that set-up installs; tests with the lowest ones
 #   make man                                      man pages of all commands
+#   make example [RUN=runs/000003]                the shipped example and what shows it, anew
 #   make cluster-up [NODES=4] | cluster-down      a Slurm cluster on this machine, to try things on
 
 PLATFORM ?=
@@ -13,7 +14,7 @@ python := .venv/bin/python
 # The tests start Python some thousand times: nothing is to be compiled each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup setup-test setup-mpi characterise check types quick test test-rdma lock test-lowest man cluster-up \
+.PHONY: help setup setup-test setup-mpi characterise check types quick test test-rdma lock test-lowest man example cluster-up \
 	cluster-down clean
 
 help:
@@ -24,6 +25,7 @@ help:
 	@echo "make lock                                                    packaging/lock anew: what set-up installs"
 	@echo "make test-lowest                                             quick tests and a short main job, lowest versions"
 	@echo "make man                                                     man pages of npc, its commands and npb"
+	@echo "make example [RUN=runs/000003]                               the shipped example and what shows it, anew"
 	@echo "make cluster-up [NODES=4] | cluster-down                     a Slurm cluster on this machine (root)"
 	@echo "make setup-mpi                                               MPICH and Intel MPI beside the machine's own (100 MB)"
 	@echo "make setup | $(patsubst tests/bench/%.py,bench-%,$(wildcard tests/bench/*.py)) | clean"
@@ -83,6 +85,10 @@ lock: setup
 # in an environment of its own, of the oldest Python there is
 test-lowest: setup-test
 	@packaging/lock/test_lowest.sh
+
+# the shipped example, and all that shows it; RUN=runs/000003 takes a run that is there
+example: setup-test
+	@$(python) -m tests.lab.example $(RUN)
 
 man: setup-test
 	@$(python) -m npb.man_pages .venv/share/man/man1

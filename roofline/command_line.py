@@ -36,7 +36,7 @@ def read_records(paths: Sequence[Path]) -> list[Record]:
         except OSError as error:
             raise failure(f"{path}: {error.strerror}") from None
         except (ValueError, csv.Error) as error:
-            raise failure(f"{path} holds no records: {error}") from None
+            raise failure(f"no records: {error}") from None
         own = {record.run for record in read}
         found += [replace(record, run=f"{path}/{record.run}") for record in read] if own & names else read
         names |= own

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,22 +15,22 @@ from cron.study.command import StudyCommands
 from npc.cli import entry_points, main
 from npc.jobs.suite import settings
 from npc.parameters import TAGS
-from tests.lab.jube_job import NPC, finish
+from tests.lab.jube_job import finish
+from tests.lab.pages import (
+    EXAMPLE,
+    FENCE,
+    PAGES,
+    README,
+    blocks,
+    example_in,
+    is_shown,
+    printed_in,
+    typed,
+)
 from tests.paths import ROOT
 
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
-EXAMPLE = ROOT / "docs" / "example" / "localhost"
-_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 #: Pages whose blocks another test carries out.
 _CARRIED_OUT = {"add-a-benchmark.md"}
-
-
-def blocks(page: Path) -> Iterator[tuple[str, str]]:
-    """(language, text) of each fenced block, and of indented ones as ``indented``."""
-    text = page.read_text(encoding="utf-8")
-    yield from _FENCE.findall(text)
-    for lines in re.findall(r"(?:^    .*\n)+", _FENCE.sub("", text), re.MULTILINE):
-        yield "indented", re.sub(r"^    ", "", lines, flags=re.MULTILINE)
 
 
 def command_lines(page: Path) -> Iterator[str]:
@@ -92,25 +90,6 @@ def test_every_line_that_is_shown_names_what_exists(page: str, line: str) -> Non
             assert any(name in names for names in known) or f"NPC_{name.upper()}" in "".join(own), name
 
 
-def npc_in(folder: Path, line: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PATH": f"{NPC.parent}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "120"}
-    return subprocess.run(
-        ["bash", "-c", line], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
-
-
-@pytest.mark.slow
-def test_the_table_in_the_readme_is_that_of_the_example(tmp_path: Path) -> None:
-    shutil.copytree(EXAMPLE, tmp_path / "example")
-    printed = npc_in(tmp_path, "npc roofline example").stdout
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    (table,) = [text for language, text in blocks(ROOT / "README.md") if text.startswith("Roofline of")]
-    parts = [part for part in table.strip().split("\n\n") if part]
-    assert len(parts) == 3 and "the ridge points" in readme
-    for part in parts:
-        assert part in printed
-
-
 def test_the_notebook_line_of_the_readme() -> None:
     (line,) = re.findall(
         r"`(from npc import read_run; .*?)`", (ROOT / "README.md").read_text(encoding="utf-8")
@@ -134,17 +113,10 @@ CONSOLE = [
 )
 def test_what_a_page_shows_of_a_terminal_is_what_is_printed(page: Path, number: int, tmp_path: Path) -> None:
     """Blocks ``console``: what follows ``$`` is typed where runs/000000 is the example; ``…`` is anything."""
-    shutil.copytree(EXAMPLE, tmp_path / "runs" / "000000")
-    text = list(blocks(page))[number][1]
-    for typed in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
-        line, _, shown = typed.partition("\n")
-        ended = npc_in(tmp_path, line)
-        printed = re.sub(r"[ \t]+$", "", ended.stdout + ended.stderr, flags=re.MULTILINE)
-        pattern = ".*".join(
-            re.escape(part.strip("\n") if "\n" in part else part) for part in shown.split("…")
-        )
-        assert re.search(pattern.strip(), printed, re.DOTALL), f"{line}\n--- printed:\n{printed}"
-        assert "Traceback" not in ended.stderr
+    example_in(tmp_path)
+    for line, shown in typed(list(blocks(page))[number][1]):
+        printed = printed_in(tmp_path, line)
+        assert is_shown(shown, printed), f"{line}\n--- printed:\n{printed}"
 
 
 def test_there_are_terminals_to_look_at() -> None:
@@ -169,7 +141,7 @@ def test_every_page_is_in_the_index() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_every_link_leads_somewhere(page: Path) -> None:
-    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
     for target in re.findall(r"\]\(([^)#\s]*)(?:#[^)]*)?\)", text):
         if target and "://" not in target:
             assert (page.parent / target).exists(), target
@@ -177,20 +149,17 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 @pytest.mark.slow
 def test_the_pairs_of_the_readme_really_run() -> None:
-    """The first line as it stands, in a bare shell; the others with two sizes of a second each, and the
-    cluster of three processes on this host."""
-    first, others = [text for _, text in blocks(ROOT / "README.md") if text.startswith("mpirun")]
+    """As they stand, in a bare shell."""
+    (pairs,) = [text for _, text in blocks(README) if text.startswith("mpirun")]
     bare = ("env", "--ignore-environment", f"PATH={os.defpath}", "bash", "--norc", "-c")
-    ended = finish(*bare, f"cd {shlex.quote(str(ROOT))}; {first}")
-    assert ended.returncode == 0, ended.stderr
-    assert re.search(r"tcp_bw +bandwidth.* [GMk]?B/s\n.*tcp_lat +latency.* [mµn]s\n", ended.stdout)
-    lines = others.strip().splitlines()
-    assert len(lines) == 3
-    for line in lines:
-        shorter = line.replace("32768", "32").replace("-np 16", "-np 3")
-        words = shlex.split(shorter.replace("qperf HOSTNAME", "qperf HOSTNAME --time 1"))
-        words[3] = str(NPC.with_name("npb"))
-        allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        ended = finish(words[0], "--oversubscribe", *words[1:], "--format", "csv", **allowed)
-        assert ended.returncode == 0, ended.stderr
-        assert ended.stdout.count(",ok,") >= 1
+    one, all_of_them = (
+        finish(*bare, f"cd {shlex.quote(str(ROOT))}; {line}") for line in pairs.strip().splitlines()
+    )
+    assert one.returncode == 0, one.stderr
+    assert re.search(r"tcp_bw +bandwidth.* [GMk]?B/s\n.*tcp_lat +latency.* [mµn]s\n", one.stdout)
+    assert all_of_them.returncode == 0, all_of_them.stderr
+    assert len(re.findall(r"→\S+ +tcp_bw +bandwidth ", all_of_them.stdout)) == 3
+
+
+def test_the_readme_is_read_in_a_minute() -> None:
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= 60

@@ -180,6 +180,10 @@ def save_csv(records: Iterable[Record], path: Path) -> None:
         os.fsync(stream.fileno())
 
 
+#: Records can always be made again, as the raw outputs lie beside them.
+_MEND: Final = "a damaged file: npc collect RUN makes the records of a run again"
+
+
 def read_csv(path: Path) -> Iterator[Record]:
     """Records of a file, in order. Raises `InvalidRecord` with file and line at the first bad row."""
     with path.open(newline="", encoding="utf-8") as stream:
@@ -192,4 +196,5 @@ def read_csv(path: Path) -> Iterator[Record]:
                 if cells:
                     yield from_row(dict(zip_longest(header, cells[: len(header)], fillvalue="")))
         except (InvalidRecord, csv.Error, UnicodeDecodeError) as error:
-            raise InvalidRecord(f"{path}:{reader.line_num}: {error}") from None
+            said = "no text in UTF-8" if isinstance(error, UnicodeDecodeError) else error
+            raise InvalidRecord(f"{path}:{reader.line_num}: {said} ({_MEND})") from None

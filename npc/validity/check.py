@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from npc.machine.platform import InvalidPlatform, find_platform
-from npc.records.record import Record, to_row
+from npc.records.record import InvalidRecord, Record, to_row
 from npc.records.run import read_run
 from npc.records.series import test_name
 from npc.validity import INVALID, Finding, find_lies, grouped
@@ -35,7 +35,7 @@ def examine(path: Path, platform_name: str) -> tuple[list[Record], list[Finding]
         if platform_name and find_platform(platform_name) is None:
             raise click.UsageError(f"--platform {platform_name}: there is no such platform.toml")
         limits = platform_of(records, platform_name)
-    except (FileNotFoundError, InvalidPlatform) as error:
+    except (FileNotFoundError, InvalidPlatform, InvalidRecord) as error:
         raise click.UsageError(str(error)) from None
     folder = path if path.is_dir() else path.parent
     findings = find_lies(records, circumstances_of(folder, records, limits))

@@ -70,7 +70,7 @@ def read_side(word: str, history: Path) -> Side:
             str(error) if not error.filename else f"{word}: no run, no records.csv, and no PLATFORM@DATE"
         ) from None
     except (csv.Error, UnicodeDecodeError) as error:
-        raise NoSide(f"{word} holds no records: {error}") from None
+        raise NoSide(f"no records: {error}") from None
 
 
 def _nights(history: Path, platform: str, first: str, last: str | None) -> dict[str, list[Record]]:

@@ -226,8 +226,8 @@ def test_no_records_at_all_are_said(tmp_path: Path) -> None:
     ("content", "message"),
     [
         (None, "no such file"),
-        (b"a,b\n1,2\n", "holds no records"),
-        (b"\xff\xfe\x00", "holds no records"),
+        (b"a,b\n1,2\n", "no records: "),
+        (b"\xff\xfe\x00", "no records: "),
     ],
 )
 def test_what_is_no_file_of_records_is_refused(tmp_path: Path, content: bytes | None, message: str) -> None:

@@ -99,7 +99,7 @@ def sent_but_not_received(records: Sequence[Record], _: Circumstances) -> Iterat
             if share is None and not received:
                 yield place, "the sender's count alone: nobody knows whether anything arrived"
             elif share is not None and share < 1 - TOLERANCE:
-                yield place, f"{1 - share:.0%} of what was sent never arrived"
+                yield place, f"the sender's figure, of which {1 - share:.0%} never arrived"
 
 
 def _rows(records: Sequence[Record], *without: str) -> list[list[int]]:

@@ -78,7 +78,7 @@ class Record:
             object.__setattr__(self, "params", cleaned)
         metric = METRICS.get(self.metric)
         if metric is None:
-            raise InvalidRecord(f"metric: {self.metric!r} is none of {', '.join(METRICS)}")
+            raise InvalidRecord(f"metric: {self.metric!r} is none that records have (docs/files.md)")
         if self.unit != metric.unit:
             raise InvalidRecord(f"unit: {self.metric} is in {metric.unit}, not {self.unit!r}")
         if not self.status:

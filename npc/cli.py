@@ -105,10 +105,10 @@ def main() -> None:
 
 
 @cache
-def entry_points(group: str = GROUP) -> dict[str, EntryPoint]:
-    """The commands, or others, of every installed distribution by name; the first on ``sys.path`` wins."""
+def entry_points() -> dict[str, EntryPoint]:
+    """The commands of every installed distribution by name; the first on ``sys.path`` wins."""
     found: dict[str, EntryPoint] = {}
-    for entry in metadata.entry_points(group=group):
+    for entry in metadata.entry_points(group=GROUP):
         found.setdefault(entry.name, entry)
     return found
 

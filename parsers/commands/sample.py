@@ -6,7 +6,7 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,11 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from npc.records.launch import Launch
-    from npc.records.reading import Reading
-
-#: What reads outputs: the entry point group, and the name in it. It is called with the folder, the tool and
-#: the launch, and gives readings.
-READERS, READER = "npc.readers", "output"
 
 
 @click.command(
@@ -116,6 +111,7 @@ def sample(
     from npc.records.launch import LaunchLog
     from npc.records.record import OK
     from npc.statistics.precision import Goal
+    from parsers.run.output import read_output
 
     try:
         if tool not in names():
@@ -144,7 +140,6 @@ def sample(
     if not rounds.planned:
         raise click.ClickException(f"{cases} asks for no launch: nothing to measure")
     fixed = all(case.runs is not None for case in todo)
-    read = None if fixed else _reader()
     try:
         log = LaunchLog(output, tool, rounds.planned, seed)
     except FileExistsError:
@@ -155,8 +150,8 @@ def sample(
 
     def report(launch: Launch) -> None:
         failures.tell(launch)
-        if read:
-            rounds.tell(launch.seconds, read(output, tool, launch) if launch.status == OK else None)
+        if not fixed:
+            rounds.tell(launch.seconds, read_output(output, tool, launch) if launch.status == OK else None)
 
     try:
         in_rounds = ((todo[place], number) for place, number in rounds.turns(log.expect, seed))
@@ -173,19 +168,6 @@ def sample(
     click.echo(f"{len(done) - failed} of {len(done)} launches of {len(todo)} cases worked: {output}")
     if failed:
         sys.exit(sampling.EXIT_NOTHING if failed == len(done) else sampling.EXIT_PARTLY)
-
-
-def _reader() -> Callable[[Path, str, Launch], list[Reading]]:
-    """What reads the output of a launch: found as commands are, since no parser is known here."""
-    from npc.cli import entry_points
-
-    entry = entry_points(READERS).get(READER)
-    if entry is None:
-        raise click.ClickException(
-            f"nothing is installed that reads outputs (entry point {READER} of {READERS}): use --runs 6"
-        )
-    read: Callable[[Path, str, Launch], list[Reading]] = entry.load()
-    return read
 
 
 def _unknown(tool: str) -> str:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     "--nodes", default=1, show_default=True, type=click.IntRange(1),
     help="Ceilings of a job of that many nodes.",
 )  # fmt: skip
-@click.option("--message-size", metavar="SIZE", help="Network ceilings at this message size, such as 1K.")
+@click.option("--message-size", metavar="SIZE", help="Network ceilings at this message size, such as 1KiB.")
 @click.option(
     "--overlay", type=click.Choice(("platform", "node", "night")),
     help="Lay the rooflines of the platforms, nodes or nights in RECORDS over each other.",

@@ -85,7 +85,9 @@ def fit(records: tuple[Path, ...], output: Path | None, plot: Path | None, as_js
 @click.option(
     "--processes", default="16,128,1024", show_default=True, metavar="P,…", help="Numbers of processes."
 )
-@click.option("--size", default="8,1K,64K,1M", show_default=True, metavar="SIZE,…", help="Message sizes.")
+@click.option(
+    "--size", default="8,1KiB,64KiB,1MiB", show_default=True, metavar="SIZE,…", help="Message sizes."
+)
 @click.option(
     "--reduction", type=click.FloatRange(min=0), metavar="S_PER_BYTE",
     help="Time to reduce one byte in all-reduce; default: from STREAM's add, if the records had it.",
@@ -208,8 +210,8 @@ def _document(path: Path) -> Any:
         raise failure(f"{path}: no such file; `npc fit RECORDS --output {path}` makes it") from None
     except OSError as error:
         raise failure(f"{path}: {error.strerror}") from None
-    except ValueError as error:
-        raise failure(f"{path}: no JSON: {error}") from None
+    except ValueError:
+        raise failure(f"{path}: no JSON; `npc fit RECORDS --output FIT.json` makes what is meant") from None
 
 
 def _processes(text: str) -> list[int]:

@@ -85,7 +85,8 @@ def history(
     if disturbed := of_shares(point.disturbed for point in points if point.status == OK):
         click.echo(remark(disturbed), err=True)
     if not (points if replay else found):
-        raise click.ClickException(f"{past.folder} has nothing that {pattern!r} names: npc nightly fills it")
+        what = "no nights yet" if pattern == "*" else f"nothing that {pattern!r} names"
+        raise click.ClickException(f"{past.folder} has {what}: npc nightly fills it")
     if replay:
         _replay(past, _verdicts(past, every, platform, fabric), pattern, as_json)
     else:

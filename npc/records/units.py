@@ -109,7 +109,7 @@ def format_size(size_bytes: float | None) -> str:
     """
     if size_bytes is None:
         return ""
-    for prefix in ("", "Ki", "Mi", "Gi", "Ti"):
+    for prefix in ("", "Ki", "Mi", "Gi", "Ti", "Pi"):
         scaled = size_bytes / PREFIXES[prefix]
         text = f"{scaled:.3g}" if scaled < 999.5 else f"{scaled:.0f}"
         if float(text) < 1024:

@@ -20,12 +20,17 @@ if TYPE_CHECKING:
 
     from npc.records.launch import Launch
 
+#: Of outputs that no parser reads.
+RAW = "raw"
+
 
 @click.command(
     context_settings={"ignore_unknown_options": True},
     short_help="Run a command several times, keep every output.",
 )
-@click.option("--tool", required=True, help="Name of the parser that reads the outputs later.")
+@click.option(
+    "--tool", required=True, help="Name of the parser that reads the outputs later; raw: none does."
+)
 @click.option(
     "--runs",
     default=AUTO,
@@ -114,7 +119,7 @@ def sample(
     from parsers.run.output import read_output
 
     try:
-        if tool not in names():
+        if tool not in (RAW, *names()):
             raise click.UsageError(f"--tool {tool}: {_unknown(tool)}")
         goal = Goal(precision / 100, samples_max, case_s)
         if cases is not None and each:

@@ -87,13 +87,14 @@ def test_a_text_that_windows_has_redirected(encoding: str) -> None:
 def test_a_failure_beside_a_result_is_shown_and_is_no_error() -> None:
     result = run("qperf", PARTLY)
     assert result.exit_code == 0
-    assert "unavailable: no RDMA device: failed to find any InfiniBand devices" in result.stdout
+    said = " ".join(result.stdout.split())
+    assert "unavailable: no RDMA device" in said
 
 
 @pytest.mark.parametrize(
     ("arguments", "stdin", "code", "message"),
     [
-        (["nosuch", QPERF], None, 2, "there is no parser 'nosuch'; there are: babelstream, blas, fft"),
+        (["nosuch", QPERF], None, 2, "there is no parser 'nosuch'; there are: babelstream, blas"),
         (["commands", QPERF], None, 2, "there is no parser 'commands'"),
         (["qperf"], None, 2, "Missing argument"),
         (["qperf", "/nonexistent/x.txt"], None, 2, "/nonexistent/x.txt: No such file or directory"),

@@ -433,7 +433,7 @@ def test_natural_oddities_are_noted_and_not_invalid() -> None:
             EXCHANGE,
             "bandwidth falls from 379 MB/s at 16 KiB to 354 MB/s at 32 KiB: a protocol switch?",
         ),
-        ("Sendrecv", SENDRECV, "latency falls from 3.79 µs at 64 to 3.31 µs at 128: a protocol switch?"),
+        ("Sendrecv", SENDRECV, "latency falls from 3.79 µs at 64 B to 3.31 µs at 128 B: a protocol switch?"),
     ):
         findings = find_lies(imb(case, rows), Circumstances())
         assert {finding.rule.level for finding in findings} == {"note"}
@@ -906,7 +906,7 @@ def test_check_of_good_records_is_silent_and_zero(run: Path) -> None:
     (run / "environment.json").unlink()
     npc("collect", run)
     checked = npc("check", run / "records.csv")
-    assert (checked.returncode, checked.stdout) == (0, "4 records, 4 of them usable, 0 invalid\n")
+    assert checked.returncode == 0 and checked.stdout.endswith(": 4 records, 4 of them usable, 0 invalid\n")
 
 
 def test_what_a_parser_found_is_shown_with_it(tmp_path: Path) -> None:

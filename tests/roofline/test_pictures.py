@@ -342,7 +342,7 @@ def test_hovering_tells_the_source_and_the_legend_switches_whole_ceilings(tmp_pa
     line, *_, handle = shown.tips[number]
     for fact in (
         "1.6 TB/s",
-        "98.4 % interval [1.44, 1.76]",
+        "96.9 % interval [1.44, 1.76]",
         "likwid load_avx",
         "7 samples",
         "size 391 KiB",

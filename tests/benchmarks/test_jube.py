@@ -106,6 +106,10 @@ def test_a_benchmark_folder_is_whole(benchmark: str) -> None:
         assert (folder / name).resolve() == ROOT / "platforms" / "localhost" / name
     sets = {element.get("name") for element in ET.parse(folder / "benchmark_spec.xml").getroot()}
     assert sets == {f"{benchmark}_param", "systemParameter", f"{benchmark}_pattern"}
+    tree = ET.parse(folder / "benchmark.xml")
+    assert tree.findtext("benchmark/comment"), "what jube info says"
+    for column in tree.iter("column"):
+        assert "," not in column.attrib["title"], "a comma ends a cell of CSV"
 
 
 def test_every_benchmark_has_its_step_its_analyser_and_its_result() -> None:

@@ -647,24 +647,28 @@ def test_how_it_ends(two: tuple[Path, Path], tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_what_environments_differ_in(two: tuple[Path, Path], tmp_path: Path) -> None:
-    """Another Open MPI, and another qperf; the same machine otherwise."""
+    """Another Open MPI, another qperf, and a variable that tunes MPI; the same machine otherwise."""
     environment = json.loads((EXAMPLE / "environment.json").read_text())
     for place, run in enumerate(two):
         shutil.copytree(run, tmp_path / run.name)
         tools = environment["tools"] | {"qperf": {"path": None, "version": f"0.4.{place}"}}
         mpi = {"launcher": f"Open MPI 4.1.{place}", "library": None}
-        seen = environment | {"tools": tools, "mpi": mpi, "command": f"npc {place}"}
+        tuned = {"OMPI_MCA_btl": "tcp,self"} if place else {}
+        variables = {"PATH": f"/bin{place}", "SLURM_JOB_ID": str(place), "UCX_TLS": "rc", **tuned}
+        seen = environment | {"tools": tools, "mpi": mpi, "command": f"npc {place}", "variables": variables}
         (tmp_path / run.name / "environment.json").write_text(json.dumps(seen))
     printed = npc("first", "second", cwd=tmp_path).stdout
     table = [line.split() for line in printed[printed.index("environments differ in") :].splitlines()]
-    assert table[2:4] == [
+    assert table[1:4] == [
         ["MPI", "Open", "MPI", "4.1.0", "Open", "MPI", "4.1.1"],
         ["qperf", "0.4.0", "0.4.1"],
+        ["OMPI_MCA_btl", "not", "set", "tcp,self"],
     ]
     document = json.loads(npc("first", "second", "--json", cwd=tmp_path).stdout)
     assert document["comparisons"][0]["environment"] == [
         {"what": "MPI", "a": ["Open MPI 4.1.0"], "b": ["Open MPI 4.1.1"]},
         {"what": "qperf", "a": ["0.4.0"], "b": ["0.4.1"]},
+        {"what": "OMPI_MCA_btl", "a": ["not set"], "b": ["tcp,self"]},
     ]
     markdown = npc("first", "second", "--format", "markdown", cwd=tmp_path).stdout
     assert "\n| MPI | Open MPI 4.1.0 | Open MPI 4.1.1 |\n" in markdown
@@ -673,7 +677,7 @@ def test_what_environments_differ_in(two: tuple[Path, Path], tmp_path: Path) -> 
         for block in build(Report(read_runs([tmp_path / "first", tmp_path / "second"]), tmp_path))
         if isinstance(block, Text)
     ]
-    assert any(text.startswith("Their environments differ in MPI, qperf: see") for text in texts)
+    assert any(text.startswith("Their environments differ in MPI, qperf, OMPI_MCA_btl: see") for text in texts)
     # the records.csv of a run has the run's environment; parts of one run have one and the same
     rows = npc("first/records.csv", "second/records.csv", "--format", "markdown", cwd=tmp_path).stdout
     assert "| qperf | 0.4.0 | 0.4.1 |" in rows

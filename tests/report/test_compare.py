@@ -677,7 +677,9 @@ def test_what_environments_differ_in(two: tuple[Path, Path], tmp_path: Path) -> 
         for block in build(Report(read_runs([tmp_path / "first", tmp_path / "second"]), tmp_path))
         if isinstance(block, Text)
     ]
-    assert any(text.startswith("Their environments differ in MPI, qperf, OMPI_MCA_btl: see") for text in texts)
+    assert any(
+        text.startswith("Their environments differ in MPI, qperf, OMPI_MCA_btl: see") for text in texts
+    )
     # the records.csv of a run has the run's environment; parts of one run have one and the same
     rows = npc("first/records.csv", "second/records.csv", "--format", "markdown", cwd=tmp_path).stdout
     assert "| qperf | 0.4.0 | 0.4.1 |" in rows

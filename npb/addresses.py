@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +34,23 @@ def usable(server: HostView, client: HostView) -> list[Interface]:
         for interface in server.interfaces
         if interface.address not in clients and not ipaddress.ip_address(interface.address).is_loopback
     ]
+
+
+def reached_at(own: HostView, others: Iterable[HostView]) -> list[str]:
+    """The own addresses at which others may come here, and nobody from elsewhere if that can be: a loopback
+    where all are on this host, else those in a network that another host shares, and all where one shares
+    none, because routers are between."""
+    away = {other.identity: other for other in others if other.identity != own.identity}
+    if not away:
+        loopbacks = [entry for entry in own.interfaces if ipaddress.ip_address(entry.address).is_loopback]
+        return [entry.address for entry in sorted(loopbacks or own.interfaces, key=_preference)][:1]
+    found: dict[str, None] = {}
+    for other in away.values():
+        good = [entry for entry in usable(own, other) if not entry.address.startswith("fe80:")]
+        networks = _networks(other)
+        shared = [entry for entry in good if _network(entry) in networks]
+        found |= dict.fromkeys(entry.address for entry in shared or good)
+    return list(found)
 
 
 def names_to_try(server: HostView, replace: Sequence[str] | None) -> list[str]:
@@ -140,17 +157,24 @@ def _preference(candidate: Interface) -> tuple[bool, bool]:
 
 
 def _shared_network(server: HostView, client: HostView, good: Sequence[Interface]) -> str:
-    networks = {ipaddress.ip_interface(f"{own.address}/{own.prefix}").network for own in client.interfaces}
+    networks = _networks(client)
     choices = [candidate for candidate in good if not ipaddress.ip_address(candidate.address).is_link_local]
     if not choices:
         raise NoAddress(f"{server.name} has no address that {client.name} could use: {_listed(server)}")
 
     def rank(candidate: Interface) -> tuple[bool, bool, tuple[bool, bool]]:
         address = ipaddress.ip_address(candidate.address)
-        shared = ipaddress.ip_interface(f"{candidate.address}/{candidate.prefix}").network in networks
-        return (not shared, address.is_loopback, _preference(candidate))
+        return (_network(candidate) not in networks, address.is_loopback, _preference(candidate))
 
     return min(choices, key=rank).address
+
+
+def _network(entry: Interface) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    return ipaddress.ip_interface(f"{entry.address}/{entry.prefix}").network
+
+
+def _networks(host: HostView) -> set[ipaddress.IPv4Network | ipaddress.IPv6Network]:
+    return {_network(entry) for entry in host.interfaces}
 
 
 def _replaced_badly(server: HostView, client: HostView, name: str, answers: Sequence[str]) -> str:

@@ -94,8 +94,7 @@ class Agent:
         self._selector.register(self._to_rank, selectors.EVENT_READ, partial(self._on_death, self._to_rank))
         self._watch_signals()
         self._watch_launcher()
-        view = interfaces.own_view()
-        self._send({"event": "hello", "rank": rank, "view": view, "cpus": sorted(self._cpus)})
+        self._send({"event": "hello", "rank": rank, "cpus": sorted(self._cpus)})
         next_timer_s: float | None = 0.0
         while self.exit_code is None:
             for key, _ in self._selector.select(next_timer_s):

@@ -22,6 +22,7 @@ import click
 
 import parsers
 from npb import addresses, cluster, placement, sweep
+from npb.interfaces import HostView
 from npb.launch_result import RAW, Blame, LaunchResult, parser_of
 from npb.measure import Outcome, PairMeasurement
 from npb.nodes import HostLost, Node, Reception
@@ -56,22 +57,22 @@ class Unusable(Exception):
 
 def run_coordinator(
     options: argparse.Namespace,
-    hosts: Sequence[str],
-    listener: socket.socket,
+    views: Sequence[HostView],
+    listeners: Sequence[socket.socket],
     own: socket.socket,
-    secret: tuple[str, str],
+    secret: bytes,
     agent_pid: int,
 ) -> int:
     """Be the coordinator until everything is measured, shown and ended.
 
-    hosts: names by rank. own: the connection to this node's agent. secret: how the coordinator greets, and
-    what an agent answers.
+    views: the hosts by rank. listeners: where their agents come to, own: the connection to this node's agent.
+    secret: as in `npb.handshake`.
     """
     die_with_parent(signal.SIGTERM)
     if os.getppid() != agent_pid:
         return 1
-    conductor = Conductor(options, hosts)
-    return asyncio.run(conductor.conduct(listener, own, secret))
+    conductor = Conductor(options, [view.name for view in views])
+    return asyncio.run(conductor.conduct(Reception(views, secret, conductor.interrupt), listeners, own))
 
 
 class Conductor:
@@ -92,13 +93,14 @@ class Conductor:
         self._notes: set[str] = set()
         self._table: dict[str, str] | None = None
 
-    async def conduct(self, listener: socket.socket, own: socket.socket, secret: tuple[str, str]) -> int:
+    async def conduct(
+        self, reception: Reception, listeners: Sequence[socket.socket], own: socket.socket
+    ) -> int:
         """Everything; returns npb's exit code."""
         loop = asyncio.get_running_loop()
         for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            loop.add_signal_handler(signum, self._interrupt, signum)
-        reception = Reception(len(self._hosts), secret, self._interrupt)
-        self._nodes = await reception.gather(listener, own, limit_s=30.0)
+            loop.add_signal_handler(signum, self.interrupt, signum)
+        self._nodes = await reception.gather(listeners, own, limit_s=30.0)
         self._work = asyncio.ensure_future(self._measure())
         if self._signal:
             self._work.cancel()
@@ -117,7 +119,8 @@ class Conductor:
         await self._dismiss(code)
         return code
 
-    def _interrupt(self, signum: int) -> None:
+    def interrupt(self, signum: int) -> None:
+        """End what is measured, in order."""
         if not self._signal:
             self._signal = signum
             if self._work:

@@ -13,11 +13,14 @@ from typing import Any, Final, TypeAlias
 
 from npb.agent import GRACE_S, tune
 from npb.children import NOT_FOUND
-from npb.interfaces import HostView, from_json
+from npb.handshake import admits
+from npb.interfaces import HostView
 from npb.messages import BadMessage, Decoder, encode
 
 #: An agent answers a question within this time, or its host is as good as cut off.
 ANSWER_S: Final = 10.0
+#: Who connects has this long to prove that he is an agent of this launch.
+ADMITTED_S: Final = 5.0
 
 
 #: What a node saw around a tool: `npc.machine.around.Seen`, None where nobody looked.
@@ -252,37 +255,44 @@ class _Stream:
 
 
 class Reception:
-    """Lets agents in: greets, checks the password, hears their hello."""
+    """Lets the agents of this launch in, and hears their hello. views: their hosts, by rank."""
 
-    def __init__(self, size: int, secret: tuple[str, str], interrupted: Callable[[int], None]) -> None:
+    def __init__(self, views: Sequence[HostView], secret: bytes, interrupted: Callable[[int], None]) -> None:
         self.nodes: dict[int, Node] = {}
-        self._size = size
-        self._greeting = secret[0].encode() + b"\n"
-        self._password = secret[1].encode() + b"\n"
+        self._views = views
+        self._secret = secret
         self._interrupted = interrupted
         self._complete = asyncio.Event()
+        self._strangers: set[asyncio.StreamWriter] = set()
         self._listening: set[asyncio.Task[None]] = set()
 
-    async def gather(self, listener: socket.socket, own: socket.socket, limit_s: float) -> dict[int, Node]:
-        """Nodes by rank: all, or those that came within the limit."""
-        server = await asyncio.start_server(self._admit, sock=listener, limit=2**20)
+    async def gather(
+        self, listeners: Sequence[socket.socket], own: socket.socket, limit_s: float
+    ) -> dict[int, Node]:
+        """Nodes by rank: all, or those that came within the limit. Nobody is let in afterwards."""
+        servers = [await asyncio.start_server(self._admit, sock=listener) for listener in listeners]
         reader, writer = await asyncio.open_connection(sock=own)
         await reader.readline()
         await self._hear_hello(reader, writer)
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._complete.wait(), limit_s)
-        server.close()
+        for server in servers:
+            server.close()
+        for stranger in self._strangers:
+            stranger.close()
         return self.nodes
 
     async def _admit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         tune(writer.get_extra_info("socket"))
-        writer.write(self._greeting)
+        self._strangers.add(writer)
         try:
-            if await asyncio.wait_for(reader.readexactly(len(self._password)), 5.0) == self._password:
+            if await asyncio.wait_for(admits(self._secret, reader, writer), ADMITTED_S):
                 await self._hear_hello(reader, writer)
                 return
         except (OSError, EOFError, BadMessage, asyncio.TimeoutError):
             pass
+        finally:
+            self._strangers.discard(writer)
         writer.close()
 
     async def _hear_hello(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -291,11 +301,11 @@ class Reception:
         while not messages:
             messages = await stream.receive()
         hello = messages[0][0]
-        node = Node(hello["rank"], from_json(hello["view"]), set(hello["cpus"]), stream)
+        node = Node(hello["rank"], self._views[hello["rank"]], set(hello["cpus"]), stream)
         self.nodes[node.rank] = node
         task = asyncio.ensure_future(node.listen(self._interrupted))
         self._listening.add(task)
-        if len(self.nodes) == self._size:
+        if len(self.nodes) == len(self._views):
             self._complete.set()
 
 

@@ -1,14 +1,13 @@
 """The rank: the MPI process, which does nothing but say where its agent finds the coordinator.
 
-MPI is started, used for one broadcast, and finalised before any tool runs. From then on the rank sleeps in
-one blocking read until its agent tells it the exit code, so nothing of MPI spins, polls or holds a network
-device while a tool measures. The agent is forked before MPI is loaded.
+MPI is started, tells rank 0 of all hosts and all ranks of the coordinator, and is finalised before any tool
+runs. From then on the rank sleeps in one blocking read until its agent tells it the exit code, so nothing of
+MPI spins, polls or holds a network device while a tool measures. The agent is forked before MPI is loaded.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import select
 import signal
@@ -18,7 +17,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from npb import agent, interfaces
+from npb import addresses, agent, interfaces
+from npb.interfaces import HostView
 from npb.messages import Decoder, encode
 from npb.processes import adopt_orphans, ancestors, end_descendants, signal_each
 from npc.machine.processes import RANK, RANKS, told
@@ -119,10 +119,13 @@ def _start_mpi(to_agent: socket.socket) -> None:
         library = MPI.Get_library_version().split("\n")[0].split(",")[0].rstrip("\0 ")
         MPI.Finalize()
         raise _Unusable(_too_few(library))
-    hosts = world.gather(socket.gethostname())
+    seen = _receive(to_agent)
+    if seen is None:
+        raise _Unusable(f"the agent on {socket.gethostname()} was killed before MPI had started")
+    views = world.gather(seen["view"])
     control = None
     if rank == 0:
-        _send(to_agent, {"rank": 0, "hosts": hosts})
+        _send(to_agent, {"rank": 0, "views": views})
         control = _receive(to_agent)
     control = world.bcast(control)
     MPI.Finalize()
@@ -149,26 +152,31 @@ def _too_few(library: str) -> str:
 
 def _agent_process(rank_pid: int, to_rank: socket.socket, options: argparse.Namespace) -> int:
     agent.start_process(rank_pid)
+    _send(to_rank, {"view": interfaces.own_view()})
+    from npb import handshake  # loaded here while the rank starts MPI
+
     if told(RANK) == 0:
-        import npb.coordinator  # noqa: F401  loaded here while the rank starts MPI
+        import npb.coordinator  # noqa: F401  likewise
     found = _await_rank(to_rank, rank_pid, options.start_timeout)
     if found is None:
         return INTERNAL
     node = agent.Agent(rank_pid, to_rank)
     if found["rank"] == 0:
-        control = _start_coordinator(node, to_rank, found["hosts"], options)
+        views = [interfaces.from_json(view) for view in found["views"]]
+        control = _start_coordinator(node, to_rank, views, options)
         if _receive(to_rank) is None:
             return INTERNAL
         control.sendall(b"go\n")
     else:
         where = found["control"]
         try:
-            control = connect(where["addresses"], where["port"], where["greeting"])
+            places = [(address, port) for address, port in where["places"]]
+            control = handshake.connect(places, bytes.fromhex(where["secret"]))
+            agent.tune(control)
         except OSError as error:
             print(f"npb: {socket.gethostname()}: {error}", file=sys.stderr, flush=True)
             _send(to_rank, {"exit": INTERNAL})
             return INTERNAL
-        control.sendall(where["password"].encode() + b"\n")
     code = node.serve(control, found["rank"])
     if node.coordinator_pid is not None:
         _await_end(node.coordinator_pid, limit_s=1.0)
@@ -191,17 +199,17 @@ def _await_rank(to_rank: socket.socket, rank_pid: int, limit_s: float) -> dict[s
 
 
 def _start_coordinator(
-    node: agent.Agent, to_rank: socket.socket, hosts: Sequence[str], options: argparse.Namespace
+    node: agent.Agent, to_rank: socket.socket, views: Sequence[HostView], options: argparse.Namespace
 ) -> socket.socket:
     """Fork the coordinator; returns this agent's connection to it."""
-    listener = _listen(len(hosts))
-    addresses = [entry.address for entry in interfaces.interfaces()]
-    where = {
-        "addresses": [address for address in addresses if not address.startswith("fe80:")],
-        "port": listener.getsockname()[1],
-        "greeting": os.urandom(16).hex(),
-        "password": os.urandom(16).hex(),
-    }
+    from npb import handshake
+
+    listeners = []
+    for address in addresses.reached_at(views[0], views[1:]):
+        with contextlib.suppress(OSError):  # an IPv6 address that is not yet sure to be the only one
+            listeners.append(_listen(address, len(views)))
+    places = [listener.getsockname()[:2] for listener in listeners]
+    secret = os.urandom(handshake.SECRET_BYTES)
     ours, theirs = socket.socketpair()
     agent_pid = os.getpid()
     pid = os.fork()
@@ -210,56 +218,18 @@ def _start_coordinator(
 
         to_rank.close()
         ours.close()
-        secret = (where["greeting"], where["password"])
-        _leave_with(lambda: run_coordinator(options, hosts, listener, theirs, secret, agent_pid))
+        _leave_with(lambda: run_coordinator(options, views, listeners, theirs, secret, agent_pid))
     node.coordinator_pid = pid
-    listener.close()
+    for listener in listeners:
+        listener.close()
     theirs.close()
-    _send(to_rank, where)
+    _send(to_rank, {"places": places, "secret": secret.hex()})
     return ours
 
 
-def _listen(backlog: int) -> socket.socket:
-    try:
-        return socket.create_server(("", 0), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True)
-    except (OSError, ValueError):  # no IPv6 here
-        return socket.create_server(("", 0), backlog=backlog)
-
-
-def connect(addresses: Sequence[str], port: int, greeting: str, limit_s: float = 30.0) -> socket.socket:
-    """A connection to the coordinator on whichever of its addresses answers first with its greeting.
-
-    All are tried at once: some may be unreachable from here, and one such as 172.17.0.1 may be another
-    host's. Raises OSError when none answers within the limit.
-    """
-    deadline = time.monotonic() + limit_s
-    trying: list[socket.socket] = []
-    expected = greeting.encode() + b"\n"
-    try:
-        for address in addresses:
-            connection = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
-            connection.setblocking(False)
-            if connection.connect_ex((address, port)) in (0, errno.EINPROGRESS):
-                trying.append(connection)
-            else:
-                connection.close()
-        while trying and time.monotonic() < deadline:
-            for connection in select.select(trying, [], [], max(0.0, deadline - time.monotonic()))[0]:
-                trying.remove(connection)
-                try:
-                    if connection.recv(len(expected)) == expected:
-                        agent.tune(connection)
-                        connection.setblocking(True)
-                        return connection
-                except OSError:
-                    pass
-                connection.close()
-    finally:
-        for connection in trying:
-            connection.close()
-    raise OSError(
-        f"cannot reach npb's first rank at port {port} of any of {', '.join(addresses)} (a firewall?)"
-    )
+def _listen(address: str, backlog: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    return socket.create_server((address, 0), family=family, backlog=backlog)
 
 
 def _leave_with(work: Callable[[], int]) -> None:

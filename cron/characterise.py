@@ -21,6 +21,7 @@ from typing import IO, Final
 import click
 
 from npc import catalogue, locks
+from npc.files import no_link
 from npc.jobs import jube, wait
 from npc.jobs.progress import Display, rows_of
 from npc.jobs.stop import Stop
@@ -72,7 +73,7 @@ def alone_on(platform: Path, outpath: Path, limit_s: float = 0.0) -> Iterator[No
         return
     with contextlib.ExitStack() as held:
         try:
-            held.enter_context(locks.only_one(lock, limit_s, shared=True))
+            held.enter_context(locks.only_one(lock, limit_s))
         except locks.Held as other:
             raise click.ClickException(
                 f"{platform.name} is being measured by {other}; the two would measure each other ({lock})"
@@ -171,7 +172,7 @@ def run_and_wait(what: Characterisation, run: Path) -> wait.Ending | signal.Sign
     ending = wait.Ending.ALL_ENDED
     with Stop().listening() as stop:
         try:
-            with log_path.open("wb") as log:
+            with open(log_path, "wb", opener=no_link) as log:
                 run_jube(what, run, log, stop, display)
             if not (run / WORKPACKAGES).exists():
                 if stop.number:

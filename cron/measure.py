@@ -17,6 +17,7 @@ from typing import IO, Final, NamedTuple
 from cron.characterise import LOCK
 from cron.costs import jobs_of
 from npc import locks
+from npc.files import no_link
 from npc.jobs import session, slurm
 from npc.jobs.scheduler import JobId, Silent
 from npc.jobs.stop import Stop
@@ -54,7 +55,7 @@ def measure(part: Part, night: Path, platform: Path, limit_s: float, stop: Stop)
     night.mkdir(parents=True, exist_ok=True)
     out = night / part.name
     words = [*part.words, "--platform", str(platform), "--output", str(out), "--limit", f"{limit_s:.0f}s"]
-    with log_of(night, part).open("ab") as log:
+    with open(log_of(night, part), "ab", opener=no_link) as log:
         process = _start(["characterise", *words], log)
         deadline = time.monotonic() + limit_s + SLACK_S
         while process.poll() is None and stop.number is None and time.monotonic() < deadline:
@@ -77,7 +78,7 @@ def finish(part: Part, night: Path, limit_s: float, stop: Stop) -> None:
     run = run_of(part, night)
     if run is None:
         return
-    with log_of(night, part).open("ab") as log:
+    with open(log_of(night, part), "ab", opener=no_link) as log:
         wait = _start(["wait", str(run), "--limit", f"{max(limit_s, 1):.0f}s"], log)
         while wait.poll() is None and stop.number is None:
             stop.wait(_POLL_S)

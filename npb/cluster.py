@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
 from npb.launch_result import LaunchResult
 from npb.suspects import Localisation, PairResult
+from npc.files import write_whole
 from npc.records.reading import Reading
 from npc.records.record import OK
 from npc.records.units import METRICS, format_quantity, format_size
@@ -155,7 +156,7 @@ def save(verdicts: dict[PairReadings, Localisation], folder: Path) -> None:
         {"series": str(which), **which._asdict(), "verdict": verdict.as_json()}
         for which, verdict in verdicts.items()
     ]
-    (folder / VERDICTS).write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    write_whole(folder / VERDICTS, json.dumps(rows, indent=1) + "\n")
 
 
 def draw(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +14,7 @@ from typing import Final
 from npb.launch_result import Blame, read
 from npb.measure import Outcome
 from npb.nodes import Ended
+from npc.files import no_link
 from npc.records.build import Origin, records_of
 from npc.records.launch import RAW, Launch, LaunchLog, batch_job
 from npc.records.record import OK, Record, save_csv, to_row, write_csv
@@ -34,7 +36,7 @@ class Results:
         """Make the folder, a temporary one without `output`. Raises OSError, FileExistsError."""
         self._temporary = output is None
         base = Path(os.environ.get("TMPDIR", "/tmp"))
-        self.folder = output or base / f"npb-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+        self.folder = output or base / f"npb-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(8)}"
         if self._temporary:
             self.folder.mkdir(mode=0o700)
         self._log = LaunchLog(self.folder, tool, planned, seed)
@@ -51,7 +53,8 @@ class Results:
         number = len(self.launches)
         raw = f"{RAW}/{number:04d}.out"
         out, err = (outcome.client.out, outcome.client.err) if outcome.client else (b"", b"")
-        (self.folder / raw).write_bytes(out)
+        with (self.folder / raw).open("xb") as stream:
+            stream.write(out)
         self._append(number, "err", err)
         self.add_server_output(number, outcome.server_output)
         result = outcome.result
@@ -87,7 +90,7 @@ class Results:
 
     def _append(self, number: int, suffix: str, data: bytes) -> None:
         if data:
-            with (self.folder / f"{RAW}/{number:04d}.{suffix}").open("ab") as stream:
+            with open(self.folder / f"{RAW}/{number:04d}.{suffix}", "ab", opener=no_link) as stream:
                 stream.write(data)
 
     def close(self) -> str:

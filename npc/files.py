@@ -1,6 +1,7 @@
 """Files that are whole, or as they were before: what is half written when something fails stays nowhere.
 
-Files of JSON lines are only ever appended to: a crash or a full disk leaves whole lines.
+Files of JSON lines are only ever appended to: a crash or a full disk leaves whole lines. In a folder where
+others may write, too, a link that waits under a file's name is replaced or refused, never written through.
 """
 
 from __future__ import annotations
@@ -24,9 +25,8 @@ def replacing(path: Path, suffix: str = "") -> Iterator[Path]:
     """A path beside `path` to write to: at the end it takes the place of `path`.
 
     suffix: its own, that of `path` if empty, since some libraries write what a name's suffix says. `path`
-    stays as it was where nothing was written, or an error ends the block. In a folder where others may write,
-    too, nobody knows the name before, so no link waits there; a link at `path` is replaced, not followed.
-    Raises OSError.
+    stays as it was where nothing was written, or an error ends the block. Nobody knows its name before, so no
+    link waits there; who opens it himself does so with "x". Raises OSError.
     """
     partial = path.with_name(f".{path.stem}.{secrets.token_hex(8)}{suffix or path.suffix}")
     try:
@@ -45,7 +45,7 @@ def write_whole(path: Path, text: str) -> None:
     """
     with (
         replacing(path, f"{path.suffix}.partial") as partial,
-        partial.open("w", encoding="utf-8", errors="backslashreplace") as stream,
+        partial.open("x", encoding="utf-8", errors="backslashreplace") as stream,
     ):
         stream.write(text)
         stream.flush()
@@ -81,6 +81,17 @@ def read_lines(path: Path) -> Iterator[Any]:
             continue
 
 
+def leads_out(path: Path, *folders: Path) -> bool:
+    """Whether a path, by its names or by links, leads to a place in none of these folders."""
+    place = path.resolve()
+    return not any(place.is_relative_to(folder.resolve()) for folder in folders)
+
+
+def no_link(path: str, flags: int) -> int:
+    """An opener for `open` that refuses a link under this name: OSError."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
+
+
 def append_line(path: Path, value: object) -> None:
     """Append a value as one line of JSON, as `append_lines` does."""
     append_lines(path, json.dumps(value, ensure_ascii=False) + "\n")
@@ -89,11 +100,11 @@ def append_line(path: Path, value: object) -> None:
 def append_lines(path: Path, lines: str, header: str = "") -> None:
     """Append whole lines and see them onto the disk; `header` stands before them in a new file.
 
-    What a writer left that was killed in its line is cut off. Raises OSError as the file system does; then
-    the whole lines that were there are all that is in the file.
+    What a writer left that was killed in its line is cut off. Raises OSError as the file system does, and for
+    a link; then the whole lines that were there are all that is in the file.
     """
     created = not path.exists()
-    with path.open("ab+", buffering=0) as stream:
+    with open(path, "ab+", buffering=0, opener=no_link) as stream:
         stream.seek(0)
         whole = stream.readall().rfind(b"\n") + 1
         stream.truncate(whole)

@@ -69,18 +69,19 @@ class Lock(NamedTuple):
 
 
 @contextlib.contextmanager
-def only_one(path: Path, limit_s: float = 0.0, wait_s: float = 0.0, shared: bool = False) -> Iterator[Lock]:
+def only_one(path: Path, limit_s: float = 0.0, wait_s: float = 0.0) -> Iterator[Lock]:
     """Holds the lock of the file `path`, which is made; waits for it at most `wait_s`.
 
-    `limit_s` is how long it will be held at most, 0 if that is not known. shared: whether other users may
-    take it, too. Raises `Held`, and OSError as the file system does, also where `path` is a link: the file is
-    written to, and a link may lead anywhere.
+    `limit_s` is how long it will be held at most, 0 if that is not known. Who may write into its folder may
+    take it, and nobody else: who could only read it could lock it, too (flock(2)), and stop a night. Raises
+    `Held`, and OSError as the file system does, also where `path` is a link: the file is written to, and a
+    link may lead anywhere.
     """
     deadline = time.monotonic() + wait_s
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666)
-    if shared:
-        with contextlib.suppress(OSError):  # another user's, who has done it
-            os.fchmod(descriptor, 0o666)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+    with contextlib.suppress(OSError):  # another user's, who has done it
+        writers = path.parent.stat().st_mode & 0o022
+        os.fchmod(descriptor, 0o600 | writers | writers << 1)
     with os.fdopen(descriptor, "a+") as stream, contextlib.ExitStack() as held:
         while True:
             try:

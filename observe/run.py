@@ -233,7 +233,7 @@ def keep_observation(
     )
     if observation.memory:
         save_tables(observation.memory, stem)
-    stem.with_name(f"{stem.name}.{OBSERVED}").write_text(to_text(observation), encoding="utf-8")
+    write_whole(stem.with_name(f"{stem.name}.{OBSERVED}"), to_text(observation))
     return observation
 
 

@@ -128,6 +128,7 @@ def _overlay(
     """Analyse each platform, node or night by itself, and draw them in one picture."""
     import json
 
+    from npc.files import replacing, write_whole
     from roofline.analyse import analyse
     from roofline.document import SCHEMA, to_document
     from roofline.overlay import check, draw_overlay, split
@@ -154,8 +155,9 @@ def _overlay(
     paths = [folder / f"overlay.{suffix}" for suffix in ("png", "svg")]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        drawn = draw_overlay(found, f"Rooflines by {by}", paths)
-        (folder / "overlay.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        with replacing(paths[0]) as png, replacing(paths[1]) as svg:
+            drawn = draw_overlay(found, f"Rooflines by {by}", [png, svg])
+        write_whole(folder / "overlay.json", json.dumps(document, indent=1) + "\n")
     except OSError as error:
         raise cannot_write(folder, error) from None
     for path in [folder / "overlay.json", *(paths if drawn else [])]:

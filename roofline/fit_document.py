@@ -10,6 +10,8 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from npc.document import plain
 
 if TYPE_CHECKING:
@@ -133,7 +135,45 @@ def predictable(document: Any) -> list[dict[str, Any]]:
         raise InvalidDocument(
             f"schema {document.get('schema')}: this version reads {SCHEMA}; make it anew by `npc fit`"
         )
+    try:
+        msgspec.convert(document, _Predictable)
+    except msgspec.ValidationError as error:
+        raise InvalidDocument(f"it is damaged: {error}") from None
     return [fit for fit in document["fits"] if fit["model"] == "Hockney"]
+
+
+class _Sweep(msgspec.Struct):
+    platform: str
+    benchmark: str
+    case: str
+    nodes: int
+    hosts: list[str]
+    params: dict[str, str]
+    name: str
+
+
+class _Entry(msgspec.Struct):
+    model: str
+    sweep: _Sweep
+    first: float
+    last: float
+
+
+class _Comparison(msgspec.Struct):
+    sweep: _Sweep
+    first: float
+    last: float
+    errors: dict[str, float | None]
+    best: str | None
+    tied: list[str]
+
+
+class _Predictable(msgspec.Struct):
+    """What has to be there to predict from it; `read_pieces` sees the lines."""
+
+    fits: list[_Entry]
+    comparisons: list[_Comparison] = []
+    reduction: float | None = None
 
 
 def _source(source: Source) -> dict[str, Any]:

@@ -36,6 +36,7 @@ def install(platform: str, at: str, kind: str | None, history: Path | None, word
 
     from cron import schedule
     from cron.commands.nightly import nightly
+    from npc.files import write_whole
     from npc.jobs.suite import platform_folder
     from npc.places import suite, workplace
 
@@ -51,8 +52,9 @@ def install(platform: str, at: str, kind: str | None, history: Path | None, word
     place.mkdir(parents=True, exist_ok=True)
     arguments = ["--platform", str(folder), "--history", str(place.parent), *words]
     script = place / schedule.SCRIPT
-    script.write_text(schedule.script_text(workplace(), arguments), encoding="utf-8")
-    script.chmod(0o755)
+    write_whole(script, schedule.script_text(workplace(), arguments))
+    readers = script.stat().st_mode & 0o444
+    script.chmod(script.stat().st_mode | readers >> 2)
     if writable := schedule.others_may_write(script):
         click.echo(
             f"warning: others can replace {script}, which will run as you: write access to "

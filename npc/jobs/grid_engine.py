@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from npc.jobs.scheduler import Job, JobId, Silent, call, last_line
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
 
 NAME: Final = "Grid Engine"
 COMMANDS: Final = ("qstat", "qacct", "qalter", "qdel")
@@ -39,32 +42,10 @@ def parse_qstat(text: str, now: datetime) -> dict[JobId, Job]:
     """
     import xml.etree.ElementTree as ET
 
-    jobs: dict[JobId, Job] = {}
     try:
-        entries = list(ET.fromstring(text).iter("job_list"))
-    except ET.ParseError as error:
-        raise Silent(f"qstat printed no XML: {error}") from None
-    for entry in entries:
-        number, state = int(entry.findtext("JB_job_number", "0")), entry.findtext("state", "")
-        if "z" in state:
-            continue
-        started = entry.findtext("JAT_start_time")
-        limit = next((e.text for e in entry.iter("hard_request") if e.get("name") == "h_rt"), None)
-        submission = entry.findtext("JB_submission_time")
-        part = Job(
-            id=number,
-            state="PENDING" if "w" in state else "SUSPENDED" if set("sST") & set(state) else "RUNNING",
-            reason="error" if "E" in state else "held" if "h" in state else "",
-            nodes=entry.findtext("queue_name", "").partition("@")[2].partition(".")[0],
-            elapsed_s=int((now - datetime.fromisoformat(started)).total_seconds()) if started else 0,
-            limit_s=int(float(limit)) if limit else None,
-            restarts=int("R" in state),
-            submitted=datetime.fromisoformat(submission) if submission else None,
-            never_starts="E" in state,
-            scheduler=NAME,
-        )
-        jobs[number] = _joined(jobs[number], part) if number in jobs else part
-    return jobs
+        return _live(ET.fromstring(text).iter("job_list"), now)
+    except (ET.ParseError, ValueError, OverflowError) as error:
+        raise Silent(f"qstat printed no XML of jobs: {error}") from None
 
 
 def parse_qacct(text: str) -> Job | None:
@@ -74,10 +55,13 @@ def parse_qacct(text: str) -> Job | None:
         cells = dict(re.findall(r"^(\S+)\s+(.*?)\s*$", record, re.M))
         if not cells.get("jobnumber", "").isdecimal():
             continue
-        failed, status = cells.get("failed", "0"), int(cells.get("exit_status", "0").split()[0])
+        failed, code = cells.get("failed", "0"), re.match(r"\d+", cells.get("exit_status", ""))
+        status = int(code[0]) if code else 0
         begun, ended = (_moment(cells.get(name, "")) for name in ("start_time", "end_time"))
         limit = re.search(r"\bh_rt=(\d+)", cells.get("category", ""))
-        state = "TIMEOUT" if _LIMIT.match(failed) else "FAILED" if status or failed.split()[0] != "0" else ""
+        state = (
+            "TIMEOUT" if _LIMIT.match(failed) else "FAILED" if status or not re.match(r"0\b", failed) else ""
+        )
         part = Job(
             id=int(cells["jobnumber"]),
             state=state or "COMPLETED",
@@ -118,6 +102,31 @@ def cancel(job: JobId, cluster: str = "") -> None:
     code, out, err = call(["qdel", str(job)])
     if code:
         raise Silent(last_line(err) or last_line(out) or f"qdel ends with exit code {code}")
+
+
+def _live(entries: Iterable[Element], now: datetime) -> dict[JobId, Job]:
+    jobs: dict[JobId, Job] = {}
+    for entry in entries:
+        number, state = int(entry.findtext("JB_job_number", "0")), entry.findtext("state", "")
+        if "z" in state:
+            continue
+        started = entry.findtext("JAT_start_time")
+        limit = next((e.text for e in entry.iter("hard_request") if e.get("name") == "h_rt"), None)
+        submission = entry.findtext("JB_submission_time")
+        part = Job(
+            id=number,
+            state="PENDING" if "w" in state else "SUSPENDED" if set("sST") & set(state) else "RUNNING",
+            reason="error" if "E" in state else "held" if "h" in state else "",
+            nodes=entry.findtext("queue_name", "").partition("@")[2].partition(".")[0],
+            elapsed_s=int((now - datetime.fromisoformat(started)).total_seconds()) if started else 0,
+            limit_s=int(float(limit)) if limit else None,
+            restarts=int("R" in state),
+            submitted=datetime.fromisoformat(submission) if submission else None,
+            never_starts="E" in state,
+            scheduler=NAME,
+        )
+        jobs[number] = _joined(jobs[number], part) if number in jobs else part
+    return jobs
 
 
 def _why_it_pends(job: Job, stopped: Callable[[], bool]) -> Job:

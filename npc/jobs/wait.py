@@ -21,7 +21,7 @@ from typing import Final
 import click
 
 from npc import locks
-from npc.files import write_whole
+from npc.files import no_link, write_whole
 from npc.jobs import jube, slurm
 from npc.jobs.progress import Display, Row, row_of
 from npc.jobs.scheduler import Job, Silent
@@ -181,7 +181,7 @@ class RunWait:
                 return
 
         words = ["continue", str(self.run.parent), "--id", str(int(self.run.name)), "--hide-animation"]
-        with (self.run / LOG).open("ab") as log:
+        with open(self.run / LOG, "ab", opener=no_link) as log:
             place = log.tell()
             state = (self.run / WORKPACKAGES).read_bytes()
             code = jube.call(

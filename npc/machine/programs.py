@@ -158,7 +158,7 @@ def remember(folder: Path, found: Remembered) -> None:
     file that is none; then it stays as it was.
     """
     path = folder / PROGRAMS_FILE
-    with locks.only_one(folder / _LOCK, wait_s=_PATIENCE_S, shared=True):
+    with locks.only_one(folder / _LOCK, wait_s=_PATIENCE_S):
         try:
             before = path.read_text(encoding="utf-8")
         except FileNotFoundError:

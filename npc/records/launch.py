@@ -101,6 +101,10 @@ class Launch:
     moved: Mapping[str, Mapping[str, int]] | None = None
     energy: Mapping[str, Any] | None = None
 
+    def __post_init__(self) -> None:
+        if self.raw.startswith("/") or ".." in Path(self.raw).parts:
+            raise ValueError(f"raw {self.raw!r} leads out of its folder")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Awaited:
@@ -210,7 +214,7 @@ class LaunchLog:
 
     def __init__(self, folder: Path, tool: str, planned: int, seed: int | None = None) -> None:
         """Make `folder` and its ``raw``; raises OSError, FileExistsError if it holds launches already."""
-        (folder / RAW).mkdir(parents=True, exist_ok=True)
+        (folder / RAW).mkdir(parents=True)
         self.folder = folder
         self._stream: IO[str] = (folder / LAUNCHES).open("x", encoding="utf-8")
         self._write({"tool": tool, "planned": planned, "job": batch_job(), "seed": seed})

@@ -173,7 +173,7 @@ def save_csv(records: Iterable[Record], path: Path) -> None:
     """Write a whole file or nothing: a crash half-way leaves the old file as it was."""
     with (
         replacing(path) as partial,
-        partial.open("w", newline="", encoding="utf-8") as stream,
+        partial.open("x", newline="", encoding="utf-8") as stream,
     ):
         write_csv(records, stream)
         stream.flush()

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from npc.files import leads_out
 from npc.page.blocks import Block, Cell, Table, Text, count, plural, several
 from npc.records.launch import last_words
 from npc.records.record import Record
@@ -90,7 +91,7 @@ def _words(run: Run, records: Sequence[Record]) -> str:
     for record in records:
         for suffix in (".err", ".out"):
             path = (run.folder / record.raw).with_suffix(suffix) if record.raw else Path()
-            if path.is_file():
+            if path.is_file() and not leads_out(path, run.folder, *(guest.folder for guest in run.guests)):
                 said = last_words(path)
                 if said and said not in record.status:
                     return said

@@ -8,20 +8,28 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 import click
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+import parsers
 from cron.acceptance import read_acceptances
 from cron.matrix import matrix_of
+from cron.publish import last_coverage
 from npb.schedule import InvalidPattern, read_pairs
 from npc import locks
 from npc.files import InvalidFile, append_line, read_json, read_lines, write_whole
+from npc.jobs import flux, grid_engine, pbs, slurm
 from npc.jobs.sample import read_cases
+from npc.jobs.scheduler import Silent
+from npc.jobs.workpackages import read_workpackages
 from npc.machine import fabric
 from npc.machine.facts import odd_ones, of_machine, read_environments
 from npc.machine.platform import read_platform
@@ -32,12 +40,28 @@ from npc.records.launch import now, read_launches
 from npc.records.record import read_csv
 from npc.records.study import read_study, write_study
 from npc.validity.check import examine
+from parsers.run.collect import collect_run
+from report.observed import read_observed
+from roofline.fit_commands import fit, predict
+from tests import captured
+from tests.captured import text_of
 from tests.made.history import BEGUN, a_record
+from tests.made.inside import observed_runs
+from tests.made.memory_use import memory_use, rank_memory
+from tests.made.on_node import hotspots, put
+from tests.made.profiles import Job
 from tests.made.run_folder import everything, make_pairs, make_run
 from tests.made.studies import made_study, random_shares
+from tests.made.sweeps import saved, sweep
 
+pytestmark = pytest.mark.slow  # together as long as a tenth of all quick tests
 #: Of each file.
 CASES: Final = 40
+#: Of a tool's output: what is damaged is in its first part then.
+MOST_BYTES: Final = 20_000
+#: A parser's time for a text, a MB at most: a pattern that tries all ways would take for ever.
+LONGEST_S: Final = 5.0
+MORNING: Final = datetime(2026, 11, 24, 14, 33, 45)
 #: Deeper than Python's own readers go, and than any file of ours.
 DEEP: Final = 5000
 #: What a value may be instead.
@@ -137,6 +161,60 @@ def a_history(folder: Path) -> None:
     )
 
 
+def an_observation(folder: Path) -> None:
+    job = Job(2)
+    job.compute(0.5, 1.0)
+    job.collective("MPI_Barrier")
+    put(
+        observed_runs(folder, job.profiles()),
+        hotspots=hotspots({(("main", "app"),): [3, 4]}),
+        memory=memory_use(rank_memory(2, 3)),
+    )
+
+
+def observation(path: Path) -> None:
+    run = path.parent.parent
+    records = list(read_csv(run / "records.csv"))
+    read_observed(records, run, {id(record): "" for record in records})
+    collect_run(run)
+
+
+def fits(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    done = CliRunner().invoke(fit, [str(saved(folder, sweep())), "--output", str(folder / "fit.json")])
+    assert done.exit_code == 0, done.output
+
+
+def predicted(path: Path) -> None:
+    done = CliRunner().invoke(predict, [str(path)])
+    if done.exception and not isinstance(done.exception, SystemExit):
+        raise done.exception
+
+
+def a_jube_run(folder: Path) -> None:
+    (folder / "000000_stream/work").mkdir(parents=True)
+    (folder / "000000_stream/wp_done_00").touch()
+    (folder / "000000_stream/work/stdout").write_text("Submitted batch job 7\n")
+    (folder / "workpackages.xml").write_text(WORKPACKAGES)
+    (folder / "configuration.xml").write_text(CONFIGURATION)
+
+
+def workpackages(path: Path) -> None:
+    for each in read_workpackages(path.parent):
+        assert each.reason() and each.asked_nodes() and each.progress()
+        each.batch_job()
+        each.told_by("done_file")
+    collect_run(path.parent)
+
+
+def of_scheduler(name: str, read: Callable[[str], object]) -> tuple[Any, str, Callable[[Path], object]]:
+    def parse(path: Path) -> object:
+        return read(path.read_text(encoding="utf-8", errors="replace"))
+
+    folder, _, file = name.partition("/")
+    return text(file, text_of(folder, file)), file, parse
+
+
 def a_lock(folder: Path) -> None:
     folder.mkdir(parents=True)
     with locks.only_one(folder / "lock"):
@@ -150,6 +228,13 @@ def text(name: str, good: str) -> Callable[[Path], None]:
         write_whole(folder / name, good)
 
     return write
+
+
+def a_verdict(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    lost = [{"node": "n3", "last": "", "why": "down"}]
+    told = {"coverage": {"within": 3, "nodes": 3, "unmeasured": lost}}
+    write_whole(folder / "verdict.json", json.dumps(told))
 
 
 def nights(path: Path) -> None:
@@ -188,8 +273,20 @@ TOPOLOGY: Final = (
     "SwitchName=leaf1 Nodes=n[1-4]\nSwitchName=leaf2 Nodes=n[5-8]\nSwitchName=top Switches=leaf[1-2]\n"
 )
 
+WORKPACKAGES: Final = """<?xml version="1.0" encoding="UTF-8"?>
+<workpackages><workpackage id="0"><step>stream</step><parameterset>
+<parameter name="tasks" type="int"><value>2</value><selection>2</selection></parameter>
+<parameter name="nodes" type="int"><value>1</value></parameter>
+<parameter name="submit" type="string"><value>sbatch</value></parameter>
+</parameterset><parents></parents></workpackage></workpackages>
+"""
+CONFIGURATION: Final = """<?xml version="1.0" encoding="UTF-8"?>
+<jube><benchmark name="npc" file_path_ref="../.."><step name="stream" work_dir="x">
+<do done_file="ready" error_file="error">$submit submit.job</do></step></benchmark></jube>
+"""
+
 #: What is read → (what writes a good one, the file that is changed, how it is read).
-READERS: Final[dict[str, tuple[Callable[[Path], None], str, Callable[[Path], object]]]] = {
+READERS: Final[dict[str, tuple[Callable[[Path], object], str, Callable[[Path], object]]]] = {
     "records": (a_run, "records.csv", lambda path: list(read_csv(path))),
     "launches": (a_run, "launches.jsonl", lambda path: read_launches(path.parent)),
     "rules on launches": (a_run, "launches.jsonl", lambda path: examine(path.parent, "")),
@@ -207,10 +304,24 @@ READERS: Final[dict[str, tuple[Callable[[Path], None], str, Callable[[Path], obj
     "cases": (text("cases.jsonl", CASE * 2), "cases.jsonl", lambda path: read_cases(path, 1)),
     "switches": (text("switches", TOPOLOGY), "switches", lambda path: fabric.load(str(path))),
     "pairs": (text("pairs", "n1 n2\nn2 n3\n"), "pairs", lambda path: read_pairs(path, ["n1", "n2", "n3"])),
+    "an observation": (an_observation, "raw/0000.observed.json", observation),
+    "fits": (fits, "fit.json", predicted),
+    "the last verdict": (a_verdict, "verdict.json", lambda path: last_coverage(path.parent)),
+    "JUBE's workpackages": (a_jube_run, "workpackages.xml", workpackages),
+    "JUBE's configuration": (a_jube_run, "configuration.xml", workpackages),
+    "squeue": of_scheduler("slurm/squeue.txt", slurm.parse_squeue),
+    "sacct": of_scheduler("slurm/sacct.txt", slurm.parse_sacct),
+    "qstat": of_scheduler("grid-engine/qstat.xml", lambda said: grid_engine.parse_qstat(said, MORNING)),
+    "qacct": of_scheduler("grid-engine/qacct.txt", grid_engine.parse_qacct),
+    "PBS's qstat": of_scheduler("pbs/running.json", pbs.parse_json),
+    "Torque's qstat": of_scheduler("pbs/torque.txt", pbs.parse_text),
+    "flux jobs": of_scheduler("flux/running.json", flux.parse_jobs),
     "a JSON file": (text("a.json", "[1]"), "a.json", read_json),
     "JSON lines": (text("a.jsonl", "[1]\n"), "a.jsonl", lambda path: list(read_lines(path))),
 }
-OURS: Final = (InvalidFile, OSError, click.ClickException, fabric.InvalidTopology, InvalidPattern)
+OURS: Final[tuple[type[Exception], ...]] = (
+    InvalidFile, OSError, click.ClickException, fabric.InvalidTopology, InvalidPattern, Silent
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -238,3 +349,15 @@ def test_a_damaged_file_is_an_error_of_ours_or_is_read(name: str, tmp_path: Path
         except Exception:
             (tmp_path / f"damaged-{number}").write_bytes(damaged)
             raise
+
+
+@pytest.mark.parametrize("tool", sorted(set(captured.FOLDERS.values())))
+def test_a_parser_reads_or_leaves_what_is_damaged(tool: str) -> None:
+    texts = [path.read_bytes() for name, path in captured.all_outputs() if name == tool]
+    chance = random.Random(tool)
+    for _ in range(CASES):
+        damaged = changed_bytes(chance.choice(texts)[:MOST_BYTES], chance).decode("utf-8", "replace")
+        began = time.process_time()
+        for reading in parsers.parse(tool, damaged):
+            assert len(reading.status) < 1000
+        assert time.process_time() - began < LONGEST_S, damaged[:200]

@@ -127,7 +127,7 @@ def part_of(
     settings = {"nodelist": ",".join(nodes), "pairs_nodes": str(len(nodes)), "pairs_which": which}
     test = _qperf_test(night)
     if test != "tcp_bw":
-        settings["pairs_client"] = f"qperf HOSTNAME -t 1 -uu -vu -m 64K {test}"
+        settings["pairs_client"] = f"qperf HOSTNAME -lp PORT -t 1 -uu -vu -m 64K {test}"
     if topology:
         settings["pairs_topology"] = topology
     words = words_of(suite() / PAIRS, settings)

@@ -16,8 +16,8 @@ from typing import Final
 
 from npb.interfaces import HostView, Interface
 
-#: HOSTNAME as a word of its own, and not a shell's ``$HOSTNAME``.
-_PLACE: Final = re.compile(r"(?<![A-Za-z0-9_${])HOSTNAME(?![A-Za-z0-9_])")
+#: HOSTNAME, PORT and PORT+1 as words of their own, and not a shell's ``$HOSTNAME``.
+_PLACE: Final = re.compile(r"(?<![A-Za-z0-9_${])(?:HOSTNAME|PORT(\+1)?)(?![A-Za-z0-9_])")
 
 
 class NoAddress(LookupError):
@@ -104,9 +104,13 @@ def interface_of(server: HostView, client: HostView, address: str) -> str:
     return next((own.name for own in server.interfaces if own.address == bare), "")
 
 
-def fill(argv: Sequence[str], address: str) -> tuple[str, ...]:
-    """The command with HOSTNAME replaced; ``$HOSTNAME`` and longer words are left alone."""
-    return tuple(_PLACE.sub(lambda _: address, argument) for argument in argv)
+def fill(argv: Sequence[str], address: str, port: int) -> tuple[str, ...]:
+    """The command with HOSTNAME, PORT and PORT+1 replaced; ``$HOSTNAME`` and longer words are left alone."""
+
+    def value(found: re.Match[str]) -> str:
+        return address if found[0] == "HOSTNAME" else str(port + bool(found[1]))
+
+    return tuple(_PLACE.sub(value, argument) for argument in argv)
 
 
 def read_table(path: Path) -> dict[str, str]:

@@ -94,7 +94,8 @@ class Agent:
         self._selector.register(self._to_rank, selectors.EVENT_READ, partial(self._on_death, self._to_rank))
         self._watch_signals()
         self._watch_launcher()
-        self._send({"event": "hello", "rank": rank, "cpus": sorted(self._cpus)})
+        port = interfaces.free_port()
+        self._send({"event": "hello", "rank": rank, "cpus": sorted(self._cpus), "port": port})
         next_timer_s: float | None = 0.0
         while self.exit_code is None:
             for key, _ in self._selector.select(next_timer_s):

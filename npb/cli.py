@@ -19,8 +19,8 @@ Start it with an MPI launcher, one process a node:
          --killserver --runs 6 --shuffle --output results
   srun -N 8 --ntasks-per-node=1 --mpi=pmix npb --pairs all --servercmd "iperf3 -s" \\
          --clientcmd "iperf3 -c HOSTNAME -t 2 -J" --killserver
-Rank 0 is the server, rank 1 the client. HOSTNAME in both commands becomes the server's address. Commands are
-split as a shell splits them, but no shell runs.
+Rank 0 is the server, rank 1 the client. HOSTNAME in both commands becomes the server's address, PORT
+a port that is free there (PORT+1 the next one). Commands are split as a shell splits them, but no shell runs.
 
 exit codes:
   0 every step ok    2 usage, or nothing could be started    3 the server failed    4 the client failed

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
+import os
 import socket
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+_PORTS: Final = range(10240, 32766)
+_TRIES: Final = 50
 
 
 class Interface(NamedTuple):
@@ -35,6 +40,19 @@ def interfaces() -> tuple[Interface, ...]:
         for each in addresses
         if each.family in (socket.AF_INET, socket.AF_INET6)
     )
+
+
+def free_port() -> int:
+    """A port that nobody listens at here, by TCP or UDP, nor at the one after it: jobs that share a node do
+    not meet. Below those that clients get (ip_local_port_range)."""
+    for _ in range(_TRIES):
+        port = _PORTS.start + int.from_bytes(os.urandom(4), "big") % len(_PORTS)
+        with contextlib.suppress(OSError), contextlib.ExitStack() as bound:
+            for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+                for each in (port, port + 1):
+                    bound.enter_context(socket.socket(socket.AF_INET, kind)).bind(("", each))
+            break
+    return port
 
 
 def _bits(netmask: str | None) -> int:

@@ -97,8 +97,9 @@ class PairMeasurement:
 
     async def step(self, step: Step) -> Outcome:
         """One client. Whatever goes wrong with the tools or the hosts is in the outcome."""
-        server_argv = addresses.fill(step.server, self._address)
-        client_argv = addresses.fill(step.client, self._address)
+        server_argv, client_argv = (
+            addresses.fill(argv, self._address, self._server_node.port) for argv in (step.server, step.client)
+        )
         outcome = Outcome(step, client_argv, now(), LaunchResult("", Blame.NONE))
         if self._interface:
             outcome.placement[INTERFACE] = self._interface

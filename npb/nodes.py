@@ -76,10 +76,12 @@ class Running:
 class Node:
     """One agent: start a tool there, ask for its state, stop it."""
 
-    def __init__(self, rank: int, view: HostView, cpus: set[int], stream: _Stream) -> None:
+    def __init__(self, rank: int, view: HostView, cpus: set[int], port: int, stream: _Stream) -> None:
         self.rank = rank
         self.view = view
         self.cpus = cpus
+        #: What stands for PORT where it is the server.
+        self.port = port
         self._stream = stream
         self._numbers = itertools.count(1)
         self._replies: dict[int, asyncio.Future[tuple[dict[str, Any], bytes]]] = {}
@@ -301,7 +303,8 @@ class Reception:
         while not messages:
             messages = await stream.receive()
         hello = messages[0][0]
-        node = Node(hello["rank"], self._views[hello["rank"]], set(hello["cpus"]), stream)
+        rank = hello["rank"]
+        node = Node(rank, self._views[rank], set(hello["cpus"]), hello["port"], stream)
         self.nodes[node.rank] = node
         task = asyncio.ensure_future(node.listen(self._interrupted))
         self._listening.add(task)

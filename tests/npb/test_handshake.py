@@ -48,7 +48,7 @@ def reception() -> Iterator[tuple[tuple[str, int], Callable[[], dict[int, Node]]
     """Where a coordinator waits for an agent, its own having come; and what it has let in, at the end."""
     listener = socket.create_server(("127.0.0.1", 0))
     ours, theirs = socket.socketpair()
-    ours.sendall(b"go\n" + encode({"event": "hello", "rank": 0, "cpus": [0]}))
+    ours.sendall(b"go\n" + encode({"event": "hello", "rank": 0, "cpus": [0], "port": 1}))
     let_in: dict[int, Node] = {}
 
     async def receive() -> None:
@@ -69,7 +69,7 @@ def reception() -> Iterator[tuple[tuple[str, int], Callable[[], dict[int, Node]]
 
 
 def say_hello(agent: socket.socket) -> None:
-    agent.sendall(encode({"event": "hello", "rank": 1, "cpus": [0]}))
+    agent.sendall(encode({"event": "hello", "rank": 1, "cpus": [0], "port": 1}))
     assert agent.recv(1) == b""  # the coordinator has ended
     agent.close()
 
@@ -99,7 +99,7 @@ def test_a_stranger_learns_nothing_and_is_sent_away(
             key, asked = (os.urandom(32), challenge) if kind == "without the secret" else (SECRET, bytes(16))
             own = os.urandom(16)
             proof = hmac.digest(key, b"agent " + asked + own + b" 127.0.0.1", "sha256")
-            stranger.sendall(own + proof + encode({"event": "hello", "rank": 1, "cpus": [0]}))
+            stranger.sendall(own + proof + encode({"event": "hello", "rank": 1, "cpus": [0], "port": 1}))
             assert stranger.recv(100) == b""
     with pytest.raises(OSError, match="cannot reach"):  # nor is an agent of another launch let in
         connect([place], os.urandom(SECRET_BYTES), 0.5)

@@ -251,9 +251,14 @@ def test_hostname_is_replaced_where_it_is_a_word() -> None:
         "${HOSTNAME}",
         "MYHOSTNAME",
         "HOSTNAMES",
+        "PORT",
+        "-p=PORT+1",
+        "$PORT",
+        "PORTS",
     )
-    filled = fill(argv, "h")
-    assert filled == ("h", "--ip=h", "tcp://h:80", "$HOSTNAME", "${HOSTNAME}", "MYHOSTNAME", "HOSTNAMES")
+    filled = fill(argv, "h", 7)
+    left = ("$HOSTNAME", "${HOSTNAME}", "MYHOSTNAME", "HOSTNAMES")
+    assert filled == ("h", "--ip=h", "tcp://h:80", *left, "7", "-p=8", "$PORT", "PORTS")
 
 
 # -- verdicts ------------------------------------------------------------------------------------------

@@ -771,6 +771,24 @@ def test_others_during_a_launch(own: float, others: float, cpus: int, rules: set
     assert all("meanwhile" in reason and "xhpl" in reason for reason in reasons.values())
 
 
+def test_jobs_of_a_run_that_measured_on_one_node_at_once() -> None:
+    """Job 1 from 0 to 10 s on both nodes, job 2 from 9.9 s on, job 3 beside it on n2, job 4 elsewhere."""
+    times = {"1": (0, 10.0, TWO), "2": (9.9, 10.0, TWO), "3": (14.9, 10.0, ("n2",)), "4": (0, 99.0, ("n3",))}
+    records, launches = [], {}
+    for job, (begin, seconds, hosts) in times.items():
+        raw = f"{job}/raw/0000.out"
+        records.append(record("osu", "osu_latency", "latency", 1e-6, job=job, raw=raw, hosts=hosts))
+        started = f"2026-11-21T08:00:{begin:04.1f}+00:00"
+        launches[raw] = Launch(
+            id=0, argv=("osu",), started=started, seconds=seconds, exit=0, hosts=hosts, raw="raw/0000.out"
+        )
+    lies = find_lies(records, Circumstances(None, {}, launches))
+    assert [(records[lie.place].job, lie.rule.name) for lie in lies] == [("2", "beside"), ("3", "beside")]
+    assert lies[0].reason.startswith("osu of job 3 measured on n2 for 50% of the time")
+    later = [record("osu", "osu_latency", "latency", 1e-6, job="", raw=each.raw) for each in records]
+    assert not find_lies(later, Circumstances(None, {}, launches))
+
+
 @pytest.mark.parametrize(("own", "stolen", "disturbs"), [(1.0, 0.1, True), (30.0, 0.1, False)])
 def test_what_the_hypervisor_stole_is_a_part_of_what_was_wanted(
     own: float, stolen: float, disturbs: bool

@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Final
 
 import click
 
 from npc.parameters import Duration, PathParameter
+
+#: Whose root's files are on an NFS that squashes root (exports(5), anonuid).
+_SQUASHED: Final = 65534
 
 
 @click.command(short_help="Wait until every job of a JUBE run has ended.")
@@ -54,6 +58,11 @@ def wait(
         folder = find_run(run).resolve()
         if not folder.name.isdecimal():
             raise NoRun(f"{folder}: JUBE knows its runs by number, and this folder's name is none")
+        owner = folder.stat().st_uid
+        if os.geteuid() == 0 and owner not in (0, _SQUASHED):
+            raise NoRun(
+                f"{folder} is of user {owner}: JUBE would run its commands as root; wait as that user"
+            )
         read_workpackages(folder)
     except NoRun as error:
         raise click.UsageError(str(error)) from None

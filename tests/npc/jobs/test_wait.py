@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from npc import Record, read_run
+from npc.commands.wait import wait
 from npc.jobs.workpackages import Workpackage, read_workpackages
 from tests.lab.cluster import Cluster, until
 from tests.lab.jube_job import NPC, SMALL, finish, path_without, start
@@ -695,3 +697,13 @@ def test_a_run_that_jube_would_not_find_is_usage(tmp_path: Path) -> None:
     (folder / "workpackages.xml").write_text("<workpackages/>")
     ended = subprocess.run([NPC, "wait", folder], capture_output=True, text=True, check=False, timeout=20)
     assert ended.returncode == 2 and "by number" in ended.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, who may give files to others")
+def test_root_does_not_run_the_commands_of_another_users_run(tmp_path: Path) -> None:
+    folder = tmp_path / "000000"
+    folder.mkdir()
+    (folder / "workpackages.xml").write_text("<workpackages/>")
+    os.chown(folder, 12345, 12345)
+    ended = CliRunner().invoke(wait, [str(folder)])
+    assert ended.exit_code == 2 and "is of user 12345, whose commands JUBE would run" in ended.output

@@ -14,7 +14,7 @@ from typing import Final
 from npb.launch_result import Blame, read
 from npb.measure import Outcome
 from npb.nodes import Ended
-from npc.files import no_link
+from npc.files import naming, no_link
 from npc.records.build import Origin, records_of
 from npc.records.launch import RAW, Launch, LaunchLog, batch_job
 from npc.records.record import OK, Record, save_csv, to_row, write_csv
@@ -53,7 +53,7 @@ class Results:
         number = len(self.launches)
         raw = f"{RAW}/{number:04d}.out"
         out, err = (outcome.client.out, outcome.client.err) if outcome.client else (b"", b"")
-        with (self.folder / raw).open("xb") as stream:
+        with naming(self.folder / raw), (self.folder / raw).open("xb") as stream:
             stream.write(out)
         self._append(number, "err", err)
         self.add_server_output(number, outcome.server_output)
@@ -90,7 +90,8 @@ class Results:
 
     def _append(self, number: int, suffix: str, data: bytes) -> None:
         if data:
-            with open(self.folder / f"{RAW}/{number:04d}.{suffix}", "ab", opener=no_link) as stream:
+            path = self.folder / f"{RAW}/{number:04d}.{suffix}"
+            with naming(path), open(path, "ab", opener=no_link) as stream:
                 stream.write(data)
 
     def close(self) -> str:

@@ -21,6 +21,16 @@ class InvalidFile(ValueError):
 
 
 @contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Gives an error that names no file, as write(2) on a full disk does, the one that was to be written."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+
+
+@contextlib.contextmanager
 def replacing(path: Path, suffix: str = "") -> Iterator[Path]:
     """A path beside `path` to write to: at the end it takes the place of `path`.
 
@@ -44,6 +54,7 @@ def write_whole(path: Path, text: str) -> None:
     Meanwhile no other file with the suffix of `path` is there: node_exporter reads all that end in ``.prom``.
     """
     with (
+        naming(path),
         replacing(path, f"{path.suffix}.partial") as partial,
         partial.open("x", encoding="utf-8", errors="backslashreplace") as stream,
     ):
@@ -104,7 +115,7 @@ def append_lines(path: Path, lines: str, header: str = "") -> None:
     a link; then the whole lines that were there are all that is in the file.
     """
     created = not path.exists()
-    with open(path, "ab+", buffering=0, opener=no_link) as stream:
+    with naming(path), open(path, "ab+", buffering=0, opener=no_link) as stream:
         stream.seek(0)
         whole = stream.readall().rfind(b"\n") + 1
         stream.truncate(whole)

@@ -24,7 +24,7 @@ from typing import IO, Any, Final
 
 import msgspec
 
-from npc.files import InvalidFile, parse_json
+from npc.files import InvalidFile, naming, parse_json
 from npc.records.record import OK
 
 LAUNCHES: Final = "launches.jsonl"
@@ -39,6 +39,8 @@ _GLUED_RULE: Final = re.compile(r"(?<=[^-\n])-{74}$", re.MULTILINE)
 _ENDED_BY: Final = re.compile(r"slurmstepd\S*: error: \*\*\* .* \*\*\*|mpirun: Forwarding signal \d+ to job")
 #: What says nothing: rules, the trace of ``bash -x`` (JUBE's own job scripts have it), qsub's last line.
 _NOTHING: Final = re.compile(r"[-=*\s]*|\++ .*|Exiting\.")
+#: Open MPI's help texts of a full disk or a missing right, as of its session's folder.
+_KEPT_OUT: Final = re.compile(r"^ +(?:Directory|File|Filename|Path): +(/\S+)\n +Error: +(.+)$", re.M)
 #: A variable that is set for a program, before it or behind ``env``.
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 #: What people put before a tool → its options whose value is the next word, and what its own first word looks
@@ -188,8 +190,9 @@ def batch_job() -> str:
 def last_words(path: Path) -> str:
     """Why a program failed, in one line of at most 200 characters, from the end of what it printed.
 
-    A line ``unavailable: …`` before all others; else the program's own last line; else the first comment
-    of those who ran it (``mpirun`` frames what it says of a rank that failed by rules).
+    A line ``unavailable: …`` before all others; then a file that the launcher could not have; else the
+    program's own last line; else the first comment of those who ran it (``mpirun`` frames what it says of a
+    rank that failed by rules).
     """
     with path.open("rb") as stream:
         stream.seek(max(0, path.stat().st_size - 16384))
@@ -204,6 +207,8 @@ def last_words(path: Path) -> str:
             return line[:200]
         else:
             (comments if framed or _ENDED_BY.fullmatch(line) else plain).append(line)
+    if kept_out := _KEPT_OUT.search(text):
+        return f"{kept_out[2].strip()}: {kept_out[1]}"[:200]
     telling = [line for line in plain if not _NOTHING.fullmatch(line)]
     words = telling[-1:] + comments[:1] + [""]
     return words[0][:200]
@@ -229,12 +234,14 @@ class LaunchLog:
 
     def close(self) -> None:
         """Flush to the disk and close."""
-        os.fsync(self._stream.fileno())
-        self._stream.close()
+        with naming(self.folder / LAUNCHES):
+            os.fsync(self._stream.fileno())
+            self._stream.close()
 
     def _write(self, line: Mapping[str, Any]) -> None:
-        self._stream.write(json.dumps(line) + "\n")
-        self._stream.flush()
+        with naming(self.folder / LAUNCHES):
+            self._stream.write(json.dumps(line) + "\n")
+            self._stream.flush()
 
 
 class _Header(msgspec.Struct):

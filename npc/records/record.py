@@ -20,7 +20,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any, Final
 
-from npc.files import InvalidFile, parse_json, replacing
+from npc.files import InvalidFile, naming, parse_json, replacing
 from npc.records.reading import OK as OK  # who has records wants this name, too
 from npc.records.reading import Reading, is_plain, plain
 from npc.records.units import METRICS
@@ -172,6 +172,7 @@ def write_csv(records: Iterable[Record], stream: IO[str], header: bool = True) -
 def save_csv(records: Iterable[Record], path: Path) -> None:
     """Write a whole file or nothing: a crash half-way leaves the old file as it was."""
     with (
+        naming(path),
         replacing(path) as partial,
         partial.open("x", newline="", encoding="utf-8") as stream,
     ):

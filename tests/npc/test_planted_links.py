@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -83,3 +84,21 @@ def test_a_launch_names_no_file_outside_of_its_run(tmp_path: Path) -> None:
     (run / "raw/0000.out").unlink()
     (run / "raw/0000.out").symlink_to(tmp_path / "shadow")
     assert "secret" not in str(collect_run(run, "here"))
+
+
+def test_a_full_disk_is_said_with_the_file_that_it_kept_from_being_written(tmp_path: Path) -> None:
+    """A limit of a file's size ends write(2) as a full disk does: without a name."""
+    text = "x" * 20_000
+    writers: list[Callable[[Path], object]] = [
+        lambda path: append_line(path, text),
+        lambda path: write_whole(path, text),
+        lambda path: save_csv([a_record()] * 100, path),
+    ]
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+    try:
+        for number, write in enumerate(writers):
+            with pytest.raises(OSError, match=f"too large: '{tmp_path}/{number}'"):
+                write(tmp_path / f"{number}")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -446,6 +446,12 @@ def test_killed_outright_it_leaves_what_was_measured(tmp_path: Path) -> None:
 
 RULE = "-" * 74
 SAYS = "mpirun detected that one or more processes exited with non-zero status"
+FULL = (
+    f"{RULE}\nA call to mkdir was unable to create the desired directory:\n\n  Directory: /tmp/ompi.n1.0\n"
+    f"  Error:     No space left on device\n\nPlease check to ensure you have adequate permissions to\n"
+    f"perform the desired operation.\n{RULE}\n"
+    "[n1:17161] [[12279,0],0] ORTE_ERROR_LOG: Error in file ../../../orte/util/session_dir.c at line 346\n"
+)
 MPIRUN = f"{RULE}\n{SAYS}\n  Exit code: 1\n{RULE}\n"
 
 
@@ -463,6 +469,7 @@ MPIRUN = f"{RULE}\n{SAYS}\n  Exit code: 1\n{RULE}\n"
         ("begin\n" + "noise\n" * 10_000 + "end\n", "end"),
         ("no such host\n+ JUBE_ERR_CODE=3\n+ '[' 3 -ne 0 ']'\n+ touch error\n+ exit 3\n", "no such host"),
         ("Unable to run job: unknown queue\nExiting.\n", "Unable to run job: unknown queue"),
+        (FULL, "No space left on device: /tmp/ompi.n1.0"),
     ],
     ids=[
         "nothing",
@@ -476,6 +483,7 @@ MPIRUN = f"{RULE}\n{SAYS}\n  Exit code: 1\n{RULE}\n"
         "long file",
         "trace of bash -x",
         "qsub",
+        "full disk",
     ],
 )
 def test_last_words_are_the_programs_and_not_the_launchers(tmp_path: Path, text: str, words: str) -> None:

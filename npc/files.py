@@ -12,7 +12,11 @@ import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+#: Of a line of TOML: a key of more parts takes Python's reader as long as the square of their number.
+_LONGEST: Final = 10_000
 
 
 class InvalidFile(ValueError):
@@ -67,6 +71,19 @@ def parse_json(text: str | bytes) -> Any:
     """The value of a JSON text that others wrote. Raises ValueError, also for what is nested too deep."""
     try:
         return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
+def parse_toml(text: str, kind: type[T]) -> T:
+    """The value of a TOML text that others wrote. Raises ValueError, also for what is nested too deep, of another
+    kind, or has lines for which Python's reader would take minutes."""
+    import msgspec  # most commands read no TOML
+
+    if any(len(line) > _LONGEST for line in text.splitlines()):
+        raise ValueError(f"a line of more than {_LONGEST} characters")
+    try:
+        return msgspec.toml.decode(text, type=kind)
     except RecursionError:
         raise ValueError("nested too deep") from None
 

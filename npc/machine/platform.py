@@ -33,7 +33,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 
-from npc.files import InvalidFile
+from npc.files import InvalidFile, parse_toml
 from npc.places import home
 
 T = TypeVar("T", bound="_Table")
@@ -184,7 +184,7 @@ def read_platform(path: Path) -> Platform:
     Raises OSError, and `InvalidPlatform` naming file and key for anything that cannot be meant.
     """
     try:
-        table = msgspec.toml.decode(path.read_text(encoding="utf-8"))
+        table = parse_toml(path.read_text(encoding="utf-8"), dict)
     except ValueError as error:
         raise InvalidPlatform(f"{path}: not TOML: {error}") from None
     try:

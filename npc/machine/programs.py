@@ -34,7 +34,7 @@ from typing import Final
 import msgspec
 
 from npc import locks
-from npc.files import InvalidFile, write_whole
+from npc.files import InvalidFile, parse_toml, write_whole
 from npc.machine.fabric import short_name
 from npc.machine.platform import PLATFORMS, find_platform
 from npc.places import home, is_checkout, workplace
@@ -172,8 +172,8 @@ def remember(folder: Path, found: Remembered) -> None:
 
 def _decode(path: Path, text: str) -> tuple[Remembered, ...]:
     try:
-        return msgspec.toml.decode(text, type=_File).setting
-    except msgspec.DecodeError as error:
+        return parse_toml(text, _File).setting
+    except ValueError as error:
         raise InvalidFile(f"{path}: {error}") from None
 
 
@@ -192,8 +192,8 @@ def _is_older(table: Sequence[str], found: Remembered) -> bool:
     if not table or table[0].strip() != _TABLE:
         return False
     try:
-        (known,) = msgspec.toml.decode("".join(table), type=_File).setting
-    except msgspec.DecodeError:  # an array over several lines: npc writes none
+        (known,) = parse_toml("".join(table), _File).setting
+    except ValueError:  # an array over several lines: npc writes none
         return False
     return known.by.startswith(_OURS) and known.subject == found.subject
 

@@ -118,6 +118,8 @@ def changed_bytes(data: bytes, chance: random.Random) -> bytes:
         data[:first] + bytes(chance.randrange(256) for _ in range(4)) + data[first + 4 :],
         b"[" * DEEP,
         b'{"a":' * DEEP + b"1" + b"}" * DEEP,
+        b"a = " + b"[" * DEEP,
+        b"[" + b"a." * 100 * DEEP + b"a]",
         b"\n".join([data[:first], b'{"a":' * DEEP, data[first:]]),
         b"x" * 2**20,
         b"",

@@ -76,8 +76,8 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def parse_toml(text: str, kind: type[T]) -> T:
-    """The value of a TOML text that others wrote. Raises ValueError, also for what is nested too deep, of another
-    kind, or has lines for which Python's reader would take minutes."""
+    """The value of a TOML text that others wrote. Raises ValueError, also for what is nested too deep, is of
+    another kind, or has lines for which Python's reader would take minutes."""
     import msgspec  # most commands read no TOML
 
     if any(len(line) > _LONGEST for line in text.splitlines()):

@@ -181,6 +181,13 @@ def test_a_starter_whose_ranks_do_not_find_each_other_is_a_failure_with_its_reas
     assert (work / "error").exists() and not (work / "ready").exists()
 
 
+def test_of_a_mistyped_queue_slurm_says_why(cluster: Cluster, tmp_path: Path) -> None:
+    done = run(cluster, "benchmarks/stream/benchmark.xml", tmp_path, "platforms/slurm", NPC_QUEUE="nosuch")
+    (record,) = done.records
+    assert done.code == 1
+    assert record.status.startswith("failed: sbatch: error:") and "artition" in record.status
+
+
 def test_a_second_platform_runs_elsewhere(cluster: Cluster, tmp_path: Path) -> None:
     second = tmp_path / "second"
     shutil.copytree(ROOT / "platforms/fuchs-csc", second, symlinks=False)

@@ -103,10 +103,6 @@ class Launch:
     moved: Mapping[str, Mapping[str, int]] | None = None
     energy: Mapping[str, Any] | None = None
 
-    def __post_init__(self) -> None:
-        if self.raw.startswith("/") or ".." in Path(self.raw).parts:
-            raise ValueError(f"raw {self.raw!r} leads out of its folder")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Awaited:
@@ -255,6 +251,14 @@ class _Expected(msgspec.Struct):
     awaited: Awaited | None = None
 
 
+def _launch(value: Any) -> Launch:
+    """The launch of a line. Raises ValueError."""
+    made = msgspec.convert(value, Launch)
+    if made.raw.startswith("/") or ".." in made.raw.split("/"):
+        raise ValueError(f"raw {made.raw!r} leads out of its folder")
+    return made
+
+
 def read_launches(folder: Path) -> Launches:
     """Launches of a folder. Raises FileNotFoundError without ``launches.jsonl``, InvalidFile for bad ones."""
     path = folder / LAUNCHES
@@ -272,7 +276,7 @@ def read_launches(folder: Path) -> Launches:
             if isinstance(told, dict) and "planned" in told:
                 expected = msgspec.convert(told, _Expected)
             else:
-                launches.append(msgspec.convert(told, Launch))
+                launches.append(_launch(told))
     except (ValueError, msgspec.ValidationError) as error:
         raise InvalidFile(f"{path}:{number}: not a launch: {error}") from None
     planned, awaited = expected.planned, expected.awaited

@@ -182,7 +182,7 @@ def test_witnesses_are_healthy_nodes_measured_last() -> None:
     assert chosen(night(GOOD), points) == ((), ())
     perhaps = replace(N3, named=False, grave=True, benchmarks=("qperf rc_bw bandwidth", "stream bandwidth"))
     asked = part_of(("n3",), ("n1",), night(GOOD, suspects=(perhaps,)))
-    assert "pairs_client=qperf HOSTNAME -t 1 -uu -vu -m 64K rc_bw" in asked.words
+    assert "pairs_client=qperf HOSTNAME -lp PORT -t 1 -uu -vu -m 64K rc_bw" in asked.words
     between = replace(GOOD, key=KEY._replace(case="rc_bw"))
     assert chosen(night(between, suspects=(perhaps,)), points)[0] == ("n3",), "no median is bad"
     alone = replace(GOOD, key=KEY._replace(case="rc_bw", nodes=1))

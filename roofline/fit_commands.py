@@ -135,7 +135,10 @@ def predict(
     reduction = document.get("reduction") if reduction is None else reduction
     if reduction is not None and not math.isfinite(reduction):
         raise click.BadParameter(f"{reduction} is no time", param_hint="--reduction")
-    every = list(predict_times(believed, operation or _OPERATIONS, ranks, sizes, reduction))
+    try:
+        every = list(predict_times(believed, operation or _OPERATIONS, ranks, sizes, reduction))
+    except (ArithmeticError, LookupError, ValueError) as error:  # lines that do not go with each other
+        raise failure(f"{fits}: it is damaged: {error}") from None
     found = [each for each in every if extrapolate or not each.far]
     if not found and not as_json:
         raise failure(

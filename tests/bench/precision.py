@@ -42,9 +42,9 @@ class Run(NamedTuple):
     widths: Mapping[str, float]
 
 
-def measure(settings: Mapping[str, str], tags: Sequence[str], folder: Path) -> Run | None:
-    """One characterisation; None, and why on stderr, where it came to nothing."""
-    words = [word for tag in tags for word in ("--tag", tag)]
+def measure(settings: Mapping[str, str], part: Sequence[str], folder: Path) -> Run | None:
+    """One characterisation of a part of the suite; None, and why, where it came to nothing."""
+    words = [*part]
     words += [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
     begun = time.monotonic()
     try:
@@ -53,19 +53,19 @@ def measure(settings: Mapping[str, str], tags: Sequence[str], folder: Path) -> R
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=RUN_S,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        print(f"a run took more than {RUN_S} s", file=sys.stderr)
+        print(f"a run took more than {RUN_S} s", flush=True)
         return None
     wall_s = time.monotonic() - begun
-    try:
-        ceilings = json.loads((folder / "000000/roofline.json").read_bytes())["ceilings"]
-    except (OSError, ValueError) as error:
-        print(f"a run without ceilings ({error}); its end:", *ended.stdout.splitlines()[-8:], sep="\n  ")
-        return None
     made = [
         launch
         for log in folder.glob(f"000000/*/work/*/{LAUNCHES}")
         for launch in read_launches(log.parent).launches
     ]
+    if not made:
+        print("a run without launches; its end:", *ended.stdout.splitlines()[-8:], sep="\n  ", flush=True)
+        return None
+    drawn = folder / "000000/roofline.json"  # not where no test gives a ceiling, or all were disturbed
+    ceilings = json.loads(drawn.read_bytes())["ceilings"] if drawn.exists() else []
     return Run(wall_s, sum(launch.seconds for launch in made), len(made), dict(map(width, ceilings)))
 
 
@@ -113,22 +113,25 @@ def percent(part: float) -> str:
 
 
 def main() -> int:
-    """Print every round, and the comparison at the end."""
+    """Print every run, and after each round the comparison of all so far."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.precision", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="runs of each side (3)")
     parser.add_argument("--tag", nargs="+", default=[], help="part of the suite (default: all of it)")
+    parser.add_argument("--benchmark", help="this one alone")
     options = parser.parse_args()
+    part = [word for tag in options.tag for word in ("--tag", tag)]
+    part += ["--benchmark", options.benchmark] if options.benchmark else []
     sides: dict[str, list[Run]] = {"fixed": [], "auto": []}
     settings: dict[str, dict[str, str]] = {"fixed": FIXED, "auto": {}}
     for number in range(options.rounds):
         for name in ["fixed", "auto"] if number % 2 == 0 else ["auto", "fixed"]:
             with tempfile.TemporaryDirectory(prefix="npc-bench-") as folder:
-                run = measure(settings[name], options.tag, Path(folder))
+                run = measure(settings[name], part, Path(folder))
             if run:
                 sides[name].append(run)
                 told = f"{run.wall_s:.0f} s, {run.tools_s:.0f} s in {run.launches} launches"
                 print(f"round {number + 1}, {name}: {told}, {len(run.widths)} ceilings", flush=True)
-    print(*table(sides["fixed"], sides["auto"]), sep="\n")
+        print(*table(sides["fixed"], sides["auto"]), "", sep="\n", flush=True)
     return 0 if all(sides.values()) else 1
 
 

@@ -79,7 +79,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="PERCENT",
         help="how far a median's 95 %% interval may reach to either side (3)",
     )
-    add("--samples-max", type=_count, metavar="N", help="clients of a step that auto starts (14)")
+    add("--samples-max", type=_count, metavar="N", help="clients of a step that auto starts (10)")
     add(
         "--case-time",
         type=_seconds,

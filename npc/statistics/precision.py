@@ -25,7 +25,7 @@ class Goal:
     """
 
     precision: float = 0.03
-    most: int = 14
+    most: int = 10
     case_s: float = 12.0
 
     def __post_init__(self) -> None:

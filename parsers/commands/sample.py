@@ -46,7 +46,7 @@ RAW = "raw"
     help="How far the median's 95 % interval may reach to either side of it.",
 )
 @click.option(
-    "--samples-max", default=14, show_default=True, help="Launches of a case that auto makes at most."
+    "--samples-max", default=10, show_default=True, help="Launches of a case that auto makes at most."
 )
 @click.option(
     "--case-time",

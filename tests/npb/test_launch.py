@@ -117,13 +117,13 @@ def test_auto_stops_where_a_median_is_known_and_goes_on_where_it_is_not(tmp_path
     out = tmp_path / "out"
     ended = run(
         "--servercmd", listening_server(free_port()), "--clientcmd", client, "--killserver",
-        "--parser", "qperf", "--benchmark", "qperf", "--repeat", "spread:0,100",
+        "--parser", "qperf", "--benchmark", "qperf", "--repeat", "spread:0,5000",
         "--runs", "auto", "--samples-max", "10", "--shuffle", "5", "--output", str(out),
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
     folder = read_launches(out)
     made = [(launch.params["spread"], launch.sample) for launch in folder.launches]
-    assert sorted(made) == [*(("0", n) for n in range(6)), *(("100", n) for n in range(10))]
+    assert sorted(made) == [*(("0", n) for n in range(6)), *(("5000", n) for n in range(10))]
     assert [sample for _, sample in made[:12]] == [n for n in range(6) for _ in range(2)]
     assert folder.planned == 16
     assert len(list(read_csv(out / "records.csv"))) == 16

@@ -86,7 +86,7 @@ def test_without_numbers_the_time_of_the_launches_has_to_be_known() -> None:
     rounds = Rounds([None], Goal(), "raw")
     turns = [rounds.tell(1.0 + n, []) for _, n in rounds.turns(lambda *_: None, None)]
     assert len(turns) == 6  # after 21 s
-    rounds = Rounds([None], Goal(case_s=1e9), "raw")
+    rounds = Rounds([None], Goal(most=14, case_s=1e9), "raw")
     assert len([rounds.tell(1.0 + n, []) for _, n in rounds.turns(lambda *_: None, None)]) == 14
 
 
@@ -110,7 +110,17 @@ def test_npc_sample_stops_early_and_goes_on_late(tmp_path: Path) -> None:
         )
     )
     out = tmp_path / "out"
-    words = ["--tool", "qperf", "--cases", str(cases), "--in-order", "--output", str(out)]
+    words = [
+        "--tool",
+        "qperf",
+        "--samples-max",
+        "14",
+        "--cases",
+        str(cases),
+        "--in-order",
+        "--output",
+        str(out),
+    ]
     job = Job(command=[str(NPC), "sample", *words, "--", "sh", "-c", PRINTED])
     try:
         ended = job.wait(30)

@@ -20,6 +20,7 @@ from npc.catalogue import on_any_nodes
 from npc.figures.chart import Axis, Cell, Chart, Grid, Tick, time_axis
 from npc.figures.nights import Course, NightPoint, course_names, traces, value_axis
 from npc.figures.printed import save, save_counts, save_grid
+from npc.figures.source import source_line
 from npc.machine.fabric import in_order
 from npc.records.history import Point, begun
 from npc.records.record import OK, moment
@@ -60,6 +61,7 @@ def over_nights(
         found.setdefault(point.key, {}).setdefault(point.run, []).append(point)
     moments = {run: moment(time).timestamp() for run, time in times.items()}
     keys = [key for key, nights in found.items() if any(map(_values, nights.values()))]
+    source = _source(points)
     for figure in pictures(keys):
         columns = 1 if len(figure.panels) <= _ONE_COLUMN else 2
         alike = _alike(figure.panels)
@@ -80,11 +82,12 @@ def over_nights(
         ]  # fmt: skip
         path = folder / f"{figure.name}.png"
         of_all = "".join(f", {name}={value}" for name, value in alike.items())
-        height = 1.2 + max(rows * (1.4 if many else 3.4), 4.6)
+        height = 1.9 + max(rows * (1.4 if many else 3.4), 4.6)
         save(
-            charts,
+            [replace(chart, source=source) for chart in charts],
             [path],
-            title=f"{figure.title}, {figure.panels[0][0].platform}: {_when(list(times.values()))}{of_all}",
+            title=f"{figure.title} on {figure.panels[0][0].platform}",
+            subtitle=f"{_when(list(times.values()))}{of_all}",
             columns=columns,
             inches=(12.0, height),
             legend="ends",
@@ -216,8 +219,11 @@ def allocation(
         return False
     platform = points[0].key.platform
     nights = len({point.run for point in points})
-    title = f"Nodes allocated on {platform} in {nights} night{'s' * (nights > 1)}"
-    save_counts(maps(found, topology), path, title=title, unit="nights")
+    told = f"{nights} night{'s' * (nights > 1)}"
+    save_counts(
+        maps(found, topology), path, title=f"Nodes allocated on {platform}", subtitle=told,
+        source=_source(points), unit="nights",
+    )  # fmt: skip
     return True
 
 
@@ -242,14 +248,22 @@ def health(points: Sequence[Point], path: Path, topology: Topology | None = None
     ]
     grid = Grid(
         ident="nodes",
-        title="nodes by nights, beside what is usual of each; grey: not allocated",
+        title=f"Nodes by nights on {points[0].key.platform}",
         text="",
         rows=tuple(_named(node, topology) for node in nodes),
         columns=tuple(time[:10] if one_a_day else time[5:16].replace("T", " ") for _, time in nights),
         cells=tuple(cells),
+        source=_source(points),
     )
-    save_grid(grid, path)
+    save_grid(grid, path, subtitle="median of a node's measurements beside what is usual of each")
     return True
+
+
+def _source(points: Sequence[Point]) -> str:
+    """Whose measurements a picture of a history shows, and of when."""
+    hosts = sorted({host for point in points for host in point.hosts})
+    times = begun(points).values()
+    return source_line(points[0].key.platform, hosts, (), min(times), max(times))
 
 
 def relative_by_node(points: Sequence[Point]) -> Mapping[tuple[str, str], float]:

@@ -163,7 +163,7 @@ def draw(
     series: dict[PairReadings, list[PairResult]],
     verdicts: dict[PairReadings, Localisation],
     path: Path,
-    title: str,
+    source: str,
     topology: Topology | None,
 ) -> list[Path]:
     """A heat map for each case and metric, of the largest size: the first at `path`, others beside it.
@@ -184,9 +184,10 @@ def draw(
             series[which],
             verdicts[which],
             name,
-            title=f"{which} ({title})",
+            title=str(which),
             unit=METRICS[which.metric].unit,
             topology=topology,
+            source=source,
         )
         drawn.append(name)
     return drawn

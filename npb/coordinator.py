@@ -419,8 +419,12 @@ class Conductor:
             cluster.save(verdicts, self._results.folder)
             picture = picture or self._results.folder / "heatmap.png"
         if picture and not self._signal:  # who ends npb does not wait for pictures
-            title = f"{self._options.pairs}, {' '.join(self._options.clientcmd)}"
-            cluster.draw(series, verdicts, picture, title, self._topology)
+            from npc.figures.source import day_text
+
+            times = [launch.started for launch in self._results.launches]
+            source = f"pairs {self._options.pairs}: {' '.join(self._options.clientcmd)}; "
+            source += f"measured {day_text(min(times), max(times))}"
+            cluster.draw(series, verdicts, picture, source, self._topology)
 
 
 def _cannot_write(error: OSError) -> str:

@@ -35,8 +35,10 @@ def draw(
     title: str,
     unit: str,
     topology: Topology | None = None,
+    source: str = "",
 ) -> None:
-    """Draw all pairs as a PNG. `title` says pattern and metric, `unit` is the metric's.
+    """Draw all pairs as a PNG. `title` says pattern and metric, `unit` is the metric's, `source` whose they
+    are, and of when.
 
     A pair measured several times shows the median of its values. Raises OSError if `path` cannot be
     written, ValueError if there are no results.
@@ -57,20 +59,18 @@ def draw(
     typical = "" if found.typical is None else f", median {format_quantity(found.typical, unit)}"
     grid = pairs.grid(
         "pairs",
-        f"{title}{typical}\n{found.conclusion(named, 3)}",
+        f"{title}{typical}",
         "",
         blamed={host for suspect in found.suspects for host in suspect.nodes},
         links=[suspect.nodes for suspect in found.suspects if suspect.kind == "link"],
     )
     nodes = len(pairs.groups[0][1])
-    clients = "a pair measured one way round is shown both ways"
-    if nodes > 1:
-        clients = f"median of each group, about {nodes} nodes"
+    columns = f"client (median of each group, about {nodes} nodes)" if nodes > 1 else "client"
     save_grid(
-        replace(grid, column_title=f"client ({clients})"),
+        replace(grid, column_title=columns, source=source),
         path,
+        subtitle=found.conclusion(named, 3),
         below=_strip(pairs, found) if len(pairs.hosts) > MAX_NODES else None,
-        foot="\n".join(f"rule: {part}" for part in found.rule),
         least=_LEAST_FACTOR,
     )
 
@@ -103,4 +103,4 @@ def _strip(pairs: Pairs, found: Localisation) -> Chart:
         ),
         Trace("dead", "ink", marks=tuple(Mark(at, min(known, default=1.0)) for at in dead), shape=4),
     )  # fmt: skip
-    return Chart("strip", "", "The median of each node's pairs.", x, y, traces)
+    return Chart("strip", "Every node by itself", "The median of each node's pairs.", x, y, traces)

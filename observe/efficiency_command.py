@@ -75,7 +75,7 @@ def efficiency(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with replacing(paths[0]) as png, replacing(paths[1]) as svg:
-            save([chart_of(runs, not strong)], [png, svg], legend="below")
+            save([chart_of(runs, not strong)], [png, svg])
     except OSError as error:
         raise click.UsageError(
             f"cannot write to {folder}: {error.strerror}; choose one by --output"

@@ -97,6 +97,7 @@ def find_ceilings(
     return Roofline(
         platform=records[0].platform if records else "",
         hosts=tuple(sorted(set().union(*{record.hosts for record in used}))),
+        runs=tuple(sorted({record.run for record in used} - {""})),
         first=min(times, default=""),
         last=max(times, default=""),
         ceilings=tuple(

@@ -9,14 +9,25 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
 from npc import catalogue
 from npc.columns import columns
-from npc.figures.chart import CYCLE, DASHES, Axis, Chart, Mark, Trace, quantity_axis, size_axis
+from npc.figures.chart import (
+    DASHES,
+    Axis,
+    Chart,
+    Mark,
+    Trace,
+    quantity_axis,
+    size_axis,
+    swept,
+    tool_colours,
+)
+from npc.figures.source import of_records
 from npc.records.record import Record
 from npc.records.series import INTERFACE, identity, repeats_size, test_name
 from npc.records.units import METRICS, format_quantity, format_size
@@ -43,6 +54,11 @@ class Sweep:
     points: dict[int, Summary]
     records: dict[int, list[Record]]
     network: str = ""
+
+    @property
+    def tool(self) -> str:
+        """The benchmark that measured it."""
+        return next(iter(self.records.values()))[0].benchmark
 
     def edges(self, size: int) -> tuple[float, float] | None:
         """The 95 % interval at a size, or the least and the most of launches too few for one; None of
@@ -133,15 +149,16 @@ def draw_sweeps(sweeps: Sequence[Sweep], title: str, paths: Sequence[Path]) -> b
                 words = f"{heading} {network}".strip()
                 panels.append(describe(shown, metric, words, "", axes_of(every), all_of=sweeps))
     few = any(summary.low is None for sweep in sweeps for summary in sweep.points.values())
-    words = "median and 95 % interval" + (", or range of fewer than six launches," if few else "")
+    words = "median and 95 % interval" + (", or range of fewer than six launches" if few else "")
     if all(summary.n == 1 for sweep in sweeps for summary in sweep.points.values()):
-        words = "one launch a size,"
+        words = "one launch a size"
+    measured = [record for sweep in sweeps for records in sweep.records.values() for record in records]
     wide, high = INCHES
     save(
-        panels,
+        [replace(panel, source=of_records(measured)) for panel in panels],
         paths,
-        title=f"{title}: {words} over message size",
-        legend="below",
+        title=f"{title}: bandwidth and latency over message size",
+        subtitle=words,
         columns=metrics if len(networks) > 1 else 0,
         inches=(wide, max(high, 5.0 * len(networks))),
     )
@@ -165,8 +182,19 @@ def describe(
     """
     metric = sweeps[0].metric
     tests = list(dict.fromkeys(_test(sweep) for sweep in all_of or sweeps if sweep.metric == metric))
-    mpis = list(dict.fromkeys(sweep.mpi for sweep in all_of or sweeps))
-    traces = (_trace(sweep, tests.index(_test(sweep)), mpis.index(sweep.mpi), record) for sweep in sweeps)
+    mpis = list(dict.fromkeys(sweep.mpi for sweep in all_of or sweeps if sweep.mpi))
+    tools = {_test(sweep): sweep.tool for sweep in all_of or sweeps if sweep.metric == metric}
+    colours = dict(zip(tools, tool_colours(list(tools.values())), strict=True))
+    traces = (
+        _trace(
+            sweep,
+            colours[_test(sweep)],
+            tests.index(_test(sweep)),
+            mpis.index(sweep.mpi) if sweep.mpi else 0,
+            record,
+        )
+        for sweep in sweeps
+    )
     return Chart(ident, title, text, *axes, tuple(traces))
 
 
@@ -191,40 +219,31 @@ def axes_of(sweeps: Sequence[Sweep]) -> tuple[Axis, Axis]:
         if value
     ]
     unit = METRICS[metric].unit
-    return size_axis(
-        "Message size [bytes]" if of_messages(sweeps[0]) else "Working set [bytes]", sizes
-    ), quantity_axis(f"{metric.capitalize()} [{unit}]", values, unit)
+    return size_axis("Message size" if of_messages(sweeps[0]) else "Working set", sizes), quantity_axis(
+        metric.capitalize(), values, unit
+    )
 
 
 def _test(sweep: Sweep) -> str:
     return sweep.name.partition(" · ")[0]
 
 
-def _trace(sweep: Sweep, test: int, mpi: int, record: Callable[[Sweep, int], str]) -> Trace:
-    unit = METRICS[sweep.metric].unit
-    marks, edges = [], list[tuple[float, float, float]]()
-    for size, summary in sweep.points.items():
+def _trace(of: Sweep, colour: str, test: int, mpi: int, record: Callable[[Sweep, int], str]) -> Trace:
+    unit = METRICS[of.metric].unit
+    marks = []
+    for size, summary in of.points.items():
+        low, high = of.edges(size) or (None, None)
         interval = "one sample"
-        if found := sweep.edges(size):
-            edges.append((float(size), *found))
-            interval = " – ".join(format_quantity(edge, unit) for edge in found)
+        if low is not None and high is not None:
+            interval = " – ".join(format_quantity(edge, unit) for edge in (low, high))
             interval += ", range" if summary.low is None else ""
         tip = (
-            f"{sweep.name}\n{format_size(size)}: {format_quantity(summary.median, unit)}\n{interval}, "
+            f"{of.name}\n{format_size(size)}: {format_quantity(summary.median, unit)}\n{interval}, "
             f"n = {summary.n}"
         )
-        marks.append(Mark(size, summary.median, tip, record(sweep, size)))
-    band = [(size, low) for size, low, _ in edges] + [(size, high) for size, _, high in reversed(edges)]
-    return Trace(
-        name=sweep.name,
-        colour=CYCLE[test % len(CYCLE)],
-        lines=(tuple((float(size), summary.median) for size, summary in sweep.points.items()),),
-        bands=(tuple(band),) if len(edges) > 1 else (),
-        marks=tuple(marks),
-        dashes=DASHES[mpi % len(DASHES)],
-        shape=test,
-        hollow=mpi % 2 == 1,
-    )
+        marks.append(Mark(size, summary.median, tip, record(of, size), low=low, high=high))
+    dashes = DASHES[mpi % len(DASHES)]
+    return swept(of.name, colour, marks, dashes=dashes, shape=test, hollow=mpi % 2 == 1)
 
 
 def format_sweeps(sweeps: Sequence[Sweep]) -> str:

@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import Final
 
 from npc.figures.chart import Chart, Drop, Mark, Note, Trace, decade_axis
+from npc.figures.source import host_text, source_line
 from npc.records.units import format_quantity, format_size
 from roofline.applications import Application, NightMedians
 from roofline.points import verdict
-from roofline.result import Ceiling, Roofline
-from roofline.scene import Line, LoopMark, Scene, compose
+from roofline.result import Ceiling, Ridge, Roofline
+from roofline.scene import Line, LoopMark, Scene, Stroke, compose
 from roofline.scene import Mark as Point
 from roofline.table import (
     Records,
     application_text,
-    date_text,
-    host_text,
     intensity_text,
     interval_text,
     share_text,
@@ -26,10 +25,11 @@ from roofline.table import (
     value_text,
 )
 
-#: The two meanings that share the x axis.
+INTENSITY: Final = "Operational intensity [FLOP/byte]\nbytes of a line's memory level, network or storage"
+#: The meanings that share the x axis.
 INTENSITIES: Final = (
-    "memory ceilings, hollow marks: per byte at that level;\n"
-    "network ceilings (dashed), full marks: per byte on the network;\n"
+    "memory ceilings, hollow marks: per byte at that level; "
+    "network ceilings (dashed), full marks: per byte on the network; "
     "I/O ceilings (dash and two dots): per byte of storage"
 )
 #: What the network allows an application's own messages.
@@ -57,10 +57,7 @@ def draw(roofline: Roofline, paths: Sequence[Path]) -> bool:
     chart = describe(roofline)
     if chart is None:
         return False
-    subtitle = (
-        f"{host_text(roofline.hosts)}  ·  {date_text(roofline)}\n"
-        "median of repeated runs, in brackets and shaded its 95 % interval  ·  ○ ridge point"
-    )
+    subtitle = "median of repeated runs, in brackets and shaded its 95 % interval; ○ ridge point"
     subtitle += f"\n{roofline.disturbed}" if roofline.disturbed else ""
     save([chart], paths, subtitle=subtitle, legend="along")
     return True
@@ -78,8 +75,8 @@ def describe(
         ident=ident,
         title=title or roofline.title,
         text=f"{SHOWS} {'; '.join(ceilings)}. The tables below have all numbers.",
-        x=decade_axis(f"Operational intensity [FLOP/byte]\n{INTENSITIES}", *scene.x),
-        y=decade_axis("Attainable performance [FLOP/s]", *scene.y, "FLOP/s"),
+        x=decade_axis(INTENSITY, *scene.x),
+        y=decade_axis("Attainable performance", *scene.y, "FLOP/s"),
         traces=(
             *(_ceiling(line, scene, records) for line in scene.lines),
             *(_theoretical(words, peak, scene) for words, peak in scene.theoretical),
@@ -88,7 +85,13 @@ def describe(
         ),
         height=500,
         drops=tuple(_drops(scene)),
+        source=source(roofline),
     )
+
+
+def source(roofline: Roofline) -> str:
+    """Whose measurements a picture shows, of when."""
+    return source_line(roofline.platform, roofline.hosts, roofline.runs, roofline.first, roofline.last)
 
 
 def _ceiling(line: Line, scene: Scene, records: Records) -> Trace:
@@ -121,6 +124,7 @@ def _ceiling(line: Line, scene: Scene, records: Records) -> Trace:
             ),
         ),
         tip=tip,
+        group=line.group,
     )
 
 
@@ -156,11 +160,20 @@ def _theoretical(words: str, peak: float, scene: Scene) -> Trace:
 
 
 def _drops(scene: Scene) -> Iterator[Drop]:
-    """The intensities of the ridge points of the first peak."""
+    """The intensities of the ridge points of the first peak, of each group from its first to its last."""
+    groups = {line.ceiling.name: line.group for line in scene.lines}
+    found: dict[str, list[tuple[Ridge, Stroke]]] = {}
     for ridge, stroke in scene.ridges:
         if ridge.compute == scene.ridges[0][0].compute:
-            words = f"{ridge.bandwidth}: {intensity_text(ridge.intensity)}"
-            yield Drop(ridge.intensity, ridge.performance, words, stroke.colour)
+            found.setdefault(groups[ridge.bandwidth], []).append((ridge, stroke))
+    for members in found.values():
+        (first, stroke), (last, _) = min(members, key=_at_intensity), max(members, key=_at_intensity)
+        words = dict.fromkeys(map(intensity_text, (first.intensity, last.intensity)))
+        yield Drop(first.intensity, first.performance, "–".join(words), stroke.colour)
+
+
+def _at_intensity(member: tuple[Ridge, Stroke]) -> float:
+    return member[0].intensity
 
 
 def _application(point: Point, scene: Scene, roofline: Roofline, records: Records) -> Trace:

@@ -64,12 +64,13 @@ def fit(records: tuple[Path, ...], output: Path | None, plot: Path | None, as_js
         except OSError as error:
             raise failure(f"cannot write {output}: {error.strerror or error}") from None
     if plot:
+        from npc.figures.source import of_records
         from npc.files import replacing
         from roofline.fit_plot import draw
 
         try:
             with replacing(plot) as partial:
-                drawn = draw(found.fits, partial)
+                drawn = draw(found.fits, partial, of_records(read))
         except (OSError, ValueError) as error:
             raise failure(f"cannot draw {plot}: {error}") from None
         if not drawn:

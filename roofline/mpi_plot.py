@@ -1,13 +1,20 @@
-"""The MPI roofline as PNG and SVG: operations a second over operations per byte, log-log."""
+"""The MPI roofline as a figure: operations a second over operations per byte, log-log."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
-from npc.figures.chart import CYCLE, DASHES, Axis, Chart, Mark, Tick, Trace, decade_axis
-from npc.records.units import format_size
+from npc.figures.chart import CYCLE, DASHES, Axis, Chart, Mark, Tick, Trace, decade_axis, swept
+from npc.records.units import format_quantity, format_size
+from roofline.figure import source
 from roofline.result import MpiCeiling, Roofline
+
+SHOWS: Final = (
+    "MPI operations a second over operations per byte: a message of s bytes that takes t seconds is 1/s "
+    "operations per byte at 1/t operations a second."
+)
 
 
 def draw_mpi(roofline: Roofline, paths: Sequence[Path]) -> bool:
@@ -15,10 +22,20 @@ def draw_mpi(roofline: Roofline, paths: Sequence[Path]) -> bool:
 
     False, and nothing written, where no MPI operation was measured.
     """
-    if not roofline.mpi:
+    chart = describe(roofline)
+    if chart is None:
         return False
     from npc.figures.printed import save
 
+    sizes = Axis("Message size", chart.x.low, chart.x.high, True, tuple(_sizes(chart.x)), 2)
+    save([chart], paths, subtitle="median and 95 % interval of repeated launches", upper=sizes)
+    return True
+
+
+def describe(roofline: Roofline, ident: str = "mpi") -> Chart | None:
+    """The figure; None where no MPI operation was measured."""
+    if not roofline.mpi:
+        return None
     traces = [_curve(ceiling, number) for number, ceiling in enumerate(roofline.mpi)]
     traces += [
         Trace(
@@ -27,42 +44,37 @@ def draw_mpi(roofline: Roofline, paths: Sequence[Path]) -> bool:
         for number, caller in enumerate(roofline.callers)
         if caller.point is not None
     ]
-    xs, ys = zip(*((mark.x, mark.y) for trace in traces for mark in trace.marks), strict=True)
-    left, right = min(xs) / 2, max(xs) * 2
-    chart = Chart(
-        ident="mpi",
+    marks = [mark for trace in traces for mark in trace.marks]
+    ys = [y for mark in marks for y in (mark.y, mark.low, mark.high) if y]
+    xs = [mark.x for mark in marks]
+    return Chart(
+        ident=ident,
         title=f"MPI roofline of {roofline.platform}",
-        text="MPI operations a second over operations per byte.",
-        x=decade_axis("Operations per byte (left: large messages)", left, right),
-        y=decade_axis("MPI operations a second", min(ys) / 2, max(ys) * 2, "1/s"),
+        text=f"{SHOWS} {len(roofline.mpi)} lines: {', '.join(ceiling.name for ceiling in roofline.mpi)}.",
+        x=decade_axis("Operations per byte (left: large messages)", min(xs) / 2, max(xs) * 2),
+        y=decade_axis("MPI operations a second", min(ys) / 1.5, max(ys) * 1.5, "1/s"),
         traces=tuple(traces),
+        source=source(roofline),
     )
-    save(
-        [chart],
-        paths,
-        legend="below",
-        upper=Axis("message size", left, right, True, tuple(_sizes(left, right)), 2),
-    )
-    return True
 
 
 def _curve(ceiling: MpiCeiling, number: int) -> Trace:
-    places = [(1 / rate.size, rate.rate) for rate in ceiling.rates]
-    banded = [(1 / rate.size, rate.low, rate.high) for rate in ceiling.rates if rate.low and rate.high]
-    band = [*((x, low) for x, low, _ in banded), *((x, high) for x, _, high in reversed(banded))]
-    return Trace(
-        ceiling.name,
-        CYCLE[number % len(CYCLE)],
-        lines=(tuple(places),),
-        bands=(tuple(band),) if band else (),
-        marks=tuple(Mark(x, y) for x, y in places),
-        dashes=DASHES[number // len(CYCLE) % len(DASHES)],
-        small=True,
-    )
+    marks = [
+        Mark(
+            1 / rate.size,
+            rate.rate,
+            f"{ceiling.name}\n{format_size(rate.size)}: {format_quantity(rate.rate, '1/s')}",
+            low=rate.low,
+            high=rate.high,
+        )
+        for rate in ceiling.rates
+    ]
+    dashes = DASHES[number // len(CYCLE) % len(DASHES)]
+    return swept(ceiling.name, CYCLE[number % len(CYCLE)], marks, dashes=dashes, small=True)
 
 
-def _sizes(left: float, right: float) -> Iterator[Tick]:
+def _sizes(x: Axis) -> Iterator[Tick]:
     """Message sizes, at what one operation a message is per byte."""
     for power in range(0, 41, 2):
-        if left <= 1 / 2**power <= right:
+        if x.low <= 1 / 2**power <= x.high:
             yield Tick(1 / 2**power, format_size(2**power))

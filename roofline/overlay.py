@@ -11,19 +11,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
-from npc.figures.chart import CYCLE, Chart, Mark, Trace, decade_axis
+from npc.figures.chart import CYCLE, DASHES, Chart, Mark, Trace, decade_axis
 from npc.records.record import Record
-from roofline.figure import INTENSITIES
+from roofline.figure import INTENSITY, source
 from roofline.points import link
 from roofline.result import Ceiling, Roofline
 from roofline.scene import Scene, compose
-from roofline.table import value_text
+from roofline.table import interval_text, value_text
 
 By = Literal["platform", "node", "night"]
 #: More than these cannot be told apart.
-MOST: Final = 28
+MOST: Final = len(CYCLE) * len(DASHES)
 #: Of peak and memory: solid, then dashed in ever other ways; the network is finely dashed always.
-_DASHES: Final[tuple[tuple[float, ...], ...]] = ((), (20, 6.6), (6.6, 4.4), (20, 4.4, 4.4, 4.4))
 _NETWORK_DASHES: Final = (2.1, 2.1)
 
 
@@ -85,18 +84,20 @@ def draw_overlay(rooflines: Mapping[str, Roofline], title: str, paths: Sequence[
         ident="overlay",
         title=title,
         text=f"The rooflines of {', '.join(scenes)} over each other.",
-        x=decade_axis(f"Operational intensity [FLOP/byte]\n{INTENSITIES}", left, right),
-        y=decade_axis("Attainable performance [FLOP/s]", low, high, "FLOP/s"),
+        x=decade_axis(INTENSITY, left, right),
+        y=decade_axis("Attainable performance", low, high, "FLOP/s"),
         traces=tuple(traces),
+        source="; ".join(source(rooflines[name]) for name in scenes),
     )
-    save([chart], paths, legend="beside")
+    save([chart], paths, subtitle="median of repeated runs, in brackets and shaded its 95 % interval")
     return True
 
 
 def _scene(roofline: Roofline) -> Scene | None:
     """What is drawn of a roofline; the theoretical peaks count where none was measured."""
     theoretical = {} if roofline.of_kind("compute") else roofline.theoretical
-    return compose(replace(roofline, ceilings=tuple(leading(roofline)), theoretical=theoretical))
+    ceilings = tuple(leading(roofline))
+    return compose(replace(roofline, ceilings=ceilings, dependent=None, theoretical=theoretical))
 
 
 def _roofline(name: str, number: int, scene: Scene, window: tuple[float, float]) -> Iterator[Trace]:
@@ -106,10 +107,11 @@ def _roofline(name: str, number: int, scene: Scene, window: tuple[float, float])
         start, end = (window[0], line.end) if line.sloped else (line.start, window[1])
         network = line.ceiling.kind == "network"
         yield Trace(
-            f"{name}: {line.ceiling.name}  {value_text(line.ceiling)}",
+            f"{name}: {line.ceiling.name}  {value_text(line.ceiling)} {interval_text(line.ceiling)}",
             colour,
+            bands=() if line.ceiling.low is None else (tuple(replace(line, start=start, end=end).band()),),
             lines=(((start, line.height(start)), (end, line.height(end))),),
-            dashes=_NETWORK_DASHES if network else _DASHES[number // len(CYCLE)],
+            dashes=_NETWORK_DASHES if network else DASHES[number // len(CYCLE)],
             width=1.4 if network else 2.2,
         )
     for mark in scene.marks:

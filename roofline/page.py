@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from npc.figures.source import host_text
 from npc.page.blocks import Block, Preformatted, Text, chart_figure
 from roofline.figure import INTENSITIES, SHOWS, describe
+from roofline.mpi_plot import SHOWS as MPI_SHOWS
+from roofline.mpi_plot import describe as describe_mpi
 from roofline.points import verdict
 from roofline.result import Roofline
 from roofline.table import (
@@ -16,7 +19,6 @@ from roofline.table import (
     ceilings_table,
     date_text,
     format_roofline,
-    host_text,
     latencies_table,
     notes,
     ridges_table,
@@ -30,6 +32,12 @@ _READING: Final = (
     f"{INTENSITIES}. The dotted slope is what main memory gives to loads that wait for each other; bars over "
     "or below a mark are what the network allows its own messages. Names of lines are switches: without the "
     "small ones the picture is easier to read."
+)
+
+_MPI_READING: Final = (
+    "up is more operations, left are large messages. A flat line is a rate that the library reaches whatever "
+    "the size, a slope is a bandwidth. The band of its 95 % intervals is shown of the line that is "
+    "pointed at, here or by its name."
 )
 
 
@@ -59,6 +67,8 @@ def blocks_of(
     if roofline.latencies:
         tables.append(latencies_table(roofline, records))
     yield chart_figure(chart, SHOWS, _READING, *tables)
+    if (mpi := describe_mpi(roofline, f"{ident}-mpi")) is not None:
+        yield chart_figure(mpi, MPI_SHOWS, _MPI_READING)
     if roofline.applications:
         yield applications_table(roofline, records)
         for application in roofline.applications:

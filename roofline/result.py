@@ -225,13 +225,14 @@ class Roofline:
     kernels: memory kernels that are no ceiling. dropped: how many records were not used, by reason.
     disturbed: how many of the others were measured while others used the CPUs, in words; empty if none was.
     dependent: what latency leaves of main memory's bandwidth where every CPU of a node has one load in flight
-    (`roofline.latency`). first, last: times of the oldest and the newest record used. job_nodes: nodes that
-    the ceilings are for. applications, mpi, callers: what `roofline.points` and `roofline.mpi` found
-    (`roofline.analyse`).
+    (`roofline.latency`). runs: their names. first, last: times of the oldest and the newest record used.
+    job_nodes: nodes that the ceilings are for. applications, mpi, callers: what `roofline.points` and
+    `roofline.mpi` found (`roofline.analyse`).
     """
 
     platform: str
     hosts: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
     first: str = ""
     last: str = ""
     ceilings: tuple[Ceiling, ...] = ()

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 
-from npc.figures.chart import Place
+from npc.figures.chart import CYCLE, Place, tool_colours
 from npc.statistics.medians import Summary
 from roofline.applications import Application, Direction, NightMedians, Run
 from roofline.hot_loops import HotLoop
@@ -20,9 +20,9 @@ from roofline.model import path_limit
 from roofline.points import own_link
 from roofline.result import Ceiling, Ridge, Roofline, direction_of
 
-_LEVEL_COLOURS: Final = {"L1": "blue", "L2": "sky", "L3": "green", "L4": "purple", "MEM": "orange"}
-_NETWORK_COLOURS: Final = ("vermillion", "purple")
-_MARK_COLOURS: Final = ("blue", "vermillion", "green", "purple", "ink", "orange", "sky")
+_LEVEL_COLOURS: Final = {"L1": "navy", "L2": "blue", "L3": "sky", "L4": "ink", "MEM": "green"}
+#: Ceilings of one kind whose values differ by a smaller factor are named together.
+_NEAR: Final = 1.35
 #: Lengths of dashes and gaps in points.
 _NETWORK_DASHES: Final = ((7.0, 2.5), (7.0, 2.5, 1.5, 2.5), (3.0, 2.0), (1.5, 2.0))
 _IO_DASHES: Final = (9.0, 2.0, 1.5, 2.0, 1.5, 2.0)
@@ -44,7 +44,8 @@ class Line:
     """A ceiling in the picture: flat for compute, of slope b for a bandwidth b.
 
     start, end: FLOP/byte. steepest: the highest bandwidth (B/s), left of which no peak is reached; infinite
-    without one. roof: the highest peak (FLOP/s), where bandwidths end.
+    without one. roof: the highest peak (FLOP/s), where bandwidths end. group: the name of the first of the
+    ceilings of its kind that are nearly equal.
     """
 
     ceiling: Ceiling
@@ -53,6 +54,7 @@ class Line:
     end: float
     steepest: float
     roof: float
+    group: str = ""
 
     @property
     def sloped(self) -> bool:
@@ -189,7 +191,7 @@ def compose(roofline: Roofline) -> Scene | None:
     up = [place for mark in marks for place in (mark.y, *(y for _, y, _ in mark.runs))]
     x = _around(x, across + [loop.x for loop in loops])
     y = _around(y, up + [place for loop in loops for place in (loop.y, loop.reached)])
-    strokes = _strokes(roofline)
+    strokes, groups = _strokes(roofline), _groups([*bandwidths, *latency])
     roof = max(peaks)
     lines = []
     for ceiling in (*compute, *bandwidths, *latency):
@@ -197,7 +199,9 @@ def compose(roofline: Roofline) -> Scene | None:
             start, end = max(x[0], ceiling.value / steepest), x[1]
         else:
             start, end = max(x[0], y[0] / ceiling.value), roof / ceiling.value
-        lines.append(Line(ceiling, strokes[ceiling.name], start, end, steepest, roof))
+        lines.append(
+            Line(ceiling, strokes[ceiling.name], start, end, steepest, roof, groups.get(ceiling.name, ""))
+        )
     return Scene(
         lines=tuple(lines),
         ridges=tuple((ridge, strokes[ridge.bandwidth]) for ridge in roofline.ridges),
@@ -208,6 +212,18 @@ def compose(roofline: Roofline) -> Scene | None:
         marks=marks,
         loops=loops,
     )
+
+
+def _groups(bandwidths: Sequence[Ceiling]) -> dict[str, str]:
+    """By its name, the group of every bandwidth: the fastest of its kind that it is nearly equal to."""
+    found: dict[str, str] = {}
+    first: dict[str, Ceiling] = {}
+    for ceiling in sorted(bandwidths, key=lambda ceiling: -ceiling.value):
+        head = first.get(ceiling.kind)
+        if head is None or head.value > _NEAR * ceiling.value:
+            head = first[ceiling.kind] = ceiling
+        found[ceiling.name] = head.name
+    return found
 
 
 def _placed(roofline: Roofline) -> list[Application]:
@@ -226,7 +242,7 @@ def _loops(roofline: Roofline) -> Iterator[LoopMark]:
             yield LoopMark(
                 application=application,
                 loop=loop,
-                colour=_MARK_COLOURS[number % len(_MARK_COLOURS)],
+                colour=CYCLE[number % len(CYCLE)],
                 x=loop.intensity,
                 y=loop.flops,
                 other=None if loop.by_dependencies is None else max(loop.by_ports, loop.by_dependencies),
@@ -251,7 +267,7 @@ def _marks(roofline: Roofline) -> Iterator[Mark]:
         mark = Mark(
             application=application,
             of="network",
-            colour=_MARK_COLOURS[number % len(_MARK_COLOURS)],
+            colour=CYCLE[number % len(CYCLE)],
             shape=number,
             x=network.median if network else 1.0,
             y=application.flops.median,
@@ -296,12 +312,12 @@ def _around(window: tuple[float, float], places: Sequence[float]) -> tuple[float
 
 
 def _window(peaks: list[float], slopes: list[float], steep: list[float]) -> tuple[Place, Place]:
-    """x and y ranges with all ridge points, room for a label on each slope, and the roof's right end. steep:
+    """x and y ranges with all ridge points, and room for a label on each slope. steep:
     slopes that are seen from the left edge on; the others come up from below further right."""
     if not slopes:
         return (0.01, 100.0), (min(peaks) / 10, max(peaks) * 2)
     left = min(peaks) / max(slopes) / 25
-    right = max(peaks) / min(slopes) * 12
+    right = max(peaks) / min(slopes) * 2
     return (left, right), (min(steep) * left * 3, max(peaks) * 2)
 
 
@@ -317,7 +333,9 @@ def _strokes(roofline: Roofline) -> dict[str, Stroke]:
         strokes[roofline.dependent.name] = Stroke(_LEVEL_COLOURS["MEM"], 1.6, _LATENCY_DASHES)
     for ceiling in roofline.of_kind("io"):
         strokes[ceiling.name] = Stroke(_IO_COLOURS[direction_of(ceiling)], 1.6, _IO_DASHES)
-    for number, ceiling in enumerate(roofline.of_kind("network")):
-        dashes = _NETWORK_DASHES[number // len(_NETWORK_COLOURS) % len(_NETWORK_DASHES)]
-        strokes[ceiling.name] = Stroke(_NETWORK_COLOURS[number % len(_NETWORK_COLOURS)], 1.6, dashes)
+    network = roofline.of_kind("network")
+    tools = [ceiling.benchmark for ceiling in network]
+    for number, (ceiling, colour) in enumerate(zip(network, tool_colours(tools), strict=True)):
+        dashes = _NETWORK_DASHES[tools[:number].count(ceiling.benchmark) % len(_NETWORK_DASHES)]
+        strokes[ceiling.name] = Stroke(colour, 1.6, dashes)
     return strokes

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from npc.columns import columns
+from npc.figures.source import day_text, host_text
 from npc.page.blocks import Cell, Table, count, percent, size_cell
 from npc.records.series import test_name
 from npc.records.units import PREFIXES, format_quantity, format_size
@@ -70,15 +71,9 @@ def intensity_text(intensity: float) -> str:
     return _number(intensity)
 
 
-def host_text(hosts: Sequence[str]) -> str:
-    """Up to three host names, else the first and how many there are."""
-    return ", ".join(hosts) if len(hosts) <= 3 else f"{hosts[0]} … {hosts[-1]} ({len(hosts)} hosts)"
-
-
 def date_text(roofline: Roofline) -> str:
     """The day of the measurements (UTC), or the first and the last."""
-    first, last = roofline.first[:10], roofline.last[:10]
-    return first if first == last else f"{first} to {last}"
+    return day_text(roofline.first, roofline.last)
 
 
 def notes(roofline: Roofline, disturbed: bool = True) -> list[str]:

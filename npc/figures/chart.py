@@ -12,11 +12,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import pairwise
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from npc.records.units import format_quantity, format_size
 
-#: Okabe, Ito, Color Universal Design, 2008: told apart by colour-blind people. The last two are a verdict's.
+#: Told apart by colour-blind people: Okabe, Ito, Color Universal Design, 2008; navy, wine, olive of Tol's
+#: muted scheme (SRON/EPS/TN/09-002, 2021). The last three have a meaning of their own.
 COLOURS: Final = {
     "blue": "#0072B2",
     "vermillion": "#D55E00",
@@ -24,17 +25,35 @@ COLOURS: Final = {
     "purple": "#CC79A7",
     "orange": "#E69F00",
     "sky": "#56B4E9",
+    "wine": "#882255",
+    "navy": "#332288",
+    "olive": "#999933",
     "ink": "#000000",
     "grey": "#6E6E6E",
     "bad": "#A61B1B",
     "good": "#0B6B3A",
 }
 #: One after the other for what is of one kind.
-CYCLE: Final = ("blue", "vermillion", "green", "purple", "orange", "sky", "ink")
+CYCLE: Final = (
+    "blue", "vermillion", "green", "purple", "orange", "sky", "wine", "navy", "olive", "ink"
+)  # fmt: skip
+#: A tool looks the same in every picture, whatever else is in it.
+_TOOLS: Final = {
+    "osu": "vermillion", "osu-mpi4py": "vermillion", "imb": "orange", "qperf": "purple", "iperf3": "olive",
+    "sockperf": "wine", "nuttcp": "navy", "netpipe": "sky", "perftest": "ink", "nccl": "green",
+    "hpcc": "blue",
+}  # fmt: skip
 #: Lengths of dashes and gaps in points.
 DASHES: Final[tuple[tuple[float, ...], ...]] = ((), (7.0, 3.0), (1.5, 2.5), (7.0, 2.5, 1.5, 2.5))
+#: Fewer places joined by a line would look like a sweep.
+_LEAST_LINE: Final = 4
+#: More bands cover each other: intervals are then whiskers in print, and shown one by one on the screen.
+_MOST_BANDS: Final = 3
 #: Labels along an axis at most.
 _MOST_TICKS: Final = 9
+#: Plain numbers over a wider range than this are labelled as powers of ten.
+_POWERS: Final = 1e5
+_SUPERSCRIPTS: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _DAY_S: Final = 86400
 #: From tick to tick of a time axis, and in months where these are too many.
 _TIME_STEPS_S: Final = (60, 300, 900, 3600, 7200, *(days * _DAY_S for days in (1, 2, 7, 14)))
@@ -74,14 +93,16 @@ class Axis:
 
 
 class Mark(NamedTuple):
-    """A point that can be pointed at: what it says (lines of text), the id of its record, and how much of its
-    colour fills it (1: all)."""
+    """A point that can be pointed at: what it says (lines of text), the id of its record, how much of its
+    colour fills it (1: all), and the interval of y."""
 
     x: float
     y: float
     tip: str = ""
     record: str = ""
     fill: float = 1.0
+    low: float | None = None
+    high: float | None = None
 
 
 class Note(NamedTuple):
@@ -100,7 +121,7 @@ class Trace:
     A line is a sequence of places; several lines are pieces that do not touch. dashes, width: in points.
     shape: circle, square, triangle, diamond, cross, triangle down, plus. under, over: drawn before and after
     it and switched with it. hover: only there to be pointed at, so not printed. solid: its bands hide what is
-    behind them. tip: what its lines say.
+    behind them. tip: what its lines say. group: traces of one group have their names beside each other.
     """
 
     name: str
@@ -120,6 +141,31 @@ class Trace:
     hover: bool = False
     solid: bool = False
     tip: str = ""
+    group: str = ""
+
+    @property
+    def interval(self) -> tuple[Place, ...]:
+        """The band of its marks' intervals: along the lower edge and back along the upper one; empty of fewer
+        than two."""
+        known = [(mark.x, mark.low, mark.high) for mark in self.marks]
+        edges = [(x, low, high) for x, low, high in known if low is not None and high is not None]
+        band = (*((x, low) for x, low, _ in edges), *((x, high) for x, _, high in reversed(edges)))
+        return band if len(edges) > 1 and self.lines else ()
+
+
+def swept(name: str, colour: str, marks: Sequence[Mark], **how: Any) -> Trace:
+    """Marks over something that was varied, joined by a line where they are enough for one."""
+    line = tuple((mark.x, mark.y) for mark in marks)
+    return Trace(name, colour, (line,) if len(line) >= _LEAST_LINE else (), marks=tuple(marks), **how)
+
+
+def tool_colours(tools: Sequence[str]) -> list[str]:
+    """The colour of each test by its tool, where there are several; of one tool that of each test, from the
+    tool's own on."""
+    own = [_TOOLS.get(tool) or CYCLE[sum(tool.encode()) % len(CYCLE)] for tool in tools]
+    if len(set(tools)) > 1:
+        return own
+    return [CYCLE[(CYCLE.index(colour) + number) % len(CYCLE)] for number, colour in enumerate(own)]
 
 
 class Drop(NamedTuple):
@@ -133,7 +179,8 @@ class Drop(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart. ident: its id in a page. text: what it shows, in words, for those who do not see it."""
+    """A chart. ident: its id in a page. text: what it shows, in words, for those who do not see it. source:
+    whose run, and when."""
 
     ident: str
     title: str
@@ -143,6 +190,12 @@ class Chart:
     traces: tuple[Trace, ...]
     height: int = 420
     drops: tuple[Drop, ...] = ()
+    source: str = ""
+
+    @property
+    def crowded(self) -> bool:
+        """Whether the bands of its marks' intervals would cover each other."""
+        return sum(bool(trace.interval) for trace in self.traces) > _MOST_BANDS
 
 
 # --- axes ----------------------------------------------------------------------------------------------
@@ -173,9 +226,18 @@ def quantity_axis(
 def decade_axis(title: str, low: float, high: float, unit: str = "") -> Axis:
     """A logarithmic axis from `low` to `high`, labelled at powers of ten where these are many."""
     ticks = log_ticks(low, high)
-    ticks = [tick for tick in ticks if f"{tick:e}".startswith("1")] if len(ticks) > 6 else ticks
-    labels = [format_quantity(tick, unit, 3) if unit else f"{tick:g}" for tick in ticks]
+    ticks = [tick for tick in ticks if f"{tick:e}".startswith("1")] if len(ticks) > _MOST_TICKS else ticks
+    powers = all(f"{tick:e}".startswith("1.0") for tick in ticks) and high / low > _POWERS
+    labels = [
+        format_quantity(tick, unit, 3) if unit else _power(tick) if powers else f"{tick:g}" for tick in ticks
+    ]
     return Axis(title, low, high, True, tuple(map(Tick, ticks, labels)))
+
+
+def _power(value: float) -> str:
+    """``10⁻³``."""
+    exponent = f"{round(math.log10(value))}".translate(_SUPERSCRIPTS)
+    return f"10{exponent}"
 
 
 def size_axis(title: str, sizes: Iterable[float]) -> Axis:
@@ -363,6 +425,7 @@ class Grid:
     cells: tuple[Cell, ...]
     row_title: str = ""
     column_title: str = ""
+    source: str = ""
     blamed: frozenset[str] = frozenset()
     #: Whether places without a cell are something that was not measured.
     filled: bool = False

@@ -18,9 +18,15 @@ if TYPE_CHECKING:
     from matplotlib.text import Text
 
 _POINTS: Final = 9.5
+_DROP_POINTS: Final = 8.5
+#: The names of ticks take so many points.
+_BELOW_TICKS: Final = 21.0
 _GAP_POINTS: Final = 2.0
 #: Places that are tried along a line.
 _STEPS: Final = 24
+#: Members of a group that are named; what a place on another label costs, in lines that it would lie on.
+_MOST_MEMBERS: Final = 4
+_ON_LABEL: Final = 9.0
 #: What words stand on, so that a line below does not strike them out.
 _GROUND: Final[dict[str, Any]] = {"facecolor": "white", "alpha": 0.9, "lw": 0, "pad": 0.3}
 
@@ -50,7 +56,7 @@ class _Box:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A visible stretch of a line that wants a label: from u = left to right, at v = height (pixels)."""
+    """A visible stretch of a line: from u = left to right, at v = height (pixels)."""
 
     trace: Trace
     left: float
@@ -58,125 +64,130 @@ class _Run:
     height: float
 
 
-def label_along(axes: Axes, traces: Sequence[Trace]) -> list[Trace]:
-    """Write each name beside its straight line: of flat lines at the right end, of slopes at the left end and
-    below all flat lines. Gives back those whose name finds no room.
-    """
-    ends = [(trace, *axes.transData.transform([trace.lines[0][0], trace.lines[0][-1]])) for trace in traces]
-    flat = [each for each in ends if each[1][1] == each[2][1]]
-    lowest = min((start[1] for _, start, _ in flat), default=math.inf)
-    sloped = []
-    for trace, start, end in ends:
-        if start[1] != end[1]:
-            share = min(1.0, (lowest - start[1]) / (end[1] - start[1]))
-            sloped.append((trace, start, start + share * (end - start)))
-    return [*_label(axes, sloped, at_end=False), *_label(axes, flat, at_end=True)]
-
-
-def _label(axes: Axes, lines: Sequence[tuple[Trace, Any, Any]], at_end: bool) -> list[Trace]:
-    """Write the names of parallel lines (pixels); give back those that find no room."""
-    if not lines:
-        return []
-    (x0, y0), (x1, y1) = lines[0][1:]
+def label_along(axes: Axes, traces: Sequence[Trace]) -> None:
+    """Write the names of parallel straight lines beside them, near their left ends, those of a group together
+    and below each other."""
+    if not traces:
+        return
+    ends = [axes.transData.transform([trace.lines[0][0], trace.lines[0][-1]]) for trace in traces]
+    (x0, y0), (x1, y1) = ends[0]
     angle = math.atan2(y1 - y0, x1 - x0)
     cosine, sine = math.cos(angle), math.sin(angle)
     runs = [
         _Run(trace, x0 * cosine + y0 * sine, x1 * cosine + y1 * sine, y0 * cosine - x0 * sine)
-        for trace, (x0, y0), (x1, y1) in lines
+        for trace, ((x0, y0), (x1, y1)) in zip(traces, ends, strict=True)
     ]
-    gap = _GAP_POINTS * axes.figure.dpi / 72
-    taken: list[_Box] = []
-    left_out = []
+    groups: dict[str, list[_Run]] = {}
     for run in sorted(runs, key=lambda run: -run.height):
-        text = axes.text(
-            1, 1, run.trace.name, fontsize=_POINTS, ha="center", va="center", zorder=6,
-            color=darker(COLOURS[run.trace.colour]),
-        )  # fmt: skip
-        extent = text.get_window_extent()
-        box = _roomiest(run, extent.width, extent.height, gap, taken, runs, at_end)
-        if box is None:
-            text.remove()
-            left_out.append(run.trace)
-            continue
+        groups.setdefault(run.trace.group or run.trace.name, []).append(run)
+    gap = _GAP_POINTS * axes.figure.dpi / 72
+    frame = axes.get_window_extent()
+
+    def inside(box: _Box) -> bool:
+        corners = [(u, v) for u in (box.left, box.right) for v in (box.bottom, box.top)]
+        return all(frame.contains(u * cosine - v * sine, u * sine + v * cosine) for u, v in corners)
+
+    taken: list[_Box] = []
+    for members in groups.values():
+        texts = [
+            axes.text(1, 1, words, fontsize=_POINTS, ha="center", va="center", zorder=6, color=darker(colour))
+            for words, colour in _names(members)
+        ]
+        extents = [text.get_window_extent() for text in texts]
+        height = max(extent.height for extent in extents)
+        wide = max(extent.width for extent in extents)
+        places = _places(members, wide, height * len(texts), height, gap)
+        box = _roomiest([place for place in places if inside(place[1])] or places, taken, runs)
         taken.append(box)
-        u, v = (box.left + box.right) / 2, (box.bottom + box.top) / 2
-        place = axes.transData.inverted().transform((u * cosine - v * sine, u * sine + v * cosine))
-        text.set(position=place, rotation=math.degrees(angle), bbox=_GROUND)
-    return left_out
+        for row, (text, extent) in enumerate(zip(texts, extents, strict=True)):
+            u, v = box.left + gap + extent.width / 2, box.top - (row + 0.5) * height
+            place = (u * cosine - v * sine, u * sine + v * cosine)
+            text.set(
+                position=axes.transData.inverted().transform(place),
+                rotation=math.degrees(angle),
+                bbox=_GROUND,
+            )
 
 
-def _roomiest(
-    run: _Run,
-    width: float,
-    height: float,
-    gap: float,
-    taken: Sequence[_Box],
-    runs: Sequence[_Run],
-    at_end: bool,
-) -> _Box | None:
-    """The place for a label that crosses the fewest other lines, as near to the preferred end as may be."""
-    free = [
-        (cost + sum(box.covers(other) for other in runs if other is not run), box)
-        for cost, box in _places(run, width, height, gap, at_end)
-        if not any(box.meets(other) for other in taken)  # boxes have their margins in them
+def _names(members: Sequence[_Run]) -> Iterator[tuple[str, str]]:
+    """The lines of a label, each with its colour."""
+    most = _MOST_MEMBERS if len(members) > _MOST_MEMBERS + 1 else len(members)
+    for run in members[:most]:
+        yield run.trace.name, COLOURS[run.trace.colour]
+    if len(members) > most:
+        yield f"and {len(members) - most} more", COLOURS["grey"]
+
+
+def _roomiest(places: Sequence[tuple[float, _Box]], taken: Sequence[_Box], runs: Sequence[_Run]) -> _Box:
+    """The place for a label that lies on the fewest labels and lines, as near to the left end as may be."""
+
+    def cost(each: tuple[float, _Box]) -> float:
+        own, box = each
+        return own + sum(map(box.covers, runs)) + _ON_LABEL * sum(map(box.meets, taken))
+
+    return min(places, key=cost)[1]
+
+
+def _places(
+    members: Sequence[_Run], width: float, height: float, line: float, gap: float
+) -> list[tuple[float, _Box]]:
+    """Places above and below the lines of a group, and on them, with a cost that grows with the distance from
+    the left end. On the lines, which the label then interrupts, is for bundles: beside them would be on a
+    neighbour."""
+    left = max(run.left for run in members) + 1.5 * line
+    slack = max(0.0, min(run.right for run in members) - left - width - 1.5 * line)
+    high, low = members[0].height, members[-1].height
+    beside = (0.0, high + gap), (0.01, low - gap - height), (0.3, (high + low - height) / 2)
+    return [
+        (part + cost, _Box(start - gap, start + width + gap, bottom, bottom + height))
+        for part in (step / _STEPS for step in range(_STEPS + 1))
+        for start in (left + slack * part,)
+        for cost, bottom in beside
     ]
-    return min(free, key=lambda each: each[0])[1] if free else None
-
-
-def _places(run: _Run, width: float, height: float, gap: float, at_end: bool) -> Iterator[tuple[float, _Box]]:
-    """Places above, below and on a run, with a cost that grows away from the preferred end.
-
-    On the line, which the label then interrupts, is for bundles: beside it would be on a neighbour.
-    """
-    slack = run.right - run.left - width - 4 * height
-    if slack < 0:
-        return
-    for step in range(_STEPS + 1):
-        part = step / _STEPS
-        left = run.left + 2 * height + slack * (1 - part if at_end else part)
-        for cost, bottom in (
-            (0.0, run.height + gap),
-            (0.01, run.height - gap - height),
-            (0.3, run.height - height / 2),
-        ):
-            yield part + cost, _Box(left - gap, left + width + gap, bottom, bottom + height)
 
 
 def name_ends(axes: Axes, traces: Sequence[Trace]) -> list[Text]:
-    """The names of lines that are there to be followed, right of the axes, each as high as its line ends."""
-    followed = [trace for trace in traces if trace.hover and trace.lines and trace.name]
+    """The names of lines right of the axes, each as high as its line ends."""
     return [
         axes.text(
-            1.006, trace.lines[-1][-1][1], trace.name, transform=axes.get_yaxis_transform(), va="center",
-            fontsize=_POINTS, color=darker(COLOURS[trace.colour]),
+            1.006, trace.lines[-1][-1][1], trace.name.replace("  ", "\n"), va="center", fontsize=_POINTS,
+            transform=axes.get_yaxis_transform(), color=darker(COLOURS[trace.colour]),
         )
-        for trace in followed
+        for trace in traces
     ]  # fmt: skip
 
 
 def move_apart(axes: Axes, names: Sequence[Text]) -> None:
     """Move names at the ends of lines up and down until none lies on another."""
+    if not names:
+        return
     ordered = sorted(names, key=lambda name: float(name.get_position()[1]))
     wanted = [float(axes.transData.transform((0, name.get_position()[1]))[1]) for name in ordered]
-    for name, place in zip(ordered, spread(wanted, 1.25 * _POINTS * axes.figure.dpi / 72), strict=True):
+    high = max(name.get_window_extent().height for name in names) * 1.1
+    for name, place in zip(ordered, spread(wanted, high), strict=True):
         name.set_y(float(axes.transData.inverted().transform((0, place))[1]))
 
 
+def pad_drops(axes: Axes, drops: Sequence[Drop]) -> None:
+    """Leave room between the names of the x axis' ticks and its title for what drops say."""
+    if drops:
+        axes.xaxis.labelpad = 0.62 * _DROP_POINTS * max(len(drop.text) for drop in drops) + 8
+
+
 def name_drops(axes: Axes, drops: Sequence[Drop]) -> None:
-    """Lines from places down to the x axis, with their words there."""
+    """Lines from places down to the x axis, with their words below its ticks."""
     to_pixels, to_data = axes.transData.transform, axes.transData.inverted().transform
     floor = axes.get_ylim()[0]
-    width = 1.35 * _POINTS * axes.figure.dpi / 72
+    width = 1.25 * _DROP_POINTS * axes.figure.dpi / 72
     shown = sorted(drops, key=lambda drop: drop.x)
     wanted = [float(to_pixels((drop.x, drop.y))[0]) for drop in shown]
-    for drop, own, place in zip(shown, wanted, spread(wanted, width), strict=True):
+    for drop, place in zip(shown, spread(wanted, width), strict=True):
         colour = COLOURS[drop.colour]
         axes.plot([drop.x] * 2, [floor, drop.y], color=colour, lw=0.7, alpha=0.45)
-        if abs(place - own) > 3 * width:
-            continue  # too far from its line to be read as its name; the table has it
-        axes.text(
-            float(to_data((place, 0))[0]), floor * 1.12, drop.text, rotation=90, ha="center", va="bottom",
-            fontsize=_POINTS - 1, color=darker(colour), bbox=_GROUND, zorder=6,
+        axes.annotate(
+            drop.text, (float(to_data((place, 0))[0]), floor), xytext=(0, -_BELOW_TICKS),
+            textcoords="offset points", rotation=90, ha="center", va="top", fontsize=_DROP_POINTS,
+            color=darker(colour),
         )  # fmt: skip
 
 

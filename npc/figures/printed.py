@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from npc.figures.chart import COLOURS, Axis, Chart, Grid, Trace
-from npc.figures.labels import darker, label_along, move_apart, name_drops, name_ends
+from npc.figures.labels import darker, label_along, move_apart, name_drops, name_ends, pad_drops
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.cm import ScalarMappable
     from matplotlib.figure import Figure
@@ -28,15 +29,21 @@ _SMALL_POINTS: Final = 3.6
 _NOTE_POINTS: Final = 8.5
 #: More marks than this are one image in the SVG, not an element each.
 _MANY: Final = 100
-#: Entries of a legend in ordinary size that find room; of more, each is smaller.
-_LEGEND_ROWS: Final = 20
+_TITLE_POINTS: Final = 15.0
+_SUBTITLE_POINTS: Final = 10.5
 _LEGEND_POINTS: Final = 9.5
+_SOURCE_POINTS: Final = 8.0
+#: Rows of a legend in ordinary size that find room; of more, each is smaller.
+_LEGEND_ROWS: Final = 14
 #: Titles wider than their axes are made smaller, down to this size.
 _LEAST_TITLE_POINTS: Final = 8.5
+#: Inches around everything, and grey for what is beside the point.
+_EDGE: Final = 0.1
+_FAINT: Final = "#555555"
 
-#: Where names stand: in a corner of the picture, right of it, below it, along their lines; or at the ends of
-#: lines, and those of marks at the foot of all panels.
-Legend = Literal["corner", "beside", "below", "along", "ends"]
+#: Where names stand: below the picture; along slopes and at the ends of flat lines; or at the ends of lines
+#: that are followed. What finds no room there stands below.
+Legend = Literal["below", "along", "ends"]
 
 _STYLE: Final[dict[str, Any]] = {
     "font.family": "sans-serif",
@@ -55,7 +62,7 @@ def save(
     *,
     title: str = "",
     subtitle: str = "",
-    legend: Legend = "corner",
+    legend: Legend = "below",
     heights: Sequence[float] = (),
     columns: int = 0,
     inches: tuple[float, float] = INCHES,
@@ -63,65 +70,113 @@ def save(
 ) -> None:
     """Write a figure of one or more charts to `paths`, each in the format of its suffix (PNG: 1920 × 1280).
 
-    title: above several panels. subtitle: below the title of one. heights: of panels one below the other, as
-    ratios; columns: of panels of equal height, which fill one after the other; by default they stand side by
-    side. upper: a second x axis, at the top. Raises OSError, and ValueError for a suffix that Matplotlib does
-    not know.
+    title: above several panels; subtitle: below it. heights: of panels one below the other, as ratios;
+    columns: of panels of equal height, which fill one after the other; by default they stand side by side.
+    upper: a second x axis, at the top. Raises OSError, and ValueError for a suffix that Matplotlib does not
+    know.
     """
+    single = len(panels) == 1
     with _figure(inches, layout="constrained") as figure:
-        if heights:
-            every = figure.subplots(len(panels), 1, sharex=True, height_ratios=heights)
-        elif columns:
-            rows = -(-len(panels) // columns)
-            every = figure.subplots(rows, columns, squeeze=False).T.ravel()
-            for axes in every[len(panels) :]:
-                axes.remove()
-            every = every[: len(panels)]
-        else:
-            every = figure.subplots(1, len(panels), squeeze=False)[0]
-        named: list[tuple[Axes, list[Text]]] = []
-        titles: list[tuple[Axes, Text]] = []
+        every = _panels(figure, len(panels), heights, columns)
+        ends: list[tuple[Axes, list[Text]]] = []
+        headings: list[tuple[Axes, Text]] = []
+        below: list[Trace] = []
         for axes, chart in zip(every, panels, strict=True):
-            small, below = bool(columns) or len(panels) > 1, max(subtitle.count("\n") + 1, 2)
-            pad = 12 + 14 * below if subtitle or upper else 6
-            titles.append((axes, _frame(axes, chart, small=small, pad=pad)))
+            headings.append((axes, _frame(axes, chart, "" if single else chart.title)))
             for trace in chart.traces:
-                _trace(axes, trace)
+                _trace(axes, trace, chart.crowded)
             if upper:
                 _axis(axes.twiny(), "x", upper)
             if heights:
                 axes.label_outer()
-            if legend == "ends":
-                named.append((axes, name_ends(axes, chart.traces)))
-            if subtitle:
-                axes.text(0, 1.012, subtitle, transform=axes.transAxes, color="#444444", va="bottom")
-            if legend not in ("along", "ends"):
-                _legend(axes, _handles(chart.traces), legend)
-        if named:
-            marks = {trace.name: trace for chart in panels for trace in chart.traces if not trace.hover}
-            figure.legend(
-                handles=_handles(marks.values()), loc="outside lower left", ncols=6, frameon=False,
-                fontsize=_LEGEND_POINTS,
-            )  # fmt: skip
-        if title:
-            figure.suptitle(title, fontsize=14, x=0.01, ha="left")
-        for _, heading in titles:  # a wide one would push its axes aside
+            there = [trace for trace in chart.traces if _named_at_end(trace, legend)]
+            ends.append((axes, name_ends(axes, there)))
+            along = [trace for trace in chart.traces if legend == "along" and not trace.marks]
+            below += [trace for trace in chart.traces if trace not in (*there, *along)]
+            pad_drops(axes, chart.drops)
+        source = next((chart.source for chart in panels if chart.source), "")
+        _page(figure, title or panels[0].title, subtitle, source, _handles(below))
+        for _, heading in headings:  # a wide one would push its axes aside
             heading.set_text(heading.get_text()[:1])
         _lay_out(figure)
-        for (axes, heading), chart in zip(titles, panels, strict=True):
-            heading.set_text(chart.title)
+        for (axes, heading), chart in zip(headings, panels, strict=True):
+            heading.set_text("" if single else chart.title)
             _fit(heading, axes)
-        for axes, names in named:
+        for (axes, names), chart in zip(ends, panels, strict=True):
             move_apart(axes, names)
-        for axes, chart in zip(every, panels, strict=True):
             if legend == "along":
-                lines = [trace for trace in chart.traces if trace.lines and not trace.marks]
-                marked = [trace for trace in chart.traces if trace.marks]
-                _legend(axes, _handles([*marked, *label_along(axes, lines)]), "corner")
+                sloped = [trace for trace in chart.traces if trace.lines and trace not in below]
+                label_along(axes, [trace for trace in sloped if not _flat(trace)])
             name_drops(axes, chart.drops)
             _notes(axes, chart.traces)
         for path in paths:
             _write(figure, path)
+
+
+def _panels(figure: Figure, count: int, heights: Sequence[float], columns: int) -> list[Axes]:
+    """Axes, one below the other in columns."""
+    if heights:
+        return list(figure.subplots(count, 1, sharex=True, height_ratios=heights))
+    across = columns or count
+    every = list(figure.subplots(-(-count // across), across, squeeze=False).T.ravel())
+    for axes in every[count:]:
+        axes.remove()
+    return every[:count]
+
+
+def _flat(trace: Trace) -> bool:
+    (_, start), (_, end) = trace.lines[0][0], trace.lines[0][-1]
+    return start == end
+
+
+def _named_at_end(trace: Trace, legend: Legend) -> bool:
+    """Whether its name stands where its line ends."""
+    if legend == "along":
+        return bool(trace.lines and not trace.marks and _flat(trace))
+    return legend == "ends" and bool(trace.hover and trace.lines and trace.name)
+
+
+def _page(figure: Figure, title: str, subtitle: str, source: str, handles: Sequence[Line2D] = ()) -> None:
+    """Title at the head, legend and source at the foot; what is between is left to the axes."""
+    wide, high = figure.get_size_inches()
+    room = wide - 2 * _EDGE
+    top = bottom = _EDGE
+    for text, points, weight, colour in (
+        (title, _TITLE_POINTS, "bold", "black"), (subtitle, _SUBTITLE_POINTS, "normal", _FAINT)
+    ):  # fmt: skip
+        if text:
+            lines = figure.text(
+                _EDGE / wide, 1 - top / high, _wrapped(text, room, points), fontsize=points, va="top",
+                fontweight=weight, color=colour,
+            )  # fmt: skip
+            top += _height(lines) + 0.05
+    if source:
+        words = figure.text(
+            _EDGE / wide, bottom / high, _wrapped(source, room, _SOURCE_POINTS), fontsize=_SOURCE_POINTS,
+            va="bottom", color=_FAINT,
+        )  # fmt: skip
+        bottom += _height(words) + 0.05
+    if handles:
+        widest = max(len(str(handle.get_label())) for handle in handles)
+        columns = max(1, int(room / (0.56 * _LEGEND_POINTS * widest / 72 + 0.65)))
+        rows = -(-len(handles) // columns)
+        size = _LEGEND_POINTS * min(1.0, _LEGEND_ROWS / rows)
+        below = figure.legend(
+            handles=handles, loc="lower left", bbox_to_anchor=(0.0, bottom / high), ncols=columns,
+            fontsize=size, frameon=False,
+        )  # fmt: skip
+        below.set_in_layout(False)
+        bottom += _height(below) + _EDGE
+    engine: Any = figure.get_layout_engine()
+    if engine is not None:
+        engine.set(rect=(0.0, bottom / high, 1 - _EDGE / wide, 1 - (top + bottom) / high))
+
+
+def _height(drawn: Artist) -> float:
+    """In inches."""
+    figure = drawn.get_figure()
+    assert figure is not None
+    return float(drawn.get_window_extent().height / figure.dpi)
 
 
 @contextlib.contextmanager
@@ -168,13 +223,13 @@ def _fit(heading: Text, axes: Axes) -> None:
         heading.set_text(f"{text[: int(len(text) * fitting / _LEAST_TITLE_POINTS) - 1]}…")
 
 
-def _frame(axes: Axes, chart: Chart, *, small: bool, pad: float) -> Text:
+def _frame(axes: Axes, chart: Chart, title: str) -> Text:
     """Axes, grid and title, which is given back."""
     _axis(axes, "x", chart.x)
     _axis(axes, "y", chart.y)
     axes.grid(which="major", color="#DDDDDD", lw=0.7)
     axes.set_axisbelow(True)
-    return axes.set_title(chart.title, loc="left", fontsize=12 if small else 17, fontweight="bold", pad=pad)
+    return axes.set_title(title, loc="left", fontsize=12, fontweight="bold")
 
 
 def _axis(axes: Axes, which: Literal["x", "y"], axis: Axis) -> None:
@@ -184,17 +239,23 @@ def _axis(axes: Axes, which: Literal["x", "y"], axis: Axis) -> None:
     axes.set(**{f"{which}lim": (axis.low, axis.high)})
     drawn = axes.xaxis if which == "x" else axes.yaxis
     drawn.set_ticks([tick.value for tick in axis.ticks], [tick.label for tick in axis.ticks])
-    drawn.set_minor_formatter(lambda *_: "")
+    drawn.set_ticks([], minor=True)
 
 
-def _trace(axes: Axes, trace: Trace) -> None:
+def _trace(axes: Axes, trace: Trace, crowded: bool = False) -> None:
+    """crowded: intervals are whiskers."""
     for part in trace.under:
         _trace(axes, part)
     colour = COLOURS[trace.colour]
+    bands = [*trace.bands, *([trace.interval] if trace.interval and not crowded else [])]
     for line in trace.lines:
         axes.plot(*zip(*line, strict=True), color=colour, lw=trace.width, ls=_dashes(trace), zorder=3)
-    for band in trace.bands:
+    for band in bands:
         axes.fill(*zip(*band, strict=True), color=colour, alpha=0.9 if trace.solid else 0.13, lw=0)
+    if crowded or not trace.interval:
+        for mark in trace.marks:
+            if mark.low is not None and mark.high is not None:
+                axes.plot([mark.x] * 2, [mark.low, mark.high], color=colour, lw=0.9, alpha=0.6, zorder=2)
     if trace.marks and not trace.hover:
         _marks(axes, trace, colour)
     for part in trace.over:
@@ -228,9 +289,10 @@ def _dashes(trace: Trace) -> Any:
 
 
 def _handles(traces: Iterable[Trace]) -> list[Line2D]:
-    """What stands before the names in a legend."""
+    """What stands before the names in a legend, each name once."""
     from matplotlib.lines import Line2D
 
+    once = {trace.name: trace for trace in traces}
     return [
         Line2D(
             [], [], label=trace.name, color=COLOURS[trace.colour], lw=trace.width,
@@ -238,24 +300,9 @@ def _handles(traces: Iterable[Trace]) -> list[Line2D]:
             marker=_SHAPES[trace.shape % len(_SHAPES)] if trace.marks else "",
             ms=5, markerfacecolor="white" if trace.hollow else None,
         )
-        for trace in traces
+        for trace in once.values()
         if trace.name
     ]  # fmt: skip
-
-
-def _legend(axes: Axes, handles: Sequence[Line2D], place: Legend) -> None:
-    if not handles:
-        return
-    size = _LEGEND_POINTS * min(1.0, _LEGEND_ROWS / len(handles))
-    if place == "beside":
-        axes.get_figure().legend(handles=handles, loc="outside right upper", fontsize=size, frameon=False)  # type: ignore[union-attr]
-    elif place == "below":
-        axes.legend(
-            handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.12), fontsize=size,
-            frameon=False, ncols=2,
-        )  # fmt: skip
-    else:
-        axes.legend(handles=handles, fontsize=size, framealpha=0.9).set_zorder(7.9)
 
 
 def _notes(axes: Axes, traces: Sequence[Trace]) -> None:
@@ -303,9 +350,9 @@ _FINE_FACTORS: Final = (0.92, 0.94, 0.96, 0.98, 1.0, 1.02, 1.04, 1.06, 1.08)
 
 
 def save_grid(
-    grid: Grid, path: Path, *, below: Chart | None = None, foot: str = "", least: float = _LEAST_FACTOR
+    grid: Grid, path: Path, *, subtitle: str = "", below: Chart | None = None, least: float = _LEAST_FACTOR
 ) -> None:
-    """Write a grid as a PNG, with a chart below it, and small print at its foot. Raises OSError.
+    """Write a grid as a PNG, with a chart below it. Raises OSError.
 
     White is normal, red worse, blue better (ColorBrewer's RdBu, which people with any common colour blindness
     tell apart); grey has no ratio. least: the colours span this factor either way at least.
@@ -321,8 +368,9 @@ def save_grid(
     factor = float(np.exp(np.quantile(np.abs(np.log(known)), _IN_RANGE))) if len(known) else 1.0
     factor = min(max(factor, least), _MOST_FACTOR)
     width, height = (min(max(5.0, 0.14 * len(side) + 3.0), 13.0) for side in (grid.columns, grid.rows))
-    inches = (10.5, 12.0) if below else (width + 1.2, height)
-    with _figure(inches, style={"text.parse_math": False}, dpi=130, layout="constrained") as figure:
+    inches = (10.5, 12.0) if below else (max(width + 1.2, 8.0), height + 1.0)
+    style = {**_STYLE, "axes.spines.top": True, "axes.spines.right": True}
+    with _figure(inches, style=style, dpi=130, layout="constrained") as figure:
         axes, *strip = (
             figure.subplots(2, 1, height_ratios=(4, 1)).tolist() if below else [figure.add_subplot()]
         )
@@ -333,26 +381,27 @@ def save_grid(
         _outlines(axes, grid)
         _names(axes, grid)
         axes.set(xlabel=grid.column_title, ylabel=grid.row_title)
-        axes.set_title(_wrapped(grid.title, 0.72 * inches[0], 10), fontsize=10, loc="left")
         factors = _FACTORS if factor >= 1.1 else _FINE_FACTORS
         ticks = [each for each in factors if image.norm.vmin <= each <= image.norm.vmax]
         bar = figure.colorbar(image, ax=axes, extend="both", shrink=0.8, ticks=ticks, format="%g")
         bar.minorticks_off()
-        bar.set_label("ratio to normal; red is worse,\ngrey was not measured, × failed")
+        bar.set_label("ratio to normal; red is worse")
         if below:
-            _frame(strip[0], below, small=True, pad=6)
+            _frame(strip[0], below, below.title)
             for trace in below.traces:
                 _trace(strip[0], trace)
-            _notes(strip[0], below.traces)
-        foot = _wrapped(foot, 0.97 * inches[0], 6)
-        figure.supxlabel(foot, fontsize=6, color="0.35", x=0.01, ha="left")
+        states = "grey was not measured"
+        states += ", × failed" if any(cell.state == "failed" for cell in grid.cells) else ""
+        _page(figure, grid.title, subtitle, " · ".join(filter(None, (grid.source, states))))
         _lay_out(figure)
+        if below:
+            _notes(strip[0], below.traces)
         _write(figure, path)
 
 
 def _wrapped(text: str, inches: float, points: float) -> str:
     """Lines that find room in so many inches, each letter half as wide as it is high, or a little more."""
-    width = int(inches * 72 / (0.56 * points))
+    width = max(1, int(inches * 72 / (0.6 * points)))
     return "\n".join(textwrap.fill(line, width) for line in text.splitlines())
 
 
@@ -362,19 +411,24 @@ def _wrapped(text: str, inches: float, points: float) -> str:
 _CELL: Final = 0.26
 _NUMBERED: Final = 0.16
 _PAGE: Final = 13.0
-#: In inches: room left of the cells and above them, below a title, for the colours, and what a letter takes.
+#: In inches: room left of the cells and above them, for the titles and the colours, and what a letter takes.
 _LEFT: Final = 0.65
 _ABOVE: Final = 0.35
-_TITLE: Final = 0.45
+_TITLE: Final = 0.65
 _COLOURS: Final = 1.1
 _LETTER: Final = 0.075
+#: The least height below a title, for what the colours mean, and that of the source.
+_LEAST: Final = 1.4
+_SOURCE: Final = 0.25
 #: A name's height in inches.
 _NAME: Final = 0.13
 #: From this share of the most on a cell is so dark that its number is white.
 _DARK: Final = 0.6
 
 
-def save_counts(maps: Sequence[Grid], path: Path, *, title: str, unit: str) -> None:
+def save_counts(
+    maps: Sequence[Grid], path: Path, *, title: str, subtitle: str, source: str, unit: str
+) -> None:
     """Write maps of counts as a PNG, all in the same colours: dark is often, grey never, white nothing.
 
     The colours are cividis, which people with any common colour blindness and a print in grey keep in order
@@ -391,10 +445,10 @@ def save_counts(maps: Sequence[Grid], path: Path, *, title: str, unit: str) -> N
     below = 0.4 + _LETTER * max(len(name) for each in maps for name in each.columns)
     named = _LETTER * max(len(each.title) for each in maps)
     width = _LEFT + max(side * columns, named) + 0.2
-    height = _ABOVE + side * rows + below
+    height = _ABOVE + max(side * rows + below, _LEAST)
     across = min(len(maps), max(1, int(_PAGE / width)))
     down = -(-len(maps) // across)
-    page = max(across * width, _LETTER * 1.4 * len(title)) + _COLOURS, _TITLE + down * height
+    page = max(across * width, _LETTER * 1.8 * len(title)) + _COLOURS, _TITLE + down * height + _SOURCE
     most = max(each.most or 1 for each in maps)
     shades = colormaps["cividis_r"](np.linspace(0.0, 1.0, most)) if most > 1 else [COLOURS["ink"]]
     colours = ScalarMappable(
@@ -415,14 +469,14 @@ def save_counts(maps: Sequence[Grid], path: Path, *, title: str, unit: str) -> N
                 side * len(each.columns), side * len(each.rows),
             )  # fmt: skip
             _count_cells(axes, each, side, colours, most)
-        tall = min(4.0, page[1] - _TITLE - _ABOVE - 0.3)
+        tall = min(4.0, page[1] - _TITLE - _ABOVE - _SOURCE - 0.1)
         bar = figure.colorbar(colours, cax=place(page[0] - _COLOURS + 0.25, _TITLE + _ABOVE, 0.2, tall))
         ticks = MaxNLocator(6, integer=True).tick_values(0, most)
         bar.set_ticks([tick for tick in ticks if 0 <= tick <= most])
         bar.minorticks_off()
         bar.ax.tick_params(labelsize=8)
         bar.set_label(f"{unit}; grey: none", fontsize=9)
-        figure.text(0.1 / page[0], 1 - 0.1 / page[1], title, fontsize=12, va="top")
+        _page(figure, title, subtitle, source)
         _write(figure, path)
 
 

@@ -43,10 +43,12 @@ SHAPES: Final = (
 #: A circle among very many marks.
 DOT: Final = "M-1.5 0a1.5 1.5 0 1 0 3 0a1.5 1.5 0 1 0-3 0Z"
 WIDTH: Final = 760
-_LEFT: Final = 118
+_LEFT: Final = 124
 _RIGHT: Final = 22
-_TOP: Final = 12
+_TOP: Final = 30
 _BOTTOM: Final = 48
+#: Half a letter's width of a label along an axis, on large screens and on small ones.
+_HALF_LETTERS: Final = (3.6, 5.8)
 #: A letter's width and a line's height of a note.
 _NOTE_LETTER: Final = 5.9
 _NOTE_HEIGHT: Final = 12.0
@@ -117,14 +119,27 @@ class _Frame:
                 self._noted.append((x, y, half))
                 yield note.text, x, y
 
-    def x_labels(self) -> Iterator[tuple[float, str]]:
-        """Those labels that do not run into the one before."""
-        end = -math.inf
+    def whiskers(self, trace: Trace) -> str:
+        """Uprights through the intervals of marks that no band shows."""
+        places = [(mark.x, mark.low, mark.high) for mark in trace.marks]
+        return "".join(
+            f"M{self.x(x):.1f} {self.y(low):.1f}V{self.y(high):.1f}"
+            for x, low, high in places
+            if low is not None and high is not None and not trace.interval
+        )
+
+    def x_labels(self) -> Iterator[tuple[float, str, bool]]:
+        """Those labels that do not run into the one before, and which find room on a small screen, too."""
+        ends = [-math.inf, -math.inf]
         for value, label in self._x.ticks:
-            place, half = self.x(value), 3.6 * len(label)
-            if place - half > end:
-                yield place, label
-                end = place + half + 4
+            place = self.x(value)
+            fits = [place - half * len(label) > end for half, end in zip(_HALF_LETTERS, ends, strict=True)]
+            ends = [
+                place + half * len(label) + 4 if fit else end
+                for half, end, fit in zip(_HALF_LETTERS, ends, fits, strict=True)
+            ]
+            if fits[0]:
+                yield place, label, fits[1]
 
 
 def _bounded(share: float) -> float:

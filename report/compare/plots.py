@@ -31,7 +31,7 @@ def draw(sides: Sequence[Side], folder: Path) -> list[Path]:
         for name in ("compare-sizes", "compare-rooflines")
     )
     written = sizes if draw_sweeps(list(sweeps_of(sides)), title, sizes) else []
-    return written + (roofs if draw_overlay(rooflines, title, roofs) else [])
+    return written + (roofs if draw_overlay(rooflines, f"Rooflines of {title}", roofs) else [])
 
 
 def sweeps_of(sides: Sequence[Side]) -> Iterator[Sweep]:
@@ -39,10 +39,12 @@ def sweeps_of(sides: Sequence[Side]) -> Iterator[Sweep]:
     from roofline.comparison import find_sweeps
 
     for side in sides:
-        for sweep in find_sweeps([record for _, record in side.all_records()]):
+        found = find_sweeps([record for _, record in side.all_records()])
+        several = len({sweep.mpi for sweep in found} - {""}) > 1
+        for sweep in found:
             told = sweep.mpi == side.name  # --by params.mpi: the name ends with it already
             name = sweep.name if told else f"{sweep.name} · {side.name}"
-            yield replace(sweep, name=name, mpi=f"{sweep.mpi} {side.name}")
+            yield replace(sweep, name=name, mpi=f"{sweep.mpi} {side.name}" if several else side.name)
 
 
 def _roofline(side: Side) -> Roofline:

@@ -197,7 +197,7 @@ def _figure(report: Report, history: HistoryView, together: Sequence[HistorySeri
     judged = first.judged if len(together) == 1 else {}
     levels = [judged.get(level) for level, *_ in _LEVELS]
     x = time_axis("Night (UTC)", [night.time for series in together for night in series.nights], most=6)
-    y = nights.value_axis(f"{metric.capitalize()} [{unit}]", courses, unit, filter(None, levels))
+    y = nights.value_axis(metric.capitalize(), courses, unit, filter(None, levels))
     traces = [*nights.traces(courses, y, marked=_MOST_MARKS), *_levels(judged, x, y, unit)]
     shows = f"{name} in {len({night.run for series in together for night in series.measured})} nights."
     told = [series for series in together if series.judged.get("reason")]

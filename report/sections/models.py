@@ -91,7 +91,6 @@ def _records(run: Run, fit: Fit, size: float | None = None) -> list[str]:
 def _chart(report: Report, run: Run, fits: Sequence[Fit], where: str) -> Chart:
     return describe(
         fits,
-        _titled,
         report.ident(),
         f"Time of a message and Hockney's model{where}",
         f"{_SHOWS} {', '.join(map(_titled, fits))}. The table below has the parameters.",

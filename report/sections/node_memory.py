@@ -131,8 +131,8 @@ def _loaded(report: Report, found: Sequence[Repeats], where: str) -> Iterator[Fi
     )
     chart = Chart(
         report.ident(), f"Loaded latency of memory{where}", f"{_LOADED} The table below has the numbers.",
-        quantity_axis("Bandwidth of the streams [B/s]", [rate for rate, *_ in points], "B/s", log=False),
-        quantity_axis("Latency [s]", [0.0, *(seconds for _, seconds, _ in points)], "s", log=False),
+        quantity_axis("Bandwidth of the streams", [rate for rate, *_ in points], "B/s", log=False),
+        quantity_axis("Latency", [0.0, *(seconds for _, seconds, _ in points)], "s", log=False),
         (Trace("loads", "blue", (tuple((mark.x, mark.y) for mark in marks),), marks=marks),),
     )  # fmt: skip
     rows = tuple(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from npc.figures.source import host_text
 from npc.page.blocks import Block, Cell, Figure, Listing, beside
 from report.runs import Report, Run
 from report.sections import Absent, left_out, runs_of
 from roofline.applications import Application
 from roofline.page import blocks_of
 from roofline.result import Estimate
-from roofline.table import date_text, host_text
+from roofline.table import date_text
 
 TITLE = "Roofline"
 _FILES = {

@@ -80,14 +80,17 @@
 
   // Legends switch the lines of their chart; a double click leaves one line alone, or shows all again.
   const isOn = (button) => button.getAttribute("aria-pressed") === "true";
+  const tracesOf = (button) => all(`#${button.dataset.chart} .trace[data-trace="${button.dataset.trace}"]`);
   const turn = (button, on) => {
     button.setAttribute("aria-pressed", on);
-    all(`#${button.dataset.chart} .trace[data-trace="${button.dataset.trace}"]`)
-      .forEach((trace) => trace.classList.toggle("off", !on));
+    tracesOf(button).forEach((trace) => trace.classList.toggle("off", !on));
   };
   all(".legend button").forEach((button) => {
     const others = all("button", button.closest(".legend")).filter((other) => other !== button);
     button.addEventListener("click", () => turn(button, !isOn(button)));
+    const point = (on) => tracesOf(button).forEach((trace) => trace.classList.toggle("shown", on));
+    for (const event of ["pointerenter", "focus"]) button.addEventListener(event, () => point(true));
+    for (const event of ["pointerleave", "blur"]) button.addEventListener(event, () => point(false));
     button.addEventListener("dblclick", () => {
       const alone = isOn(button) && !others.some(isOn);
       turn(button, true);

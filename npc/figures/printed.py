@@ -95,7 +95,7 @@ def save(
             below += [trace for trace in chart.traces if trace not in (*there, *along)]
             pad_drops(axes, chart.drops)
         source = next((chart.source for chart in panels if chart.source), "")
-        _page(figure, title or panels[0].title, subtitle, source, _handles(below))
+        _page(figure, title or (panels[0].title if single else ""), subtitle, source, _handles(below))
         for _, heading in headings:  # a wide one would push its axes aside
             heading.set_text(heading.get_text()[:1])
         _lay_out(figure)

@@ -5,6 +5,7 @@
 #   make lock | test-lowest                       the versions that set-up installs; tests with the lowest ones
 #   make man                                      man pages of all commands
 #   make example [RUN=runs/000003]                the shipped example and what shows it, anew
+#   make gallery                                  the pictures of docs/gallery.md
 #   make cluster-up [NODES=4] | cluster-down      a Slurm cluster on this machine, to try things on
 
 PLATFORM ?=
@@ -26,6 +27,7 @@ help:
 	@echo "make test-lowest                                             quick tests and a short main job, lowest versions"
 	@echo "make man                                                     man pages of npc, its commands and npb"
 	@echo "make example [RUN=runs/000003]                               the shipped example and what shows it, anew"
+	@echo "make gallery                                                 the pictures of docs/gallery.md, from the example run"
 	@echo "make cluster-up [NODES=4] | cluster-down                     a Slurm cluster on this machine (root)"
 	@echo "make setup-mpi                                               MPICH and Intel MPI beside the machine's own (100 MB)"
 	@echo "make setup | $(patsubst tests/bench/%.py,bench-%,$(wildcard tests/bench/*.py)) | clean"
@@ -92,6 +94,9 @@ example: setup-test
 
 man: setup-test
 	@$(python) -m npb.man_pages .venv/share/man/man1
+
+gallery: setup-test
+	@$(python) -m tests.gallery
 
 cluster-up: setup-test
 	@$(python) -m tests.lab.cluster up --nodes $(NODES)

@@ -279,6 +279,7 @@ def _marks(axes: Axes, trace: Trace, colour: str) -> None:
         marker=_SHAPES[trace.shape % len(_SHAPES)],
         alpha=0.35 if trace.faint else None,
         zorder=7 if trace.small else 8,
+        clip_on=False,  # one on an axis is whole
         rasterized=len(trace.marks) > _MANY,
     )
 

@@ -11,14 +11,9 @@ from axe_playwright_python.sync_playwright import Axe
 from click.testing import CliRunner
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, Request, expect, sync_playwright
 
-from observe.mpi.profile import RankProfile
 from report.command import report
-from tests.made.inside import observed_runs
-from tests.made.memory_use import memory_use, rank_memory
-from tests.made.on_node import PROBES, STACKS, hotspots, put
-from tests.made.profiles import Job
+from tests.gallery import observed
 from tests.made.run_folder import everything, make_history, make_pairs, make_run
-from tests.made.scaling_study import put_study
 
 pytestmark = pytest.mark.slow
 
@@ -46,27 +41,6 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ended = CliRunner().invoke(report, [str(word) for word in words])
     assert ended.exit_code == 0, ended.output
     return folder / "page.html"
-
-
-def observed(folder: Path) -> Path:
-    """A program that was looked into, with a study of it."""
-    parts = {
-        "hotspots": hotspots(STACKS),
-        "probes": PROBES,
-        "memory": memory_use(rank_memory(pages=16, moments=8)),
-    }
-    return put_study(put(observed_runs(folder, _profiles()), **parts))
-
-
-def _profiles() -> list[RankProfile]:
-    """Of eight ranks on four nodes, one of which computes longer."""
-    job = Job(8, per_node=2)
-    for _ in range(10):
-        job.compute(*[1.0 if rank != 3 else 1.5 for rank in range(8)])
-        job.collective("MPI_Allreduce")
-        for rank in range(8):
-            job.message(rank, (rank + 1) % 8, bytes=1000 * (rank + 1))
-    return job.profiles()
 
 
 @pytest.fixture(scope="module")

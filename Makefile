@@ -15,7 +15,7 @@ python := .venv/bin/python
 # The tests start Python some thousand times: nothing is to be compiled each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup setup-test setup-mpi characterise check types quick test test-rdma lock test-lowest man example cluster-up \
+.PHONY: help setup setup-test setup-mpi characterise check types quick test test-rdma lock test-lowest man example gallery cluster-up \
 	cluster-down clean
 
 help:

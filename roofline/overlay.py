@@ -87,7 +87,7 @@ def draw_overlay(rooflines: Mapping[str, Roofline], title: str, paths: Sequence[
         x=decade_axis(INTENSITY, left, right),
         y=decade_axis("Attainable performance", low, high, "FLOP/s"),
         traces=tuple(traces),
-        source="; ".join(source(rooflines[name]) for name in scenes),
+        source="; ".join(dict.fromkeys(source(rooflines[name]) for name in scenes)),
     )
     save([chart], paths, subtitle="median of repeated runs, in brackets and shaded its 95 % interval")
     return True

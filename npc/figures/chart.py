@@ -329,6 +329,11 @@ def _digits(ticks: Sequence[float]) -> int:
     return 6
 
 
+def short(name: str) -> str:
+    """A name that finds room beside a grid."""
+    return name if len(name) <= 22 else f"{name[:10]}…{name[-10:]}"
+
+
 # --- grids -----------------------------------------------------------------------------------------------
 
 State = Literal["", "failed"]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from npc.figures.chart import COLOURS, Axis, Chart, Grid, Trace
+from npc.figures.chart import COLOURS, Axis, Chart, Grid, Trace, short
 from npc.figures.labels import darker, label_along, move_apart, name_drops, name_ends, pad_drops
 
 if TYPE_CHECKING:
@@ -535,7 +535,7 @@ def _names(axes: Axes, grid: Grid) -> None:
         ill = [place for place, name in enumerate(names) if name in grid.blamed]
         clear = [at for at in range(0, len(names), step) if all(abs(at - other) >= step for other in ill)]
         places = sorted({*ill, *clear})
-        axis.set_ticks(places, [names[at] for at in places], fontsize=9.0 if len(names) <= 32 else 6.0)
+        axis.set_ticks(places, [short(names[at]) for at in places], fontsize=9.0 if len(names) <= 32 else 6.0)
         for at, label in zip(places, axis.get_ticklabels(), strict=True):
             if at in ill:
                 label.set(color="firebrick", fontweight="bold")

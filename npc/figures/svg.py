@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from markupsafe import Markup
 
-from npc.figures.chart import DEPTH_COLOURS, DEPTHS, Chart, Grid, Mark, Place, Trace
+from npc.figures.chart import DEPTH_COLOURS, DEPTHS, Chart, Grid, Mark, Place, Trace, short
 from npc.figures.flame import FlameGraph
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _macros() -> Any:
         undefined=StrictUndefined,
         trim_blocks=True,
     )
-    environment.filters |= {"px": "{:.1f}".format, "g": "{:g}".format, "short": _short}
+    environment.filters |= {"px": "{:.1f}".format, "g": "{:g}".format, "short": short}
     environment.globals |= {"shapes": SHAPES, "dot": DOT, "shade": shade, "depth": depth, "row": _ROW}
     return environment.get_template("figures.svg").module
 
@@ -350,11 +350,7 @@ class _Places:
 
 
 def _longest(names: Iterable[str]) -> int:
-    return max((len(_short(name)) for name in names), default=0)
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 22 else f"{name[:10]}…{name[-10:]}"
+    return max((len(short(name)) for name in names), default=0)
 
 
 def shade_words() -> list[tuple[str, str]]:

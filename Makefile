@@ -15,8 +15,8 @@ python := .venv/bin/python
 # The tests start Python some thousand times: nothing is to be compiled each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup setup-test setup-mpi characterise check types quick test test-rdma lock test-lowest man example gallery cluster-up \
-	cluster-down clean
+.PHONY: help setup setup-test setup-mpi characterise check types quick test test-rdma lock test-lowest man example gallery \
+	cluster-up cluster-down clean
 
 help:
 	@echo "make characterise [PLATFORM=name] [TAGS=\"network memory\"]   install what is missing, measure, draw"

@@ -162,7 +162,7 @@ def collectives_table(fits: Fits, name: Callable[[Source], str], where: str = ""
         for each in fits.collectives
         for algorithm in each.algorithms
     ]
-    names = ("measured", "sizes", "algorithm", "error", "measured / predicted", "in interval", "verdict")
+    names = ("measured", "sizes", "algorithm", "error", "measured / predicted", "in interval", "")
     return Table(f"{NEAREST}{where}", names, tuple(rows), note=" ".join((PROBABLY, *contradictions(fits))))
 
 

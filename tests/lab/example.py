@@ -17,6 +17,7 @@ from typing import Any, Final
 import nbformat
 from nbclient import NotebookClient
 
+from tests import gallery
 from tests.lab.jube_job import NPC
 from tests.lab.pages import EXAMPLE, PAGES, example_in, printed_in, renew
 from tests.paths import ROOT
@@ -34,9 +35,9 @@ def main() -> int:
         record(Path(sys.argv[1]) if sys.argv[1:] else measure(folder / "measured"))
         example_in(folder)
         printed_in(folder, "npc roofline runs/000000")
-        shutil.copyfile(folder / "runs/000000/roofline.png", ROOT / "docs" / "roofline.png")
         wrong = [line for page in PAGES for line in renew(page, folder)]
     run_notebook(ROOT / "docs" / "example.ipynb")
+    gallery.main()
     for line in wrong:
         print(f"write by hand what is shown: {line}", file=sys.stderr)
     return 1 if wrong else 0

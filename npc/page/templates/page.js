@@ -109,7 +109,7 @@
     if (a === "" || b === "") return (a === "") - (b === "");
     return a.localeCompare(b, "en", { numeric: true });
   };
-  all("table.sortable").forEach((table) => all("thead th", table).forEach((head, column) => {
+  all("table.sortable").forEach((table) => all("thead th", table).forEach((head) => {
     const button = document.createElement("button");
     button.type = "button";
     button.textContent = head.textContent;
@@ -120,7 +120,7 @@
       all("thead th", table).forEach((other) => other.setAttribute("aria-sort", "none"));
       head.setAttribute("aria-sort", down ? "descending" : "ascending");
       const body = table.tBodies[0];
-      const rows = [...body.rows].map((row) => [value(row, column), row]);
+      const rows = [...body.rows].map((row) => [value(row, head.cellIndex), row]);
       rows.sort((a, b) => compare(a[0], b[0]) * (down && a[0] !== "" && b[0] !== "" ? -1 : 1));
       body.append(...rows.map(([, row]) => row));
     });

@@ -7,6 +7,8 @@ import os
 import re
 import shutil
 import subprocess
+import sys
+import sysconfig
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +26,7 @@ COPIED = (
     "npb",
     "npc",
     "observe",
+    "packaging",
     "parsers",
     "platforms",
     "report",
@@ -72,11 +75,28 @@ def insert(path: Path, part: str, fragment: str) -> None:
     path.write_text(f"{text[:place].rstrip()}\n{fragment}\n{text[place:].lstrip()}".rstrip() + "\n")
 
 
+def make_environment(checkout: Path) -> None:
+    """An environment in which this checkout is installed, with all else that the tests' own has."""
+    environment, own = checkout / ".venv", Path(sys.prefix)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
+    (packages,) = environment.glob("lib/python3*/site-packages")
+    found = (checkout, checkout / "packaging/start", sysconfig.get_path("purelib"))
+    (packages / "checkout.pth").write_text("".join(f"{folder}\n" for folder in found))
+    for program in (own / "bin").iterdir():
+        ours = environment / "bin" / program.name
+        if program.name in ("npc", "npb", "npc-python"):
+            ours.write_text(program.read_text().replace(str(own), str(environment)))
+            ours.chmod(0o755)
+        elif not ours.exists():
+            ours.symlink_to(program)
+    (environment / "share").symlink_to(own / "share")
+
+
 def run(script: str, checkout: Path) -> str:
     """What a block of shell commands prints; it ends at the first command that fails."""
     environment = {
-        **os.environ, **SMALL, "PYTHONPATH": str(checkout), "NPC_DD_SIZE": "1M", "NPC_SAMPLES": "auto",
-        "NPC_SAMPLES_MAX": "10", "LC_ALL": "C.UTF-8",
+        **os.environ, **SMALL, "NPC_DD_SIZE": "1M", "NPC_SAMPLES": "auto", "NPC_SAMPLES_MAX": "10",
+        "LC_ALL": "C.UTF-8",
     }  # fmt: skip
     ended = subprocess.run(
         command("bash", "-euo", "pipefail", "-c", script), cwd=checkout, env=environment,
@@ -96,7 +116,7 @@ def test_the_page_adds_a_benchmark(tmp_path: Path) -> None:
         shutil.copy(path, checkout)
     for name in ("platform.xml", "submit.job.in"):  # links to the platform that is the default
         shutil.copy(ROOT / name, checkout, follow_symlinks=False)
-    (checkout / ".venv").symlink_to(ROOT / ".venv")
+    make_environment(checkout)
 
     printed = []
     for block in blocks():

@@ -30,7 +30,7 @@ class NpcSuite(PythonPackage):
     depends_on("py-jinja2@3.1:", type="run")
     depends_on("py-matplotlib@3.6:", type="run")
     depends_on("py-mpi4py@4.1:", type="run")
-    depends_on("py-msgspec@0.18.6:", type="run")
+    depends_on("py-msgspec@0.21:", type="run")
     depends_on("py-numpy@1.24:", type="run")
     depends_on("py-psutil@5.9.4:", type="run")
     depends_on("py-pyelftools@0.29:", type="run")

@@ -122,7 +122,8 @@ class Localisation:
             for name, suspect in zip(names, self.suspects, strict=True)
         ]
         width = max(map(len, names), default=0)
-        for suspect, row in zip(self.suspects, columns(rows, indent="  "), strict=True):
+        table = columns([("",) * 3, *rows], indent="  ")[1:]  # it needs no heading
+        for suspect, row in zip(self.suspects, table, strict=True):
             lines += [row, f"  {'':{width}}  → {suspect.closer}"]
         lines += [f"  undecided: {sentence}" for sentence in self.undecided]
         if rule:

@@ -152,9 +152,9 @@ def test_the_right_line_is_above_the_other(shown: Watched) -> None:
         """svg => [...svg.querySelectorAll(".mark")].map(m => [m.dataset.tip, m.getBoundingClientRect().y])"""
     )
     at = {tip.split("\n")[0] + tip.split("\n")[1].split(":")[0]: y for tip, y in marks}
-    assert at["osu_bw · openmpi1M"] < at["osu_bw · mpich1M"] < at["osu_bw · mpich1K"]
-    decade = at["osu_bw · mpich1"] - at["osu_bw · mpich16"]
-    assert (at["osu_bw · mpich1"] - at["osu_bw · openmpi1"]) / decade == pytest.approx(0.0804, abs=0.01)
+    assert at["osu_bw · openmpi1 MiB"] < at["osu_bw · mpich1 MiB"] < at["osu_bw · mpich1 KiB"]
+    decade = at["osu_bw · mpich1 B"] - at["osu_bw · mpich16 B"]
+    assert (at["osu_bw · mpich1 B"] - at["osu_bw · openmpi1 B"]) / decade == pytest.approx(0.0804, abs=0.01)
 
 
 def test_legends_switch_lines(shown: Watched) -> None:

@@ -47,10 +47,11 @@ def describe(roofline: Roofline, ident: str = "mpi") -> Chart | None:
     marks = [mark for trace in traces for mark in trace.marks]
     ys = [y for mark in marks for y in (mark.y, mark.low, mark.high) if y]
     xs = [mark.x for mark in marks]
+    names = ", ".join(ceiling.name for ceiling in roofline.mpi)
     return Chart(
         ident=ident,
         title=f"MPI roofline of {roofline.platform}",
-        text=f"{SHOWS} {len(roofline.mpi)} lines: {', '.join(ceiling.name for ceiling in roofline.mpi)}.",
+        text=f"{SHOWS} {len(roofline.mpi)} lines: {names}. The table below has all numbers.",
         x=decade_axis("Operations per byte (left: large messages)", min(xs) / 2, max(xs) * 2),
         y=decade_axis("MPI operations a second", min(ys) / 1.5, max(ys) * 1.5, "1/s"),
         traces=tuple(traces),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +20,7 @@ from roofline.table import (
     date_text,
     format_roofline,
     latencies_table,
+    mpi_table,
     notes,
     ridges_table,
 )
@@ -45,7 +46,7 @@ def write_page(roofline: Roofline, path: Path) -> bool:
     """Write the page; False, and nothing written, without a roof to draw. Raises OSError."""
     from npc.page.frame import Section, render
 
-    blocks = list(blocks_of(roofline))
+    blocks = list(blocks_of(roofline, iter(("picture", "mpi")).__next__))
     if not blocks:
         return False
     blocks += [Text(note, "note") for note in notes(roofline)]
@@ -57,18 +58,18 @@ def write_page(roofline: Roofline, path: Path) -> bool:
 
 
 def blocks_of(
-    roofline: Roofline, ident: str = "picture", title: str = "", records: Records = lambda _: ()
+    roofline: Roofline, ident: Callable[[], str], title: str = "", records: Records = lambda _: ()
 ) -> Iterator[Block]:
-    """Picture and tables; nothing without a roof to draw."""
-    chart = describe(roofline, ident, title, records)
+    """Pictures and tables; nothing without a roof to draw. ident: gives each picture its id."""
+    chart = describe(roofline, ident(), title, records)
     if chart is None:
         return
     tables = [ceilings_table(roofline, records), ridges_table(roofline, records)]
     if roofline.latencies:
         tables.append(latencies_table(roofline, records))
     yield chart_figure(chart, SHOWS, _READING, *tables)
-    if (mpi := describe_mpi(roofline, f"{ident}-mpi")) is not None:
-        yield chart_figure(mpi, MPI_SHOWS, _MPI_READING)
+    if roofline.mpi and (mpi := describe_mpi(roofline, ident())) is not None:
+        yield chart_figure(mpi, MPI_SHOWS, _MPI_READING, mpi_table(roofline))
     if roofline.applications:
         yield applications_table(roofline, records)
         for application in roofline.applications:

@@ -8,7 +8,7 @@ from typing import Final
 
 from npc.columns import columns
 from npc.figures.source import day_text, host_text
-from npc.page.blocks import Cell, Table, count, percent, size_cell
+from npc.page.blocks import Cell, Table, count, percent, quantity, size_cell
 from npc.records.series import test_name
 from npc.records.units import PREFIXES, format_quantity, format_size
 from npc.statistics.medians import MIN_SAMPLES, Summary
@@ -74,6 +74,17 @@ def intensity_text(intensity: float) -> str:
 def date_text(roofline: Roofline) -> str:
     """The day of the measurements (UTC), or the first and the last."""
     return day_text(roofline.first, roofline.last)
+
+
+def mpi_table(roofline: Roofline) -> Table:
+    """Operations a second: a row for each size, a column for each kind of operation."""
+    rates = [{rate.size: rate.rate for rate in ceiling.rates} for ceiling in roofline.mpi]
+    rows = tuple(
+        (size_cell(size), *(quantity(each.get(size), "1/s") for each in rates))
+        for size in sorted(set().union(*rates))
+    )
+    columns = ("size", *(ceiling.name for ceiling in roofline.mpi))
+    return Table("Numbers: MPI operations a second", columns, rows, folded=True)
 
 
 def notes(roofline: Roofline, disturbed: bool = True) -> list[str]:

@@ -50,7 +50,8 @@ def _of_run(report: Report, run: Run) -> Iterator[Block]:
         for name, words in _FILES.items()
         if (run.folder / name).is_file()
     ]
-    for block in blocks_of(found, report.ident(), title, records):
+    for block in blocks_of(found, report.ident, title, records):
         yield block
         if files and isinstance(block, Figure):
             yield Listing("The same beside the records", tuple(files))
+            files = []

@@ -27,6 +27,8 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["NPC_LOCKS"] = locks.name
     # JUBE 2.5.1 starts in a third of the time without setuptools' copy of distutils
     os.environ["SETUPTOOLS_USE_DISTUTILS"] = "stdlib"
+    # readline, which pytest loads, says 80 columns to all children; nobody's terminal is that of a test
+    os.environ.pop("COLUMNS", None)
     # whoever starts the tests in the background of a shell has SIGINT ignored, and so would all children
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

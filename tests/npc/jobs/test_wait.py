@@ -706,4 +706,4 @@ def test_root_does_not_run_the_commands_of_another_users_run(tmp_path: Path) -> 
     (folder / "workpackages.xml").write_text("<workpackages/>")
     os.chown(folder, 12345, 12345)
     ended = CliRunner().invoke(wait, [str(folder)])
-    assert ended.exit_code == 2 and "is of user 12345, whose commands JUBE would run" in ended.output
+    assert ended.exit_code == 2 and "is of user 12345: JUBE would run its commands" in ended.output

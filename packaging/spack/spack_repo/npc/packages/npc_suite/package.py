@@ -25,7 +25,7 @@ class NpcSuite(PythonPackage):
     depends_on("jube@2.5:", type="run")
     depends_on("mpi", type="run")
 
-    depends_on("py-click@8.2:", type="run")
+    depends_on("py-click@8.3.1:", type="run")
     depends_on("py-filelock@3.12:", type="run")
     depends_on("py-jinja2@3.1:", type="run")
     depends_on("py-matplotlib@3.6:", type="run")

@@ -446,7 +446,7 @@ def accept_what_is_there(machine: Machine, told: dict[str, Any]) -> None:
     words = ["accept", "--platform", machine.platform, "--history", machine.history.parent]
     accepted = npc(*words, "--reason", "as bought", "qperf tcp_*")
     assert accepted.returncode == 0, accepted.stderr
-    assert accepted.stdout.startswith("qperf tcp_bw bandwidth 64K")
+    assert accepted.stdout.startswith("qperf tcp_bw bandwidth 64 KiB")
     (line,) = read_lines(machine.history / "accepted.jsonl")
     assert (line["reason"], line["pattern"]) == ("as bought", "qperf tcp_*")
     assert [row["value"] for row in line["baselines"]] == [told["series"][0]["value"]]

@@ -23,9 +23,6 @@ MIB = 1 << 20
 PROGRAM = """
 import os, subprocess, sys
 from pathlib import Path
-import parsers
-from observe.run import append_report
-from tests import captured
 if len(sys.argv) > 3:
     with open(sys.argv[1], "wb", buffering=0) as file:
         for _ in range(16 * int(sys.argv[2])):

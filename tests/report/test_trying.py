@@ -339,7 +339,7 @@ def test_ctrl_c_leaves_what_was_measured(program: Path, tmp_path: Path) -> None:
     assert "stopped by SIGINT after" in errors and f"what was measured is kept in {output}" in errors
     made = [launch for launch in read_launches(output).launches if launch.exit == 0]
     assert len(made) >= 8
-    assert "NOBODY_READS=1" in said and "messages of 1K to 4K: " in said
+    assert "NOBODY_READS=1" in said and "messages of 1 KiB to 4 KiB: " in said
     kept = [record for record in read_run(output) if record.ok]
     assert len(kept) == 2 * len(made)
     document = json.loads((output / "tried.json").read_text())

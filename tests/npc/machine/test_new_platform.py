@@ -121,7 +121,7 @@ def test_the_xml_says_what_to_check_and_is_valid() -> None:
 def copy(tmp_path: Path) -> Path:
     """A checkout to write into."""
     folder = tmp_path / "npc-copy"
-    for name in ("npc", "platforms"):
+    for name in ("npc", "packaging", "platforms"):
         shutil.copytree(
             ROOT / name, folder / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
         )
@@ -216,5 +216,5 @@ def test_no_free_node_a_wrong_partition_and_slurm_s_own_errors(cluster: Cluster,
     assert wrong.returncode == 2 and "--partition nowhere: there are all, cluster, booster" in wrong.stderr
     (copy / "slurm.conf").write_text("Nonsense=1\n")
     broken = new(copy, "other", SLURM_CONF=str(copy / "slurm.conf"))
-    assert broken.returncode == 1 and broken.stderr.startswith("Error: sinfo: fatal: ")
+    assert broken.returncode == 1 and "Slurm does not answer here (sinfo: fatal: " in broken.stderr
     assert "Traceback" not in broken.stderr and not (copy / "platforms/other").exists()

@@ -288,7 +288,7 @@ def test_an_eager_limit_that_makes_a_difference_and_one_that_makes_none(
     assert ended.returncode == 0, ended.stderr
     before, _, after = ended.stdout.partition("in turns: about 4 s (one took 0.5 s), at most 8 min")
     assert "btl_tcp_eager_limit 512" in before and "OMPI_MCA_btl_tcp_eager_limit=5120" in before
-    assert "messages of 1K to 4K: better" in after and "the hint says at most 2.7" in after
+    assert "messages of 1 KiB to 4 KiB: better" in after and "the hint says at most 2.7" in after
     assert "Nothing was changed for good; to keep it, have jobs say it: OMPI_MCA_btl_vader" in after
     (kept,) = read_programs(output)
     assert f"Remembered in {output}/programs.toml, not for the platform (there is no platform fuchs" in after

@@ -133,7 +133,7 @@ def test_the_command_prints_the_table_and_draws(tmp_path: Path) -> None:
     assert row in re.sub(" +", " ", ended.stdout)
     assert (tmp_path / "sweep.png").read_bytes().startswith(b"\x89PNG")
     drawn = (tmp_path / "sweep.svg").read_text()
-    assert "osu_bw · openmpi" in drawn and "Message size [bytes]" in drawn
+    assert "osu_bw · openmpi" in drawn and "Message size" in drawn
     document = json.loads(run(tmp_path, "--json", "--output", str(tmp_path / "other")).stdout)
     assert (document["schema"], document["sweeps"][0]["unit"]) == (1, "B/s")
     (point,) = (each for each in document["sweeps"][0]["points"] if each["size"] == 1024)

@@ -50,7 +50,7 @@ def comparisons(folder: Path) -> None:
     from report.compare.command import compare
     from tests.made.run_folder import make_run
 
-    _run(compare, EXAMPLE, make_run(folder / "fuchs"), "--plot", folder, exits=1)
+    _run(compare, EXAMPLE.parent, make_run(folder / "fuchs"), "--plot", folder, exits=1)
 
 
 def efficiency(folder: Path) -> None:

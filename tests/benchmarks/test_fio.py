@@ -26,6 +26,7 @@ def cases(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*CASES, *words], capture_output=True, text=True, timeout=60)
 
 
+@pytest.mark.slow
 def test_files_are_made_in_a_folder_of_its_own_and_removed(tmp_path: Path) -> None:
     """Also where others' files lie there, which stay as they are."""
     (tmp_path / "data.direct.0").write_text("mine")

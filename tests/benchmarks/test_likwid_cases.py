@@ -248,6 +248,7 @@ def test_a_variant_is_a_setting_where_every_one_is_asked_for() -> None:
     assert cases.asked("load_avx512", "load", every=False) == {}
 
 
+@pytest.mark.slow
 def test_each_domain_and_number_of_threads_has_its_cases() -> None:
     cpus = len(os.sched_getaffinity(0))
     written = read_written("--domains", "N,M", "--counts", f"1,{cpus}", "--non-temporal", "yes")
@@ -259,6 +260,7 @@ def test_each_domain_and_number_of_threads_has_its_cases() -> None:
     assert all(("domain" in case["params"]) == (" M" in case["values"]["case"]) for case in written)
 
 
+@pytest.mark.slow
 def test_counters_that_cannot_be_had_are_unavailable() -> None:
     """As in most virtual machines; where there are counters, the kernel's own figure is read as well."""
     (case,) = (case for case in read_written("--groups", "MEM") if "counters" in case["params"])

@@ -112,6 +112,7 @@ def test_a_read_only_output_is_one_line(tmp_path: Path) -> None:
     assert ended.stderr == f"Error: cannot write into {tmp_path}/runs: Permission denied\n"
 
 
+@pytest.mark.slow
 def test_without_jube_it_says_where_help_is(tmp_path: Path) -> None:
     ended = refused("--output", tmp_path / "runs", PATH=path_without(tmp_path / "programs", "jube"))
     assert ended.returncode == 1
@@ -405,6 +406,7 @@ def test_stopped_it_collects_what_was_measured_and_leaves_nothing(
     assert json.loads((run / "roofline.json").read_text())
 
 
+@pytest.mark.slow
 def test_a_lock_left_behind_is_free_and_what_jube_refuses_is_told_in_its_words(tmp_path: Path) -> None:
     lock = tmp_path / ".characterise.lock"
     lock.write_text("process 1")

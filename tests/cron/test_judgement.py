@@ -544,6 +544,7 @@ def test_nobody_is_accused_of_a_healthy_history() -> None:
 
 
 @pytest.mark.parametrize("sigma", [0.002, 0.01])
+@pytest.mark.slow
 def test_a_disturbance_that_lasts_until_it_is_measured_again_is_one(sigma: float) -> None:
     """Counted twice, two such nights of one node would name it after 10 to 12 % of these histories."""
     assert sum(accuse_innocent(seed, sigma) for seed in range(200)) <= 2

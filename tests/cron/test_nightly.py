@@ -178,6 +178,7 @@ def cron_machine(tmp_path: Path) -> list[str]:
     return ["unshare", "--mount", "sh", "-c", mounted, "sh"]
 
 
+@pytest.mark.slow
 def test_a_crontab_gets_the_line_and_keeps_its_own(cron_machine: list[str], tmp_path: Path) -> None:
     def run(*words: str | Path, **options: str) -> subprocess.CompletedProcess[str]:
         given = [*cron_machine, *map(str, words)]
@@ -210,6 +211,7 @@ def test_a_crontab_gets_the_line_and_keeps_its_own(cron_machine: list[str], tmp_
     )
 
 
+@pytest.mark.slow
 def test_without_cron_it_says_what_to_do_instead(tmp_path: Path) -> None:
     path = path_without(tmp_path / "programs", "crontab", "scrontab")
     history = tmp_path / "history"

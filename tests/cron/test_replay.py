@@ -61,6 +61,7 @@ def until(points: list[Point], night: int) -> Panel:
 
 
 @pytest.mark.parametrize("acceptances", [(), (accepted(24, "night020", 0.9e9), accepted(32, "", None))])
+@pytest.mark.slow
 def test_each_night_is_judged_as_if_it_were_the_last(acceptances: tuple[Acceptance, ...]) -> None:
     points = eventful()
     seen = set()

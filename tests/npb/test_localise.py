@@ -100,6 +100,7 @@ def test_a_disturbance_that_has_passed_is_nobody_s_fault() -> None:
     assert again.undecided == ()
 
 
+@pytest.mark.slow
 def test_how_slow_is_said_with_an_interval_that_holds_the_truth() -> None:
     inside = 0
     for seed in range(40):

@@ -149,6 +149,7 @@ def test_snapshots_are_drawn_by_rank_and_moment_of_one_clock() -> None:
     assert (unexpected.total, unexpected.least, unexpected.most, unexpected.rank) == (30.0, 0.0, 15.0, 3)
 
 
+@pytest.mark.slow
 def test_a_thousand_ranks_make_a_document_of_less_than_a_megabyte(tmp_path: Path) -> None:
     job = Job(1000, per_node=5)
     job.collective("MPI_Allreduce")

@@ -271,6 +271,7 @@ def test_flop_of_all_nodes_are_added_and_one_node_without_counters_leaves_no_sum
         assert [(r.metric, r.value, r.status) for r in by_counters] == expected
 
 
+@pytest.mark.slow
 def test_counters_that_cannot_be_had_are_unavailable_and_the_program_runs(tmp_path: Path) -> None:
     """Most virtual machines have none; a name that is no group of LIKWID's has none anywhere."""
     ended = subprocess.run(
@@ -555,6 +556,7 @@ def test_what_a_program_counts_by_papi_is_the_sum_of_its_outermost_regions(tmp_p
 
 @pytest.mark.parametrize("program", [["true"], ["sh", "-c", "mkdir -p $PAPI_OUTPUT_DIRECTORY/x && echo {} > "
                                                 "$PAPI_OUTPUT_DIRECTORY/x/rank_0.json"]])  # fmt: skip
+@pytest.mark.slow
 def test_a_program_that_did_not_count_by_papi_has_no_number(tmp_path: Path, program: list[str]) -> None:
     """Without regions it leaves nothing, and of another version's file nobody knows what it says."""
     done = observe(tmp_path, "--json", "--output", "o", "--counters", "PAPI_DP_OPS", "--", *program)

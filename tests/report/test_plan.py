@@ -102,6 +102,7 @@ def test_settings_of_nodes_are_those_of_the_specs() -> None:
 
 
 @given(st.sampled_from(sorted(GOALS)), st.floats(400, 1e5), st.sampled_from([HERE, CLUSTER]))
+@pytest.mark.slow
 def test_a_plan_fits_and_leaves_nothing_out_that_would_fit(
     goal: str, budget: float, machine: Machine
 ) -> None:

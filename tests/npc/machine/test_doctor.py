@@ -97,6 +97,7 @@ def test_the_json_holds_what_the_reference_says() -> None:
         assert all(finding.values())
 
 
+@pytest.mark.slow
 def test_without_any_tool_it_says_what_is_missing_and_exits_1(tmp_path: Path) -> None:
     shown = doctor("--missing", PATH=str(tmp_path))
     assert shown.returncode == 1

@@ -121,6 +121,7 @@ def test_nothing_is_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     assert virtualisation(tmp_path) == {"hypervisor": None, "container": None}
 
 
+@pytest.mark.slow
 def test_the_command_writes_the_file_or_prints_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))  # no tools to ask
     output = tmp_path / "environment.json"

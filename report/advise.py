@@ -98,7 +98,7 @@ def advise(
         run = gather(runs, platform)
     except (OSError, ValueError, csv.Error) as error:
         raise click.UsageError(str(error)) from None
-    found = judge(run)
+    found = judge(run, platform)
     if hint_name:
         own = Trial(set=dict(word.split("=", 1) for word in settings), replace=replaced)
         _try(run, found, hint_name, own if settings or replaced else None, launches, output, as_json)

@@ -195,7 +195,7 @@ def run(
         plan, notes = conditions_of(factors)
         folder = platform_folder(suite(), platform)
         asked = Study(
-            command=command, program=name, platform=folder.name, started=now(),
+            command=command, program=name, platform=folder.name, platform_folder=str(folder), started=now(),
             seed=time.time_ns() % 2**31 if seed is None else seed, conditions=tuple(plan),
             runs=runs or MIN_SAMPLES, most=0 if runs else USUAL.most,
             tool=tool, timeout_s=timeout_s, says=says, settings=given, version=__version__,

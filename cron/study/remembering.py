@@ -20,7 +20,7 @@ def keep_best(study: Study, folder: Path) -> Iterator[str]:
     """
     hosts = sorted({host for record in read_run(folder) for host in record.hosts})
     for found in best_of(study, folder, tuple(hosts)):
-        yield keep(study.platform, found, folder)
+        yield keep(study.platform_folder or study.platform, found, folder)
 
 
 def best_of(study: Study, folder: Path, hosts: tuple[str, ...] = ()) -> Iterator[Remembered]:

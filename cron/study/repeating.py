@@ -36,6 +36,7 @@ def prepare(
         first,
         started=now(),
         platform=source.name,
+        platform_folder=str(platform) if platform else first.platform_folder,
         folder=str(there if there.is_dir() else Path.cwd()),
         sha256=sha256_of(first.file) if Path(first.file).is_file() else "",
         version=__version__,

@@ -115,27 +115,27 @@ def read_programs(folder: Path) -> tuple[Remembered, ...]:
 
 
 def remembered(platform: str) -> tuple[Remembered, ...]:
-    """What a platform of this name remembers; of ``localhost``, which any machine is, what was found on this
-    one. Raises OSError, `npc.files.InvalidFile`."""
-    file = find_platform(platform)
-    if file is None:
+    """What a platform remembers, by its name or its folder's path; of ``localhost``, which any machine is,
+    what was found on this one. Raises OSError, `npc.files.InvalidFile`."""
+    folder = _folder(platform)
+    if folder is None:
         return ()
-    own = _own(file.parent)
-    found = (*(read_programs(file.parent) if own != file.parent else ()), *read_programs(own))
-    if file.parent.name != "localhost":
+    own = _own(folder)
+    found = (*(read_programs(folder) if own != folder else ()), *read_programs(own))
+    if folder.name != "localhost":
         return found
     here = short_name(os.uname().nodename)
     return tuple(each for each in found if not each.hosts or here in map(short_name, each.hosts))
 
 
 def keep(platform: str, found: Remembered, instead: Path) -> str:
-    """Remember a finding in the platform's folder, or where that cannot be written in the folder `instead`;
-    a sentence that says where. Raises OSError where neither can be."""
-    file = find_platform(platform)
+    """Remember a finding in the folder of a platform (its name or its folder's path), or where that cannot be
+    written in the folder `instead`; a sentence that says where. Raises OSError where neither can be."""
+    folder = _folder(platform)
     try:
-        if file is None:
+        if folder is None:
             raise OSError(f"there is no platform {platform} here")
-        own = _own(file.parent)
+        own = _own(folder)
         own.mkdir(parents=True, exist_ok=True)
         remember(own, found)
         return f"Remembered: {found.words}, in {own / PROGRAMS_FILE}."
@@ -143,6 +143,14 @@ def keep(platform: str, found: Remembered, instead: Path) -> str:
         why = error.strerror or str(error) if isinstance(error, OSError) else str(error)
     remember(instead, found)
     return f"Remembered in {instead / PROGRAMS_FILE}, not for the platform ({why}): {found.words}."
+
+
+def _folder(platform: str) -> Path | None:
+    """A platform's folder; one that is named by its path needs no nominal limits."""
+    if "/" in platform and Path(platform).is_dir():
+        return Path(platform)
+    file = find_platform(platform)
+    return file.parent if file else None
 
 
 def _own(folder: Path) -> Path:

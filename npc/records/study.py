@@ -150,6 +150,7 @@ class Expectation(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
     """command: with placeholders; program: what to call it; file, sha256: what it was. folder: where it runs.
+    platform_folder: whose copy the study has; empty in studies of old.
 
     tool: parser of its output. says: where that tells the seconds (an expression with a group); empty: the
     whole program's. seed: of the order of launches. runs: of each condition; most: of one whose median
@@ -167,6 +168,7 @@ class Study:
     runs: int
     conditions: tuple[Condition, ...]
     most: int = 0
+    platform_folder: str = ""
     folder: str = ""
     file: str = ""
     sha256: str = ""

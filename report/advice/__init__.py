@@ -63,8 +63,8 @@ class Advice:
     settings: tuple[Remembered, ...] = ()
 
 
-def advise(run: Run) -> Advice:
-    """What all rules say."""
+def advise(run: Run, platform: str = "") -> Advice:
+    """What all rules say. platform: whose settings are remembered (default: that of the records)."""
     hints: list[tuple[Rule, Hint]] = []
     silent: list[str] = []
     lacking: dict[str, str] = {}
@@ -78,7 +78,7 @@ def advise(run: Run) -> Advice:
             silent.append(each.name)
     hints.sort(key=lambda found: -(found[1].gain or 0))
     try:
-        known = _settings_of(run)
+        known = _settings_of(run, platform or run.platform_name)
     except (OSError, InvalidFile) as error:
         known, lacking[PROGRAMS_FILE] = [], str(error)
     proposed, answered = [], []
@@ -105,11 +105,11 @@ def launch_of(run: Run, hint: Hint) -> tuple[str, int]:
     return program_of(record, launches[raw]), launches[raw].nodes
 
 
-def _settings_of(run: Run) -> list[Remembered]:
-    """What the run's platform remembers for programs that are in the run."""
+def _settings_of(run: Run, platform: str) -> list[Remembered]:
+    """What the platform remembers for programs that are in the run."""
     programs = {f"{record.benchmark} {record.case}" for record in run.records}
     programs |= {record.params.get("program", "") for record in run.records}
-    return [each for each in remembered(run.platform_name) if each.program in programs]
+    return [each for each in remembered(platform) if each.program in programs]
 
 
 Tone = Literal["good", "note", "bad"]

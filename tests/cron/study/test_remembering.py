@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -62,3 +63,14 @@ def test_it_is_kept_with_the_study_where_the_platform_is_not_known(tmp_path: Pat
     (said,) = keep_best(placed({DEFAULT.name: 1.5, CORE.name: 1.0}, (DEFAULT, CORE)), tmp_path)
     assert f"Remembered in {tmp_path}/programs.toml, not for the platform" in said
     assert read_programs(tmp_path)[0].hosts == ("n1", "n2")
+
+
+def test_it_is_kept_in_the_folder_that_was_given_not_with_a_platform_of_its_name(tmp_path: Path) -> None:
+    save_csv([a_record()], tmp_path / "records.csv")
+    given = tmp_path / "elsewhere/localhost"
+    given.mkdir(parents=True)
+    study = placed({DEFAULT.name: 1.5, CORE.name: 1.0}, (DEFAULT, CORE))
+    study = replace(study, platform="localhost", platform_folder=str(given))
+    (said,) = keep_best(study, tmp_path)
+    assert said.endswith(f", in {given}/programs.toml.")
+    assert read_programs(given)[0].setting == CORE.name

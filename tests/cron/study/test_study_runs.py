@@ -78,6 +78,7 @@ def test_the_folder_has_what_a_stranger_needs(done: tuple[Path, Study, str]) -> 
     assert all(e.time <= kept.ran[0].condition or e.time < launches(folder)[0][0] for e in kept.expectations)
     assert json.loads((folder / "environment.json").read_text())["npc"]
     assert (folder / "platforms/here/platform.xml").is_file()
+    assert kept.platform_folder == str(folder.parent / "here"), "where what is best is remembered"
 
 
 def test_what_was_done_is_not_done_again(done: tuple[Path, Study, str]) -> None:

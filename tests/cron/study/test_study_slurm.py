@@ -61,6 +61,7 @@ def test_the_best_placement_of_himeno_is_found_among_six(cluster: Cluster, tmp_p
         assert f"best: 1 node, 2 ranks, 1 thread; the second best, {second.condition}, is" in ended.stdout
         assert second.loses_low and 0 < second.loses_low < second.loses
         assert [each.held for each in study.expectations] == ["held"]
+        assert f", in {platform}/programs.toml." in ended.stdout
     assert {each.held for each in study.expectations} <= {"held", "undecided"}
     where = placed(tmp_path / "study")
     for condition in study.conditions:

@@ -36,7 +36,7 @@ from npc.records.units import format_duration
 
 if TYPE_CHECKING:
     from cron.costs import Account
-    from npc.records.history import History, Place
+    from npc.records.history import History, LastMeasured
 
 #: The benchmarks of a node by itself.
 NODE_BENCHMARKS: Final = ("stream", "likwid")
@@ -61,7 +61,7 @@ class EachNode:
     benchmarks: tuple[str, ...] = NODE_BENCHMARKS
 
 
-def node_states(platform: Path, words: Sequence[str]) -> dict[str, slurm.Node]:
+def node_states(platform: Path, words: Sequence[str]) -> dict[str, slurm.SlurmNode]:
     """The nodes of the partition that the words of ``npc characterise``, or the platform, ask for.
 
     Raises `npc.jobs.scheduler.Silent`, and FileNotFoundError without Slurm's commands.
@@ -71,7 +71,7 @@ def node_states(platform: Path, words: Sequence[str]) -> dict[str, slurm.Node]:
     return {name: found[name] for name in sorted(found, key=natural)}
 
 
-def states_of(nodes: Mapping[str, slurm.Node]) -> dict[str, NodeState]:
+def states_of(nodes: Mapping[str, slurm.SlurmNode]) -> dict[str, NodeState]:
     """What the rotation has to know of them."""
     return {name: NodeState(node.takes_jobs, node.idle) for name, node in nodes.items()}
 
@@ -131,8 +131,8 @@ class Agenda:
     over: bool = False
     notes: list[str] = field(default_factory=list)
     left: list[Work] = field(default_factory=list)
-    _nodes: dict[str, slurm.Node] = field(default_factory=dict)
-    _places: list[Place] = field(default_factory=list)
+    _nodes: dict[str, slurm.SlurmNode] = field(default_factory=dict)
+    _places: list[LastMeasured] = field(default_factory=list)
     _too_many: set[str] = field(default_factory=set)
     _repeated: list[Work] = field(default_factory=list)
 

@@ -86,6 +86,6 @@ def level_score(nights: Floats, begin: int, today: float) -> float:
         return 0.0
     same_way = math.copysign(1.0, -effect) * (means - means.mean())
     (usual,), (dof,) = spread(same_way[None], MIN_NOISE)
-    # Both the mean of the past and its spread are known no better than so many stretches tell them.
+    # The mean of the past and its spread are both estimated, from `dof` + 1 stretches.
     known = math.sqrt(max(dof - 1, 0.0) / (dof + 1))
     return float(normal_score(abs(effect) * known / usual, dof))

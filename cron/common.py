@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: Fewer series have nothing in common that one of them could not make alone.
 LEAST_SERIES: Final = 10
-#: A series is explained if what is left of its effect is within so many σ of its own noise.
+#: A series is explained if what is left of its effect is within this multiple (σ) of its own noise.
 EXPLAINED: Final = 3.0
 
 

@@ -28,7 +28,7 @@ from npc.records.launch import ENVIRONMENT, LAUNCHES, read_launches
 from npc.records.series import MOVED
 from npc.records.units import format_duration
 from npc.statistics.distributions import events_at_least
-from npc.validity.moved import TOLD, Beside, evidence, of_mark
+from npc.validity.moved import TOLD, DuringLaunch, evidence, of_mark
 
 if TYPE_CHECKING:
     from cron.verdict import NightVerdict
@@ -44,7 +44,7 @@ BIT_ERROR_RATE: Final = 1e-12
 _TOLD: Final = ("down", "error")
 #: Counters of what many wrong bits did, not of bits.
 _OF_LINKS: Final = ("link_error_recovery", "local_link_integrity_errors")
-#: Of other errors, and where no rate of a link is known, so many a day: mcelog.conf(5), corrected errors of a
+#: Of other errors, and where no rate of a link is known, a day at most: mcelog.conf(5), corrected errors of a
 #: memory module, ``ce-error-threshold = 10 / 24h``.
 A_DAY: Final = 10.0
 #: Uncorrected errors, machine checks and links that were down: ``uc-error-threshold = 1 / 24h`` there.
@@ -100,7 +100,7 @@ def rising(night: Path, history: Path, name: str) -> list[str]:
 
 def with_counters(night: NightVerdict, history: History) -> NightVerdict:
     """The verdict with what counters say of whom it suspects, by the marks of the last nights' records."""
-    of_night: dict[str, list[Beside]] = {}
+    of_night: dict[str, list[DuringLaunch]] = {}
     suspects = []
     for suspect in night.suspects:
         runs = suspect.runs[-NIGHTS:]
@@ -136,14 +136,14 @@ def _below(seen: Mapping[str, Any]) -> Iterator[str]:
         yield from narrow(seen.get("pcie") or ())
 
 
-def _launches_of(records: Iterable[Record]) -> list[Beside]:
+def _launches_of(records: Iterable[Record]) -> list[DuringLaunch]:
     """Each launch once: its records have the same mark."""
     marks: dict[tuple[str, str, tuple[str, ...]], str] = {}
     for each in records:
         if each.hosts:
             launch = each.raw, each.time, each.hosts
             marks[launch] = max(marks.get(launch, ""), each.params.get(MOVED, ""), key=len)
-    return [Beside(hosts, of_mark(mark)) for (_, _, hosts), mark in marks.items()]
+    return [DuringLaunch(hosts, of_mark(mark)) for (_, _, hosts), mark in marks.items()]
 
 
 def _stands(night: Path) -> Stands:

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from cron.series import case_of, counted, direction, label, parameters
 from cron.verdict import NightVerdict, SeriesVerdict, Verdict
 from npc.catalogue import on_any_nodes
-from npc.figures.chart import Axis, Cell, Chart, Grid, Tick, time_axis
+from npc.figures.chart import Axis, Chart, Grid, HeatCell, Tick, time_axis
 from npc.figures.nights import Course, NightPoint, course_names, traces, value_axis
 from npc.figures.printed import save, save_counts, save_grid
 from npc.figures.source import source_line
 from npc.machine.fabric import in_order
-from npc.records.history import Point, begun
+from npc.records.history import HistoryRow, begun
 from npc.records.record import OK, moment
 from npc.records.series import OBSERVED, Series
 from npc.records.units import METRICS
@@ -47,7 +47,7 @@ class Picture(NamedTuple):
 
 
 def over_nights(
-    points: Sequence[Point], folder: Path, verdicts: Iterable[NightVerdict] = ()
+    points: Sequence[HistoryRow], folder: Path, verdicts: Iterable[NightVerdict] = ()
 ) -> Iterator[Path]:
     """Every series over its nights: ``BENCHMARK.png``, or a picture for each of its tests where it has many
     series; which pictures were drawn. Raises OSError.
@@ -56,7 +56,7 @@ def over_nights(
     """
     judged = _judged(verdicts)
     times = begun(points)
-    found: dict[Series, dict[str, list[Point]]] = {}
+    found: dict[Series, dict[str, list[HistoryRow]]] = {}
     for point in points:
         found.setdefault(point.key, {}).setdefault(point.run, []).append(point)
     moments = {run: moment(time).timestamp() for run, time in times.items()}
@@ -153,7 +153,7 @@ def _judged(verdicts: Iterable[NightVerdict]) -> dict[Series, dict[str, SeriesVe
 
 def course(
     key: Series,
-    found: Mapping[str, Sequence[Point]],
+    found: Mapping[str, Sequence[HistoryRow]],
     judged: Mapping[str, SeriesVerdict],
     moments: Mapping[str, float],
 ) -> Course:
@@ -180,7 +180,7 @@ def course(
     )
 
 
-def _values(points: Iterable[Point], again: bool = False) -> list[float]:
+def _values(points: Iterable[HistoryRow], again: bool = False) -> list[float]:
     """The usable values of a night's first measurement, or of its second."""
     usable = (point for point in points if point.status == OK and point.remeasured is again)
     return [point.value for point in usable if point.value is not None]
@@ -203,7 +203,7 @@ def _chart(
 
 
 def allocation(
-    points: Sequence[Point],
+    points: Sequence[HistoryRow],
     path: Path,
     topology: Topology | None = None,
     others: Collection[str] = (),
@@ -227,7 +227,7 @@ def allocation(
     return True
 
 
-def health(points: Sequence[Point], path: Path, topology: Topology | None = None) -> bool:
+def health(points: Sequence[HistoryRow], path: Path, topology: Topology | None = None) -> bool:
     """Nodes by nights: how good each was against the usual; whether there was anything to draw.
 
     A node's colour in a night is the median, over the series, of the values of all measurements it had part
@@ -241,7 +241,7 @@ def health(points: Sequence[Point], path: Path, topology: Topology | None = None
     nights = list(begun(points).items())[-MAX_NIGHTS:]
     one_a_day = len({time[:10] for _, time in nights}) == len(nights)
     cells = [
-        Cell(row, column, math.exp(relative[node, run]), "")
+        HeatCell(row, column, math.exp(relative[node, run]), "")
         for row, node in enumerate(nodes)
         for column, (run, _) in enumerate(nights)
         if (node, run) in relative
@@ -259,16 +259,16 @@ def health(points: Sequence[Point], path: Path, topology: Topology | None = None
     return True
 
 
-def _source(points: Sequence[Point]) -> str:
+def _source(points: Sequence[HistoryRow]) -> str:
     """Whose measurements a picture of a history shows, and of when."""
     hosts = sorted({host for point in points for host in point.hosts})
     times = begun(points).values()
     return source_line(points[0].key.platform, hosts, (), min(times), max(times))
 
 
-def relative_by_node(points: Sequence[Point]) -> Mapping[tuple[str, str], float]:
+def relative_by_node(points: Sequence[HistoryRow]) -> Mapping[tuple[str, str], float]:
     """By node and night: how much better (positive) than usual its measurements were, as a logarithm."""
-    series: dict[Series, list[Point]] = {}
+    series: dict[Series, list[HistoryRow]] = {}
     for point in points:
         if point.status == OK and point.value and point.hosts and direction(point.key):
             series.setdefault(point.key, []).append(point)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from cron.series import Attempt, Panel, Placements, case_of, direction
+from cron.series import BenchmarkAttempt, Panel, Placements, case_of, direction
 from cron.verdict import NightSuspect
 from npc.machine.fabric import natural
 from npc.statistics import localiser
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from npc.machine.fabric import Topology
     from npc.statistics.arrays import Booleans, Floats, Integers
-    from npc.statistics.localiser import Effect, Finding
+    from npc.statistics.localiser import Effect, Explanation
 
 #: Nights that are looked at, and from which nights on, counted from the last one, somebody may be slow.
 WINDOW: Final = 60
@@ -160,7 +160,7 @@ def failing(panel: Panel) -> list[NightSuspect]:
 
 
 def _failing_node(
-    name: str, total: int, chance: float, score: float, bad: Sequence[tuple[str, Attempt]]
+    name: str, total: int, chance: float, score: float, bad: Sequence[tuple[str, BenchmarkAttempt]]
 ) -> NightSuspect:
     mine = [attempt for _, attempt in bad if name in attempt.hosts]
     everywhere = {host for attempt in mine for host in attempt.hosts if host != name}
@@ -314,7 +314,7 @@ class NightLocaliser(Localiser):
         since = int(self._onsets[self.hypotheses.case[index], onset])
         return Label(_KINDS[kind], name, since, ("", *_ROLES[::-1])[role])
 
-    def _slow_ends(self, finding: Finding) -> Iterable[str]:
+    def _slow_ends(self, finding: Explanation) -> Iterable[str]:
         """Ends of a link that are half as slow with most others too, in the role that they have in it."""
         told = self._readings.placed.directed[self._readings.place]
         mine = np.flatnonzero(finding.inside)
@@ -327,7 +327,7 @@ class NightLocaliser(Localiser):
             if 2 * sum(self.values[others] <= limit) > len(others):
                 yield whom("node", host, _ROLES[end])
 
-    def _with_several(self, label: Label, finding: Finding) -> bool:
+    def _with_several(self, label: Label, finding: Explanation) -> bool:
         """Whether a node in one role is at least half as slow with enough partners; else it is a link."""
         mine = np.flatnonzero(finding.inside)
         others = [host for i in mine.tolist() for host in self._readings.hosts(i) if host != label.name]

@@ -19,7 +19,7 @@ from cron.series import case_of
 from cron.verdict import NightVerdict, SeriesVerdict, Verdict
 from npc.files import parse_json
 from npc.places import suite
-from npc.records.history import Point
+from npc.records.history import HistoryRow
 from npc.records.journal import Part
 from npc.statistics.suspect import whom
 
@@ -78,7 +78,7 @@ class Matrix:
 
 
 def chosen(
-    night: NightVerdict, points: Iterable[Point], out: Collection[str] = ()
+    night: NightVerdict, points: Iterable[HistoryRow], out: Collection[str] = ()
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Suspects and witnesses for a matrix; no suspects where nothing is bad, no witnesses where too few are.
 
@@ -199,7 +199,7 @@ class _Verdict(msgspec.Struct):
     suspects: list[_Suspect]
 
 
-class _Entry(msgspec.Struct):
+class _SeriesVerdict(msgspec.Struct):
     series: str
     verdict: _Verdict
 
@@ -207,7 +207,7 @@ class _Entry(msgspec.Struct):
 def matrix_of(file: Path, nodes: tuple[str, ...], suspects: tuple[str, ...] = ()) -> Matrix:
     """What a ``verdict.json`` of npb says of pairs of these nodes; a damaged one says nothing."""
     try:
-        entries = msgspec.convert(parse_json(file.read_bytes()), list[_Entry])
+        entries = msgspec.convert(parse_json(file.read_bytes()), list[_SeriesVerdict])
     except (ValueError, msgspec.ValidationError) as error:
         return Matrix(nodes=nodes, suspects=suspects, problem=f"{file}: {error}")
     slow: dict[tuple[str, str, str], Slow] = {}

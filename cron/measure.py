@@ -39,14 +39,14 @@ END_S: Final = 40.0
 _POLL_S: Final = 0.1
 
 
-class Ended(NamedTuple):
+class PartEnd(NamedTuple):
     """How a part ended: `npc characterise`'s exit code, and the jobs that had to be cancelled."""
 
     code: int
     cancelled: tuple[JobId, ...]
 
 
-def measure(part: Part, night: Path, platform: Path, limit_s: float, stop: Stop) -> Ended:
+def measure(part: Part, night: Path, platform: Path, limit_s: float, stop: Stop) -> PartEnd:
     """Run a part to its end, to `limit_s`, or until a stop.
 
     However it ends, what was measured is collected, and jobs that have not ended are cancelled. It is told to
@@ -68,7 +68,7 @@ def measure(part: Part, night: Path, platform: Path, limit_s: float, stop: Stop)
         # it was ended while it collected, or jobs have written since
         if run and (cancelled or not (run / RECORDS).exists()):
             _start(["collect", str(run)], log).wait()
-    return Ended(code, cancelled)
+    return PartEnd(code, cancelled)
 
 
 def finish(part: Part, night: Path, limit_s: float, stop: Stop) -> None:
@@ -169,7 +169,7 @@ def idle_nodes(hosts: Collection[str]) -> list[str]:
     return []
 
 
-def _slurm_nodes(hosts: Iterable[str]) -> dict[str, slurm.Node | None]:
+def _slurm_nodes(hosts: Iterable[str]) -> dict[str, slurm.SlurmNode | None]:
     """What Slurm says of hosts, which it may know without their domain."""
     known = slurm.nodes()
     return {host: known.get(host) or known.get(short_name(host)) for host in hosts}

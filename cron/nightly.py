@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 #: Shares of a night's time: for repairing the one before, and for the first measurement.
 REPAIR: Final = 1 / 6
 FIRST: Final = 1 / 2
-#: A healthy node for comparison was measured in the last so many days.
+#: A healthy node for comparison was measured within these last days.
 WITNESS_DAYS: Final = 60
 #: With less time left nothing more is measured.
 LEAST_S: Final = 10.0
@@ -73,7 +73,7 @@ class Options:
 
 
 @dataclass(slots=True)
-class Outcome:
+class NightOutcome:
     """What became of a night. notes: what happened besides, for people."""
 
     night: NightVerdict
@@ -99,7 +99,7 @@ class NightRun:
         #: By benchmark the words of the part that measured it first.
         self._words: dict[str, tuple[str, ...]] = {}
 
-    def run(self) -> Outcome:
+    def run(self) -> NightOutcome:
         """The whole night.
 
         Raises `Stopped`; OSError where it cannot be written down; `npc.files.InvalidFile`, before anything is
@@ -153,7 +153,7 @@ class NightRun:
             self.notes.append(f"disturbed: {disturbed} (npc check says by whom)")
         if problems := list(dict.fromkeys(self.history.problems)):
             self.notes.append(f"{len(problems)} rows of the history cannot be read, the first: {problems[0]}")
-        return Outcome(verdict, folder, self.notes, matrix)
+        return NightOutcome(verdict, folder, self.notes, matrix)
 
     def repair(self) -> None:
         """Finish all nights that were cut off. Raises as `run` does."""
@@ -404,8 +404,8 @@ def _place(record: Record) -> tuple[str, ...]:
 
 
 def _evenly(places: Sequence[tuple[str, ...]], most: int) -> list[tuple[str, ...]]:
-    """At most so many, evenly spread: a choice by their values would make the second measurement another
-    kind of number than the first."""
+    """At most `most` places, evenly spread: a choice by their values would make the second measurement
+    another kind of number than the first."""
     return (
         [places[number * len(places) // most] for number in range(most)] if len(places) > most else [*places]
     )

@@ -20,7 +20,7 @@ DUE: Final = 3 / 4
 SUSPECTS: Final = 1 / 2
 #: The name of work on nodes.
 NODES: Final = "nodes"
-#: What a benchmark costs is the median of so many nights, and known from so many on: one night in which it
+#: Nights whose median is what a benchmark costs, which is not known from fewer: one night in which it
 #: took ten times as long shall not make it too dear for ever.
 COSTS: Final = 10
 KNOWN: Final = 3
@@ -169,7 +169,7 @@ def fitting(works: Iterable[Work], budget_s: float) -> list[Work]:
 
 
 def expected(costs: Mapping[str, Sequence[float]], benchmarks: Mapping[str, int]) -> float | None:
-    """Node time (s) of some benchmarks, each so many times; None where one has been measured too seldom.
+    """Node time (s) of some benchmarks, each with its number; None where one was measured too seldom.
 
     costs: by benchmark its node time in the nights so far, the last one last.
     """

@@ -39,7 +39,7 @@ class NotInstalled(click.ClickException):
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class Crontab:
     """A table of cron's form: the program that shows and takes it."""
 
     program: str
@@ -73,8 +73,8 @@ def _run(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-CRONTAB: Final = Table("crontab")
-SCRONTAB: Final = Table("scrontab")
+CRONTAB: Final = Crontab("crontab")
+SCRONTAB: Final = Crontab("scrontab")
 
 
 def others_may_write(script: Path) -> list[str]:

@@ -22,7 +22,7 @@ import numpy as np
 
 from npc.catalogue import sender
 from npc.machine.fabric import natural
-from npc.records.history import Point, begun
+from npc.records.history import HistoryRow, begun
 from npc.records.record import OK
 from npc.records.series import CORE, Series
 from npc.records.units import METRICS, format_size, parse_size
@@ -48,7 +48,7 @@ NEGLIGIBLE: Final[Mapping[str, float]] = {
 _BESIDE: Final = ("energy", "power")
 
 
-class Place(NamedTuple):
+class HostGroup(NamedTuple):
     """Some hosts. directed: the first of two sent to the other one; else they are sorted."""
 
     hosts: tuple[str, ...]
@@ -68,12 +68,12 @@ class Placements:
     place: Integers
     logarithm: Floats
     disturbed: Booleans
-    places: tuple[Place, ...]
+    places: tuple[HostGroup, ...]
 
     @classmethod
-    def of(cls, rows: Sequence[tuple[int, int, Place, float, bool]]) -> Placements:
+    def of(cls, rows: Sequence[tuple[int, int, HostGroup, float, bool]]) -> Placements:
         """From rows in any order."""
-        number: dict[Place, int] = {}
+        number: dict[HostGroup, int] = {}
         rows = sorted(rows, key=itemgetter(1))
         numbers = [(s, t, number.setdefault(place, len(number))) for s, t, place, *_ in rows]
         series, night, at = np.array(numbers, dtype=np.intp).reshape(-1, 3).T.copy()
@@ -129,7 +129,7 @@ class Measured(NamedTuple):
 _NOTHING: Final = Measured()
 
 
-class Attempt(NamedTuple):
+class BenchmarkAttempt(NamedTuple):
     """Whether a benchmark worked in a night on some hosts: in none of its samples counts as failed."""
 
     benchmark: str
@@ -155,7 +155,7 @@ class Panel:
     again: Floats
     measured: Mapping[tuple[int, int], Measured] = field(default_factory=dict)
     broken: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
-    attempts: Mapping[str, Sequence[Attempt]] = field(default_factory=dict)
+    attempts: Mapping[str, Sequence[BenchmarkAttempt]] = field(default_factory=dict)
     placed: Placements = field(default_factory=lambda: Placements.of(()))
 
     def until(self, night: int) -> Panel:
@@ -291,7 +291,7 @@ def _is_size(word: str, size: int | None) -> bool:
         return False
 
 
-def panel(points: Iterable[Point], night: tuple[str, str] | None = None) -> Panel:
+def panel(points: Iterable[HistoryRow], night: tuple[str, str] | None = None) -> Panel:
     """The panel of a history's points.
 
     night: the last one to look at, its name and when it began; one without records is a column without a
@@ -306,7 +306,7 @@ def panel(points: Iterable[Point], night: tuple[str, str] | None = None) -> Pane
     if night:
         runs = runs[: runs.index(night[0]) + 1]
     place = {run: number for number, run in enumerate(runs)}
-    groups: dict[Series, dict[str, list[Point]]] = {}
+    groups: dict[Series, dict[str, list[HistoryRow]]] = {}
     broken: dict[str, dict[str, dict[str, None]]] = {}
     worked: dict[tuple[str, str, tuple[str, ...], bool], bool] = {}
     for point in mine:
@@ -327,7 +327,7 @@ def panel(points: Iterable[Point], night: tuple[str, str] | None = None) -> Pane
     shape = len(keys), len(runs)
     value, again = np.full(shape, np.nan), np.full(shape, np.nan)
     measured: dict[tuple[int, int], Measured] = {}
-    placed: list[tuple[int, int, Place, float, bool]] = []
+    placed: list[tuple[int, int, HostGroup, float, bool]] = []
     for s, key in enumerate(keys):
         for run, found in groups[key].items():
             at = s, place[run]
@@ -347,9 +347,9 @@ def panel(points: Iterable[Point], night: tuple[str, str] | None = None) -> Pane
                     *sorted(_invalid_by_others(found) - {tuple(sorted(place.hosts)) for place, *_ in here}),
                 ),
             )
-    attempts: dict[str, list[Attempt]] = {}
+    attempts: dict[str, list[BenchmarkAttempt]] = {}
     for (run, benchmark, hosts, _), well in worked.items():
-        attempts.setdefault(run, []).append(Attempt(benchmark, hosts, not well))
+        attempts.setdefault(run, []).append(BenchmarkAttempt(benchmark, hosts, not well))
     return Panel(
         keys=tuple(keys),
         runs=tuple(runs),
@@ -372,14 +372,14 @@ def _of_core(key: Series) -> bool:
     return CORE in json.loads(key.params)
 
 
-def _worked(point: Point) -> bool:
+def _worked(point: HistoryRow) -> bool:
     """An ``unavailable`` tool and an invalid number are nobody's failure to answer."""
     return not point.status.startswith(("failed", "timeout"))
 
 
-def _by_place(key: Series, points: Iterable[Point]) -> Iterator[tuple[Place, float, bool]]:
+def _by_place(key: Series, points: Iterable[HistoryRow]) -> Iterator[tuple[HostGroup, float, bool]]:
     """One median of each measurement on some hosts, and whether others used the CPUs beside all of it."""
-    measured: dict[tuple[tuple[str, ...], bool], list[Point]] = {}
+    measured: dict[tuple[tuple[str, ...], bool], list[HistoryRow]] = {}
     for point in points:
         if point.hosts:
             measured.setdefault((point.hosts, point.remeasured), []).append(point)
@@ -389,15 +389,15 @@ def _by_place(key: Series, points: Iterable[Point]) -> Iterator[tuple[Place, flo
 
 
 @lru_cache(maxsize=2**14)
-def _sender_first(key: Series, hosts: tuple[str, ...]) -> Place:
+def _sender_first(key: Series, hosts: tuple[str, ...]) -> HostGroup:
     """A record's hosts, the server first, as sender and receiver; sorted where that is not known."""
     end = sender(key.benchmark, key.case, key.metric, json.loads(key.params)) if len(hosts) == 2 else ""
     if not end:
-        return Place(tuple(sorted(hosts)), directed=False)
-    return Place(hosts if end == "server" else hosts[::-1], directed=True)
+        return HostGroup(tuple(sorted(hosts)), directed=False)
+    return HostGroup(hosts if end == "server" else hosts[::-1], directed=True)
 
 
-def counted(points: Sequence[Point]) -> Sequence[Point]:
+def counted(points: Sequence[HistoryRow]) -> Sequence[HistoryRow]:
     """What counts of one series in one night: on each group of hosts what nobody disturbed, if there is any.
 
     Where that is of the second measurement only, it stands for the first one.
@@ -405,7 +405,7 @@ def counted(points: Sequence[Point]) -> Sequence[Point]:
     invalid = _invalid_by_others(points)
     if not invalid and not any(point.disturbed for point in points):
         return points
-    places: dict[tuple[str, ...], list[Point]] = {}
+    places: dict[tuple[str, ...], list[HistoryRow]] = {}
     for point in points:
         if point.status == OK and point.value is not None:
             places.setdefault(point.hosts, []).append(point)
@@ -419,7 +419,7 @@ def counted(points: Sequence[Point]) -> Sequence[Point]:
     return found
 
 
-def _invalid_by_others(points: Iterable[Point]) -> set[tuple[str, ...]]:
+def _invalid_by_others(points: Iterable[HistoryRow]) -> set[tuple[str, ...]]:
     """On which hosts, sorted, the first measurement is invalid because others took too much of the CPUs."""
     return {
         tuple(sorted(point.hosts))
@@ -428,11 +428,11 @@ def _invalid_by_others(points: Iterable[Point]) -> set[tuple[str, ...]]:
     }
 
 
-def _values(points: Iterable[Point]) -> list[float]:
+def _values(points: Iterable[HistoryRow]) -> list[float]:
     return [point.value for point in points if point.status == OK and point.value is not None]
 
 
-def _share(points: Iterable[Point]) -> float:
+def _share(points: Iterable[HistoryRow]) -> float:
     """The largest share of the CPUs that others took; 0 unless they did so beside all of the points."""
     shares = [point.disturbed for point in points if point.status == OK and point.value is not None]
     return max(shares, default=0.0) if all(shares) else 0.0

@@ -40,7 +40,7 @@ EVIDENCE: Final = 3
 BEFORE: Final = 14
 #: This share of quiet nights is measured again: those that are lower than all others.
 AGAIN: Final = 0.05
-#: A night counts as at most so many σ, where normal noise ends, or as much as another one of the three.
+#: The most (σ) that a night counts as: where normal noise ends, or as much as another one of the three.
 CAP: Final = 3.5
 #: Of two draws of a night that are further apart (σ) the better one counts, of others their mean.
 CONTRADICTION: Final = 2.0

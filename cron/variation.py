@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from statistics import fmean, median, stdev
 from typing import Any, Final
 
-from npc.records.history import Point, begun
+from npc.records.history import HistoryRow, begun
 from npc.records.record import OK
 from npc.records.series import Series
 from npc.statistics.medians import Summary, summarise
@@ -60,7 +60,7 @@ class Variation:
         return plain
 
 
-def variations(points: Iterable[Point], say: Callable[[str], None] = lambda _: None) -> list[Variation]:
+def variations(points: Iterable[HistoryRow], say: Callable[[str], None] = lambda _: None) -> list[Variation]:
     """Every series with a usable value, in the order of the points. Re-measurements are left out: they were
     made because a night was low. say: is told which series is looked at."""
     nights: dict[Series, dict[str, list[float]]] = {}

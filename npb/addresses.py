@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from npb.interfaces import HostView, Interface
+from npb.interfaces import Address, HostView
 
 #: HOSTNAME, PORT and PORT+1 as words of their own, and not a shell's ``$HOSTNAME``.
 _PLACE: Final = re.compile(r"(?<![A-Za-z0-9_${])(?:HOSTNAME|PORT(\+1)?)(?![A-Za-z0-9_])")
@@ -24,7 +24,7 @@ class NoAddress(LookupError):
     """No address under which the client would surely reach the server; the message says why."""
 
 
-def usable(server: HostView, client: HostView) -> list[Interface]:
+def usable(server: HostView, client: HostView) -> list[Address]:
     """The server's addresses that lead the client to the server and nowhere else."""
     if server.identity == client.identity:
         return list(server.interfaces)
@@ -135,7 +135,7 @@ def _from_table(server: HostView, table: Mapping[str, str]) -> str:
     )
 
 
-def _on_interface(server: HostView, good: Sequence[Interface], name: str) -> str:
+def _on_interface(server: HostView, good: Sequence[Address], name: str) -> str:
     there = [candidate for candidate in server.interfaces if candidate.name == name]
     if not there:
         names = ", ".join(dict.fromkeys(candidate.name for candidate in server.interfaces))
@@ -154,26 +154,26 @@ def _on_interface(server: HostView, good: Sequence[Interface], name: str) -> str
     return best.address
 
 
-def _preference(candidate: Interface) -> tuple[bool, bool]:
+def _preference(candidate: Address) -> tuple[bool, bool]:
     """IPv4 before IPv6, link-local last: not every tool speaks IPv6, few take a scope."""
     address = ipaddress.ip_address(candidate.address)
     return (address.is_link_local, address.version == 6)
 
 
-def _shared_network(server: HostView, client: HostView, good: Sequence[Interface]) -> str:
+def _shared_network(server: HostView, client: HostView, good: Sequence[Address]) -> str:
     networks = _networks(client)
     choices = [candidate for candidate in good if not ipaddress.ip_address(candidate.address).is_link_local]
     if not choices:
         raise NoAddress(f"{server.name} has no address that {client.name} could use: {_listed(server)}")
 
-    def rank(candidate: Interface) -> tuple[bool, bool, tuple[bool, bool]]:
+    def rank(candidate: Address) -> tuple[bool, bool, tuple[bool, bool]]:
         address = ipaddress.ip_address(candidate.address)
         return (_network(candidate) not in networks, address.is_loopback, _preference(candidate))
 
     return min(choices, key=rank).address
 
 
-def _network(entry: Interface) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+def _network(entry: Address) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
     return ipaddress.ip_interface(f"{entry.address}/{entry.prefix}").network
 
 

@@ -123,11 +123,11 @@ def judge_all(
 
 def _with_counters(verdict: Localisation, launches: Sequence[Launch]) -> Localisation:
     """The verdict with what counters say of its suspects."""
-    from npc.validity.moved import Beside, evidence, told
+    from npc.validity.moved import DuringLaunch, evidence, told
 
     if not verdict.suspects:
         return verdict
-    beside = [Beside(each.hosts, told(each.moved)) for each in launches if each.moved is not None]
+    beside = [DuringLaunch(each.hosts, told(each.moved)) for each in launches if each.moved is not None]
     suspects = []
     for suspect in verdict.suspects:
         said = evidence(suspect.nodes, beside, link=suspect.kind == "link")

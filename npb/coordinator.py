@@ -27,7 +27,7 @@ from npb.launch_result import RAW, Blame, LaunchResult, parser_of
 from npb.measure import Outcome, PairMeasurement
 from npb.nodes import HostLost, Node, Reception
 from npb.results import Results
-from npb.sweep import Step
+from npb.sweep import SweepStep
 from npc.jobs.rounds import Rounds
 from npc.machine.load import watch_s
 from npc.machine.processes import die_with_parent
@@ -44,7 +44,7 @@ USAGE: Final = 2
 PARTLY: Final = 6
 
 
-class Place(NamedTuple):
+class Turn(NamedTuple):
     """Where a measurement stands: its round, None if it belongs to none; 1 if it is a repetition."""
 
     round: int | None
@@ -147,7 +147,7 @@ class Conductor:
             node.watch = self._watches()
         await (self._measure_pairs(steps) if options.pairs else self._measure_one(steps))
 
-    async def _measure_one(self, steps: Sequence[Step]) -> None:
+    async def _measure_one(self, steps: Sequence[SweepStep]) -> None:
         """Rank 0 serves rank 1; without either there is nothing to measure."""
         if len(self._hosts) > 2:
             raise Unusable(
@@ -164,16 +164,16 @@ class Conductor:
             raise Unusable(str(error)) from None
         if self._options.runs is not None:
             self._results = self._open_results(len(steps))
-            await self._steps(0, 1, address, steps, len(steps), Place(None, 0))
+            await self._steps(0, 1, address, steps, len(steps), Turn(None, 0))
             return
         rounds = Rounds([None] * len(steps), self._goal(), self._options.benchmark or self._tool())
         self._results = results = self._open_results(rounds.planned)
         turns = (
             replace(steps[place], sample=sample) for place, sample in rounds.turns(results.expect, self._seed)
         )
-        await self._steps(0, 1, address, turns, rounds.planned, Place(None, 0), rounds.tell)
+        await self._steps(0, 1, address, turns, rounds.planned, Turn(None, 0), rounds.tell)
 
-    async def _measure_pairs(self, steps: Sequence[Step]) -> None:
+    async def _measure_pairs(self, steps: Sequence[SweepStep]) -> None:
         """All rounds, then the worst pairs once more, then the verdict."""
         from npb import schedule  # not needed, and not paid for, by one pair
         from npc.machine import fabric
@@ -190,13 +190,13 @@ class Conductor:
         for run in range(options.runs):
             of_run = [step for step in steps if step.sample == run]
             for number, pairs in enumerate(plan.of_run(run)):
-                await self._round(pairs, of_run, Place(run * len(plan) + number, 0))
+                await self._round(pairs, of_run, Turn(run * len(plan) + number, 0))
                 if options.fail_fast and self._any_failed():
                     return
         if len(self._hosts) > 2:
             await self._repeat_worst([step for step in steps if step.sample == 0])
 
-    async def _repeat_worst(self, steps: Sequence[Step]) -> None:
+    async def _repeat_worst(self, steps: Sequence[SweepStep]) -> None:
         from npb.schedule import disjoint_rounds
 
         ranks = {label: rank for rank, label in enumerate(self._labels)}
@@ -204,9 +204,9 @@ class Conductor:
         pairs = [(ranks[server], ranks[client]) for server, client in names]
         serial = self._options.serial
         for disjoint in [[pair] for pair in pairs] if serial else disjoint_rounds(pairs):
-            await self._round(disjoint, steps, Place(None, 1))
+            await self._round(disjoint, steps, Turn(None, 1))
 
-    async def _round(self, pairs: Sequence[tuple[int, int]], steps: Sequence[Step], place: Place) -> None:
+    async def _round(self, pairs: Sequence[tuple[int, int]], steps: Sequence[SweepStep], place: Turn) -> None:
         """Disjoint pairs at once; the round ends with its slowest pair."""
         measured = await asyncio.gather(
             *(self._pair(server, client, steps, place) for server, client in pairs),
@@ -216,7 +216,7 @@ class Conductor:
             if problem is not None:
                 raise problem
 
-    async def _pair(self, server: int, client: int, steps: Sequence[Step], place: Place) -> None:
+    async def _pair(self, server: int, client: int, steps: Sequence[SweepStep], place: Turn) -> None:
         """One pair of many: what is wrong with it is recorded, and the rest goes on."""
         try:
             for rank in (server, client):
@@ -236,9 +236,9 @@ class Conductor:
         server: int,
         client: int,
         address: str,
-        steps: Iterable[Step],
+        steps: Iterable[SweepStep],
         number_of_steps: int,
-        place: Place,
+        place: Turn,
         tell: Callable[[float, Sequence[Reading] | None], None] | None = None,
     ) -> None:
         """Measure the steps on one pair and write down each as it ends, the interrupted one, too.
@@ -272,7 +272,7 @@ class Conductor:
             self._notes.add(measurement.note)
             print(f"npb: {measurement.note}", file=sys.stderr)
 
-    def _add(self, outcome: Outcome, server: int, client: int, place: Place) -> int:
+    def _add(self, outcome: Outcome, server: int, client: int, place: Turn) -> int:
         assert self._results
         names = (self._labels[server], self._labels[client])
         number = self._results.add(outcome, names, {"attempt": str(place.attempt)} if place.attempt else {})
@@ -292,7 +292,7 @@ class Conductor:
 
     # -- preparing -----------------------------------------------------------------------------------
 
-    def _plan(self) -> list[Step]:
+    def _plan(self) -> list[SweepStep]:
         options = self._options
         try:
             steps = sweep.plan(options.servercmd, options.clientcmd, options.repeat, options.runs or 1)

@@ -14,7 +14,7 @@ _PORTS: Final = range(10240, 32766)
 _TRIES: Final = 50
 
 
-class Interface(NamedTuple):
+class Address(NamedTuple):
     """An address of this host: interface's name, address, length of the network's prefix."""
 
     name: str
@@ -27,15 +27,15 @@ class HostView(NamedTuple):
 
     name: str
     identity: str
-    interfaces: tuple[Interface, ...]
+    interfaces: tuple[Address, ...]
 
 
-def interfaces() -> tuple[Interface, ...]:
+def interfaces() -> tuple[Address, ...]:
     """IPv4 and IPv6 addresses of this host's interfaces."""
     import psutil  # not at the start of each process of a launch: once a node is enough
 
     return tuple(
-        Interface(name, each.address.partition("%")[0], _bits(each.netmask))
+        Address(name, each.address.partition("%")[0], _bits(each.netmask))
         for name, addresses in psutil.net_if_addrs().items()
         for each in addresses
         if each.family in (socket.AF_INET, socket.AF_INET6)
@@ -84,4 +84,4 @@ def look_up(names: Iterable[str]) -> dict[str, list[str]]:
 def from_json(value: Sequence[Any]) -> HostView:
     """From the wire, where a named tuple is a list."""
     name, identity, found = value
-    return HostView(name, identity, tuple(Interface(*entry) for entry in found))
+    return HostView(name, identity, tuple(Address(*entry) for entry in found))

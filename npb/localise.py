@@ -29,7 +29,7 @@ from npc.statistics.localiser import (
     MIN_READINGS,
     ONE_ROLE,
     Effect,
-    Finding,
+    Explanation,
     Hypotheses,
     Localiser,
     one_ended,
@@ -272,7 +272,7 @@ class PairLocaliser(Localiser):
 
     def slow_groups(self) -> list[PairSuspect]:
         """Nodes, uplinks, switches and racks that are slow, the strongest evidence first."""
-        found: list[Finding] = []
+        found: list[Explanation] = []
         count = np.bincount(self.hypotheses.member, minlength=len(self._labels))
         tested = int((count >= MIN_READINGS).sum())
         while findings := self.best():
@@ -295,7 +295,7 @@ class PairLocaliser(Localiser):
         found.sort(key=lambda finding: -finding.effect.z)
         return [self._suspect(finding, tested) for finding in map(self._measured_again, found)]
 
-    def _measured_again(self, finding: Finding) -> Finding:
+    def _measured_again(self, finding: Explanation) -> Explanation:
         """How slow a suspect is, by the rest that is left when all suspects are known."""
         if self.noise is None or self.active.sum() < MIN_READINGS:
             return finding
@@ -315,7 +315,7 @@ class PairLocaliser(Localiser):
         exceptions = int((readings >= self.noise.location).sum())
         return bool(self.active.sum() >= FEW_READINGS) or exceptions <= len(readings) // EXCEPTIONS
 
-    def _with_several(self, finding: Finding) -> bool:
+    def _with_several(self, finding: Explanation) -> bool:
         """Whether a node in one role is at least half as slow with enough partners; else it is a link."""
         end = self._labels[finding.hypothesis].end
         if end is None:
@@ -340,7 +340,7 @@ class PairLocaliser(Localiser):
         found: Floats = np.sqrt(2 * np.maximum(self.scores.ratio[first] + self.hypotheses.prior[first], 0.0))
         return found
 
-    def _suspect(self, finding: Finding, tested: int) -> PairSuspect:
+    def _suspect(self, finding: Explanation, tested: int) -> PairSuspect:
         label = self._labels[finding.hypothesis]
         kind, name, end = label
         role: Role = "" if end is None else self._roles[end]
@@ -423,7 +423,7 @@ class PairLocaliser(Localiser):
             )
         if doubtful:
             self.undecided.append(
-                f"{_count(doubtful, 'pair')} slow every time, which may be chance among so many disturbed "
+                f"{_count(doubtful, 'pair')} slow every time, which may be chance among the many disturbed "
                 f"measurements: {some(doubtful)}"
             )
         if alone:

@@ -18,7 +18,7 @@ from typing import Any, Final
 from npb import addresses
 from npb.launch_result import Blame, LaunchResult, how_it_ended, judge, unavailable
 from npb.nodes import CannotRun, Ended, HostLost, Node, Running, Seen
-from npb.sweep import Step
+from npb.sweep import SweepStep
 from npc.machine.around import join
 from npc.records.launch import now, tool_of
 from npc.records.series import INTERFACE
@@ -43,7 +43,7 @@ class Outcome:
     on stdout and stderr. seen: around it, by field of its launch.
     """
 
-    step: Step
+    step: SweepStep
     argv: tuple[str, ...]
     started: str
     result: LaunchResult
@@ -95,7 +95,7 @@ class PairMeasurement:
         self._learn = steps > 1
         self.note = ""
 
-    async def step(self, step: Step) -> Outcome:
+    async def step(self, step: SweepStep) -> Outcome:
         """One client. Whatever goes wrong with the tools or the hosts is in the outcome."""
         server_argv, client_argv = (
             addresses.fill(argv, self._address, self._server_node.port) for argv in (step.server, step.client)

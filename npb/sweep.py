@@ -40,7 +40,7 @@ class Repeat:
 
 
 @dataclass(frozen=True)
-class Step:
+class SweepStep:
     """One step of a sweep: which value each repeat has, and the commands with those values in place."""
 
     values: Mapping[str, str]
@@ -69,7 +69,7 @@ def parse_repeat(text: str) -> Repeat:
 
 def plan(
     server: Sequence[str], client: Sequence[str], options: Sequence[str] = (), runs: int = 1
-) -> list[Step]:
+) -> list[SweepStep]:
     """All steps in order: `runs` times the product of the repeats found in both commands.
 
     `options` are further repeats (npb's own ``--repeat``), whose values replace ``{name}`` in the commands.
@@ -95,7 +95,7 @@ def plan(
         for values in itertools.product(*(repeat.values for repeat in repeats.values())):
             at = dict(zip(repeats, values, strict=True))
             own_server, own_client = (_fill(argv, at, placed) for argv in (server_command, client_command))
-            found.append(Step(at, own_server, own_client, sample))
+            found.append(SweepStep(at, own_server, own_client, sample))
     return found
 
 

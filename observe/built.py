@@ -17,7 +17,7 @@ from npc.machine.command import run
 _LIMIT_S: Final = 120.0
 
 
-class Unavailable(RuntimeError):
+class NoLibrary(RuntimeError):
     """There is no library for this program; the message says why."""
 
 
@@ -25,7 +25,7 @@ def built(kind: str, name: str, made_of: Iterable[str], build: Callable[[Path], 
     """The library ``CACHE/npc/KIND/DIGEST/NAME``; where there is none yet, `build` writes it to the path that
     it is given, in a folder of its own. made_of: texts that decide what comes out, sources and compiler.
 
-    Raises `Unavailable`, which `build` may raise as well.
+    Raises `NoLibrary`, which `build` may raise as well.
     """
     digest = hashlib.sha256()
     for text in made_of:
@@ -40,23 +40,21 @@ def built(kind: str, name: str, made_of: Iterable[str], build: Callable[[Path], 
             if not library.exists():
                 build(library)
     except Held as other:
-        raise Unavailable(
-            f"another process has been building {library.parent} for too long: {other}"
-        ) from None
+        raise NoLibrary(f"another process has been building {library.parent} for too long: {other}") from None
     except OSError as error:
-        raise Unavailable(f"cannot write into {library.parent}: {error.strerror}") from None
+        raise NoLibrary(f"cannot write into {library.parent}: {error.strerror}") from None
     return library
 
 
 def compile_library(command: Sequence[str], library: Path, what: str) -> None:
     """Run a compiler's command, whose ``-o FILE`` is left to this, and put the file in its place.
 
-    Raises `Unavailable`. what: of the library, for the message.
+    Raises `NoLibrary`. what: of the library, for the message.
     """
     partial = library.with_name(f"{library.name}.partial")
     said = run([*command, "-o", str(partial)])
     if said.returncode:
         partial.unlink(missing_ok=True)
         first = next((line for line in said.stderr.splitlines() if "error" in line), said.stderr.strip())
-        raise Unavailable(f"{command[0]} does not build {what}: {first}")
+        raise NoLibrary(f"{command[0]} does not build {what}: {first}")
     partial.replace(library)

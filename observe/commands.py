@@ -139,7 +139,7 @@ if TYPE_CHECKING:
     flag_value=6,
     metavar="[PAIRS]",
     type=click.IntRange(1, 1000),
-    help="Then run it so many times more with and without watching, in turns, and compare the run times "
+    help="Then run this number of pairs more, with and without watching in turns, and compare the run times "
     "(6 pairs, the fewest that give an interval).",
 )
 @click.option(
@@ -226,7 +226,7 @@ def observe(
     from npc.records.record import OK, save_csv
     from npc.records.run import RECORDS
     from observe.asked import Asked
-    from observe.built import Unavailable
+    from observe.built import NoLibrary
     from observe.companions import HOTSPOTS, PROBES
     from observe.memory.asked import memory_settings
     from observe.memory.companion import VALGRIND
@@ -291,7 +291,7 @@ def observe(
         limit = allowed if ctx.get_parameter_source("budget") is ParameterSource.COMMANDLINE else 0.1
         try:
             companions[MEMORY] = memory_settings(memory, command[place], interval, limit)
-        except (Unavailable, ValueError) as error:
+        except (NoLibrary, ValueError) as error:
             raise click.UsageError(f"--memory: {error}") from None
         if companions[MEMORY]["mode"] == "valgrind":
             watched_command = (*command[:place], *VALGRIND, *command[place:])

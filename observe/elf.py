@@ -79,7 +79,7 @@ class Symbol(NamedTuple):
     size: int
 
 
-class Line(NamedTuple):
+class SourceLine(NamedTuple):
     """A place in a source: the path as the compiler wrote it, and the line's number."""
 
     file: str
@@ -98,7 +98,7 @@ class _Unit(NamedTuple):
     files by their numbers."""
 
     addresses: Sequence[int] = ()
-    lines: Sequence[Line | None] = ()
+    lines: Sequence[SourceLine | None] = ()
     files: Sequence[str] = ()
 
 
@@ -181,11 +181,11 @@ class ElfFile:
         except _DAMAGED as error:
             raise ValueError(f"{self._path} is damaged: {error}") from None
 
-    def line(self, address: int) -> Line | None:
+    def line(self, address: int) -> SourceLine | None:
         """The source line of the code at an address; None where the debugging information does not tell."""
         return next(iter(self.lines(address, inlined=False)), None)
 
-    def lines(self, address: int, inlined: bool = True) -> tuple[Line, ...]:
+    def lines(self, address: int, inlined: bool = True) -> tuple[SourceLine, ...]:
         """The source line of the code at an address, and behind it, where that is of an inlined function,
         the line where it is called, and so on. Empty where the debugging information does not tell."""
         place = bisect_right(self._pieces, address, key=lambda each: each[0]) - 1
@@ -318,7 +318,7 @@ class ElfFile:
         lines = [None if each.end_sequence else _line(files, each.file, each.line) for each in states]
         return _Unit([each.address for each in states], lines, files)
 
-    def _calls(self, unit: CompileUnit, address: int, files: Sequence[str]) -> Iterator[Line]:
+    def _calls(self, unit: CompileUnit, address: int, files: Sequence[str]) -> Iterator[SourceLine]:
         """Where the functions are called that the compiler has put into others, outermost first."""
         assert self._dwarf is not None
         with suppress(*_DAMAGED):
@@ -343,8 +343,8 @@ def demangled(symbols: Sequence[str]) -> dict[str, str]:
     return dict(zip(symbols, lines, strict=True)) if len(lines) == len(symbols) else {}
 
 
-def _line(files: Sequence[str], file: int, number: int) -> Line | None:
-    return Line(files[file], number) if number and file < len(files) else None
+def _line(files: Sequence[str], file: int, number: int) -> SourceLine | None:
+    return SourceLine(files[file], number) if number and file < len(files) else None
 
 
 def _blocks(entry: DIE) -> Iterator[DIE]:

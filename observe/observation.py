@@ -73,7 +73,7 @@ class Io:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class ObservedNode:
     """One host: its ranks, how long the program ran there, its ports, the CPUs of each rank (Linux CPU lists,
     in the order of the ranks), and its I/O; None where the kernel counts none."""
 
@@ -128,7 +128,7 @@ class Observation:
     command: tuple[str, ...]
     reported: Mapping[str, float]
     ranks: int
-    nodes: tuple[Node, ...]
+    nodes: tuple[ObservedNode, ...]
     messages: Messages | None
     notes: tuple[str, ...]
     counted: Counted | None = None
@@ -192,7 +192,7 @@ def read_observation(
     )
 
 
-def _node(host: str, ranks: Sequence[Mapping[str, Any]]) -> Node:
+def _node(host: str, ranks: Sequence[Mapping[str, Any]]) -> ObservedNode:
     """The first reading of the node's ranks and the last one span its run."""
     first = min(ranks, key=lambda rank: rank["begin"]["time"])
     last = max(ranks, key=lambda rank: rank["end"]["time"])
@@ -214,7 +214,7 @@ def _node(host: str, ranks: Sequence[Mapping[str, Any]]) -> Node:
     ports += [Port(name, None, None, 0.0, "it went down meanwhile") for name in before if name not in after]
     cpus = tuple(rank["cpus"] for rank in sorted(ranks, key=lambda rank: rank["rank"]) if "cpus" in rank)
     seconds = last["end"]["time"] - first["begin"]["time"]
-    return Node(host, len(ranks), seconds, tuple(ports), cpus, _io(ranks))
+    return ObservedNode(host, len(ranks), seconds, tuple(ports), cpus, _io(ranks))
 
 
 def _io(ranks: Sequence[Mapping[str, Any]]) -> Io | None:
@@ -341,7 +341,7 @@ def _crowded(host: str, ranks: Sequence[Mapping[str, Any]]) -> Iterable[str]:
         )
 
 
-def _foreign(nodes: Sequence[Node], messages: Messages | None) -> Iterable[str]:
+def _foreign(nodes: Sequence[ObservedNode], messages: Messages | None) -> Iterable[str]:
     for node in nodes:
         total = sum((port.received or 0) + (port.sent or 0) for port in node.ports)
         for port in node.ports:

@@ -157,12 +157,12 @@ def _copy(source: IO[bytes], terminal: IO[bytes] | None, path: Path) -> None:
 
 def profiling_library(command: Sequence[str], place: int) -> str:
     """The library to put before the program, empty where there is none: then it is said why."""
-    from observe.built import Unavailable
+    from observe.built import NoLibrary
     from observe.mpi.build import library_for
 
     try:
         return str(library_for(command[:place], command[place]))
-    except Unavailable as reason:
+    except NoLibrary as reason:
         click.echo(f"npc observe: inside MPI: unavailable: {reason}", err=True)
         return ""
 

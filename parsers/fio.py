@@ -50,7 +50,7 @@ _PERCENTILES: Final = (50.0, 99.0, 99.9)
 #: So many operations have to lie above a percentile.
 _ABOVE_IT: Final = 10
 
-#: A run time is in whole milliseconds: below so many a rate is wrong by more than a tenth.
+#: A run time is in whole milliseconds: below this a rate is wrong by more than a tenth.
 _SHORTEST_MS: Final = 5
 
 Entry = Mapping[str, Any]

@@ -53,7 +53,7 @@ _BYTES_PER_CELL: Final = 4 * 16
 _ARRAYS: Final = 14
 #: Times are printed to a microsecond, rates in the original to six digits.
 _TOLERANCE: Final = 1e-3
-#: A sum in single precision no longer grows when it is so many times its terms.
+#: The multiple of its terms at which a sum in single precision no longer grows.
 _SATURATED: Final = 2**24
 
 

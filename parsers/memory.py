@@ -48,8 +48,8 @@ _ORDER: Final = re.compile(rf"\nOrder = ({WHOLE})(?=\n)")
 _RELATION: Final = "same-core|shared-cache|same-socket|other-socket"
 _ERROR: Final = re.compile(r"\n((?:memory|usage|unavailable): [^\n]+)(?=\n)")
 _END: Final = "\nComplete\n"
-#: A smaller set may take so many times as long as a larger one, loads beside streams so much less than alone,
-#: a stride reach so much more than words in a row: rounds differ.
+#: Factor up to which a smaller set may take longer than a larger one, loads beside streams be faster than
+#: alone, a stride reach more than words in a row: rounds differ.
 _LONGER: Final = 1.25
 _QUICKER: Final = 0.9
 #: The least part of a set that has to lie on the NUMA node that was asked for.

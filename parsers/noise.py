@@ -10,7 +10,7 @@ Circumstances of a core's noise: ``period`` (s) of its detours where they are re
 that the hypervisor had, ``ran``, the processes that ran last on it meanwhile with their CPU time, and its
 most frequent ``interrupts`` with their number.
 
-Case ``collective``, `overhead` by ``ranks``: how much longer than its quantum a step of so many ranks takes
+Case ``collective``, `overhead` by ``ranks``: how much longer than its quantum a step of n ranks takes
 that ends with a collective, where each rank's delay is drawn independently of the others' from the quanta of
 all cores: the mean of the largest of n draws, Σ x_i·(F(x_i)ⁿ − F(x_{i−1})ⁿ) (Agarwal, Garg, Vishnoi, HiPC
 2005; Hoefler, Schneider, Lumsdaine, SC10). It is an upper bound where delays come at once on all nodes, and

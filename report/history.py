@@ -17,12 +17,12 @@ from typing import Any, Final, NamedTuple
 from npc.figures.allocation import NodesHad
 from npc.files import read_json
 from npc.places import workplace
-from npc.records.history import History, InvalidHistory, Point
+from npc.records.history import History, HistoryRow, InvalidHistory
 from npc.records.journal import Journal
 from npc.records.record import OK, Record, moment
 from npc.records.series import Series, test_name
 from npc.records.units import METRICS, format_size
-from report.nodes import Hosts, Node, Nodes
+from report.nodes import Hosts, NodeHistory, Nodes
 
 USUAL: Final = "history"
 VERDICT: Final = "verdict.json"
@@ -165,7 +165,7 @@ class HistoryView:
     first: str
     last: str
     series: tuple[HistorySeries, ...]
-    nodes: Mapping[str, list[Node]]
+    nodes: Mapping[str, list[NodeHistory]]
     had: Mapping[str, NodesHad]
     verdicts: Mapping[str, Mapping[str, Any]]
     pasts: Mapping[Path, History]
@@ -264,7 +264,7 @@ def _view(folder: Path, pasts: Mapping[Path, History], say: Callable[[str], None
     )
 
 
-def _night(points: Sequence[Point], time: float, file: Path, verdict: str) -> NightValue:
+def _night(points: Sequence[HistoryRow], time: float, file: Path, verdict: str) -> NightValue:
     """A series in a night; its first measurement counts, or the second where that is all there is."""
     usable = [point for point in points if point.status == OK]
     first = [point for point in usable if not point.remeasured] or usable

@@ -20,7 +20,7 @@ Lead = Callable[[Series, Hosts], tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NodeHistory:
     """A node: how many rows name it (by month, too), how many of them are not usable, and the median of the
     ratios of its own medians to everybody's, over `series` series that others measured as well; below 1 is
     worse.
@@ -57,7 +57,7 @@ class Nodes:
         if hosts and status == "ok" and value is not None:
             self._values[series][hosts].append(value)
 
-    def compared(self, lead: Lead = lambda series, hosts: ("", ""), least: int = 2) -> Iterator[Node]:
+    def compared(self, lead: Lead = lambda series, hosts: ("", ""), least: int = 2) -> Iterator[NodeHistory]:
         """Every node, by its series that at least `least` nodes or groups of nodes have."""
         ratios = self._ratios(least)
         months: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -77,7 +77,7 @@ class Nodes:
                 record, name = lead(series, hosts)
                 worst = f"worst: {name}, {lowest:.3g} of normal"
             rows = months[host].total()
-            yield Node(host, rows, failed[host], months[host], ratio, len(own), record, worst)
+            yield NodeHistory(host, rows, failed[host], months[host], ratio, len(own), record, worst)
 
     def _ratios(self, least: int) -> dict[str, list[tuple[float, Series, Hosts]]]:
         """Host → its medians against the median of everybody's, as far as others measured that as well."""

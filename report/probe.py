@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from npc.figures.chart import Cell as GridCell
 from npc.figures.chart import Grid, log_scale
+from npc.figures.chart import HeatCell as GridCell
 from npc.page.blocks import Block, Cell, Table, amounts_figure, count, percent, plural, quantity
 from npc.records.node_probes import NodeProbe, ProbeRow
 from npc.records.units import format_quantity
@@ -19,7 +19,7 @@ from report.runs import Report
 _MOST_NAMES: Final = 24
 _MOST_ROWS: Final = 64
 _MOST_RANKS: Final = 512
-#: Up to so many names a picture has a row for each rank.
+#: Most names with which a picture has a row for each rank.
 _FEW: Final = 3
 _HISTOGRAM = (
     "rows are {rows}, columns how long one took, from the time that stands above to twice that; darker is "
@@ -29,7 +29,7 @@ _HISTOGRAM = (
 _NUMBERS: Final = ("events", "time", "mean", "99 % below", "bytes")
 
 
-class Seen(NamedTuple):
+class NodeRow(NamedTuple):
     """A row of a probe with the probe of its node."""
 
     node: NodeProbe
@@ -41,9 +41,9 @@ class Seen(NamedTuple):
         return (self.row.mean(self.node.apparent) or 0.0) * (self.row.timed or 0)
 
 
-def probe_blocks(report: Report, launch: OnNode, what: str, seen: Sequence[Seen]) -> Iterator[Block]:
+def probe_blocks(report: Report, launch: OnNode, what: str, seen: Sequence[NodeRow]) -> Iterator[Block]:
     """What a probe counted: by name with a histogram of durations, and by rank."""
-    by_name: defaultdict[str, list[Seen]] = defaultdict(list)
+    by_name: defaultdict[str, list[NodeRow]] = defaultdict(list)
     for each in seen:
         by_name[each.row.name].append(each)
     ordered = sorted(by_name.items(), key=lambda entry: -_weight(entry[1]))
@@ -62,19 +62,19 @@ def probe_blocks(report: Report, launch: OnNode, what: str, seen: Sequence[Seen]
         yield each_rank
 
 
-def _weight(seen: Sequence[Seen]) -> float:
+def _weight(seen: Sequence[NodeRow]) -> float:
     """To sort by: time, and where there is none the number of events."""
     return sum(each.seconds for each in seen) or 1e-12 * sum(each.row.events for each in seen)
 
 
-def _row(name: str, seen: Sequence[Seen], launch: OnNode) -> tuple[Cell, ...]:
+def _row(name: str, seen: Sequence[NodeRow], launch: OnNode) -> tuple[Cell, ...]:
     most = max(seen, key=lambda each: _weight([each]))
     part = _weight([most]) / (_weight(seen) or 1.0)
     of = Cell("the node's") if most.row.rank < 0 else Cell(f"rank {most.row.rank}", sort=most.row.rank)
     return (Cell(name, (launch.ident,)), *_numbers(seen), of, percent(part))
 
 
-def _numbers(seen: Sequence[Seen]) -> Iterator[Cell]:
+def _numbers(seen: Sequence[NodeRow]) -> Iterator[Cell]:
     """Events, time, mean, 99th percentile and bytes."""
     timed, seconds = sum(each.row.timed or 0 for each in seen), sum(each.seconds for each in seen)
     known = [each.row.bytes for each in seen if each.row.bytes is not None]
@@ -84,7 +84,7 @@ def _numbers(seen: Sequence[Seen]) -> Iterator[Cell]:
     yield quantity(sum(known) or None, "B")
 
 
-def _percentile(seen: Sequence[Seen], timed: int) -> float:
+def _percentile(seen: Sequence[NodeRow], timed: int) -> float:
     """The upper end of the class of durations in which the 99th percentile is."""
     classes: Counter[int] = Counter()
     for each in seen:
@@ -97,7 +97,7 @@ def _percentile(seen: Sequence[Seen], timed: int) -> float:
     return 0.0
 
 
-def _each_rank(what: str, seen: Sequence[Seen], launch: OnNode) -> Table:
+def _each_rank(what: str, seen: Sequence[NodeRow], launch: OnNode) -> Table:
     ordered = sorted(seen, key=lambda each: (each.row.rank, -_weight([each])))[: 4 * _MOST_RANKS]
     rows = tuple(
         (
@@ -122,7 +122,7 @@ def _without_empty(table: Table) -> Table:
 
 
 def _histogram(
-    report: Report, launch: OnNode, what: str, ordered: Sequence[tuple[str, Sequence[Seen]]]
+    report: Report, launch: OnNode, what: str, ordered: Sequence[tuple[str, Sequence[NodeRow]]]
 ) -> Grid | None:
     """Events by duration: a row a name, or of few names a row a rank; None where nothing has a duration."""
     timed = [(name, [each for each in seen if each.row.durations]) for name, seen in ordered]

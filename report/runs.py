@@ -29,7 +29,7 @@ from npc.records.run import read_run, records_file
 from npc.records.series import Series, circumstances, identity, neutral_case, qualifiers, test_name
 from npc.records.units import METRICS
 from npc.statistics.medians import Summary, summarise
-from npc.validity import Finding, find_lies
+from npc.validity import Violation, find_lies
 from npc.validity.disturbance import in_words, remark
 from npc.validity.rule import Circumstances
 from npc.validity.run import circumstances_of, platform_of
@@ -124,7 +124,7 @@ class Run:
         return circumstances_of(self.folder, self.records, self.platform)
 
     @cached_property
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[Violation]:
         """What the lie detectors say of the records."""
         return find_lies(self.records, self.circumstances)
 

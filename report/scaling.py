@@ -28,7 +28,7 @@ from report.runs import Report, Run
 _POP: Final = ("parallel", "load balance", "communication")
 
 
-class Point(NamedTuple):
+class ScalingPoint(NamedTuple):
     """A condition of a scaling series: CPUs (ranks × threads), median seconds with interval."""
 
     cpus: int
@@ -40,7 +40,7 @@ class Point(NamedTuple):
 
 def scaling(report: Report, run: Run, study: Study) -> Iterator[Block]:
     """Time and efficiencies over CPUs, a line for each number of threads and binding."""
-    lines: defaultdict[str, list[Point]] = defaultdict(list)
+    lines: defaultdict[str, list[ScalingPoint]] = defaultdict(list)
     for each in study.conditions:
         seconds = study.seconds(each.name)
         if each.usual and seconds:
@@ -48,7 +48,9 @@ def scaling(report: Report, run: Run, study: Study) -> Iterator[Block]:
             variables = "".join(f", {name}={text}" for name, text in sorted(each.variables.items()))
             binding = f"{each.binding or 'usual'} binding{variables}"
             kind = f"{plural(each.threads, 'thread')} a rank, {binding}"
-            lines[kind].append(Point(each.ranks * each.threads, each, whole.median, whole.low, whole.high))
+            lines[kind].append(
+                ScalingPoint(each.ranks * each.threads, each, whole.median, whole.low, whole.high)
+            )
     for points in lines.values():
         points.sort(key=_order)
     every = sorted((point for points in lines.values() for point in points), key=_order)
@@ -58,7 +60,7 @@ def scaling(report: Report, run: Run, study: Study) -> Iterator[Block]:
     first = min((point for point in every if point.cpus == fewest), key=lambda point: point.seconds)
     cpus = _cpu_axis([point.cpus for point in every])
 
-    def traces_of(value: Callable[[Point], float]) -> list[Trace]:
+    def traces_of(value: Callable[[ScalingPoint], float]) -> list[Trace]:
         each = enumerate(lines.items())
         return [_trace(kind, points, number, value, run) for number, (kind, points) in each]
 
@@ -113,16 +115,16 @@ def share_axis(title: str, most: float) -> Axis:
     )
 
 
-def _order(point: Point) -> tuple[int, float]:
+def _order(point: ScalingPoint) -> tuple[int, float]:
     return point.cpus, point.seconds
 
 
-def _efficiency(point: Point, first: Point) -> float:
+def _efficiency(point: ScalingPoint, first: ScalingPoint) -> float:
     return first.seconds * first.cpus / (point.seconds * point.cpus)
 
 
 def _trace(
-    name: str, points: Sequence[Point], number: int, value: Callable[[Point], float], run: Run
+    name: str, points: Sequence[ScalingPoint], number: int, value: Callable[[ScalingPoint], float], run: Run
 ) -> Trace:
     """Marks of conditions with a line through the best of each number of CPUs."""
     best: dict[int, float] = {}
@@ -154,7 +156,7 @@ def _pop(run: Run) -> dict[tuple[str, str], tuple[float, str]]:
     return found
 
 
-def _pop_traces(run: Run, points: Sequence[Point]) -> list[Trace]:
+def _pop_traces(run: Run, points: Sequence[ScalingPoint]) -> list[Trace]:
     pop, traces = _pop(run), []
     for number, (kind, colour) in enumerate(zip(_POP, ("ink", "purple", "sky"), strict=True)):
         marks = tuple(
@@ -168,7 +170,7 @@ def _pop_traces(run: Run, points: Sequence[Point]) -> list[Trace]:
     return traces
 
 
-def _times(run: Run, study: Study, points: Sequence[Point], first: Point) -> Table:
+def _times(run: Run, study: Study, points: Sequence[ScalingPoint], first: ScalingPoint) -> Table:
     rows = tuple(
         (
             Cell(point.condition.name), count(point.cpus),
@@ -188,7 +190,7 @@ def spread(low: float | None, high: float | None) -> Cell:
     return Cell(f"{format_quantity(low, 's', 4)} – {format_quantity(high, 's', 4)}", kind="number")
 
 
-def _efficiencies(run: Run, study: Study, points: Sequence[Point], first: Point) -> Table:
+def _efficiencies(run: Run, study: Study, points: Sequence[ScalingPoint], first: ScalingPoint) -> Table:
     pop = _pop(run)
     rows = []
     for point in points:

@@ -54,7 +54,7 @@ _NAMED: Final = frozenset(("program", "precision", "processes", "ranks"))
 _MIDDLE: Final = 1.5
 
 
-class Run(NamedTuple):
+class ApplicationRun(NamedTuple):
     """One launch of a program, per node: FLOP/s, FLOP, and bytes through the ports; light, as there are many.
 
     sent, received: mean over the nodes; None where no bytes were counted. intensity: FLOP per byte on the
@@ -83,7 +83,7 @@ class Run(NamedTuple):
     stored: Mapping[Direction, float] | None = None
     lasted: float | None = None
 
-    def times(self, nodes: int) -> Run:
+    def times(self, nodes: int) -> ApplicationRun:
         """What `nodes` such nodes did together."""
         told = {
             name: getattr(self, name) for name in ("flops", "flop", "received", "sent", "memory_bandwidth")
@@ -129,7 +129,7 @@ class Application:
     nodes: int
     hosts: tuple[str, ...]
     precision: str
-    runs: tuple[Run, ...]
+    runs: tuple[ApplicationRun, ...]
     settings: Mapping[str, str] = field(default_factory=dict)
     apart: tuple[str, ...] = ()
     ranks: int = 0
@@ -150,7 +150,7 @@ class Application:
     @cached_property
     def nights(self) -> list[NightMedians]:
         """Its nights, the oldest first."""
-        found: defaultdict[str, list[Run]] = defaultdict(list)
+        found: defaultdict[str, list[ApplicationRun]] = defaultdict(list)
         for run in self.runs:
             found[run.night or run.time[:10]].append(run)
         return sorted(
@@ -281,7 +281,9 @@ def find_applications(records: Iterable[Record]) -> list[Application]:
 
     Re-measurements of nights are left out: they were made because a night was low.
     """
-    groups: defaultdict[tuple[str, int, str, Series, int], list[tuple[Record, Run]]] = defaultdict(list)
+    groups: defaultdict[tuple[str, int, str, Series, int], list[tuple[Record, ApplicationRun]]] = defaultdict(
+        list
+    )
     for launch in by_launch(record for record in records if REMEASURED not in record.params):
         found = _rate(launch)
         if found is not None:
@@ -312,7 +314,7 @@ def _order(application: Application) -> tuple[object, ...]:
     return (application.platform, application.name, application.nodes, application.ranks, settings)
 
 
-def _ranks(rate: Record, run: Run) -> int:
+def _ranks(rate: Record, run: ApplicationRun) -> int:
     """MPI's ranks, as the program prints them, as it was asked for them, or as MPI counted them."""
     text = rate.params.get("processes") or rate.params.get("ranks") or ""
     return int(text) if text.isdecimal() else run.ranks
@@ -381,7 +383,7 @@ def _rate(launch: Sequence[Record]) -> tuple[Record, str] | None:
     return rate, _RATE_ALONE if rate.case == OBSERVED and not counted else ""
 
 
-def _run(rate: Record, launch: Sequence[Record], whole: bool) -> Run:
+def _run(rate: Record, launch: Sequence[Record], whole: bool) -> ApplicationRun:
     """What the launch did: results of the rate's case together, since a run of HPL may solve many systems.
 
     FLOP that `npc observe` was told count where the program says none. whole: whether FLOP and bytes are of
@@ -405,7 +407,7 @@ def _run(rate: Record, launch: Sequence[Record], whole: bool) -> Run:
         done = product if done is None else done
     a_node = None if done is None else done / rate.nodes
     received, sent = (_mean_of_nodes(launch, way) if whole else None for way in ("received", "sent"))
-    return Run(
+    return ApplicationRun(
         night=rate.run,
         time=rate.time,
         flops=flops / rate.nodes,
@@ -470,6 +472,6 @@ def _per_byte(flop: float | None, received: float | None, sent: float | None) ->
     return flop / traffic if traffic else math.inf
 
 
-def _intensities(runs: Iterable[Run]) -> list[float]:
+def _intensities(runs: Iterable[ApplicationRun]) -> list[float]:
     """Those that are known and finite."""
     return [run.intensity for run in runs if run.intensity is not None and math.isfinite(run.intensity)]

@@ -51,7 +51,7 @@ from npc.validity.disturbance import in_words
 from npc.validity.rules.memory import ENOUGH_HUGE
 from roofline.kernels import PRODUCTS, kernel_rates, measured_text
 from roofline.model import message_seconds
-from roofline.result import IO_DIRECTIONS, Ceiling, Curve, Estimate, Kind, Point, Roofline
+from roofline.result import IO_DIRECTIONS, Ceiling, Curve, CurvePoint, Estimate, Kind, Roofline
 
 #: A clock may be raised for a while, a wire's data rate may not.
 _ABOVE_NOMINAL: Final[Mapping[Kind, str]] = {
@@ -407,7 +407,7 @@ def _dependent(loads: Iterable[Estimate]) -> Ceiling | None:
 
 def _curves(metric: str, measurements: _Samples) -> Iterator[Curve]:
     for (benchmark, case, nodes, params), sizes in measurements.items():
-        points = [Point(size, summarise(_values(samples))) for size, samples in sizes.items()]
+        points = [CurvePoint(size, summarise(_values(samples))) for size, samples in sizes.items()]
         yield Curve(
             benchmark=benchmark,
             case=case,

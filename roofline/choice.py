@@ -39,17 +39,17 @@ class Measurement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cluster: Mapping[str, str] = {}
 
 
-class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _ChoiceFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     questions: dict[str, Question]
     measurements: tuple[Measurement, ...]
 
 
-_FILE: Final = msgspec.toml.decode(Path(__file__).with_name("questions.toml").read_bytes(), type=_File)
+_FILE: Final = msgspec.toml.decode(Path(__file__).with_name("questions.toml").read_bytes(), type=_ChoiceFile)
 QUESTIONS: Final[Mapping[str, Question]] = _FILE.questions
 MEASUREMENTS: Final = _FILE.measurements
 
 
-class Job(NamedTuple):
+class PlannedMeasurement(NamedTuple):
     """A benchmark with settings: all that it is to measure at once."""
 
     benchmark: str
@@ -72,7 +72,7 @@ class Job(NamedTuple):
         ]
 
 
-def jobs_of(measured: Iterable[str], layers: Collection[Layer], cluster: bool) -> list[Job]:
+def jobs_of(measured: Iterable[str], layers: Collection[Layer], cluster: bool) -> list[PlannedMeasurement]:
     """What measures these on each of the layers, a job a benchmark."""
     found: dict[str, list[Measurement]] = {}
     for what in measured:
@@ -85,12 +85,12 @@ def jobs_of(measured: Iterable[str], layers: Collection[Layer], cluster: bool) -
     return [_job(benchmark, each, cluster) for benchmark, each in found.items()]
 
 
-def _job(benchmark: str, measured: Sequence[Measurement], cluster: bool) -> Job:
+def _job(benchmark: str, measured: Sequence[Measurement], cluster: bool) -> PlannedMeasurement:
     settings: dict[str, dict[str, None]] = {}
     for each in measured:
         for name, value in {**each.set, **(each.cluster if cluster else {})}.items():
             settings.setdefault(name, {})[value] = None
-    return Job(
+    return PlannedMeasurement(
         benchmark,
         {name: ",".join(values) for name, values in settings.items()},
         sum(each.jobs for each in measured),
@@ -101,5 +101,5 @@ def _job(benchmark: str, measured: Sequence[Measurement], cluster: bool) -> Job:
 def measures(benchmark: str, what: str, platform: str) -> str:
     """The command by which a benchmark measures `what` at sizes enough for a model."""
     fitting = [each for each in MEASUREMENTS if (each.of, each.benchmark) == (what, benchmark)]
-    job = _job(benchmark, fitting[:1], cluster=False) if fitting else Job(benchmark, {}, 1, 1)
+    job = _job(benchmark, fitting[:1], cluster=False) if fitting else PlannedMeasurement(benchmark, {}, 1, 1)
     return shlex.join(job.words(platform))

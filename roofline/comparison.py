@@ -42,7 +42,7 @@ _TITLES: Final = {"bandwidth": "Bandwidth", "latency": "Latency (half round trip
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
+class SweepLine:
     """One line: a test's median over message size. points: bytes → summary in the metric's SI unit.
 
     records: bytes → what was summed up there. network: the name of what it went over, "" where none is known.
@@ -70,7 +70,7 @@ class Sweep:
         return (min(values), max(values)) if len(values) > 1 else None
 
 
-def find_sweeps(records: Iterable[Record], cases: Sequence[str] = ()) -> list[Sweep]:
+def find_sweeps(records: Iterable[Record], cases: Sequence[str] = ()) -> list[SweepLine]:
     """The lines of usable records, in the order of their names.
 
     `cases`: patterns of ``case`` or ``benchmark/case``; by default the tests between two processes that the
@@ -104,7 +104,7 @@ def find_sweeps(records: Iterable[Record], cases: Sequence[str] = ()) -> list[Sw
         points = {
             size: summarise([r.value for r in sizes[size] if r.value is not None]) for size in sorted(sizes)
         }
-        found.append(Sweep(name, metric, mpi, points, dict(sizes), network))
+        found.append(SweepLine(name, metric, mpi, points, dict(sizes), network))
     return found
 
 
@@ -115,7 +115,7 @@ def _wanted(record: Record, cases: Sequence[str]) -> bool:
     return catalogue.row_of(record).between_two
 
 
-def by_network(sweeps: Iterable[Sweep]) -> dict[str, list[Sweep]]:
+def by_network(sweeps: Iterable[SweepLine]) -> dict[str, list[SweepLine]]:
     """The lines of each panel by its name: that of a network, or "" for all where fewer than two are named.
 
     What nothing names the network of has a panel of its own then, and is in no network's.
@@ -129,7 +129,7 @@ def by_network(sweeps: Iterable[Sweep]) -> dict[str, list[Sweep]]:
     return found | ({"over a network that is not recorded": unnamed} if unnamed else {})
 
 
-def draw_sweeps(sweeps: Sequence[Sweep], title: str, paths: Sequence[Path]) -> bool:
+def draw_sweeps(sweeps: Sequence[SweepLine], title: str, paths: Sequence[Path]) -> bool:
     """Write the picture to `paths`, in the format of their suffixes. Raises OSError.
 
     A panel each for bandwidth and latency, of each network; colour and marker are the test's, the dashes the
@@ -166,14 +166,14 @@ def draw_sweeps(sweeps: Sequence[Sweep], title: str, paths: Sequence[Path]) -> b
 
 
 def describe(
-    sweeps: Sequence[Sweep],
+    sweeps: Sequence[SweepLine],
     ident: str,
     title: str,
     text: str,
     axes: tuple[Axis, Axis],
     *,
-    all_of: Sequence[Sweep] = (),
-    record: Callable[[Sweep, int], str] = lambda *_: "",
+    all_of: Sequence[SweepLine] = (),
+    record: Callable[[SweepLine, int], str] = lambda *_: "",
 ) -> Chart:
     """A chart of sweeps of one metric: colour and mark are the test's, the dashes the MPI's.
 
@@ -198,7 +198,7 @@ def describe(
     return Chart(ident, title, text, *axes, tuple(traces))
 
 
-def of_messages(sweep: Sweep) -> bool:
+def of_messages(sweep: SweepLine) -> bool:
     """Whether its sizes are those of messages, and not of what a node works on."""
     return any(
         catalogue.row_of(record).layer in catalogue.MESSAGES
@@ -207,7 +207,7 @@ def of_messages(sweep: Sweep) -> bool:
     )
 
 
-def axes_of(sweeps: Sequence[Sweep]) -> tuple[Axis, Axis]:
+def axes_of(sweeps: Sequence[SweepLine]) -> tuple[Axis, Axis]:
     """Axes that hold all points of sweeps of one metric, with their intervals."""
     metric = sweeps[0].metric
     sizes = [size for sweep in sweeps for size in sweep.points]
@@ -224,11 +224,11 @@ def axes_of(sweeps: Sequence[Sweep]) -> tuple[Axis, Axis]:
     )
 
 
-def _test(sweep: Sweep) -> str:
+def _test(sweep: SweepLine) -> str:
     return sweep.name.partition(" · ")[0]
 
 
-def _trace(of: Sweep, colour: str, test: int, mpi: int, record: Callable[[Sweep, int], str]) -> Trace:
+def _trace(of: SweepLine, colour: str, test: int, mpi: int, record: Callable[[SweepLine, int], str]) -> Trace:
     unit = METRICS[of.metric].unit
     marks = []
     for size, summary in of.points.items():
@@ -246,7 +246,7 @@ def _trace(of: Sweep, colour: str, test: int, mpi: int, record: Callable[[Sweep,
     return swept(of.name, colour, marks, dashes=dashes, shape=test, hollow=mpi % 2 == 1)
 
 
-def format_sweeps(sweeps: Sequence[Sweep]) -> str:
+def format_sweeps(sweeps: Sequence[SweepLine]) -> str:
     """A table: first and last size of each line, its best, its number of samples; its network, of several."""
     rows = [("test", "network", "metric", "sizes", "best", "95 % interval", "at", "n")]
     several = len(by_network(sweeps)) > 1

@@ -1,7 +1,7 @@
 """Which model to believe where: models of one observable, by their errors on sizes that they were not shown.
 
 The model of least median error is the one to believe, or the simplest of those that cannot be told from it
-by the rule of one standard error (`Comparison`).
+by the rule of one standard error (`ModelComparison`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from roofline.models.fitted import Part
-    from roofline.sweeps import Source
+    from roofline.models.fitted import FittedRange
+    from roofline.sweeps import SweepSource
 
 #: The observable that is told over numbers of messages; all others over sizes in bytes.
 BURST: Final = "burst of messages"
@@ -26,7 +26,7 @@ _ENDLESS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ModelComparison:
     """Median relative errors on sizes not shown, of several models from `first` to `last` bytes.
 
     observable: what they predict. best: the model to believe there: the simplest of those that tie with the
@@ -35,7 +35,7 @@ class Comparison:
     error: Breiman, Friedman, Olshen, Stone, Classification and Regression Trees, 1984, 3.4.3).
     """
 
-    source: Source
+    source: SweepSource
     observable: str
     first: float
     last: float
@@ -45,8 +45,13 @@ class Comparison:
 
     @classmethod
     def of(
-        cls, source: Source, observable: str, first: float, last: float, errors: Mapping[str, Sequence[float]]
-    ) -> Comparison:
+        cls,
+        source: SweepSource,
+        observable: str,
+        first: float,
+        last: float,
+        errors: Mapping[str, Sequence[float]],
+    ) -> ModelComparison:
         """The comparison of models, the simplest first, by their relative errors at the same sizes."""
         medians = {name: median(each) for name, each in errors.items()}
         least = min(medians, key=lambda name: medians[name])
@@ -55,8 +60,11 @@ class Comparison:
 
 
 def compare(
-    source: Source, x: Sequence[float], held_out: Mapping[str, Sequence[float]], parts: Sequence[Part]
-) -> Iterator[Comparison]:
+    source: SweepSource,
+    x: Sequence[float],
+    held_out: Mapping[str, Sequence[float]],
+    parts: Sequence[FittedRange],
+) -> Iterator[ModelComparison]:
     """A comparison for each part of `x`.
 
     held_out: model → ln(measured/predicted) at each x, the simplest model first.
@@ -66,7 +74,7 @@ def compare(
     errors = {name: relative_errors(each) for name, each in held_out.items()}
     for observable, first, last in parts:
         shown = {name: each[first : last + 1] for name, each in errors.items()}
-        yield Comparison.of(source, observable, x[first], x[last], shown)
+        yield ModelComparison.of(source, observable, x[first], x[last], shown)
 
 
 def _ties(errors: Sequence[float], least: Sequence[float]) -> bool:

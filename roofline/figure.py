@@ -12,8 +12,8 @@ from npc.records.units import format_quantity, format_size
 from roofline.applications import Application, NightMedians
 from roofline.points import verdict
 from roofline.result import Ceiling, Ridge, Roofline
+from roofline.scene import ApplicationMark as Point
 from roofline.scene import Line, LoopMark, Scene, Stroke, compose
-from roofline.scene import Mark as Point
 from roofline.table import (
     Records,
     application_text,
@@ -37,7 +37,7 @@ _LIMITS: Final[tuple[tuple[str, tuple[float, ...]], ...]] = (
     ("own messages back to back", ()),
     ("own messages one at a time", (1.5, 2.0)),
 )
-#: A bar's ends are so many times left and right of its middle.
+#: Factor between a bar's middle and its ends.
 _HALF_BAR: Final = 1.6
 #: A triangle that points down to what is below the bound.
 _LOOP_SHAPE: Final = 5

@@ -15,12 +15,12 @@ import msgspec
 from npc.document import plain
 
 if TYPE_CHECKING:
-    from roofline.cross_validation import Comparison
+    from roofline.cross_validation import ModelComparison
     from roofline.fits import Fit, Fits
     from roofline.measured_collectives import Agreement
-    from roofline.models.piecewise import Pieces
+    from roofline.models.piecewise import PiecewiseFit
     from roofline.prediction import Believed
-    from roofline.sweeps import Source
+    from roofline.sweeps import SweepSource
 
 SCHEMA: Final = 1
 #: What is kept of each x: `read_pieces` makes lines of it again.
@@ -48,12 +48,12 @@ def to_document(fits: Fits) -> dict[str, Any]:
     return document
 
 
-def read_pieces(fit: Mapping[str, Any]) -> Pieces:
+def read_pieces(fit: Mapping[str, Any]) -> PiecewiseFit:
     """The lines of one entry of ``fits``. Raises `InvalidDocument`."""
     import numpy as np
 
     from roofline.models.estimate import Linear
-    from roofline.models.piecewise import Pieces
+    from roofline.models.piecewise import PiecewiseFit
 
     try:
         lines, points = fit["lines"], fit["points"]
@@ -71,7 +71,7 @@ def read_pieces(fit: Mapping[str, Any]) -> Pieces:
             for name in _POINT
         }
         splits = tuple((int(first), int(last)) for first, last in lines["splits"])
-        return Pieces(
+        return PiecewiseFit(
             x=columns["x"],
             middle=columns["time"],
             splits=splits,
@@ -103,11 +103,11 @@ def read_believed(document: Mapping[str, Any], fit: Mapping[str, Any]) -> Believ
         raise InvalidDocument(f"`comparisons` and `fits` do not go together: {error!r}") from None
 
 
-def _read_comparison(entry: Mapping[str, Any]) -> Comparison:
-    from roofline.cross_validation import Comparison
+def _read_comparison(entry: Mapping[str, Any]) -> ModelComparison:
+    from roofline.cross_validation import ModelComparison
 
     errors = {name: math.inf if each is None else float(each) for name, each in entry["errors"].items()}
-    return Comparison(
+    return ModelComparison(
         sweep_of(entry),
         entry.get("observable", ""),
         entry["first"],
@@ -118,13 +118,13 @@ def _read_comparison(entry: Mapping[str, Any]) -> Comparison:
     )
 
 
-def sweep_of(entry: Mapping[str, Any]) -> Source:
+def sweep_of(entry: Mapping[str, Any]) -> SweepSource:
     """The sweep that an entry of ``fits`` or ``comparisons`` is about."""
-    from roofline.sweeps import Source
+    from roofline.sweeps import SweepSource
 
     sweep = entry["sweep"]
-    known = {name: sweep[name] for name in Source._fields}
-    return Source(**known | {"hosts": tuple(sweep["hosts"]), "params": json.dumps(sweep["params"])})
+    known = {name: sweep[name] for name in SweepSource._fields}
+    return SweepSource(**known | {"hosts": tuple(sweep["hosts"]), "params": json.dumps(sweep["params"])})
 
 
 def predictable(document: Any) -> list[dict[str, Any]]:
@@ -152,7 +152,7 @@ class _Sweep(msgspec.Struct):
     name: str
 
 
-class _Entry(msgspec.Struct):
+class _FitEntry(msgspec.Struct):
     model: str
     sweep: _Sweep
     first: float
@@ -171,12 +171,12 @@ class _Comparison(msgspec.Struct):
 class _Predictable(msgspec.Struct):
     """What has to be there to predict from it; `read_pieces` sees the lines."""
 
-    fits: list[_Entry]
+    fits: list[_FitEntry]
     comparisons: list[_Comparison] = []
     reduction: float | None = None
 
 
-def _source(source: Source) -> dict[str, Any]:
+def _source(source: SweepSource) -> dict[str, Any]:
     return {
         **source._asdict(),
         "params": json.loads(source.params),
@@ -221,7 +221,7 @@ def _fit(fit: Fit) -> dict[str, Any]:
     return entry
 
 
-def _with_sweep(found: Comparison | Agreement) -> dict[str, Any]:
+def _with_sweep(found: ModelComparison | Agreement) -> dict[str, Any]:
     document = plain(found)
     del document["source"]
     return {"sweep": _source(found.source), **document}

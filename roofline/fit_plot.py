@@ -27,7 +27,7 @@ from roofline.table import quantity_texts
 
 if TYPE_CHECKING:
     from roofline.fits import Fit
-    from roofline.sweeps import Source
+    from roofline.sweeps import SweepSource
 
 _LINE_POINTS: Final = 60
 
@@ -80,7 +80,7 @@ def describe(
     return Chart(ident, title, text, x, y, tuple(traces))
 
 
-def _names(fits: Sequence[Fit]) -> dict[Source, str]:
+def _names(fits: Sequence[Fit]) -> dict[SweepSource, str]:
     """What each sweep is called: its test, and all about it where others have the same."""
     sources = dict.fromkeys(fit.source for fit in fits)
     names = [source.name for source in sources]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from roofline.fits import Fit, Fits
     from roofline.measured_collectives import Agreement
     from roofline.prediction import Predicted, Range
-    from roofline.sweeps import Source
+    from roofline.sweeps import SweepSource
 
 BELIEVE: Final = "Which model to believe where, by the median error on sizes it was not shown"
 NEAREST: Final = "Measured collectives against each algorithm's prediction (npc predict): median error"
@@ -71,19 +71,19 @@ def format_predictions(predicted: Iterable[Predicted], said: Sequence[str]) -> s
     return "\n".join([*columns(rows), "", *said])
 
 
-def source_text(source: Source) -> str:
+def source_text(source: SweepSource) -> str:
     """``osu_latency on fuchs (2 nodes: a, b)``, with the parameters that tell it from others."""
     hosts = ", ".join(source.hosts[:3]) + (" …" if len(source.hosts) > 3 else "")
     return short_source_text(source, f" on {source.platform}", f": {hosts}" if hosts else "")
 
 
-def short_source_text(source: Source, where: str = "", hosts: str = "") -> str:
+def short_source_text(source: SweepSource, where: str = "", hosts: str = "") -> str:
     """The same without platform and hosts, which a page has elsewhere."""
     params = "".join(f", {name} {text}" for name, text in json.loads(source.params).items() if text)
     return f"{source.name}{where} ({plural(source.nodes, 'node')}{hosts}{params})"
 
 
-def _of_platform(source: Source) -> str:
+def _of_platform(source: SweepSource) -> str:
     return short_source_text(source, f" on {source.platform}")
 
 
@@ -147,7 +147,7 @@ def _alone(fit: Fit) -> str:
     )
 
 
-def collectives_table(fits: Fits, name: Callable[[Source], str], where: str = "") -> Table:
+def collectives_table(fits: Fits, name: Callable[[SweepSource], str], where: str = "") -> Table:
     """Measured collectives beside each algorithm's prediction. name: what a sweep is called."""
     rows = [
         (
@@ -194,7 +194,7 @@ def contradictions(fits: Fits) -> Iterator[str]:
             )
 
 
-def believed_tables(fits: Fits, name: Callable[[Source], str], where: str = "") -> Iterator[Table]:
+def believed_tables(fits: Fits, name: Callable[[SweepSource], str], where: str = "") -> Iterator[Table]:
     """For each observable the errors of all models that predict it. name: what a sweep is called."""
     for observable in dict.fromkeys(each.observable for each in fits.comparisons):
         compared = [each for each in fits.comparisons if each.observable == observable]

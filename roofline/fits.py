@@ -21,15 +21,15 @@ from npc.catalogue.row import Timing
 from npc.records.record import Record
 from npc.validity.disturbance import in_words
 from roofline.choice import measures
-from roofline.cross_validation import Comparison, compare
+from roofline.cross_validation import ModelComparison, compare
 from roofline.measured_collectives import NO_PING_PONG, Agreement, compare_collectives, with_messages
 from roofline.messages import made_of, of_mpi
 from roofline.models import bsp, hockney, log3p, logfp, loggp, tau_lop
 from roofline.models.collectives import send, superstep
 from roofline.models.fitted import Fitted, PiecewiseLinear
-from roofline.models.piecewise import Pieces, Sweep
+from roofline.models.piecewise import PiecewiseFit, Sweep
 from roofline.prediction import Believed, message_time
-from roofline.sweeps import LEAST_SIZES, Source, SweepTimes, find_series
+from roofline.sweeps import LEAST_SIZES, SweepSource, SweepTimes, find_series
 
 #: What STREAM's add does is what a reduction does: c = a + b. It counts three bytes for each byte reduced.
 _REDUCTION: Final = ("stream", "add", 3)
@@ -52,13 +52,13 @@ class Fit:
     """A model with the sweep (or the set of sweeps) it was fitted to. name: as comparisons have it."""
 
     name: str
-    source: Source
+    source: SweepSource
     kind: Timing
     fitted: Fitted
     raw: tuple[str, ...]
 
     @property
-    def lines(self) -> Pieces | None:
+    def lines(self) -> PiecewiseFit | None:
         """The lines over the size that it is made of; None for a model that is none."""
         return self.fitted.pieces if isinstance(self.fitted, PiecewiseLinear) else None
 
@@ -80,7 +80,7 @@ class Fits:
     """
 
     fits: tuple[Fit, ...]
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[ModelComparison, ...]
     skipped: Mapping[str, str]
     reduction: float | None
     collectives: tuple[Agreement, ...] = ()
@@ -108,7 +108,7 @@ def fit_series(series: Sequence[SweepTimes], reduction: float | None = None) -> 
     """Fit all models that apply to these series."""
     fits: list[Fit] = []
     skipped: dict[str, str] = {}
-    patterns: defaultdict[Source, dict[str, SweepTimes]] = defaultdict(dict)
+    patterns: defaultdict[SweepSource, dict[str, SweepTimes]] = defaultdict(dict)
     for each in series:
         if each.kind == "collective":
             continue
@@ -121,11 +121,11 @@ def fit_series(series: Sequence[SweepTimes], reduction: float | None = None) -> 
             fits += [Fit(name, each.source, each.kind, model, each.raw) for name, model in models.items()]
     for cases in patterns.values():
         fits += _of_patterns(cases, skipped)
-    by_source: defaultdict[Source, dict[str, Fitted]] = defaultdict(dict)
+    by_source: defaultdict[SweepSource, dict[str, Fitted]] = defaultdict(dict)
     for fit in fits:
         by_source[fit.source][fit.name] = fit.fitted
-    comparisons: list[Comparison] = []
-    messages: dict[Source, Believed] = {}
+    comparisons: list[ModelComparison] = []
+    messages: dict[SweepSource, Believed] = {}
     for source, models in by_source.items():
         lines = {name: each for name, each in models.items() if isinstance(each, hockney.Hockney)}
         if not lines:
@@ -157,7 +157,7 @@ def _rest(series: Sequence[SweepTimes], skipped: Mapping[str, str]) -> Iterator[
             yield measures(source.benchmark, each.kind, source.platform)
 
 
-def _with_rivals(fit: Fit, messages: Mapping[Source, Believed]) -> Iterator[Comparison]:
+def _with_rivals(fit: Fit, messages: Mapping[SweepSource, Believed]) -> Iterator[ModelComparison]:
     """The model of a fit held against those that say the same without parameters of their own."""
     rivals = {**fit.fitted.rivals, **_of_messages(fit, messages)}
     if rivals:
@@ -166,7 +166,7 @@ def _with_rivals(fit: Fit, messages: Mapping[Source, Believed]) -> Iterator[Comp
         )
 
 
-def _of_messages(fit: Fit, messages: Mapping[Source, Believed]) -> dict[str, list[float]]:
+def _of_messages(fit: Fit, messages: Mapping[SweepSource, Believed]) -> dict[str, list[float]]:
     """ln(measured/predicted) of what Hockney's model of a ping-pong makes of a superstep, or of a stream."""
     fitted = fit.fitted
     if not isinstance(fitted, bsp.Bsp | loggp.Gap):
@@ -181,7 +181,7 @@ def _of_messages(fit: Fit, messages: Mapping[Source, Believed]) -> dict[str, lis
     return {"Hockney": [math.log(time / made) for time, made in zip(times, predicted, strict=True)]}
 
 
-def _of_benchmark(source: Source) -> Source:
+def _of_benchmark(source: SweepSource) -> SweepSource:
     """What patterns of one benchmark have in common: where they ran, and with how many ranks."""
     return source._replace(case="", params=json.dumps({"ranks": json.loads(source.params).get("ranks", "")}))
 

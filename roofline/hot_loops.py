@@ -71,7 +71,7 @@ class HotLoop(NamedTuple):
         return f"{allowed} on {self.cores} core{'s' * (self.cores != 1)} at {clock}"
 
     def times(self, nodes: int) -> HotLoop:
-        """On so many nodes together."""
+        """On this number of nodes together."""
         return self._replace(cores=self.cores * nodes)
 
 

@@ -22,7 +22,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from npc import catalogue
-from roofline.cross_validation import Comparison, compare
+from roofline.cross_validation import ModelComparison, compare
 from roofline.messages import made_of
 from roofline.models.fitted import parts_of
 from roofline.models.piecewise import LEAST, PENALTY
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from npc.records.record import Record
     from roofline.models.piecewise import Splits
     from roofline.prediction import Believed, Predicted
-    from roofline.sweeps import Source, SweepTimes
+    from roofline.sweeps import SweepSource, SweepTimes
 
 #: Where records say what ran by its messages.
 _LAYER: Final = "mpi algorithms"
@@ -55,12 +55,12 @@ class Algorithm(NamedTuple):
 class Agreement:
     """A collective on `sizes` sizes from `first` to `last` bytes (0 of a barrier) as each algorithm has it.
 
-    nearest: the algorithm whose formula lies nearest, or the simplest that ties with it (`Comparison`).
+    nearest: the algorithm whose formula lies nearest, or the simplest that ties with it (`ModelComparison`).
     ran: those that ran at some of these sizes by the messages between ranks, as far as anybody saw them.
     """
 
-    source: Source
-    predicted_from: Source
+    source: SweepSource
+    predicted_from: SweepSource
     operation: str
     processes: int
     first: float
@@ -82,7 +82,7 @@ class _NothingToCompare(Exception):
 
 
 def compare_collectives(
-    series: Iterable[SweepTimes], messages: Mapping[Source, Believed], reduction: float | None
+    series: Iterable[SweepTimes], messages: Mapping[SweepSource, Believed], reduction: float | None
 ) -> tuple[list[Agreement], dict[str, str]]:
     """(every measured collective against its predictions, by ranges of sizes; name → why there is none)."""
     found: list[Agreement] = []
@@ -116,7 +116,7 @@ def _ran(agreement: Agreement, seen: Iterable[Record]) -> Iterable[str]:
 
 
 def _agreements(
-    series: SweepTimes, messages: Mapping[Source, Believed], reduction: float | None
+    series: SweepTimes, messages: Mapping[SweepSource, Believed], reduction: float | None
 ) -> list[Agreement]:
     source = series.source
     operation = catalogue.find(source.benchmark, source.case, "latency").operation
@@ -164,8 +164,8 @@ def _predicted(
 
 
 def _agreement(
-    comparison: Comparison,
-    ping_pong: Source,
+    comparison: ModelComparison,
+    ping_pong: SweepSource,
     processes: int,
     times: Mapping[int, float],
     predicted: Mapping[int, Mapping[str, Predicted]],

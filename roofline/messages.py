@@ -8,7 +8,7 @@ from typing import Final
 
 from npc import catalogue
 from roofline.prediction import Believed
-from roofline.sweeps import Source
+from roofline.sweeps import SweepSource
 
 #: Parameters that may differ between a ping-pong and what is made of its messages: numbers of processes.
 _PROCESSES: Final = frozenset({"ranks", "waiting"})
@@ -25,12 +25,12 @@ def of_mpi(benchmark: str, case: str) -> bool:
     return catalogue.find(benchmark, case).layer == "mpi"
 
 
-def made_of(source: Source, messages: Mapping[Source, Believed]) -> Source | None:
+def made_of(source: SweepSource, messages: Mapping[SweepSource, Believed]) -> SweepSource | None:
     """The ping-pong whose messages `source` is made of: on the same platform, within a node or between nodes
     as that is, and of parameters that do not contradict. Among several that of the same benchmark and on its
     hosts."""
 
-    def distance(each: Source) -> tuple[bool, bool, tuple[int, bool, int]]:
+    def distance(each: SweepSource) -> tuple[bool, bool, tuple[int, bool, int]]:
         elsewhere = not set(each.hosts) <= set(source.hosts)
         return (
             each.benchmark != source.benchmark,
@@ -41,7 +41,7 @@ def made_of(source: Source, messages: Mapping[Source, Believed]) -> Source | Non
     return min((each for each in messages if _together(each, source)), key=distance, default=None)
 
 
-def _together(a: Source, b: Source) -> bool:
+def _together(a: SweepSource, b: SweepSource) -> bool:
     ours, theirs = json.loads(a.params), json.loads(b.params)
     shared = ours.keys() & theirs.keys() - _PROCESSES
     return (

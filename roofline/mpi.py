@@ -67,7 +67,7 @@ def _rates(curve: Curve) -> Iterable[Rate]:
 
 def find_callers(records: Iterable[Record]) -> list[Caller]:
     """Applications whose MPI messages were counted, by name and number of nodes."""
-    groups: defaultdict[tuple[str, int, int], list[_Run]] = defaultdict(list)
+    groups: defaultdict[tuple[str, int, int], list[_MpiRun]] = defaultdict(list)
     observed = [
         record
         for record in records
@@ -86,7 +86,7 @@ def find_callers(records: Iterable[Record]) -> list[Caller]:
         traffic = sum(_value(r) for r in mpi if r.metric == "traffic")
         sizes = {r.size: _value(r) for r in mpi if r.metric == "messages" and r.size is not None}
         key = (program_of(mpi[0]), mpi[0].nodes, int(mpi[0].params.get("ranks", "1")))
-        groups[key].append(_Run(seconds[0], messages, traffic, sizes, calls, inside_mpi(launch)))
+        groups[key].append(_MpiRun(seconds[0], messages, traffic, sizes, calls, inside_mpi(launch)))
     return [
         Caller(
             name=name,
@@ -103,7 +103,7 @@ def find_callers(records: Iterable[Record]) -> list[Caller]:
     ]
 
 
-class _Run(NamedTuple):
+class _MpiRun(NamedTuple):
     """One observed run: seconds; messages, bytes and messages by size of all ranks; its calls, a rank; the
     part of its time inside MPI, if that is known."""
 

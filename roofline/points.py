@@ -133,7 +133,7 @@ def storage_part(application: Application, roofline: Roofline) -> float | None:
 def stored_part(
     moved: Mapping[Direction, float], seconds: float, ceilings: Mapping[Direction, Ceiling]
 ) -> float | None:
-    """The part of so many seconds that the busier direction takes at its ceiling; None without a ceiling."""
+    """The part of `seconds` that the busier direction takes at its ceiling; None without a ceiling."""
     known = [size / ceilings[way].value for way, size in moved.items() if way in ceilings]
     return max(known) / seconds if known else None
 

@@ -18,12 +18,12 @@ from functools import reduce
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from roofline.models.collectives import OPERATIONS, Round
-from roofline.models.estimate import Number
+from roofline.models.estimate import EstimatedNumber
 from roofline.models.fitted import held_out_bound
 
 if TYPE_CHECKING:
-    from roofline.cross_validation import Comparison
-    from roofline.models.piecewise import Pieces
+    from roofline.cross_validation import ModelComparison
+    from roofline.models.piecewise import PiecewiseFit
 
 
 #: How many times the largest size fitted a message may have: beyond, another protocol, another cache and the
@@ -62,16 +62,16 @@ class Range(NamedTuple):
 class Believed:
     """Models of one sweep, and which of them is believed where: ranges ascend and do not overlap."""
 
-    models: Mapping[str, Pieces]
+    models: Mapping[str, PiecewiseFit]
     ranges: tuple[Range, ...]
 
     @classmethod
-    def alone(cls, name: str, pieces: Pieces) -> Believed:
+    def alone(cls, name: str, pieces: PiecewiseFit) -> Believed:
         """A model without others beside it."""
         return cls({name: pieces}, (Range(float(pieces.x[0]), float(pieces.x[-1]), name),))
 
     @classmethod
-    def among(cls, models: Mapping[str, Pieces], comparisons: Sequence[Comparison]) -> Believed:
+    def among(cls, models: Mapping[str, PiecewiseFit], comparisons: Sequence[ModelComparison]) -> Believed:
         """Those of `models` that `comparisons` of one sweep say to believe; where that one is not among them,
         the one of least error that is. Without comparisons the first one. Raises StopIteration for a
         comparison of none of them.
@@ -88,7 +88,7 @@ class Believed:
 
     @property
     def misses(self) -> list[float]:
-        """`Pieces.misses` at each size of the model that is believed there."""
+        """`PiecewiseFit.misses` at each size of the model that is believed there."""
         return [
             miss
             for each in self.ranges
@@ -168,20 +168,22 @@ def message_time(believed: Believed, rounds: Sequence[Round]) -> float:
     return _middle(_times(believed, rounds))
 
 
-def _times(believed: Believed, rounds: Sequence[Round]) -> list[Number]:
+def _times(believed: Believed, rounds: Sequence[Round]) -> list[EstimatedNumber]:
     """The time of all messages: where a size lies between two protocols, either one's."""
     return [_sum(believed, rounds, side) for side in (0, -1)]
 
 
-def _middle(numbers: Sequence[Number]) -> float:
+def _middle(numbers: Sequence[EstimatedNumber]) -> float:
     return sum(number.value for number in numbers) / len(numbers)
 
 
-def _sum(believed: Believed, rounds: Sequence[Round], side: int) -> Number:
+def _sum(believed: Believed, rounds: Sequence[Round], side: int) -> EstimatedNumber:
     """The time of all messages, those between two pieces counted to the one on `side`."""
     counts: defaultdict[str, dict[int, tuple[float, float]]] = defaultdict(dict)
     for each in rounds:
         name, piece = believed.at(each.size, side)
         messages, volume = counts[name].get(piece, (0.0, 0.0))
         counts[name][piece] = (messages + each.messages, volume + each.messages * each.size)
-    return reduce(Number.along, (believed.models[name].combine(each) for name, each in counts.items()))
+    return reduce(
+        EstimatedNumber.along, (believed.models[name].combine(each) for name, each in counts.items())
+    )

@@ -8,20 +8,20 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Final, Literal
 
-from npc.records.study import Condition, Run, Study
+from npc.records.study import Condition, ProgramRun, Study
 from npc.statistics.propagation import Input, pooled, trimmed_mean
 
 if TYPE_CHECKING:
     from npc.statistics.arrays import Floats
 
 Resource = Literal["cpu", "memory", "mpi", "io"]
-#: The resources, and the key of `Run.rates` that says what each gave.
+#: The resources, and the key of `ProgramRun.rates` that says what each gave.
 RATES: Final[Mapping[Resource, str]] = {"cpu": "cpu", "memory": "memory", "mpi": "network", "io": "io"}
 #: What is varied of each, in a sentence.
 WORDS: Final[Mapping[Resource, str]] = {
     "cpu": "the clock", "memory": "memory bandwidth", "mpi": "network bandwidth", "io": "I/O bandwidth",
 }  # fmt: skip
-#: A resource counts as varied from this factor between two conditions on, and where that is so many standard
+#: A resource counts as varied from this factor between two conditions on, and from this number of standard
 #: uncertainties: below, the errors of the rates would make the fit.
 VARIED: Final = 1.2
 SURELY: Final = 4.0
@@ -116,11 +116,11 @@ def gather(study: Study) -> Conditions:
     )
 
 
-def _good(run: Run) -> bool:
+def _good(run: ProgramRun) -> bool:
     return run.status == "ok" and run.seconds is not None and 0 < run.seconds < math.inf
 
 
-def _rates(runs: Iterable[Run], key: str) -> list[float]:
+def _rates(runs: Iterable[ProgramRun], key: str) -> list[float]:
     """ln of a rate in the runs that have it."""
     return [math.log(run.rates[key]) for run in runs if 0 < run.rates.get(key, 0) < math.inf]
 
@@ -129,7 +129,7 @@ def _means(values: Iterable[Sequence[float]]) -> tuple[Input, ...]:
     return tuple(pooled([trimmed_mean(each) for each in values]))
 
 
-def _not_varied(key: str, runs: Mapping[str, Sequence[Run]], reference: str) -> str:
+def _not_varied(key: str, runs: Mapping[str, Sequence[ProgramRun]], reference: str) -> str:
     """Why a rate tells nothing; empty where it does."""
     measured = {name: found for name, each in runs.items() if (found := _rates(each, key))}
     if reference not in measured:

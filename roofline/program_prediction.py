@@ -252,7 +252,7 @@ _SAME: Final = Ratio(1.0, 0.0, math.inf, "taken as here")
 
 
 def _weighted(conditions: Conditions, slower: Floats, rows: Floats) -> Floats:
-    """Seconds of all parts, each so many times as long, for each row of inputs."""
+    """Seconds of all parts, each `slower` by its factor, for each row of inputs."""
     seconds: Floats = free(conditions, rows) @ slower
     return seconds
 

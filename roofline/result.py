@@ -97,7 +97,7 @@ class Ridge:
     coverage: float | None
 
 
-class Point(NamedTuple):
+class CurvePoint(NamedTuple):
     """The median at one size of a curve, in the curve's unit."""
 
     size: int | None
@@ -114,7 +114,7 @@ class Curve:
     unit: str
     nodes: int
     params: Mapping[str, str]
-    points: tuple[Point, ...]
+    points: tuple[CurvePoint, ...]
 
     @property
     def times(self) -> list[tuple[float, float]]:

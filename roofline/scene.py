@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple
 
 from npc.figures.chart import CYCLE, Place, tool_colours
 from npc.statistics.medians import Summary
-from roofline.applications import Application, Direction, NightMedians, Run
+from roofline.applications import Application, ApplicationRun, Direction, NightMedians
 from roofline.hot_loops import HotLoop
 from roofline.latency import one_at_a_time
 from roofline.model import path_limit
@@ -81,7 +81,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ApplicationMark:
     """An application in the picture, at its medians: x in FLOP per byte, y in FLOP/s.
 
     of: what the bytes of x are of: the network, memory (those that its cores load and store), or storage.
@@ -97,7 +97,7 @@ class Mark:
     shape: int
     x: float
     y: float
-    runs: tuple[tuple[float, float, Run], ...]
+    runs: tuple[tuple[float, float, ApplicationRun], ...]
     trail: tuple[tuple[float, float, NightMedians], ...]
     limits: tuple[float | None, float | None] = (None, None)
 
@@ -160,7 +160,7 @@ class Scene:
     x: tuple[float, float]
     y: tuple[float, float]
     steepest: float
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[ApplicationMark, ...] = ()
     loops: tuple[LoopMark, ...] = ()
 
     def flat_start(self, peak: float) -> float:
@@ -250,7 +250,7 @@ def _loops(roofline: Roofline) -> Iterator[LoopMark]:
             )
 
 
-def _marks(roofline: Roofline) -> Iterator[Mark]:
+def _marks(roofline: Roofline) -> Iterator[ApplicationMark]:
     for number, application in enumerate(_placed(roofline)):
         network, memory = application.intensity, application.memory_intensity
         storage = application.io_intensity
@@ -264,7 +264,7 @@ def _marks(roofline: Roofline) -> Iterator[Mark]:
             for night in application.nights
             if night.intensity is not None
         ]
-        mark = Mark(
+        mark = ApplicationMark(
             application=application,
             of="network",
             colour=CYCLE[number % len(CYCLE)],

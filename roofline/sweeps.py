@@ -36,7 +36,7 @@ _METRICS: Final[Mapping[Timing, str]] = {
 LEAST_SIZES: Final = 5
 
 
-class Source(NamedTuple):
+class SweepSource(NamedTuple):
     """Where a sweep comes from; `params` is sorted JSON, so that sources can be compared."""
 
     platform: str
@@ -56,7 +56,7 @@ class Source(NamedTuple):
 class SweepTimes:
     """One sweep's times: size (a barrier's is 0) → launch → seconds. raw: the files they were read from."""
 
-    source: Source
+    source: SweepSource
     kind: Timing
     times: Mapping[int, Mapping[str, float]]
     raw: tuple[str, ...]
@@ -80,7 +80,7 @@ class SweepTimes:
 
 def find_series(records: Iterable[Record]) -> list[SweepTimes]:
     """Every series over the size that a model may be fitted to, in the order of their sources."""
-    groups: defaultdict[tuple[Source, Timing], list[tuple[Record, float]]] = defaultdict(list)
+    groups: defaultdict[tuple[SweepSource, Timing], list[tuple[Record, float]]] = defaultdict(list)
     for record in records:
         if kind := kind_of(record):
             groups[_source(record), kind].append((record, _time(record, kind)))
@@ -105,13 +105,13 @@ def _time(record: Record, kind: Timing) -> float:
     return (record.size or 0) / record.value if kind == "interval between messages" else record.value
 
 
-def _source(record: Record) -> Source:
+def _source(record: Record) -> SweepSource:
     series = Series.of(record)
     params = json.dumps(json.loads(series.params) | placement(record.params), sort_keys=True)
-    return Source(series.platform, series.benchmark, series.case, series.nodes, record.hosts, params)
+    return SweepSource(series.platform, series.benchmark, series.case, series.nodes, record.hosts, params)
 
 
-def _series(source: Source, kind: Timing, records: Sequence[tuple[Record, float]]) -> SweepTimes:
+def _series(source: SweepSource, kind: Timing, records: Sequence[tuple[Record, float]]) -> SweepTimes:
     """The times by size and launch; what a launch says of a size a second time is a launch of its own."""
     times: defaultdict[int, dict[str, float]] = defaultdict(dict)
     for record, time in records:

@@ -19,7 +19,7 @@ from npc.records.units import format_size, parse_size
 DATA = ("write", "read", "randread", "randwrite")
 NAMES = ("filecreate", "filestat", "filedelete")
 SEQUENTIAL = ("write", "read")
-#: A test moves at least so many blocks a process, or it has hardly begun.
+#: Fewest blocks a test moves in each process: with less it has hardly begun.
 FEWEST_BLOCKS = 16
 
 

@@ -75,7 +75,7 @@ def jobs_of(options: argparse.Namespace, chosen: Sequence[str], size: int, direc
     return words
 
 
-class Node:
+class NodeFio:
     """fio on this node: what it has printed."""
 
     def __init__(self, options: argparse.Namespace, folder: OwnFolder) -> None:
@@ -226,7 +226,7 @@ def main() -> str | None:
         if comm.size != options.nodes:
             return f"{comm.size} MPI ranks ran, {options.nodes} were asked for"
     with OwnFolder(place_of(options.target, options.scratch)) as folder:
-        node, problem = Node(options, folder), ""
+        node, problem = NodeFio(options, folder), ""
         # nobody begins where somebody cannot
         for step in (node.prepare, partial(node.work, writing=True), partial(node.work, writing=False)):
             try:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cron.verdict import NightVerdict
     from npc.figures.allocation import Allocation
     from npc.machine.fabric import Topology
-    from npc.records.history import History, Point
+    from npc.records.history import History, HistoryRow
     from npc.records.record import Record
     from npc.records.series import Series
     from roofline.peak_share import PeakShare
@@ -97,7 +97,7 @@ def history(
 
 
 def _verdicts(
-    past: History, points: Sequence[Point], platform: str, fabric: Topology | None
+    past: History, points: Sequence[HistoryRow], platform: str, fabric: Topology | None
 ) -> Iterator[NightVerdict]:
     """The verdict on every night of the history."""
     import os
@@ -243,7 +243,7 @@ def _table(found: Sequence[Variation]) -> str:
 
 
 def _draw(
-    points: Sequence[Point],
+    points: Sequence[HistoryRow],
     verdicts: Iterable[NightVerdict],
     folder: Path,
     topology: Topology | None,

@@ -27,7 +27,7 @@ from npc.parameters import Duration, PathParameter
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cron.nightly import Options, Outcome
+    from cron.nightly import NightOutcome, Options
 
 NIGHTS: Final = "runs/nightly"
 
@@ -151,7 +151,7 @@ def _words(tags: Sequence[str], given: Sequence[str], file: Path | None) -> tupl
     return (*words, *(["--benchmark", str(file)] if file else []))
 
 
-def _write(history: Path, outcome: Outcome, drain: bool, textfile: Path | None, as_json: bool) -> None:
+def _write(history: Path, outcome: NightOutcome, drain: bool, textfile: Path | None, as_json: bool) -> None:
     """Write and print the verdict; drain whom it names, if that is wanted and the verdict is bad enough."""
     import json
 

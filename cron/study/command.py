@@ -278,7 +278,7 @@ def _go_on(folder: Path, limit: float | None) -> int:
     from cron.study.outputs import lines_of
     from cron.study.remembering import keep_best
     from cron.study.running import LOCK, go_on
-    from cron.study.starters import Place
+    from cron.study.starters import StudyPlace
     from npc import locks
     from npc.places import suite
     from npc.records.study import read_study
@@ -286,7 +286,7 @@ def _go_on(folder: Path, limit: float | None) -> int:
     folder = folder.resolve()
     try:
         with locks.only_one(folder / LOCK):
-            code = go_on(Place(folder, suite(), limit))
+            code = go_on(StudyPlace(folder, suite(), limit))
     except locks.Held as who:
         raise click.ClickException(f"{folder} is being measured already ({who})") from None
     known = read_study(folder)

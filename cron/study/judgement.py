@@ -89,7 +89,7 @@ def placements_of(study: Study) -> tuple[Placement, ...]:
 
 
 def level_of(placements: int) -> float:
-    """The level of each comparison with the best of so many placements."""
+    """The level of each comparison with the best of a number of placements."""
     return 1 - (1 - LEVEL) / max(1, placements - 1)
 
 
@@ -99,6 +99,6 @@ def tied(best: Sequence[Placement]) -> list[Placement]:
 
 
 def runs_needed(placements: int) -> int:
-    """The least number of runs of each that can tell so many placements apart at all."""
+    """The least number of runs of each that can tell this number of placements apart at all."""
     level = level_of(placements)
     return next(runs for runs in range(1, _MOST_RUNS) if tells_apart(runs, runs, level))

@@ -28,7 +28,7 @@ _LEAST_BURST: Final = 65536
 Undo = Callable[[], None]
 
 
-class Unavailable(Exception):
+class CannotChange(Exception):
     """This cannot be changed here; the message says why, and what would allow it."""
 
 
@@ -44,7 +44,7 @@ def cores_of(cpus: frozenset[int], root: Path = SYSTEM) -> list[list[int]]:
 def kept_free(cpus: frozenset[int], number: int, root: Path = SYSTEM) -> list[list[int]]:
     """The CPUs of the last `number` cores of each NUMA node, where nothing of the program runs.
 
-    Raises `Unavailable` where a NUMA node has no more cores than that among `cpus`.
+    Raises `CannotChange` where a NUMA node has no more cores than that among `cpus`.
     """
     if not number:
         return []
@@ -55,7 +55,7 @@ def kept_free(cpus: frozenset[int], number: int, root: Path = SYSTEM) -> list[li
     for domain in sorted(filter(None, domains), key=min) or [cpus]:
         cores = cores_of(domain, root)
         if len(cores) <= number:
-            raise Unavailable(
+            raise CannotChange(
                 f"{number} competing processes on each NUMA node leave no core of CPU "
                 f"{sysfs.format_cpus(domain)} to the program"
             )
@@ -77,7 +77,7 @@ def compete(program: Path, cores: Sequence[Sequence[int]], intensity: float, res
     for process in started:
         assert process.stdout is not None
         if not process.stdout.readline():
-            raise Unavailable(f"the competing process ended at once: exit code {process.wait()}")
+            raise CannotChange(f"the competing process ended at once: exit code {process.wait()}")
 
 
 def _competitor(program: Path, cpu: int, share: float) -> subprocess.Popen[bytes]:
@@ -93,11 +93,11 @@ def _competitor(program: Path, cpu: int, share: float) -> subprocess.Popen[bytes
 def set_frequency(hertz: float, root: Path = SYSTEM) -> Undo:
     """Hold all CPUs at a clock (Linux: Documentation/admin-guide/pm/cpufreq.rst); how to undo it.
 
-    Raises `Unavailable`.
+    Raises `CannotChange`.
     """
     policies = sorted((root / "cpu/cpufreq").glob("policy[0-9]*"))
     if not policies:
-        raise Unavailable(f"frequency: {root}/cpu/cpufreq has no policy: is this a virtual machine?")
+        raise CannotChange(f"frequency: {root}/cpu/cpufreq has no policy: is this a virtual machine?")
     khz = round(hertz / 1e3)
     before: list[tuple[Path, int, int]] = []
     for policy in policies:
@@ -106,7 +106,7 @@ def set_frequency(hertz: float, root: Path = SYSTEM) -> Undo:
             for name in ("cpuinfo_min", "cpuinfo_max", "scaling_min", "scaling_max")
         )
         if not low <= khz <= high:
-            raise Unavailable(f"frequency: {policy.name} has {low / 1e6:g} to {high / 1e6:g} GHz")
+            raise CannotChange(f"frequency: {policy.name} has {low / 1e6:g} to {high / 1e6:g} GHz")
         before.append((policy, was[0], was[1]))
 
     def undo() -> None:
@@ -117,7 +117,7 @@ def set_frequency(hertz: float, root: Path = SYSTEM) -> Undo:
         for policy, _, _ in before:
             _clock(policy, khz, khz)
     except OSError as error:
-        raise Unavailable(
+        raise CannotChange(
             f"frequency: {error.strerror}: it needs root on the nodes, or srun as the platform's starter"
         ) from None
     return undo
@@ -135,20 +135,20 @@ def _clock(policy: Path, low: int, high: int) -> None:
 def shape(rate: float, interface: str) -> Undo:
     """Limit what this node sends to `rate` bytes/s by a token bucket (tc-tbf(8)); how to undo it.
 
-    interface: empty for the only one that has a carrier. Raises `Unavailable`.
+    interface: empty for the only one that has a carrier. Raises `CannotChange`.
     """
     device = interface or _only_interface()
     if shutil.which("tc") is None:
-        raise Unavailable("network: no tc in PATH: install iproute2")
+        raise CannotChange("network: no tc in PATH: install iproute2")
     shown = _tc("qdisc", "show", "dev", device, "root")
     if shown.stdout and shown.stdout.split()[1] not in _OWN_QDISCS:
-        raise Unavailable(f"network: {device} has a queue discipline of somebody's: {shown.stdout.strip()}")
+        raise CannotChange(f"network: {device} has a queue discipline of somebody's: {shown.stdout.strip()}")
     burst = max(_LEAST_BURST, round(rate * _TICK_S))
     bucket = ["tbf", "rate", f"{8 * rate:.0f}bit", "burst", str(burst), "latency", "50ms"]
     done = _tc("qdisc", "replace", "dev", device, "root", *bucket)
     if done.returncode:
         why = done.stderr.strip().replace("\n", " ")
-        raise Unavailable(f"network: tc on {device}: {why}: it needs root on the nodes")
+        raise CannotChange(f"network: tc on {device}: {why}: it needs root on the nodes")
 
     def undo() -> None:
         _tc("qdisc", "del", "dev", device, "root")
@@ -164,7 +164,7 @@ def _only_interface() -> str:
     found: list[tuple[str, str]] = re.findall(r"^\d+: ([^@:\s]+)[^<]*<([^>]*)>", shown, re.MULTILINE)
     up = [name for name, flags in found if "LOWER_UP" in flags and "LOOPBACK" not in flags]
     if len(up) != 1:
-        raise Unavailable(f"network: which of the interfaces ({', '.join(up) or 'none is up'})? --interface")
+        raise CannotChange(f"network: which of the interfaces ({', '.join(up) or 'none is up'})? --interface")
     return up[0]
 
 

@@ -25,7 +25,7 @@ from npc.jobs.sample import fill_in
 from npc.records.launch import LAUNCHES, Launch, read_launches
 from npc.records.record import OK
 from npc.records.run import RECORDS, read_run
-from npc.records.study import Condition, Run, Study
+from npc.records.study import Condition, ProgramRun, Study
 from npc.statistics.precision import Goal, half_width, next_narrower
 
 RUNS: Final = "runs"
@@ -131,7 +131,7 @@ def params_of(condition: Condition) -> dict[str, str]:
     return {name: text for name, text in (params | dict(condition.variables)).items() if text}
 
 
-def runs_of(folder: Path, says: str = "") -> list[Run]:
+def runs_of(folder: Path, says: str = "") -> list[ProgramRun]:
     """What has been measured so far in a study's folder, the oldest first; samples are counted anew.
 
     A run beside which others computed is invalid. says: as of the study. Raises ValueError for a log that
@@ -148,12 +148,12 @@ def runs_of(folder: Path, says: str = "") -> list[Run]:
         seconds = _seconds(raw, launch, says) if status == OK else None
         if status == OK and seconds is None:
             status = f"failed: the output has no match of {says!r}"
-        found.append(Run(name, samples[name], seconds, status, _rates(raw)))
+        found.append(ProgramRun(name, samples[name], seconds, status, _rates(raw)))
         samples[name] += 1
     return found
 
 
-def missing_of(study: Study, ran: Sequence[Run]) -> dict[str, int]:
+def missing_of(study: Study, ran: Sequence[ProgramRun]) -> dict[str, int]:
     """How many runs each condition still needs; one that is invalid does not count."""
     made = _made(ran)
     return {
@@ -161,7 +161,7 @@ def missing_of(study: Study, ran: Sequence[Run]) -> dict[str, int]:
     }
 
 
-def unknown_of(study: Study, ran: Sequence[Run]) -> dict[str, int]:
+def unknown_of(study: Study, ran: Sequence[ProgramRun]) -> dict[str, int]:
     """How many further runs each condition gets that has had the study's number of them and is not yet known
     (`npc.statistics.precision`): as many as make its interval narrower."""
     if not study.most:
@@ -177,7 +177,7 @@ def unknown_of(study: Study, ran: Sequence[Run]) -> dict[str, int]:
     return further
 
 
-def _made(ran: Sequence[Run]) -> Counter[str]:
+def _made(ran: Sequence[ProgramRun]) -> Counter[str]:
     return Counter(run.condition for run in ran if not run.status.startswith(_DISTURBED))
 
 

@@ -14,7 +14,7 @@ import click
 
 from cron.study.plan import expectation_of, with_free_cores
 from cron.study.running import environment_of, keep_platform
-from cron.study.starters import Place, Starters, ask_platform
+from cron.study.starters import Starters, StudyPlace, ask_platform
 from npc.jobs.launcher import PARSERS, program_index
 from npc.jobs.sample import fill_in
 from npc.jobs.suite import environment_of_settings
@@ -26,7 +26,7 @@ from npc.records.study import STUDY, Condition, Study, write_study
 _OBSERVED: Final = "observed"
 
 
-def begin(asked: Study, platform: Path, output: Path | None, limit_s: float | None) -> Place:
+def begin(asked: Study, platform: Path, output: Path | None, limit_s: float | None) -> StudyPlace:
     """Write the folder of a study that says what is asked for. Raises ValueError and click.UsageError for
     what cannot be run, before anything is written, and click.ClickException where the folder cannot be."""
     home = suite()
@@ -50,12 +50,12 @@ def begin(asked: Study, platform: Path, output: Path | None, limit_s: float | No
         sha256=sha256_of(file),
         tool=asked.tool or PARSERS.get(Path(program).name, _OBSERVED),
     )
-    place = Place((output or Path(f"study-{called}")).absolute(), home, limit_s)
+    place = StudyPlace((output or Path(f"study-{called}")).absolute(), home, limit_s)
     write_folder(study, place, platform)
     return place
 
 
-def write_folder(study: Study, place: Place, platform: Path) -> None:
+def write_folder(study: Study, place: StudyPlace, platform: Path) -> None:
     """Write a new study's folder, without what the platform cannot run.
 
     Raises ValueError where nothing is left, or an expectation is about what is not, click.UsageError where

@@ -24,7 +24,7 @@ if not __package__:  # started by its path
     sys.path[0] = str(Path(__file__).resolve().parent.parent.parent)
 
 from cron.study.knobs import (
-    Unavailable,
+    CannotChange,
     Undo,
     compete,
     cores_of,
@@ -53,13 +53,13 @@ def main(arguments: list[str]) -> int:
         taken = {cpu for core in free for cpu in core}
         own = os.sched_getaffinity(0) - taken
         if not own:
-            raise Unavailable("memory: a rank is bound to the core of a competing process")
+            raise CannotChange("memory: a rank is bound to the core of a competing process")
         os.sched_setaffinity(0, own)
         if told(LOCAL_RANK):
             _wait_for_first(name)
         else:
             _start_guard(asked, name, free, sorted(node - taken))
-    except Unavailable as reason:
+    except CannotChange as reason:
         print(f"unavailable: {reason}", file=sys.stderr, flush=True)
         return 1
     try:
@@ -79,13 +79,13 @@ def _wait_for_first(name: str) -> None:
                 return
             except OSError:
                 time.sleep(_LOOK_S)
-    raise Unavailable(
+    raise CannotChange(
         f"the first rank of {socket.gethostname()} has not changed it within {_PATIENCE_S:.0f} s"
     )
 
 
 def _start_guard(asked: dict[str, Any], name: str, free: Sequence[Sequence[int]], cpus: list[int]) -> None:
-    """Have a process of its own change the node and put it back. Raises `Unavailable` with its reason."""
+    """Have a process of its own change the node and put it back. Raises `CannotChange` with its reason."""
     reading, writing = os.pipe()
     rank = os.getpid()
     if os.fork() == 0:
@@ -97,7 +97,7 @@ def _start_guard(asked: dict[str, Any], name: str, free: Sequence[Sequence[int]]
     os.close(writing)
     with os.fdopen(reading) as answer:
         if reason := answer.read():
-            raise Unavailable(reason)
+            raise CannotChange(reason)
 
 
 def _guard(
@@ -126,7 +126,7 @@ def _guard(
         os.close(ready)
         while os.getppid() == rank and not signal.sigtimedwait([signal.SIGTERM], 1.0):
             pass
-    except (Unavailable, OSError, subprocess.SubprocessError) as reason:
+    except (CannotChange, OSError, subprocess.SubprocessError) as reason:
         os.write(ready, str(reason).encode())
     finally:
         for each in reversed(undo):

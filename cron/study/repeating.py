@@ -10,7 +10,7 @@ from typing import Final
 
 from cron.study.making import sha256_of, write_folder
 from cron.study.outputs import ratio_text
-from cron.study.starters import PLATFORMS, Place
+from cron.study.starters import PLATFORMS, StudyPlace
 from npc import __version__
 from npc.columns import columns
 from npc.files import read_json
@@ -26,7 +26,7 @@ _DISCOVERY: Final = 0.05
 
 def prepare(
     folder: Path, output: Path | None, platform: Path | None, home: Path, limit_s: float | None
-) -> Place:
+) -> StudyPlace:
     """The folder of the second study, with nothing measured yet. Raises ValueError, click.ClickException."""
     first = read_study(folder)
     again = (output or folder.with_name(f"{folder.name}-again")).absolute()
@@ -45,7 +45,7 @@ def prepare(
         model=None,
         best=(),
     )
-    place = Place(again, home, limit_s)
+    place = StudyPlace(again, home, limit_s)
     write_folder(study, place, source)
     return place
 

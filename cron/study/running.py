@@ -19,7 +19,7 @@ from typing import Final
 from cron.characterise import Characterisation, alone_on, next_id, run_and_wait
 from cron.study.judgement import judged
 from cron.study.launches import CASES, RUNS, missing_of, runs_of, unknown_of, write_cases
-from cron.study.starters import PLATFORMS, Place, ask_platform
+from cron.study.starters import PLATFORMS, StudyPlace, ask_platform
 from npc.jobs import wait
 from npc.jobs.progress import Display
 from npc.jobs.stop import Stop
@@ -47,7 +47,7 @@ def keep_platform(platform: Path, folder: Path) -> None:
             shutil.copytree(each, to)
 
 
-def go_on(place: Place) -> int:
+def go_on(place: StudyPlace) -> int:
     """Make what a study's folder lacks, and judge it; the exit code. The folder is this process's alone."""
     study = read_study(place.folder)
     env = environment_of(place, study)
@@ -68,7 +68,7 @@ def go_on(place: Place) -> int:
     return _exit_code(study) if code is None else code
 
 
-def environment_of(place: Place, study: Study) -> dict[str, str]:
+def environment_of(place: StudyPlace, study: Study) -> dict[str, str]:
     """Of JUBE and the jobs."""
     variables = environment_of_settings(place.home, place.platform(study), study.settings)
     env = paths_from_here({**os.environ, **variables})
@@ -76,7 +76,7 @@ def environment_of(place: Place, study: Study) -> dict[str, str]:
     return env
 
 
-def _make(place: Place, study: Study, missing: Mapping[str, int], env: Mapping[str, str]) -> int | None:
+def _make(place: StudyPlace, study: Study, missing: Mapping[str, int], env: Mapping[str, str]) -> int | None:
     """One JUBE run with all launches that are missing; an exit code where it did not come to its end."""
     outpath = place.folder / RUNS
     outpath.mkdir(exist_ok=True)
@@ -110,7 +110,7 @@ def _programs(study: Study) -> Iterator[str]:
         yield "competitor"
 
 
-def _finish_open_runs(place: Place, env: Mapping[str, str]) -> int | None:
+def _finish_open_runs(place: StudyPlace, env: Mapping[str, str]) -> int | None:
     """Wait for the jobs of earlier JUBE runs; an exit code where they have not ended."""
     for run in sorted((place.folder / RUNS).glob("[0-9]" * 6)):
         try:
@@ -145,7 +145,7 @@ def _exit_code(study: Study) -> int:
     return 0 if whole else wait.EXIT_PARTLY
 
 
-def _collect(place: Place) -> None:
+def _collect(place: StudyPlace) -> None:
     """The records of all JUBE runs together, each with its raw file as seen from the study's folder."""
     records: list[Record] = []
     for run in sorted((place.folder / RUNS).glob("[0-9]" * 6)):

@@ -22,7 +22,7 @@ STARTERS: Final = "starters"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StudyPlace:
     """Where a study is made: its folder, that of `npc.places.suite`, how long to wait for jobs."""
 
     folder: Path
@@ -45,7 +45,7 @@ class Starters:
     one_machine: bool
 
 
-def ask_platform(place: Place, study: Study, env: Mapping[str, str]) -> Starters:
+def ask_platform(place: StudyPlace, study: Study, env: Mapping[str, str]) -> Starters:
     """Ask JUBE, by this study's copy of the platform. Raises click.ClickException where it does not tell."""
     placements = list(dict.fromkeys(map(placement_of, study.conditions)))
     asked = ",".join("/".join(map(str, placement)) for placement in placements)

@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from npc.figures.chart import Cell, Grid
+from npc.figures.chart import Grid, HeatCell
 from npc.machine.fabric import natural, racks, short_name
-from npc.records.history import Point
+from npc.records.history import HistoryRow
 
 if TYPE_CHECKING:
     from npc.machine.fabric import Topology
@@ -72,7 +72,7 @@ class NodesHad:
 
 
 def allocations(
-    points: Iterable[Point], topology: Topology | None = None, others: Collection[str] = ()
+    points: Iterable[HistoryRow], topology: Topology | None = None, others: Collection[str] = ()
 ) -> list[Allocation]:
     """Those of a history's points."""
     had = NodesHad()
@@ -101,7 +101,9 @@ def maps(found: Sequence[Allocation], topology: Topology | None = None) -> list[
             rows=tuple(f"+{number}" if blocks else str(number) for number in numbers),
             columns=tuple(name for name, _ in columns),
             cells=tuple(
-                Cell(*place[host], None, _tip(host, each.nights.get(host, 0)), count=each.nights.get(host, 0))
+                HeatCell(
+                    *place[host], None, _tip(host, each.nights.get(host, 0)), count=each.nights.get(host, 0)
+                )
                 for host in sorted(hosts, key=natural)
             ),
             row_title="" if blocks else "node",

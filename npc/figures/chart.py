@@ -276,7 +276,7 @@ def time_axis(title: str, moments: Iterable[float], most: int = _MOST_TICKS) -> 
 
 
 def _month_ticks(low: float, high: float, most: int) -> tuple[Tick, ...]:
-    """The first days of months between two moments, at most so many."""
+    """The first days of months between two moments, `most` of them at most."""
     years = range(
         datetime.fromtimestamp(low, timezone.utc).year, datetime.fromtimestamp(high, timezone.utc).year + 1
     )
@@ -342,7 +342,7 @@ State = Literal["", "failed"]
 DEPTH_COLOURS: Final = ("#d9d9d9", "#fde737", "#c8b866", "#948e77", "#666970", "#35456c", "#00224e")
 #: Colours of counts and amounts above zero.
 DEPTHS: Final = len(DEPTH_COLOURS) - 1
-#: Of the classes of a logarithmic scale each is so many times as wide as the one before.
+#: Ratios between neighbouring classes of a logarithmic scale.
 _FACTORS: Final = (2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1e3, 1e6)
 #: Widths of the classes of a linear one, up to a power of ten.
 _STEPS: Final = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
@@ -399,7 +399,7 @@ def log_scale(amounts: Iterable[float], unit: str) -> Scale:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class HeatCell:
     """A cell: its ratio to what is normal (above 1 is good), or why it has none; or how often something was
     used; or an amount on the grid's scale."""
 
@@ -427,7 +427,7 @@ class Grid:
     text: str
     rows: tuple[str, ...]
     columns: tuple[str, ...]
-    cells: tuple[Cell, ...]
+    cells: tuple[HeatCell, ...]
     row_title: str = ""
     column_title: str = ""
     source: str = ""

@@ -42,7 +42,7 @@ _NAMES: Final[tuple[tuple[Kind, re.Pattern[str]], ...]] = (
     ("libc", re.compile(r"(libc|ld|ld-linux[^.]*|libpthread|librt|ld-musl[^.]*)(-[0-9.]+)?\.so.*")),
     ("other", re.compile(r".*\.so(\.[0-9.]+)?|\[unknown\]|\[.*|//.*|anon_inode.*|")),
 )
-#: Bars below this share of all samples are not drawn, nor the smallest of more than so many.
+#: Bars below this share of all samples are not drawn, nor the smallest beyond this number.
 LEAST: Final = 0.0005
 MOST: Final = 2000
 #: Ranks differ in a bar if the most is above the least by this part of all samples and of the bar.

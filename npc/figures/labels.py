@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _POINTS: Final = 9.5
 _DROP_POINTS: Final = 8.5
-#: The names of ticks take so many points.
+#: Height (points) of the names of ticks.
 _BELOW_TICKS: Final = 21.0
 _GAP_POINTS: Final = 2.0
 #: Places that are tried along a line.
@@ -49,13 +49,13 @@ class _Box:
             and other.bottom < self.top
         )
 
-    def covers(self, run: _Run) -> bool:
+    def covers(self, run: _Stretch) -> bool:
         """Whether it lies on a part of the line."""
         return self.bottom < run.height < self.top and run.left < self.right and self.left < run.right
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _Stretch:
     """A visible stretch of a line: from u = left to right, at v = height (pixels)."""
 
     trace: Trace
@@ -74,10 +74,10 @@ def label_along(axes: Axes, traces: Sequence[Trace]) -> None:
     angle = math.atan2(y1 - y0, x1 - x0)
     cosine, sine = math.cos(angle), math.sin(angle)
     runs = [
-        _Run(trace, x0 * cosine + y0 * sine, x1 * cosine + y1 * sine, y0 * cosine - x0 * sine)
+        _Stretch(trace, x0 * cosine + y0 * sine, x1 * cosine + y1 * sine, y0 * cosine - x0 * sine)
         for trace, ((x0, y0), (x1, y1)) in zip(traces, ends, strict=True)
     ]
-    groups: dict[str, list[_Run]] = {}
+    groups: dict[str, list[_Stretch]] = {}
     for run in sorted(runs, key=lambda run: -run.height):
         groups.setdefault(run.trace.group or run.trace.name, []).append(run)
     gap = _GAP_POINTS * axes.figure.dpi / 72
@@ -109,7 +109,7 @@ def label_along(axes: Axes, traces: Sequence[Trace]) -> None:
             )
 
 
-def _names(members: Sequence[_Run]) -> Iterator[tuple[str, str]]:
+def _names(members: Sequence[_Stretch]) -> Iterator[tuple[str, str]]:
     """The lines of a label, each with its colour."""
     most = _MOST_MEMBERS if len(members) > _MOST_MEMBERS + 1 else len(members)
     for run in members[:most]:
@@ -118,7 +118,7 @@ def _names(members: Sequence[_Run]) -> Iterator[tuple[str, str]]:
         yield f"and {len(members) - most} more", COLOURS["grey"]
 
 
-def _roomiest(places: Sequence[tuple[float, _Box]], taken: Sequence[_Box], runs: Sequence[_Run]) -> _Box:
+def _roomiest(places: Sequence[tuple[float, _Box]], taken: Sequence[_Box], runs: Sequence[_Stretch]) -> _Box:
     """The place for a label that lies on the fewest labels and lines, as near to the left end as may be."""
 
     def cost(each: tuple[float, _Box]) -> float:
@@ -129,7 +129,7 @@ def _roomiest(places: Sequence[tuple[float, _Box]], taken: Sequence[_Box], runs:
 
 
 def _places(
-    members: Sequence[_Run], width: float, height: float, line: float, gap: float
+    members: Sequence[_Stretch], width: float, height: float, line: float, gap: float
 ) -> list[tuple[float, _Box]]:
     """Places above and below the lines of a group, and on them, with a cost that grows with the distance from
     the left end. On the lines, which the label then interrupts, is for bundles: beside them would be on a

@@ -47,7 +47,7 @@ Depths = npt.NDArray[np.uint8]
 # --- who touches which page --------------------------------------------------------------------------------
 
 
-class Panel(NamedTuple):
+class AccessPanel(NamedTuple):
     """Reads or writes. depths: the number of the colour of each row and column. mean: that of the mean of all
     threads in each column, one row. tips: what is known of each column in words."""
 
@@ -76,7 +76,7 @@ class DensityMap:
     text: str
     names: tuple[str, ...]
     tips: tuple[str, ...]
-    panels: tuple[Panel, ...]
+    panels: tuple[AccessPanel, ...]
     first: tuple[FirstTouch, ...]
     columns: int
     pages: int
@@ -168,7 +168,7 @@ def _row(threads: Sequence[int], thread: int) -> int:
 
 
 def _merged(amounts: Amounts, down: int, across: int) -> Amounts:
-    """The sums of so many rows and columns that follow each other."""
+    """The sums of blocks of `down` rows and `across` columns."""
     rows = np.add.reduceat(amounts, np.arange(0, amounts.shape[0], down), axis=0)
     return np.asarray(np.add.reduceat(rows, np.arange(0, amounts.shape[1], across), axis=1))
 
@@ -178,14 +178,16 @@ def _most_common(threads: Sequence[int]) -> int:
     return Counter(known).most_common(1)[0][0] if known else -1
 
 
-def _panel(name: str, amounts: Amounts, means: Amounts, each: Amounts, pages: int, scale: Scale) -> Panel:
+def _panel(
+    name: str, amounts: Amounts, means: Amounts, each: Amounts, pages: int, scale: Scale
+) -> AccessPanel:
     sums, users = amounts.sum(axis=0), (amounts > 0).sum(axis=0).tolist()
     tips = []
     for column, total in enumerate(sums.tolist()):
         by = f" by {users[column]} of {len(amounts)} rows" if total else ""
         where = _pages(column * pages, (column + 1) * pages - 1)
         tips.append(f"{where}\n{format_quantity(total, '', 4)} {name}{by}")
-    return Panel(name, _depths(means, scale), _depths([sums / each.sum(axis=0)], scale), tuple(tips))
+    return AccessPanel(name, _depths(means, scale), _depths([sums / each.sum(axis=0)], scale), tuple(tips))
 
 
 def _depths(rows: Iterable[Amounts], scale: Scale) -> Depths:

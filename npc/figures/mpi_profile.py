@@ -12,7 +12,7 @@ from itertools import groupby, pairwise
 from statistics import fmean
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from npc.figures.chart import Cell, Grid, linear_scale, log_scale
+from npc.figures.chart import Grid, HeatCell, linear_scale, log_scale
 from npc.machine.fabric import in_order, neighbours, places
 from npc.records.mpi_profile import Profile, Rank
 from npc.records.units import format_quantity
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 #: Rows of a picture at most; of one whose columns are few, so that a single slow node still has its own.
 MOST_ROWS: Final = 64
 MOST_NARROW: Final = 256
-#: Rows up to so many → their height in pixels; the width of a column of calls.
+#: Number of rows, at most → their height in pixels; the width of a column of calls.
 _HEIGHTS: Final = {24: 26.0, 64: 14.0, MOST_NARROW: 6.0}
 _WIDE: Final = 26.0
 #: Columns of calls, and of moments, at most.
@@ -38,7 +38,7 @@ _UNITS: Final = {"bytes": "B", "byte": "B", "seconds": "s", "second": "s", "s": 
 _ALL: Final = "all of MPI"
 
 
-class Row(NamedTuple):
+class RankRow(NamedTuple):
     """A row of a picture: its name, where it belongs to (a node, a rack), and its ranks."""
 
     name: str
@@ -48,34 +48,34 @@ class Row(NamedTuple):
 
 def rows_of(
     profile: Profile, topology: Topology | None = None, by_host: bool = False, most: int = MOST_ROWS
-) -> list[Row]:
+) -> list[RankRow]:
     """Ranks, nodes, or groups of nodes, the first that are not more than `most`. by_host: no ranks."""
     ordered = sorted(profile.ranks, key=lambda each: each.rank)
     hosts = {each.host for each in ordered}
     if len(ordered) <= most and not by_host:
         several = len(hosts) > 1
-        return [Row(f"rank {each.rank}", each.host if several else "", (each,)) for each in ordered]
+        return [RankRow(f"rank {each.rank}", each.host if several else "", (each,)) for each in ordered]
     of_host: defaultdict[str, list[Rank]] = defaultdict(list)
     for each in ordered:
         of_host[each.host].append(each)
     names = in_order(hosts, topology)
     if len(names) <= most:
         known = places(names, topology)
-        found = [Row(name, known.get(name, ""), tuple(of_host[name])) for name in names]
+        found = [RankRow(name, known.get(name, ""), tuple(of_host[name])) for name in names]
         return sorted(found, key=lambda row: row.place) if known else found
     return [
-        Row(name, "", tuple(each for member in members for each in of_host[member]))
+        RankRow(name, "", tuple(each for member in members for each in of_host[member]))
         for name, members in neighbours(names, topology, most)
     ]
 
 
-def calls_grid(profile: Profile, rows: Sequence[Row], ident: str, title: str) -> Grid:
+def calls_grid(profile: Profile, rows: Sequence[RankRow], ident: str, title: str) -> Grid:
     """Row × call: seconds, as the mean of the row's ranks; the first column is all of MPI."""
     seconds = profile.by_call
     longest = [name for name in seconds if seconds[name] >= _LEAST * profile.total]
     names = [_ALL, *longest[:_MOST_CALLS]]
     cells = [
-        Cell(place, column, None, tip, amount=amount)
+        HeatCell(place, column, None, tip, amount=amount)
         for place, row in enumerate(rows)
         for column, name in enumerate(names)
         for amount, tip in [_spent(row, name)]
@@ -97,7 +97,7 @@ def calls_grid(profile: Profile, rows: Sequence[Row], ident: str, title: str) ->
     )
 
 
-def _spent(row: Row, name: str) -> tuple[float, str]:
+def _spent(row: RankRow, name: str) -> tuple[float, str]:
     """The mean seconds of the row's ranks in a call, and all that is known of it in words."""
     number = len(row.ranks)
     lasted = fmean(each.seconds for each in row.ranks)
@@ -118,7 +118,7 @@ def _part(seconds: float, whole: float) -> str:
     return f"{format_quantity(seconds, 's', 3)}{share}"
 
 
-def _called(row: Row) -> str:
+def _called(row: RankRow) -> str:
     ranks = f", {len(row.ranks)} ranks" if len(row.ranks) > 1 else ""
     return f"{row.name}{f' on {row.place}' if row.place else ''}{ranks}"
 
@@ -145,7 +145,7 @@ def peers_grid(profile: Profile, topology: Topology | None, ident: str, title: s
     for (source, target), (size, messages) in sums.items():
         words = f"{format_quantity(size, 'B', 3)} in {messages} messages"
         tip = f"{_called(rows[source])} → {_called(rows[target])}\n{words}"
-        cells.append(Cell(source, target, None, tip, amount=float(size)))
+        cells.append(HeatCell(source, target, None, tip, amount=float(size)))
     within = sum(size for (source, target), (size, _) in sums.items() if rows[source] == rows[target])
     whole = sum(size for size, _ in sums.values())
     kind = kind_of(rows)
@@ -212,7 +212,7 @@ def snapshots_grid(profile: Profile, name: str, ident: str, title: str) -> Grid:
             if amount is not None:
                 when = f"{begins[column]:.4g} to {begins[column + 1]:.4g} s"
                 tip = f"{names[place]}, {when}\n{name}: {format_quantity(amount, unit, 4)}"
-                cells.append(Cell(place, column, None, tip, amount=max(0.0, amount)))
+                cells.append(HeatCell(place, column, None, tip, amount=max(0.0, amount)))
     what = "What it gained" if growing else "Its value"
     words = (variable.description or name) if variable else name
     return Grid(
@@ -245,14 +245,14 @@ def _gains(values: Sequence[float | None]) -> Iterator[float | None]:
         yield None if after is None else after - (before or 0.0)
 
 
-def kind_of(rows: Sequence[Row]) -> str:
+def kind_of(rows: Sequence[RankRow]) -> str:
     """What the rows are: ``rank``, ``node`` or ``group of nodes``."""
     if all(row.name.startswith("rank ") for row in rows):
         return "rank"
     return "node" if all(len({each.host for each in row.ranks}) == 1 for row in rows) else "group of nodes"
 
 
-def _groups(rows: Sequence[Row]) -> tuple[tuple[str, int], ...]:
+def _groups(rows: Sequence[RankRow]) -> tuple[tuple[str, int], ...]:
     """The places of rows that follow each other; none where there is only one, or every row has its own."""
     found = tuple((place, len(list(members))) for place, members in groupby(rows, key=lambda row: row.place))
     return found if 1 < len(found) < len(rows) else ()

@@ -9,7 +9,7 @@ from functools import cached_property
 from statistics import median
 from typing import Final
 
-from npc.figures.chart import Cell, Grid
+from npc.figures.chart import Grid, HeatCell
 from npc.machine.fabric import Topology, in_order, neighbours
 from npc.records.units import format_quantity
 
@@ -82,7 +82,7 @@ class Pairs:
             side=24.0,
         )
 
-    def _of_pairs(self, links: Collection[frozenset[str]]) -> Iterator[Cell]:
+    def _of_pairs(self, links: Collection[frozenset[str]]) -> Iterator[HeatCell]:
         """A cell a pair; what was measured one way round only stands on both sides of the diagonal."""
         number = {host: place for place, host in enumerate(self.hosts)}
         for pair, ratio in self.ratios.items():
@@ -92,7 +92,7 @@ class Pairs:
                 said = f"{format_quantity(median(self.values[pair]), self.unit)}, {ratio:.3g}"
             both = [pair] if (client, server) in self.ratios else [pair, (client, server)]
             for row, column in both:
-                yield Cell(
+                yield HeatCell(
                     number[row],
                     number[column],
                     ratio,
@@ -102,7 +102,7 @@ class Pairs:
                     frozenset(pair) in links,
                 )
 
-    def _of_groups(self) -> Iterator[Cell]:
+    def _of_groups(self) -> Iterator[HeatCell]:
         """A cell for two groups of neighbouring hosts, whichever way round their pairs were measured."""
         group = {host: place for place, (_, members) in enumerate(self.groups) for host in members}
         found: defaultdict[tuple[int, int], list[float | None]] = defaultdict(list)
@@ -115,7 +115,7 @@ class Pairs:
             middle = median(known) if known else None
             said = "all failed" if middle is None else f"{middle:.3g} (worst {min(known):.3g})"
             names = f"{_name(*self.groups[column])} with {_name(*self.groups[row])}"
-            yield Cell(
+            yield HeatCell(
                 row, column, middle, f"{names}\n{len(ratios)} pairs: {said}",
                 state="failed" if middle is None else "",
             )  # fmt: skip

@@ -401,7 +401,7 @@ def save_grid(
 
 
 def _wrapped(text: str, inches: float, points: float) -> str:
-    """Lines that find room in so many inches, each letter half as wide as it is high, or a little more."""
+    """Lines that fit a width in inches, each letter half as wide as it is high, or a little more."""
     width = max(1, int(inches * 72 / (0.6 * points)))
     return "\n".join(textwrap.fill(line, width) for line in text.splitlines())
 

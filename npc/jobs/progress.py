@@ -23,7 +23,7 @@ _STYLES = {"done": "green", "failed": "red", "running": "bold", "waiting": "dim"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class WorkpackageRow:
     """One workpackage: JUBE's state of it, or its job's where that says more; and why."""
 
     name: str
@@ -35,7 +35,7 @@ class Row:
     note: str = ""
 
 
-def row_of(workpackage: Workpackage, job: Job | None = None) -> Row:
+def row_of(workpackage: Workpackage, job: Job | None = None) -> WorkpackageRow:
     """The row of a workpackage, with what the batch system said last of its job."""
     state, note = workpackage.state(), ""
     named = workpackage.batch_job()
@@ -55,7 +55,7 @@ def row_of(workpackage: Workpackage, job: Job | None = None) -> Row:
 
         why = foreseen(workpackage.folder.parent, folder)
         note = f"its records will be invalid: {why}" if why else ""
-    return Row(
+    return WorkpackageRow(
         name=workpackage.name,
         state=state,
         job=str(named.number) if named else "",
@@ -66,7 +66,7 @@ def row_of(workpackage: Workpackage, job: Job | None = None) -> Row:
     )
 
 
-def rows_of(run: Path) -> list[Row]:
+def rows_of(run: Path) -> list[WorkpackageRow]:
     """Rows without any word of a batch system; empty while there is nothing to read."""
     try:
         return [row_of(workpackage) for workpackage in read_workpackages(run)]
@@ -92,7 +92,7 @@ class Display:
             self._live = Live(console=Console(stderr=True), auto_refresh=False)
             self._live.start()
 
-    def show(self, rows: Sequence[Row], title: str = "") -> None:
+    def show(self, rows: Sequence[WorkpackageRow], title: str = "") -> None:
         """Bring the table up to date, or say what has changed; `title` is about the whole run."""
         for row in rows:
             self._watch(row)
@@ -119,7 +119,7 @@ class Display:
         if self._live is not None:
             self._live.stop()
 
-    def _watch(self, row: Row) -> None:
+    def _watch(self, row: WorkpackageRow) -> None:
         """Time of what has no job that would know its own."""
         ended = row.state in ("done", "failed")
         if row.state == "waiting" or (ended and row.name not in self._begun):
@@ -128,7 +128,7 @@ class Display:
         if not ended:
             self._took[row.name] = time.monotonic() - begun
 
-    def _table(self, rows: Sequence[Row], title: str) -> Table:
+    def _table(self, rows: Sequence[WorkpackageRow], title: str) -> Table:
         from rich.table import Table
         from rich.text import Text
 
@@ -155,12 +155,12 @@ class Display:
         return table
 
 
-def _awaited(row: Row) -> str:
+def _awaited(row: WorkpackageRow) -> str:
     """What there are further launches for."""
     return str(row.progress.awaited or "") if row.state == "running" else ""
 
 
-def as_json(row: Row) -> Mapping[str, object]:
+def as_json(row: WorkpackageRow) -> Mapping[str, object]:
     """The row for machines: what is not known is null."""
     made, planned, failed, _ = row.progress
     return {

@@ -43,7 +43,7 @@ _SACCT: Final = ("JobID", "State", "Reason", "ExitCode", "NodeList", "Elapsed", 
 _UNWANTED: Final = ("SQUEUE_", "SACCT_", "SCANCEL_", "SINFO_", "SLURM_TIME_FORMAT")
 
 
-class Node(NamedTuple):
+class SlurmNode(NamedTuple):
     """A node as Slurm sees it. state: sinfo's long word with its sign (``idle``, ``down*``). reason: why it
     was taken out of service, empty if it was not."""
 
@@ -169,7 +169,7 @@ def ask(
     return found | _ask_accounting(forgotten, where, stopped) if forgotten else found
 
 
-def nodes(partition: str = "") -> dict[str, Node]:
+def nodes(partition: str = "") -> dict[str, SlurmNode]:
     """All nodes, or those of one partition, by name.
 
     Raises `Silent` when the controller does not answer, FileNotFoundError where there is no ``sinfo``.
@@ -183,7 +183,7 @@ def nodes(partition: str = "") -> dict[str, Node]:
         name, _, rest = line.partition("|")
         state, _, reason = rest.partition("|")
         if state:
-            found[name] = Node(name, state, "" if reason.strip() == "none" else reason.strip())
+            found[name] = SlurmNode(name, state, "" if reason.strip() == "none" else reason.strip())
     return found
 
 

@@ -23,7 +23,7 @@ import click
 from npc import locks
 from npc.files import no_link, write_whole
 from npc.jobs import jube, slurm
-from npc.jobs.progress import Display, Row, row_of
+from npc.jobs.progress import Display, WorkpackageRow, row_of
 from npc.jobs.scheduler import Job, Silent
 from npc.jobs.schedulers import KNOWN
 from npc.jobs.stop import Stop
@@ -163,7 +163,7 @@ class RunWait:
             return False
         return whole
 
-    def rows(self, workpackages: Sequence[Workpackage]) -> list[Row]:
+    def rows(self, workpackages: Sequence[Workpackage]) -> list[WorkpackageRow]:
         """The workpackages with what is known of their jobs."""
         return [row_of(each, self.jobs.get(each.number)) for each in workpackages]
 
@@ -302,7 +302,7 @@ class RunWait:
 
 def wait_for(
     run: Path, patience: Patience, env: Mapping[str, str], stop: Stop, display: Display
-) -> tuple[Ending, list[Row]]:
+) -> tuple[Ending, list[WorkpackageRow]]:
     """Wait until every workpackage of `run` has ended; why it is over, and what the table shows then.
 
     Raises `NoRun`, click.ClickException where JUBE fails, FileNotFoundError without JUBE, or without the

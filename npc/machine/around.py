@@ -24,7 +24,7 @@ class Look(Protocol):
         """What was seen since it was made, for JSON; asked once. own: processes of the launch that go on."""
 
 
-class Source(NamedTuple):
+class Observer(NamedTuple):
     """look: makes one on a node. join: from (host, what was seen there) of the launch's nodes, the server's
     first, to the launch's field; None where nobody could look. Two of one host are npb's two agents there."""
 
@@ -33,10 +33,10 @@ class Source(NamedTuple):
 
 
 #: By field of a launch. The last one looks closest to the launch.
-SOURCES: Final[Mapping[str, Source]] = {
-    "moved": Source(Rise, by_host),
-    "energy": Source(energy.Energy, energy.by_host),
-    "load": Source(load.Beside, load.busiest),
+SOURCES: Final[Mapping[str, Observer]] = {
+    "moved": Observer(Rise, by_host),
+    "energy": Observer(energy.Energy, energy.by_host),
+    "load": Observer(load.Beside, load.busiest),
 }
 
 

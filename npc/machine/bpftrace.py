@@ -24,18 +24,18 @@ _TYPES: Final = Path("/sys/kernel/btf/vmlinux")
 _PATIENCE_S: Final = 10.0
 
 
-class Unavailable(Exception):
+class NoProbes(Exception):
     """Probes cannot be had here; the message says why and what would allow them."""
 
 
 def version() -> tuple[int, ...]:
-    """bpftrace's. Raises `Unavailable` where there is none, or no right to use it."""
+    """bpftrace's. Raises `NoProbes` where there is none, or no right to use it."""
     said = run(["bpftrace", "--version"], timeout_s=_PATIENCE_S)
     if said.returncode == MISSING:
-        raise Unavailable("no bpftrace: apt-get install bpftrace (dnf install bpftrace)")
+        raise NoProbes("no bpftrace: apt-get install bpftrace (dnf install bpftrace)")
     found = re.search(r"v?(\d+)\.(\d+)", said.stdout)
     if found is None:
-        raise Unavailable(f"bpftrace says no version: {last_words(said)}")
+        raise NoProbes(f"bpftrace says no version: {last_words(said)}")
     return tuple(map(int, found.groups()))
 
 
@@ -44,7 +44,7 @@ def refusal(types: bool = False) -> str:
     reads the kernel's structures. It looks and attaches nothing."""
     try:
         release = version()
-    except Unavailable as reason:
+    except NoProbes as reason:
         return str(reason)
     if os.geteuid() and release < _CAPABILITIES:
         return "no right to attach probes: bpftrace before 0.25 runs as root alone (sudo)"

@@ -12,7 +12,7 @@ import click
 from npc.columns import columns
 from npc.machine.environment import collect_environment
 from npc.machine.load import busy_processes
-from npc.machine.preflight import WATCHED_S, Finding, Trial, preflight, start_two_ranks
+from npc.machine.preflight import WATCHED_S, Finding, MpiTrial, preflight, start_two_ranks
 from npc.machine.tools import Found, Need, Site, find_all, os_release, ways_to_get
 from npc.places import home, is_checkout, suite
 
@@ -37,7 +37,7 @@ def diagnose(missing_only: bool) -> Diagnosis:
         environment = collect_environment(tools=tools)
         # One after the other: the ranks must not be seen as somebody else's load.
         busy = tuple(busy_processes(WATCHED_S))
-        findings = preflight(environment, Trial(busy, *start_two_ranks()))
+        findings = preflight(environment, MpiTrial(busy, *start_two_ranks()))
     problems = [*missing_for_main_job(tools), *(each.seen for each in findings if each.level == "error")]
     return Diagnosis(tuple(tools), tuple(findings), tuple(problems))
 

@@ -27,7 +27,7 @@ FORBIDDEN: Final = f"unavailable: RAPL may be read by root only: {RIGHT}"
 MOST_W: Final = 1000.0
 
 
-class Reading(NamedTuple):
+class EnergyReading(NamedTuple):
     """joules: by counter what it stands at; rounds: where it begins anew, if it does. problem: why there is
     none."""
 
@@ -37,9 +37,9 @@ class Reading(NamedTuple):
     problem: str = ""
 
 
-def read(root: Path = Path("/")) -> Reading:
+def read(root: Path = Path("/")) -> EnergyReading:
     """The energy counters of this node."""
-    return _cray(root) or _rapl(root) or _hwmon(root) or Reading("", {}, {}, NOTHING)
+    return _cray(root) or _rapl(root) or _hwmon(root) or EnergyReading("", {}, {}, NOTHING)
 
 
 def refusal(root: Path = Path("/")) -> str:
@@ -89,12 +89,12 @@ def by_host(nodes: Sequence[tuple[str, dict[str, Any] | None]]) -> dict[str, Any
     return {**counted, "source": "; ".join(sources)}
 
 
-def _cray(root: Path) -> Reading | None:
+def _cray(root: Path) -> EnergyReading | None:
     found = re.match(r"(\d+) J", sysfs.text(root / "sys/cray/pm_counters/energy") or "")
-    return Reading("Cray: node", {"node": float(found[1])}, {}) if found else None
+    return EnergyReading("Cray: node", {"node": float(found[1])}, {}) if found else None
 
 
-def _rapl(root: Path) -> Reading | None:
+def _rapl(root: Path) -> EnergyReading | None:
     joules, rounds = {}, {}
     zones = [
         zone
@@ -104,18 +104,18 @@ def _rapl(root: Path) -> Reading | None:
     for zone in zones:
         count = sysfs.number(zone / "energy_uj")
         if count is None:
-            return Reading("", {}, {}, FORBIDDEN)
+            return EnergyReading("", {}, {}, FORBIDDEN)
         joules[zone.name] = count * 1e-6
         if whole := sysfs.number(zone / "max_energy_range_uj"):
             rounds[zone.name] = whole * 1e-6
     kinds = sorted({(sysfs.text(zone / "name") or "").partition("-")[0] for zone in zones}, reverse=True)
-    return Reading(f"RAPL: {', '.join(kinds)}", joules, rounds) if joules else None
+    return EnergyReading(f"RAPL: {', '.join(kinds)}", joules, rounds) if joules else None
 
 
-def _hwmon(root: Path) -> Reading | None:
+def _hwmon(root: Path) -> EnergyReading | None:
     joules = {}
     for label in sorted((root / "sys/class/hwmon").glob("hwmon*/energy*_label")):
         count = sysfs.number(label.with_name(label.name.replace("_label", "_input")))
         if count is not None and "socket" in (sysfs.text(label) or "").lower():
             joules[f"{label.parent.name}/{sysfs.text(label)}"] = count * 1e-6
-    return Reading("hwmon: sockets", joules, {}) if joules else None
+    return EnergyReading("hwmon: sockets", joules, {}) if joules else None

@@ -88,7 +88,7 @@ def rdma_ports(root: Path = Path("/")) -> list[dict[str, Any]]:
 
 
 def with_lanes(ports: Iterable[Mapping[str, Any]], lanes: int) -> Iterator[str]:
-    """In words those InfiniBand links of `rdma_ports` that run over so many lanes; a port has four."""
+    """In words those InfiniBand links of `rdma_ports` that run over `lanes` lanes; a port has four."""
     for port in ports:
         if port["lanes"] == lanes and port["link_layer"] == "InfiniBand" and port["state"] == "ACTIVE":
             yield f"{port['device']}/{port['port']} runs at {port['rate']}"

@@ -82,7 +82,7 @@ _Positive = Annotated[float, msgspec.Meta(gt=0, le=sys.float_info.max)]
 _Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
-class Node(_Table, frozen=True):
+class NodeLimits(_Table, frozen=True):
     """The table ``node``; what the file does not say is None."""
 
     cores: _Count | None = None
@@ -96,7 +96,7 @@ class Node(_Table, frozen=True):
     proposed: tuple[str, ...] = ()
 
 
-class Platform(Node, frozen=True, kw_only=True):
+class Platform(NodeLimits, frozen=True, kw_only=True):
     """The nominal limits of one node; None where the file does not say.
 
     cores: of the node. clock_hz: Hz. simd_bits: width of a SIMD register. simd_units: SIMD instructions
@@ -198,7 +198,7 @@ class _Link(_Table, frozen=True):
     data_rate: _Positive | None = None
 
 
-class _File(_Table, frozen=True):
+class _PlatformFile(_Table, frozen=True):
     description: str = ""
     node: dict[str, Any] = {}
     interfaces: dict[str, Any] = {}
@@ -206,11 +206,11 @@ class _File(_Table, frozen=True):
 
 
 def _platform(name: str, table: Mapping[str, Any]) -> Platform:
-    file = _read_table(table, _File, "")
-    node = _read_table(file.node, Node, "node.")
+    file = _read_table(table, _PlatformFile, "")
+    node = _read_table(file.node, NodeLimits, "node.")
     if node.clock_hz is not None and node.clock_hz < 1e6:
         raise InvalidPlatform(f"node.clock_hz: {node.clock_hz:g} Hz is no clock; 2.5 GHz is 2.5e9")
-    limits = set(Node.__struct_fields__) - {"proposed"}
+    limits = set(NodeLimits.__struct_fields__) - {"proposed"}
     if unknown := [key for key in node.proposed if key not in limits]:
         known = ", ".join(sorted(limits))
         raise InvalidPlatform(f"node.proposed: {unknown[0]!r} is no limit; known here: {known}")

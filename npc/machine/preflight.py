@@ -2,7 +2,7 @@
 
 A check is a function of what `npc.machine.environment.collect_environment` saw, which says what is wrong, if
 anything; a new one is one function with the decorator. Those that must try something out (start two ranks,
-watch the processes) take its outcome from `Trial`.
+watch the processes) take its outcome from `MpiTrial`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class MpiTrial:
     """What was tried out. ranks: the size that two started ranks each saw, or why there is none; the first of
     them printed `npc.machine.mpi_variables.offered` as well."""
 
@@ -69,7 +69,7 @@ class Trial:
 
 
 #: Yields what is seen, where something is wrong.
-Check = Callable[[Environment, Trial], Iterator[str]]
+Check = Callable[[Environment, MpiTrial], Iterator[str]]
 _CHECKS: Final[list[tuple[Check, str, Level, str, str]]] = []
 
 
@@ -83,7 +83,7 @@ def check(level: Level, why: str, do: str, name: str = "") -> Callable[[Check], 
     return add
 
 
-def preflight(environment: Environment, trial: Trial) -> list[Finding]:
+def preflight(environment: Environment, trial: MpiTrial) -> list[Finding]:
     """What all checks find, errors first."""
     found = [
         Finding(name, level, seen, why, do)
@@ -127,7 +127,7 @@ def start_two_ranks() -> tuple[str, str]:
     "the benchmark files use what JUBE has had since 2.5",
     "install 2.5.1 or later: Debian 12 and Ubuntu 24.04 have it as the package jube, EasyBuild as JUBE",
 )
-def old_jube(environment: Environment, trial: Trial) -> Iterator[str]:
+def old_jube(environment: Environment, trial: MpiTrial) -> Iterator[str]:
     """JUBE too old for the benchmark files."""
     tool = environment["tools"].get("jube")
     version = re.match(r"(\d+)\.(\d+)", (tool and tool["version"]) or "")
@@ -140,7 +140,7 @@ def old_jube(environment: Environment, trial: Trial) -> Iterator[str]:
     "mpirun and mpi4py's library are of different MPIs: every network test would measure nothing",
     "put the mpirun of the same MPI first in PATH, or name its library: MPI4PY_LIBMPI=/…/libmpi.so",
 )
-def mpi_mismatch(environment: Environment, trial: Trial) -> Iterator[str]:
+def mpi_mismatch(environment: Environment, trial: MpiTrial) -> Iterator[str]:
     """mpirun and the library that mpi4py loads do not belong together."""
     if trial.ranks == "1":
         launcher, library = environment["mpi"]["launcher"], environment["mpi"]["library"]
@@ -152,7 +152,7 @@ def mpi_mismatch(environment: Environment, trial: Trial) -> Iterator[str]:
     "npb and the OSU benchmarks are MPI programs",
     "repeat it by hand: mpirun -n 2 npc-python -c 'from mpi4py import MPI; print(MPI.COMM_WORLD.size)'",
 )
-def mpi_fails(environment: Environment, trial: Trial) -> Iterator[str]:
+def mpi_fails(environment: Environment, trial: MpiTrial) -> Iterator[str]:
     """MPI does not start."""
     if trial.ranks not in ("1", "2", "no mpirun"):
         last = [line.strip() for line in trial.mpi_output.splitlines() if line.strip(" -")][-3:]
@@ -164,7 +164,7 @@ def mpi_fails(environment: Environment, trial: Trial) -> Iterator[str]:
     "npc observe --mpit reads them; SPC tells unexpected and out-of-sequence messages, which MPI alone knows",
     "for more, build MPI with them: Open MPI's configure --enable-spc, MPICH's --enable-mpit-pvars=all",
 )
-def mpi_variables(environment: Environment, trial: Trial) -> Iterator[str]:
+def mpi_variables(environment: Environment, trial: MpiTrial) -> Iterator[str]:
     """The counters that MPI keeps of itself: most builds have few."""
     offered = trial.mpi_variables
     if offered is not None:
@@ -182,7 +182,7 @@ def mpi_variables(environment: Environment, trial: Trial) -> Iterator[str]:
     "unset PYTHONPATH, or install NPC into an environment of its own: python3 -m venv (docs/install.md)",
     name="shadows",
 )
-def taken_modules(environment: Environment, trial: Trial) -> Iterator[str]:
+def taken_modules(environment: Environment, trial: MpiTrial) -> Iterator[str]:
     """Modules of PYTHONPATH in place of ours."""
     yield from _shadows(taken=True)
 
@@ -193,7 +193,7 @@ def taken_modules(environment: Environment, trial: Trial) -> Iterator[str]:
     "nothing; if the site's mpi4py is meant: export NPC_MPI4PY=FOLDER, the folder in which it is",
     name="shadows",
 )
-def other_modules(environment: Environment, trial: Trial) -> Iterator[str]:
+def other_modules(environment: Environment, trial: MpiTrial) -> Iterator[str]:
     """Modules of PYTHONPATH that would be in place of ours."""
     yield from _shadows(taken=False)
 
@@ -212,7 +212,7 @@ def _shadows(taken: bool) -> Iterator[str]:
     "waiting ranks take turns with working ones: latencies of tens of µs where 0.2 µs is true",
     "give the job at least one CPU a rank (--cpus-per-task, taskset, the container's CPU set)",
 )
-def oversubscribed(environment: Environment, trial: Trial) -> Iterator[str]:
+def oversubscribed(environment: Environment, trial: MpiTrial) -> Iterator[str]:
     """More ranks than CPUs."""
     limits = environment["limits"]
     # "2(x3),1" is two tasks on each of three nodes and one on the next
@@ -227,7 +227,7 @@ def oversubscribed(environment: Environment, trial: Trial) -> Iterator[str]:
     "the kernel stops all threads for the rest of each period (usually 100 ms) once it is used up",
     "lift the quota (docker --cpus, Kubernetes limits, systemd CPUQuota) or give whole CPUs instead",
 )
-def cpu_quota(environment: Environment, trial: Trial) -> Iterator[str]:
+def cpu_quota(environment: Environment, trial: MpiTrial) -> Iterator[str]:
     """A cgroup quota below the CPU set."""
     cpus, quota = environment["limits"]["cpus"], environment["limits"]["cgroup_cores"]
     if quota is not None and quota < cpus:
@@ -239,7 +239,7 @@ def cpu_quota(environment: Environment, trial: Trial) -> Iterator[str]:
     "a CPU that waits for messages is clocked down, so latencies depend on what ran before",
     "cpupower frequency-set -g performance (root), or Slurm's --cpu-freq=performance",
 )
-def governor(environment: Environment, trial: Trial) -> Iterator[str]:
+def governor(environment: Environment, trial: MpiTrial) -> Iterator[str]:
     """CPUs that slow down between messages."""
     governors = environment["cpu"]["frequency"]["governors"] or {}
     slow = [f"{name} on {count} CPUs" for name, count in governors.items() if name != "performance"]
@@ -252,7 +252,7 @@ def governor(environment: Environment, trial: Trial) -> Iterator[str]:
     "RDMA registers its buffers as locked memory; without it verbs fail or MPI falls back to TCP",
     "memlock unlimited in /etc/security/limits.d, and LimitMEMLOCK=infinity for slurmd",
 )
-def memlock(environment: Environment, trial: Trial) -> Iterator[str]:
+def memlock(environment: Environment, trial: MpiTrial) -> Iterator[str]:
     """Too little memory may be locked for RDMA."""
     limits = environment["limits"]
     devices = sorted({port["device"] for port in environment["rdma"]})
@@ -265,7 +265,7 @@ def memlock(environment: Environment, trial: Trial) -> Iterator[str]:
     "tools that take the first device may take one of these",
     "name the device (-d for perftest, UCX_NET_DEVICES for MPI), or look at the cable and subnet manager",
 )
-def rdma_down(environment: Environment, trial: Trial) -> Iterator[str]:
+def rdma_down(environment: Environment, trial: MpiTrial) -> Iterator[str]:
     """RDMA ports whose link is not up."""
     down = [port for port in environment["rdma"] if port["state"] != "ACTIVE"]
     if down:
@@ -278,7 +278,7 @@ def rdma_down(environment: Environment, trial: Trial) -> Iterator[str]:
     "it carries that part of what it could: a bad contact, a worn or wrong cable, a slot that is too small",
     "reseat card and cable, or another slot; lspci -vv shows LnkCap and LnkSta",
 )
-def narrow_pcie(environment: Environment, trial: Trial) -> Iterator[str]:
+def narrow_pcie(environment: Environment, trial: MpiTrial) -> Iterator[str]:
     """A card on fewer or slower PCI Express lanes than it has."""
     yield from narrow(environment["pcie"])
 
@@ -288,7 +288,7 @@ def narrow_pcie(environment: Environment, trial: Trial) -> Iterator[str]:
     "what is measured over it has this limit, not the card's",
     "look at cable, transceiver and the switch's port: ethtool DEV",
 )
-def slow_interface(environment: Environment, trial: Trial) -> Iterator[str]:
+def slow_interface(environment: Environment, trial: MpiTrial) -> Iterator[str]:
     """An Ethernet link below the highest rate that both card and transceiver support."""
     for interface in environment["interfaces"]:
         speed, most = interface["speed_bit_s"], interface["supported_bit_s"]
@@ -302,7 +302,7 @@ def slow_interface(environment: Environment, trial: Trial) -> Iterator[str]:
     "reseat or change the cable; iblinkinfo shows what both ends could do",
     name="rdma_lanes",
 )
-def one_lane(environment: Environment, trial: Trial) -> Iterator[str]:
+def one_lane(environment: Environment, trial: MpiTrial) -> Iterator[str]:
     """An InfiniBand link of one lane."""
     yield from with_lanes(environment["rdma"], 1)
 
@@ -313,7 +313,7 @@ def one_lane(environment: Environment, trial: Trial) -> Iterator[str]:
     "iblinkinfo shows what both ends could do",
     name="rdma_lanes",
 )
-def two_lanes(environment: Environment, trial: Trial) -> Iterator[str]:
+def two_lanes(environment: Environment, trial: MpiTrial) -> Iterator[str]:
     """An InfiniBand link of two lanes."""
     yield from with_lanes(environment["rdma"], 2)
 
@@ -323,7 +323,7 @@ def two_lanes(environment: Environment, trial: Trial) -> Iterator[str]:
     "they stay at their largest value: errors that come now are not seen, not by npc either",
     "perfquery -R DEV PORT sets them to 0 (root)",
 )
-def full_counters(environment: Environment, trial: Trial) -> Iterator[str]:
+def full_counters(environment: Environment, trial: MpiTrial) -> Iterator[str]:
     """Counters of a port that have reached the end of their field."""
     full = [name for name, value in environment["counters"].items() if is_full(name, value)]
     if full:
@@ -335,7 +335,7 @@ def full_counters(environment: Environment, trial: Trial) -> Iterator[str]:
     "they take cores, caches and memory bandwidth from what is measured",
     "wait until they have ended, or measure in an exclusive job (sbatch --exclusive)",
 )
-def loaded(environment: Environment, trial: Trial) -> Iterator[str]:
+def loaded(environment: Environment, trial: MpiTrial) -> Iterator[str]:
     """Other processes that compute now."""
     cpus, average = environment["limits"]["cpus"], environment["load"]["average"]
     total = sum(entry.cores for entry in trial.busy)
@@ -352,7 +352,7 @@ def loaded(environment: Environment, trial: Trial) -> Iterator[str]:
     "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1, or be a user",
     name="root",
 )
-def root_and_open_mpi(environment: Environment, trial: Trial) -> Iterator[str]:
+def root_and_open_mpi(environment: Environment, trial: MpiTrial) -> Iterator[str]:
     """Open MPI refuses root."""
     variables = environment["variables"]
     allowed = variables.get("OMPI_ALLOW_RUN_AS_ROOT") and variables.get("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
@@ -366,7 +366,7 @@ def root_and_open_mpi(environment: Environment, trial: Trial) -> Iterator[str]:
     "add it to /etc/hosts or DNS, or choose an address: npb --interface, a host file",
     name="host_name",
 )
-def unknown_host_name(environment: Environment, trial: Trial) -> Iterator[str]:
+def unknown_host_name(environment: Environment, trial: MpiTrial) -> Iterator[str]:
     """A host name that nobody knows."""
     if environment["host"]["addresses"] is None:
         yield f"the host name {environment['host']['name']} does not resolve"
@@ -378,7 +378,7 @@ def unknown_host_name(environment: Environment, trial: Trial) -> Iterator[str]:
     "give the name the address of the cluster's network in /etc/hosts, or use npb --interface",
     name="host_name",
 )
-def loopback_host_name(environment: Environment, trial: Trial) -> Iterator[str]:
+def loopback_host_name(environment: Environment, trial: MpiTrial) -> Iterator[str]:
     """A host name that other nodes cannot use."""
     name, addresses = environment["host"]["name"], environment["host"]["addresses"]
     if addresses is not None and all(
@@ -392,7 +392,7 @@ def loopback_host_name(environment: Environment, trial: Trial) -> Iterator[str]:
     "memory bandwidth with 4 KiB pages is some per cent lower, by translation misses",
     "compare machines with one setting: echo always > /sys/kernel/mm/transparent_hugepage/enabled (root)",
 )
-def huge_pages(environment: Environment, trial: Trial) -> Iterator[str]:
+def huge_pages(environment: Environment, trial: MpiTrial) -> Iterator[str]:
     """Transparent huge pages not for everybody."""
     setting = environment["memory"]["transparent_huge_pages"]
     if setting not in (None, "always"):
@@ -404,7 +404,7 @@ def huge_pages(environment: Environment, trial: Trial) -> Iterator[str]:
     "threads of one core share its pipelines and caches: peak FLOP/s do not double, latencies vary",
     "place one thread a core (OMP_PLACES=cores, srun --hint=nomultithread)",
 )
-def smt(environment: Environment, trial: Trial) -> Iterator[str]:
+def smt(environment: Environment, trial: MpiTrial) -> Iterator[str]:
     """Two hardware threads a core."""
     cpu = environment["cpu"]
     if cpu["cores"] and cpu["threads"] > cpu["cores"]:
@@ -424,7 +424,7 @@ def _shows_counters(environment: Environment) -> bool | None:
     "likwid-perfctr cannot count FLOP or memory traffic; likwid-bench does not need them",
     "count on the bare machine, or let the hypervisor pass the counters on (virtual PMU)",
 )
-def no_counters(environment: Environment, trial: Trial) -> Iterator[str]:
+def no_counters(environment: Environment, trial: MpiTrial) -> Iterator[str]:
     """A CPU without hardware counters."""
     if _shows_counters(environment) is False:
         yield "the CPU shows no performance counters, as in most virtual machines"
@@ -436,7 +436,7 @@ def no_counters(environment: Environment, trial: Trial) -> Iterator[str]:
     "LIKWID's access daemon, or sysctl kernel.perf_event_paranoid=0 (root)",
     name="no_counters",
 )
-def forbidden_counters(environment: Environment, trial: Trial) -> Iterator[str]:
+def forbidden_counters(environment: Environment, trial: MpiTrial) -> Iterator[str]:
     """Hardware counters out of reach."""
     paranoid = environment["kernel"]["perf_event_paranoid"]
     readable = os.access("/dev/cpu/0/msr", os.R_OK) or (paranoid is not None and paranoid <= 0)
@@ -450,7 +450,7 @@ def forbidden_counters(environment: Environment, trial: Trial) -> Iterator[str]:
     "on every node: apt-get install linux-perf (Ubuntu: linux-tools-$(uname -r); elsewhere the package perf)",
     name="perf",
 )
-def no_perf(environment: Environment, trial: Trial) -> Iterator[str]:
+def no_perf(environment: Environment, trial: MpiTrial) -> Iterator[str]:
     """No perf, or a script in its place that finds none for this kernel."""
     found = environment["tools"].get("perf")
     if found is None:
@@ -469,7 +469,7 @@ def no_perf(environment: Environment, trial: Trial) -> Iterator[str]:
     "as root, on every node: sysctl kernel.perf_event_paranoid=1 (2: the program alone)",
     name="perf",
 )
-def perf_sees_part(environment: Environment, trial: Trial) -> Iterator[str]:
+def perf_sees_part(environment: Environment, trial: MpiTrial) -> Iterator[str]:
     """perf that shows less than all to this user."""
     from npc.machine.perf import is_privileged, sight_at
 
@@ -486,7 +486,7 @@ def perf_sees_part(environment: Environment, trial: Trial) -> Iterator[str]:
     "the line that it names, on every node",
     name="probes",
 )
-def no_probes(environment: Environment, trial: Trial) -> Iterator[str]:
+def no_probes(environment: Environment, trial: MpiTrial) -> Iterator[str]:
     """No bpftrace, or not the right to attach anything."""
     from npc.machine.bpftrace import refusal
 
@@ -499,7 +499,7 @@ def no_probes(environment: Environment, trial: Trial) -> Iterator[str]:
     "joules and watts of each launch, and what a ceiling yields a watt",
     RIGHT,
 )
-def energy(environment: Environment, trial: Trial) -> Iterator[str]:
+def energy(environment: Environment, trial: MpiTrial) -> Iterator[str]:
     """Energy counters that this user may not read."""
     from npc.machine.energy import refusal
 
@@ -513,7 +513,7 @@ def energy(environment: Environment, trial: Trial) -> Iterator[str]:
     "where npc observe runs: apt-get install llvm-19 binutils (elsewhere LLVM 19 or later)",
     name="llvm-mca",
 )
-def no_loop_model(environment: Environment, trial: Trial) -> Iterator[str]:
+def no_loop_model(environment: Environment, trial: MpiTrial) -> Iterator[str]:
     """No llvm-mca with a model of this processor."""
     from npc.machine.llvm import NoModel, model_of
     from npc.machine.processor import named
@@ -531,7 +531,7 @@ def no_loop_model(environment: Environment, trial: Trial) -> Iterator[str]:
     "its host's other guests take cores and caches unseen; numbers vary by the hour",
     "believe medians with their intervals only, and repeat at another time",
 )
-def virtual_machine(environment: Environment, trial: Trial) -> Iterator[str]:
+def virtual_machine(environment: Environment, trial: MpiTrial) -> Iterator[str]:
     """Somebody else's load on the same hardware."""
     hypervisor = environment["virtualisation"]["hypervisor"]
     if hypervisor is not None:
@@ -544,7 +544,7 @@ def virtual_machine(environment: Environment, trial: Trial) -> Iterator[str]:
     "boot with tsc=reliable, or echo tsc > "
     "/sys/devices/system/clocksource/clocksource0/current_clocksource (root)",
 )
-def clock_source(environment: Environment, trial: Trial) -> Iterator[str]:
+def clock_source(environment: Environment, trial: MpiTrial) -> Iterator[str]:
     """A clock that is slow to read."""
     source = environment["kernel"]["clock_source"]
     # These are read through a system call or an I/O port, about 1 µs; the others without leaving user space.

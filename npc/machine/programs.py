@@ -95,7 +95,7 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return f"{of}: {self.setting}{brought} ({origin})"
 
 
-class _File(msgspec.Struct):
+class _ProgramsFile(msgspec.Struct):
     """Other tables of the file are somebody's own."""
 
     setting: tuple[Remembered, ...] = ()
@@ -180,7 +180,7 @@ def remember(folder: Path, found: Remembered) -> None:
 
 def _decode(path: Path, text: str) -> tuple[Remembered, ...]:
     try:
-        return parse_toml(text, _File).setting
+        return parse_toml(text, _ProgramsFile).setting
     except ValueError as error:
         raise InvalidFile(f"{path}: {error}") from None
 
@@ -200,7 +200,7 @@ def _is_older(table: Sequence[str], found: Remembered) -> bool:
     if not table or table[0].strip() != _TABLE:
         return False
     try:
-        (known,) = parse_toml("".join(table), _File).setting
+        (known,) = parse_toml("".join(table), _ProgramsFile).setting
     except ValueError:  # an array over several lines: npc writes none
         return False
     return known.by.startswith(_OURS) and known.subject == found.subject

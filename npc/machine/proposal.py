@@ -22,7 +22,7 @@ _ONE_UNIT: Final = re.compile(r"(Bronze|Silver) \d{4}|Gold 5(?!122|222)\d{3}")
 
 
 class Proposed(NamedTuple):
-    """A limit, in the unit of `npc.machine.platform.Node`, and why it is thought to be so."""
+    """A limit, in the unit of `npc.machine.platform.NodeLimits`, and why it is thought to be so."""
 
     value: float | bool
     why: str

@@ -60,7 +60,7 @@ class Cell(NamedTuple):
 
     @property
     def more_records(self) -> Sequence[str]:
-        """Records beside the first one, so many as are shown."""
+        """The records that are shown beside the first one."""
         return self.records[1:_MOST_RECORDS]
 
     @property

@@ -66,7 +66,7 @@ class InvalidHistory(InvalidFile):
     """A file in a history's folder that is none of its files; the message names it and the mend."""
 
 
-class Point(NamedTuple):
+class HistoryRow(NamedTuple):
     """One row of the history, as far as judging needs it.
 
     run: the night. value: in the metric's unit, None where nothing was measured. remeasured: whether it
@@ -83,7 +83,7 @@ class Point(NamedTuple):
     disturbed: float = 0.0
 
 
-class Place(NamedTuple):
+class LastMeasured(NamedTuple):
     """A benchmark on a group of hosts: the last night with such a record, and its status."""
 
     benchmark: str
@@ -118,7 +118,7 @@ def night_name(begun: datetime, run: str = "") -> str:
     return f"{moment}-{run}" if run else moment
 
 
-def begun(points: Iterable[Point], also: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+def begun(points: Iterable[HistoryRow], also: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
     """Night → the time of its first point, the oldest first. also: the same of nights that may have none."""
     found: dict[str, str] = {}
     for point in points:
@@ -199,7 +199,7 @@ class History:
                     lines = (line.decode("utf-8", "replace") for line in stream)
                     yield _record(path, header, next(csv.reader(lines)))
 
-    def points(self, since: str = "") -> Iterator[Point]:
+    def points(self, since: str = "") -> Iterator[HistoryRow]:
         """What judging needs of all rows, by series and night, of nights that began at `since` or later."""
         cache = self._refreshed()
         series = {number: each for each, number in _numbers(cache).items()}
@@ -213,16 +213,18 @@ class History:
         for number, night, time, value, status, where, again, disturbed in found:
             if where not in hosts:
                 hosts[where] = tuple(where.split(";"))
-            yield Point(series[number], night, time, value, status, hosts[where], bool(again), disturbed)
+            yield HistoryRow(series[number], night, time, value, status, hosts[where], bool(again), disturbed)
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[LastMeasured]:
         """Where the benchmarks ran, and when last: of each group of hosts its last usable record, and its
         last one without use."""
         found = self._refreshed().execute(
             "SELECT benchmark, hosts, MAX(night), status FROM entry JOIN series ON series.id = series"
             " WHERE again = 0 AND hosts != '' GROUP BY benchmark, hosts, status = 'ok'"
         )  # SQLite takes the status from the row with the largest night (lang_select, "bare columns")
-        return [Place(name, tuple(hosts.split(";")), night, status) for name, hosts, night, status in found]
+        return [
+            LastMeasured(name, tuple(hosts.split(";")), night, status) for name, hosts, night, status in found
+        ]
 
     def nights(self) -> list[Night]:
         """All nights of all platforms in the folder, the oldest first."""

@@ -56,7 +56,7 @@ class Part:
 
 
 @dataclass(slots=True)
-class Progress:
+class PartProgress:
     """How far a part came."""
 
     part: Part
@@ -75,7 +75,7 @@ class JournalEntry:
     folder: Path
     begun: datetime
     words: tuple[str, ...] = ()
-    parts: dict[str, Progress] = field(default_factory=dict)
+    parts: dict[str, PartProgress] = field(default_factory=dict)
     lost: dict[str, str] = field(default_factory=dict)
     postponed: tuple[str, ...] = ()
     verdict: str | None = None
@@ -118,7 +118,7 @@ def _take(nights: dict[str, JournalEntry], line: Mapping[str, Any]) -> None:
         part = Part(
             name=line["part"], kind=line["kind"], words=tuple(line["words"]), hosts=tuple(line["hosts"])
         )
-        night.parts.setdefault(part.name, Progress(part))
+        night.parts.setdefault(part.name, PartProgress(part))
     elif event in ("measured", "kept") and line["part"] in night.parts:
         progress = night.parts[line["part"]]
         progress.measured = True

@@ -39,8 +39,8 @@ class Made(NamedTuple):
 
 
 class CallTotals(NamedTuple):
-    """Calls of all ranks: in a region (empty outside of all), by communicators of so many members (0: none),
-    of a class of sizes (k: 2^(k−1) … 2^k − 1 bytes, 0: none)."""
+    """Calls of all ranks: in a region (empty outside of all), by members of the communicator (0: none), of a
+    class of sizes (k: 2^(k−1) … 2^k − 1 bytes, 0: none)."""
 
     region: str
     call: str
@@ -83,7 +83,7 @@ class Rank:
         return None if self.cpu is None else min(max(0.0, self.cpu - self.mpi), self.threads * self.computing)
 
 
-class Pair(NamedTuple):
+class PairTraffic(NamedTuple):
     """What went from one rank or host to another."""
 
     source: int
@@ -98,7 +98,7 @@ class Peers:
 
     of: str
     names: tuple[str, ...] = ()
-    rows: tuple[Pair, ...] = ()
+    rows: tuple[PairTraffic, ...] = ()
     left_out: tuple[int, int, int] = (0, 0, 0)
 
 

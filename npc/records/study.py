@@ -60,7 +60,7 @@ class Condition:
         return all(getattr(self, key) == getattr(other, key) for key in keys)
 
 
-class Run(NamedTuple):
+class ProgramRun(NamedTuple):
     """One fresh process. seconds: of the program, None where it failed, for `status`. rates: what the machine
     gave meanwhile, as measured in this condition (`cpu` Hz, `memory`, `network`, `io` bytes/s)."""
 
@@ -132,7 +132,7 @@ class Expectation(NamedTuple):
     """What was written down before (text, time) and what came of it.
 
     left, right: names of the conditions that the text means. sign, factor: the speed of the left one is at
-    least (>=), or at most (<=), so many times that of the right one. ratio: of their speeds, with interval.
+    least (>=), or at most (<=), `factor` times that of the right one. ratio: of their speeds, with interval.
     """
 
     text: str
@@ -181,7 +181,7 @@ class Study:
     measured: tuple[str, ...] = ()
     interface: str = ""
     expectations: tuple[Expectation, ...] = ()
-    ran: tuple[Run, ...] = ()
+    ran: tuple[ProgramRun, ...] = ()
     model: ProgramModel | None = None
     best: tuple[Placement, ...] = ()
     notes: tuple[str, ...] = ()

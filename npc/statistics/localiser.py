@@ -38,7 +38,7 @@ MAX_SHARE: Final = 2 / 3
 #: Explanations whose likelihoods differ by less than this factor are equally good.
 EQUALLY_GOOD: Final = 3.0
 #: By how much likelier one role alone must be than both: a node that is slow in both alike is called slow in
-#: one of them in at most 1 of so many cases (a likelihood ratio exceeds k with probability 1/k at most).
+#: one of them in at most 1 of 100 cases (a likelihood ratio exceeds k with probability 1/k at most).
 ONE_ROLE: Final = 100.0
 #: With fewer partners in a role, the links to them explain as much.
 MIN_PARTNERS: Final = 3
@@ -71,7 +71,7 @@ class Effect(NamedTuple):
         return slow, low, high
 
 
-class Finding(NamedTuple):
+class Explanation(NamedTuple):
     """A hypothesis that explains most: its number, its readings, the effect, and what explains as much."""
 
     hypothesis: int
@@ -125,7 +125,7 @@ class Hypotheses:
 
 
 @dataclass(slots=True)
-class Scores:
+class LikelihoodRatios:
     """By hypothesis: readings, estimated slowdown (log units), log-likelihood ratio (0 if not slower)."""
 
     count: Integers
@@ -176,10 +176,10 @@ class Localiser:
         self.hypotheses = hypotheses
         self.allowed: Booleans = np.ones(hypotheses.count, dtype=bool)
         self.noises = noises
-        self.scores: Scores | None = None
+        self.scores: LikelihoodRatios | None = None
         self._least = least
 
-    def best(self) -> list[Finding]:
+    def best(self) -> list[Explanation]:
         """Of each case the hypothesis that explains most, against the rest; none of a case where none can be
         compared with a rest."""
         if self.noises is None or not self.active.any():
@@ -207,7 +207,7 @@ class Localiser:
         limit[case[chosen]] = ratio[chosen] - math.log(EQUALLY_GOOD)
         rivals = np.flatnonzero(ratio >= limit[case])
         return [
-            Finding(
+            Explanation(
                 index,
                 inside & (self.case == case[index]),
                 effects[case[index]],
@@ -216,7 +216,7 @@ class Localiser:
             for index in chosen
         ]
 
-    def _spread(self, index: int, scores: Scores) -> float:
+    def _spread(self, index: int, scores: LikelihoodRatios) -> float:
         """How much hypotheses of the same sort differ on a healthy machine: nodes, or nodes in one role."""
         assert self.noises is not None
         nodes = self.hypotheses.nodes
@@ -260,7 +260,7 @@ def score(
     hypotheses: Hypotheses,
     noises: SeriesNoise,
     steps: int = 5,
-) -> Scores:
+) -> LikelihoodRatios:
     """Every hypothesis by itself, on the active readings."""
     keep = active[hypotheses.reading]
     member, reading = hypotheses.member[keep], hypotheses.reading[keep]
@@ -271,10 +271,10 @@ def score(
     delta[left], ratio[left], _ = slowdowns(
         residual, (np.cumsum(left) - 1)[member], noises.by(hypotheses.case[left]), steps
     )
-    return Scores(count, delta, np.where(delta > 0, np.maximum(ratio, 0.0), 0.0))
+    return LikelihoodRatios(count, delta, np.where(delta > 0, np.maximum(ratio, 0.0), 0.0))
 
 
-def node_spread(scores: Scores, nodes: slice, noise: NoiseModel) -> float:
+def node_spread(scores: LikelihoodRatios, nodes: slice, noise: NoiseModel) -> float:
     """Variance between healthy nodes beyond what the noise of the readings explains (log units squared).
 
     The nodes' own spread, by the median absolute deviation, where it exceeds σ²/m by three standard

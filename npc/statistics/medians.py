@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 LEVEL: Final = 0.95
 #: The smallest sample whose full range covers the median with at least 95 %: 1 − 2^(1−6) = 96.9 %.
 MIN_SAMPLES: Final = 6
-#: Up to so many samples somebody may have looked after each, and have stopped for what he saw.
+#: Most samples after each of which somebody may have looked, and have stopped for what he saw.
 MOST_LOOKS: Final = 20
 
 

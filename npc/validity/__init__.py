@@ -24,7 +24,7 @@ from npc.validity.rule import RULES, Circumstances, Rule
 INVALID: Final = "invalid: "
 
 
-class Finding(NamedTuple):
+class Violation(NamedTuple):
     """What `rule` says about the record at `place` of the records that were judged."""
 
     rule: Rule
@@ -39,7 +39,7 @@ def all_rules() -> list[Rule]:
     return sorted(RULES.values(), key=lambda each: (each.level, each.name))
 
 
-def find_lies(records: Sequence[Record], circumstances: Circumstances) -> list[Finding]:
+def find_lies(records: Sequence[Record], circumstances: Circumstances) -> list[Violation]:
     """All that the rules say about the records that have a value and did not fail, in their order.
 
     Records that are invalid already are judged again, so that collected ones show why. Notes are about what
@@ -51,13 +51,13 @@ def find_lies(records: Sequence[Record], circumstances: Circumstances) -> list[F
         if record.value is not None and (record.ok or record.status.startswith(INVALID))
     }
     usable = {place for place in doubtful if records[place].ok}
-    found: list[Finding] = []
+    found: list[Violation] = []
     for each in all_rules():
         places = sorted(doubtful if each.level == "invalid" else usable)
         chosen = [records[place] for place in places]
         try:
             of_rule = [
-                Finding(each, places[place], reason) for place, reason in each.judge(chosen, circumstances)
+                Violation(each, places[place], reason) for place, reason in each.judge(chosen, circumstances)
             ]
         except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
             text = f"the rule {each.name} cannot read an environment.json or launches.jsonl of these records"
@@ -68,9 +68,9 @@ def find_lies(records: Sequence[Record], circumstances: Circumstances) -> list[F
     return sorted(found, key=lambda finding: finding.place)
 
 
-def grouped(records: Sequence[Record], findings: Sequence[Finding]) -> list[list[Finding]]:
+def grouped(records: Sequence[Record], findings: Sequence[Violation]) -> list[list[Violation]]:
     """Findings of one rule about one benchmark, together where they differ in their numbers only."""
-    groups: dict[tuple[str, ...], list[Finding]] = {}
+    groups: dict[tuple[str, ...], list[Violation]] = {}
     for finding in findings:
         words = re.sub(r"[0-9.]+ ?[kMGTPnµm]?", "N", finding.reason)
         key = finding.rule.name, records[finding.place].benchmark, words
@@ -78,7 +78,7 @@ def grouped(records: Sequence[Record], findings: Sequence[Finding]) -> list[list
     return list(groups.values())
 
 
-def judged(records: Sequence[Record], findings: Sequence[Finding]) -> list[Record]:
+def judged(records: Sequence[Record], findings: Sequence[Violation]) -> list[Record]:
     """The records, with the status of the first finding that invalidates; statuses they have are kept."""
     marked = list(records)
     for finding in findings:

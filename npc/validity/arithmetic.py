@@ -64,7 +64,7 @@ def message_contradiction(rate: str, rate_unit: float, size_bytes: float, messag
     a_second = float(messages)
     if not a_second:
         return ""
-    step = last_digit(messages) / a_second  # of the time that so many messages take
+    step = last_digit(messages) / a_second  # of the time that these messages take
     return contradiction(
         float(rate) * rate_unit, size_bytes * a_second, 1.0, last_digit(rate) * rate_unit, step
     )

@@ -14,7 +14,7 @@ from npc.machine.platform import InvalidPlatform, find_platform
 from npc.records.record import InvalidRecord, Record, to_row
 from npc.records.run import read_run
 from npc.records.series import test_name
-from npc.validity import INVALID, Finding, find_lies, grouped
+from npc.validity import INVALID, Violation, find_lies, grouped
 from npc.validity.rule import Rule
 from npc.validity.run import circumstances_of, platform_of
 
@@ -25,7 +25,7 @@ PRINTED: Final = Rule(
 )
 
 
-def examine(path: Path, platform_name: str) -> tuple[list[Record], list[Finding]]:
+def examine(path: Path, platform_name: str) -> tuple[list[Record], list[Violation]]:
     """The records of a file, and what the rules and the parsers say about them.
 
     Raises click.UsageError where there is nothing to read, or no such platform.
@@ -41,7 +41,7 @@ def examine(path: Path, platform_name: str) -> tuple[list[Record], list[Finding]
     findings = find_lies(records, circumstances_of(folder, records, limits))
     caught = {finding.place for finding in findings if finding.rule.level == "invalid"}
     findings += [
-        Finding(
+        Violation(
             dataclasses.replace(PRINTED, source=f"parsers/{record.benchmark}.py"),
             place,
             record.status.removeprefix(INVALID),
@@ -52,7 +52,7 @@ def examine(path: Path, platform_name: str) -> tuple[list[Record], list[Finding]
     return records, sorted(findings, key=lambda finding: (finding.rule.level, finding.place))
 
 
-def to_document(records: Sequence[Record], findings: Sequence[Finding]) -> dict[str, Any]:
+def to_document(records: Sequence[Record], findings: Sequence[Violation]) -> dict[str, Any]:
     """What ``--json`` prints."""
     return {
         "schema": SCHEMA,
@@ -70,7 +70,7 @@ def to_document(records: Sequence[Record], findings: Sequence[Finding]) -> dict[
     }
 
 
-def show(path: Path, records: Sequence[Record], findings: Sequence[Finding]) -> None:
+def show(path: Path, records: Sequence[Record], findings: Sequence[Violation]) -> None:
     """Findings that differ in their numbers only are one, under the words of the first; then what failed."""
     for alike in grouped(records, findings):
         first = alike[0]

@@ -17,7 +17,7 @@ LOST: Final = 0.001
 FEWEST: Final = 1000
 #: Ticks in which a port had to wait, for each word (4 bytes) that it sent. Any busy port waits a little.
 WAITED: Final = 0.1
-#: Losses and congestion speak against a suspect where they are so many times as frequent with it as without.
+#: Losses and congestion speak against a suspect from this ratio of how often they come with it and without.
 MORE_OFTEN: Final = 3.0
 #: Counters of a suspect's evidence, at most.
 TOLD: Final = 3
@@ -31,7 +31,7 @@ _SUMS: Final[Mapping[str, Sequence[str]]] = {
 _GRAVE_FIRST: Final[Sequence[Meaning]] = ("down", "error", "throttling", "loss", "congestion")
 
 
-class Moved(NamedTuple):
+class CounterRise(NamedTuple):
     """A counter that rose by enough to be told. traffic: the packets that it is held against, 0 for none."""
 
     host: str
@@ -50,7 +50,7 @@ class Moved(NamedTuple):
         return f"{self.host}: {self.name} rose by {self.by}{of}"
 
 
-def told(moved: Mapping[str, Mapping[str, int]] | None) -> list[Moved]:
+def told(moved: Mapping[str, Mapping[str, int]] | None) -> list[CounterRise]:
     """What is worth a word of what rose during a launch (its field ``moved``), the gravest first.
 
     All but a few losses (RDMA loses nothing in a sound network; elsewhere `LOST` of the packets are told) and
@@ -73,35 +73,35 @@ def told(moved: Mapping[str, Mapping[str, int]] | None) -> list[Moved]:
                 continue
             if name.endswith("port_xmit_wait"):
                 if by >= WAITED * counters.get(f"{owner} port_xmit_data", 0):
-                    found.append(Moved(host, name, by, means))
+                    found.append(CounterRise(host, name, by, means))
             elif means == "loss" and "/" not in owner:
                 if packets >= FEWEST and by >= LOST * packets:
-                    found.append(Moved(host, name, by, means, packets))
+                    found.append(CounterRise(host, name, by, means, packets))
             else:
-                found.append(Moved(host, name, by, means))
+                found.append(CounterRise(host, name, by, means))
     return sorted(found, key=lambda each: _GRAVE_FIRST.index(each.means))
 
 
-class Beside(NamedTuple):
+class DuringLaunch(NamedTuple):
     """What rose during one launch on some hosts."""
 
     hosts: tuple[str, ...]
-    moved: Sequence[Moved]
+    moved: Sequence[CounterRise]
 
 
-def of_mark(mark: str) -> list[Moved]:
+def of_mark(mark: str) -> list[CounterRise]:
     """The counters of a record's mark, ``n07 mlx5_0/1 symbol_error 412; …``."""
     found = re.findall(r"(?:^|; )(\S+) (\S+ \S+) (\d+)(?=;|$)", mark)
-    return [Moved(host, name, int(by), means) for host, name, by in found if (means := meaning(name))]
+    return [CounterRise(host, name, int(by), means) for host, name, by in found if (means := meaning(name))]
 
 
-def evidence(nodes: Collection[str], launches: Iterable[Beside], link: bool = False) -> str:
+def evidence(nodes: Collection[str], launches: Iterable[DuringLaunch], link: bool = False) -> str:
     """What counters say against nodes: ``n07: mlx5_0/1 symbol_error 412 in 5 launches``; empty for nothing.
 
     Errors count where they were seen; losses and congestion, which one end causes and the other one counts,
     in all launches with one of the nodes (of a link with both), where they are `MORE_OFTEN` than in others.
     """
-    mine, others = list[Beside](), list[Beside]()
+    mine, others = list[DuringLaunch](), list[DuringLaunch]()
     for each in launches:
         at = set(nodes).intersection(each.hosts)
         (mine if (at == set(nodes) if link else at) else others).append(each)

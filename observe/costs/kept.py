@@ -12,7 +12,7 @@ import click
 
 from npc.files import parse_json, write_whole
 from npc.machine.topology import processors
-from observe.built import Unavailable, built
+from observe.built import NoLibrary, built
 
 
 class NoCost(RuntimeError):
@@ -30,7 +30,7 @@ def machine() -> dict[str, str]:
 
 def kept(kind: str, key: Mapping[str, str], measure: Callable[[], Mapping[str, float]]) -> dict[str, float]:
     """Seconds by event, from the cache or as `measure` finds them. key: what they depend on besides the
-    machine; `measure` may raise `observe.built.Unavailable`. Raises NoCost."""
+    machine; `measure` may raise `observe.built.NoLibrary`. Raises NoCost."""
     known = {**machine(), **key}
 
     def write(path: Path) -> None:
@@ -44,7 +44,7 @@ def kept(kind: str, key: Mapping[str, str], measure: Callable[[], Mapping[str, f
         except (ValueError, KeyError, TypeError, AttributeError):  # damaged
             write(path)
             return _read(path)
-    except (Unavailable, OSError) as error:
+    except (NoLibrary, OSError) as error:
         raise NoCost(str(error)) from None
 
 

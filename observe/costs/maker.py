@@ -23,7 +23,7 @@ class Maker:
         self.pid = self._process.pid
 
     def make(self, kind: str, number: int) -> float:
-        """Seconds that one of so many events took. Raises NoCost."""
+        """Seconds that one of `number` events took. Raises NoCost."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         print(kind, number, file=self._process.stdin, flush=True)

@@ -66,7 +66,7 @@ def through_memory(loop: Sequence[Instruction]) -> str:
     return ""
 
 
-class _Place(NamedTuple):
+class _Address(NamedTuple):
     """An address: base, index and scale, what is added to them, how far it moves an iteration (bytes)."""
 
     registers: tuple[str, str, str]
@@ -83,7 +83,7 @@ def _is_earlier(apart: int, step: int, in_order: bool) -> bool:
     return rest == 0 and (0 if in_order else 1) <= iterations <= _NEAR
 
 
-def _places(loop: Sequence[Instruction]) -> list[_Place | None]:
+def _places(loop: Sequence[Instruction]) -> list[_Address | None]:
     """The address of each instruction's operand in memory; None without one, or where it moves otherwise."""
     moves = [_moves(each) for each in loop]
     whole: dict[str, int] = defaultdict(int)
@@ -91,7 +91,7 @@ def _places(loop: Sequence[Instruction]) -> list[_Place | None]:
         whole[register] += by
     lost = {name for each, move in zip(loop, moves, strict=True) for name in effects(each).writes - {move[0]}}
     so_far: dict[str, int] = defaultdict(int)
-    found: list[_Place | None] = []
+    found: list[_Address | None] = []
     for each, (register, by) in zip(loop, moves, strict=True):
         address = _ADDRESS.fullmatch(each.memory.partition("{")[0])
         if address is None or lost & set(effects(each).address):
@@ -100,7 +100,7 @@ def _places(loop: Sequence[Instruction]) -> list[_Place | None]:
             offset, base, index, scale = (part or "" for part in address.groups())
             wide = (wide_name(base), wide_name(index), scale)
             far = [names[wide[0]] + names[wide[1]] * int(scale or 1) for names in (so_far, whole)]
-            found.append(_Place(wide, int(offset or "0", 16) + far[0], far[1]))
+            found.append(_Address(wide, int(offset or "0", 16) + far[0], far[1]))
         so_far[register] += by
     return found
 

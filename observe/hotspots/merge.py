@@ -37,7 +37,7 @@ _MUCH_CUT: Final = 0.05
 _MOST_NOTES: Final = 20
 
 
-class Code(msgspec.Struct, kw_only=True):
+class CodeSamples(msgspec.Struct, kw_only=True):
     """Where in the machine code of a function a rank's samples are."""
 
     function: str
@@ -63,7 +63,7 @@ class RankStacks(msgspec.Struct, kw_only=True):
     frames: list[tuple[str, str]]
     tree: list[tuple[int, int, int, int]]
     own: list[tuple[int, int, dict[str, int], dict[str, int]]]
-    addresses: list[Code]
+    addresses: list[CodeSamples]
     processor: dict[str, Any] = {}
 
 
@@ -88,7 +88,7 @@ class _Share:
                 self.most = share
 
     def among(self, ranks: int, mean: float) -> tuple[float, float]:
-        """Smallest and largest of so many ranks; the mean where there are none to compare."""
+        """Smallest and largest of the ranks; the mean where there are none to compare."""
         if not ranks:
             return mean, mean
         return (self.least if self.ranks >= ranks else 0.0), self.most

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from observe.memory.table import PAGE, SAMPLING, SLOT_NS, Entries, Table
+from observe.memory.table import PAGE, SAMPLING, SLOT_NS, Entries, RankTable
 
 #: Parts of the run that a mask of times has.
 SLOTS: Final = 64
@@ -38,7 +38,7 @@ class Accesses(NamedTuple):
         return np.asarray(self.pages["read_slots"] | self.pages["written_slots"])
 
 
-def accesses_of(table: Table) -> Accesses:
+def accesses_of(table: RankTable) -> Accesses:
     """Of a process's table; its pages are taken out of it, since they may have gigabytes."""
     if int(table.header["mode"]) == SAMPLING:
         return _sampled(table)
@@ -57,7 +57,7 @@ def accesses_of(table: Table) -> Accesses:
     return Accesses(pages, threads[order], _same_scale(pages))
 
 
-def _column(table: Table, name: str) -> list[Entries]:
+def _column(table: RankTable, name: str) -> list[Entries]:
     return [part[name] for part in table.pages.values()]
 
 
@@ -83,7 +83,7 @@ def fold(slots: Words) -> Words:
     return folded
 
 
-def _sampled(table: Table) -> Accesses:
+def _sampled(table: RankTable) -> Accesses:
     """An access is one that was seen; the words are those that it met."""
     touches = table.touches
     intervals = table.intervals

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from npc.jobs.launcher import content_of
-from observe.built import Unavailable
+from observe.built import NoLibrary
 from observe.memory.build import memory_library
 from observe.memory.companion import VALGRIND
 
@@ -22,7 +22,7 @@ def memory_settings(
     mode: str, program: str, interval: float | None, budget: float | None
 ) -> Mapping[str, Any]:
     """mode: ``count``, ``sample``, ``valgrind``; ``auto``: what the program was built for. interval: s;
-    budget: of the run time, None without a limit. Raises `observe.built.Unavailable`, and ValueError for what
+    budget: of the run time, None without a limit. Raises `observe.built.NoLibrary`, and ValueError for what
     does not go together."""
     counts = is_counting(program)
     if mode == "auto":
@@ -33,7 +33,7 @@ def memory_settings(
         raise ValueError(f"{program} was built by npc cc and counts: build it as usual to sample it")
     if mode == "valgrind":
         if shutil.which(VALGRIND[0]) is None:
-            raise Unavailable("no valgrind: apt-get install valgrind")
+            raise NoLibrary("no valgrind: apt-get install valgrind")
         return {
             "mode": mode,
             "library": str(memory_library("count")),

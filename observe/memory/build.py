@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from npc.machine.command import run
-from observe.built import Unavailable, built, compile_library
+from observe.built import NoLibrary, built, compile_library
 
 SOURCES: Final = Path(__file__).with_name("library")
 #: Of both libraries.
@@ -26,12 +26,12 @@ def memory_library(mode: Literal["count", "sample"]) -> Path:
     """What is put before the program to keep its memory.
 
     That of counting stands in a folder where compilers take it for ThreadSanitizer's own: libtsan.so, and the
-    object file that gcc links programs with. Raises `Unavailable`.
+    object file that gcc links programs with. Raises `NoLibrary`.
     """
     compiler = site_compiler("CC", ("cc", "gcc"))
     version = run([*compiler, "--version"])
     if version.returncode:
-        raise Unavailable(f"{compiler[0]} does not run: set CC, or install a C compiler")
+        raise NoLibrary(f"{compiler[0]} does not run: set CC, or install a C compiler")
     units = sorted({SOURCES / f"{name}.c" for name in _COMMON} | {*SOURCES.glob(f"{mode}*.c")})
     name = f"libnpc-memory-{mode}.so"
     flags = (*_FLAGS, *_MACHINE.get(os.uname().machine, ()), f"-Wl,-soname,{name}")

@@ -37,7 +37,7 @@ _LINE_WORTH: Final = 0.001
 #: One thread touched nearly all pages first, and does little of what is done to them.
 _ALL_FIRST: Final = 0.9
 _OF_THE_FIRST: Final = 0.5
-#: Below so many pages the place of a structure matters to nobody: 16 pages are in every second cache.
+#: Fewest pages of a structure whose place matters: 16 pages are in every second cache.
 _FEW_PAGES: Final = 16
 #: Written by so small a part of the accesses it is set up and then read (Tabarnac: mostly read).
 _SELDOM_WRITTEN: Final = 0.05
@@ -79,7 +79,7 @@ _ORDER: Final = tuple(_DO)
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _WeightedHint:
     """weight: part of the rank's accesses."""
 
     hint: MemoryHint
@@ -88,24 +88,24 @@ class _Found:
 
 def hints_of(ranks: Sequence[RankMemory], mode: MemoryMode = "counting") -> tuple[MemoryHint, ...]:
     """Of all ranks: the same of several once, where it weighs most; what harms most first."""
-    found: defaultdict[tuple[str, str], list[_Found]] = defaultdict(list)
+    found: defaultdict[tuple[str, str], list[_WeightedHint]] = defaultdict(list)
     for rank in ranks:
         for each in _of_rank(rank, mode):
             found[each.hint.rule, each.hint.structure].append(each)
     told = []
     for same in found.values():
         most = max(same, key=lambda each: each.weight)
-        told.append(_Found(most.hint._replace(ranks=len(same)), most.weight))
+        told.append(_WeightedHint(most.hint._replace(ranks=len(same)), most.weight))
     told.sort(key=lambda each: (_ORDER.index(each.hint.rule), -each.weight))
     return tuple(each.hint for each in told)
 
 
-def _of_rank(rank: RankMemory, mode: MemoryMode) -> Iterator[_Found]:
+def _of_rank(rank: RankMemory, mode: MemoryMode) -> Iterator[_WeightedHint]:
     total = rank.reads + rank.writes
     if not total:
         return
     for hint, share in (*_contended(rank, total, mode), *_of_structures(rank, total, mode)):
-        yield _Found(hint._replace(rank=rank.rank), share)
+        yield _WeightedHint(hint._replace(rank=rank.rank), share)
 
 
 def _hint(rule: str, structure: str, evidence: str, gain: str = "") -> MemoryHint:

@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from npc.records.memory_use import StructureKind
-from observe.elf import VARIABLE, ElfFile, Line, Symbol, demangled
-from observe.memory.table import Entries, Table
+from observe.elf import VARIABLE, ElfFile, SourceLine, Symbol, demangled
+from observe.memory.table import Entries, RankTable
 
 PAGE_BYTES: Final = 4096
 EXTENT: Final = np.dtype([("begin", "<u8"), ("end", "<u8"), ("structure", "<i8"), ("kind", "<i8")])
@@ -66,7 +66,7 @@ class Module(NamedTuple):
     elf: ElfFile | None
 
 
-class Structure(NamedTuple):
+class NamedStructure(NamedTuple):
     """As of `npc.records.memory_use.Structure`. element: bytes of an array's elements, 0 where that is not
     known. address: of a variable, 0 of others."""
 
@@ -84,12 +84,12 @@ class Layout(NamedTuple):
     kind: the smaller, the more it counts where several claim the same words. small: the largest allocation of
     each structure is below a page."""
 
-    structures: list[Structure]
+    structures: list[NamedStructure]
     extents: Entries
     small: set[int]
 
 
-class Place(NamedTuple):
+class AllocationSite(NamedTuple):
     """Where an allocation was made. variable: empty where the source does not tell."""
 
     variable: str
@@ -103,11 +103,11 @@ class _Region(NamedTuple):
     path: str
 
 
-def layout(table: Table, touched: Entries) -> Layout:
+def layout(table: RankTable, touched: Entries) -> Layout:
     """touched: pages that were, in order; globals that lie in no such page are left out."""
     regions = list(_regions(table.maps))
     modules = _modules(regions)
-    found: list[tuple[Structure, Entries, bool]] = []  # with its extents, and whether it is small
+    found: list[tuple[NamedStructure, Entries, bool]] = []  # with its extents, and whether it is small
     found += _allocated(table.objects, modules)
     found += _variables(modules, touched)
     found += _stacks(table.threads)
@@ -120,14 +120,14 @@ def layout(table: Table, touched: Entries) -> Layout:
     return Layout(structures, extents, {number for number, each in enumerate(found) if each[2]})
 
 
-def _extents(number: int, structure: Structure, spans: Entries, _small: bool) -> Entries:
+def _extents(number: int, structure: NamedStructure, spans: Entries, _small: bool) -> Entries:
     extents = np.empty(len(spans), EXTENT)
     extents["begin"], extents["end"] = spans[:, 0], spans[:, 1]
     extents["structure"], extents["kind"] = number, _CLAIMS[structure.kind]
     return extents
 
 
-def _unique(structures: Sequence[Structure]) -> list[Structure]:
+def _unique(structures: Sequence[NamedStructure]) -> list[NamedStructure]:
     """What has no name is numbered. Of several with the same name the largest keeps it (a pointer is called
     as what it points to), the others go with their places."""
     numbers: Counter[str] = Counter()
@@ -199,7 +199,7 @@ def _module_of(modules: Sequence[Module], address: int) -> Module | None:
 # --- variables ---------------------------------------------------------------------------------------------
 
 
-def _variables(modules: Iterable[Module], touched: Entries) -> Iterator[tuple[Structure, Entries, bool]]:
+def _variables(modules: Iterable[Module], touched: Entries) -> Iterator[tuple[NamedStructure, Entries, bool]]:
     for module in modules:
         if module.elf is None:
             continue
@@ -222,7 +222,7 @@ def _variables(modules: Iterable[Module], touched: Entries) -> Iterator[tuple[St
             element = module.elf.element(symbol.address) if own else None
             begin = symbol.address + module.bias
             yield (
-                Structure(
+                NamedStructure(
                     _variable(plain.get(symbol.name, symbol.name)), "global", Path(module.path).name,
                     symbol.size, 1, element.size if element else 0, begin,
                 ),
@@ -241,15 +241,19 @@ def _variable(name: str) -> str:
     return name[:-1] if re.fullmatch(r"[a-z]\w*_", name) else name
 
 
-def _stacks(threads: Entries) -> Iterator[tuple[Structure, Entries, bool]]:
+def _stacks(threads: Entries) -> Iterator[tuple[NamedStructure, Entries, bool]]:
     for each in threads:
         low, high = int(each["stack_low"]), int(each["stack_high"])
         if low < high:
             name = f"stack of thread {int(each['number'])}"
-            yield (Structure(name, "stack", "", high - low, 1), np.array([[low, high]], np.uint64), False)
+            yield (
+                NamedStructure(name, "stack", "", high - low, 1),
+                np.array([[low, high]], np.uint64),
+                False,
+            )
 
 
-def _regions_left(regions: Sequence[_Region]) -> Iterator[tuple[Structure, Entries, bool]]:
+def _regions_left(regions: Sequence[_Region]) -> Iterator[tuple[NamedStructure, Entries, bool]]:
     """By their files: what has no symbol, or came from an allocation that nobody saw."""
     spans: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for each in regions:
@@ -258,13 +262,17 @@ def _regions_left(regions: Sequence[_Region]) -> Iterator[tuple[Structure, Entri
     for name, parts in spans.items():
         size = sum(end - begin for begin, end in parts)
         kind = "rest of " if name != "anonymous memory" else ""
-        yield (Structure(f"{kind}{name}", "other", "", size, len(parts)), np.array(parts, np.uint64), False)
+        yield (
+            NamedStructure(f"{kind}{name}", "other", "", size, len(parts)),
+            np.array(parts, np.uint64),
+            False,
+        )
 
 
 # --- allocations -------------------------------------------------------------------------------------------
 
 
-def _allocated(objects: Entries, modules: Sequence[Module]) -> Iterator[tuple[Structure, Entries, bool]]:
+def _allocated(objects: Entries, modules: Sequence[Module]) -> Iterator[tuple[NamedStructure, Entries, bool]]:
     """All of one place are one."""
     kinds = objects["kind"]
     objects = objects[(objects["bytes"] > 0) & ((kinds == _HEAP) | (kinds == _MAPPED))]
@@ -273,7 +281,7 @@ def _allocated(objects: Entries, modules: Sequence[Module]) -> Iterator[tuple[St
     key = np.column_stack([objects["kind"].astype(np.uint64), objects["callers"]])
     unique, place = np.unique(key, axis=0, return_inverse=True)
     place = place.reshape(-1)
-    members: defaultdict[tuple[int, Place], list[int]] = defaultdict(list)
+    members: defaultdict[tuple[int, AllocationSite], list[int]] = defaultdict(list)
     for number, where in enumerate(_places([row[1:] for row in unique.tolist()], modules)):
         members[int(unique[number][0]), where].append(number)
     born = np.full(len(unique), np.iinfo(np.int64).max)
@@ -282,7 +290,7 @@ def _allocated(objects: Entries, modules: Sequence[Module]) -> Iterator[tuple[St
         members.items(), key=lambda each: min(born[number] for number in each[1])
     ):
         mine = objects[np.isin(place, numbers)]
-        structure = Structure(
+        structure = NamedStructure(
             where.variable, "mapped" if kind == _MAPPED else "heap", where.where, _at_most(mine), len(mine)
         )
         spans = np.column_stack([mine["address"], mine["address"] + mine["bytes"]])
@@ -307,7 +315,7 @@ def _joined(spans: Entries) -> Entries:
     return np.column_stack([spans[first, 0], reach[np.concatenate([first[1:], [True]])]])
 
 
-def _places(stacks: Sequence[Sequence[int]], modules: Sequence[Module]) -> list[Place]:
+def _places(stacks: Sequence[Sequence[int]], modules: Sequence[Module]) -> list[AllocationSite]:
     """Of each list of callers. A line that allocates several variables has as many calls, in their order."""
     chosen = [_frame(callers, modules) for callers in stacks]
     calls: defaultdict[str, set[int]] = defaultdict(set)
@@ -319,7 +327,7 @@ def _places(stacks: Sequence[Sequence[int]], modules: Sequence[Module]) -> list[
         order = sorted(calls[where])
         if len(names) > 1 and len(order) == len(names):
             names = (names[order.index(address)],)
-        places.append(Place(", ".join(names), where))
+        places.append(AllocationSite(", ".join(names), where))
     return places
 
 
@@ -339,7 +347,7 @@ def _frame(callers: Sequence[int], modules: Sequence[Module]) -> tuple[tuple[str
     return unnamed or ((), _offset(callers, modules), next(iter(callers), 0))
 
 
-def _lines(callers: Sequence[int], modules: Sequence[Module]) -> Iterator[tuple[int, Line]]:
+def _lines(callers: Sequence[int], modules: Sequence[Module]) -> Iterator[tuple[int, SourceLine]]:
     """The lines of the calls, from the inside out, without those of the C library and of the C++ library's
     headers; none of what the runtime of OpenMP calls for itself."""
     for address in callers:
@@ -362,7 +370,7 @@ def _offset(callers: Sequence[int], modules: Sequence[Module]) -> str:
     return f"{callers[0]:#x}" if callers and callers[0] else ""
 
 
-def names_at(line: Line) -> tuple[tuple[str, ...], bool]:
+def names_at(line: SourceLine) -> tuple[tuple[str, ...], bool]:
     """The variables that are allocated in a line of a source, and whether the function returns them: then it
     is a wrapper and its callers tell. Nothing where the source is not there."""
     lines = _source(line.file)

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from observe.memory.accesses import Accesses, Flags, Integers, Words
-from observe.memory.names import PAGE_BYTES, Layout, Structure
+from observe.memory.names import PAGE_BYTES, Layout, NamedStructure
 from observe.memory.table import Entries
 
 _WORD: Final = 8
@@ -52,12 +52,12 @@ class _Claims(NamedTuple):
     words: Words
 
 
-def pieces_of(accesses: Accesses, layout: Layout) -> tuple[Pieces, list[Structure]]:
+def pieces_of(accesses: Accesses, layout: Layout) -> tuple[Pieces, list[NamedStructure]]:
     """The pieces, and the structures that they are of: those of the layout, and small blocks together."""
     structures = [
         *layout.structures,
-        Structure(SMALL_BLOCKS, "small", "", 0, 0),
-        Structure("unknown", "other", "", 0, 0),
+        NamedStructure(SMALL_BLOCKS, "small", "", 0, 0),
+        NamedStructure("unknown", "other", "", 0, 0),
     ]
     pages, page_of_entry = np.unique(accesses.pages["page"], return_inverse=True)
     claims = _claims(pages, layout.extents)

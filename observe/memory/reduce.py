@@ -24,7 +24,7 @@ from observe.memory import names, sharing
 from observe.memory.accesses import Integers, accesses_of
 from observe.memory.owners import Pieces, pieces_of, starts_of
 from observe.memory.placement import cpu_of_threads, node_of_cpus, numa_uses
-from observe.memory.table import SAMPLING, Entries, Table, read_table
+from observe.memory.table import SAMPLING, Entries, RankTable, read_table
 
 #: Structures with a smaller part of the accesses are not told apart (Tabarnac: 0.01 %, Beniamine 2016,
 #: 4.1.3), nor those beyond the first; of fewer there are pictures.
@@ -67,7 +67,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def reduced(table: Table, about: Mapping[str, object]) -> RankFile:
+def reduced(table: RankTable, about: Mapping[str, object]) -> RankFile:
     """about: ``rank``, ``host``, ``source``, ``notes``."""
     sampled = int(table.header["mode"]) == SAMPLING
     return RankFile(
@@ -81,7 +81,11 @@ def reduced(table: Table, about: Mapping[str, object]) -> RankFile:
 
 
 def rank_memory(
-    table: Table, rank: int, host: str, notes: tuple[str, ...] = (), nodes: Mapping[int, int] | None = None
+    table: RankTable,
+    rank: int,
+    host: str,
+    notes: tuple[str, ...] = (),
+    nodes: Mapping[int, int] | None = None,
 ) -> RankMemory:
     """All that is told of a process. nodes: NUMA node of each CPU, by default of this machine."""
     sampled = int(table.header["mode"]) == SAMPLING
@@ -138,7 +142,7 @@ def rank_memory(
     )
 
 
-def _notes(table: Table, about: Mapping[str, object]) -> tuple[str, ...]:
+def _notes(table: RankTable, about: Mapping[str, object]) -> tuple[str, ...]:
     given = about.get("notes") or ()
     notes = [str(each) for each in given] if isinstance(given, list) else []
     if lost := int(table.header["lost"]):
@@ -156,7 +160,7 @@ def _notes(table: Table, about: Mapping[str, object]) -> tuple[str, ...]:
 
 def _structure(
     number: int,
-    known: names.Structure,
+    known: names.NamedStructure,
     pieces: Pieces,
     shared: sharing.Shared,
     extents: Entries,

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from npc.records.memory_use import SHARINGS, SharedLine, Sharing, SharingInterval
 from observe.memory.accesses import SLOTS, Accesses, Flags, Integers
-from observe.memory.names import PAGE_BYTES, Structure
+from observe.memory.names import PAGE_BYTES, NamedStructure
 from observe.memory.owners import Pieces, starts_of
 from observe.memory.table import Entries
 
@@ -27,8 +27,8 @@ PRIVATE, READ_SHARED, WRITE_SHARED, FALSE_SHARED = range(4)
 #: A thread takes part in the contention for a line if it has this part of the accesses of the one with most:
 #: others set it up, or look at the end.
 _TAKES_PART: Final = 0.01
-#: And so many accesses: a line that moves between cores takes some 100 ns (Levinthal 2009: 75 to 300 cycles),
-#: so a thousand take a tenth of a millisecond. Sampled, an access is the first of an interval.
+#: And its accesses at least: a line that moves between cores takes some 100 ns (Levinthal 2009: 75 to 300
+#: cycles), so a thousand take a tenth of a millisecond. Sampled, an access is the first of an interval.
 _LEAST_ACCESSES: Final = 1000
 _LEAST_TOUCHES: Final = 3
 #: Parts of the run in which two threads touched a page and one wrote: fewer may be where it was handed over,
@@ -164,7 +164,7 @@ def told_lines(
     found: Sequence[Contended],
     accesses: Accesses,
     pieces: Pieces,
-    structures: Sequence[Structure],
+    structures: Sequence[NamedStructure],
     extents: Entries,
 ) -> list[SharedLine]:
     """The first of them with their structures. extents: of the layout."""
@@ -232,7 +232,7 @@ def _told(
     line: Contended,
     accesses: Accesses,
     owners: Mapping[tuple[int, int], int],
-    structures: Sequence[Structure],
+    structures: Sequence[NamedStructure],
     extents: Entries,
 ) -> SharedLine:
     row = line.address % PAGE_BYTES // LINE_BYTES
@@ -258,7 +258,7 @@ def _told(
     )  # fmt: skip
 
 
-def _elements(structure: Structure, begin: int, line: int, words: int) -> str:
+def _elements(structure: NamedStructure, begin: int, line: int, words: int) -> str:
     """``counts[1]``, ``counts[4…7]``; bytes where the size of an element is not known."""
     runs: list[tuple[int, int]] = []
     for word in range(LINE_BYTES // _WORD):

@@ -65,7 +65,7 @@ _KINDS: Final = {
 Entries = npt.NDArray[Any]
 
 
-class Table(NamedTuple):
+class RankTable(NamedTuple):
     """Entries in use, of the types above. pages: by thread. maps: text of /proc/self/maps."""
 
     header: Any
@@ -78,7 +78,7 @@ class Table(NamedTuple):
     maps: str
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path) -> RankTable:
     """Raises ValueError for a file that is none, OSError."""
     with path.open("rb") as stream:
         begin = stream.read(HEADER.itemsize)
@@ -109,7 +109,7 @@ def read_table(path: Path) -> Table:
     def whole(kind: int) -> Entries:
         return np.concatenate([np.empty(0, _KINDS[kind]), *found[kind]])
 
-    return Table(
+    return RankTable(
         header, {thread: np.concatenate(parts) for thread, parts in sorted(pages.items())},
         whole(_OBJECTS), whole(_THREADS), whole(_TOUCHES), whole(_INTERVALS), whole(_PLACES), maps,
     )  # fmt: skip

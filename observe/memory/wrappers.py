@@ -43,16 +43,16 @@ def _command(name: str, what: str, variable: str, names: tuple[str, ...], c_like
         if arguments == ("-h",):  # no option of its own, which click would find in -shared
             click.echo(ctx.get_help())
             return
-        from observe.built import Unavailable
+        from observe.built import NoLibrary
         from observe.memory.build import memory_library, site_compiler
 
         words = [other] if other else site_compiler(variable, names)
         try:
             if "-static" in arguments:
-                raise Unavailable("-static: a program that counts needs the shared library")
+                raise NoLibrary("-static: a program that counts needs the shared library")
             first, last = flags(words, memory_library("count"), c_like)
             os.execvp(words[0], [*words, *first, *arguments, *last])
-        except (Unavailable, OSError) as error:
+        except (NoLibrary, OSError) as error:
             reason = f"{words[0]}: {error.strerror}" if isinstance(error, OSError) else error
             click.echo(f"npc {name}: {reason}", err=True)
             sys.exit(127)
@@ -82,13 +82,13 @@ def _command(name: str, what: str, variable: str, names: tuple[str, ...], c_like
 
 def flags(compiler: list[str], library: Path, c_like: bool) -> tuple[list[str], list[str]]:
     """What goes before and after the compiler's own arguments, whether it compiles or links. Raises
-    `Unavailable`."""
+    `NoLibrary`."""
     from npc.machine.command import run
-    from observe.built import Unavailable
+    from observe.built import NoLibrary
 
     version = run([*compiler, "--version"])
     if version.returncode == 127:
-        raise Unavailable(f"{compiler[0]}: no such compiler")
+        raise NoLibrary(f"{compiler[0]}: no such compiler")
     folder = str(library.parent)
     wrapped = [f"-Wl,--wrap={name}" for name in wrapped_calls()]
     common = [*_BOTH, *(_KEPT_CALLS if c_like else ()), f"-Wl,-rpath,{folder}", *wrapped]
@@ -98,7 +98,7 @@ def flags(compiler: list[str], library: Path, c_like: bool) -> tuple[list[str], 
         return [*_CLANG, *common, linked], [*last, *_CLANG_LAST]
     if "Free Software Foundation" in version.stdout:
         return [*_GCC, *_KEPT_COPIES.get(os.uname().machine, ()), *common, f"-B{folder}"], [*last]
-    raise Unavailable(f"{compiler[0]} is neither gcc nor clang, whose code alone can count its accesses")
+    raise NoLibrary(f"{compiler[0]} is neither gcc nor clang, whose code alone can count its accesses")
 
 
 def wrapped_calls() -> list[str]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from npc.machine.command import run
-from observe.built import Unavailable, built, compile_library
+from observe.built import NoLibrary, built, compile_library
 from observe.mpi.generate import TABLE, sources
 
 SOURCES: Final = Path(__file__).with_name("library")
@@ -62,7 +62,7 @@ class Compiler(NamedTuple):
 def library_for(launcher: Sequence[str], program: str) -> Path:
     """The library for `program` as started by `launcher` (empty: without one), built if it is not there yet.
 
-    Raises `Unavailable`.
+    Raises `NoLibrary`.
     """
     mpi = mpi_of(program)
     compiler = find_compiler(mpi, launcher[0] if launcher else "")
@@ -72,14 +72,14 @@ def library_for(launcher: Sequence[str], program: str) -> Path:
 def mpi_of(program: str) -> Path | None:
     """The MPI library that a program is linked with, or that mpi4py loads into Python; None of other scripts.
 
-    Raises `Unavailable` for a program that no library can be put before.
+    Raises `NoLibrary` for a program that no library can be put before.
     """
     found = shutil.which(program)
     if found is None:
         return None
     status = Path(found).stat()
     if status.st_mode & 0o6000:
-        raise Unavailable(f"{program} is set-user-ID or set-group-ID, which takes no LD_PRELOAD")
+        raise NoLibrary(f"{program} is set-user-ID or set-group-ID, which takes no LD_PRELOAD")
     with Path(found).open("rb") as stream:
         begin = stream.read(256)
     if begin.startswith(b"#!"):
@@ -89,7 +89,7 @@ def mpi_of(program: str) -> Path | None:
     if not begin.startswith(b"\x7fELF"):
         return None
     if _static(Path(found)):
-        raise Unavailable(f"{program} is linked statically, so nothing can stand between it and MPI")
+        raise NoLibrary(f"{program} is linked statically, so nothing can stand between it and MPI")
     return _libmpi(run(["ldd", found]).stdout) or (_of_python(found) if _is_python(found) else None)
 
 
@@ -122,7 +122,7 @@ def _static(program: Path) -> bool:
 
 
 def find_compiler(mpi: Path | None, launcher: str) -> Compiler:
-    """The wrapper that belongs to the MPI of the program, else of the launcher. Raises `Unavailable`."""
+    """The wrapper that belongs to the MPI of the program, else of the launcher. Raises `NoLibrary`."""
     version = _version_of(mpi) if mpi is not None else ""
     family = _family_of(version) if version else ""
     seen = []
@@ -138,8 +138,8 @@ def find_compiler(mpi: Path | None, launcher: str) -> Compiler:
             return compiler._replace(declared=compiler.declared.intersection(offered.stdout.split()))
         seen.append(f"{path} is {compiler.family}'s")
     if not seen:
-        raise Unavailable("no mpicc that compiles: load the MPI's module, or install its development files")
-    raise Unavailable(f"no mpicc of {version.split(',')[0]}: {'; '.join(seen)}")
+        raise NoLibrary("no mpicc that compiles: load the MPI's module, or install its development files")
+    raise NoLibrary(f"no mpicc of {version.split(',')[0]}: {'; '.join(seen)}")
 
 
 def _candidates(mpi: Path | None, launcher: str) -> Iterator[str]:
@@ -181,7 +181,7 @@ def _examine(path: str) -> Compiler | None:
 def _version_of(mpi: Path) -> str:
     said = run([sys.executable, "-IS", "-c", _VERSION, str(mpi)])
     if said.returncode or not said.stdout.strip():
-        raise Unavailable(f"{mpi} does not say its version")
+        raise NoLibrary(f"{mpi} does not say its version")
     return said.stdout.strip()
 
 
@@ -191,7 +191,7 @@ def _family_of(version: str) -> str:
         return OPEN_MPI
     if re.search(r"MPICH|Intel\(R\) MPI|MVAPICH", version):
         return MPICH
-    raise Unavailable(f"{version}: neither Open MPI nor of MPICH's ABI")
+    raise NoLibrary(f"{version}: neither Open MPI nor of MPICH's ABI")
 
 
 def _built(compiler: Compiler) -> Path:

@@ -248,7 +248,7 @@ def _snapshots(profiles: Sequence[RankProfile]) -> dict[str, Any] | None:
 
 
 def _thinned(moments: Sequence[float]) -> list[float]:
-    """At most so many moments as are kept, the last one among them."""
+    """At most `_MOST_MOMENTS` moments, the last one among them."""
     every = math.ceil(len(moments) / _MOST_MOMENTS)
     return list(moments[::-1][::every][::-1])
 

@@ -158,7 +158,7 @@ def _powers(ranks: int) -> list[int]:
 
 
 def _shifts(ranks: int, times: Mapping[int, int]) -> Messages:
-    """Every rank sends so many messages to the rank so many places further."""
+    """Every rank sends `times[distance]` messages to the rank `distance` places further."""
     found: Messages = Counter()
     for distance, number in times.items():
         for rank in range(ranks):

@@ -21,7 +21,7 @@ SECTION: Final = struct.Struct("<4I3Q")
 PROFILE: Final = "NPC_MPI_PROFILE"
 
 
-class Section(NamedTuple):
+class TableSection(NamedTuple):
     """kind: `npc_kind`; thread: whose, by number; used: entries; mask: bits that no kept stamp's hash has."""
 
     kind: int
@@ -90,7 +90,7 @@ def keep(descriptor: int, target: Path) -> bool:
     table = bytearray(os.pread(descriptor, HEADER.size + sections * SECTION.size, 0))
     offset, parts = len(table), []
     for place in range(HEADER.size, HEADER.size + sections * SECTION.size, SECTION.size):
-        section = Section(*SECTION.unpack_from(table, place))
+        section = TableSection(*SECTION.unpack_from(table, place))
         parts.append(os.pread(descriptor, section.used * section.entry_bytes, section.offset))
         SECTION.pack_into(table, place, *section._replace(offset=offset, capacity=section.used))
         offset += len(parts[-1])

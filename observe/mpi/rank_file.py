@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from observe.mpi.place import HEADER, MAGIC, SECTION, VERSION, Section
+from observe.mpi.place import HEADER, MAGIC, SECTION, VERSION, TableSection
 from observe.mpi.profile import (
     WHOLE,
     Arrival,
@@ -108,7 +108,7 @@ def _profile(content: bytes, head: Mapping[str, Any]) -> RankProfile:
     if head["state"] == _LOADED:
         raise NoProfile("the program ended before MPI_Init did")
     table = [
-        Section(*SECTION.unpack_from(content, HEADER.size + number * SECTION.size))
+        TableSection(*SECTION.unpack_from(content, HEADER.size + number * SECTION.size))
         for number in range(head["sections"])
     ]
 
@@ -171,14 +171,14 @@ def _text(field: bytes) -> str:
     return field.split(b"\0", 1)[0].decode(errors="replace")
 
 
-def _read(content: bytes, section: Section) -> Iterator[tuple[Any, ...]]:
+def _read(content: bytes, section: TableSection) -> Iterator[tuple[Any, ...]]:
     entry = _ENTRY[section.kind]
     if entry.size != section.entry_bytes:
         raise struct.error(f"entries of {section.entry_bytes} bytes")
     return entry.iter_unpack(_bytes(content, section))
 
 
-def _bytes(content: bytes, section: Section) -> bytes:
+def _bytes(content: bytes, section: TableSection) -> bytes:
     return content[section.offset : section.offset + section.used * section.entry_bytes]
 
 
@@ -223,7 +223,7 @@ def _counted(head: Mapping[str, Any], name: str) -> int | None:
     return head[name] if not head["counters_errno"] and head["ended"] else None
 
 
-def _counters(content: bytes, table: Sequence[Section]) -> Any:
+def _counters(content: bytes, table: Sequence[TableSection]) -> Any:
     found = {section.kind: _bytes(content, section) for section in table}
     if not found.get(_VARIABLES):
         return None

@@ -51,7 +51,7 @@ class NothingObserved(ValueError):
     """There is nothing to be seen of what ranks did inside MPI; says where, and what to do."""
 
 
-class Moved(NamedTuple):
+class MemoryTraffic(NamedTuple):
     """What a level of the memory moved in a run, on all nodes: bytes and bytes/s, by hardware counters; idle:
     the part of the time that the CPUs were halted."""
 
@@ -62,7 +62,7 @@ class Moved(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class ObservedRun:
     """An observed run, or a region of it. scaling: against the reference, whose own is all 1. moved: of the
     whole run, where ``--counters`` counted it."""
 
@@ -71,7 +71,7 @@ class Run:
     efficiency: Efficiency
     regions: Mapping[str, Efficiency]
     scaling: Scaling
-    moved: Moved | None = None
+    moved: MemoryTraffic | None = None
 
     @property
     def cpus(self) -> int:
@@ -84,7 +84,7 @@ def read_runs(
     weak: bool = False,
     region: str = "",
     gpu: Mapping[int, float] | None = None,
-) -> list[Run]:
+) -> list[ObservedRun]:
     """The runs observed in folders (or ``*.observed.json`` files), that with the fewest CPUs first, which is
     the reference.
 
@@ -110,7 +110,7 @@ def read_runs(
     found.sort(key=lambda each: sum(rank.threads for rank in each[1]))
     reference = found[0][1]
     return [
-        Run(
+        ObservedRun(
             name=name,
             ranks=ranks,
             efficiency=efficiency_of(ranks, gpu),
@@ -122,12 +122,12 @@ def read_runs(
     ]
 
 
-def _moved_of(document: Mapping[str, Any]) -> Moved | None:
+def _moved_of(document: Mapping[str, Any]) -> MemoryTraffic | None:
     nodes = [*((document.get("counted") or {}).get("moved") or {}).values()]
     if not nodes:
         return None
     idle = [each["idle"] for each in nodes if each["idle"] is not None]
-    return Moved(
+    return MemoryTraffic(
         nodes[0]["level"],
         math.fsum(each["bytes"] for each in nodes),
         math.fsum(each["bytes"] / each["seconds"] for each in nodes),
@@ -148,7 +148,7 @@ def _named(paths: Sequence[Path]) -> Iterator[tuple[str, Path]]:
 # --- as people read them ---------------------------------------------------------------------------------
 
 
-def format_runs(runs: Sequence[Run], weak: bool) -> str:
+def format_runs(runs: Sequence[ObservedRun], weak: bool) -> str:
     """The table, a column for each run, and below it why something is not known."""
     several = len(runs) > 1
     rows = [
@@ -179,7 +179,7 @@ def format_runs(runs: Sequence[Run], weak: bool) -> str:
     return "\n\n".join(parts)
 
 
-def _moved(runs: Sequence[Run]) -> Iterator[tuple[str, ...]]:
+def _moved(runs: Sequence[ObservedRun]) -> Iterator[tuple[str, ...]]:
     """By level: volume and bandwidth, and how many times those of the run with the fewest CPUs."""
     for level in dict.fromkeys(run.moved.level for run in runs if run.moved):
         those = [run.moved if run.moved and run.moved.level == level else None for run in runs]
@@ -194,7 +194,7 @@ def _moved(runs: Sequence[Run]) -> Iterator[tuple[str, ...]]:
         yield "idle", *(_share(each.idle if each else None) for each in those)
 
 
-def _ranks(run: Run) -> str:
+def _ranks(run: ObservedRun) -> str:
     threads, ranks = run.efficiency.threads, run.efficiency.ranks
     return str(ranks) if threads == ranks else f"{ranks} ({threads} threads)"
 
@@ -203,12 +203,12 @@ def _share(value: float | None) -> str:
     return "–" if value is None else f"{value:.1%}"
 
 
-def _slowest(run: Run) -> str:
+def _slowest(run: ObservedRun) -> str:
     host = next(rank.host for rank in run.ranks if rank.rank == run.efficiency.slowest)
     return f"{run.efficiency.slowest} ({host})"
 
 
-def _regions(run: Run) -> Iterator[str]:
+def _regions(run: ObservedRun) -> Iterator[str]:
     """Those of a run, the longest first."""
     if run.regions:
         rows = [("region", "time", "efficiency", "load balance", "communication", "slowest rank")]
@@ -220,7 +220,7 @@ def _regions(run: Run) -> Iterator[str]:
         yield "\n".join([f"Regions of {run.name}:", *columns(rows, right=range(1, 6))])
 
 
-def _reasons(runs: Sequence[Run]) -> list[str]:
+def _reasons(runs: Sequence[ObservedRun]) -> list[str]:
     """Why numbers are missing: a line for each reason."""
     found: dict[str, dict[str, None]] = {}
     for run in runs:
@@ -231,7 +231,7 @@ def _reasons(runs: Sequence[Run]) -> list[str]:
     return [f"unavailable: {', '.join(names)}: {reason}" for reason, names in found.items()]
 
 
-def to_document(runs: Sequence[Run], weak: bool) -> dict[str, Any]:
+def to_document(runs: Sequence[ObservedRun], weak: bool) -> dict[str, Any]:
     """What ``npc efficiency --json`` prints (docs/mpi.md)."""
     return {
         "schema": SCHEMA,
@@ -253,13 +253,13 @@ def to_document(runs: Sequence[Run], weak: bool) -> dict[str, Any]:
 # --- the picture -----------------------------------------------------------------------------------------
 
 
-def chart_of(runs: Sequence[Run], weak: bool) -> Chart:
+def chart_of(runs: Sequence[ObservedRun], weak: bool) -> Chart:
     """Efficiencies over CPUs, or over the runs one after the other where two have as many; of one run, where
     each rank's time went."""
     return _rank_chart(runs[0]) if len(runs) == 1 else _scaling_chart(runs, weak)
 
 
-def _rank_chart(run: Run) -> Chart:
+def _rank_chart(run: ObservedRun) -> Chart:
     """Seconds outside and inside MPI by rank: who is slow, and who waits."""
     traces = []
     for number, (of, title) in enumerate((("computing", "outside MPI"), ("mpi", "inside MPI"))):
@@ -286,7 +286,7 @@ def _rank_chart(run: Run) -> Chart:
     )
 
 
-def _scaling_chart(runs: Sequence[Run], weak: bool) -> Chart:
+def _scaling_chart(runs: Sequence[ObservedRun], weak: bool) -> Chart:
     by_cpus = max(Counter(run.cpus for run in runs).values()) == 1
     places = [float(run.cpus) if by_cpus else float(at) for at, run in enumerate(runs)]
     traces = []
@@ -315,7 +315,7 @@ def _scaling_chart(runs: Sequence[Run], weak: bool) -> Chart:
     )
 
 
-def _x_axis(runs: Sequence[Run], places: Sequence[float], by_cpus: bool) -> Axis:
+def _x_axis(runs: Sequence[ObservedRun], places: Sequence[float], by_cpus: bool) -> Axis:
     if not by_cpus:
         ticks = tuple(Tick(x, run.name) for x, run in zip(places, runs, strict=True))
         return Axis("Run", -0.5, len(runs) - 0.5, False, ticks)

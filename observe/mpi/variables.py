@@ -57,7 +57,7 @@ _NOT_READ: Final = {
 }
 
 
-class Counters(NamedTuple):
+class RankCounters(NamedTuple):
     """A rank's counters. notes: what was asked for and could not be had, and why."""
 
     variables: tuple[Variable, ...]
@@ -65,7 +65,7 @@ class Counters(NamedTuple):
     notes: tuple[str, ...]
 
 
-def read_counters(table: bytes, columns: bytes) -> Counters:
+def read_counters(table: bytes, columns: bytes) -> RankCounters:
     """From the bytes of the sections NPC_VARIABLES and NPC_SNAPSHOTS that are in use.
 
     Raises ValueError for others than the library writes.
@@ -77,7 +77,7 @@ def read_counters(table: bytes, columns: bytes) -> Counters:
     if rows > ROWS:
         raise ValueError("the counters' sections are damaged")
     if header["moving"]:
-        return Counters((), (), ("the rank ended while its snapshots were thinned out: they are lost",))
+        return RankCounters((), (), ("the rank ended while its snapshots were thinned out: they are lost",))
     read = np.frombuffer(columns, _COLUMN)
     variables = tuple(
         Variable(
@@ -95,7 +95,7 @@ def read_counters(table: bytes, columns: bytes) -> Counters:
         )
         for at, row in zip(header["at"][:rows].tolist(), read["values"][:, :rows].T.tolist(), strict=True)
     )
-    return Counters(variables, snapshots, tuple(_notes(header)))
+    return RankCounters(variables, snapshots, tuple(_notes(header)))
 
 
 def _text(field: bytes) -> str:

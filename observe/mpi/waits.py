@@ -30,7 +30,7 @@ _FROM_ROOT: Final = frozenset({"MPI_Bcast", "MPI_Scatter", "MPI_Scatterv"})
 _TO_ROOT: Final = frozenset({"MPI_Reduce", "MPI_Gather", "MPI_Gatherv"})
 #: Sends that may stand until the receiver has asked.
 _BLOCKING_SENDS: Final = frozenset({"MPI_Send", "MPI_Ssend"})
-#: So many late ranks of a call, and so many pairs, are told.
+#: Late ranks of a call, and pairs, that are told at most.
 MOST_LATE: Final = 16
 MOST_PAIRS: Final = 256
 
@@ -141,7 +141,7 @@ def _clock_error(profile: RankProfile, home: str) -> float:
 # --- collectives -----------------------------------------------------------------------------------------
 
 
-class _Place(NamedTuple):
+class _CallPlace(NamedTuple):
     """Calls that are told together: on communicators of one name and size."""
 
     call: str
@@ -150,7 +150,7 @@ class _Place(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Found:
+class _PlaceWaits:
     """What the kept calls of a place show: number, seconds in them, who waited how long for whom, who was
     last how often and how much it alone was late."""
 
@@ -170,18 +170,18 @@ def _collectives(profiles: Sequence[RankProfile], clocks: Clocks, pairs: _Pairs)
     for profile in profiles:
         for arrival in profile.arrivals:
             stamped[arrival.communicator, arrival.sequence][profile.rank] = arrival
-    places: defaultdict[_Place, _Found] = defaultdict(_Found)
+    places: defaultdict[_CallPlace, _PlaceWaits] = defaultdict(_PlaceWaits)
     for (key, _), arrivals in stamped.items():
         calls = {arrival.call for arrival in arrivals.values()}
         if key in names and len(calls) == 1 and len(arrivals) == names[key].size > 1:
-            place = _Place(calls.pop(), names[key].name, names[key].size)
+            place = _CallPlace(calls.pop(), names[key].name, names[key].size)
             _add(places[place], place.call, arrivals, clocks)
-    totals: defaultdict[_Place, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    totals: defaultdict[_CallPlace, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for profile in profiles:
         for each in profile.calls:
             known = names.get(each.communicator)
             if known and known.size > 1:
-                total = totals[_Place(each.call, known.name, known.size)]
+                total = totals[_CallPlace(each.call, known.name, known.size)]
                 total[0] += each.calls / known.size
                 total[1] += each.seconds
     judged = _ALL_TO_ALL | _FROM_ROOT | _TO_ROOT
@@ -192,7 +192,7 @@ def _collectives(profiles: Sequence[RankProfile], clocks: Clocks, pairs: _Pairs)
     return sorted(found, key=lambda each: -each.seconds)
 
 
-def _add(found: _Found, call: str, arrivals: Mapping[int, Arrival], clocks: Clocks) -> None:
+def _add(found: _PlaceWaits, call: str, arrivals: Mapping[int, Arrival], clocks: Clocks) -> None:
     """One call of all its ranks."""
     root = next(iter(arrivals.values())).root
     found.kept += 1
@@ -219,7 +219,9 @@ def _add(found: _Found, call: str, arrivals: Mapping[int, Arrival], clocks: Cloc
         found.alone[last] += margin
 
 
-def _collective(place: _Place, found: _Found, calls: int, seconds: float, pairs: _Pairs) -> CollectiveWait:
+def _collective(
+    place: _CallPlace, found: _PlaceWaits, calls: int, seconds: float, pairs: _Pairs
+) -> CollectiveWait:
     """What the kept calls show, for all of them."""
     if not found.kept:
         found.reason = "the moments of no call were kept by all its ranks"

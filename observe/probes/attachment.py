@@ -15,13 +15,13 @@ from math import fsum, inf
 from pathlib import Path
 from typing import Final
 
-from npc.machine.bpftrace import Unavailable, refusal
+from npc.machine.bpftrace import NoProbes, refusal
 from npc.records.node_probes import NodeProbe, ProbeRow, ProbeStatus
 from observe.probes.bpftrace import Bpftrace, Maps, Watched
 from observe.probes.catalogue import FUNCTION, NEEDS_TYPES, PUSHED, USDT, Wanted
-from observe.probes.counting import Counters, NoCounter, Point
+from observe.probes.counting import CodeAddress, Counters, NoCounter
 from observe.probes.guard import Guard, Judgement
-from observe.probes.places import NoFunction, Place, find
+from observe.probes.places import NoFunction, ProbePoint, find
 from observe.probes.rows import calls, rows_of
 from observe.probes.settings import Settings
 
@@ -38,7 +38,7 @@ _COUNTED: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NodeProbes:
     """What all probes of a node share. stem: of their files, ``FOLDER/HOST.RANK``; seconds: between
     snapshots; keys: entries that a map may have; cpus: where bpftrace may run."""
 
@@ -52,7 +52,7 @@ class Node:
     def tracer(
         self, kind: str, what: str, known: Iterable[Watched] = (), filled: Mapping[str, str] | None = None
     ) -> Bpftrace:
-        """Start a bpftrace. Raises `Unavailable`."""
+        """Start a bpftrace. Raises `NoProbes`."""
         file = self.stem.with_name(f"{self.stem.name}.{re.sub('[^a-z0-9_.:@-]', '_', what, flags=re.I)}.bt")
         token = self.settings["token"]
         return Bpftrace(kind, file, token, self.seconds, self.keys, self.cpus, known, filled)
@@ -61,11 +61,11 @@ class Node:
 class Attachment:
     """A probe of a node. tracer: its bpftrace while it has one."""
 
-    def __init__(self, wanted: Wanted, node: Node) -> None:
+    def __init__(self, wanted: Wanted, node: NodeProbes) -> None:
         self.wanted, self._node = wanted, node
         self.tracer: Bpftrace | None = None
         self._tracers: list[Bpftrace] = []  # all there were
-        self._place: Place | None = None
+        self._place: ProbePoint | None = None
         self._filled: dict[str, str] = {}
         self._guard: Guard | None = None
         self._judgement: Judgement | None = None
@@ -77,11 +77,11 @@ class Attachment:
         self._price = node.settings["costs"].get(_COSTS.get(wanted.kind, ""))
         try:
             if reason := refusal(types=wanted.kind in NEEDS_TYPES):
-                raise Unavailable(reason)
+                raise NoProbes(reason)
             self._prepare()
             if self._guard is None or not self._waits_for_judgement:
                 self._attach(())
-        except (Unavailable, NoFunction, NoCounter, OSError) as error:
+        except (NoProbes, NoFunction, NoCounter, OSError) as error:
             self.unavailable = str(error)
 
     @property
@@ -116,7 +116,7 @@ class Attachment:
             if tracer is None:
                 try:
                     self._attach(watched)
-                except (Unavailable, OSError) as error:
+                except (NoProbes, OSError) as error:
                     self.unavailable = str(error)
             elif tracer.attached:
                 self._guard.attached()
@@ -195,9 +195,9 @@ class Attachment:
         if self._price is None:
             self._notes.append("not guarded: what an event costs is not known on this machine")
             return
-        points: list[Point | str] = [_COUNTED[kind]] if kind in _COUNTED else []
+        points: list[CodeAddress | str] = [_COUNTED[kind]] if kind in _COUNTED else []
         if self._place is not None:
-            points += [Point(self._place.file, offset) for offset in self._place.offsets]
+            points += [CodeAddress(self._place.file, offset) for offset in self._place.offsets]
         if points:
             at_once = self._place is None
             self._guard = Guard(Counters(*points), self._price, settings["overhead"], at_once)
@@ -301,18 +301,18 @@ def _sum(maps: Iterable[Maps]) -> Maps:
 
 
 def _io_calls() -> dict[str, str]:
-    """The conditions of io.bt. Raises `Unavailable` on a machine whose system calls have no table here."""
+    """The conditions of io.bt. Raises `NoProbes` on a machine whose system calls have no table here."""
     known = calls()
     if not known.names:
-        raise Unavailable("the numbers of this architecture's system calls are not known")
+        raise NoProbes("the numbers of this architecture's system calls are not known")
     numbers = {"READ": known.reads, "WRITE": known.writes, "FLUSH": known.flushes}
     return {name: " || ".join(f"args->id == {each}" for each in each_of) for name, each_of in numbers.items()}
 
 
-def _attach_points(wanted: Wanted, place: Place) -> dict[str, str]:
-    """What function.bt and usdt.bt attach to. Raises `Unavailable` for a path that no program can name."""
+def _attach_points(wanted: Wanted, place: ProbePoint) -> dict[str, str]:
+    """What function.bt and usdt.bt attach to. Raises `NoProbes` for a path that no program can name."""
     if not re.fullmatch(r"[^\s\"\\]+", place.file):
-        raise Unavailable(f"{place.file}: its path has blanks or quotes")
+        raise NoProbes(f"{place.file}: its path has blanks or quotes")
     if wanted.kind == USDT:
         provider, name = wanted.name.split(":")
         return {"PLACES": f'usdt:"{place.file}":"{provider}":"{name}"'}

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from npc.machine.bpftrace import NAMESPACES, Unavailable, version
+from npc.machine.bpftrace import NAMESPACES, NoProbes, version
 from npc.machine.processes import die_with_parent
 from observe.probes.catalogue import program
 
@@ -53,7 +53,7 @@ class Bpftrace:
         filled: Mapping[str, str] | None = None,
     ) -> None:
         """file: where its program is written to. token: by which the run's ranks announce themselves;
-        seconds: between two snapshots; keys: entries that a map may have. Raises `Unavailable`."""
+        seconds: between two snapshots; keys: entries that a map may have. Raises `NoProbes`."""
         self.keys = keys
         self.started = time.monotonic()
         self.attached = self.ended = 0.0
@@ -82,7 +82,7 @@ class Bpftrace:
                 preexec_fn=prepare,
             )
         except (OSError, subprocess.SubprocessError) as error:
-            raise Unavailable(f"bpftrace: {error}") from None
+            raise NoProbes(f"bpftrace: {error}") from None
         assert self._process.stdout is not None
         self.output = self._process.stdout.fileno()
         os.set_blocking(self.output, False)

@@ -41,7 +41,7 @@ class NoCounter(RuntimeError):
     """Events cannot be counted here; the message says why, and what would allow it."""
 
 
-class Point(NamedTuple):
+class CodeAddress(NamedTuple):
     """Where the code is that a uprobe is attached to."""
 
     file: str
@@ -57,7 +57,7 @@ class Counters:
     each.
     """
 
-    def __init__(self, *points: Point | str) -> None:
+    def __init__(self, *points: CodeAddress | str) -> None:
         """Raises NoCounter."""
         self._defined: list[str] = []
         self._held: list[int] = []
@@ -107,7 +107,7 @@ class Counters:
                 _write(f"-:{name}")
         self._held, self._defined = [], []
 
-    def _add(self, point: Point | str) -> None:
+    def _add(self, point: CodeAddress | str) -> None:
         if isinstance(point, str):
             self._events.append((point, _identifier(point)))
             return
@@ -138,7 +138,7 @@ def _opened(what: str, identifier: int, thread: int, flags: int) -> int:
     raise NoCounter(f"events of {what} cannot be counted: {os.strerror(number)}")
 
 
-def _defined(point: Point) -> str:
+def _defined(point: CodeAddress) -> str:
     """Define an event for a uprobe; its name, ``npc/u12345_0``."""
     if re.search(r"\s", point.file):
         raise NoCounter(f"the kernel takes no uprobe in a file whose path has blanks: {point.file}")

@@ -61,7 +61,7 @@ _State = Literal["counting", "due", "pausing", "attaching", "attached", "detachi
 Status = Literal["attached", "sampled", "refused", "stopped"]
 
 
-class Step(NamedTuple):
+class ProbeAction(NamedTuple):
     """What to do with the probe now, and after how many seconds to ask again."""
 
     do: Literal["", "attach", "detach"]
@@ -80,7 +80,7 @@ class Judgement(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Rank:
+class _Process:
     """A process. The window that is judged began at `since`, after `before` events."""
 
     process: int
@@ -122,7 +122,7 @@ class Guard:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._counters, self._price, self._budget, self._clock = counters, price, budget, clock
-        self._ranks: dict[int, _Rank] = {}
+        self._ranks: dict[int, _Process] = {}
         self._at_once = at_once
         self._state: _State = "due" if at_once else "counting"
         self._status: Status = "attached"
@@ -139,7 +139,7 @@ class Guard:
     def add(self, process: int, from_exec: bool = True) -> None:
         """A rank's process; from_exec: it is about to become the program. Raises NoCounter."""
         now = self._opened = self._clock()
-        self._ranks[process] = _Rank(process, now, now)
+        self._ranks[process] = _Process(process, now, now)
         if self._state not in ("pausing", "off"):
             self._counters.open(process, from_exec)
 
@@ -148,7 +148,7 @@ class Guard:
         was refused, stopped or sampled."""
         return self._counters.read()
 
-    def step(self) -> Step:
+    def step(self) -> ProbeAction:
         """Look at the counters, and say what is to be done."""
         began = self._clock()
         if self._state in ("counting", "attached", "attaching"):
@@ -163,12 +163,12 @@ class Guard:
         elif self._state == "due" or (self._state == "pausing" and now >= self._due):
             do = self._resume(now)
         if self._state == "off":
-            return Step(do, inf)
+            return ProbeAction(do, inf)
         if self._state == "pausing":
-            return Step(do, max(self._due - now, _FIRST_LOOKS_S))
+            return ProbeAction(do, max(self._due - now, _FIRST_LOOKS_S))
         if self._state == "counting" and (self._is_judging() or now - self._opened < _BELIEVED_S):
-            return Step(do, _FIRST_LOOKS_S)
-        return Step(do, max(_LOOKS_S, _PAUSE * looked))
+            return ProbeAction(do, _FIRST_LOOKS_S)
+        return ProbeAction(do, max(_LOOKS_S, _PAUSE * looked))
 
     def attached(self) -> None:
         """The probe is attached, as `step` has asked for."""
@@ -208,7 +208,7 @@ class Guard:
 
     def _judge(self, now: float) -> Literal["", "attach"]:
         """From what was counted: attach, count no more, or go on counting."""
-        judging: list[tuple[float, _Rank]] = []
+        judging: list[tuple[float, _Process]] = []
         for rank in self._ranks.values():
             if rank.recent:
                 judging.append((self._load(rank, now), rank))
@@ -295,18 +295,18 @@ class Guard:
         self._due = now + max(self._turn_s * load - left, 0.0) / self._budget
         self._reason = f"{self._too_much(load)}: attached in turns"
 
-    def _load(self, rank: _Rank, now: float) -> float:
+    def _load(self, rank: _Process, now: float) -> float:
         """λ·c in the window that is judged."""
         window, lost = rank.window(now), self._price * rank.recent
         return lost / max(window - lost, _LEAST_LEFT * window) if window > 0 else 0.0
 
-    def _note_rate(self, rank: _Rank, now: float) -> None:
+    def _note_rate(self, rank: _Process, now: float) -> None:
         """What the reason of a judgement says."""
         window, lost = rank.window(now), self._price * rank.recent
         left = max(window - lost, _LEAST_LEFT * window, 1e-6)
         self._rate, self._at_least = rank.recent / left, left > window - lost
 
-    def _left(self, rank: _Rank, now: float) -> float:
+    def _left(self, rank: _Process, now: float) -> float:
         """Seconds of a rank that may still be taken."""
         ran, lost = now - rank.began, self._price * rank.events
         return self._budget * max(ran - lost, _LEAST_LEFT * ran) + _GRACE_S - lost

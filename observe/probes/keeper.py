@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Final
 
 from npc.files import replacing
-from npc.machine.bpftrace import Unavailable
+from npc.machine.bpftrace import NoProbes
 from npc.machine.processes import local_ranks, read
 from npc.records.node_probes import NodeProbe
 from observe.own_session import leave_launcher
-from observe.probes.attachment import Attachment, Node
+from observe.probes.attachment import Attachment, NodeProbes
 from observe.probes.bpftrace import Bpftrace
 from observe.probes.catalogue import RANKS as FOLLOWER
 from observe.probes.catalogue import read_wanted
@@ -69,7 +69,7 @@ def keep(listening: socket.socket, folder: Path, name: str, settings: Settings, 
         running.touch()
     local = local_ranks()
     seconds, keys = max(1, local // _RANKS_A_SECOND), max(_KEYS, _KEYS_A_RANK * local)
-    node = Node(socket.gethostname(), folder / name, settings, seconds, keys, tuple(sorted(cpus)))
+    node = NodeProbes(socket.gethostname(), folder / name, settings, seconds, keys, tuple(sorted(cpus)))
     os.sched_setaffinity(0, node.cpus)
     try:
         _Keeper(listening, node).run()
@@ -85,7 +85,7 @@ def keep(listening: socket.socket, folder: Path, name: str, settings: Settings, 
 
 
 class _Keeper:
-    def __init__(self, listening: socket.socket, node: Node) -> None:
+    def __init__(self, listening: socket.socket, node: NodeProbes) -> None:
         self._listening, self._node = listening, node
         self._events = selectors.DefaultSelector()
         self._events.register(listening, selectors.EVENT_READ, self._accept)
@@ -126,7 +126,7 @@ class _Keeper:
         """Who the ranks' processes are, for probes that are attached while they run."""
         try:
             follower = self._node.tracer(FOLLOWER, FOLLOWER)
-        except (Unavailable, OSError):
+        except (NoProbes, OSError):
             return None  # the others say why
         self._events.register(follower.output, selectors.EVENT_READ, lambda _file: self._heed(follower))
         return follower
@@ -241,7 +241,7 @@ class _Keeper:
         self._next_write = time.monotonic() + max(1.0, took / _WRITING)
 
 
-def _write(node: Node, ranks: Iterable[int], results: Iterable[NodeProbe]) -> None:
+def _write(node: NodeProbes, ranks: Iterable[int], results: Iterable[NodeProbe]) -> None:
     """The node's file, whole or not at all."""
     probes = [asdict(result) for result in results]
     text = json.dumps({"host": node.host, "ranks": sorted(ranks), "probes": probes})

@@ -25,7 +25,7 @@ class NoFunction(ValueError):
     """There is no such function to attach to; the message says why, and what there is."""
 
 
-class Place(NamedTuple):
+class ProbePoint(NamedTuple):
     """file: by its own path, not a link; symbols: of the functions, none for a static probe; offsets: bytes
     from the file's beginning."""
 
@@ -34,7 +34,7 @@ class Place(NamedTuple):
     offsets: tuple[int, ...]
 
 
-def find(wanted: Wanted, program: str) -> Place:
+def find(wanted: Wanted, program: str) -> ProbePoint:
     """Where what is wanted lies, for a rank that runs `program` with this process's environment: in the
     library that was named, else in the program or the first of its libraries that has it. Raises
     `NoFunction`."""
@@ -53,7 +53,7 @@ def find(wanted: Wanted, program: str) -> Place:
         raise NoFunction(f"{error.filename}: {error.strerror}") from None
 
 
-def _functions(files: Sequence[str], name: str) -> Place:
+def _functions(files: Sequence[str], name: str) -> ProbePoint:
     """All functions of this name (versions of a library's function, overloads in C++) in the first file that
     has some. Raises NoFunction, and OSError where a file cannot be read."""
     reasons = []
@@ -68,10 +68,10 @@ def _functions(files: Sequence[str], name: str) -> Place:
     raise NoFunction(reasons[0] + more)
 
 
-def _static_probe(files: Sequence[str], name: str) -> Place:
+def _static_probe(files: Sequence[str], name: str) -> ProbePoint:
     for file in files:
         if offsets := _read(file).static_probe(name):
-            return Place(os.path.realpath(file), (), offsets)
+            return ProbePoint(os.path.realpath(file), (), offsets)
     raise NoFunction(
         f"no static probe {name} in {' or '.join(files[:3])}{' …' if len(files) > 3 else ''}: "
         f"bpftrace -l 'usdt:{files[0]}:*' shows what there is"
@@ -85,7 +85,7 @@ def _read(file: str) -> ElfFile:
         raise NoFunction(f"{error}: name the program or library that has it") from None
 
 
-def _functions_of(file: str, name: str) -> Place:
+def _functions_of(file: str, name: str) -> ProbePoint:
     elf = _read(file)
     code = [each for each in elf.symbols if each.kind in (CODE, IFUNC)]
 
@@ -110,7 +110,7 @@ def _functions_of(file: str, name: str) -> Place:
     raise NoFunction(f"{file} has no function {name}{hint}")
 
 
-def _placed(found: Iterable[Symbol], elf: ElfFile, file: str) -> Place:
+def _placed(found: Iterable[Symbol], elf: ElfFile, file: str) -> ProbePoint:
     symbols, offsets = [], []
     for each in found:
         if each.kind == IFUNC:
@@ -123,7 +123,7 @@ def _placed(found: Iterable[Symbol], elf: ElfFile, file: str) -> Place:
             raise NoFunction(f"{file}: the code of {each.name} is not in the file")
         symbols.append(each.name)
         offsets.append(offset)
-    return Place(os.path.realpath(file), tuple(symbols), tuple(offsets))
+    return ProbePoint(os.path.realpath(file), tuple(symbols), tuple(offsets))
 
 
 def _library(library: str, program: str | None) -> str:

@@ -30,7 +30,7 @@ _MINOR_BITS: Final = 20
 _OF_PROBES: Final = ("uretprobe", "uprobe")
 
 
-class Calls(NamedTuple):
+class SystemCalls(NamedTuple):
     """System calls by number, and what io.bt counts of them."""
 
     names: dict[int, str]
@@ -40,7 +40,7 @@ class Calls(NamedTuple):
 
 
 @cache
-def calls() -> Calls:
+def calls() -> SystemCalls:
     """Those of this machine; without names where nobody has written them down."""
     tables = ConfigParser()
     tables.read(Path(__file__).with_name("syscalls.ini"), encoding="utf-8")
@@ -53,7 +53,7 @@ def calls() -> Calls:
     def of(pattern: str) -> tuple[int, ...]:
         return tuple(number for number, name in names.items() if re.fullmatch(pattern, name))
 
-    return Calls(names, of(r"p?read(v2?|64)?"), of(r"p?write(v2?|64)?"), of("fsync|fdatasync"))
+    return SystemCalls(names, of(r"p?read(v2?|64)?"), of(r"p?write(v2?|64)?"), of("fsync|fdatasync"))
 
 
 def rows_of(wanted: Wanted, maps: Maps) -> tuple[ProbeRow, ...]:

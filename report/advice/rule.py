@@ -31,9 +31,9 @@ class Trial:
 class Hint:
     """One piece of advice.
 
-    seen: the evidence, in a sentence with its numbers. do: what to do. gain: at most so many times as fast
-    afterwards, None where nobody can tell. of: what becomes faster. raw: files that the evidence is in.
-    trial: how ``--try`` changes a command for it, or why it cannot.
+    seen: the evidence, in a sentence with its numbers. do: what to do. gain: the speed afterwards at most, as
+    a multiple of today's, None where nobody can tell. of: what becomes faster. raw: files that the evidence
+    is in. trial: how ``--try`` changes a command for it, or why it cannot.
     """
 
     seen: str

@@ -41,7 +41,7 @@ from report.runs import Run, program_of, shown
 TRIED: Final = "tried"
 NOT_CHANGED: Final = "no"
 NO_DIFFERENCE: Final = "no difference shown"
-#: A launch may take so many times what it took when it was measured first, and a minute at least.
+#: A launch's limit, as a multiple of what it took when it was measured first; a minute at least.
 _PATIENCE: Final = 10
 _LEAST_PATIENCE_S: Final = 60.0
 #: Variables of a job that change how fast a program is, and are no part of the batch system or of one launch.

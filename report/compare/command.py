@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 #: A difference of the kind that ``--fail-on`` names.
 EXIT_DIFFERS: Final = 7
-#: Of the names of tests, so many are told.
+#: Names of tests that are told at most.
 _MOST_NAMES: Final = 12
 
 

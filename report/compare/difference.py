@@ -17,7 +17,7 @@ machine differ, and all three are in the interval and in the p-value:
   a side or more the run is the unit: each series' run medians are compared, and nothing else is needed. With
   fewer, other runs of the same machine have to say how its runs differ. Each series has its own standard
   deviation between runs (the sizes and kernels of one run go up and down together: they are one witness of
-  it, not several). How often two runs are so many of these deviations apart is counted over every two runs of
+  it, not several). How often two runs are a multiple of the deviation apart is counted over every two runs of
   every series, each measured by the deviation of the other runs, as a studentised residual is: no
   distribution is assumed, and what comes once in a while is in it. Where no runs say it, two sides may
   differ, but nobody can tell whether the machine did (`Difference.run_to_run` is None).
@@ -57,7 +57,7 @@ _DRIFT_ALARM: Final = 0.1
 _MOST_DRIFT: Final = 10.0
 
 
-class Observation(NamedTuple):
+class LaunchValue(NamedTuple):
     """One launch's value: when it was made (ISO 8601), and in which run."""
 
     time: str
@@ -101,8 +101,8 @@ class Difference:
 
 
 def compare_samples(
-    a: Sequence[Observation],
-    b: Sequence[Observation],
+    a: Sequence[LaunchValue],
+    b: Sequence[LaunchValue],
     noise_a: RunNoise,
     noise_b: RunNoise,
     apart: Sequence[float] = (),
@@ -178,9 +178,9 @@ def _by_runs(launches: Difference, error: float, apart: Sequence[float]) -> Diff
     )
 
 
-def run_medians(sample: Iterable[Observation]) -> list[float]:
+def run_medians(sample: Iterable[LaunchValue]) -> list[float]:
     """The median of each run, the oldest first."""
-    runs: dict[str, list[Observation]] = {}
+    runs: dict[str, list[LaunchValue]] = {}
     for each in sample:
         runs.setdefault(each.run, []).append(each)
     ordered = sorted(runs.values(), key=lambda run: min(each.time for each in run))
@@ -247,7 +247,7 @@ def _yuen(shift: float, variance: float, parts: Sequence[_Trimmed]) -> float:
     return student_two_sided(shift / math.sqrt(variance), min(dof, 1e6))
 
 
-def design_effect(cases: Iterable[Sequence[Sequence[Observation]]]) -> float:
+def design_effect(cases: Iterable[Sequence[Sequence[LaunchValue]]]) -> float:
     """How many launches count as one: 1 where they are independent.
 
     cases: for each case its series, which share launches (the sizes of a sweep). In each series the launches'
@@ -267,7 +267,7 @@ def design_effect(cases: Iterable[Sequence[Sequence[Observation]]]) -> float:
     return min(max(1.0, median(ratios)), _MOST_DRIFT)
 
 
-def _halves(sample: Sequence[Observation]) -> float | None:
+def _halves(sample: Sequence[LaunchValue]) -> float | None:
     """F of one series in units of its median without drift; None where it tells nothing."""
     n = len(sample)
     if n < LEAST_LAUNCHES or any(each.value <= 0 for each in sample):

@@ -20,11 +20,11 @@ from npc.records.series import REMEASURED
 from report.compare.difference import ENOUGH_RUNS
 from report.compare.sides import Side
 
-#: Of the last so many runs and nights of a platform: 435 pairs.
+#: Last runs and nights of a platform that are looked at: 435 pairs.
 _MOST: Final = 30
 
 
-class _Run(NamedTuple):
+class _EarlierRun(NamedTuple):
     """A run of one platform. begun: time of its first record."""
 
     platform: str
@@ -59,14 +59,14 @@ class EarlierRuns:
         }
 
     @cached_property
-    def _found(self) -> list[_Run]:
+    def _found(self) -> list[_EarlierRun]:
         """Every run once, the oldest first."""
         platforms = {run.platform for run in self._given}
         runs = [*self._beside(), *(run for platform in platforms for run in self._nights(platform))]
         once = {(run.platform, run.begun): run for run in (*runs, *self._given) if run.platform in platforms}
         return sorted(once.values(), key=lambda run: run.begun)
 
-    def _beside(self) -> Iterable[_Run]:
+    def _beside(self) -> Iterable[_EarlierRun]:
         places = dict.fromkeys(folder.parent for folder in self._folders)
         beside = [path.parent for place in places for path in place.glob(f"*/{RECORDS}")]
         beside.sort(key=lambda folder: ((folder / RECORDS).stat().st_mtime, folder))
@@ -76,7 +76,7 @@ class EarlierRuns:
                 with contextlib.suppress(OSError, InvalidRecord, UnicodeDecodeError):
                     yield from _runs(Side("", {str(folder): read_run(folder)}))
 
-    def _nights(self, platform: str) -> Iterable[_Run]:
+    def _nights(self, platform: str) -> Iterable[_EarlierRun]:
         folder = self._history / platform
         if not platform or not folder.is_dir():
             return
@@ -93,11 +93,11 @@ class EarlierRuns:
                 return  # who compares nights of it is told
 
 
-def _runs(side: Side) -> Iterable[_Run]:
+def _runs(side: Side) -> Iterable[_EarlierRun]:
     """The runs of a side, a platform each."""
     for name, records in side.records.items():
         by_platform: dict[str, list[Record]] = {}
         for record in records:
             by_platform.setdefault(record.platform, []).append(record)
         for platform, own in by_platform.items():
-            yield _Run(platform, min(record.time for record in own), name, own)
+            yield _EarlierRun(platform, min(record.time for record in own), name, own)

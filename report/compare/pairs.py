@@ -20,7 +20,7 @@ from npc.statistics.medians import false_discovery
 from npc.validity.disturbance import in_words
 from report.compare.difference import (
     LEAST_LAUNCHES,
-    Observation,
+    LaunchValue,
     RunNoise,
     RunSpread,
     compare_samples,
@@ -64,7 +64,7 @@ class _Sample(NamedTuple):
 
     key: PairKey
     platform: str
-    observations: tuple[Observation, ...]
+    observations: tuple[LaunchValue, ...]
     raw: tuple[str, ...]
     circumstances: dict[str, str]
     mixed: tuple[str, ...]
@@ -270,7 +270,7 @@ def _sample(key: PairKey, found: Sequence[tuple[str, Record]], alone: bool) -> _
     kept = [(run, record) for run, record in found if not alone or not share_taken(record)]
     disturbed = len(found) - len(kept)
     found = kept or found
-    observations = tuple(Observation(record.time, run, record.value or 0.0) for run, record in found)
+    observations = tuple(LaunchValue(record.time, run, record.value or 0.0) for run, record in found)
     seen: defaultdict[str, dict[str, None]] = defaultdict(dict)
     kernels: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for run, record in found:
@@ -324,10 +324,10 @@ def _key(whole: PairKey, record: Record, choice: Choice) -> PairKey | None:
 
 def _drift(found: Mapping[PairKey, Sequence[_Sample]]) -> float:
     """The design effect of a side."""
-    cases: defaultdict[tuple[str, str], list[list[Observation]]] = defaultdict(list)
+    cases: defaultdict[tuple[str, str], list[list[LaunchValue]]] = defaultdict(list)
     for key, samples in found.items():
         for sample in samples:
-            runs: defaultdict[str, list[Observation]] = defaultdict(list)
+            runs: defaultdict[str, list[LaunchValue]] = defaultdict(list)
             for each in sample.observations:
                 runs[each.run].append(each)
             for run, some in runs.items():

@@ -11,7 +11,7 @@ from npc.validity.run import platform_of
 from report.compare.sides import Side
 
 if TYPE_CHECKING:
-    from roofline.comparison import Sweep
+    from roofline.comparison import SweepLine
     from roofline.result import Roofline
 
 
@@ -34,7 +34,7 @@ def draw(sides: Sequence[Side], folder: Path) -> list[Path]:
     return written + (roofs if draw_overlay(rooflines, f"Rooflines of {title}", roofs) else [])
 
 
-def sweeps_of(sides: Sequence[Side]) -> Iterator[Sweep]:
+def sweeps_of(sides: Sequence[Side]) -> Iterator[SweepLine]:
     """The sweeps of every side; a test has its colour, and each side (and MPI) its dashes."""
     from roofline.comparison import find_sweeps
 

@@ -17,7 +17,7 @@ from npc.records.series import identity
 _LAST: Final = 10
 
 
-class Seen(NamedTuple):
+class EarlierStep(NamedTuple):
     """A step as it was in a run. seconds: of a launch. needed: launches of each case, as many as its
     precision took. run: the folder's name."""
 
@@ -26,9 +26,9 @@ class Seen(NamedTuple):
     run: str
 
 
-def steps_seen(runs: Path, platform: str) -> Mapping[str, Seen]:
+def steps_seen(runs: Path, platform: str) -> Mapping[str, EarlierStep]:
     """By step what the newest run of the platform in `runs` shows in which all its launches worked."""
-    found: dict[str, Seen] = {}
+    found: dict[str, EarlierStep] = {}
     for run in sorted(runs.glob("[0-9]" * 6), reverse=True)[:_LAST]:
         made: dict[str, list[Launch]] = {}
         cases: dict[str, Counter[tuple[str, ...]]] = {}
@@ -45,5 +45,5 @@ def steps_seen(runs: Path, platform: str) -> Mapping[str, Seen]:
         for step, launches in made.items():
             if all(launch.status == OK for launch in launches):
                 mean = sum(launch.seconds for launch in launches) / len(launches)
-                found.setdefault(step, Seen(mean, tuple(cases[step].values()), run.name))
+                found.setdefault(step, EarlierStep(mean, tuple(cases[step].values()), run.name))
     return found

@@ -16,8 +16,8 @@ from npc.catalogue.row import JOB_S, Step
 from npc.places import home, is_checkout, typed
 from npc.records.units import format_duration
 from npc.statistics.medians import MIN_SAMPLES, MOST_LOOKS
-from report.plan.earlier import Seen
-from roofline.choice import QUESTIONS, Job, Layer, jobs_of
+from report.plan.earlier import EarlierStep
+from roofline.choice import QUESTIONS, Layer, PlannedMeasurement, jobs_of
 
 MOST_SAMPLES: Final = MOST_LOOKS
 #: Rounds of random pairs by which a slow node is found at 2 % of noise (docs/blame.md).
@@ -34,7 +34,7 @@ _ROUND_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Goal:
+class PlanGoal:
     """A table of ``goals.toml``, which says what it means."""
 
     question: str
@@ -45,8 +45,8 @@ class Goal:
     by: str = "characterise"
 
 
-GOALS: Final[Mapping[str, Goal]] = msgspec.toml.decode(
-    Path(__file__).with_name("goals.toml").read_bytes(), type=dict[str, Goal]
+GOALS: Final[Mapping[str, PlanGoal]] = msgspec.toml.decode(
+    Path(__file__).with_name("goals.toml").read_bytes(), type=dict[str, PlanGoal]
 )
 
 
@@ -71,7 +71,7 @@ class Machine:
     account: str = ""
     timed: bool = False
     caches: float = 1.0
-    seen: Mapping[str, Seen] = field(default_factory=dict)
+    seen: Mapping[str, EarlierStep] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,14 +133,14 @@ def make_model_plan(name: str, machine: Machine, budget_s: float) -> Plan:
     )
 
 
-def _jube(job: Job, machine: Machine, folder: str, samples: int) -> str:
+def _jube(job: PlannedMeasurement, machine: Machine, folder: str, samples: int) -> str:
     settings = {**job.settings, **samples_setting(samples)}
     words = ["jube", "run", typed(home() / f"benchmarks/{job.benchmark}/benchmark.xml"), "--outpath", folder]
     words += ["--include-path", machine.folder] if machine.platform != "localhost" else []
     return " ".join([*(f"NPC_{key.upper()}={value}" for key, value in settings.items()), shlex.join(words)])
 
 
-def _step(job: Job) -> Step:
+def _step(job: PlannedMeasurement) -> Step:
     """The first step of the benchmark in the catalogue, as the job's settings make it."""
     step = next(step for step in catalogue.steps() if step.name == job.benchmark)
     sizes = tuple(job.settings.items()) or step.sizes
@@ -213,7 +213,7 @@ def _seconds(steps: Iterable[Step], samples: int, missing: Collection[str]) -> f
 
 
 def samples_setting(samples: int) -> dict[str, str]:
-    """Six launches of each case and up to so many where they are needed; a fixed number of fewer than six."""
+    """Six launches of each case and up to `samples` where needed; a fixed number of fewer than six."""
     return {"samples_max" if samples >= MIN_SAMPLES else "samples": str(samples)}
 
 
@@ -243,7 +243,7 @@ def _pairs_s(goal: str, machine: Machine) -> float:
 
 
 def _lines(
-    goal: Goal, machine: Machine, characterise: str, tags: Sequence[str], commands: Collection[str]
+    goal: PlanGoal, machine: Machine, characterise: str, tags: Sequence[str], commands: Collection[str]
 ) -> list[str]:
     by = goal.by if goal.by in commands else "characterise"
     lines = [characterise.replace("npc characterise", f"npc {by}", 1)]
@@ -275,7 +275,7 @@ def _lines(
 
 
 def _notes(
-    goal: Goal, machine: Machine, samples: int, possible: Sequence[str], tags: Sequence[str]
+    goal: PlanGoal, machine: Machine, samples: int, possible: Sequence[str], tags: Sequence[str]
 ) -> list[str]:
     found = _general_notes(machine, samples, steps_of(tags, machine), links="network" in tags)
     if "rdma" in goal.tags and machine.rdma is None:

@@ -8,13 +8,13 @@ from dataclasses import replace
 from statistics import median
 
 from npc.figures.allocation import Allocation, maps
-from npc.figures.chart import Cell as GridCell
 from npc.figures.chart import Grid
+from npc.figures.chart import HeatCell as GridCell
 from npc.machine.fabric import ELSEWHERE, Topology, natural, places
 from npc.page.blocks import Block, Cell, Figure, Table, Text, amounts_figure, count, grid_figure, number
 from npc.records.series import Series
 from report.history import HistoryView
-from report.nodes import Hosts, Node, Nodes
+from report.nodes import Hosts, NodeHistory, Nodes
 from report.runs import Report, Run
 from report.sections import present
 
@@ -55,7 +55,7 @@ def _of_run(report: Report, run: Run) -> Iterator[Block]:
     yield _figure(report, f"Health of the nodes{where}", _placed(nodes, report.topology))
 
 
-def _nodes(run: Run) -> Iterator[Node]:
+def _nodes(run: Run) -> Iterator[NodeHistory]:
     """The nodes of a run, which lead to its series."""
     found = Nodes()
     for record in run.records:
@@ -123,14 +123,14 @@ def _nights(found: Sequence[Allocation], caption: str) -> Table:
     return Table(caption, names, rows, folded=True, filtered=len(rows) > 16)
 
 
-def _alone(what: str, node: Node) -> Text:
+def _alone(what: str, node: NodeHistory) -> Text:
     return Text(
         f"{what} measured on one node, {node.name}: there is no other to compare it with. "
         f"{node.rows} records, {node.failed} of them not usable (failed or invalid)."
     )
 
 
-def _placed(nodes: Sequence[Node], topology: Topology | None) -> list[Node]:
+def _placed(nodes: Sequence[NodeHistory], topology: Topology | None) -> list[NodeHistory]:
     """Nodes by rack, or by leaf switch where no rack of theirs is known, each with its name; those that the
     topology does not know are the last. As they are if it knows none of them."""
     known = places([node.name for node in nodes], topology)
@@ -140,9 +140,9 @@ def _placed(nodes: Sequence[Node], topology: Topology | None) -> list[Node]:
     return sorted(placed, key=lambda node: (node.place == ELSEWHERE, natural(node.place), natural(node.name)))
 
 
-def _lines(nodes: Sequence[Node], columns: int) -> list[list[Node]]:
+def _lines(nodes: Sequence[NodeHistory], columns: int) -> list[list[NodeHistory]]:
     """The rows of the map; each place begins one."""
-    found: list[list[Node]] = []
+    found: list[list[NodeHistory]] = []
     for node in nodes:
         if not found or len(found[-1]) == columns or found[-1][0].place != node.place:
             found.append([])
@@ -150,7 +150,7 @@ def _lines(nodes: Sequence[Node], columns: int) -> list[list[Node]]:
     return found
 
 
-def _figure(report: Report, title: str, nodes: Sequence[Node]) -> Figure:
+def _figure(report: Report, title: str, nodes: Sequence[NodeHistory]) -> Figure:
     columns = min(_ROW, len(nodes)) if len(nodes) <= 256 else 32
     lines = _lines(nodes, columns)
     of_place = Counter(line[0].place for line in lines) if nodes[0].place else Counter[str]()
@@ -185,7 +185,7 @@ def _figure(report: Report, title: str, nodes: Sequence[Node]) -> Figure:
     return grid_figure(grid, shows, _READING.format(order=order), _table(title, nodes))
 
 
-def _ratios(nodes: Sequence[Node]) -> dict[str, float]:
+def _ratios(nodes: Sequence[NodeHistory]) -> dict[str, float]:
     """The median node of each rack or switch, as far as they are known."""
     found: defaultdict[str, list[float]] = defaultdict(list)
     for node in nodes:
@@ -194,13 +194,13 @@ def _ratios(nodes: Sequence[Node]) -> dict[str, float]:
     return {place: median(ratios) for place, ratios in found.items()}
 
 
-def _tip(node: Node) -> str:
+def _tip(node: NodeHistory) -> str:
     ratio = "not compared" if node.ratio is None else f"{node.ratio:.3g} of normal, over {node.series} tests"
     lines = [node.name, node.place, ratio, node.worst, f"{node.rows} rows, {node.failed} not usable"]
     return "\n".join(filter(None, lines))
 
 
-def _table(title: str, nodes: Sequence[Node]) -> Table:
+def _table(title: str, nodes: Sequence[NodeHistory]) -> Table:
     rows = []
     for node in nodes:
         records = (node.record,) if node.record else ()

@@ -14,7 +14,7 @@ from report.runs import Report, Run
 from report.sections import runs_of
 
 TITLE = "Environment and provenance"
-#: Launches beyond so many are left to ``launches.jsonl``.
+#: Launches that are listed; the others are left to ``launches.jsonl``.
 _MOST_LAUNCHES = 2000
 
 

@@ -10,7 +10,7 @@ from npc.files import leads_out
 from npc.page.blocks import Block, Cell, Table, Text, count, plural, several
 from npc.records.launch import last_words
 from npc.records.record import Record
-from npc.validity import Finding, grouped
+from npc.validity import Violation, grouped
 from npc.validity.rule import Rule
 from report.runs import Report, Run, hosts_of
 from report.sections import runs_of
@@ -110,7 +110,7 @@ def _raw(report: Report, run: Run, records: Sequence[Record]) -> tuple[Cell, Cel
     )
 
 
-def _notes(report: Report, run: Run, notes: Sequence[Finding], where: str) -> Table:
+def _notes(report: Report, run: Run, notes: Sequence[Violation], where: str) -> Table:
     rows = []
     for alike in grouped(run.records, notes):
         rule = alike[0].rule

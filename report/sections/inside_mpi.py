@@ -11,7 +11,7 @@ from npc.figures.chart import Grid
 from npc.figures.mpi_profile import (
     MOST_NARROW,
     MOST_ROWS,
-    Row,
+    RankRow,
     calls_grid,
     drawn_variables,
     kind_of,
@@ -42,7 +42,7 @@ TITLE = "Inside MPI"
 #: Programs that are drawn, the newest run of each; counters of a program that are drawn.
 _MOST_PROGRAMS: Final = 6
 _MOST_COUNTERS: Final = 4
-#: Rows of tables; a rank has one of its own up to so many.
+#: Most rows of the table of calls; most ranks that have a row of their own.
 _MOST_CALLS: Final = 12
 _MOST_RANKS: Final = 512
 _PLURAL: Final = {"rank": "ranks", "node": "nodes", "group of nodes": "groups of nodes"}
@@ -99,10 +99,10 @@ def _notes(profile: Profile) -> Iterator[str]:
     yield from profile.notes[:3]
 
 
-def _ranks(profile: Profile, rows: Sequence[Row], observed: Observed) -> Table:
+def _ranks(profile: Profile, rows: Sequence[RankRow], observed: Observed) -> Table:
     """Where the time of each rank went, or of each row where there are too many ranks."""
     if len(profile.ranks) <= _MOST_RANKS:
-        rows = [Row(f"rank {each.rank}", each.host, (each,)) for each in profile.ranks]
+        rows = [RankRow(f"rank {each.rank}", each.host, (each,)) for each in profile.ranks]
     by_rank = profile.waits.by_rank if profile.waits else {}
     records = (observed.ident,)
     found = []

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Final
 
-from npc.figures.chart import Cell as GridCell
 from npc.figures.chart import Chart, Grid, Mark, Trace, linear_scale, quantity_axis
+from npc.figures.chart import HeatCell as GridCell
 from npc.page.blocks import (
     Block,
     Cell,

@@ -20,7 +20,7 @@ from npc.records.mpi_profile import Profile
 from npc.records.node_probes import Probes
 from npc.records.units import format_quantity
 from report.observed import OnNode, overhead_lines
-from report.probe import Seen, probe_blocks
+from report.probe import NodeRow, probe_blocks
 from report.programs import programs
 from report.runs import Report, Run
 from report.sections import present
@@ -56,7 +56,7 @@ def _program(report: Report, _run: Run, launch: OnNode, probes: Probes) -> Itera
     yield from _ranks(launch, probes)
     yield from _late(launch, probes)
     for what in wanted:
-        seen = [Seen(node, row) for node in probes.nodes if node.probe == what for row in node.rows]
+        seen = [NodeRow(node, row) for node in probes.nodes if node.probe == what for row in node.rows]
         if seen:
             yield from probe_blocks(report, launch, what, seen)
 
@@ -91,10 +91,10 @@ def _statuses(probes: Probes) -> Iterator[str]:
 # --- by rank -----------------------------------------------------------------------------------------------
 
 
-def _seen(probes: Probes, probe: str) -> Iterator[Seen]:
+def _seen(probes: Probes, probe: str) -> Iterator[NodeRow]:
     """The rows of ranks that a probe has."""
     for node in probes.nodes:
-        yield from (Seen(node, row) for row in node.rows if node.probe == probe and row.rank >= 0)
+        yield from (NodeRow(node, row) for row in node.rows if node.probe == probe and row.rank >= 0)
 
 
 def _sum(probes: Probes, title: str) -> dict[int, float]:
@@ -188,7 +188,7 @@ def _causes(profile: Profile, probes: Probes, rank: int, awaited: float) -> Iter
         yield f"had {round(_sum(probes, 'major faults')[rank])} major faults"
 
 
-def _more_calls(probes: Probes, rank: int, others: int) -> tuple[Seen, float] | None:
+def _more_calls(probes: Probes, rank: int, others: int) -> tuple[NodeRow, float] | None:
     """The system call in which a rank is longest beyond the mean of the others, and by how much."""
     rest: defaultdict[str, float] = defaultdict(float)
     for each in _seen(probes, "syscalls"):

@@ -20,7 +20,7 @@ _MOST_CORES: Final = 16
 _COST: Final = (
     "How much longer a step of one quantum takes that ends with a collective, by the largest of as many "
     "delays as there are ranks, drawn independently of each other: an upper bound where they come everywhere "
-    "at once. Beside it what the run measured of an all-reduce of so many ranks, at its smallest size, which "
+    "at once. Beside it what the run measured of an all-reduce of as many ranks, at its smallest size, which "
     "has its own noise."
 )
 

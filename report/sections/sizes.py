@@ -24,7 +24,7 @@ from npc.page.blocks import (
 from npc.records.units import METRICS
 from report.runs import Report, Run
 from report.sections import Absent, left_out, runs_of
-from roofline.comparison import Sweep, axes_of, by_network, describe, find_sweeps, of_messages
+from roofline.comparison import SweepLine, axes_of, by_network, describe, find_sweeps, of_messages
 
 TITLE = "Bandwidth and latency over message size"
 #: By what is measured and by metric: title, what a chart shows, how to read it.
@@ -61,13 +61,13 @@ def build(report: Report) -> Iterator[Block]:
             yield from beside([[figure] for figure in figures])
 
 
-def _sweeps(run: Run) -> dict[tuple[str, str], list[Sweep]]:
+def _sweeps(run: Run) -> dict[tuple[str, str], list[SweepLine]]:
     """By kind: what measures a link, what works on a node's memory, and everything else that has sizes."""
     links = find_sweeps(run.records)
     known = {(sweep.metric, sweep.name) for sweep in links}
     cases = sorted({f"{record.benchmark}/{record.case}" for record in run.records if record.size})
     others = find_sweeps(run.records, [glob.escape(case) for case in cases]) if cases else []
-    found: dict[tuple[str, str], list[Sweep]] = {}
+    found: dict[tuple[str, str], list[SweepLine]] = {}
     for sweep in links:
         found.setdefault(("link", sweep.metric), []).append(sweep)
     for sweep in others:
@@ -79,11 +79,11 @@ def _sweeps(run: Run) -> dict[tuple[str, str], list[Sweep]]:
 def _figure(
     report: Report,
     run: Run,
-    sweeps: Sequence[Sweep],
+    sweeps: Sequence[SweepLine],
     kind: tuple[str, str],
     axes: tuple[Axis, Axis],
     network: str,
-    every: Sequence[Sweep],
+    every: Sequence[SweepLine],
 ) -> Figure:
     words = _WORDS[kind[0]][kind[1]]
     shows = words["shows"]
@@ -103,12 +103,12 @@ def _figure(
     return chart_figure(chart, shows, words["reading"], _table(run, sweeps, title))
 
 
-def _records(run: Run, sweep: Sweep, size: int) -> list[str]:
+def _records(run: Run, sweep: SweepLine, size: int) -> list[str]:
     """Ids of the series behind a point."""
     return list(dict.fromkeys(run.idents[id(record)] for record in sweep.records[size]))
 
 
-def _table(run: Run, sweeps: Sequence[Sweep], title: str) -> Table:
+def _table(run: Run, sweeps: Sequence[SweepLine], title: str) -> Table:
     """A row for each size, a column for each line."""
     sizes = sorted({size for sweep in sweeps for size in sweep.points})
     unit = METRICS[sweeps[0].metric].unit

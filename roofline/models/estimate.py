@@ -41,7 +41,7 @@ NO_INTERVAL: Final = Interval(None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class EstimatedNumber:
     """An estimate. launches: that of each launch, empty below six. variance, dof: of the estimate."""
 
     value: float
@@ -49,34 +49,34 @@ class Number:
     variance: float = math.nan
     dof: float = 0.0
 
-    def __add__(self, other: Number) -> Number:
+    def __add__(self, other: EstimatedNumber) -> EstimatedNumber:
         """The sum of two numbers that share launches, or else are independent (Welch–Satterthwaite)."""
         variance = self.variance + other.variance
         parts = [(each.variance, each.dof) for each in (self, other) if each.variance > 0]
         spread = sum(part**2 / dof for part, dof in parts if dof > 0)
-        return Number(
+        return EstimatedNumber(
             self.value + other.value,
             tuple(a + b for a, b in zip(self.launches, other.launches, strict=False)),
             variance,
             variance**2 / spread if spread > 0 else min(self.dof, other.dof),
         )
 
-    def __mul__(self, factor: float) -> Number:
-        return Number(
+    def __mul__(self, factor: float) -> EstimatedNumber:
+        return EstimatedNumber(
             self.value * factor,
             tuple(launch * factor for launch in self.launches),
             self.variance * factor**2,
             self.dof,
         )
 
-    def along(self, other: Number) -> Number:
+    def along(self, other: EstimatedNumber) -> EstimatedNumber:
         """The sum of two numbers that were fitted to the same measurements: launch by launch, and else with
         the largest error that it can have, the sum of both."""
         error = math.sqrt(self.variance) + math.sqrt(other.variance)
         launches = tuple(a + b for a, b in zip(self.launches, other.launches, strict=True))
-        return Number(self.value + other.value, launches, error**2, min(self.dof, other.dof))
+        return EstimatedNumber(self.value + other.value, launches, error**2, min(self.dof, other.dof))
 
-    def __sub__(self, other: Number) -> Number:
+    def __sub__(self, other: EstimatedNumber) -> EstimatedNumber:
         return self + other * -1.0
 
     def interval(self, level: float = LEVEL) -> Interval:
@@ -117,7 +117,7 @@ class Linear:
             self.values @ into, into.T @ self.covariance @ into, self.dof, self.launches @ into, free
         )
 
-    def number(self, place: int) -> Number:
+    def number(self, place: int) -> EstimatedNumber:
         """The estimate of one coefficient. One that is zero because it would be below has the error that it
         had without that bound."""
         weights = [0.0] * len(self.values)
@@ -126,12 +126,12 @@ class Linear:
             return self.combine(weights)
         return replace(self.free.combine(weights), value=0.0)
 
-    def combine(self, weights: Sequence[float]) -> Number:
+    def combine(self, weights: Sequence[float]) -> EstimatedNumber:
         """The estimate of Σ weights·θ, with the errors' correlation."""
         import numpy as np
 
         a = np.asarray(weights, dtype=float)
-        return Number(
+        return EstimatedNumber(
             float(a @ self.values),
             tuple((self.launches @ a).tolist()),
             float(a @ self.covariance @ a),
@@ -160,7 +160,7 @@ class Parameter:
     def of(
         cls,
         name: str,
-        number: Number,
+        number: EstimatedNumber,
         unit: str,
         meaning: str,
         valid: tuple[float, float],
@@ -187,7 +187,7 @@ class Parameter:
 
     @classmethod
     def inverse(
-        cls, name: str, number: Number, unit: str, meaning: str, valid: tuple[float, float]
+        cls, name: str, number: EstimatedNumber, unit: str, meaning: str, valid: tuple[float, float]
     ) -> Parameter:
         """One over `number`, which is not negative; infinite at zero, as is the end of an interval there."""
         low, high, coverage = number.interval()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeVar
 
 from npc.statistics.medians import MIN_SAMPLES
 from roofline.models.estimate import Parameter
-from roofline.models.piecewise import Pieces, Sweep
+from roofline.models.piecewise import PiecewiseFit, Sweep
 
 if TYPE_CHECKING:
     from roofline.models.piecewise import Splits
@@ -21,7 +21,7 @@ HELD_OUT_LEVEL: Final = 0.95
 M = TypeVar("M", bound="PiecewiseLinear")
 
 
-class Part(NamedTuple):
+class FittedRange(NamedTuple):
     """What a model is held against others by: `observable`, from the `first` to the `last` index of its x."""
 
     observable: str
@@ -51,7 +51,7 @@ class Fitted:
     launches: int
     set_aside: tuple[float, ...] = ()
     note: str = ""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[FittedRange, ...] = ()
     rivals: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     @property
@@ -77,10 +77,10 @@ class PiecewiseLinear(Fitted):
 
     observable: ClassVar[str]
 
-    pieces: Pieces
+    pieces: PiecewiseFit
 
     @classmethod
-    def of(cls: type[M], sweep: Sweep, pieces: Pieces, parameters: tuple[Parameter, ...]) -> M:
+    def of(cls: type[M], sweep: Sweep, pieces: PiecewiseFit, parameters: tuple[Parameter, ...]) -> M:
         """The model of a sweep by its pieces."""
         return cls(
             parameters=parameters,
@@ -94,9 +94,9 @@ class PiecewiseLinear(Fitted):
         )
 
 
-def parts_of(observable: str, splits: Splits, start: int = 0) -> tuple[Part, ...]:
+def parts_of(observable: str, splits: Splits, start: int = 0) -> tuple[FittedRange, ...]:
     """A part for each piece of a sweep that begins at index `start` of x."""
-    return tuple(Part(observable, start + first, start + last) for first, last in splits)
+    return tuple(FittedRange(observable, start + first, start + last) for first, last in splits)
 
 
 def relative_errors(logarithms: Sequence[float]) -> list[float]:
@@ -119,7 +119,7 @@ def held_out_bound(logarithms: Sequence[float], level: float = HELD_OUT_LEVEL) -
 
 
 def line_parameters(
-    pieces: Pieces, alpha: tuple[str, str], beta: tuple[str, str], rate: tuple[str, str]
+    pieces: PiecewiseFit, alpha: tuple[str, str], beta: tuple[str, str], rate: tuple[str, str]
 ) -> tuple[Parameter, ...]:
     """(name, meaning) of α, β and 1/β become the parameters of each piece, with the switches between."""
     found = []

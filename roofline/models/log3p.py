@@ -20,9 +20,9 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from roofline.models.estimate import Number, Parameter
+from roofline.models.estimate import EstimatedNumber, Parameter
 from roofline.models.fitted import Fitted, parts_of
-from roofline.models.piecewise import Pieces, Sweep, fit_on, fit_pieces
+from roofline.models.piecewise import PiecewiseFit, Sweep, fit_on, fit_pieces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +60,13 @@ def fit(contiguous: Sweep, strided: Sweep, pack: Sweep, pack_strided: Sweep) -> 
     )
 
 
-def _at(pieces: Pieces, piece: int, size: float) -> Number:
+def _at(pieces: PiecewiseFit, piece: int, size: float) -> EstimatedNumber:
     return pieces.combine({piece: (1.0, size)})
 
 
-def _parameters(transfer: Pieces, copy: Pieces, gather: Pieces, piece: int) -> list[Parameter]:
+def _parameters(
+    transfer: PiecewiseFit, copy: PiecewiseFit, gather: PiecewiseFit, piece: int
+) -> list[Parameter]:
     """Fixed cost and cost of a byte of each of the three, for one protocol."""
     valid = transfer.range(piece)
     (fixed, byte), (copy_fixed, copy_byte), (gather_fixed, gather_byte) = (

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from roofline.cross_validation import BURST
-from roofline.models.estimate import Linear, Number, Parameter
-from roofline.models.fitted import Fitted, Part
+from roofline.models.estimate import EstimatedNumber, Linear, Parameter
+from roofline.models.fitted import Fitted, FittedRange
 from roofline.models.piecewise import LEAST, PENALTY, Sweep, fit_times, reweighted_fit, weighted_fit
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def fit(sweep: Sweep) -> LogfP:
         held_out=_held_out([_design(x, _knee(x[kept], middle[kept])) for kept in others], middle),
         launches=sweep.whole_launches.shape[1],
         note="" if knee else "every message costs the gap: none is free",
-        parts=(Part(BURST, 0, len(x) - 1),),
+        parts=(FittedRange(BURST, 0, len(x) - 1),),
         rivals={
             "Hockney": _held_out([(x + 1)[:, None]] * len(x), middle),
             "LogGP": _held_out([_design(x, None)] * len(x), middle),
@@ -92,11 +92,11 @@ def _knee(x: Array, y: Array) -> float | None:
 def _parameters(x: Array, knee: float | None, linear: Linear) -> tuple[Parameter, ...]:
     valid = (float(x[0]), float(x[-1]))
     if knee is None:
-        first = Number(1.0)
+        first = EstimatedNumber(1.0)
         start, gap = linear.combine((1, 0)), linear.combine((0, 1))
         overhead = None
     else:
-        first = Number(knee)
+        first = EstimatedNumber(knee)
         start, overhead, gap = linear.combine((1, 0, 0)), linear.combine((0, 1, 0)), linear.combine((0, 1, 1))
     found = [Parameter.of("R", start, "s", "round trip of one message", valid)]
     if overhead:

@@ -25,7 +25,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from roofline.models.estimate import Number, Parameter
+from roofline.models.estimate import EstimatedNumber, Parameter
 from roofline.models.fitted import Fitted, PiecewiseLinear, line_parameters, parts_of
 from roofline.models.piecewise import Sweep, design_of, fit_pieces, fit_times, weighted_fit
 
@@ -112,8 +112,8 @@ def _of_latency(latency: Parameter) -> str:
 class _Line:
     """A line over s: its value at one byte, and its slope."""
 
-    slope: Number
-    at_one: Number
+    slope: EstimatedNumber
+    at_one: EstimatedNumber
 
 
 def _line(x: Array, times: Array, scale: Array) -> _Line:

@@ -20,7 +20,7 @@ Neither a message's start nor a byte takes less than no time: where the best lin
 below zero, the other one alone is fitted.
 
 Every size is also left out once, the pieces searched and fitted without it, and its time predicted:
-`Pieces.held_out`. That is the error on sizes not shown.
+`PiecewiseFit.held_out`. That is the error on sizes not shown.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from npc.statistics.medians import MIN_SAMPLES
-from roofline.models.estimate import Linear, Number
+from roofline.models.estimate import EstimatedNumber, Linear
 
 if TYPE_CHECKING:
     import numpy as np
@@ -89,7 +89,7 @@ class Sweep:
 
 
 @dataclass(frozen=True, slots=True)
-class Pieces:
+class PiecewiseFit:
     """Lines by pieces.
 
     splits: (first, last) index of each piece's sizes. fit: α₀, β₀, α₁, β₁, … residuals: (measured −
@@ -108,7 +108,7 @@ class Pieces:
     misses: Array
     set_aside: NDArray[np.bool_]
 
-    def line(self, piece: int) -> tuple[Number, Number]:
+    def line(self, piece: int) -> tuple[EstimatedNumber, EstimatedNumber]:
         """(α, β) of a piece."""
         return self.fit.number(2 * piece), self.fit.number(2 * piece + 1)
 
@@ -117,7 +117,7 @@ class Pieces:
         first, last = self.splits[piece]
         return float(self.x[first]), float(self.x[last])
 
-    def combine(self, counts: dict[int, tuple[float, float]]) -> Number:
+    def combine(self, counts: dict[int, tuple[float, float]]) -> EstimatedNumber:
         """Σ over pieces of a·α + b·β, for {piece: (a, b)}."""
         weights = [0.0] * (2 * len(self.splits))
         for piece, (a, b) in counts.items():
@@ -133,7 +133,7 @@ class Pieces:
         return (after,)
 
 
-def fit_pieces(sweep: Sweep, most: int = MOST_PIECES) -> Pieces:
+def fit_pieces(sweep: Sweep, most: int = MOST_PIECES) -> PiecewiseFit:
     """The best lines by pieces, at most `most` of them."""
     import numpy as np
 
@@ -143,7 +143,7 @@ def fit_pieces(sweep: Sweep, most: int = MOST_PIECES) -> Pieces:
     return _pieces(sweep, splits, [search(sweep.x, sweep.middle, kept, most) for kept in others], aside)
 
 
-def fit_on(sweep: Sweep, splits: Splits) -> Pieces:
+def fit_on(sweep: Sweep, splits: Splits) -> PiecewiseFit:
     """Lines on pieces that are given, such as those of another sweep over the same sizes."""
     import numpy as np
 
@@ -165,7 +165,9 @@ def disturbed(sweep: Sweep) -> NDArray[np.bool_]:
     return np.asarray(found & few & (found.sum() * 3 <= len(found)) & (len(found) - found.sum() >= LEAST))
 
 
-def _pieces(sweep: Sweep, splits: Splits, without: Sequence[Splits], aside: NDArray[np.bool_]) -> Pieces:
+def _pieces(
+    sweep: Sweep, splits: Splits, without: Sequence[Splits], aside: NDArray[np.bool_]
+) -> PiecewiseFit:
     """The lines on `splits`; `without` are the splits that were found without each size in turn."""
     import numpy as np
 
@@ -174,13 +176,13 @@ def _pieces(sweep: Sweep, splits: Splits, without: Sequence[Splits], aside: NDAr
     residuals = (sweep.middle - fitted) / fitted
     errors = [_held_out(sweep.x, sweep.middle, place, each, aside) for place, each in enumerate(without)]
     held_out, misses = np.array(errors).T
-    return Pieces(sweep.x, sweep.middle, splits, fit, residuals, held_out, misses, aside)
+    return PiecewiseFit(sweep.x, sweep.middle, splits, fit, residuals, held_out, misses, aside)
 
 
 def _held_out(
     x: Array, middle: Array, place: int, splits: Splits, aside: NDArray[np.bool_]
 ) -> tuple[float, float]:
-    """(`Pieces.held_out`, `Pieces.misses`) of one size by the lines on `splits`, found without it."""
+    """`held_out` and `misses` of `PiecewiseFit` for one size by the lines on `splits`, found without it."""
     import numpy as np
 
     own = next(piece for piece, (_, last) in enumerate(splits) if place <= last)

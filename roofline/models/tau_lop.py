@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from roofline.models.estimate import Number, Parameter
+from roofline.models.estimate import EstimatedNumber, Parameter
 from roofline.models.fitted import Fitted, parts_of
-from roofline.models.piecewise import Pieces, Sweep, design_of, fit_on, fit_pieces
+from roofline.models.piecewise import PiecewiseFit, Sweep, design_of, fit_on, fit_pieces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class TauLop(Fitted):
     equation: ClassVar[str] = "T(m) = o + s·L(m,τ), L(m,τ) = m·λ(τ)"
     source: ClassVar[str] = "Rico-Gallego, Díaz-Martín, Parallel Computing 46, 2015"
 
-    pieces: Mapping[int, Pieces]
+    pieces: Mapping[int, PiecewiseFit]
 
 
 def fit(sweeps: Mapping[int, Sweep], nodes: int) -> TauLop:
@@ -69,7 +69,7 @@ def fit(sweeps: Mapping[int, Sweep], nodes: int) -> TauLop:
     )
 
 
-def _as_if_alone(pieces: Pieces, alone: Pieces) -> list[float]:
+def _as_if_alone(pieces: PiecewiseFit, alone: PiecewiseFit) -> list[float]:
     """ln(measured/predicted) by the lines of a transfer that has the channel for itself."""
     import numpy as np
 
@@ -79,12 +79,12 @@ def _as_if_alone(pieces: Pieces, alone: Pieces) -> list[float]:
     return list(np.log(pieces.middle / fitted).tolist())
 
 
-def _ratio(above: Number, below: Number) -> Number:
+def _ratio(above: EstimatedNumber, below: EstimatedNumber) -> EstimatedNumber:
     """above/below, launch by launch; the variance by error propagation to first order."""
     if below.value <= 0:
-        return Number(math.nan)
+        return EstimatedNumber(math.nan)
     value = above.value / below.value
     difference = (above + below * -value) * (1 / below.value)
     launches = tuple(a / b for a, b in zip(above.launches, below.launches, strict=True) if b > 0)
     whole = len(launches) == len(above.launches)
-    return Number(value, launches if whole else (), difference.variance, difference.dof)
+    return EstimatedNumber(value, launches if whole else (), difference.variance, difference.dof)

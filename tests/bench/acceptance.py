@@ -31,7 +31,7 @@ from cron.judge import THRESHOLD, judge
 from cron.localise import suspects
 from cron.series import Panel, panel
 from cron.step_detection import StepDetection
-from npc.records.history import History, Point
+from npc.records.history import History, HistoryRow
 from npc.records.record import Record
 from npc.records.series import Series
 from tests.made import noise
@@ -161,7 +161,7 @@ def cluster_nights(
     bad: int = -1,
     loss: float = 0.0,
     last: int = 0,
-) -> Iterator[Point]:
+) -> Iterator[HistoryRow]:
     """One random round of pairs a night, all nodes in it; pairs that are low are measured again."""
     key = Series("simulated", "qperf", "tcp_bw", "bandwidth", 65536, 2, "{}")
     for t in range(nights):
@@ -172,7 +172,7 @@ def cluster_nights(
         for draws, chosen in ((first, first == first), (second, first < -0.5 * noise.sigma)):
             for (a, b), value in zip(order[chosen].tolist(), draws[chosen].tolist(), strict=True):
                 hosts = f"n{a:03d}", f"n{b:03d}"
-                yield Point(
+                yield HistoryRow(
                     key, f"{t:03d}", f"{t:03d}", 1e9 * float(np.exp(value)), "ok", hosts, draws is second
                 )
 
@@ -187,7 +187,7 @@ def accuse(seed: int, loss: float, last: int) -> tuple[bool, bool, bool]:
     return bool(found) and found[0].name == name, name in named, bool(named - {name})
 
 
-def disturbed_nights(rng: Rng, sigma: float, nodes: int = 6, nights: int = 25) -> Iterator[Point]:
+def disturbed_nights(rng: Rng, sigma: float, nodes: int = 6, nights: int = 25) -> Iterator[HistoryRow]:
     """Healthy nights of one pair each; one in ten is disturbed, mostly until it has been measured again."""
     key = Series("simulated", "qperf", "tcp_bw", "bandwidth", 65536, 2, "{}")
     for t in range(nights):
@@ -197,7 +197,7 @@ def disturbed_nights(rng: Rng, sigma: float, nodes: int = 6, nights: int = 25) -
         second = sigma * rng.standard_normal() - loss * rng.uniform(0.7, 1.3) * (rng.random() < 0.7)
         for value in (first, second) if first < -0.5 * sigma else (first,):
             bandwidth = 1e9 * float(np.exp(value))
-            yield Point(key, f"{t:03d}", f"{t:03d}", bandwidth, "ok", hosts, value is second)
+            yield HistoryRow(key, f"{t:03d}", f"{t:03d}", bandwidth, "ok", hosts, value is second)
 
 
 def accuse_innocent(seed: int, sigma: float) -> bool:

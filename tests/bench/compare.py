@@ -27,7 +27,7 @@ from tests.made.launch_noise import CASES, NOISES, RUN_NOISES, SIZES, Noise, Run
 from tests.paths import ROOT
 
 MOST_WRONG = 0.05
-#: Of the series that are slower, so many must be found, where launches alone are noisy.
+#: The part of the slower series that must be found, where launches alone are noisy.
 LEAST_FOUND = 0.9
 
 BIN = Path(sys.executable).parent
@@ -44,7 +44,7 @@ def called(comparison: Comparison) -> float:
 
 
 def wrong(pairs: int, noise: Noise, runs: int = 1, drift: float = 0.0, between: float = 0.0) -> float:
-    """Share of series called different of so many pairs of identical machines."""
+    """Share of series called different, of `pairs` pairs of identical machines."""
     rng = random.Random(1)
     found = []
     for _ in range(pairs):
@@ -57,7 +57,7 @@ def wrong(pairs: int, noise: Noise, runs: int = 1, drift: float = 0.0, between: 
 
 
 def wrong_single(pairs: int, between: RunNoise, earlier: int = 20, slower: float = 0.0) -> float:
-    """Share of series called better or worse, of so many pairs of single runs that follow `earlier` ones.
+    """Share of series called better or worse, of `pairs` pairs of single runs that follow `earlier` ones.
 
     Half of the cases share the luck of their run, as the kernels of one tool do. slower: by how much the
     latency of those is multiplied in the last run; then the share of theirs that is called worse.

@@ -16,7 +16,7 @@ from roofline.fits import fit_series
 from roofline.models import hockney
 from roofline.models.piecewise import Sweep
 from roofline.prediction import Believed, predict
-from roofline.sweeps import Source, SweepTimes
+from roofline.sweeps import SweepSource, SweepTimes
 
 RUNS = 30
 SIZES = [2**power for power in range(23)]
@@ -40,7 +40,7 @@ def series(benchmark: str, case: str, alpha: float, beta: float) -> SweepTimes:
         for size in SIZES
     }
     params = '{"messages": "16", "ranks": "2"}' if case == "prtt_burst" else '{"ranks": "2"}'
-    source = Source("vm", benchmark, case, 2, (), params)
+    source = SweepSource("vm", benchmark, case, 2, (), params)
     return SweepTimes(source, "pattern" if benchmark == "models" else "half round trip", times, ())
 
 

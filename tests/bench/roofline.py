@@ -24,7 +24,7 @@ APPLICATIONS = 20
 
 
 def many(points: int) -> Iterator[Record]:
-    """A machine, and so many runs of `APPLICATIONS` programs over a year of nights."""
+    """A machine, and `points` runs of `APPLICATIONS` programs over a year of nights."""
     yield from peak("peakflops_avx_fma", 400e9)
     yield from level("MEM", "load", 80e9)
     yield from records("qperf", "tcp_bw", 1e9, nodes=2)

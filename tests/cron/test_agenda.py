@@ -19,7 +19,7 @@ from cron.rotation import NODES, Work
 from cron.verdict import Coverage, NightVerdict, Unmeasured, Verdict
 from npc.jobs.suite import default_of, steps
 from npc.parameters import TAGS
-from npc.records.history import History, Place
+from npc.records.history import History, LastMeasured
 from npc.records.journal import Journal, JournalEntry
 from tests.lab.in_process import npc
 from tests.made.history import a_record
@@ -167,9 +167,9 @@ def test_a_history_knows_where_it_measured_last(tmp_path: Path) -> None:
         for day, host, status in [(1, "n1", "ok"), (2, "n1", "ok"), (3, "n1", "failed: x"), (2, "n2", "ok")]
     )
     assert set(history.places()) == {
-        Place("stream", ("n1",), "night 2", "ok"),
-        Place("stream", ("n1",), "night 3", "failed: x"),
-        Place("stream", ("n2",), "night 2", "ok"),
+        LastMeasured("stream", ("n1",), "night 2", "ok"),
+        LastMeasured("stream", ("n1",), "night 3", "failed: x"),
+        LastMeasured("stream", ("n2",), "night 2", "ok"),
     }
 
 

@@ -22,7 +22,7 @@ import yaml
 
 from cron.characterise import exit_code, next_id
 from npc import read_run
-from npc.jobs.progress import Display, Row, rows_of
+from npc.jobs.progress import Display, WorkpackageRow, rows_of
 from npc.jobs.suite import paths_from_here, settings
 from npc.jobs.workpackages import Progress
 from npc.records.launch import Awaited, LaunchLog
@@ -157,10 +157,10 @@ def test_progress_counts_launches_of_each_workpackage(tmp_path: Path) -> None:
     run.add("likwid", "error")
     run.add("qperf", started=False)
     assert rows_of(run.folder) == [
-        Row(name="stream 0", state="done", progress=Progress(2, 2, 1)),
-        Row(name="osu 1", state="running", progress=Progress(1, 24, 0)),
-        Row(name="likwid 2", state="failed", note="failed: JUBE says error, without a reason"),
-        Row(name="qperf 3", state="waiting"),
+        WorkpackageRow(name="stream 0", state="done", progress=Progress(2, 2, 1)),
+        WorkpackageRow(name="osu 1", state="running", progress=Progress(1, 24, 0)),
+        WorkpackageRow(name="likwid 2", state="failed", note="failed: JUBE says error, without a reason"),
+        WorkpackageRow(name="qperf 3", state="waiting"),
     ]
 
 
@@ -358,7 +358,7 @@ def test_a_source_that_was_named_and_is_missing_is_a_failure(
 
 
 def await_launch(job: Job, run: Path, count: int) -> None:
-    """Until so many launches of the run have ended."""
+    """Until `count` launches of the run have ended."""
     deadline = time.monotonic() + 120
     while sum(row.progress.made for row in rows_of(run)) < count:
         assert time.monotonic() < deadline and job.process.poll() is None

@@ -15,7 +15,7 @@ from npc.machine.counters import meaning
 from npc.records.history import History
 from npc.records.launch import Launch, LaunchLog
 from npc.records.record import replace
-from npc.validity.moved import Beside, evidence, of_mark
+from npc.validity.moved import DuringLaunch, evidence, of_mark
 from tests.made.history import a_record
 
 BEGUN = datetime(2026, 11, 20, 2, 30, tzinfo=timezone.utc)
@@ -119,8 +119,8 @@ def test_many_lines_are_cut_the_worst_stay(tmp_path: Path) -> None:
 
 
 def test_errors_speak_where_they_are_seen_losses_where_they_are_more_frequent() -> None:
-    def launch(a: str, b: str, mark: str = "") -> Beside:
-        return Beside((a, b), of_mark(mark))
+    def launch(a: str, b: str, mark: str = "") -> DuringLaunch:
+        return DuringLaunch((a, b), of_mark(mark))
 
     launches = [
         launch("n1", "n7", "n7 mlx5_0/1 symbol_error 200; n1 tcp RetransSegs 90"),

@@ -19,7 +19,7 @@ from cron.verdict import SeriesVerdict, Verdict
 from npc.figures.chart import quantity_axis, time_axis
 from npc.figures.nights import Course, NightPoint, traces
 from npc.machine.fabric import parse
-from npc.records.history import History, Point
+from npc.records.history import History, HistoryRow
 from npc.records.series import Series
 from tests.made.history import KEY, a_record
 
@@ -68,9 +68,9 @@ def test_says_on_a_terminal_what_it_does_and_clears_that_line(folder: Path) -> N
     assert npc_history(folder).stderr == ""
 
 
-def nights_of(samples: Sequence[Sequence[float]]) -> list[Point]:
+def nights_of(samples: Sequence[Sequence[float]]) -> list[HistoryRow]:
     return [
-        Point(KEY, f"night{t:02d}", f"2026-01-{t + 1:02d}", value, "ok", ("n1", "n2"), False)
+        HistoryRow(KEY, f"night{t:02d}", f"2026-01-{t + 1:02d}", value, "ok", ("n1", "n2"), False)
         for t, values in enumerate(samples)
         for value in values
     ]

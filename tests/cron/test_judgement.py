@@ -20,7 +20,7 @@ from cron.step_detection import StepDetection
 from cron.verdict import NightVerdict, SeriesVerdict, Verdict
 from npc.machine.fabric import parse
 from npc.machine.platform import InvalidPlatform, Platform, read_platform
-from npc.records.history import Point
+from npc.records.history import HistoryRow
 from npc.records.series import Series
 from tests.bench.acceptance import (
     accuse,
@@ -45,10 +45,10 @@ def quiet(nights: int, seed: int = 1, sigma: float = 0.01) -> list[float]:
 
 def points(
     values: Sequence[float | None], key: Series = KEY, usual: float = 1e9, status: str = "failed: gone"
-) -> list[Point]:
+) -> list[HistoryRow]:
     """Nights of one sample each; None did not work."""
     return [
-        Point(
+        HistoryRow(
             key, f"night{t:03d}", f"2026-01-01T00:{t // 60:02d}:{t % 60:02d}+00:00",
             None if value is None else usual * value, "ok" if value is not None else status, PAIR, False,
         )
@@ -56,16 +56,16 @@ def points(
     ]  # fmt: skip
 
 
-def again(night: int, value: float, key: Series = KEY, usual: float = 1e9) -> Point:
+def again(night: int, value: float, key: Series = KEY, usual: float = 1e9) -> HistoryRow:
     """The re-measurement of a night."""
     return points([None] * night + [value], key, usual)[-1]._replace(remeasured=True)
 
 
-def judged(found: Sequence[Point], **how: object) -> NightVerdict:
+def judged(found: Sequence[HistoryRow], **how: object) -> NightVerdict:
     return judge(panel(found), "fuchs", **how)  # type: ignore[arg-type]
 
 
-def of(found: Sequence[Point], **how: object) -> SeriesVerdict:
+def of(found: Sequence[HistoryRow], **how: object) -> SeriesVerdict:
     """The verdict on the only series."""
     (series,) = judged(found, **how).series
     return series
@@ -97,7 +97,7 @@ def test_worse_once_is_watched_and_worse_twice_degraded() -> None:
     assert of(points([*quiet(30), 0.8, 0.79])).verdict is Verdict.DEGRADED, "without second draws, too"
 
 
-def beside_others(found: Sequence[Point], *nights: int, again: bool = True) -> list[Point]:
+def beside_others(found: Sequence[HistoryRow], *nights: int, again: bool = True) -> list[HistoryRow]:
     """The same, but others took 12 % of the CPUs in some nights, in the re-measurement too or not."""
     names = {f"night{night:03d}" for night in nights}
     return [
@@ -488,7 +488,7 @@ def many(nights: int, seed: int, series: int = 60) -> list[list[float]]:
     return found
 
 
-def every_series(values: Sequence[Sequence[float]]) -> list[Point]:
+def every_series(values: Sequence[Sequence[float]]) -> list[HistoryRow]:
     return [point for n, row in enumerate(values) for point in points(row, KEY._replace(case=f"c{n}"))]
 
 
@@ -525,7 +525,7 @@ def test_everything_slower_for_three_nights_is_degraded_and_one_worse_still_stan
 
 def rounds(
     nights: int, slow: Sequence[str], since: int, nodes: int = 8, seed: int = 1, sending: bool = False
-) -> list[Point]:
+) -> list[HistoryRow]:
     """Random pairs of all nodes in each night; pairs with a slow node (if it sends) have a tenth less."""
     rng = np.random.default_rng(seed)
     found = []
@@ -535,7 +535,7 @@ def rounds(
             # qperf's client sends, and the server is named first
             loss = 0.9 if t >= since and set(hosts[1:] if sending else hosts) & set(slow) else 1.0
             value = 1e9 * loss * float(np.exp(0.01 * rng.standard_normal()))
-            found.append(Point(KEY, f"night{t:03d}", f"2026-01-{t + 1:02d}", value, "ok", hosts, False))
+            found.append(HistoryRow(KEY, f"night{t:03d}", f"2026-01-{t + 1:02d}", value, "ok", hosts, False))
     return found
 
 

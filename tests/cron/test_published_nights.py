@@ -15,7 +15,7 @@ from npc.figures.allocation import allocations, maps
 from npc.figures.nights import course_names
 from npc.machine.fabric import parse
 from npc.machine.platform import read_platform
-from npc.records.history import History, Point
+from npc.records.history import History, HistoryRow
 from npc.records.record import Record
 from roofline.analyse import analyse
 from roofline.ceilings import find_ceilings
@@ -34,7 +34,7 @@ def measured() -> list[Record]:
 
 
 @pytest.fixture(scope="module")
-def points(measured: list[Record], tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Point]]:
+def points(measured: list[Record], tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[HistoryRow]]:
     history = History(tmp_path_factory.mktemp("history") / "fuchs-csc")
     history.append(measured)
     yield list(history.points())
@@ -81,7 +81,7 @@ def test_figure_5_has_the_published_intensities_and_time_as_its_third_dimension(
     assert "memory may bound it lower" in verdict(hpcg, found)
 
 
-def test_figures_6_to_8_have_a_panel_a_test_with_all_numbers_of_nodes(points: list[Point]) -> None:
+def test_figures_6_to_8_have_a_panel_a_test_with_all_numbers_of_nodes(points: list[HistoryRow]) -> None:
     panels = {
         (picture.name, panel[0].metric): course_names(panel)
         for picture in pictures(dict.fromkeys(point.key for point in points))
@@ -92,7 +92,7 @@ def test_figures_6_to_8_have_a_panel_a_test_with_all_numbers_of_nodes(points: li
 
 
 def test_the_link_s_mean_and_deviation_are_the_published_ones_and_its_share_is_not(
-    points: list[Point], measured: list[Record]
+    points: list[HistoryRow], measured: list[Record]
 ) -> None:
     (link,) = variations(point for point in points if point.key.case == "rc_bw")
     assert (round(link.mean / 1e6), link.samples) == (6160, MEASUREMENTS)
@@ -103,7 +103,7 @@ def test_the_link_s_mean_and_deviation_are_the_published_ones_and_its_share_is_n
     assert ceiling.share == pytest.approx(0.90, abs=0.005)
 
 
-def test_figure_9_counts_the_nodes_that_each_benchmark_had(points: list[Point]) -> None:
+def test_figure_9_counts_the_nodes_that_each_benchmark_had(points: list[HistoryRow]) -> None:
     fabric = parse(f"{_racks(17)}rack 37: node37-[001-008]\n")
     assert fabric.nodes == set(NODES)
     for topology in (None, fabric):
@@ -123,7 +123,7 @@ def test_figure_9_counts_the_nodes_that_each_benchmark_had(points: list[Point]) 
     assert str(alone) == "qperf: 38 of 178 nodes"
 
 
-def test_a_map_of_nodes_without_racks_has_blocks_and_of_two_nodes_a_column(points: list[Point]) -> None:
+def test_a_map_of_nodes_without_racks_has_blocks_and_of_two_nodes_a_column(points: list[HistoryRow]) -> None:
     two = [point._replace(hosts=("a1", "a2")) for point in points[:9]]
     *_, both = maps(allocations(two))
     assert (both.rows, both.columns, {cell.count for cell in both.cells}) == (("+0", "+1"), ("a1",), {9})

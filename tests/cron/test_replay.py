@@ -17,7 +17,7 @@ from cron.judge import judge, replay
 from cron.series import Panel, panel
 from cron.verdict import Verdict
 from npc.machine.platform import Platform
-from npc.records.history import History, Point
+from npc.records.history import History, HistoryRow
 from npc.records.journal import Journal
 from tests.made.history import BEGUN, KEY, a_record
 
@@ -33,7 +33,7 @@ def moment(night: int) -> str:
     return (BEGUN + timedelta(days=night)).isoformat()
 
 
-def eventful() -> list[Point]:
+def eventful() -> list[HistoryRow]:
     """Four series on two of five nodes, n3 slow from night 20 on; one series begins late, one stays away,
     nights are lost, fail, are invalid, and are measured again."""
     rng = np.random.default_rng(5)
@@ -47,7 +47,7 @@ def eventful() -> list[Point]:
             status = {9: "failed: gone", 27: "invalid: faster than the link"}.get(t, "ok")
             for again in (False, True)[: 2 if t % 7 == 0 else 1]:
                 value = level * float(np.exp(0.01 * rng.standard_normal()))
-                points.append(Point(key, f"night{t:03d}", moment(t), value, status, hosts, again))
+                points.append(HistoryRow(key, f"night{t:03d}", moment(t), value, status, hosts, again))
     return points
 
 
@@ -56,7 +56,7 @@ def accepted(night: int, since: str, value: float | None) -> Acceptance:
     return Acceptance(made, "root", "so it is", "*", {KEY: Baseline(value, since)})
 
 
-def until(points: list[Point], night: int) -> Panel:
+def until(points: list[HistoryRow], night: int) -> Panel:
     return panel(point for point in points if point.run <= f"night{night:03d}")
 
 

@@ -184,7 +184,7 @@ class Year:
     [(60, 90, 0.0), (60, 90, 0.3), (60, 90, 0.7), pytest.param(1000, 365, 0.3, marks=pytest.mark.slow)],
 )
 def test_a_year_of_nights_comes_to_every_node(nodes: int, nights: int, busy: float) -> None:
-    """Each node within so many of the nights in which a job could have run on it at once."""
+    """Each node within 14 of the nights in which a job could have run on it at once."""
     within, budget_s = 14, 2 * 3600.0 + 30.0 * nodes
     year = Year(nodes, busy, budget_s, within)
     for _ in range(nights):

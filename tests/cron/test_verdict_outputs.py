@@ -166,10 +166,10 @@ def test_where_nights_know_too_few_nodes_it_is_said_what_would_tell() -> None:
 
 
 def test_witnesses_are_healthy_nodes_measured_last() -> None:
-    from npc.records.history import Point
+    from npc.records.history import HistoryRow
 
-    def point(hour: int, *hosts: str) -> Point:
-        return Point(KEY, "r", f"2026-11-20T{hour:02d}:00:00+00:00", 1.0, "ok", hosts, False)
+    def point(hour: int, *hosts: str) -> HistoryRow:
+        return HistoryRow(KEY, "r", f"2026-11-20T{hour:02d}:00:00+00:00", 1.0, "ok", hosts, False)
 
     points = [point(hour, f"n{hour}", f"n{hour + 1}") for hour in range(1, 9)]
     suspects, witnesses = chosen(night(BAD), points)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from observe.memory.build import memory_library
 from observe.memory.companion import RankMemoryTable
-from observe.memory.table import Table, read_table
+from observe.memory.table import RankTable, read_table
 from tests.paths import ROOT
 
 PROGRAMS = ROOT / "tests/observe/programs"
@@ -28,7 +28,7 @@ class Counted(NamedTuple):
     code: int
     out: str
     err: str
-    table: Table
+    table: RankTable
 
 
 def count(program: Path, *arguments: str) -> Counted:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from observe.probes.catalogue import read_wanted
-from observe.probes.counting import Counters, Point
+from observe.probes.counting import CodeAddress, Counters
 from observe.probes.guard import Guard, Judgement
-from observe.probes.places import Place, find
+from observe.probes.places import ProbePoint, find
 from tests.paths import ROOT
 
 #: Seconds of one event, as it is on machines with few of them: the real ones are measured elsewhere.
@@ -47,7 +47,7 @@ def held(*command: str | Path) -> Iterator[tuple[int, int, int]]:
         os.close(output)
 
 
-def function(program: Path, name: str) -> Place:
+def function(program: Path, name: str) -> ProbePoint:
     return find(read_wanted(f"function:{name}"), str(program))
 
 
@@ -64,7 +64,7 @@ def guarded(calls: Path, *arguments: str, budget: float = 0.02, price: float = P
     """Run the program with a probe on its function; judged_s: until the guard came to its last word; share:
     of the time with the probe."""
     place = function(calls, "called")
-    point = Point(place.file, *place.offsets)
+    point = CodeAddress(place.file, *place.offsets)
     script = 'BEGIN { printf("there\\n"); } '
     script += f"uprobe:{place.file}:called {{ @[pid] = count(); }}"
     probe: subprocess.Popen[bytes] | None = None

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from npc.records.study import Condition, Run, Study, write_study
+from npc.records.study import Condition, ProgramRun, Study, write_study
 from tests.lab.mpis import MPIS
 
 SOURCE: Final = Path(__file__).with_name("timed_parts.c")
@@ -124,7 +124,7 @@ def study(
 ) -> tuple[Study, dict[str, float]]:
     """(a study of `runs` of each condition in shuffled order, the shares by the program's clock)."""
     program = build(folder)
-    ran: list[Run] = []
+    ran: list[ProgramRun] = []
     parts: list[Mapping[str, float]] = []
     first()
     os.mkfifo(folder / "written")
@@ -139,7 +139,7 @@ def study(
             timed = launch(program, work, folder)
         reader.join(LIMIT_S)
         measured = {name: rate for name, rate in timed.rates.items() if name != "cpu"}
-        ran.append(Run(condition.name, sample, timed.seconds, "ok", measured))
+        ran.append(ProgramRun(condition.name, sample, timed.seconds, "ok", measured))
         if condition is CONDITIONS[0]:
             parts.append({name: taken / timed.seconds for name, taken in timed.parts.items()})
     truth = {name: median(each[name] for each in parts) for name in ("memory", "network", "io")}

@@ -49,7 +49,7 @@ NOISES: Final[Mapping[str, Noise]] = {
 }
 
 
-#: The levels (logarithms) of so many runs after each other, by about 2 %.
+#: The levels (logarithms) of a number of runs after each other, by about 2 %.
 RunNoise = Callable[[random.Random, int], list[float]]
 
 

@@ -19,7 +19,7 @@ from observe.memory.table import (
     SLOT_NS,
     THREAD,
     TOUCH,
-    Table,
+    RankTable,
 )
 
 PAGE_BYTES = 4096
@@ -78,8 +78,8 @@ class Made:
             scale += 1
         return SLOT_NS << scale
 
-    def sampled(self, interval: int) -> Table:
-        """As one that samples leaves it: of each page, thread and interval of so many ns the first word."""
+    def sampled(self, interval: int) -> RankTable:
+        """As one that samples leaves it: of each page, thread and interval (ns) the first word."""
         touches = np.zeros(len(self.accesses), TOUCH)
         seen = set()
         for each in sorted(self.accesses, key=lambda access: access.time):
@@ -99,7 +99,7 @@ class Made:
         counted.header["mode"] = SAMPLING
         return counted._replace(pages={}, touches=touches[: len(seen)], intervals=intervals)
 
-    def table(self) -> Table:
+    def table(self) -> RankTable:
         """As a library that counts every access leaves it."""
         pages: dict[tuple[int, int], np.ndarray] = {}
         slot_ns = self.slot_ns
@@ -131,7 +131,7 @@ class Made:
             )
             for thread in threads
         }
-        return Table(
+        return RankTable(
             header[0], mine, objects, known, np.empty(0, TOUCH), np.empty(0, INTERVAL), places, self.maps
         )
 

@@ -64,7 +64,7 @@ def _structure(
 
 
 def structures(threads: int, number: int, pages: int = 4096) -> Iterator[Structure]:
-    """Of the program with so many threads; as many in all."""
+    """`number` structures of the program with `threads` threads."""
     size = pages * PAGE
 
     def never(row: float, at: float) -> int:

@@ -27,7 +27,7 @@ NODES: Final = tuple(f"node{20 + number // 10}-{1 + number % 10:03d}" for number
 class Configuration(NamedTuple):
     """A row of table 5, with its ranks (table 2), FLOP/s a node at the theoretical peak (table 4), whether
     the last measurement drops (figures 6 and 7), and the FLOP of all nodes and the bytes that one node
-    received and sent in the companion repository's runs on so many nodes, where it has them."""
+    received and sent in the companion repository's runs on this number of nodes, where it has them."""
 
     program: str
     nodes: int

@@ -91,7 +91,7 @@ class Job:
         bytes: int = 8,
         seconds: float = 1e-5,
     ) -> None:
-        """A collective of `members` (by default all) that takes so many seconds once nobody is awaited."""
+        """A collective of `members` (by default all) that takes `seconds` once nobody is awaited."""
         group = tuple(members) or self._members[WORLD]
         key = WORLD if group == self._members[WORLD] else f"of {'+'.join(map(str, group))}"
         self._members[key] = group

@@ -12,7 +12,7 @@ from npc.records.study import (
     Expectation,
     Placement,
     ProgramModel,
-    Run,
+    ProgramRun,
     Share,
     Study,
     write_study,
@@ -56,7 +56,7 @@ def put_study(folder: Path, **more: Any) -> Path:
     conditions = tuple(Condition(name=name_of(ranks), ranks=ranks) for ranks in CPUS)
     broken = Condition(name="1 node, 16 ranks, 1 thread", ranks=16)
     ran = tuple(
-        Run(name_of(ranks), sample, seconds_of(ranks) * factor, "ok", {"cpu": 2e9})
+        ProgramRun(name_of(ranks), sample, seconds_of(ranks) * factor, "ok", {"cpu": 2e9})
         for ranks in CPUS
         for sample, factor in enumerate(AROUND)
     )
@@ -67,7 +67,8 @@ def put_study(folder: Path, **more: Any) -> Path:
     fields: dict[str, Any] = {
         "command": ("./app",), "program": "app", "platform": "fuchs", "started": "2026-11-20T08:00:00+00:00",
         "seed": 1, "runs": len(AROUND), "conditions": (*conditions, broken),
-        "ran": (*ran, Run(broken.name, 0, None, "failed: exit code 1")), "best": best, "model": model(),
+        "ran": (*ran, ProgramRun(broken.name, 0, None, "failed: exit code 1")), "best": best,
+        "model": model(),
         "expectations": (Expectation("8 ranks >= 6 x 1 rank", "2026-11-20T07:59:00+00:00", held="not held",
                                      ratio=5.83, low=5.7, high=5.9),),
     }  # fmt: skip

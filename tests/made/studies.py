@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from npc.records.study import Condition, Run, Study
+from npc.records.study import Condition, ProgramRun, Study
 
 if TYPE_CHECKING:
     import numpy as np
@@ -87,7 +87,7 @@ def made_study(
     seconds = 10 * ((1 - overlap) * parts.sum(axis=1) + overlap * parts.max(axis=1))
     taken = seconds[:, None] * noise(kind, rng, (len(plan), runs))
     ran = [
-        Run(
+        ProgramRun(
             f"c{place}",
             sample,
             float(taken[place, sample]),
@@ -117,7 +117,7 @@ def made_study(
     return study_of(conditions, ran, runs), truth
 
 
-def study_of(conditions: Sequence[Condition], ran: Sequence[Run], runs: int = 1) -> Study:
+def study_of(conditions: Sequence[Condition], ran: Sequence[ProgramRun], runs: int = 1) -> Study:
     """A study with these runs."""
     return Study(
         command=("program",), program="program", platform="made", started="2026-11-23T10:00:00+00:00", seed=1,

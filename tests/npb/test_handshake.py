@@ -14,18 +14,18 @@ import pytest
 
 from npb.addresses import reached_at
 from npb.handshake import SECRET_BYTES, connect
-from npb.interfaces import HostView, Interface
+from npb.interfaces import Address, HostView
 from npb.messages import encode
 from npb.nodes import Node, Reception
 
-LO = Interface("lo", "127.0.0.1", 8)
-DOCKER = Interface("docker0", "172.17.0.1", 16)
+LO = Address("lo", "127.0.0.1", 8)
+DOCKER = Address("docker0", "172.17.0.1", 16)
 SECRET = os.urandom(SECRET_BYTES)
 VIEWS = [HostView("a", "a", (LO,))] * 2
 
 
 def host(name: str, *addresses: str) -> HostView:
-    return HostView(name, name, (LO, DOCKER, *(Interface("eth0", address, 24) for address in addresses)))
+    return HostView(name, name, (LO, DOCKER, *(Address("eth0", address, 24) for address in addresses)))
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from npb import cli, processes
 from npb.addresses import NoAddress, choose, fill, interface_of, names_to_try
 from npb.cluster import Attempt, by_series, describe, judge_all, pairs_to_repeat
-from npb.interfaces import HostView, Interface
+from npb.interfaces import Address, HostView
 from npb.launch_result import Blame, LaunchResult, judge, parser_of
 from npb.messages import BadMessage, Decoder, encode
 from npb.nodes import Ended
@@ -179,10 +179,10 @@ def test_a_stranger_is_not_understood(line: bytes) -> None:
 
 # -- addresses -----------------------------------------------------------------------------------------
 
-LO = Interface("lo", "127.0.0.1", 8)
-DOCKER = Interface("docker0", "172.17.0.1", 16)
-A = HostView("a", "a", (LO, DOCKER, Interface("eth0", "10.0.0.1", 24), Interface("ib0", "10.1.0.1", 24)))
-B = HostView("b", "b", (LO, DOCKER, Interface("eth0", "10.0.0.2", 24), Interface("ib0", "10.1.0.2", 24)))
+LO = Address("lo", "127.0.0.1", 8)
+DOCKER = Address("docker0", "172.17.0.1", 16)
+A = HostView("a", "a", (LO, DOCKER, Address("eth0", "10.0.0.1", 24), Address("ib0", "10.1.0.1", 24)))
+B = HostView("b", "b", (LO, DOCKER, Address("eth0", "10.0.0.2", 24), Address("ib0", "10.1.0.2", 24)))
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_the_interface_of_an_address_is_known_between_two_hosts() -> None:
     assert interface_of(A, B, "10.1.0.1") == "ib0"
     assert interface_of(A, B, "198.51.100.7") == "", "an address that the host itself does not know"
     assert interface_of(A, A, "10.1.0.1") == "", "what stays on one host goes over no interface"
-    local = HostView("a", "a", (LO, Interface("eth1", "fe80::1", 64)))
+    local = HostView("a", "a", (LO, Address("eth1", "fe80::1", 64)))
     assert interface_of(local, B, "fe80::1%eth1") == "eth1"
 
 
@@ -236,9 +236,9 @@ def test_a_wrong_second_network_is_an_error_that_says_why() -> None:
 
 
 def test_an_interface_with_ipv6_only_gives_ipv6_with_a_scope_where_it_needs_one() -> None:
-    six = HostView("a", "a", (LO, Interface("eth1", "fe80::1", 64), Interface("eth1", "fd00::1", 64)))
+    six = HostView("a", "a", (LO, Address("eth1", "fe80::1", 64), Address("eth1", "fd00::1", 64)))
     assert choose(six, B, {}, interface="eth1") == "fd00::1"
-    local = HostView("a", "a", (LO, Interface("eth1", "fe80::1", 64)))
+    local = HostView("a", "a", (LO, Address("eth1", "fe80::1", 64)))
     assert choose(local, B, {}, interface="eth1") == "fe80::1%eth1"
 
 

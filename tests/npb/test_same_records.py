@@ -12,7 +12,7 @@ from npb.launch_result import Blame, judge
 from npb.measure import Outcome
 from npb.nodes import Ended
 from npb.results import Results
-from npb.sweep import Step
+from npb.sweep import SweepStep
 from npc.records.record import Record, read_csv
 from npc.records.series import Series
 from parsers.run.collect import collect_run
@@ -36,7 +36,7 @@ def test_captured_outputs_give_the_same_records(tool: str, code: int, tmp_path: 
         argv = tuple(parsers.split_command(header.removeprefix("#@ cmd:"))) or (tool,)
         text = text_of(tool, path.name).encode()
         ended = Ended(code, 1.0, False, text, b"", 0)
-        step = Step({SWEPT[tool]: "1024"}, (tool,), argv, number)
+        step = SweepStep({SWEPT[tool]: "1024"}, (tool,), argv, number)
         outcome = Outcome(
             step, argv, "2026-11-21T08:00:00+00:00", judge(tool, argv, ended, 10**6), 1.0, ended,
             placement={"server_cpus": "0", "client_cpus": "1", "interface": "eth0"},
@@ -62,7 +62,9 @@ def test_a_rate_of_udp_that_only_the_sender_counts(
     if datagrams is None:
         result = result._replace(received=None)
     results = Results(tmp_path / "launches", "sockperf", 1, 1, "fuchs", "sockperf")
-    outcome = Outcome(Step({}, ("sockperf",), argv), argv, "2026-11-21T08:00:00+00:00", result, 1.0, ended)
+    outcome = Outcome(
+        SweepStep({}, ("sockperf",), argv), argv, "2026-11-21T08:00:00+00:00", result, 1.0, ended
+    )
     results.add(outcome, ("n1", "n2"), {})
     results.close()
     written, collected = npb_and_collect(tmp_path / "launches", "fuchs")
@@ -82,7 +84,7 @@ def test_what_others_used_meanwhile_is_no_failure_of_the_tool(tmp_path: Path) ->
     ended = Ended(0, 1.0, False, text_of("sockperf", "tcp_tp.txt").encode(), b"", 0)
     results = Results(tmp_path / "launches", "sockperf", 1, 1, "fuchs", "sockperf")
     outcome = Outcome(
-        Step({}, ("sockperf",), argv), argv, "2026-11-21T08:00:00+00:00",
+        SweepStep({}, ("sockperf",), argv), argv, "2026-11-21T08:00:00+00:00",
         judge("sockperf", argv, ended, 0), 1.0, ended,
     )  # fmt: skip
     results.add(outcome, ("n1", "n2"), {})

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import parsers
-from npc.records.mpi_profile import CallTotals, Pair, operation, profile_of, read_profile
+from npc.records.mpi_profile import CallTotals, PairTraffic, operation, profile_of, read_profile
 from observe.mpi.digest import digest
 from observe.mpi.profile import Calls, Peer, RankProfile, Snapshot, Variable
 from observe.observation import Observation, read_observation, to_document, to_text
@@ -49,7 +49,7 @@ def test_calls_are_added_up_over_the_ranks_by_name_communicator_and_size() -> No
     assert reduced == CallTotals("", "MPI_Allreduce", 4, 4, 12, pytest.approx(9.0, rel=1e-4), 96)
     assert made["MPI_Bcast", 2][3:5] == (13, 2)
     assert made["MPI_Send", 4][3:] == (10, 5, pytest.approx(5e-5), 5000)
-    assert found.peers.rows == (Pair(0, 1, 5000, 5), Pair(0, 3, 50, 5))
+    assert found.peers.rows == (PairTraffic(0, 1, 5000, 5), PairTraffic(0, 3, 50, 5))
 
 
 def test_messages_are_counted_under_every_mpi(tmp_path: Path) -> None:
@@ -117,8 +117,8 @@ def test_a_matrix_of_too_many_pairs_is_kept_by_host() -> None:
     assert (found.peers.of, found.peers.names) == ("hosts", ("n0", "n1"))
     within, between = 80 * 79, 80 * 80
     assert found.peers.rows == (
-        Pair(0, 0, 10 * within, within), Pair(0, 1, 10 * between, between),
-        Pair(1, 0, 10 * between, between), Pair(1, 1, 10 * within, within),
+        PairTraffic(0, 0, 10 * within, within), PairTraffic(0, 1, 10 * between, between),
+        PairTraffic(1, 0, 10 * between, between), PairTraffic(1, 1, 10 * within, within),
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from observe.probes.counting import Counters, NoCounter, Point
+from observe.probes.counting import CodeAddress, Counters, NoCounter
 from observe.probes.places import NoFunction
 from tests.lab.guarded import build, function, guarded, held
 from tests.lab.uprobes import DEFINED, may_lack_uprobes, needs_uprobes
@@ -59,7 +59,7 @@ def test_no_limit_means_none(calls: Path) -> None:
 
 def test_children_and_threads_count_for_their_rank(calls: Path) -> None:
     place = function(calls, "called")
-    counters = Counters(Point(place.file, *place.offsets))
+    counters = Counters(CodeAddress(place.file, *place.offsets))
     both = f"{calls} 30 0; {calls} 12 0"
     with held("/bin/sh", "-c", both) as (process, release, _output):
         counters.open(process, from_exec=True)
@@ -72,7 +72,7 @@ def test_children_and_threads_count_for_their_rank(calls: Path) -> None:
 
 def test_a_definition_that_a_killed_process_left_is_removed(calls: Path) -> None:
     place = function(calls, "called")
-    point = Point(place.file, *place.offsets)
+    point = CodeAddress(place.file, *place.offsets)
     process = os.fork()
     if process == 0:
         Counters(point)
@@ -87,7 +87,7 @@ def test_what_cannot_be_counted_says_why(calls: Path, tmp_path: Path) -> None:
     with pytest.raises(NoCounter, match="this kernel has no tracepoint block:nothing"):
         Counters("block:nothing")
     with pytest.raises(NoCounter, match="no uprobe"):
-        Counters(Point(str(tmp_path / "nothing"), 16))
+        Counters(CodeAddress(str(tmp_path / "nothing"), 16))
     with pytest.raises(NoFunction, match="or the compiler has inlined it"):
         function(calls, "nothing")
     stripped = tmp_path / "stripped"

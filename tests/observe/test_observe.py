@@ -24,7 +24,7 @@ from npc.records.record import Record, read_csv
 from observe.counters import RECEIVED, SENT, passed, read_counters
 from observe.flop_counters import NoCounters, counted_flop, moved_bytes
 from observe.monitoring import read_calls, read_flows
-from observe.observation import Counted, Node, Observation, read_observation, to_document
+from observe.observation import Counted, Observation, ObservedNode, read_observation, to_document
 from parsers.observed import rank_cpus
 from tests.lab.cluster import Cluster
 from tests.lab.in_process import npc
@@ -265,7 +265,7 @@ def test_flop_of_all_nodes_are_added_and_one_node_without_counters_leaves_no_sum
         (Counted("FLOPS_SP", 3e9), [("flop", 3e9, "ok"), ("flops", 1.5e9, "ok")]),
         (lacking, [("flop", None, f"unavailable: {lacking.reason}")]),
     ):
-        observed = Observation(("app",), {}, 2, (Node("n1", 1, 2.0, ()),), None, (), counted)
+        observed = Observation(("app",), {}, 2, (ObservedNode("n1", 1, 2.0, ()),), None, (), counted)
         readings = parsers.parse("observed", json.dumps(to_document(observed)))
         by_counters = [reading for reading in readings if "counters" in reading.params]
         assert [(r.metric, r.value, r.status) for r in by_counters] == expected

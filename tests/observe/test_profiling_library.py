@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from observe.asked import Asked
-from observe.built import Unavailable
+from observe.built import NoLibrary
 from observe.mpi.build import library_for, mpi_of
 from observe.mpi.place import ProfileFile, keep
 from observe.mpi.profile import Peer, RankProfile
@@ -398,18 +398,18 @@ def test_what_no_library_can_stand_before(tmp_path: Path) -> None:
     source.write_text("int main(void) { return 0; }\n", encoding="utf-8")
     program = tmp_path / "static"
     subprocess.run(["cc", "-static", source, "-o", program], check=True)
-    with pytest.raises(Unavailable, match="linked statically"):
+    with pytest.raises(NoLibrary, match="linked statically"):
         mpi_of(str(program))
     subprocess.run(["cc", source, "-o", program], check=True)
     assert mpi_of(str(program)) is None
     program.chmod(0o4755)
-    with pytest.raises(Unavailable, match="set-user-ID"):
+    with pytest.raises(NoLibrary, match="set-user-ID"):
         mpi_of(str(program))
 
 
 def test_without_a_compiler_there_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(Unavailable, match="no mpicc"):
+    with pytest.raises(NoLibrary, match="no mpicc"):
         library_for(["mpirun"], "/bin/true")
 
 

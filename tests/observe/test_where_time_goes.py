@@ -141,7 +141,7 @@ def test_a_planted_imbalance_is_found_within_two_percent(run: Run, region: str, 
 
 
 def within(run: Run, call: str, seconds: float, number: int) -> float:
-    """2 %, and the clocks' error for each of so many waits in that call."""
+    """2 %, and the clocks' error for each of `number` waits in that call."""
     assert run.profile.waits is not None
     found = (*run.profile.waits.collectives, *run.profile.waits.messages)
     return 1e-4 + 0.02 * seconds + number * max(each.error for each in found if each.call == call)

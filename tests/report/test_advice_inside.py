@@ -33,7 +33,7 @@ def hints(*folders: Path) -> dict[str, Hint]:
 
 
 def iterations(*loads: float, per_node: int = 2, number: int = 10) -> Job:
-    """Ranks that compute for these times and meet, so many times."""
+    """Ranks that compute for these times and meet, `number` times."""
     job = Job(len(loads), per_node=per_node)
     for _ in range(number):
         job.compute(*loads)
@@ -147,7 +147,7 @@ def test_late_senders_are_named_with_what_their_punctuality_brings_at_most(tmp_p
 
 
 def counting(profiles: list[RankProfile], unexpected: float) -> Iterator[RankProfile]:
-    """Each rank's library counted so many."""
+    """Each rank's library counted `unexpected` messages."""
     variable = Variable(name="OMPI_SPC_UNEXPECTED", kind="counter", description="", unit="")
     for each in profiles:
         taken = [Snapshot(each.ended, {variable.name: unexpected})]

@@ -22,7 +22,7 @@ KERNEL = ("bli_dgemm_haswell_asm_6x8", "libblis.so.4")
 
 
 def program(folder: Path, kernel: Place, own: int = 40) -> Path:
-    """One that spends so many of 100 samples in a kernel."""
+    """One that spends `own` of 100 samples in a kernel."""
     job = Job(2, per_node=2)
     job.compute(1.0, 1.0)
     stacks = {(MAIN, kernel): (own, own), (MAIN,): (100 - own, 100 - own)}

@@ -26,7 +26,7 @@ from npc.records.run import read_run
 from npc.statistics.medians import false_discovery
 from npc.statistics.rank_sum import rank_test, shift_interval
 from report.compare.difference import (
-    Observation,
+    LaunchValue,
     RunNoise,
     compare_samples,
     design_effect,
@@ -52,8 +52,8 @@ CAPTURED = ROOT / "tests/data" / "compare"
 VALUES = st.lists(st.floats(1e-9, 1e12), min_size=4, max_size=9)
 
 
-def observations(values: Sequence[float], run: str = "0") -> list[Observation]:
-    return [Observation(f"2026-11-21T08:00:{number:02d}", run, value) for number, value in enumerate(values)]
+def observations(values: Sequence[float], run: str = "0") -> list[LaunchValue]:
+    return [LaunchValue(f"2026-11-21T08:00:{number:02d}", run, value) for number, value in enumerate(values)]
 
 
 def compared(a: Sequence[Record], b: Sequence[Record], **choice: object) -> tuple[Pair, ...]:
@@ -162,7 +162,7 @@ def test_too_few_launches_are_refused() -> None:
 def test_drift_widens_and_independent_launches_do_not() -> None:
     rng = random.Random(3)
 
-    def cases(drift: float) -> list[list[list[Observation]]]:
+    def cases(drift: float) -> list[list[list[LaunchValue]]]:
         levels = [drift * place for place in range(6)]
         return [[observations([math.exp(rng.gauss(level, 0.01)) for level in levels])] for _ in range(40)]
 
@@ -430,7 +430,7 @@ def test_with_enough_runs_the_run_is_the_unit() -> None:
 
 
 def disturbed(measured: Sequence[Record], number: int, share: str = "0.40") -> list[Record]:
-    """The records, the first so many of them at half the value, while others used the CPUs."""
+    """The records, the first `number` of them at half the value, while others used the CPUs."""
     return [
         replace(record, value=(record.value or 0) / 2, params={**record.params, "disturbed": share})
         if place < number

@@ -24,7 +24,7 @@ from npc.parameters import TAGS
 from npc.records.run import read_run
 from report.compare.difference import ENOUGH_RUNS
 from report.plan.command import QUESTIONS, _machine
-from report.plan.earlier import Seen, steps_seen
+from report.plan.earlier import EarlierStep, steps_seen
 from report.plan.planning import GOALS, Machine, TooLittleTime, duration, make_model_plan, make_plan
 from roofline import choice
 from roofline.fits import fit_records
@@ -172,7 +172,7 @@ def test_durations_are_those_of_the_platforms_last_run(tmp_path: Path) -> None:
         ]
         write_launches(work / "launches", *launches, tool="likwid")
     seen = steps_seen(tmp_path, "localhost")
-    assert seen == {"likwid": Seen(3.0, (6, 14), "000001")}
+    assert seen == {"likwid": EarlierStep(3.0, (6, 14), "000001")}
     plan = make_plan("slow", dataclasses.replace(HERE, seen=seen), 7200, COMMANDS)
     (step,) = [step for step in plan.steps if step.name == "likwid"]
     assert step.duration(20) == step.jobs * JOB_S + 20 * 3.0

@@ -189,7 +189,7 @@ def test_each_hint_says_what_is_tried_or_why_nothing_is() -> None:
 
 
 def pairs_of(*ratios: float) -> list[str]:
-    """The words for series whose values with the change are a median of so many times those without."""
+    """The words for series whose values with the change are a median of `ratios` times those without."""
     found = []
     for place, ratio in enumerate(ratios):
         for tried, factor in ((NOT_CHANGED, 1.0), ("A=1", ratio)):

@@ -10,16 +10,16 @@ import pytest
 from numpy.typing import NDArray
 
 from npc.catalogue.row import Timing
-from roofline.cross_validation import Comparison
+from roofline.cross_validation import ModelComparison
 from roofline.fit_commands import fit
 from roofline.fits import Fits, fit_series
 from roofline.models.collectives import superstep
-from roofline.sweeps import Source, SweepTimes
+from roofline.sweeps import SweepSource, SweepTimes
 from tests.made.sweeps import fitted, run, saved, sweep
 
 Array = NDArray[np.float64]
 
-PLACE = Source("fuchs", "models", "", 2, ("a", "b"), '{"ranks": "4"}')
+PLACE = SweepSource("fuchs", "models", "", 2, ("a", "b"), '{"ranks": "4"}')
 ALPHA, BETA = 2e-6, 1e-9
 SIZES = 2.0 ** np.arange(21)
 MESSAGES = np.array([1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64], dtype=float)
@@ -45,7 +45,7 @@ def ping_pong(benchmark: str = "osu") -> SweepTimes:
     return pattern("osu_latency", MESSAGE, kind="half round trip", benchmark=benchmark)
 
 
-def of(found: Fits, observable: str) -> Comparison:
+def of(found: Fits, observable: str) -> ModelComparison:
     """The comparison of what these models predict."""
     (comparison,) = (each for each in found.comparisons if each.observable == observable)
     return comparison

@@ -345,21 +345,21 @@ def test_each_message_is_predicted_by_the_model_believed_at_its_size(tmp_path: P
 
 
 def test_a_model_that_cannot_be_told_from_a_simpler_one_is_not_believed(tmp_path: Path) -> None:
-    from roofline.cross_validation import Comparison
+    from roofline.cross_validation import ModelComparison
 
     source = find_series(sweep())[0].source
     line = [0.02, 0.03, 0.01, 0.025, 0.015]
     better = [0.015, 0.035, 0.012, 0.021, 0.015]
-    tie = Comparison.of(source, "time", 1, 16, {"line": line, "pieces": better})
+    tie = ModelComparison.of(source, "time", 1, 16, {"line": line, "pieces": better})
     assert (tie.best, tie.tied) == ("line", ("pieces",))
     assert tie.errors["pieces"] < tie.errors["line"]
-    clear = Comparison.of(source, "time", 1, 16, {"line": [5 * each for each in line], "pieces": better})
+    clear = ModelComparison.of(source, "time", 1, 16, {"line": [5 * each for each in line], "pieces": better})
     assert (clear.best, clear.tied) == ("pieces", ())
     # errors of a line that bends away differ much from size to size, and are all far larger
     bent = fitted(saved(tmp_path, of_output("osu-mpi4py", "osu_latency.py.txt")))["comparisons"][2]
     assert bent["errors"]["Hockney, one line"] > 10 * bent["errors"]["Hockney, by pieces"]
     assert (bent["best"], bent["tied"]) == ("Hockney, by pieces", [])
-    endless = Comparison.of(source, "time", 1, 16, {"line": [float("inf")] * 5, "pieces": better})
+    endless = ModelComparison.of(source, "time", 1, 16, {"line": [float("inf")] * 5, "pieces": better})
     assert endless.best == "pieces"
 
 

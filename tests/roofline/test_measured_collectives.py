@@ -19,7 +19,7 @@ from report.command import report
 from roofline.fit_commands import fit
 from roofline.fits import Fits, fit_series
 from roofline.models.collectives import OPERATIONS
-from roofline.sweeps import Source, SweepTimes, find_series
+from roofline.sweeps import SweepSource, SweepTimes, find_series
 from tests.lab.npb_job import environment_of_test, mpirun
 from tests.made.sweeps import of_output, run, saved
 from tests.paths import ROOT
@@ -27,7 +27,7 @@ from tests.paths import ROOT
 SCRIPT = ROOT / "benchmarks/osu/osu.py"
 ALPHA, BETA = 2e-6, 1e-9
 SIZES = [2**power for power in range(21)]
-PING_PONG = Source("fuchs", "osu", "osu_latency", 2, ("a", "b"), '{"mpi": "openmpi", "ranks": "2"}')
+PING_PONG = SweepSource("fuchs", "osu", "osu_latency", 2, ("a", "b"), '{"mpi": "openmpi", "ranks": "2"}')
 NOISE = 0.02
 
 
@@ -44,7 +44,7 @@ def by_formula(operation: str, algorithm: str, processes: int, size: int) -> flo
     return sum(each.messages * (ALPHA + BETA * each.size) for each in rounds)
 
 
-def ping_pong(source: Source = PING_PONG) -> SweepTimes:
+def ping_pong(source: SweepSource = PING_PONG) -> SweepTimes:
     return SweepTimes(
         source, "half round trip", noisy(lambda size: ALPHA + BETA * size, np.random.default_rng(1)), ()
     )

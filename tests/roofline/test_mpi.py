@@ -66,7 +66,7 @@ def caller_records(
     collectives: dict[str, tuple[int, int]] | None = None,
     inside: float | None = None,
 ) -> Iterator[Record]:
-    """An observed run on two nodes with so many messages of each size class, and so many collective calls of
+    """An observed run on two nodes with the given messages of each size class, and collective calls of
     each class (or name and size of communicator) and size, one for each rank; inside MPI for that long."""
 
     def record(metric: str, value: float, size: int | None = None, **params: str) -> Record:

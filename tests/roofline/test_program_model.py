@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from npc.records.study import Condition, ProgramModel, Run, Share, Study, read_study, write_study
+from npc.records.study import Condition, ProgramModel, ProgramRun, Share, Study, read_study, write_study
 from roofline.program_model import fit
 from tests.made.studies import FIXED_CLOCK, NOISE, PLAN, USUAL, made_study, random_shares, study_of
 
@@ -118,7 +118,11 @@ def test_a_study_of_its_reference_alone_says_so() -> None:
 def test_other_ranks_and_failed_runs_are_not_in_the_fit() -> None:
     study = exact()
     other = Condition(name="more", ranks=8)
-    ran = [*study.ran, Run("more", 0, 99.0, "ok", dict(USUAL)), Run("c1", 9, None, "failed: exit code 1")]
+    ran = [
+        *study.ran,
+        ProgramRun("more", 0, 99.0, "ok", dict(USUAL)),
+        ProgramRun("c1", 9, None, "failed: exit code 1"),
+    ]
     ran = [run for run in ran if run.condition != "c2"]
     model = fit(study_of([*study.conditions, other], ran))
     assert shares_of(model)["memory"].value == pytest.approx(0.3, abs=1e-3)

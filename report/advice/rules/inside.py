@@ -252,8 +252,8 @@ def _without(profile: Profile, host: str) -> float | None:
 
 
 def _at_most(profile: Profile, saved: Mapping[int, float]) -> float | None:
-    """How many times as fast at most if each rank saved so many seconds: the run lasts as long as the rank
-    that saves least."""
+    """How many times as fast at most if each rank saved its seconds of `saved`: the run lasts as long as the
+    rank that saves least."""
     still = max(rank.seconds - max(0.0, saved[rank.rank]) for rank in profile.ranks)
     return _faster(profile.seconds, profile.seconds - still)
 

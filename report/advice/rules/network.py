@@ -270,7 +270,7 @@ def eager_limit(run: Run) -> Judgement:
 
 #: A jump that the model's own error does not explain.
 _JUMP: Final = 1.25
-#: A protocol's line is believed up to so many times the size that it was measured at.
+#: The multiple of the largest measured size up to which a protocol's line is believed.
 _FAR: Final = 4
 #: What libraries count of a message beside its data, at most: an eager limit holds headers, too.
 _HEADERS: Final = 1024

@@ -14,7 +14,7 @@ from npc.records.record import Record
 from npc.records.series import Series
 from npc.records.units import METRICS, format_quantity
 from npc.statistics.suspect import whom_of
-from npc.validity import Finding
+from npc.validity import Violation
 from npc.validity.rules.placement import MPI_STARTERS
 from npc.validity.traffic import of_memory
 from report.advice.rule import Judgement, hint, rule
@@ -252,7 +252,7 @@ def taking_turns(run: Run) -> Judgement:
     """What the rules against lies say of processes that had to share CPUs."""
     if not run.environments:
         return "no environment.json"
-    found: dict[str, list[Finding]] = {}
+    found: dict[str, list[Violation]] = {}
     for finding in run.findings:
         if finding.rule.name in ("oversubscribed", "one_cpu", "loaded"):
             found.setdefault(finding.rule.name, []).append(finding)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cron.study.knobs import Unavailable, cores_of, kept_free, set_frequency, triad
+from cron.study.knobs import CannotChange, cores_of, kept_free, set_frequency, triad
 from tests.paths import ROOT
 
 HOME = ROOT / "cron/study"
@@ -41,7 +41,9 @@ def test_the_last_cores_of_each_numa_node_are_kept_free(sysfs: Path) -> None:
     assert kept_free(every, 2, sysfs) == [[2, 10], [3, 11], [6, 14], [7, 15]]
     job = frozenset((0, 1, 4, 5))  # what a job has of the node
     assert kept_free(job, 1, sysfs) == [[1], [5]]
-    with pytest.raises(Unavailable, match="2 competing processes on each NUMA node leave no core of CPU 0-1"):
+    with pytest.raises(
+        CannotChange, match="2 competing processes on each NUMA node leave no core of CPU 0-1"
+    ):
         kept_free(job, 2, sysfs)
 
 
@@ -73,9 +75,9 @@ def test_the_clock_is_held_and_put_back(cpufreq: Path, hertz: float) -> None:
 
 
 def test_a_clock_that_cannot_be_had_is_said_with_why(cpufreq: Path, tmp_path: Path) -> None:
-    with pytest.raises(Unavailable, match=r"policy0 has 1 to 3\.5 GHz"):
+    with pytest.raises(CannotChange, match=r"policy0 has 1 to 3\.5 GHz"):
         set_frequency(4e9, cpufreq)
-    with pytest.raises(Unavailable, match="has no policy: is this a virtual machine"):
+    with pytest.raises(CannotChange, match="has no policy: is this a virtual machine"):
         set_frequency(2e9, tmp_path / "elsewhere")
     assert clocks(cpufreq) == 2 * [(1_200_000, 3_500_000)]
 

@@ -13,7 +13,7 @@ from cron.study.making import measured_in
 from cron.study.plan import Factors, conditions_of, network_of, placement_of
 from cron.study.starters import Starters
 from npc.records.launch import Launch, LaunchLog
-from npc.records.study import Run, Study
+from npc.records.study import ProgramRun, Study
 
 
 def study(factors: Factors, *command: str) -> tuple[Study, Starters]:
@@ -97,9 +97,9 @@ def test_what_was_stopped_is_made_again_and_what_failed_is_not(tmp_path: Path) -
         (one, "2026-01-03", "failed: stopped by SIGTERM", ""),
     )  # fmt: skip
     ran = runs_of(tmp_path)
-    assert ran == [Run(one, 0, None, "failed: exit code 1"), Run(two, 0, 3.5, "ok")]
+    assert ran == [ProgramRun(one, 0, None, "failed: exit code 1"), ProgramRun(two, 0, 3.5, "ok")]
     assert missing_of(made, ran) == {one: 1, two: 1}
-    disturbed = [*ran, Run(two, 1, None, "invalid: others used 2.0 of the 2 CPUs: xhpl 90%")]
+    disturbed = [*ran, ProgramRun(two, 1, None, "invalid: others used 2.0 of the 2 CPUs: xhpl 90%")]
     assert missing_of(made, disturbed) == {one: 1, two: 1}
     assert missing_of(dataclasses.replace(made, runs=1), ran) == {}
 
@@ -108,17 +108,19 @@ def test_what_is_not_known_after_six_runs_gets_those_that_make_it_narrower() -> 
     made, _ = study(Factors(ranks=("1", "2")), "true")
     made = dataclasses.replace(made, runs=6, most=14)
     quiet, wide = (each.name for each in made.conditions)
-    ran = [Run(quiet, n, 0.5, "ok") for n in range(6)] + [Run(wide, n, 0.5 + n / 100, "ok") for n in range(6)]
+    ran = [ProgramRun(quiet, n, 0.5, "ok") for n in range(6)] + [
+        ProgramRun(wide, n, 0.5 + n / 100, "ok") for n in range(6)
+    ]
     assert unknown_of(made, ran) == {wide: 4}
     assert unknown_of(made, ran[:-1]) == {}, "that one is missing"
-    ran += [Run(wide, n, 0.5 + n / 100, "ok") for n in range(6, 10)]
+    ran += [ProgramRun(wide, n, 0.5 + n / 100, "ok") for n in range(6, 10)]
     assert unknown_of(made, ran) == {wide: 4}
     assert unknown_of(dataclasses.replace(made, most=12), ran) == {wide: 2}
     assert unknown_of(dataclasses.replace(made, most=10), ran) == {}
     slow = [run._replace(seconds=20 * (run.seconds or 0)) for run in ran]
     assert unknown_of(made, slow) == {}, "two minutes are enough"
     assert unknown_of(dataclasses.replace(made, most=0), ran) == {}
-    assert unknown_of(made, [Run(wide, n, None, "failed: exit code 1") for n in range(6)]) == {}
+    assert unknown_of(made, [ProgramRun(wide, n, None, "failed: exit code 1") for n in range(6)]) == {}
 
 
 @pytest.mark.parametrize(
@@ -133,4 +135,4 @@ def test_the_time_may_be_what_the_program_says(
     printed: str, seconds: float | None, status: str, tmp_path: Path
 ) -> None:
     made_launches(tmp_path, ("one", "2026-01-01", "ok", printed))
-    assert runs_of(tmp_path, r"^ time: (\S+) s") == [Run("one", 0, seconds, status)]
+    assert runs_of(tmp_path, r"^ time: (\S+) s") == [ProgramRun("one", 0, seconds, status)]

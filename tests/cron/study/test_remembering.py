@@ -11,7 +11,7 @@ import pytest
 from cron.study.remembering import best_of, keep_best
 from npc.machine.programs import read_programs
 from npc.records.record import save_csv
-from npc.records.study import Condition, Run, Study
+from npc.records.study import Condition, ProgramRun, Study
 from tests.made.history import a_record
 from tests.made.studies import study_of
 
@@ -24,7 +24,7 @@ NONE = Condition(name="2 ranks, binding none", ranks=2, binding="none")
 
 def placed(seconds: Mapping[Condition | str, float], conditions: Sequence[Condition]) -> Study:
     ran = [
-        Run(each.name, sample, seconds[each.name] * factor, "ok")
+        ProgramRun(each.name, sample, seconds[each.name] * factor, "ok")
         for each in conditions
         for sample, factor in enumerate(AROUND)
     ]

@@ -8,12 +8,12 @@ import pytest
 
 from cron.study.judgement import judge, judged, placements_of, runs_needed, tied
 from cron.study.outputs import lines_of
-from npc.records.study import Condition, Expectation, Run, Study
+from npc.records.study import Condition, Expectation, ProgramRun, Study
 
 
 def study(times: dict[str, list[float]], *expectations: Expectation) -> Study:
     """One with these times of its conditions."""
-    ran = [Run(name, place, each, "ok") for name in times for place, each in enumerate(times[name])]
+    ran = [ProgramRun(name, place, each, "ok") for name in times for place, each in enumerate(times[name])]
     return Study(
         command=("app",), program="app", platform="localhost", started="", seed=1,
         runs=max(map(len, times.values())), conditions=tuple(Condition(name=name) for name in times),

@@ -23,7 +23,7 @@ from npc.machine.diagnosis import missing_for_main_job, remedies
 from npc.machine.environment import collect_environment
 from npc.machine.load import Busy
 from npc.machine.mpi_variables import CLASSES
-from npc.machine.preflight import Trial, preflight, start_two_ranks
+from npc.machine.preflight import MpiTrial, preflight, start_two_ranks
 from npc.machine.tools import (
     FETCH,
     TOOLS,
@@ -38,7 +38,7 @@ from npc.machine.tools import (
 )
 
 BIN = Path(sys.executable).parent
-QUIET = Trial(busy=(), ranks="2")
+QUIET = MpiTrial(busy=(), ranks="2")
 NOWHERE = Site(root=False, apt=None, modules=False, spack=False, easybuild=False)
 
 
@@ -121,7 +121,7 @@ def test_missing_says_nothing_where_nothing_is_missing() -> None:
 def test_two_ranks_find_each_other_here_and_tell_of_their_mpi() -> None:
     ranks, output = start_two_ranks()
     assert ranks == "2"
-    offered = Trial((), ranks, output).mpi_variables
+    offered = MpiTrial((), ranks, output).mpi_variables
     assert offered is not None
     assert set(offered["classes"]) <= set(CLASSES)
 
@@ -458,25 +458,25 @@ def test_root_is_told_of_open_mpi_s_refusal(sound: dict[str, Any]) -> None:
 
 def test_a_busy_machine_is_named_with_its_processes(sound: dict[str, Any]) -> None:
     busy = (Busy(4711, "xhpl", 1.95), Busy(12, "kworker", 0.15))
-    (finding,) = preflight(sound, Trial(busy, "2"))
+    (finding,) = preflight(sound, MpiTrial(busy, "2"))
     assert (finding.name, finding.level) == ("loaded", "warning")
     assert finding.seen.startswith("2.1 of 8 CPUs are busy now: xhpl (4711) 195%, kworker (12) 15%")
 
 
 def test_ranks_that_are_alone_are_an_error(sound: dict[str, Any]) -> None:
-    (finding,) = preflight(sound, Trial((), "1"))
+    (finding,) = preflight(sound, MpiTrial((), "1"))
     assert (finding.name, finding.level) == ("mpi_mismatch", "error")
 
 
 def test_ranks_that_do_not_start_are_an_error_with_the_launcher_s_words(sound: dict[str, Any]) -> None:
     output = "-----\nThere are not enough slots available in the system\n-----\n"
-    (finding,) = preflight(sound, Trial((), "0 of 2 ranks came up", output))
+    (finding,) = preflight(sound, MpiTrial((), "0 of 2 ranks came up", output))
     assert (finding.name, finding.level) == ("mpi_fails", "error")
     assert "not enough slots" in finding.seen
 
 
 def test_a_missing_launcher_is_no_finding_because_it_is_a_missing_tool(sound: dict[str, Any]) -> None:
-    assert preflight(sound, Trial((), "no mpirun")) == []
+    assert preflight(sound, MpiTrial((), "no mpirun")) == []
 
 
 @pytest.mark.parametrize(
@@ -496,7 +496,7 @@ def test_the_counters_of_mpi_are_told(
     environment = copy.deepcopy(sound)
     environment["mpi"]["library"] = library
     (finding,) = preflight(
-        environment, Trial((), "2", f"ranks: 2\nranks: 2\nvariables: {json.dumps(offered)}\n")
+        environment, MpiTrial((), "2", f"ranks: 2\nranks: 2\nvariables: {json.dumps(offered)}\n")
     )
     assert (finding.name, finding.level, finding.seen) == ("mpi_variables", "note", seen)
 
@@ -505,7 +505,7 @@ def test_errors_come_first(sound: dict[str, Any]) -> None:
     environment = copy.deepcopy(sound)
     environment["virtualisation"]["hypervisor"] = "kvm"
     environment["tools"]["jube"]["version"] = "2.1"
-    levels = [finding.level for finding in preflight(environment, Trial((Busy(1, "x", 1.0),), "2"))]
+    levels = [finding.level for finding in preflight(environment, MpiTrial((Busy(1, "x", 1.0),), "2"))]
     assert levels == ["error", "warning", "note"]
 
 

@@ -15,14 +15,14 @@ import pytest
 from npc.records.memory_use import MEMORY, Structure
 from observe.asked import Asked
 from observe.memory.build import memory_library
-from observe.memory.table import COUNTING, Table
+from observe.memory.table import COUNTING, RankTable
 from tests.lab.counted import PROGRAMS, build, count
 from tests.paths import ROOT
 
 PAGE = 4096
 
 
-def counts_of(table: Table, thread: int, page: int) -> tuple[int, int]:
+def counts_of(table: RankTable, thread: int, page: int) -> tuple[int, int]:
     """Reads and writes of a thread to a page."""
     entries = table.pages.get(thread, table.pages[0][:0])
     found = entries[entries["page"] == page]
@@ -30,7 +30,7 @@ def counts_of(table: Table, thread: int, page: int) -> tuple[int, int]:
     return (int(found["reads"].sum()), int(found["writes"].sum()))
 
 
-def of_all(table: Table, address: int, bytes_: int) -> tuple[int, int]:
+def of_all(table: RankTable, address: int, bytes_: int) -> tuple[int, int]:
     """Reads and writes of all threads to the pages of a range."""
     pages = range(address // PAGE, (address + bytes_ - 1) // PAGE + 1)
     each = [counts_of(table, thread, page) for thread in table.pages for page in pages]
@@ -103,7 +103,7 @@ def test_new_and_atomic_operations(tmp_path: Path) -> None:
     assert any(in_file(ended.table, caller, "memory_new") for caller in made["callers"][:2])
 
 
-def in_file(table: Table, address: int, name: str) -> bool:
+def in_file(table: RankTable, address: int, name: str) -> bool:
     """Whether an address lies in what is mapped of a file."""
     for line in table.maps.splitlines():
         begin, _, end = line.split()[0].partition("-")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from observe.elf import Line
+from observe.elf import SourceLine
 from observe.memory.names import names_at
 from observe.memory.reduce import rank_memory
 from tests.made.memory_tables import PAGE_BYTES, Made
@@ -39,7 +39,7 @@ def test_a_line_of_c_names_what_is_allocated(
     source: str, line: int, names: tuple[str, ...], tmp_path: Path
 ) -> None:
     (tmp_path / "a.cpp").write_text(f"void f(void) {{\n{source}\n}}\n", encoding="utf-8")
-    assert names_at(Line(str(tmp_path / "a.cpp"), line + 1)) == (names, False)
+    assert names_at(SourceLine(str(tmp_path / "a.cpp"), line + 1)) == (names, False)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_line_of_c_names_what_is_allocated(
 )
 def test_a_line_of_fortran_too(source: str, names: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "a.f90").write_text(source, encoding="utf-8")
-    assert names_at(Line(str(tmp_path / "a.f90"), 1)) == (names, False)
+    assert names_at(SourceLine(str(tmp_path / "a.f90"), 1)) == (names, False)
 
 
 def test_a_function_that_returns_what_it_got_is_a_wrapper(tmp_path: Path) -> None:
@@ -62,11 +62,11 @@ def test_a_function_that_returns_what_it_got_is_a_wrapper(tmp_path: Path) -> Non
     path.write_text(
         "void *x(long n)\n{\n  void *p = malloc(n);\n  if (!p) abort();\n  return p;\n}\n", encoding="utf-8"
     )
-    assert names_at(Line(str(path), 3)) == (("p",), True)
+    assert names_at(SourceLine(str(path), 3)) == (("p",), True)
     path = tmp_path / "y.c"
     path.write_text("void *y(long n)\n{\n  return malloc(n);\n}\n", encoding="utf-8")
-    assert names_at(Line(str(path), 3)) == ((), True)
-    assert names_at(Line(str(tmp_path / "gone.c"), 3)) == ((), False)
+    assert names_at(SourceLine(str(path), 3)) == ((), True)
+    assert names_at(SourceLine(str(tmp_path / "gone.c"), 3)) == ((), False)
 
 
 def test_arrays_that_meet_in_a_page_are_told_apart_by_their_lines():
@@ -118,8 +118,8 @@ class LinesOf:
     def address(self, offset: int) -> int:
         return offset
 
-    def lines(self, address: int) -> list[Line]:
-        return [] if self.path.endswith("/app") else [Line("/usr/src/start.h", 58)]
+    def lines(self, address: int) -> list[SourceLine]:
+        return [] if self.path.endswith("/app") else [SourceLine("/usr/src/start.h", 58)]
 
 
 def test_allocations_of_a_program_without_lines_are_told_apart_though_the_c_library_has_some(

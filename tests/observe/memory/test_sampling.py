@@ -14,7 +14,7 @@ import pytest
 
 from observe.memory.build import memory_library
 from observe.memory.companion import RankMemoryTable
-from observe.memory.table import SAMPLING, Table, read_table
+from observe.memory.table import SAMPLING, RankTable, read_table
 from tests.lab.mpis import MPIS
 from tests.paths import ROOT
 
@@ -27,7 +27,7 @@ class Sampled(NamedTuple):
     code: int
     out: str
     err: str
-    table: Table
+    table: RankTable
 
 
 def sample(*command: str | Path, folder: Path, interval: float = 0.01, budget: float = 0.1) -> Sampled:

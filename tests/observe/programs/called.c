@@ -1,4 +1,4 @@
-/* Calls a function so many times, and nothing else.
+/* Calls a function as often as its argument says, and nothing else.
  *
  *     called CALLS WORK [RATE]     WORK: steps of arithmetic between two calls; RATE: calls a second at most
  *                                 prints the seconds that it took

@@ -1,7 +1,7 @@
 /* Three ranks of which some are late on purpose. Each writes what it saw itself to truth.RANK: a line for each
  * call with region, call, peer, and when it came and went, on the node's clock.
  *
- *   twenty, fifty   the last rank has so many percent more to do than the mean, then an MPI_Allreduce
+ *   twenty, fifty   the last rank has 20 or 50 percent more to do than the mean, then an MPI_Allreduce
  *   late            rank 1 comes 15 ms late to an MPI_Barrier
  *   sender          rank 2 sends 10 ms after rank 0 has asked
  *   receiver        rank 1 asks 10 ms after rank 2 has begun a synchronous send

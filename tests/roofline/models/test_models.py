@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from npc.statistics.distributions import student_quantile
 from roofline.models import bsp, hockney, log3p, logfp, loggp, tau_lop
-from roofline.models.estimate import Linear, Number, Parameter
+from roofline.models.estimate import EstimatedNumber, Linear, Parameter
 from roofline.models.fitted import Fitted, held_out_bound
 from roofline.models.piecewise import Sweep, TooFewSizes, fit_pieces, search
 from roofline.prediction import Believed, predict
@@ -31,7 +31,7 @@ TRUTH = np.where(EAGER, ALPHA[0] + BETA[0] * SIZES, ALPHA[1] + BETA[1] * SIZES)
 
 
 def enough(probability: float, trials: int = TRIALS) -> int:
-    """The largest number of successes that so many trials fall below with less than 1 in 10 000."""
+    """The largest number of successes that the trials fall below with less than 1 in 10 000."""
     below = 0.0
     for count in range(trials + 1):
         below += math.comb(trials, count) * probability**count * (1 - probability) ** (trials - count)
@@ -91,18 +91,18 @@ def test_student_s_quantiles_are_those_of_the_tables() -> None:
 
 
 def test_fewer_than_six_launches_give_no_interval_of_order_statistics() -> None:
-    assert Number(1.0, (1.0, 1.1, 0.9, 1.0, 1.0)).interval() == (None, None, None)
-    low, high, coverage = Number(1.0, (1.0, 1.1, 0.9, 1.0, 1.0, 1.2)).interval()
+    assert EstimatedNumber(1.0, (1.0, 1.1, 0.9, 1.0, 1.0)).interval() == (None, None, None)
+    low, high, coverage = EstimatedNumber(1.0, (1.0, 1.1, 0.9, 1.0, 1.0, 1.2)).interval()
     assert (low, high) == (0.9, 1.2)
     assert coverage == pytest.approx(1 - 2**-5)
 
 
 def test_an_interval_reaches_to_the_estimate() -> None:
-    assert Number(2.0, (1.0,) * 6).interval()[:2] == (1.0, 2.0)
+    assert EstimatedNumber(2.0, (1.0,) * 6).interval()[:2] == (1.0, 2.0)
 
 
 def test_numbers_of_the_same_launches_are_subtracted_launch_by_launch() -> None:
-    a, b = Number(3.0, (3.0, 4.0), 4.0, 5.0), Number(1.0, (1.0, 2.5), 9.0, 5.0)
+    a, b = EstimatedNumber(3.0, (3.0, 4.0), 4.0, 5.0), EstimatedNumber(1.0, (1.0, 2.5), 9.0, 5.0)
     difference = a - b * 2.0
     assert (difference.value, difference.launches) == (1.0, (1.0, -1.0))
     assert difference.variance == 4.0 + 4 * 9.0

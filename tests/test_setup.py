@@ -370,7 +370,6 @@ esac
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root installs packages")
 @pytest.mark.skipif(not Path("/etc/debian_version").exists(), reason="apt is Debian's")
-@pytest.mark.optional_skip("the tests may be run by a user and elsewhere")
 def test_as_root_missing_packages_are_installed_and_unknown_ones_named(
     tmp_path: Path, quick_python: str
 ) -> None:

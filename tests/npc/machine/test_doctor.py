@@ -448,7 +448,6 @@ def test_a_low_memlock_does_not_matter_without_rdma(sound: dict[str, Any]) -> No
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="Open MPI refuses root only")
-@pytest.mark.optional_skip("tests may be run by a user")
 def test_root_is_told_of_open_mpi_s_refusal(sound: dict[str, Any]) -> None:
     environment = copy.deepcopy(sound)
     environment["mpi"]["launcher"] = "Open MPI 4.1.4"

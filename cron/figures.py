@@ -25,7 +25,7 @@ from npc.machine.fabric import in_order
 from npc.records.history import HistoryRow, begun
 from npc.records.record import OK, moment
 from npc.records.series import OBSERVED, Series
-from npc.records.units import METRICS
+from npc.records.units import METRICS, plural
 
 if TYPE_CHECKING:
     from npc.machine.fabric import Topology
@@ -121,7 +121,7 @@ def _when(times: Sequence[str]) -> str:
     """How many nights, and their days."""
     days = list(dict.fromkeys(time[:10] for time in times))
     told = f"from {days[0]} to {days[-1]}" if len(days) > 1 else f"of {days[0]}"
-    return f"{len(times)} night{'s' * (len(times) > 1)} {told}"
+    return f"{plural(len(times), 'night')} {told}"
 
 
 def _alike(panels: Sequence[Sequence[Series]]) -> dict[str, str]:
@@ -218,8 +218,7 @@ def allocation(
     if not found:
         return False
     platform = points[0].key.platform
-    nights = len({point.run for point in points})
-    told = f"{nights} night{'s' * (nights > 1)}"
+    told = plural(len({point.run for point in points}), "night")
     save_counts(
         maps(found, topology), path, title=f"Nodes allocated on {platform}", subtitle=told,
         source=_source(points), unit="nights",

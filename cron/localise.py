@@ -22,6 +22,7 @@ import numpy as np
 from cron.series import BenchmarkAttempt, Panel, Placements, case_of, direction
 from cron.verdict import NightSuspect
 from npc.machine.fabric import natural
+from npc.records.units import plural
 from npc.statistics import localiser
 from npc.statistics.distributions import chance_of_failures, normal_quantile, upper_tail
 from npc.statistics.localiser import MIN_PARTNERS, Hypotheses, Localiser, one_ended, slow_partners
@@ -418,7 +419,7 @@ def _suspect(
     slow = int((mine < -main.effect.delta / 2).sum())
     text = (
         f"{readings.cases[main.case]}: lower than usual in {below} of {len(mine)} measurements "
-        f"in {len(runs)} night{'s' * (len(runs) > 1)}, {main.effect.z:.1f} σ"
+        f"in {plural(len(runs), 'night')}, {main.effect.z:.1f} σ"
     )
     if others := int(readings.disturbed[main.readings].sum()):
         text += f", others used the CPUs in {others} of them"

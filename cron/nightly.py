@@ -28,7 +28,7 @@ from npc.records.history import History, night_name, of_night
 from npc.records.journal import Journal, JournalEntry, Part, missed
 from npc.records.record import replace
 from npc.records.series import REMEASURED, Series
-from npc.records.units import format_duration
+from npc.records.units import format_duration, plural
 from npc.validity.disturbance import in_words
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class NightRun:
         now = datetime.now(timezone.utc)
         if gone := missed(nights, now):
             last = nights[-1].begun
-            self.notes.append(f"{gone} night{'s' * (gone > 1)} did not run since {last:%Y-%m-%d %H:%M} UTC")
+            self.notes.append(f"{plural(gone, 'night')} did not run since {last:%Y-%m-%d %H:%M} UTC")
         taken = {night.name for night in nights}
         name = night_name(now)
         names = (f"{name}-{n}" if n else name for n in count())

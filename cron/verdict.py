@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any, Final, Literal
 
 from npc.records.series import Series
+from npc.records.units import several
 from npc.statistics.suspect import Suspect
 
 SCHEMA: Final = 1
@@ -154,7 +155,7 @@ class Coverage:
         for each in self.unmeasured:
             last = "" if each.last else ", never measured"
             reasons.setdefault(f"{each.why}{last}", []).append(each.node)
-        return [told, *(f"not measured: {_some(nodes)}: {why}" for why, nodes in reasons.items())]
+        return [told, *(f"not measured: {several(nodes, NAMED)}: {why}" for why, nodes in reasons.items())]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,8 +214,3 @@ class NightVerdict:
         if self.common:
             plain["common"]["verdict"] = self.common.verdict.name
         return {"schema": SCHEMA, **plain, "counts": self.counts}
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more

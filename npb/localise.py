@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from npb.suspects import Better, Localisation, PairResult, PairSuspect, some
+from npb.suspects import Better, Localisation, PairResult, PairSuspect
 from npb.unreachable import FALSE_DEAD, unreachable
 from npc.machine.fabric import Group, Kind, Topology, natural
+from npc.records.units import plural, several
 from npc.statistics.distributions import at_least, upper_tail
 from npc.statistics.localiser import (
     MAX_SHARE,
@@ -142,7 +143,9 @@ def judge(
     undecided = localiser.undecided
     if gone.unexplained:
         failed = [f"{result.a}–{result.b} ({result.status})" for result in gone.unexplained]
-        undecided.append(f"{_count(failed, 'pair')} failed too seldom to blame anybody: {some(failed, 3)}")
+        undecided.append(
+            f"{plural(len(failed), 'pair')} failed too seldom to blame anybody: {several(failed, 3)}"
+        )
     judged = localiser.judged({suspect.name for suspect in gone.suspects})
     values = [result.value for result in localiser.results if result.value is not None]
     return Localisation(
@@ -353,9 +356,8 @@ class PairLocaliser(Localiser):
             text += f", with {len({*self._a[mine], *self._b[mine]}) - 1} nodes"
         text += f", {finding.effect.z:.1f} σ"
         if finding.rivals:
-            text += (
-                f"; as well explained by {some([self._in_words(self._labels[i]) for i in finding.rivals], 3)}"
-            )
+            rivals = [self._in_words(self._labels[i]) for i in finding.rivals]
+            text += f"; as well explained by {several(rivals, 3)}"
         topology = None if kind == "node" else self._topology
         nodes = topology.below(name, self.names) if topology else (name,)
         chance = upper_tail(finding.effect.z) * tested
@@ -418,20 +420,22 @@ class PairLocaliser(Localiser):
                 suspects.append(self._link(ways[0], one_way, bad, chance, noise))
         if once:
             self.undecided.append(
-                f"{_count(once, 'pair')} slow in the only measurement there is, a bad link or a disturbance "
-                f"that has passed: {some(once)}"
+                f"{plural(len(once), 'pair')} slow in the only measurement there is, a bad link or a "
+                f"disturbance that has passed: {several(once, 6)}"
             )
         if doubtful:
             self.undecided.append(
-                f"{_count(doubtful, 'pair')} slow every time, which may be chance among the many disturbed "
-                f"measurements: {some(doubtful)}"
+                f"{plural(len(doubtful), 'pair')} slow every time, which may be chance among the many "
+                f"disturbed measurements: {several(doubtful, 6)}"
             )
         if alone:
-            self.undecided.append(f"{_count(alone, 'pair')} slow every time: {some(alone, 3)}")
+            self.undecided.append(f"{plural(len(alone), 'pair')} slow every time: {several(alone, 3)}")
         if ill:
             places = sorted(ill, key=lambda place: (place[0], place[1] or 0))
             names = list(dict.fromkeys(self._place_in_words(place) for place in places))
-            self.undecided.append(f"slow in most of its pairs, but in too few to be sure: {some(names)}")
+            self.undecided.append(
+                f"slow in most of its pairs, but in too few to be sure: {several(names, 6)}"
+            )
         return suspects
 
     def _links(
@@ -608,12 +612,12 @@ class PairLocaliser(Localiser):
         all_over = [name for name, mine in readings.items() if mine >= MIN_READINGS and mine > most]
         if few:
             self.undecided.append(
-                f"{_count(few, 'node')} with fewer than {MIN_READINGS} good measurements cannot be "
-                f"judged (more rounds, or --pairs all): {some(few)}"
+                f"{plural(len(few), 'node')} with fewer than {MIN_READINGS} good measurements cannot be "
+                f"judged (more rounds, or --pairs all): {several(few, 6)}"
             )
         if all_over:
             self.undecided.append(
-                f"in most pairs, so that there is no rest to compare with: {some(all_over)}"
+                f"in most pairs, so that there is no rest to compare with: {several(all_over, 6)}"
             )
         return len(self.names) - len(few) - len(all_over)
 
@@ -671,7 +675,3 @@ class PairLocaliser(Localiser):
             nodes=len(nodes),
             roles=len(roles),
         )
-
-
-def _count(items: Sequence[str], what: str) -> str:
-    return f"{len(items)} {what}{'' if len(items) == 1 else 's'}"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from npb.suspects import some
+from npc.records.units import several
 
 Pair = tuple[int, int]
 Round = list[Pair]
@@ -193,7 +193,7 @@ def read_pairs(path: Path, hosts: Sequence[str]) -> list[Pair]:
         found = ranks.get(name) or ranks.get(name.partition(".")[0], [])
         if len(found) != 1:
             what = f"{len(found)} ranks run on" if found else "no rank runs on"
-            raise InvalidPattern(f"{where}: {what} {name!r}; hosts of this job: {some(hosts, 8)}")
+            raise InvalidPattern(f"{where}: {what} {name!r}; hosts of this job: {several(hosts, 8)}")
         return found[0]
 
     pairs: list[Pair] = []

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, NamedTuple
 from npc.columns import columns
 from npc.machine.fabric import Kind
 from npc.records.record import OK
+from npc.records.units import several
 from npc.statistics.suspect import Suspect
 
 Better = Literal["higher", "lower"]
@@ -98,7 +99,7 @@ class Localisation:
     def conclusion(self, suspects: Sequence[str], most: int = 6) -> str:
         """Who is to blame in one sentence; `suspects` are named as it suits, at most `most` of them."""
         if suspects:
-            return f"to blame: {some(suspects, most)}"
+            return f"to blame: {several(suspects, most)}"
         return "nobody is to blame" if self.healthy else "too few measurements to blame anybody"
 
     def as_json(self) -> dict[str, Any]:
@@ -129,11 +130,6 @@ class Localisation:
         if rule:
             lines += [f"  rule: {sentence}" for sentence in self.rule]
         return "\n".join(lines)
-
-
-def some(names: Sequence[str], most: int = 6) -> str:
-    """The first few of many names."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _how_slow(suspect: PairSuspect, better: Better) -> str:

@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from npc.machine import sysfs
+
 #: Bytes of a word of InfiniBand's data counters.
 WORD: Final = 4
 _INFINIBAND_TYPE: Final = "32"  # ARPHRD_INFINIBAND: IP over InfiniBand, counted at the port already
@@ -47,11 +49,11 @@ def read_counters(root: Path = Path("/")) -> dict[str, dict[str, int]]:
             found[f"{port.parent.parent.name}/{port.name}"] = {**counted, "unit": WORD}
     ports = bool(found)
     for interface in sorted((root / "sys/class/net").glob("*")):
-        if interface.name == "lo" or _text(interface / "operstate") == "down":
+        if interface.name == "lo" or sysfs.text(interface / "operstate") == "down":
             continue
         if (interface / "bridge").exists() or any(interface.glob("lower_*")):
             continue
-        if ports and _text(interface / "type") == _INFINIBAND_TYPE:
+        if ports and sysfs.text(interface / "type") == _INFINIBAND_TYPE:
             continue
         counted = _pair(interface / "statistics", "rx_bytes", "tx_bytes")
         if counted:
@@ -77,14 +79,7 @@ def passed(before: Mapping[str, int], after: Mapping[str, int], direction: str) 
 
 
 def _pair(folder: Path, received: str, sent: str) -> dict[str, int] | None:
-    values = [_text(folder / name) for name in (received, sent)]
+    values = [sysfs.text(folder / name) or "" for name in (received, sent)]
     if not all(value.isdecimal() for value in values):
         return None
     return {RECEIVED: int(values[0]), SENT: int(values[1])}
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return ""

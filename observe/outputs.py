@@ -12,7 +12,7 @@ import click
 
 from npc.records.mpi_profile import profile_of
 from npc.records.mpi_summary import summary
-from npc.records.units import METRICS, format_quantity, format_size
+from npc.records.units import METRICS, format_quantity, format_size, plural
 from observe.check_observer import table
 from observe.hotspots.table import hotspots
 from observe.memory.outputs import memory
@@ -31,7 +31,7 @@ def show(observation: Observation, folder: Path, silent: Sequence[str]) -> None:
     say = partial(click.echo, err=True)
     say(f"\nobserved: {shlex.join(observation.command)}")
     for node in observation.nodes:
-        say(f"{node.host}: {node.ranks} rank{'s' * (node.ranks != 1)}, {node.seconds:.2f} s")
+        say(f"{node.host}: {plural(node.ranks, 'rank')}, {node.seconds:.2f} s")
         for port in node.ports:
             say(f"  {port.name:12} received {amount(port.received):>10}  sent {amount(port.sent):>10}")
         if node.io:

@@ -9,7 +9,6 @@ believed is a reading without a value. FLOP of hardware counters, or why there a
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -232,11 +231,7 @@ def _inside(profile: Profile, ranks: str) -> Iterator[Reading]:
     number = len(profile.ranks)
     inside = math.fsum(each.mpi for each in profile.ranks) / number
     yield Reading(OBSERVED, "time", inside, None, OK, {"layer": "mpi", "part": "inside MPI", "ranks": ranks})
-    seconds: Counter[str] = Counter()
-    for rank in profile.ranks:
-        for name, made in rank.calls.items():
-            seconds[name] += made.seconds  # type: ignore[assignment]
-    for name, each in seconds.most_common():
+    for name, each in profile.by_call.items():
         if each / number >= _LEAST_SHARE * profile.seconds:
             params = {"layer": "mpi", "part": "in calls", "kind": name, "ranks": ranks}
             yield Reading(OBSERVED, "time", each / number, None, OK, params)

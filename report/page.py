@@ -12,11 +12,11 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from npc.page import frame
-from npc.page.blocks import sample, several
+from npc.page.blocks import sample
 from npc.page.frame import Section
 from npc.records.record import Record
 from npc.records.series import share_taken
-from npc.records.units import format_quantity, format_size
+from npc.records.units import format_quantity, format_size, several
 from report.runs import Repeats, Report, Run, better, hosts_of
 from report.sections import SECTIONS, Absent
 

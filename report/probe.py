@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from npc.figures.chart import Grid, log_scale
 from npc.figures.chart import HeatCell as GridCell
-from npc.page.blocks import Block, Cell, Table, amounts_figure, count, percent, plural, quantity
-from npc.records.node_probes import NodeProbe, ProbeRow
-from npc.records.units import format_quantity
+from npc.page.blocks import (
+    Block,
+    Cell,
+    Table,
+    amounts_figure,
+    count,
+    percent,
+    quantity,
+)
+from npc.records.node_probes import Events, NodeRow
+from npc.records.units import format_quantity, plural
 from report.observed import OnNode
 from report.runs import Report
 
@@ -29,24 +37,12 @@ _HISTOGRAM = (
 _NUMBERS: Final = ("events", "time", "mean", "99 % below", "bytes")
 
 
-class NodeRow(NamedTuple):
-    """A row of a probe with the probe of its node."""
-
-    node: NodeProbe
-    row: ProbeRow
-
-    @property
-    def seconds(self) -> float:
-        """Of all its events, without what watching adds to each."""
-        return (self.row.mean(self.node.apparent) or 0.0) * (self.row.timed or 0)
-
-
 def probe_blocks(report: Report, launch: OnNode, what: str, seen: Sequence[NodeRow]) -> Iterator[Block]:
     """What a probe counted: by name with a histogram of durations, and by rank."""
     by_name: defaultdict[str, list[NodeRow]] = defaultdict(list)
     for each in seen:
         by_name[each.row.name].append(each)
-    ordered = sorted(by_name.items(), key=lambda entry: -_weight(entry[1]))
+    ordered = sorted(by_name.items(), key=lambda entry: Events.of(entry[1]).weight, reverse=True)
     left = f"{len(ordered) - _MOST_NAMES} more are in the observation." if len(ordered) > _MOST_NAMES else ""
     rows = tuple(_row(name, each, launch) for name, each in ordered[:_MOST_NAMES])
     names = (what.partition(":")[0], *_NUMBERS, "rank with most", "its part")
@@ -62,43 +58,26 @@ def probe_blocks(report: Report, launch: OnNode, what: str, seen: Sequence[NodeR
         yield each_rank
 
 
-def _weight(seen: Sequence[NodeRow]) -> float:
-    """To sort by: time, and where there is none the number of events."""
-    return sum(each.seconds for each in seen) or 1e-12 * sum(each.row.events for each in seen)
-
-
 def _row(name: str, seen: Sequence[NodeRow], launch: OnNode) -> tuple[Cell, ...]:
-    most = max(seen, key=lambda each: _weight([each]))
-    part = _weight([most]) / (_weight(seen) or 1.0)
+    most = max(seen, key=lambda each: Events.of([each]).weight)
+    whole, own = Events.of(seen), Events.of([most])
+    part = own.seconds / whole.seconds if whole.seconds else own.events / (whole.events or 1)
     of = Cell("the node's") if most.row.rank < 0 else Cell(f"rank {most.row.rank}", sort=most.row.rank)
     return (Cell(name, (launch.ident,)), *_numbers(seen), of, percent(part))
 
 
 def _numbers(seen: Sequence[NodeRow]) -> Iterator[Cell]:
     """Events, time, mean, 99th percentile and bytes."""
-    timed, seconds = sum(each.row.timed or 0 for each in seen), sum(each.seconds for each in seen)
-    known = [each.row.bytes for each in seen if each.row.bytes is not None]
-    yield count(sum(each.row.events for each in seen))
-    for each in (seconds, seconds / timed, _percentile(seen, timed)) if timed else (None, None, None):
+    found = Events.of(seen)
+    yield count(found.events)
+    times = (found.seconds, found.seconds / found.timed, found.percentile_99) if found.timed else (None,) * 3
+    for each in times:
         yield quantity(each, "s")
-    yield quantity(sum(known) or None, "B")
-
-
-def _percentile(seen: Sequence[NodeRow], timed: int) -> float:
-    """The upper end of the class of durations in which the 99th percentile is."""
-    classes: Counter[int] = Counter()
-    for each in seen:
-        classes.update(each.row.durations)
-    before = 0
-    for place in sorted(classes):
-        before += classes[place]
-        if before >= 0.99 * timed:
-            return float(2 ** (place + 1)) * 1e-9
-    return 0.0
+    yield quantity(found.bytes or None, "B")
 
 
 def _each_rank(what: str, seen: Sequence[NodeRow], launch: OnNode) -> Table:
-    ordered = sorted(seen, key=lambda each: (each.row.rank, -_weight([each])))[: 4 * _MOST_RANKS]
+    ordered = sorted(seen, key=lambda each: (each.row.rank, -each.seconds, -each.row.events))
     rows = tuple(
         (
             Cell("the node's" if each.row.rank < 0 else f"rank {each.row.rank}", sort=each.row.rank),
@@ -106,7 +85,7 @@ def _each_rank(what: str, seen: Sequence[NodeRow], launch: OnNode) -> Table:
             Cell(each.row.name),
             *_numbers([each]),
         )
-        for each in ordered
+        for each in ordered[: 4 * _MOST_RANKS]
     )
     names = ("rank", "on", "name", *_NUMBERS)
     return _without_empty(
@@ -139,10 +118,7 @@ def _histogram(
             groups.append((name, len(of_rank)))
     else:
         for name, seen in timed[:_MOST_NAMES]:
-            total: Counter[int] = Counter()
-            for each in seen:
-                total.update(each.row.durations)
-            rows.append((name, total))
+            rows.append((name, Events.of(seen).durations))
     columns = [format_quantity(2**place * 1e-9, "s", 3) for place in range(classes[0], classes[-1] + 1)]
     cells = tuple(
         GridCell(row, place - classes[0], None, _tip(name, place, events), launch.ident, amount=float(events))

@@ -22,12 +22,11 @@ from npc.catalogue.row import Layer
 from npc.document import below
 from npc.files import read_json
 from npc.machine.platform import InvalidPlatform, Platform
-from npc.page.blocks import several
 from npc.records.launch import ENVIRONMENT, Launch
 from npc.records.record import Record, replace
 from npc.records.run import read_run, records_file
 from npc.records.series import Series, circumstances, identity, neutral_case, qualifiers, test_name
-from npc.records.units import METRICS
+from npc.records.units import METRICS, several
 from npc.statistics.medians import Summary, summarise
 from npc.validity import Violation, find_lies
 from npc.validity.disturbance import in_words, remark

@@ -16,12 +16,11 @@ from npc.page.blocks import (
     chart_figure,
     count,
     percent,
-    plural,
     quantity,
-)  # fmt: skip
+)
 from npc.records.series import OBSERVED
 from npc.records.study import Condition, Study
-from npc.records.units import format_quantity
+from npc.records.units import format_quantity, plural
 from npc.statistics.medians import summarise
 from report.runs import Report, Run
 

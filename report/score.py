@@ -29,8 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from npc.machine.platform import Platform
 from npc.machine.proposal import completed, shown
-from npc.page.blocks import plural
-from npc.records.units import format_quantity
+from npc.records.units import format_quantity, plural
 from roofline.analyse import analyse
 from roofline.applications import Direction
 from roofline.points import bounds

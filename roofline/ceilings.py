@@ -45,7 +45,7 @@ from npc.machine.platform import PRECISION_BITS, Platform, Precision
 from npc.records.record import Record
 from npc.records.record import replace as replaced
 from npc.records.series import Series, neutral_case, placement, share_taken, test_name
-from npc.records.units import METRICS, format_quantity, format_size
+from npc.records.units import METRICS, format_quantity, format_size, plural
 from npc.statistics.medians import MIN_SAMPLES, summarise
 from npc.validity.disturbance import in_words
 from npc.validity.rules.memory import ENOUGH_HUGE
@@ -269,7 +269,7 @@ def _io(records: Iterable[Record], platform: Platform | None) -> Iterator[Ceilin
         benchmark, direction, target, nodes = place
         name = " ".join(filter(None, (benchmark, direction, target if target != "run" else "")))
         if spans[place[:3]] > 1:
-            name += f", {nodes} node{'s' * (nodes > 1)}"
+            name += f", {plural(nodes, 'node')}"
         nominal = platform.io_bandwidth(direction) if platform and target == "run" else None
         ceiling = _ceiling("io", name, _best(_samples(of)), nominal)
         kinds = {record.params["filesystem"] for record in of if record.params.get("filesystem")}
@@ -293,7 +293,7 @@ def _named(found: Mapping[_Place, E]) -> Iterator[E]:
     for (benchmark, case, nodes, interface), estimate in found.items():
         name = test_name(benchmark, case)
         if spans[benchmark, case] > 1:
-            name += f", {nodes} node{'s' if nodes > 1 else ''}" + (f", {interface}" if interface else "")
+            name += f", {plural(nodes, 'node')}" + (f", {interface}" if interface else "")
         yield replace(estimate, name=name)
 
 

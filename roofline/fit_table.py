@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from npc.columns import columns
-from npc.page.blocks import Cell, Table, plural
-from npc.records.units import format_size
+from npc.page.blocks import Cell, Table
+from npc.records.units import format_size, plural
 from npc.statistics.medians import MIN_SAMPLES
 from npc.validity.disturbance import remark
 from roofline.cross_validation import BURST

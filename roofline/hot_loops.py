@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from npc.records.record import Record
 from npc.records.series import HOT_LOOP
-from npc.records.units import format_quantity
+from npc.records.units import format_quantity, plural
 
 
 class HotLoop(NamedTuple):
@@ -68,7 +68,7 @@ class HotLoop(NamedTuple):
         if chain is not None:
             allowed += f" and {format_quantity(chain, 'FLOP/s', 3)} by dependencies"
         clock = format_quantity(self.clock_hz, "Hz", 3)
-        return f"{allowed} on {self.cores} core{'s' * (self.cores != 1)} at {clock}"
+        return f"{allowed} on {plural(self.cores, 'core')} at {clock}"
 
     def times(self, nodes: int) -> HotLoop:
         """On this number of nodes together."""

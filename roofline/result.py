@@ -8,6 +8,7 @@ from typing import Final, Literal, NamedTuple
 
 from npc import catalogue
 from npc.machine.platform import Precision
+from npc.records.units import plural
 from npc.statistics.medians import Summary
 from roofline.applications import Application, Direction
 from roofline.model import message_seconds, ridge_point
@@ -159,8 +160,8 @@ class MpiCeiling:
 
 def ranks_text(ranks: int, nodes: int) -> str:
     """``4 ranks on 2 nodes``; without the ranks where they are not known (0)."""
-    where = "1 node" if nodes == 1 else f"{nodes} nodes"
-    return f"{ranks} rank{'s' * (ranks != 1)} on {where}" if ranks else where
+    where = plural(nodes, "node")
+    return f"{plural(ranks, 'rank')} on {where}" if ranks else where
 
 
 class Operations(NamedTuple):

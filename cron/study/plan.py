@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 
 from npc.records.launch import now
 from npc.records.study import Condition, Expectation
-from npc.records.units import format_quantity
+from npc.records.units import format_quantity, plural
 
 #: JUBE asks the platform for the starter of each placement, a workpackage each, and slows down beyond.
 MOST_PLACEMENTS: Final = 60
@@ -150,7 +150,7 @@ def placement_of(condition: Condition) -> tuple[int, int, int, str]:
 def name_of(condition: Condition, with_binding: bool = False) -> str:
     """For people, and unique in a plan: ``2 nodes, 4 ranks, 1 thread, core``."""
     words = [
-        f"{number} {what}{'s' if number != 1 else ''}"
+        plural(number, what)
         for number, what in (
             (condition.nodes, "node"),
             (condition.ranks, "rank"),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from npc.figures.chart import Grid, HeatCell
 from npc.machine.fabric import natural, racks, short_name
 from npc.records.history import HistoryRow
+from npc.records.units import plural
 
 if TYPE_CHECKING:
     from npc.machine.fabric import Topology
@@ -131,7 +132,7 @@ def _last_number(host: str) -> int:
 
 
 def _tip(host: str, nights: int) -> str:
-    return f"{host}\nin {nights} night{'s' * (nights != 1)}"
+    return f"{host}\nin {plural(nights, 'night')}"
 
 
 def _most(allocation: Allocation) -> str:

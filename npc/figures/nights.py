@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from npc.figures.chart import CYCLE, Axis, Mark, Place, Trace, quantity_axis
 from npc.records.series import Series
-from npc.records.units import format_size
+from npc.records.units import format_size, plural
 
 #: Verdict → shape and whether it is hollow; those that say that a number is missing stand at the foot.
 _VERDICTS: Final = {
@@ -65,7 +65,7 @@ class Course(NamedTuple):
 
 def course_names(keys: Sequence[Series]) -> list[str]:
     """What tells the series of one test apart: ``2 nodes``, ``2 nodes, 8 ranks``, or its size as well."""
-    names = [f"{key.nodes} node{'s' * (key.nodes > 1)}" for key in keys]
+    names = [plural(key.nodes, "node") for key in keys]
     if len(set(names)) < len(names):
         params = [json.loads(key.params) for key in keys]
         ranks = [told.get("ranks") or told.get("processes") for told in params]

@@ -11,8 +11,7 @@ from typing import Any, Final
 from npc.document import below
 from npc.files import read_json
 from npc.machine.pcie import IDLES
-from npc.page.blocks import plural
-from npc.records.units import format_quantity, format_size
+from npc.records.units import format_quantity, format_size, plural
 
 #: Of the variables of an ``environment.json`` those that tell of the job, of NPC, or where things lie.
 _OF_NO_MATTER: Final = re.compile(

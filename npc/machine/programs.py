@@ -38,6 +38,7 @@ from npc.files import InvalidFile, parse_toml, write_whole
 from npc.machine.fabric import short_name
 from npc.machine.platform import PLATFORMS, find_platform
 from npc.places import home, is_checkout, workplace
+from npc.records.units import plural
 
 PROGRAMS_FILE: Final = "programs.toml"
 #: What `Remembered.by` begins with in what npc wrote.
@@ -84,9 +85,7 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     def words(self) -> str:
         """The setting, what it brought, and where that is from."""
         counts = [(self.ranks, "rank"), (self.nodes, "node")]
-        where = " on ".join(
-            f"{number} {word}{'s' if number > 1 else ''}" for number, word in counts if number
-        )
+        where = " on ".join(plural(number, word) for number, word in counts if number)
         of = f"{self.program}, {where}" if where else self.program
         brought = f": {self.times:.3g} times as fast as {self.against}" if self.times else ""
         if brought and self.low and self.high:

@@ -249,13 +249,3 @@ def sample(record: Record, href: str, *said: str) -> Sample:
 def count(number: int) -> Cell:
     """A number of things."""
     return Cell(str(number), sort=float(number), kind="number")
-
-
-def several(names: Sequence[str], most: int = 4) -> str:
-    """The first names, and how many more there are."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
-def plural(number: int, thing: str) -> str:
-    """``1 record``, ``3 records``."""
-    return f"{number} {thing}{'' if number == 1 else 's'}"

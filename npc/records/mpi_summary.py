@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from npc.records.mpi_profile import CollectiveWait, Efficiency, Profile, Waits
-from npc.records.units import format_quantity, format_size
+from npc.records.units import format_quantity, format_size, plural
 
 #: Calls and regions that are told.
 _MOST_CALLS: Final = 4
@@ -40,7 +40,7 @@ def _calls(profile: Profile) -> str:
         for call, spent in profile.by_call.items()
         if spent > _LEAST * total
     ][:_MOST_CALLS]
-    ranks = f"{len(profile.ranks)} rank{'s' * (len(profile.ranks) != 1)}"
+    ranks = plural(len(profile.ranks), "rank")
     inside = _share(sum(rank.mpi for rank in profile.ranks), total)
     words = f"inside MPI: {inside} of the time of {ranks}, {_seconds(profile.seconds)} each"
     return ": ".join(filter(None, (words, ", ".join(parts))))
@@ -129,7 +129,7 @@ def _waiting(profile: Profile, waits: Waits) -> Iterator[str]:
 
 def _collective(profile: Profile, found: CollectiveWait) -> Iterator[str]:
     """The collective in which ranks wait longest, and for whom."""
-    calls = f"{found.calls} call{'s' * (found.calls != 1)}"
+    calls = plural(found.calls, "call")
     calls += "" if found.kept == found.calls else f" ({found.kept} were kept)"
     waiting = f"{_share(found.waited or 0.0, found.seconds)} of its {_seconds(found.seconds)} is waiting"
     error = f", moments are known to {_seconds(found.error)}" if found.error else ""

@@ -6,7 +6,8 @@ Times are seconds, sizes bytes; ranks are those of MPI_COMM_WORLD.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
@@ -60,6 +61,59 @@ class NodeProbe:
     apparent: float = 0.0
     rows: tuple[ProbeRow, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+class NodeRow(NamedTuple):
+    """A row of a probe with the probe of its node."""
+
+    node: NodeProbe
+    row: ProbeRow
+
+    @property
+    def seconds(self) -> float:
+        """Of all its events, without what watching adds to each."""
+        return (self.row.mean(self.node.apparent) or 0.0) * (self.row.timed or 0)
+
+
+class Events(NamedTuple):
+    """Rows together. timed: events whose durations are known, and the seconds of these, without what watching
+    adds; bytes: None where no probe tells."""
+
+    events: int
+    timed: int
+    seconds: float
+    bytes: int | None
+    durations: Counter[int]
+
+    @classmethod
+    def of(cls, rows: Sequence[NodeRow]) -> Events:
+        """The sums over some rows."""
+        durations: Counter[int] = Counter()
+        for each in rows:
+            durations.update(each.row.durations)
+        known = [each.row.bytes for each in rows if each.row.bytes is not None]
+        return cls(
+            sum(each.row.events for each in rows),
+            sum(each.row.timed or 0 for each in rows),
+            sum(each.seconds for each in rows),
+            sum(known) if known else None,
+            durations,
+        )
+
+    @property
+    def weight(self) -> tuple[float, int]:
+        """To sort by: time, and where there is none the number of events."""
+        return self.seconds, self.events
+
+    @property
+    def percentile_99(self) -> float:
+        """Seconds: the upper end of the class of durations that holds the 99th percentile."""
+        before = 0
+        for place in sorted(self.durations):
+            before += self.durations[place]
+            if before >= 0.99 * self.timed:
+                return float(2 ** (place + 1)) * 1e-9
+        return 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

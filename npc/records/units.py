@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
 
@@ -118,6 +119,16 @@ def format_size(size_bytes: float | None) -> str:
     if size_bytes == int(size_bytes) and not is_round and (size_bytes < 10_000 or size_bytes % 8):
         return f"{int(size_bytes)} B"
     return f"{text} {prefix}B"
+
+
+def plural(number: int, thing: str) -> str:
+    """``1 record``, ``3 records``."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
+def several(names: Sequence[str], most: int = 4) -> str:
+    """The first names, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def between(low: float | None, high: float | None, form: str) -> str:

@@ -8,6 +8,7 @@ from typing import Final
 
 from npc.columns import columns
 from npc.records.hotspots import Hotspot, Hotspots
+from npc.records.units import plural
 from observe.hotspots.loop_lines import loop_lines
 
 #: Functions that are shown; the file has more.
@@ -26,7 +27,7 @@ def hotspots(found: Hotspots) -> Iterator[str]:
         return
     seconds = found.samples / found.rate if found.rate else 0.0
     yield (
-        f"hotspots: {found.samples} samples of {found.ranks} rank{'s' * (found.ranks != 1)} at "
+        f"hotspots: {found.samples} samples of {plural(found.ranks, 'rank')} at "
         f"{found.rate:g} Hz, {seconds:.4g} s of CPU time ({found.source})"
     )
     shown = found.hotspots[:_MOST_SHOWN]

@@ -20,6 +20,7 @@ from npc.records.memory_use import (
     SharedLine,
     Structure,
 )
+from npc.records.units import plural
 
 FALSE_SHARING: Final = "false sharing"
 SHARED_LINES: Final = "shared lines"
@@ -141,7 +142,7 @@ def _contended(rank: RankMemory, total: int, mode: MemoryMode) -> Iterator[tuple
             continue
         threads = len({thread for line in lines for thread in line.threads})
         evidence = (
-            f"{share:.1%} of all accesses are to {len(lines)} cache line{'s' * (len(lines) != 1)} of it that "
+            f"{share:.1%} of all accesses are to {plural(len(lines), 'cache line')} of it that "
             f"{threads} threads use: {'; '.join(lines[0].words[:_MOST_NAMED])}"
         )
         if mode == "sampling":
@@ -236,8 +237,5 @@ def _heaviest(each: Structure, share: float) -> MemoryHint | None:
     if share < _HEAVY:
         return None
     reads = each.reads / (each.reads + each.writes)
-    evidence = (
-        f"{share:.0%} of all accesses, {reads:.0%} of them reads, by {each.threads} "
-        f"thread{'s' * (each.threads != 1)}"
-    )
+    evidence = f"{share:.0%} of all accesses, {reads:.0%} of them reads, by {plural(each.threads, 'thread')}"
     return _hint(HEAVIEST, each.name, evidence)

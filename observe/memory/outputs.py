@@ -11,7 +11,7 @@ from typing import Any, Final
 from npc.columns import columns
 from npc.files import write_whole
 from npc.records.memory_use import SHARINGS, MemoryHint, MemoryUse, RankMemory, Sharing, Structure
-from npc.records.units import format_quantity, format_size
+from npc.records.units import format_quantity, format_size, plural
 
 _MOST_SHOWN: Final = 8
 _LONGEST_NAME: Final = 40
@@ -27,8 +27,8 @@ def memory(found: MemoryUse) -> Iterator[str]:
     total = rank.reads + rank.writes
     of = f"rank {rank.rank} of {found.ranks_seen}: " if found.ranks_seen > 1 else ""
     yield (
-        f"memory: {of}{format_quantity(total, '1', 4)} {what} by {rank.threads} "
-        f"thread{'s' * (rank.threads != 1)} in {rank.seconds:.3g} s, which is not the program's time "
+        f"memory: {of}{format_quantity(total, '1', 4)} {what} by "
+        f"{plural(rank.threads, 'thread')} in {rank.seconds:.3g} s, which is not the program's time "
         f"({found.source})"
     )
     yield from _table(rank, total)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from npc.records.units import plural
 from observe.mpi.place import HEADER, MAGIC, SECTION, VERSION, TableSection
 from observe.mpi.profile import (
     WHOLE,
@@ -82,8 +83,7 @@ def read_profiles(folder: Path) -> tuple[list[RankProfile], list[str]]:
         if reason := json.loads(path.read_text(encoding="utf-8")).get("profile"):
             reasons[reason] += 1
     notes = [
-        f"inside MPI: unavailable of {number} rank{'s' * (number != 1)}: {reason}"
-        for reason, number in reasons.items()
+        f"inside MPI: unavailable of {plural(number, 'rank')}: {reason}" for reason, number in reasons.items()
     ]
     return sorted(profiles, key=lambda profile: profile.rank), notes
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from npc.records.node_probes import NodeProbe, ProbeRow, Probes, ProbeStatus
+from npc.records.units import plural
 from observe.probes.settings import PROBES
 
 #: From best to worst, as far as what was counted is concerned.
@@ -58,7 +59,7 @@ def _reasons(ranks: Iterable[dict[str, Any]]) -> Iterable[str]:
         f"{rank['host']}: {rank[PROBES]['reason']}" for rank in ranks if rank.get(PROBES) is not None
     )
     for reason, number in said.items():
-        yield f"probes: {reason} ({number} rank{'s' * (number != 1)})"
+        yield f"probes: {reason} ({plural(number, 'rank')})"
 
 
 def _joined(nodes: Sequence[NodeProbe]) -> NodeProbe:

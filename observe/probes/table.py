@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from npc.columns import columns
-from npc.records.node_probes import NodeProbe, ProbeRow, Probes
+from npc.records.node_probes import Events, NodeProbe, NodeRow, Probes
 from npc.records.units import format_quantity
 
 #: Names that are shown of each probe; the file has all of them.
@@ -32,11 +32,11 @@ def probes(found: Probes) -> Iterator[str]:
 
 
 def _table(nodes: Sequence[NodeProbe]) -> Iterator[str]:
-    by_name: dict[tuple[bool, str], list[tuple[NodeProbe, ProbeRow]]] = {}
+    by_name: dict[tuple[bool, str], list[NodeRow]] = {}
     for node in nodes:
         for row in node.rows:
-            by_name.setdefault((row.rank < 0, row.name), []).append((node, row))
-    ordered = sorted(by_name.items(), key=lambda each: _weight(each[1]), reverse=True)
+            by_name.setdefault((row.rank < 0, row.name), []).append(NodeRow(node, row))
+    ordered = sorted(by_name.items(), key=lambda each: Events.of(each[1]).weight, reverse=True)
     if not ordered and any(node.status == "attached" for node in nodes):
         yield "  nothing of it happened"
     shown = ordered[:_MOST_SHOWN]
@@ -47,43 +47,23 @@ def _table(nodes: Sequence[NodeProbe]) -> Iterator[str]:
         yield f"  and {len(ordered) - len(shown)} more"
 
 
-def _cells(rows: Sequence[tuple[NodeProbe, ProbeRow]], of_node: bool) -> tuple[str, ...]:
-    events = sum(row.events for _, row in rows)
-    moved = sum(row.bytes or 0 for _, row in rows)
-    timed = sum(row.timed or 0 for _, row in rows)
+def _cells(rows: Sequence[NodeRow], of_node: bool) -> tuple[str, ...]:
+    all_of_it = Events.of(rows)
     times = ("",) * 3
-    if timed:
-        seconds = sum((row.mean(node.apparent) or 0) * (row.timed or 0) for node, row in rows)
+    if timed := all_of_it.timed:
         times = (
-            format_quantity(seconds, "s", 4),
-            format_quantity(seconds / timed, "s", 3),
-            format_quantity(_percentile(rows, timed), "s", 2),
+            format_quantity(all_of_it.seconds, "s", 4),
+            format_quantity(all_of_it.seconds / timed, "s", 3),
+            format_quantity(all_of_it.percentile_99, "s", 2),
         )
     most = ""
     if of_node:
         most = "none of the ranks"
     elif len(rows) > 1:
-        row = max((row for _, row in rows), key=lambda row: (row.seconds or 0, row.events))
+        row = max(rows, key=lambda each: Events.of([each]).weight).row
         most = f"rank {row.rank} ({row.events})"
-    return (str(events), format_quantity(moved, "B", 4) if moved else "", *times, most)
-
-
-def _percentile(rows: Sequence[tuple[NodeProbe, ProbeRow]], timed: int) -> float:
-    """The upper end of the class of durations that holds the 99th percentile."""
-    classes: dict[int, int] = {}
-    for _, row in rows:
-        for place, number in row.durations.items():
-            classes[place] = classes.get(place, 0) + number
-    seen = 0
-    for place in sorted(classes):
-        seen += classes[place]
-        if seen >= 0.99 * timed:
-            return float(2 ** (place + 1)) * 1e-9
-    return 0.0
-
-
-def _weight(rows: Sequence[tuple[NodeProbe, ProbeRow]]) -> tuple[float, int]:
-    return sum(row.seconds or 0 for _, row in rows), sum(row.events for _, row in rows)
+    moved = format_quantity(all_of_it.bytes, "B", 4) if all_of_it.bytes else ""
+    return (str(all_of_it.events), moved, *times, most)
 
 
 def _shorter(name: str) -> str:

@@ -29,7 +29,7 @@ from npc.records.launch import ENVIRONMENT, Launch, LaunchLog, batch_job, comman
 from npc.records.record import Record
 from npc.records.run import RECORDS, read_run
 from npc.records.series import identity
-from npc.records.units import METRICS
+from npc.records.units import METRICS, plural
 from npc.validity.rules.placement import MPI_STARTERS
 from report.advice import Advice
 from report.advice.rule import Hint, Rule, Trial
@@ -186,7 +186,7 @@ def _check_place(launch: Launch, job: str, again: str) -> None:
     if (not job or batch_job()) and len(hosts) >= launch.nodes and short_name(here) in names:
         return
     tasks = launch.params.get("ranks") or str(launch.nodes)
-    nodes = f"{launch.nodes} node{'s' if launch.nodes > 1 else ''} of a job"
+    nodes = f"{plural(launch.nodes, 'node')} of a job"
     raise CannotTry(
         f"it was measured on {nodes} ({', '.join(launch.hosts[:4])}), and here is {here}: try it in such a "
         f"job, sbatch --nodes {launch.nodes} --ntasks {tasks} --exclusive --wrap {shlex.quote(again)}"

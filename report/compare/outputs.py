@@ -14,8 +14,7 @@ from typing import Final, TypeVar
 import click
 
 from npc.columns import columns
-from npc.page.blocks import plural
-from npc.records.units import format_quantity, format_size
+from npc.records.units import format_quantity, format_size, plural
 from report.compare.difference import ENOUGH_RUNS, LEAST_FREEDOM
 from report.compare.pairs import FALSE_DISCOVERY, Comparison, Pair
 

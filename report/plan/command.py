@@ -161,9 +161,8 @@ def _document(plan: Plan) -> dict[str, Any]:
 
 def _text(plan: Plan) -> str:
     from npc.columns import columns
-    from npc.page.blocks import plural
     from npc.places import is_checkout
-    from npc.records.units import format_duration
+    from npc.records.units import format_duration, plural
     from npc.statistics.medians import MIN_SAMPLES
 
     rows = [("benchmark", "tag", "nodes", "jobs", "launches", "expected", "sizes", "measures")]

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from npc.page.blocks import Block, Cell, Table, Text, plural
+from npc.page.blocks import (
+    Block,
+    Cell,
+    Table,
+    Text,
+)
+from npc.records.units import plural
 from report.advice import Advice, advise, conclusion
 from report.compare.pairs import Pair
 from report.runs import Report, Run

@@ -7,9 +7,16 @@ import shlex
 from collections.abc import Iterator
 
 from npc.machine.facts import hardware, software
-from npc.page.blocks import Block, Cell, Preformatted, Table, Text, count, several
+from npc.page.blocks import (
+    Block,
+    Cell,
+    Preformatted,
+    Table,
+    Text,
+    count,
+)
 from npc.records.launch import Launch
-from npc.records.units import format_duration
+from npc.records.units import format_duration, several
 from report.runs import Report, Run
 from report.sections import runs_of
 

@@ -7,9 +7,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from npc.files import leads_out
-from npc.page.blocks import Block, Cell, Table, Text, count, plural, several
+from npc.page.blocks import (
+    Block,
+    Cell,
+    Table,
+    Text,
+    count,
+)
 from npc.records.launch import last_words
 from npc.records.record import Record
+from npc.records.units import plural, several
 from npc.validity import Violation, grouped
 from npc.validity.rule import Rule
 from report.runs import Report, Run, hosts_of

@@ -27,12 +27,11 @@ from npc.page.blocks import (
     Text,
     chart_figure,
     count,
-    plural,
     quantity,
     sample,
-)  # fmt: skip
+)
 from npc.records.series import REMEASURED, Series
-from npc.records.units import format_quantity
+from npc.records.units import format_quantity, plural
 from report.history import HistorySeries, HistoryView, NightValue
 from report.runs import Report, better
 from report.sections import Absent

@@ -17,10 +17,10 @@ from npc.page.blocks import (
     flame_figure,
     number,
     percent,
-    plural,
     quantity,
 )
 from npc.records.hotspots import Hotspot, Hotspots
+from npc.records.units import plural
 from report.observed import OnNode, overhead_lines
 from report.programs import programs
 from report.runs import Report, Run

@@ -26,12 +26,11 @@ from npc.page.blocks import (
     count,
     density_figure,
     percent,
-    plural,
     quantity,
-    several,
     size_cell,
 )
 from npc.records.memory_use import SHARINGS, MemoryHint, MemoryUse, RankMemory, Structure
+from npc.records.units import plural, several
 from report.observed import OnNode, overhead_lines
 from report.programs import programs
 from report.runs import Report, Run

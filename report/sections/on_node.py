@@ -14,13 +14,12 @@ from npc.page.blocks import (
     count,
     percent,
     quantity,
-    several,
 )
 from npc.records.mpi_profile import Profile
-from npc.records.node_probes import Probes
-from npc.records.units import format_quantity
+from npc.records.node_probes import NodeRow, Probes
+from npc.records.units import format_quantity, several
 from report.observed import OnNode, overhead_lines
-from report.probe import NodeRow, probe_blocks
+from report.probe import probe_blocks
 from report.programs import programs
 from report.runs import Report, Run
 from report.sections import present

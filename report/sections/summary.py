@@ -7,7 +7,17 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from npc.page.blocks import Block, Cell, Listing, Table, Text, percent, plural, quantity, size_cell
+from npc.page.blocks import (
+    Block,
+    Cell,
+    Listing,
+    Table,
+    Text,
+    percent,
+    quantity,
+    size_cell,
+)
+from npc.records.units import plural
 from npc.statistics.medians import MIN_SAMPLES
 from npc.statistics.suspect import whom_of
 from npc.validity.disturbance import remark

@@ -9,10 +9,9 @@ from statistics import median
 from typing import Any, Final
 
 from npc.machine.sysfs import parse_cpus
-from npc.page.blocks import plural
 from npc.records.record import Record
 from npc.records.series import Series
-from npc.records.units import METRICS, format_quantity
+from npc.records.units import METRICS, format_quantity, plural
 from npc.statistics.suspect import whom_of
 from npc.validity import Violation
 from npc.validity.rules.placement import MPI_STARTERS

@@ -25,6 +25,15 @@ class InvalidFile(ValueError):
 
 
 @contextlib.contextmanager
+def valid(path: Path) -> Iterator[None]:
+    """Makes what is wrong with the content of a file (ValueError) an `InvalidFile` that names it."""
+    try:
+        yield
+    except ValueError as error:
+        raise InvalidFile(f"{path}: {error}") from None
+
+
+@contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
     """Gives an error that names no file, as write(2) on a full disk does, the one that was to be written."""
     try:

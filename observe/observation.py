@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from npc.files import valid
 from npc.machine.sysfs import parse_cpus
 from npc.records.hotspots import HOTSPOTS, Hotspots
 from npc.records.memory_use import MEMORY, MemoryUse
@@ -153,10 +154,8 @@ def read_observation(
     """
     seen = []
     for path in sorted(folder.glob("*.json")):
-        try:
+        with valid(path):
             seen.append(json.loads(path.read_text(encoding="utf-8")))
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from None
     by_host: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for rank in seen:
         by_host[rank["host"]].append(rank)

@@ -72,6 +72,11 @@ class Repeats:
         return summarise(values) if values else None
 
     @property
+    def median(self) -> float:
+        """Of the usable ones; 0 if there are none."""
+        return self.summary.median if self.summary else 0.0
+
+    @property
     def name(self) -> str:
         """The benchmark and its case, without the variant of a kernel."""
         return test_name(self.first.benchmark, neutral_case(self.first.benchmark, self.first.case))
@@ -161,6 +166,14 @@ class Run:
             if (found := below(environment, *keys)) is not None:
                 host = environment.get("host") or {}
                 yield str(host.get("name", "this machine")), found
+
+    def by_hosts(self, benchmark: str) -> dict[tuple[str, ...], list[Repeats]]:
+        """Hosts → the usable series of a benchmark there."""
+        found: defaultdict[tuple[str, ...], list[Repeats]] = defaultdict(list)
+        for series in self.series:
+            if series.first.benchmark == benchmark and series.usable:
+                found[series.first.hosts].append(series)
+        return found
 
     @cached_property
     def roofline(self) -> Roofline:

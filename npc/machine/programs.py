@@ -34,7 +34,7 @@ from typing import Final
 import msgspec
 
 from npc import locks
-from npc.files import InvalidFile, parse_toml, write_whole
+from npc.files import InvalidFile, parse_toml, valid, write_whole
 from npc.machine.fabric import short_name
 from npc.machine.platform import PLATFORMS, find_platform
 from npc.places import home, is_checkout, workplace
@@ -178,10 +178,8 @@ def remember(folder: Path, found: Remembered) -> None:
 
 
 def _decode(path: Path, text: str) -> tuple[Remembered, ...]:
-    try:
+    with valid(path):
         return parse_toml(text, _ProgramsFile).setting
-    except ValueError as error:
-        raise InvalidFile(f"{path}: {error}") from None
 
 
 def _without(text: str, found: Remembered) -> Iterator[str]:

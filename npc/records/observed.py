@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from npc.files import InvalidFile, parse_json
+from npc.files import InvalidFile, parse_json, valid
 
 T = TypeVar("T")
 
@@ -32,10 +32,8 @@ def part_of(document: Mapping[str, Any], key: str, kind: type[T]) -> T | None:
 
 def read_document(path: Path) -> dict[str, Any]:
     """An ``*.observed.json``. Raises OSError, ValueError."""
-    try:
+    with valid(path):
         document = parse_json(path.read_bytes())
-    except ValueError as error:
-        raise InvalidFile(f"{path}: {error}") from None
     if not isinstance(document, dict):
         raise InvalidFile(f"{path}: no observation")
     return document
@@ -44,7 +42,5 @@ def read_document(path: Path) -> dict[str, Any]:
 def read_part(path: Path, key: str, kind: type[T]) -> T | None:
     """The part in an ``*.observed.json``; None where there is none. Raises OSError, ValueError."""
     document = read_document(path)
-    try:
+    with valid(path):
         return part_of(document, key, kind)
-    except ValueError as error:
-        raise InvalidFile(f"{path}: {error}") from None

@@ -14,7 +14,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from npc.files import InvalidFile, parse_json, write_whole
+from npc.files import parse_json, valid, write_whole
 from npc.records.units import between
 
 SCHEMA: Final = 1
@@ -202,10 +202,8 @@ class Study:
 def read_study(folder: Path) -> Study:
     """The study in a folder. Raises OSError, and ValueError for a file that is none."""
     path = folder / STUDY
-    try:
+    with valid(path):
         return msgspec.convert(parse_json(path.read_bytes()), Study)
-    except (ValueError, msgspec.ValidationError) as error:
-        raise InvalidFile(f"{path}: {error}") from None
 
 
 def write_study(study: Study, folder: Path) -> None:

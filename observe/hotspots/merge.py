@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from npc.files import valid
 from npc.records.hotspots import Frame, Hotspot, Hotspots
 from observe.hotspots.bounds import bound_of
 from observe.hotspots.loop import Sampled, with_loop
@@ -112,10 +113,8 @@ def read_hotspots(folder: Path) -> Hotspots | None:
     decoder = msgspec.json.Decoder(RankStacks)
 
     def read(path: Path) -> RankStacks:
-        try:
+        with valid(path):
             return decoder.decode(path.read_bytes())
-        except msgspec.DecodeError as error:
-            raise ValueError(f"{path}: {error}") from None
 
     return merge(map(read, paths)) if paths else None
 

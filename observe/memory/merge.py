@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from npc.files import valid
 from npc.records.memory_use import MEMORY, Density, MemoryUse, RankMemory, Sharing, Structure
 from observe.memory.hints import hints_of
 from observe.memory.reduce import RankFile
@@ -31,10 +32,8 @@ def read_memory(folder: Path) -> MemoryUse | None:
     decoder = msgspec.json.Decoder(RankFile)
     ranks = []
     for path in sorted(folder.glob(f"*.{MEMORY}")):
-        try:
+        with valid(path):
             ranks.append(decoder.decode(path.read_bytes()))
-        except msgspec.DecodeError as error:
-            raise ValueError(f"{path}: {error}") from None
     return merge(ranks) if ranks else None
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from npc.columns import columns
 from npc.figures.chart import CYCLE, DASHES, Axis, Chart, Mark, Tick, Trace, linear_ticks, quantity_axis
+from npc.files import valid
 from npc.records.mpi_profile import Efficiency, Rank, profile_of
 from npc.records.observed import read_document
 from npc.records.units import format_quantity
@@ -94,10 +95,8 @@ def read_runs(
     found = []
     for name, file in _named(paths):
         document = read_document(file)
-        try:
+        with valid(file):
             profile = profile_of(document)
-        except ValueError as error:
-            raise ValueError(f"{file}: {error}") from None
         ranks = profile.ranks if profile else ()
         if region:
             ranks = tuple(in_region(ranks, region))

@@ -59,10 +59,7 @@ def build(report: Report) -> Iterator[Block]:
 
 
 def _of_run(report: Report, run: Run) -> Iterator[Block]:
-    nodes: defaultdict[tuple[str, ...], list[Repeats]] = defaultdict(list)
-    for series in run.series:
-        if series.first.benchmark == "memory" and series.usable:
-            nodes[series.first.hosts].append(series)
+    nodes = run.by_hosts("memory")
     for hosts, found in nodes.items():
         names = [run.label] * (len(report.runs) > 1) + list(hosts) * (len(nodes) > 1)
         where = f": {', '.join(names)}" if names else ""
@@ -76,13 +73,9 @@ def _of(found: Sequence[Repeats], case: str, metric: str = "latency") -> list[Re
     return [each for each in found if (each.first.case, each.first.metric) == (case, metric)]
 
 
-def _median(series: Repeats) -> float:
-    return median(record.value or 0.0 for record in series.usable)
-
-
 def _levels(found: Sequence[Repeats], where: str) -> Iterator[Table]:
     """Table 3.1: cycles and time of each level, of a line of another core, of another node's memory."""
-    clocks = [_median(series) for series in _of(found, "clock", "clock")]
+    clocks = [series.median for series in _of(found, "clock", "clock")]
     rows = []
 
     def row(name: str, series: Repeats, seconds: float) -> None:
@@ -96,14 +89,14 @@ def _levels(found: Sequence[Repeats], where: str) -> Iterator[Table]:
 
     for series in _of(found, "load"):
         if level := series.params.get("level"):
-            row("main memory" if level == "MEM" else level, series, _median(series))
+            row("main memory" if level == "MEM" else level, series, series.median)
     nearest = list(_RELATIONS)
     for series in sorted(_of(found, "core_to_core"), key=lambda each: nearest.index(each.params["relation"])):
-        row(f"{_RELATIONS[series.params['relation']]}, one way", series, _median(series))
+        row(f"{_RELATIONS[series.params['relation']]}, one way", series, series.median)
     nodes = _of(found, "numa")
     for series in nodes if len(nodes) > 1 else ():
         cpu, memory = series.params["cpu_node"], series.params["memory_node"]
-        row(f"memory of NUMA node {memory} from node {cpu}", series, _median(series))
+        row(f"memory of NUMA node {memory} from node {cpu}", series, series.median)
     if rows:
         columns = ("data from", "cycles", "latency", "working set", "pages")
         note = (
@@ -121,7 +114,7 @@ def _loaded(report: Report, found: Sequence[Repeats], where: str) -> Iterator[Fi
     for series in _of(found, "loaded"):
         delay = series.params["delay_ns"]
         if delay == _IDLE or delay in streams:
-            points.append((0.0 if delay == _IDLE else _median(streams[delay]), _median(series), series))
+            points.append((0.0 if delay == _IDLE else streams[delay].median, series.median, series))
     if len(points) < 2:
         return
     points.sort(key=lambda point: -_pause(point[2]))
@@ -202,13 +195,13 @@ def _access(found: Sequence[Repeats], where: str) -> Iterator[Table]:
     rows = []
 
     def against(what: str, good: str, bad: Repeats | None, best: Repeats | None) -> None:
-        if bad is None or best is None or not _median(bad) or not _median(best):
+        if bad is None or best is None or not bad.median or not best.median:
             return
         unit = bad.first.unit
-        ratio = _median(best) / _median(bad) if unit == "B/s" else _median(bad) / _median(best)
+        ratio = best.median / bad.median if unit == "B/s" else bad.median / best.median
         rows.append((
-            Cell(what), quantity(_median(bad), unit, [bad.ident]), Cell(good),
-            quantity(_median(best), unit, [best.ident]), number(ratio, ".3g"),
+            Cell(what), quantity(bad.median, unit, [bad.ident]), Cell(good),
+            quantity(best.median, unit, [best.ident]), number(ratio, ".3g"),
         ))  # fmt: skip
 
     def one(case: str, metric: str = "latency", **params: str) -> Repeats | None:

@@ -31,19 +31,15 @@ def build(report: Report) -> Iterator[Block]:
 
 
 def _of_run(report: Report, run: Run) -> Iterator[Block]:
-    nodes: defaultdict[tuple[str, ...], list[Repeats]] = defaultdict(list)
-    for series in run.series:
-        if series.first.benchmark == "noise" and series.usable:
-            nodes[series.first.hosts].append(series)
     measured = _allreduce(run)
-    for hosts, found in sorted(nodes.items()):
+    for hosts, found in sorted(run.by_hosts("noise").items()):
         names = [run.label] * (len(report.runs) > 1) + list(hosts)
         yield from _cores(found, ", ".join(names))
         yield from _collective(found, measured, ", ".join(names))
 
 
 def _median(series: Repeats | None) -> float | None:
-    return None if series is None else median(record.value or 0.0 for record in series.usable)
+    return series.median if series else None
 
 
 def _cores(found: Sequence[Repeats], where: str) -> Iterator[Table]:

@@ -112,12 +112,8 @@ def read_cached(records: Sequence[Record], circumstances: Circumstances) -> Iter
 )
 def nearly_full(records: Sequence[Record], _: Circumstances) -> Iterator[tuple[int, str]]:
     """By the share that was taken of it when it was measured."""
-    for place, record in enumerate(records):
-        try:
-            taken = float(record.params.get("filled", 0))
-        except ValueError:
-            continue
-        if taken > _FULL and catalogue.row_of(record).layer == "io":
+    for place, taken in _shares(records, "filled"):
+        if taken > _FULL:
             yield place, f"{taken:.0%} of the file system was taken: it finds free blocks late and in pieces"
 
 
@@ -129,16 +125,23 @@ def nearly_full(records: Sequence[Record], _: Circumstances) -> Iterator[tuple[i
 )
 def other_traffic(records: Sequence[Record], _: Circumstances) -> Iterator[tuple[int, str]]:
     """By what the node moved from and to it meanwhile, and what of it was the benchmark's."""
-    for place, record in enumerate(records):
-        try:
-            others = float(record.params.get("others", 0))
-        except ValueError:
-            continue
-        if others >= _OTHERS and catalogue.row_of(record).layer == "io":
+    for place, others in _shares(records, "others"):
+        if others >= _OTHERS:
             yield (
                 place,
                 f"others on the node moved {others:.0%} of its bytes from and to the file system meanwhile",
             )
+
+
+def _shares(records: Sequence[Record], name: str) -> Iterator[tuple[int, float]]:
+    """The share under `name` of records of I/O."""
+    for place, record in enumerate(records):
+        try:
+            share = float(record.params.get(name, 0))
+        except ValueError:
+            continue
+        if catalogue.row_of(record).layer == "io":
+            yield place, share
 
 
 def _of_data(record: Record) -> bool:

@@ -17,7 +17,7 @@ from npc.machine.sysfs import format_cpus, parse_cpus
 from npc.records.hotspots import HOTSPOTS, Hotspots
 from npc.records.memory_use import MEMORY, MemoryUse
 from npc.records.mpi_profile import Profile, operation, profile_of
-from npc.records.node_probes import OVERHEAD, PROBES, NodeProbe, Overhead, ProbeRow, Probes
+from npc.records.node_probes import OVERHEAD, PROBES, Events, NodeProbe, NodeRow, Overhead, Probes
 from npc.records.observed import SCHEMAS, part_of
 from npc.records.reading import OK, Reading, failed
 from npc.records.series import HOT_LOOP, OBSERVED, OVERHEAD_MEASURED, WRITERS
@@ -296,17 +296,18 @@ def _probed(probe: NodeProbe, ranks: str) -> Iterator[Reading]:
         reason = probe.reason if probe.status == "unavailable" else f"refused: {probe.reason}"
         yield Reading(OBSERVED, "events", None, None, f"unavailable: {reason}", params)
         return
-    by_name: dict[tuple[bool, str], list[ProbeRow]] = {}
+    by_name: dict[tuple[bool, str], list[NodeRow]] = {}
     for row in probe.rows:
-        by_name.setdefault((row.rank < 0, row.name), []).append(row)
+        by_name.setdefault((row.rank < 0, row.name), []).append(NodeRow(probe, row))
     share = {} if probe.share > _WHOLE else {"attached": f"{probe.share:.2g}"}
     members = len({row.rank for row in probe.rows if row.rank >= 0})
-    for (of_node, name), rows in sorted(by_name.items(), key=lambda each: _weight(each[1]))[:_MOST_NAMES]:
+    heaviest = sorted(by_name.items(), key=lambda each: Events.of(each[1]).weight, reverse=True)
+    for (of_node, name), rows in heaviest[:_MOST_NAMES]:
         named = params | share | {"kind": name}
         amounts = {
-            "events": [float(row.events) for row in rows],
-            "traffic": [float(row.bytes) for row in rows if row.bytes],
-            "time": [(row.mean(probe.apparent) or 0.0) * (row.timed or 0) for row in rows if row.timed],
+            "events": [float(each.row.events) for each in rows],
+            "traffic": [float(each.row.bytes) for each in rows if each.row.bytes],
+            "time": [each.seconds for each in rows if each.row.timed],
         }
         for metric, values in amounts.items():
             if values and of_node:
@@ -315,7 +316,3 @@ def _probed(probe: NodeProbe, ranks: str) -> Iterator[Reading]:
                 mean = math.fsum(values) / members
                 yield Reading(OBSERVED, metric, mean, None, OK, named | {"statistic": "mean"})
                 yield Reading(OBSERVED, metric, max(values), None, OK, named | {"statistic": "max"})
-
-
-def _weight(rows: Sequence[ProbeRow]) -> tuple[float, int]:
-    return -math.fsum(row.seconds or 0.0 for row in rows), -sum(row.events for row in rows)

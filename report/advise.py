@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from npc.records.launch import Launch
     from report.advice import Advice
-    from report.advice.rule import Hint, Rule, Trial
+    from report.advice.rule import AdviceRule, Hint, Trial
     from report.runs import Run
 
 SCHEMA: Final = 1
@@ -220,7 +220,7 @@ def _text(run: Run, advice: Advice) -> str:
     return "\n\n".join(parts)
 
 
-def _how_to_try(hint: Hint, rule: Rule, number: int, advice: Advice) -> str:
+def _how_to_try(hint: Hint, rule: AdviceRule, number: int, advice: Advice) -> str:
     """The option that tries a hint, or why there is none."""
     if isinstance(hint.trial, str):
         return f"not by npc: {hint.trial}"

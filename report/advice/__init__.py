@@ -19,7 +19,7 @@ from npc.files import InvalidFile
 from npc.machine.platform import InvalidPlatform, find_platform
 from npc.machine.programs import PROGRAMS_FILE, Remembered, remembered
 from report.advice import rules
-from report.advice.rule import RULES, Hint, Rule
+from report.advice.rule import RULES, AdviceRule, Hint
 from report.runs import Run, joined, program_of, read_runs
 
 
@@ -43,7 +43,7 @@ def gather(paths: Sequence[Path], platform: str = "") -> Run:
     return runs[0] if len(runs) == 1 else joined(runs[0], runs[1:])
 
 
-def all_rules() -> list[Rule]:
+def all_rules() -> list[AdviceRule]:
     """All rules, by name."""
     for module in pkgutil.iter_modules(rules.__path__):
         importlib.import_module(f"report.advice.rules.{module.name}")
@@ -56,16 +56,16 @@ class Advice:
     lacking: rule's name → the evidence that it did not have. remembered: hints whose answer the platform
     remembers for the program, with it. settings: all else that it remembers for the run's programs."""
 
-    hints: tuple[tuple[Rule, Hint], ...]
+    hints: tuple[tuple[AdviceRule, Hint], ...]
     silent: tuple[str, ...]
     lacking: Mapping[str, str]
-    remembered: tuple[tuple[Rule, Hint, Remembered], ...] = ()
+    remembered: tuple[tuple[AdviceRule, Hint, Remembered], ...] = ()
     settings: tuple[Remembered, ...] = ()
 
 
 def advise(run: Run, platform: str = "") -> Advice:
     """What all rules say. platform: whose settings are remembered (default: that of the records)."""
-    hints: list[tuple[Rule, Hint]] = []
+    hints: list[tuple[AdviceRule, Hint]] = []
     silent: list[str] = []
     lacking: dict[str, str] = {}
     for each in all_rules():

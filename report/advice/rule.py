@@ -57,7 +57,7 @@ Judge = Callable[[Run], Judgement]
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class AdviceRule:
     """name: stable, for ``--json``. title: what it looks for. source: where that is written."""
 
     name: str
@@ -70,14 +70,14 @@ _WORDS: Final[dict[str, dict[str, Any]]] = msgspec.toml.decode(
     Path(__file__).with_name("rules.toml").read_bytes()
 )
 #: All rules whose module is loaded (`report.advice.all_rules` loads every one).
-RULES: Final[dict[str, Rule]] = {}
+RULES: Final[dict[str, AdviceRule]] = {}
 
 
 def rule(name: str) -> Callable[[Judge], Judge]:
     """Adds the function below it to the rules; its words stand under `name` in ``rules.toml``."""
 
     def add(judge: Judge) -> Judge:
-        RULES[name] = Rule(name, _WORDS[name]["title"], _WORDS[name]["source"], judge)
+        RULES[name] = AdviceRule(name, _WORDS[name]["title"], _WORDS[name]["source"], judge)
         return judge
 
     return add

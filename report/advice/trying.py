@@ -32,7 +32,7 @@ from npc.records.series import identity
 from npc.records.units import METRICS, plural
 from npc.validity.rules.placement import MPI_STARTERS
 from report.advice import Advice
-from report.advice.rule import Hint, Rule, Trial
+from report.advice.rule import AdviceRule, Hint, Trial
 from report.compare.pairs import Choice, Pair, compare_sides
 from report.compare.sides import Side
 from report.runs import Run, program_of, shown
@@ -71,7 +71,7 @@ class Experiment:
     library: the MPI that it had, empty if that is not known.
     """
 
-    rule: Rule
+    rule: AdviceRule
     hint: Hint
     trial: Trial
     tool: str
@@ -105,7 +105,7 @@ class Experiment:
         return ", ".join(words)
 
 
-def choose(advice: Advice, name: str) -> tuple[Rule, Hint]:
+def choose(advice: Advice, name: str) -> tuple[AdviceRule, Hint]:
     """The hint that `name` means: a rule's first, or that of a number as `npc advise` lists them.
 
     Raises LookupError for a name that no rule has, and `CannotTry` where the rule has no hint.
@@ -125,7 +125,7 @@ def choose(advice: Advice, name: str) -> tuple[Rule, Hint]:
     raise LookupError(f"there is no rule {name}; npc advise --rules lists them")
 
 
-def design(run: Run, rule: Rule, hint: Hint, own: Trial | None, runs: int) -> Experiment:
+def design(run: Run, rule: AdviceRule, hint: Hint, own: Trial | None, runs: int) -> Experiment:
     """What is to be launched for a hint of `run`. own: a change in place of the rule's.
 
     Raises `CannotTry`.

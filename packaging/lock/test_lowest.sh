@@ -9,6 +9,7 @@ lowest=$(pwd -P)/.venv/share/npc/lowest
 pip() { "$lowest/bin/python" -m pip --disable-pip-version-check --no-input install -q "$@"; }
 pip --require-hashes -r packaging/lock/lowest.txt
 pip --no-deps --no-build-isolation -e .
+"$lowest/bin/python" -m npc.machine.fetch osu jube
 "$lowest/bin/python" -m pytest -n 2 --dist loadfile -m "not slow" --timeout=300
 empty=$(mktemp -d)
 trap 'rm -rf "$empty"' EXIT

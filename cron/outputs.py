@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from cron.series import label, matches
 from cron.verdict import NightSuspect, NightVerdict, SeriesVerdict, Verdict
 from npc.columns import columns
+from npc.records.record import moment
 from npc.records.units import METRICS, format_quantity
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def junit(night: NightVerdict, notes: Sequence[str] = ()) -> str:
         case(f"{night.platform}.nodes", name, Verdict.MISSING, f"lost: {seen}")
     for kind, path in (("tests", "testcase"), ("failures", "testcase/failure"), ("errors", "testcase/error")):
         suite.set(kind, str(len(suite.findall(path))))
-    suite.set("timestamp", night.time and f"{datetime.fromisoformat(night.time):%Y-%m-%dT%H:%M:%S}")
+    suite.set("timestamp", night.time and f"{moment(night.time):%Y-%m-%dT%H:%M:%S}")
     if night.suspects or notes:
         out = ET.SubElement(suite, "system-out")
         out.text = _xml("\n".join([*map(_suspect, night.suspects), *notes]))

@@ -31,6 +31,7 @@ from typing import Any, Final, Literal
 
 from npc.files import append_line, read_lines
 from npc.records.launch import now
+from npc.records.record import moment
 
 JOURNAL: Final = "nights.jsonl"
 _DAY_S: Final = 86400.0
@@ -108,7 +109,7 @@ class Journal:
 def _take(nights: dict[str, JournalEntry], line: Mapping[str, Any]) -> None:
     event, name = line.get("event"), str(line["night"])
     if event == "begun":
-        begun = datetime.fromisoformat(line["time"])
+        begun = moment(line["time"])
         nights.setdefault(name, JournalEntry(name, Path(line["folder"]), begun, tuple(line["words"])))
         return
     night = nights.get(name)

@@ -77,7 +77,7 @@ def test_help_lists_every_command_with_its_purpose() -> None:
     assert shown.returncode == 0
     assert NAMES
     for name in NAMES:
-        assert re.search(rf"^  {name}  +[A-Z(]\S", shown.stdout, re.MULTILINE), name
+        assert re.search(rf"^  {re.escape(name)}  +[A-Z(]\S", shown.stdout, re.MULTILINE), name
     assert "cannot be loaded" not in shown.stdout
     assert "npc doctor" in shown.stdout and shown.stdout.index("Begin with") < shown.stdout.index("Measure:")
 

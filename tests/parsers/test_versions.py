@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import pytest
-import tomllib
 
 from tests import captured
 from tests.paths import ROOT
 
 #: Tool → kind → version → patterns of its files.
-VERSIONS: Final[dict[str, dict[str, dict[str, str | list[str]]]]] = tomllib.loads(
-    (captured.DATA / "versions.toml").read_text(encoding="utf-8")
+VERSIONS: Final[dict[str, dict[str, dict[str, str | list[str]]]]] = msgspec.toml.decode(
+    (captured.DATA / "versions.toml").read_bytes()
 )
 KINDS: Final = ("formats", "measured")
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from typing import Final, NamedTuple
 
 from npc.records.launch import Launch
-from npc.records.record import Record
+from npc.records.record import Record, moment
 from npc.validity.rule import Circumstances, rule
 
 #: Of a launch's time: less is the end of one beside the start of the next, and differences of clocks.
@@ -56,7 +55,7 @@ def beside(records: Sequence[Record], circumstances: Circumstances) -> Iterator[
 
 
 def _span(record: Record, launch: Launch) -> _Span:
-    begin = datetime.fromisoformat(launch.started).timestamp()
+    begin = moment(launch.started).timestamp()
     return _Span(begin, begin + launch.seconds, record.raw, record.job, record.benchmark)
 
 

@@ -778,7 +778,7 @@ def test_jobs_of_a_run_that_measured_on_one_node_at_once() -> None:
     for job, (begin, seconds, hosts) in times.items():
         raw = f"{job}/raw/0000.out"
         records.append(record("osu", "osu_latency", "latency", 1e-6, job=job, raw=raw, hosts=hosts))
-        started = f"2026-11-21T08:00:{begin:04.1f}+00:00"
+        started = f"2026-11-21T08:00:{begin:06.3f}+00:00"
         launches[raw] = Launch(
             id=0, argv=("osu",), started=started, seconds=seconds, exit=0, hosts=hosts, raw="raw/0000.out"
         )

@@ -137,6 +137,18 @@ def old_jube(environment: Environment, trial: MpiTrial) -> Iterator[str]:
 
 @check(
     "error",
+    "its Python lacks what it needs, and every run would end before it begins",
+    "jube --version says why; for distutils, gone from Python since 3.12: apt-get install python3-setuptools",
+)
+def jube_fails(environment: Environment, trial: MpiTrial) -> Iterator[str]:
+    """JUBE that does not start, as Ubuntu 24.04's package 2.5.1 alone."""
+    tool = environment["tools"].get("jube")
+    if tool and tool["path"] and not tool["version"]:
+        yield f"{tool['path']} does not start"
+
+
+@check(
+    "error",
     "mpirun and mpi4py's library are of different MPIs: every network test would measure nothing",
     "put the mpirun of the same MPI first in PATH, or name its library: MPI4PY_LIBMPI=/…/libmpi.so",
 )

@@ -92,6 +92,8 @@ _SET_UP: Final = ("make", "ip", "perf", "bpftrace", "llvm-mca", "objdump")
 #: Packages that no command of `TOOLS` stands for, with the file that shows that they are there.
 OTHER_DEBIAN_PACKAGES: Final[Mapping[str, str]] = {
     "libc6-dev": "/usr/include/stdio.h",
+    # JUBE 2.5.1 needs its distutils where Python has none (3.12, Ubuntu 24.04); its package does not say so
+    "python3-setuptools": "/usr/lib/python3/dist-packages/setuptools/__init__.py",
     "ibverbs-providers": "/etc/libibverbs.d/mlx5.driver",  # the drivers: without them perftest sees no device
     "llvm-19": "/usr/bin/llvm-mca-19",  # Debian 12's llvm knows no processor since 2021
     # HPL and DGEMM of hpcc run at a tenth of the machine's speed with the reference BLAS it depends on.

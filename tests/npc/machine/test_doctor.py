@@ -378,6 +378,7 @@ CABLE = {"name": "eth0", "state": "up", "speed_bit_s": 10**9, "supported_bit_s":
 
 FINDINGS: list[tuple[str, str, str, Callable[[dict[str, Any]], object]]] = [
     ("old_jube", "error", "JUBE 2.4.2", lambda e: e["tools"]["jube"].update(version="2.4.2")),
+    ("jube_fails", "error", "/jube does not start", lambda e: e["tools"]["jube"].update(version=None)),
     ("governor", "warning", "powersave on 8 CPUs",
      lambda e: e["cpu"]["frequency"].update(governors={"powersave": 8})),
     ("oversubscribed", "warning", "1 CPU(s) (3) for 2 ranks",

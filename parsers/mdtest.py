@@ -26,7 +26,7 @@ _RUN: Final = re.compile(
 )
 _COMMAND: Final = re.compile(r"\nCommand line used *: ([^\n]{1,4000})(?=\n)")
 _SUMMARY: Final = re.compile(rf"\nSUMMARY(?: rate)?: \(of ({WHOLE}) iterations\)(?=\n)")
-_OTHER: Final = re.compile(r"\n(?:SUMMARY|-- finished at)")
+_OTHER: Final = re.compile(r"\n(?:SUMMARY|-- finished at|[ \t]*\n)")
 _ROW: Final = re.compile(
     r"\n *((?:File|Directory|Tree) (?:creation|stat|read|removal|rename))"
     rf" *:? +({NUMBER}) +({NUMBER}) +({NUMBER}) +{NUMBER} *(?=\n)"

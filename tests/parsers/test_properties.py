@@ -103,6 +103,7 @@ BLOCKS = {
     "imb": re.compile(r"^# Benchmarking ", re.MULTILINE),
     "iperf3": re.compile(r"^(?:Connecting to|Accepted connection from) ", re.MULTILINE),
     "hpcc": re.compile(r"^Begin of Summary ", re.MULTILINE),
+    "mdtest": re.compile(r"^SUMMARY (?:rate|time)", re.MULTILINE),
     "hpcg": re.compile(
         r"^[A-Z]\S{3,6} Summary: $", re.MULTILINE
     ),  # of 3.0, whose keys are without their section
@@ -157,10 +158,11 @@ def test_a_line_lost_doubled_or_moved_among_alike_says_nothing_new(data: st.Data
     tool, argv, text = data.draw(st.sampled_from(ALIKE))
     lines = text.splitlines(keepends=True)
     place, other = (data.draw(st.integers(0, len(lines) - 1)) for _ in range(2))
-    log_of_runs = tool == "iperf3"  # of which some end with one line alone, for which any other could stand
-    if log_of_runs:
+    # iperf3's runs may end with one line alone, for which any other could stand; mdtest's times look like rates
+    stays = tool in ("iperf3", "mdtest")
+    if stays:
         other = place
-    keeps_its_order = log_of_runs or tool == "hpcg"
+    keeps_its_order = stays or tool == "hpcg"
     part = list(lines)
     match data.draw(st.sampled_from(["lose", "double", "move"])):
         case "lose":
